@@ -454,7 +454,7 @@ def releases(
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "package").mkdir()
     folder = package(tmp_path / "package", kernels=KERNELS, ops=OPS)
-    toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].installed())
+    toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].find_installed())
     tiny = Tiny("tiny", "1.0", str(folder), "d", {})
     return tiny, toolchain, replace(toolchain, identity="triton==0.0.0+another")
 
@@ -560,7 +560,7 @@ from flacheck.captures.cards import card
 from flacheck.captures.capture_job import capture_package
 from flacheck.toolchains import FAMILIES
 from tests.test_earlier import Tiny
-toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].installed())
+toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].find_installed())
 other = replace(toolchain, identity="triton==0.0.0+another")
 capture_package(Tiny("tiny", "1.0", sys.argv[1], "d", {}), other, card("h100"))
 """

@@ -67,7 +67,7 @@ def torch_requirements(torch: Texts) -> tuple[str, ...]:
     specs = []
     for text in texts(torch):
         for part in split_specs(text):
-            specs.append(by_torch.named(part))
+            specs.append(by_torch.parse_requirement(part))
     return tuple(specs)
 
 

@@ -95,7 +95,7 @@ def diff(
     valid = waivers.in_force(settings.waivers(Path.cwd()), date.today())
 
     def is_waived(record: Record) -> bool:
-        return waivers.waived(valid, record)
+        return waivers.are_waived(valid, record)
 
     if plan.plan is None:
         # Two stored results are compared without a store.

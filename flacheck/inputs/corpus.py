@@ -13,13 +13,13 @@ from flacheck.inputs.declarations import Declaration, check_kernel, check_shapes
 from flacheck.inputs.expand import Source
 from flacheck.model import Corpus, Kernel, Launch
 from flacheck.source.kernel_source import KernelSource
-from flacheck.tables import shipped
+from flacheck.tables import find_shipped_folder
 
 
 def load(folder: Path | None = None) -> dict[str, Source]:
     """Every kernel of a folder (flacheck's own without one) by name, `family.kernel`; a bad file
     raises MatrixError."""
-    where = folder or shipped("kernels")
+    where = folder or find_shipped_folder("kernels")
     files = [file for file in sorted(where.glob("*.py")) if not file.name.startswith("_")]
     kernels = [*(source for file in files for source in read(file)), *units.read(where)]
     return {source.kernel.name: source for source in kernels}

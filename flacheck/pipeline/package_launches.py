@@ -31,7 +31,7 @@ from flacheck.inputs import call_paths, launches, replay
 from flacheck.inputs.expand import Selection, Source, expand
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.inputs.matrix import Block, Matrix
-from flacheck.model import AskedCells, Attempt, Cell, Imported, Json, Kernel, Outcome, Question
+from flacheck.model import Attempt, Cell, Imported, Json, Kernel, Outcome, Question, RequestedCells
 from flacheck.packages import checkouts
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
@@ -95,7 +95,7 @@ class ResolvedPackage:
     @property
     def question(self) -> Question:
         """The question of the job's scan; its cells are unknown before the capture."""
-        cells = [AskedCells(place.choice.identity, place.target) for place in self.places]
+        cells = [RequestedCells(place.choice.identity, place.target) for place in self.places]
         source = _source(str(self.job.subject.package))
         return Question(self.package.identity, asked=tuple(cells), source=source)
 
@@ -225,7 +225,7 @@ def _is_imitated(target: str) -> bool:
 
 def _provide(place: CapturePlace) -> Toolchain | None:
     """Install the compiler to capture under; None if there is none that compiles for the target."""
-    if place.choice.reason or place.choice.knows(place.target):
+    if place.choice.reason or place.choice.skip_reason(place.target):
         return None
     try:
         return provide(place.choice)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flacheck.model import AskedCells, Attempt, Cell, Json, KeySet, Purpose, Question
+from flacheck.model import Attempt, Cell, Json, KeySet, Purpose, Question, RequestedCells
 from flacheck.model.question import key_sets
 from flacheck.packages.package import Package
 from flacheck.toolchains.base import Choice
@@ -43,7 +43,8 @@ class Plan:
             cells = self.whole
         sets = key_sets(cells)
         asked = [
-            AskedCells(*place, len(there.kernels), there.digest) for place, there in sets.items()
+            RequestedCells(*place, len(there.kernels), there.digest)
+            for place, there in sets.items()
         ]
         question = Question(self.name, self.selection, tuple(asked), self.source)
         return question, sets

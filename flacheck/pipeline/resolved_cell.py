@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flacheck.analysis.observed import BLOCK, observe, take_apart
+from flacheck.analysis.observation import BLOCK, observe, take_apart
 from flacheck.analysis.slow import slow_compiles
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import EmptySelection, UsageError
@@ -151,7 +151,9 @@ def resolve_cell(
     needed = {}
     if cell.kernel.is_of_package:
         needed = {s: package for s, package in plan.packages.items() if s == cell.kernel.package}
-    return ResolvedCell(cell, store.done([key]).get(key), needed, plan.warnings, plan.trust)
+    return ResolvedCell(
+        cell, store.latest_records([key]).get(key), needed, plan.warnings, plan.trust
+    )
 
 
 def _plan_of(what: str, selection: Selection, trust: bool) -> Plan:
@@ -237,7 +239,7 @@ def _listed(record: Record) -> str:
 def settings(cell: Cell) -> str:
     """Shape, block sizes and options of a cell in one line: what tells the cells of one kernel
     apart."""
-    tuned = take_apart(cell.launch, cell.shape).tuned
+    tuned = take_apart(cell.launch, cell.shape).tuned_constants
     blocks = {name: value for name, value in tuned.items() if BLOCK.fullmatch(name)}
     values = {**cell.shape, **blocks, **cell.options}
     return " ".join(f"{name}={value}" for name, value in values.items())

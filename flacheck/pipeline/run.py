@@ -6,9 +6,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from flacheck.analysis.observed import Observed, observe
+from flacheck.analysis.observation import ObservedCell, observe
 from flacheck.analysis.standing import is_skipped
-from flacheck.analysis.untested import why_untested
+from flacheck.analysis.untested_cells import why_untested
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Loop, Timeouts
 from flacheck.engine.provider import Provider
@@ -23,7 +23,7 @@ from flacheck.version import __version__
 _LOG = logging.getLogger(__name__)
 
 # True for a failing cell that a waiver or a baseline excuses.
-Excuse = Callable[[Observed], bool]
+Excuse = Callable[[ObservedCell], bool]
 
 
 def environment() -> Json:
@@ -35,7 +35,7 @@ def environment() -> Json:
     }
 
 
-def excuse_nothing(cell: Observed) -> bool:
+def excuse_nothing(cell: ObservedCell) -> bool:
     """Return False: every failure counts."""
     return False
 

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.autotune.keys import binary
 from flacheck.capabilities.autotune.results import Args, TunedLaunch
 from flacheck.errors import EmptySelection, UsageError
@@ -31,7 +31,7 @@ from flacheck.pipeline.job import Job
 from flacheck.pipeline.package_launches import PackageCapture, resolve_package
 from flacheck.source import autotuners
 from flacheck.source.autotuners import AutotunedKernel
-from flacheck.tables import shipped
+from flacheck.tables import find_shipped_folder
 from flacheck.toolchains import Resolver
 from flacheck.toolchains.base import Choice
 
@@ -96,7 +96,7 @@ def of_launches(
     targets = launches_file.recorded_targets(read)
     resolver = Resolver()
     tuned: list[TunedLaunch] = []
-    for of_kernel in grouped((entry.kernel, entry) for entry in wanted).values():
+    for of_kernel in group_by_key((entry.kernel, entry) for entry in wanted).values():
         tuned += _of_entries(
             of_kernel,
             selection,
@@ -135,7 +135,7 @@ def of_package(spec: str, selection: Selection, every_key: bool = False) -> Tune
     for capture in captures:
         asked = call_paths.select_launches(_recorded(capture), selection, package.identity)
         recorded = [entry for entry in asked if entry.launch.configs]
-        launched = grouped((entry.kernel, entry) for entry in recorded)
+        launched = group_by_key((entry.kernel, entry) for entry in recorded)
         for name, entries in launched.items():
             if selection.names(name):
                 tuned += _of_capture(capture, entries, known, selection, resolver, every_key)
@@ -242,7 +242,7 @@ def _of_sources(
     """One launch of each kernel under each toolchain on each target, with `every_key` one of each
     binary, in one dtype unless the selection names several."""
     runs = _runs(sources, selection, resolver, DEFAULT_TARGETS, read.blocks)
-    places = grouped(
+    places = group_by_key(
         ((run.kernel.name, run.kernel.package, run.toolchain, run.target), run) for run in runs
     )
     tuned = []
@@ -254,7 +254,7 @@ def _of_sources(
         if every_key:
             same = [each for each in cells if selection.dtypes or each.dtype == chosen.dtype]
             equivalent_calls = list(
-                grouped((binary(_arguments(each)), each) for each in same).values()
+                group_by_key((binary(_arguments(each)), each) for each in same).values()
             )
         for group in equivalent_calls:
             made = TunedLaunch(group[0], {}, observed_calls, True, declaration, by_matrix=True)
@@ -288,7 +288,7 @@ def _of_entries(
     groups = [[min(fitting, key=lambda entry: entry.made_up)]]
     if every_key:
         real = [entry for entry in fitting if not entry.made_up] or fitting
-        groups = list(grouped((binary(_call(entry)), entry) for entry in real).values())
+        groups = list(group_by_key((binary(_call(entry)), entry) for entry in real).values())
     for group in groups:
         chosen = group[0]
         sources = launches.sources([chosen])
@@ -332,7 +332,7 @@ def _declared(kernel: Kernel, provided: _Packages) -> AutotunedKernel | None:
     """A kernel's source: flacheck's own, the package's, else the cut one without a file."""
     origin = kernel.origin
     if isinstance(origin, Corpus):
-        file = shipped("kernels") / f"{origin.family}.py"
+        file = find_shipped_folder("kernels") / f"{origin.family}.py"
         return autotuners.of_file(file, origin.name, f"kernels/{file.name}")
     package = provided.get(kernel.package or "")
     if package is not None:

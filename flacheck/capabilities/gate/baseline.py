@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_version, some, split
 from flacheck.analysis.standing import Standing
 from flacheck.baseline.comparing import knows, notes
@@ -51,7 +51,7 @@ def accepted_releases(result: Gate) -> list[str]:
     return sorted((triton for triton in tritons if triton[0].isdigit()), key=by_version)
 
 
-def _accepts(baseline: Baseline, cell: Observed) -> bool:
+def _accepts(baseline: Baseline, cell: ObservedCell) -> bool:
     """Whether a cell fails as it did when the pins allowed its release already."""
     return split(cell.toolchain)[1] in baseline.accepted and knows(baseline, cell)
 
@@ -115,11 +115,11 @@ class _Chosen:
         if is_chosen and not is_whole:
             name, _ = name_and_version(question.about)
             note = f"only {question.narrowing} of {name} is in the baseline"
-            standing = replace(standing, asked=None, note=note)
+            standing = replace(standing, requested_count=None, note=note)
         if not wanted.kernels:
             return standing
         cells = tuple(cell for cell in standing.cells if wanted.names(cell.kernel))
-        untested = tuple(cell for cell in standing.untested if wanted.names(cell.kernel))
+        untested = tuple(cell for cell in standing.untested_cells if wanted.names(cell.kernel))
         if not cells and not untested:
             return None
         kernels = frozenset(filter(wanted.names, standing.kernels))
@@ -144,11 +144,17 @@ class _Chosen:
 
 
 def _cut_down(
-    standing: Standing, cells: tuple[Observed, ...], untested: tuple[Observed, ...]
+    standing: Standing, cells: tuple[ObservedCell, ...], untested: tuple[ObservedCell, ...]
 ) -> Standing:
     """A standing of some of its cells; a question that is partial stays so."""
     answered = len(cells) + len(untested)
     asked: int | None = answered
     if standing.is_partial:
         asked = None
-    return replace(standing, asked=asked, answered=answered, cells=cells, untested=untested)
+    return replace(
+        standing,
+        requested_count=asked,
+        answered_count=answered,
+        cells=cells,
+        untested_cells=untested,
+    )

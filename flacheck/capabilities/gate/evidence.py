@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_version, split
 from flacheck.analysis.standing import Standing, standings
 from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
 from flacheck.errors import FlacheckError, UsageError
 from flacheck.inputs.expand import Selection, named
 from flacheck.inputs.subject import Subject
-from flacheck.model import AskedCells, AskedPlace, Question, Record, digest
+from flacheck.model import Question, Record, RequestedCells, RequestedPlace, digest
 from flacheck.packages import checkouts
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job
@@ -96,9 +96,9 @@ class RecordFilter:
         narrowed.discard("ops")
         return not narrowed or (narrowed == {"kernels"} and same_kernels)
 
-    def part_of(self, place: AskedPlace) -> AskedPlace | None:
+    def part_of(self, place: RequestedPlace) -> RequestedPlace | None:
         """What of a question is about these kernels and targets; None for nothing."""
-        if self.targets and place.asked.target not in self.targets:
+        if self.targets and place.request.target not in self.targets:
             return None
         if not self.kernels or place.keys is None:
             return place
@@ -175,7 +175,7 @@ class Evidence:
     records: Sequence[Record] = ()
     failed_with: Callable[[str], Sequence[Record]] = lambda signature: ()
     baseline_standings: Sequence[Standing] = ()
-    accepts: Callable[[Observed], bool] = lambda cell: False
+    accepts: Callable[[ObservedCell], bool] = lambda cell: False
     baseline: BaselineUse | None = None
 
 
@@ -202,7 +202,7 @@ def of_store(store: Store, wanted: RecordFilter) -> Evidence:
     return Evidence(answered, records, store.failed_with)
 
 
-def _chosen(wanted: RecordFilter, in_force: Sequence[AskedPlace]) -> Sequence[AskedPlace]:
+def _chosen(wanted: RecordFilter, in_force: Sequence[RequestedPlace]) -> Sequence[RequestedPlace]:
     """The questions that are asked about. Without a matrix or package it is every one; of those the
     whole question counts, and a narrower one answers an unknown part of it."""
     if wanted.package is None and wanted.run_name is None:
@@ -210,7 +210,7 @@ def _chosen(wanted: RecordFilter, in_force: Sequence[AskedPlace]) -> Sequence[As
             return [place for place in in_force if wanted.is_whole(place.question)]
         return in_force
     mine = [place for place in in_force if wanted.is_about(place.question)]
-    compilers = {split(place.asked.toolchain)[0] for place in mine}
+    compilers = {split(place.request.toolchain)[0] for place in mine}
     if wanted.is_of_file and wanted.compiler.family in compilers:
         try:
             return _of_file(wanted, mine)
@@ -220,43 +220,45 @@ def _chosen(wanted: RecordFilter, in_force: Sequence[AskedPlace]) -> Sequence[As
     whole = [place for place in mine if wanted.is_whole(place.question)]
     if wanted.ops:
         return whole
-    asked = {place.asked.place for place in whole}
-    return [*whole, *(_as_part(place) for place in mine if place.asked.place not in asked)]
+    asked = {place.request.place for place in whole}
+    return [*whole, *(_as_part(place) for place in mine if place.request.place not in asked)]
 
 
-def _of_file(wanted: RecordFilter, mine: Sequence[AskedPlace]) -> list[AskedPlace]:
+def _of_file(wanted: RecordFilter, mine: Sequence[RequestedPlace]) -> list[RequestedPlace]:
     """What a file asks now, wherever it was ever scanned: the scan may have asked only a part of
     it, or the file may have changed since."""
     family = wanted.compiler.family
-    asked = {each.asked.place for each in mine if split(each.asked.toolchain)[0] == family}
+    asked = {each.request.place for each in mine if split(each.request.toolchain)[0] == family}
     releases = sorted({split(toolchain)[1] for toolchain, _ in asked}, key=by_version)
     targets = tuple({target: None for _, target in asked})
     question, sets = wanted.plan(releases, wanted.targets or targets).asks()
     return [
-        AskedPlace(question, each, sets[each.place])
+        RequestedPlace(question, each, sets[each.place])
         for each in question.asked
         if each.place in asked
     ]
 
 
-def _as_part(place: AskedPlace) -> AskedPlace:
+def _as_part(place: RequestedPlace) -> RequestedPlace:
     """A narrower question as evidence on the whole one, of which it answers an unknown part."""
     note = place.note
     if place.question.narrowing:
         note = f"only {place.question.narrowing} of {place.question.about} was scanned"
     whole = Question(place.question.about, source=place.question.source)
-    return AskedPlace(whole, AskedCells(*place.asked.place), None, place.possible_keys, note)
+    return RequestedPlace(
+        whole, RequestedCells(*place.request.place), None, place.possible_keys, note
+    )
 
 
 def _parts_of_package(
     store: Store,
     wanted: RecordFilter,
-    in_force: Sequence[AskedPlace],
-    places: Sequence[AskedPlace],
-) -> Iterator[AskedPlace]:
+    in_force: Sequence[RequestedPlace],
+    places: Sequence[RequestedPlace],
+) -> Iterator[RequestedPlace]:
     """Where the package itself was never asked about: its records from scans of matrices. They can
     speak against a release, and make none good."""
-    asked = {place.asked.place for place in places}
+    asked = {place.request.place for place in places}
     keys = {key for place in in_force for key in place.possible_keys}
     answered: dict[tuple[str, str], list[str]] = {}
     for record in store.current(keys):
@@ -266,7 +268,7 @@ def _parts_of_package(
     question = Question(wanted.package or "")
     note = "only a part of the package was scanned"
     for place, there in answered.items():
-        yield AskedPlace(question, AskedCells(*place), None, tuple(there), note)
+        yield RequestedPlace(question, RequestedCells(*place), None, tuple(there), note)
 
 
 def cell_identity(record: Record) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.gate.pins import PinChange
 from flacheck.capabilities.gate.sources.pin_files import encoding_of
 from flacheck.config import toml
@@ -20,7 +20,7 @@ def fix(changes: Sequence[PinChange]) -> tuple[list[PinChange], list[PinChange]]
     UsageError when one cannot be written, or no longer holds the pin where it was read.
     """
     able = [change for change in changes if change.pin.span]
-    of_file = grouped((Path(change.pin.file).resolve(), change) for change in able)
+    of_file = group_by_key((Path(change.pin.file).resolve(), change) for change in able)
     for path, mine in of_file.items():
         shown = mine[0].pin.file
         try:
@@ -37,12 +37,12 @@ def edit_content(content: bytes, shown: str, changes: Sequence[PinChange]) -> by
     """The file's bytes with every changed specifier in its place."""
     codec, mark = encoding_of(content)
     text = content[len(mark) :].decode(codec)
-    of_string = grouped((change.pin.keys, change) for change in changes if change.pin.keys)
+    of_string = group_by_key((change.pin.keys, change) for change in changes if change.pin.keys)
     if not of_string:
         return mark + _spliced(text, changes, shown).encode(codec)
     there = toml.strings(text, shown)
     new = {keys: _spliced(there.get(keys, ""), mine, shown) for keys, mine in of_string.items()}
-    return mark + toml.replaced(text, new, shown).encode(codec)
+    return mark + toml.replace_strings(text, new, shown).encode(codec)
 
 
 def _spliced(text: str, changes: Iterable[PinChange], shown: str) -> str:

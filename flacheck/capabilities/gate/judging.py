@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from flacheck.analysis.groups import by_signature
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version, split
 from flacheck.analysis.standing import Standing, is_good
-from flacheck.analysis.untested import listed
+from flacheck.analysis.untested_cells import group_untested
 from flacheck.capabilities.gate.admission import Admission, Releases, admit
 from flacheck.capabilities.gate.evidence import Evidence, cell_identity
 from flacheck.capabilities.gate.pins import Installation
@@ -61,7 +61,9 @@ class Judge:
             about=about,
             known_good=_known_good(recorded, releases),
             questions=_named(evidence),
-            untested=tuple(listed([c for each in evidence.standings for c in each.untested])),
+            untested=tuple(
+                group_untested([c for each in evidence.standings for c in each.untested_cells])
+            ),
             baseline=evidence.baseline,
             compiler=self.releases.compiler,
         )
@@ -71,7 +73,7 @@ class Judge:
         asked = ((split(each.toolchain), each) for each in evidence.standings)
         return {
             triton: self._judged_release(triton, mine, evidence)
-            for (compiler, triton), mine in grouped(asked).items()
+            for (compiler, triton), mine in group_by_key(asked).items()
             if compiler == self.releases.compiler.family
         }
 
@@ -81,15 +83,15 @@ class Judge:
         asked = [each for each in standings if not self.targets or each.target in self.targets]
         valid = waivers.in_force(self.waivers, self.today)
         failing = [cell for each in asked for cell in each.failing]
-        waived = {cell.key for cell in failing if waivers.waived(valid, cell)}
+        waived = {cell.key for cell in failing if waivers.are_waived(valid, cell)}
         known = {cell.key for cell in failing if cell.key not in waived and evidence.accepts(cell)}
         let_pass = waived | known
         blocking = {cell.key: cell for cell in failing if cell.key not in let_pass}
         advisories: list[str] = []
-        for target, there in grouped((each.target, each) for each in asked).items():
+        for target, there in group_by_key((each.target, each) for each in asked).items():
             advisories += self._advice(there, triton, target)
         tried = {cell.key: cell for each in asked for cell in each.cells if _was_tried(cell)}
-        wanted = [each.asked for each in asked if each.asked is not None]
+        wanted = [each.requested_count for each in asked if each.requested_count is not None]
         # A sum with an unknown part is unknown.
         total = None
         if len(wanted) == len(asked):
@@ -104,8 +106,8 @@ class Judge:
             waived_cells=len(waived),
             known=len(known),
             unknown=sum(cell.verdict is Verdict.UNKNOWN for cell in tried.values()),
-            untested=sum(len(each.untested) for each in asked),
-            answered=sum(each.answered for each in asked),
+            untested=sum(len(each.untested_cells) for each in asked),
+            answered=sum(each.answered_count for each in asked),
             asked=total,
         )
         partial = [_progress(each) for each in asked if each.is_partial]
@@ -146,7 +148,7 @@ class Judge:
         """All admitted Triton releases, oldest first, with the torch releases that may come
         along."""
         tritons = {triton for admission in admissions for triton in admission.triton}
-        torches = grouped(
+        torches = group_by_key(
             (triton, torch) for admission in admissions for torch, triton in admission.pairs
         )
         admitted = []
@@ -187,7 +189,7 @@ class Judge:
             c.signature or "" for c in covered if waiver.signature not in (None, c.signature)
         }
         use = WaiverUse.UNUSED
-        if waiver.expired(self.today):
+        if waiver.has_expired(self.today):
             use = WaiverUse.EXPIRED
         elif covered:
             use = WaiverUse.ACTIVE
@@ -217,7 +219,7 @@ def _unrecorded(triton: str, releases: Releases) -> JudgedRelease:
     return JudgedRelease(triton, ReleaseState.NO_RECORD, why=why)
 
 
-def _was_tried(cell: Observed) -> bool:
+def _was_tried(cell: ObservedCell) -> bool:
     """Whether a cell was asked of the compiler; a skipped one says nothing."""
     return cell.verdict is not Verdict.SKIPPED
 
@@ -231,7 +233,7 @@ def _progress(standing: Standing) -> str:
 
 
 def _nothing_tried(asked: Sequence[Standing]) -> str:
-    if any(each.untested for each in asked):
+    if any(each.untested_cells for each in asked):
         return "only untested cells"
     return "only skipped cells"
 

@@ -180,7 +180,7 @@ def compiler_pins(specs: Sequence[str]) -> tuple[GatedCompiler | None, tuple[Pin
 
 def _specifier(name: str, said: str) -> str:
     if name == by_torch.NAME:
-        return by_torch.named(said).removeprefix(name)
+        return by_torch.parse_requirement(said).removeprefix(name)
     said = said.removeprefix(name).strip()
     if is_version(said):
         if Version(said) < triton_releases.OLDEST:

@@ -51,11 +51,11 @@ def provide_releases(
     for choice in sorted(choices.values(), key=lambda choice: Version(choice.version)):
         # A release that is missing takes nothing away from what the others say.
         try:
-            unfit = choice.reason or choice.knows(target)
+            unfit = choice.reason or choice.skip_reason(target)
             if unfit:
                 raise ToolchainError(unfit)
             toolchain = toolchains.provide(choice)
-            lacking = toolchain.lacks(target)
+            lacking = toolchain.missing_tool(target)
             if lacking:
                 raise ToolchainError(lacking)
         except FlacheckError as error:

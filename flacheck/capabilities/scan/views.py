@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flacheck.analysis.context import Context, forms_from_json
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.slow import SlowCompile, mark_slow
 from flacheck.analysis.standing import Standing, standings
 from flacheck.analysis.summary import RunView, summarise
@@ -16,7 +16,7 @@ from flacheck.baseline.form import Baseline
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
 from flacheck.fallbacks import alternatives
-from flacheck.model import AskedPlace, Json, Record, canonical
+from flacheck.model import Json, Record, RequestedPlace, canonical
 from flacheck.pipeline.run import Excuse
 from flacheck.store import Store, StoredRun, questions
 from flacheck.tables import advisories
@@ -27,8 +27,8 @@ def excuse_of(waived: Sequence[Waiver], baseline: Baseline | None) -> Excuse:
     """Return the excuse for failures that a valid waiver or a baseline lists."""
     valid = waivers.in_force(waived, date.today())
 
-    def is_excused(cell: Observed) -> bool:
-        if waivers.waived(valid, cell):
+    def is_excused(cell: ObservedCell) -> bool:
+        if waivers.are_waived(valid, cell):
             return True
         return baseline is not None and knows(baseline, cell)
 
@@ -57,10 +57,10 @@ def view(
         forms=forms,
         torch_for=torch_pins.torch_for,
         specifier=torch_pins.specifier,
-        known_triton=triton_releases.known(),
+        known_triton=triton_releases.known_releases(),
         known_torch=list(torch_pins.pins()),
         coverage=[entry for run in runs for entry in run.context.get("coverage", ())],
-        waives=lambda cell: waivers.waived(valid, cell),
+        waives=lambda cell: waivers.are_waived(valid, cell),
         knows=lambda cell: baseline is not None and knows(baseline, cell),
         advisories=partial(advisories.of, kernels, packages=packages),
         fallbacks=alternatives.fallbacks,
@@ -85,7 +85,7 @@ def view(
     )
 
 
-def _made_up(places: Sequence[AskedPlace]) -> frozenset[str] | None:
+def _made_up(places: Sequence[RequestedPlace]) -> frozenset[str] | None:
     """The made-up launches of these questions; None where no question is stored."""
     known = [place.keys for place in places if place.keys is not None]
     if not known:
@@ -107,8 +107,8 @@ def _question(answered: Sequence[Standing]) -> Json | None:
         {
             "toolchain": each.toolchain,
             "target": each.target,
-            "cells": each.asked,
-            "answered": each.answered,
+            "cells": each.requested_count,
+            "answered": each.answered_count,
         }
         for each in answered
     ]

@@ -6,7 +6,7 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.gate.pins import NAMES, Installation, LabelledPin, Pin
 from flacheck.capabilities.gate.sources import pyproject, requirements, uv_lock
 from flacheck.capabilities.gate.sources.pin_files import PinFile
@@ -80,7 +80,7 @@ def _shown(path: Path) -> str:
 
 def _installations(name: str, labelled: Iterable[LabelledPin]) -> Iterator[Installation]:
     """The pins that always hold, alone and with each extra or group that adds to them."""
-    pins = dict(grouped(labelled))
+    pins = dict(group_by_key(labelled))
     base = pins.pop(None, [])
     if base:
         yield Installation(name, tuple(dict.fromkeys(base)))
