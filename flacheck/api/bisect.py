@@ -77,11 +77,11 @@ def bisect(
     )
     about = cell_of(cell, matrix, package, trust, "bisect")
     with Store.open(store, create=not cells.needs_store(about)) as open_store:
-        resolved_cell = cells.resolve_cell(
+        found_cell = cells.resolve_cell(
             about, selection, open_store, Purpose.BISECT, trust, options
         )
-        there = releases(resolved_cell.cell, selection.toolchains, chose=not cells.is_key(about))
-        for warning in (*resolved_cell.warnings, *there.warnings):
+        there = releases(found_cell.cell, selection.toolchains, chose=not cells.is_key(about))
+        for warning in (*found_cell.warnings, *there.warnings):
             handle(Progress(warning))
         events = bisect_cell(found_cell, there.choices, Find(find), open_store, options)
         return drain(events, on_event)

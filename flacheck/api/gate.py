@@ -98,7 +98,7 @@ def gate(
         toolchain=texts(toolchain),
         store=Path(store),
     )
-    gating = gating.beside(known_failures, None if baseline is None else Path(baseline))
+    gating = gating.with_baseline(known_failures, None if baseline is None else Path(baseline))
     if refresh or scan:
         for warning in triton_releases.here()[1]:
             handle(Progress(warning))

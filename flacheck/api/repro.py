@@ -133,7 +133,7 @@ def repro(
     options = run_options(memory=memory)
     try:
         with Store.open(store, create=not cells.needs_store(about)) as open_store:
-            resolved_cell = cells.resolve_cell(
+            chosen_cell = cells.resolve_cell(
                 about, selection, open_store, Purpose.REPRO, trust, options
             )
         for warning in chosen_cell.warnings:
