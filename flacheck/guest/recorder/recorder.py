@@ -219,7 +219,12 @@ class Recorder:
             self._thread.is_muted = False
 
     def _run(
-        self, call: _HostCall, tuner: Kernel, configs: Sequence[Any], args: Args, kwargs: Kwargs
+        self,
+        call: _HostCall,
+        tuner: Kernel,
+        configs: Sequence[Any],
+        args: Args,
+        kwargs: Kwargs,
     ) -> Any:
         """Record one run of the outermost autotuner."""
         key, first = self._key_of_run(call, tuner, configs, args, kwargs)
@@ -234,7 +239,12 @@ class Recorder:
         return result
 
     def _try_configs(
-        self, call: _HostCall, tuner: Kernel, configs: Sequence[Any], args: Args, kwargs: Kwargs
+        self,
+        call: _HostCall,
+        tuner: Kernel,
+        configs: Sequence[Any],
+        args: Args,
+        kwargs: Kwargs,
     ) -> Any:
         """Run each configuration that the tuner would try, up to the compiler."""
         result = None
@@ -248,7 +258,12 @@ class Recorder:
         return result
 
     def _key_of_run(
-        self, call: _HostCall, tuner: Kernel, configs: Sequence[Any], args: Args, kwargs: Kwargs
+        self,
+        call: _HostCall,
+        tuner: Kernel,
+        configs: Sequence[Any],
+        args: Args,
+        kwargs: Kwargs,
     ) -> tuple[Key | None, Kwargs]:
         """Return the run's key and the kernel's arguments under the first configuration.
 

@@ -226,7 +226,11 @@ class _Rewriter(ast.NodeTransformer):
     """Replaces every name that a function reads from outside by its name in the module."""
 
     def __init__(
-        self, module: _CutModule, scope: dict[str, Any], constexpr_names: set[str], local: set[str]
+        self,
+        module: _CutModule,
+        scope: dict[str, Any],
+        constexpr_names: set[str],
+        local: set[str],
     ) -> None:
         self._module, self._constexpr_names = module, constexpr_names
         self._outside = dict(scope)

@@ -34,7 +34,12 @@ class TimedLaunch:
     """
 
     def __init__(
-        self, function: Kernel, args: Any, kwargs: Any, memory: list[Any], made_up: bool = False
+        self,
+        function: Kernel,
+        args: Any,
+        kwargs: Any,
+        memory: list[Any],
+        made_up: bool = False,
     ) -> None:
         self._function = function
         self._args, self._kwargs = args, kwargs

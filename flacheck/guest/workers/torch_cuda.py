@@ -195,7 +195,12 @@ def _skip_compile(model: Any = None, *args: object, **kwargs: object) -> Any:
 
 
 def _run_jiterator_kernel(
-    code: str, name: str, by_reference: bool, outputs: int, tensors: Any, numbers: object
+    code: str,
+    name: str,
+    by_reference: bool,
+    outputs: int,
+    tensors: Any,
+    numbers: object,
 ) -> Any:
     """Return the result of torch.cuda.jiterator: elementwise, in the tensors' common dtype."""
     first, *others = tensors
