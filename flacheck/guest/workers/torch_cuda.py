@@ -137,7 +137,7 @@ def facade(card: CardRow) -> Names:
     properties = DeviceProperties(card)
     capability = tuple(card["capability"])
     names: Names = {}
-    # A function of its own for each name: torch's compiler rejects a function with two different rules.
+    # A separate function for each name: torch's compiler rejects one function with two rules.
     for name in _SILENT:
         names[name] = constant(None)
     names |= dict.fromkeys(_ZERO, constant(0))
