@@ -14,7 +14,7 @@ from flacheck.analysis.order import by_version, split
 from flacheck.analysis.standing import Standing, standings
 from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
 from flacheck.errors import FlacheckError, UsageError
-from flacheck.inputs.expand import Selection, named
+from flacheck.inputs.expand import Selection, matches_kernel
 from flacheck.inputs.subject import Subject
 from flacheck.model import AskedCells, AskedPlace, Question, Record, digest
 from flacheck.packages import checkouts
@@ -77,7 +77,7 @@ class RecordFilter:
 
     def names(self, kernel: str) -> bool:
         """Whether a kernel is asked about."""
-        return not self.kernels or any(named(glob, kernel) for glob in self.kernels)
+        return not self.kernels or matches_kernel(self.kernels, kernel)
 
     def wants(self, record: Record) -> bool:
         """Whether a record is of the kernels and targets that are asked about."""
