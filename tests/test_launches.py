@@ -258,7 +258,7 @@ def test_a_launch_without_source_has_its_reason(tmp_path: Path) -> None:
         ({"launch": {"args": {"x": {"path": "/etc/passwd"}}}}, "one of"),
         ({"launch": {"args": {"x": {"constexpr": {"dtype": "core"}}}}}, "no dtype"),
         ({"launch": {"args": {"x": {"constexpr": {"eval": "1"}}}}}, "constant x"),
-        ({"launch": {"args": {"__class__": None}}}, "is not a name"),
+        ({"launch": {"args": {"__class__": None}}}, "no name"),
         ({"launch": {"args": {}, "hooks": []}}, "no part of a launch"),
         ({"launch": {"args": {}, "configs": [{"kwargs": {"B": [1]}}]}}, "constant B"),
         ({"launch": []}, "a launch has args"),
