@@ -16,7 +16,7 @@ import pytest
 
 from flacheck import toolchains
 from flacheck.capabilities.autotune import emit, fla_package, judging
-from flacheck.capabilities.autotune.examined import Tuned
+from flacheck.capabilities.autotune.results import TunedLaunch
 from flacheck.capabilities.autotune.trials import trials
 from flacheck.errors import UsageError
 from flacheck.model import Cell, Imported, Kernel, Launch
@@ -76,7 +76,7 @@ def emitted(package: packages.Package, folder: Path) -> None:
         args |= {name: {"constexpr": value} for name, value in sizes.items()}
         launch = Launch(args, ("BK", "BV"), (CONFIG, OTHER), keys)
         cell = Cell(kernel, "triton==3.7.1", "sm90", launch, dtype="bf16", stage="autotune")
-        asked = trials(Tuned(cell, {}, (args,), True, source, alike=(args,)))
+        asked = trials(TunedLaunch(cell, {}, (args,), True, source, equivalent_calls=(args,)))
         known = {cell.key: record for cell, record in zip(asked.configs, records)}
         results.append(judging.judge(asked, known, [1.0, 2.0]))
     for file in emit.fla(results, fla_package.reading_kernels(package)):
@@ -127,7 +127,7 @@ def test_a_release_of_fla_reads_the_files_or_not(version: str, reads: bool) -> N
     cell = Cell(
         Kernel(KERNEL, package.identity, "0", Imported(KERNEL)), "triton==3.7.1", "sm90", None
     )
-    tuned = [Tuned(cell, {}, (), True, None)]
+    tuned = [TunedLaunch(cell, {}, (), True, None)]
     if reads:
         assert fla_package.check(tuned, {package.identity: package}) == []
     else:

@@ -210,6 +210,7 @@ def _content(folder: Path) -> list[str]:
         ("key_sets", "body", "text"),
         ("key_sets", "digest", "0" * 32),
         ("kernels", "body", "{}"),
+        ("kernels", "body", '{"name": 5, "package": null, "digest": "0", "origin": {}}'),
         ("kernels", "id", "0" * 32),
         ("cells", "stage", b"\xff"),
         ("records", "verdict", "compiles and more"),

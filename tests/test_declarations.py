@@ -108,7 +108,11 @@ def test_a_part_is_on_the_line_where_it_is_written(
         ('[{"kwargs": {"BT": 32}, "num_warps": 4}]', "[]", "k.py:18: k: no configuration"),
         ('"num_warps": 4', '"num_warps": 0', "k.py:18: k: configuration"),
         ('"num_warps": 4', '"num_ctx": 4', "k.py:18: k: configuration"),
-        ('"keys": ["T"]', '"keys": ["BT"]', "k.py:19: k: key 'BT' is not an argument of the launch"),
+        (
+            '"keys": ["T"]',
+            '"keys": ["BT"]',
+            "k.py:19: k: key 'BT' is not an argument of the launch",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_line(before: str, after: str, said: str) -> None:

@@ -14,7 +14,7 @@ from flacheck.capabilities.diff.package_view import missing, words
 from flacheck.capabilities.diff.sides import ReleaseSide, StoredSide
 from flacheck.captures.capture_job import CaptureResult
 from flacheck.packages.package import Package
-from flacheck.pipeline.captured import PackageCapture
+from flacheck.pipeline.package_launches import PackageCapture
 from flacheck.toolchains import triton_releases
 from tests.made_records import record
 

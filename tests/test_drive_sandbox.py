@@ -107,7 +107,8 @@ raise ValueError(f"came by {{found}}")
 
 
 @pytest.mark.skipif(
-    confinement.offered()["landlock"] == 0 or not confinement.offered()["seccomp"],
+    confinement.available_confinement()["landlock"] == 0
+    or not confinement.available_confinement()["seccomp"],
     reason="this kernel confines nothing",
 )
 def test_a_package_comes_by_nothing_of_the_users(tmp_path: Path) -> None:

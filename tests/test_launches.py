@@ -19,7 +19,7 @@ from flacheck.inputs.launches import Guess, read, sources, stream, without_refus
 from flacheck.inputs.matrix import Block, Matrix
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cut
-from flacheck.pipeline.planning import plan
+from tests.planned import plan
 
 SCHEMAS = Path(flacheck.__file__).parent / "tables" / "schemas"
 HEAD = "import triton\nimport triton.language as tl\n"

@@ -10,7 +10,7 @@ from flacheck.errors import MatrixError, UsageError
 from flacheck.inputs import matrix
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
-from flacheck.pipeline.planning import plan
+from tests.planned import plan
 
 GOOD = """\
 version: 1
@@ -125,9 +125,7 @@ def test_a_matrix_of_too_many_cells_says_how_many(tmp_path: Path) -> None:
     file = tmp_path / "m.yaml"
     file.write_text(f"version: 1\naxes: {{num_warps: {many}, num_stages: {many}}}\n")
     asked = Selection(toolchains=("installed",))
-    with pytest.raises(
-        UsageError, match=r"has up to [\d,]{10,} cells, and 1,000,000 are the most"
-    ):
+    with pytest.raises(UsageError, match=r"has up to [\d,]{10,} cells, and 1,000,000 are the most"):
         plan(Subject(str(file)), asked)
 
 

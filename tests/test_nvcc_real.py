@@ -12,7 +12,7 @@ from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Record
 from flacheck.pipeline import planning
-from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.run import records_of
 from flacheck.store import Store
 
@@ -23,7 +23,7 @@ NEWEST_AND_OLDEST = ("nvcc==13.0.88", "nvcc==13.5.37")
 def compiled(store: Store, subject: Subject, **chosen: tuple[str, ...]) -> list[Record]:
     """The records of a selection under one toolkit, or several."""
     selection = Selection(**{"toolchains": NEWEST_AND_OLDEST[:1], **chosen})  # type: ignore[arg-type]
-    plan = planning.plan(subject, selection)
+    plan = planning.plan_job(Job(subject, selection))
     return list(records_of(plan, store, RunOptions(timeout=900)))
 
 
@@ -71,7 +71,9 @@ SECRET_READERS = {
 }
 
 
-@pytest.mark.skipif(not confinement.offered()["landlock"], reason="this kernel has no Landlock")
+@pytest.mark.skipif(
+    not confinement.available_confinement()["landlock"], reason="this kernel has no Landlock"
+)
 def test_no_way_to_read_a_file_shows_what_it_holds(tmp_path: Path, store: Store) -> None:
     """Whichever of nvcc's programs opens it, also from a folder that the build names: no unit is
     called failing or compiling for a file that is not its project's."""

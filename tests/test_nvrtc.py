@@ -17,7 +17,7 @@ from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Record
 from flacheck.pipeline import planning
-from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.run import records_of
 from flacheck.store import Store
 from tests.made_toolchains import identities
@@ -208,7 +208,7 @@ def test_it_shows_no_preprocessed_text(unit: Path, capfd: pytest.CaptureFixture[
 
 def compiled(store: Store, subject: Subject, **chosen: tuple[str, ...]) -> list[Record]:
     selection = Selection(**{"toolchains": ("nvrtc==12.4.127",), **chosen})  # type: ignore[arg-type]
-    plan = planning.plan(subject, selection)
+    plan = planning.plan_job(Job(subject, selection))
     return list(records_of(plan, store, RunOptions(timeout=300)))
 
 

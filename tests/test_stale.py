@@ -20,9 +20,9 @@ from flacheck.errors import MatrixError
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.launches import DefinedAt, read, stale
 from flacheck.inputs.subject import Subject
-from flacheck.pipeline.planning import plan
 from tests.captured import needs_torch, recorded
 from tests.fake.family import FakeFamily
+from tests.planned import plan
 
 SCHEMA = json.loads(
     (Path(__file__).parent.parent / "flacheck/tables/schemas/run-1.json").read_text()

@@ -23,6 +23,7 @@ from flacheck.inputs.expand import Selection
 from flacheck.inputs.launches import read
 from flacheck.inputs.subject import Subject
 from flacheck.pipeline import planning
+from flacheck.pipeline.job import Job
 from tests.captured import needs_torch
 from tests.test_drive import KERNELS, package
 
@@ -187,7 +188,7 @@ def test_only_a_checkout_has_tests() -> None:
     """A package from the index comes without them."""
     subject = Subject(package="liger-kernel==0.8.5", with_tests=True)
     with pytest.raises(UsageError, match="name its folder by --package DIR"):
-        planning.plan(subject, Selection())
+        planning.plan_job(Job(subject, Selection()))
 
 
 @needs_torch

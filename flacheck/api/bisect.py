@@ -15,7 +15,7 @@ from flacheck.capabilities.bisect.bisecting import bisect_cell, releases
 from flacheck.capabilities.bisect.history import Bisection, Find
 from flacheck.errors import UsageError
 from flacheck.model import Purpose
-from flacheck.pipeline import cell as cells
+from flacheck.pipeline import resolved_cell as cells
 from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
 from flacheck.store import Store
 
@@ -77,7 +77,7 @@ def bisect(
     )
     about = cell_of(cell, matrix, package, trust, "bisect")
     with Store.open(store, create=not cells.needs_store(about)) as opened:
-        chosen = cells.choose(about, selection, opened, Purpose.BISECT, trust, options)
+        chosen = cells.resolve_cell(about, selection, opened, Purpose.BISECT, trust, options)
         there = releases(chosen.cell, selection.toolchains, chose=not cells.is_key(about))
         for warning in (*chosen.warnings, *there.warnings):
             handle(Progress(warning))

@@ -73,6 +73,17 @@ class StoredRecord(Struct):
     resources: dict[str, int | float | list[dict[str, Any]] | None]
 
 
+class StoredKernel(Struct):
+    """A kernel and where it comes from."""
+
+    name: str
+    package: str | None
+    digest: str
+    origin: dict[str, Any]
+    operator: str | None = None
+    form: str | None = None
+
+
 class StoredKeySet(Struct):
     """The keys that a question asks of one toolchain on one target."""
 
@@ -141,6 +152,7 @@ def kernel(body: str) -> Kernel:
     """A stored kernel."""
     plain = json.loads(body)
     check_plain(plain)
+    convert(plain, StoredKernel)
     return Kernel.from_json(plain)
 
 

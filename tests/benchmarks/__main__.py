@@ -25,6 +25,7 @@ from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cell
 from flacheck.pipeline import planning
+from flacheck.pipeline.job import Job
 from flacheck.store import Store
 from flacheck.tables import shipped
 from tests.benchmarks.measured import Cost, cost
@@ -95,7 +96,7 @@ class Bench:
 
 
 def cells_of(matrix: str) -> list[Cell]:
-    return list(planning.plan(Subject(matrix), Selection()).cells)
+    return list(planning.plan_job(Job(Subject(matrix), Selection())).cells)
 
 
 def _good(triton: str, count: int, **axes: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from flacheck.baseline.comparing import knows
 from flacheck.baseline.form import Baseline
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
-from flacheck.fallbacks import seen
+from flacheck.fallbacks import alternatives
 from flacheck.model import AskedPlace, Json, Record, canonical
 from flacheck.pipeline.run import Excuse
 from flacheck.store import Store, StoredRun, questions
@@ -63,7 +63,7 @@ def view(
         waives=lambda cell: waivers.waived(valid, cell),
         knows=lambda cell: baseline is not None and knows(baseline, cell),
         advisories=partial(advisories.of, kernels, packages=packages),
-        fallbacks=seen.fallbacks,
+        fallbacks=alternatives.fallbacks,
         standings=answered,
         made_up=_made_up(places),
     )

@@ -1,21 +1,23 @@
-"""Planning a scan of what a project's build compiles: its C++ translation units under CUDA
-toolkits. Nothing of the project is run."""
+"""A project's CUDA C++ units through the pipeline. Nothing of the project runs."""
+
+from __future__ import annotations
 
 import os
 import re
 import sysconfig
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flacheck.captures.capture_archive import Captures
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import INSTALL_TORCH, EmptySelection, IncompleteError, UsageError
-from flacheck.inputs.expand import Selection, Source, check_kernels, expand
+from flacheck.inputs.expand import Source, check_kernels, expand
 from flacheck.inputs.matrix import Block, Matrix
-from flacheck.model import Json, Kernel, Launch, Question, Unit, digest
+from flacheck.model import Json, Kernel, Launch, Unit, digest
 from flacheck.packages import checkouts, source_trees
 from flacheck.packages.package import Package
+from flacheck.pipeline.job import Job
 from flacheck.pipeline.plan import Plan
 from flacheck.source import builds
 from flacheck.source.builds import ProjectBuild
@@ -46,42 +48,54 @@ _GENERATED = Path("c10") / "cuda" / "impl" / "cuda_cmake_macros.h"
 _WITHOUT_GENERATED = "-DC10_USING_CUSTOM_GENERATED_MACROS"
 
 
-def announced(spec: str, selection: Selection) -> Question | None:
-    """Nothing: the cells of a build are known at once."""
-    return None
+@dataclass(frozen=True)
+class ResolvedBuild:
+    """A project with CUDA C++ units and a job; its cells need no capture."""
 
+    job: Job
 
-def plan(
-    spec: str,
-    selection: Selection,
-    configs: str,
-    until: str | None,
-    travelling: Captures | None = None,
-) -> Plan:
-    """The units of a project's build on every target and toolkit asked."""
-    if selection.ops:
-        raise EmptySelection(f"{spec}: no call path leads to a translation unit; use --kernel")
-    package = source_trees.provide_sources(spec)
-    root = Path(package.path)
-    build = builds.find(root)
-    if not build.units:
-        raise UsageError(_without_units(spec, build))
-    package = replace(package, includes=tuple(_includes(build, root)))
-    sources = sources_of(package, build)
-    check_kernels(selection.kernels, (source.kernel.name for source in sources))
-    specs = selection.toolchains
-    axes = {"target": selection.targets or DEFAULT_TARGETS, "toolchain": specs}
-    matrix = Matrix(package.identity, str(build.file), (Block(axes),))
-    resolver = Resolver()
-    cells = list(expand(matrix, sources, selection, resolver, until))
-    return Plan(
-        name=package.identity,
-        source=_source(spec),
-        cells=cells,
-        choices=resolver.choices,
-        packages={package.identity: package},
-        warnings=(*dict.fromkeys(resolver.warnings), *build.warnings, *_dropped(build)),
-    )
+    @property
+    def question(self) -> None:
+        """None: the cells of a build are known at once."""
+        return
+
+    def capture(self, archive: Captures | None = None) -> ResolvedBuild:
+        """Return the build itself: nothing of the project runs."""
+        return self
+
+    def expand(self) -> Plan:
+        """Return the plan of the job: each unit for every target and toolkit.
+
+        Raises:
+            UsageError: If the project has no unit.
+            EmptySelection: If operators are selected, or no unit is left.
+        """
+        spec, selection = str(self.job.subject.package), self.job.selection
+        if selection.ops:
+            raise EmptySelection(f"{spec}: no call path leads to a translation unit; use --kernel")
+        package = source_trees.provide_sources(spec)
+        root = Path(package.path)
+        build = builds.find(root)
+        if not build.units:
+            raise UsageError(_without_units(spec, build))
+        package = replace(package, includes=tuple(include_folders(build, root)))
+        sources = sources_of(package, build)
+        check_kernels(selection.kernels, (source.kernel.name for source in sources))
+        axes = {
+            "target": selection.targets or DEFAULT_TARGETS,
+            "toolchain": selection.toolchains,
+        }
+        matrix = Matrix(package.identity, str(build.file), (Block(axes),))
+        resolver = Resolver()
+        cells = list(expand(matrix, sources, selection, resolver, self.job.until))
+        return Plan(
+            name=package.identity,
+            source=_source(spec),
+            cells=cells,
+            choices=resolver.choices,
+            packages={package.identity: package},
+            warnings=(*dict.fromkeys(resolver.warnings), *build.warnings, *_dropped(build)),
+        )
 
 
 def _without_units(spec: str, build: ProjectBuild) -> str:
@@ -97,7 +111,7 @@ def current(kernel: Kernel, spec: str) -> tuple[Kernel, Package]:
     package = source_trees.provide_sources(spec)
     root = Path(package.path)
     build = builds.find(root)
-    package = replace(package, includes=tuple(_includes(build, root)))
+    package = replace(package, includes=tuple(include_folders(build, root)))
     for source in sources_of(package, build):
         if source.kernel.name == kernel.name:
             return source.kernel, package
@@ -172,7 +186,7 @@ def _lacks_generated(folder: Path) -> bool:
     return (folder / "c10" / "cuda").is_dir() and not (folder / _GENERATED).is_file()
 
 
-def _includes(build: ProjectBuild, root: Path) -> Iterator[str]:
+def include_folders(build: ProjectBuild, root: Path) -> Iterator[str]:
     """Folders of headers outside of the project: torch's and Python's, those of the toolkit's
     libraries, and those that the build names and this machine has."""
     if any(unit.of_torch for unit in build.units):

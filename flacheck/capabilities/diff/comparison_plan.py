@@ -10,20 +10,21 @@ from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cell, Purpose, Record, canonical
 from flacheck.packages.package import Package
-from flacheck.pipeline import captured, planning
-from flacheck.pipeline import cell as cells
-from flacheck.pipeline.captured import PackageCapture
+from flacheck.pipeline import planning
+from flacheck.pipeline import resolved_cell as cells
+from flacheck.pipeline.job import Job
+from flacheck.pipeline.package_launches import CapturedPackage, PackageCapture
 from flacheck.pipeline.plan import Plan
 from flacheck.tables import targets
 from flacheck.toolchains import Resolver
 
 
 @dataclass(frozen=True)
-class Asked:
+class ComparisonPlan:
     """A comparison before anything is compiled.
 
     `plan` holds the cells of the sides that are compilers, None where both are stored; `captures`
-    are those of a package; `narrowed` says that one configuration a kernel and dtype is compared.
+    are those of a package; `is_narrowed` says that one configuration a kernel and dtype is compared.
     """
 
     before: Side
@@ -31,7 +32,7 @@ class Asked:
     about: str
     plan: Plan | None = None
     captures: tuple[PackageCapture, ...] = ()
-    narrowed: bool = False
+    is_narrowed: bool = False
     warnings: tuple[str, ...] = ()
 
     @property
@@ -56,7 +57,9 @@ class Asked:
         return frozenset(cell.key for cell in self.plan.cells if _identity(cell) not in seen)
 
 
-def ask(before: Side, after: Side, subject: Subject, chosen: bool, selection: Selection) -> Asked:
+def plan_comparison(
+    before: Side, after: Side, subject: Subject, chosen: bool, selection: Selection
+) -> ComparisonPlan:
     """What a comparison asks. `chosen` says that the user named the subject: else a stored run on
     the other side, or a launches file, decides which cells are compared.
 
@@ -65,7 +68,7 @@ def ask(before: Side, after: Side, subject: Subject, chosen: bool, selection: Se
     before, after = (_selected(side, selection) for side in (before, after))
     if isinstance(before, StoredSide) and isinstance(after, StoredSide):
         _check_stored(before, after)
-        return Asked(before, after, f"{before.name} and {after.name}")
+        return ComparisonPlan(before, after, f"{before.name} and {after.name}")
     stored = next((side for side in (before, after) if isinstance(side, StoredSide)), None)
     if stored is not None and not chosen:
         _check_single(stored)
@@ -112,7 +115,7 @@ def _check_stored(before: StoredSide, after: StoredSide) -> None:
         _check_single(side)
 
 
-def _of_stored(before: Side, after: Side, stored: StoredSide, trust: bool) -> Asked:
+def _of_stored(before: Side, after: Side, stored: StoredSide, trust: bool) -> ComparisonPlan:
     """A stored run's cells under the other side's compiler."""
     (release,) = (side for side in (before, after) if isinstance(side, ReleaseSide))
     made: list[Cell] = []
@@ -123,7 +126,7 @@ def _of_stored(before: Side, after: Side, stored: StoredSide, trust: bool) -> As
         if record.launch is None:
             continue
         try:
-            chosen = cells.again(record, trust)
+            chosen = cells.rebuild_cell(record, trust)
         except UsageError as error:
             raise UsageError(
                 f"{stored.name} does not hold what its cells were compiled from ({error}); say "
@@ -140,25 +143,29 @@ def _of_stored(before: Side, after: Side, stored: StoredSide, trust: bool) -> As
         purpose=Purpose.DIFF,
         trust=trust,
     )
-    return Asked(before, after, stored.name, plan, warnings=tuple(dict.fromkeys(warnings)))
+    return ComparisonPlan(before, after, stored.name, plan, warnings=tuple(dict.fromkeys(warnings)))
 
 
 def _of_subject(
     before: Side, after: Side, subject: Subject, chosen: bool, selection: Selection
-) -> Asked:
+) -> ComparisonPlan:
     """A package's, matrix's or launches file's cells under the compilers of both sides."""
-    narrowed = subject.configs != "own"
-    if narrowed:
+    is_narrowed = subject.configs != "own"
+    if is_narrowed:
         subject = replace(subject, configs="shared")
     releases = [side for side in (before, after) if isinstance(side, ReleaseSide)]
     # The sides that have a subject in common are planned together.
     specs = grouped((_subject_of(side, releases, subject, chosen), side.spec) for side in releases)
-    plans = [
-        planning.plan(about, replace(selection, toolchains=tuple(dict.fromkeys(own))))
-        for about, own in specs.items()
-    ]
+    plans = []
+    captures: list[PackageCapture] = []
+    for about, own in specs.items():
+        job = Job(about, replace(selection, toolchains=tuple(dict.fromkeys(own))))
+        captured = planning.capture(planning.resolve(job))
+        plans.append(planning.expand(job, captured))
+        if isinstance(captured, CapturedPackage):
+            captures += captured.captures
     made = [cell for plan in plans for cell in plan.cells]
-    if narrowed:
+    if is_narrowed:
         made = one_each(made)
     joined = _joined(plans)
     plan = replace(
@@ -167,12 +174,9 @@ def _of_subject(
         cells=list({cell.key: cell for cell in made}.values()),
         purpose=Purpose.DIFF,
     )
-    captures: list[PackageCapture] = []
-    asked = replace(selection, toolchains=tuple(side.spec for side in releases))
-    if any(about.package for about in specs) and planning.is_captured(asked):
-        # They were made for the plan, and are only read again.
-        captures = captured.captures(str(subject.package), asked, Resolver())
-    return Asked(before, after, joined.name, plan, tuple(captures), narrowed, plan.warnings)
+    return ComparisonPlan(
+        before, after, joined.name, plan, tuple(captures), is_narrowed, plan.warnings
+    )
 
 
 def _subject_of(

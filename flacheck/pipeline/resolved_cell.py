@@ -19,7 +19,7 @@ from flacheck.engine.provider import torch_folder
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import corpus, matrix
 from flacheck.inputs.expand import Selection
-from flacheck.inputs.launches.admission import check_source
+from flacheck.inputs.launches.admission import Refused, check_source
 from flacheck.inputs.subject import Subject, line_of
 from flacheck.model import (
     Cell,
@@ -39,8 +39,8 @@ from flacheck.model.launch import FormError, check_options
 from flacheck.packages import checkouts, source_trees
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
-from flacheck.pipeline import built, planning
-from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline import build_units, planning
+from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import records_of
 from flacheck.store import Store
@@ -55,7 +55,7 @@ _KEY = re.compile(r"[0-9a-f]{1,32}")
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ResolvedCell:
     """One cell. `record` is what the store knows of it; `packages` hold its kernel when that is
     imported; `warnings` are for the user's eyes; `trust` is the user's word for its source."""
 
@@ -81,7 +81,7 @@ class Chosen:
         )
 
 
-def again(record: Record, trust: bool = False) -> Chosen:
+def rebuild_cell(record: Record, trust: bool = False) -> ResolvedCell:
     """A stored record's cell, to be compiled again; UsageError where its source is not stored, or
     is refused without the user's `trust`."""
     return _rebuilt(record, trust)
@@ -97,14 +97,14 @@ def needs_store(what: str | Subject | None) -> bool:
     return what is None or is_key(what)
 
 
-def choose(
+def resolve_cell(
     what: str | Subject | None,
     selection: Selection,
     store: Store,
     purpose: Purpose,
     trust: bool = False,
     options: RunOptions | None = None,
-) -> Chosen:
+) -> ResolvedCell:
     """The one cell that CELL and the selection name; a subject in place of CELL is a matrix, a
     launches file or a package.
 
@@ -133,7 +133,7 @@ def choose(
             raise _undecided(f"several cells begin with {what}", records)
         return _rebuilt(records[0], trust, store)
     if isinstance(what, Subject):
-        plan, name = planning.plan(what, selection), what.name
+        plan, name = planning.plan_job(Job(what, selection)), what.name
     else:
         plan, name = _plan_of(what, selection, trust), what
     cells = {cell.key: cell for cell in plan.cells}
@@ -151,7 +151,7 @@ def choose(
     needed = {}
     if cell.kernel.is_of_package:
         needed = {s: package for s, package in plan.packages.items() if s == cell.kernel.package}
-    return Chosen(cell, store.done([key]).get(key), needed, plan.warnings, plan.trust)
+    return ResolvedCell(cell, store.done([key]).get(key), needed, plan.warnings, plan.trust)
 
 
 def _plan_of(what: str, selection: Selection, trust: bool) -> Plan:
@@ -163,7 +163,7 @@ def _plan_of(what: str, selection: Selection, trust: bool) -> Plan:
             f"FILE.jsonl:LINE, a matrix ({', '.join(matrix.names())} or a YAML file), or only "
             "flags such as --kernel and --triton"
         )
-    return planning.plan(Subject(what, trust=trust), selection)
+    return planning.plan_job(Job(Subject(what, trust=trust), selection))
 
 
 def _matching(records: Iterable[Record], selection: Selection) -> list[Record]:
@@ -243,7 +243,7 @@ def settings(cell: Cell) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> Chosen:
+def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> ResolvedCell:
     """The cell with its kernel as it is now; what was stored of another source is not known of this
     one. The store knows in which folder a checkout lies.
 
@@ -259,8 +259,8 @@ def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> Chosen:
         _check_options(cell)
     if isinstance(origin, Cut):
         if not trust:
-            check_source(origin.source)
-        return Chosen(cell, record, trust=trust)
+            _check_source(cell, origin.source)
+        return ResolvedCell(cell, record, trust=trust)
     provided = {}
     if isinstance(origin, Unit) and cell.kernel.package is not None:
         spec = cell.kernel.package
@@ -268,7 +268,7 @@ def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> Chosen:
             spec = _folder_of(cell.kernel, store)
         elif not trust and not source_trees.has_sources(spec):
             raise _not_installed(cell.kernel)
-        kernel, package = built.current(cell.kernel, spec)
+        kernel, package = build_units.current(cell.kernel, spec)
         provided = {package.identity: package}
     elif not cell.kernel.is_of_package:
         kernel = _corpus_kernel(cell.kernel.name)
@@ -276,7 +276,7 @@ def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> Chosen:
         spec = str(cell.kernel.package)
         provided = {spec: _package_of(cell.kernel, trust)}
         if not trust and isinstance(origin, Imported) and origin.cut is not None:
-            check_source(origin.cut)
+            _check_source(cell, origin.cut)
         if isinstance(origin, Imported) and origin.qualname and not torch_folder():
             # Where there is no torch to import a kernel beside, it is loaded beside the stand-in.
             origin = Stubbed(origin.module, origin.qualname, origin.made_up)
@@ -284,9 +284,19 @@ def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> Chosen:
         kernel = replace(cell.kernel, digest=identity, origin=origin)
     now = replace(cell, kernel=kernel)
     if kernel.digest == cell.kernel.digest:
-        return Chosen(now, record, provided, trust=trust)
+        return ResolvedCell(now, record, provided, trust=trust)
     said = f"{kernel.name} has changed since {record.key[:12]} was compiled: taken as it is now"
-    return Chosen(now, None, provided, (said,), trust)
+    return ResolvedCell(now, None, provided, (said,), trust)
+
+
+def _check_source(cell: Cell, source: str) -> None:
+    """Raise UsageError for a stored source that a launches file could not have either."""
+    try:
+        check_source(source)
+    except Refused as error:
+        raise UsageError(
+            f"the stored cell {cell.key[:12]} is refused: {error}; --trust compiles it all the same"
+        ) from error
 
 
 def _check_options(cell: Cell) -> None:

@@ -15,9 +15,12 @@ from flacheck.captures.capture_job import CaptureJob, CaptureResult
 from flacheck.engine.judge import judge
 from flacheck.inputs import replay
 from flacheck.inputs.expand import Selection
+from flacheck.inputs.subject import Subject
 from flacheck.model import Cut, Imported, Verdict
 from flacheck.packages.package import Package
-from flacheck.pipeline import captured
+from flacheck.pipeline import package_launches
+from flacheck.pipeline.job import Job
+from flacheck.pipeline.package_launches import ResolvedPackage, resolve_package
 from flacheck.toolchains.base import Choice
 from tests.test_launches import HEADER, launch, write
 
@@ -35,6 +38,11 @@ class Resolver:
 
     def __call__(self, spec: str) -> tuple[str, ...]:
         return tuple(self.choices)
+
+
+def resolved(selection: Selection) -> ResolvedPackage:
+    """The package of a scan with this selection."""
+    return resolve_package(Job(Subject(package="shop==1.0"), selection))
 
 
 @dataclass
@@ -56,12 +64,14 @@ def drives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
     def prepare(asked: list[CaptureJob], at_once: int) -> None:
         cards.extend(each.card["gpu"] for each in asked)
 
-    monkeypatch.setattr(captured, "Resolver", Resolver)
-    monkeypatch.setattr(captured, "prepare_captures", prepare)
-    monkeypatch.setattr(captured, "capture_package", lambda *_: CaptureResult(file, report))
-    monkeypatch.setattr(captured.packages, "provide_package", lambda spec: SHOP)
-    monkeypatch.setattr(captured, "provide", lambda choice: SimpleNamespace(identity="triton"))
-    monkeypatch.setattr(captured, "launchable", lambda path, prefix: {})
+    monkeypatch.setattr(package_launches, "Resolver", Resolver)
+    monkeypatch.setattr(package_launches, "prepare_captures", prepare)
+    monkeypatch.setattr(package_launches, "capture_package", lambda *_: CaptureResult(file, report))
+    monkeypatch.setattr(package_launches.packages, "provide_package", lambda spec: SHOP)
+    monkeypatch.setattr(
+        package_launches, "provide", lambda choice: SimpleNamespace(identity="triton")
+    )
+    monkeypatch.setattr(package_launches, "launchable", lambda path, prefix: {})
     # Kernels are imported beside torch only; nothing is imported here, so any folder will do.
     monkeypatch.setattr(replay, "torch_folder", lambda: "/nowhere")
     monkeypatch.setattr(Package, "modules", ("shop",))
@@ -73,10 +83,10 @@ def test_launches_for_an_amd_card_are_recorded_on_an_nvidia_card(
 ) -> None:
     """That is said before anything is captured, and the other targets are asked as ever."""
     selection = Selection(targets=("gfx942", "sm80"))
-    asked = captured.announced("shop==1.0", selection).asked
+    asked = resolved(selection).question.asked
     assert [each.target for each in asked] == ["gfx942", "sm80"]
     with caplog.at_level(logging.WARNING):
-        plan = captured.plan("shop==1.0", selection, "usual", None)
+        plan = resolved(selection).capture().expand()
     (said,) = caplog.messages
     assert said.startswith("gfx942: flacheck imitates NVIDIA cards only, so the launches of shop")
     assert "recorded on NVIDIA A100-SXM4-80GB and compiled for gfx942" in said
@@ -102,7 +112,7 @@ def test_a_package_that_asks_triton_for_what_is_gone_fails_to_import(
 ) -> None:
     """Its modules can be captured past its `__init__`, but no user comes that far."""
     drives.said["modules"][module] = said
-    plan = captured.plan("shop==1.0", Selection(), "usual", None)
+    plan = resolved(Selection()).capture().expand()
     imports = [cell for cell in plan.cells if cell.stage == "import"]
     assert [cell.kernel.name for cell in imports] == ["shop:__init__"] * is_failure
     for cell in imports:
@@ -122,27 +132,27 @@ def test_a_release_without_a_wheel_is_not_captured(
             super().__init__()
             self.choices = {gone.identity: gone, **self.choices}
 
-    monkeypatch.setattr(captured, "Resolver", Both)
-    made = captured.captures("shop==1.0", Selection(), Both())
+    monkeypatch.setattr(package_launches, "Resolver", Both)
+    made = resolved(Selection()).capture().captures
     assert [(each.choice.version, each.driven is None) for each in made] == [
         ("3.5.0", True),
         ("3.6.0", False),
     ]
     assert drives.cards == ["NVIDIA H100 80GB HBM3"]
-    plan = captured.plan("shop==1.0", Selection(), "usual", None)
+    plan = resolved(Selection()).capture().expand()
     assert {cell.stage for cell in plan.cells if cell.toolchain == gone.identity} == {"import"}
 
 
 def test_an_amd_card_alone_is_captured_on_the_usual_card(drives: Report) -> None:
     """Where no NVIDIA card is asked."""
-    plan = captured.plan("shop==1.0", Selection(targets=("mi300x",)), "usual", None)
+    plan = resolved(Selection(targets=("mi300x",))).capture().expand()
     assert drives.cards == ["NVIDIA H100 80GB HBM3"]
     assert {cell.target for cell in plan.cells} == {"gfx942"}
 
 
 def test_a_kernel_that_is_imported_has_its_cut_source_with_it(drives: Report) -> None:
     """For a worker that cannot import what the capture could."""
-    plan = captured.plan("shop==1.0", Selection(), "usual", None)
+    plan = resolved(Selection()).capture().expand()
     (origin,) = {cell.kernel.origin for cell in plan.cells}
     assert isinstance(origin, Imported)
     assert origin.cut == launch()["text"]
