@@ -13,7 +13,7 @@ from flacheck.analysis.groups import by_signature
 from flacheck.analysis.standing import Standing, standing
 from flacheck.baseline import form
 from flacheck.baseline.form import Baseline
-from flacheck.baseline.standings import baseline_of, keys_digest, standings_of, updated
+from flacheck.baseline.standings import baseline_of, keys_digest, standings_of, update
 from flacheck.model import KeySet, Question, Record, RequestedCells
 from tests.made_records import DELTA, RUNS, failure, record, skipped, unknown, whole
 
@@ -174,8 +174,8 @@ def test_an_update_replaces_what_was_asked_again_and_keeps_the_rest() -> None:
     """A new release, or a new version of the package, does not take the others away."""
     before = made(*of([failure(), record(toolchain="triton==3.4.0", **OTHER)], SPEC))
     kept = made(*of([record()], "quick"))
-    after = made(*of([record()], "shop==1.1"), accepted=["3.2.0"])
-    new = updated(updated(before, kept), after)
+    after = made(*of([record()], "shop==1.1"), accepted_releases=["3.2.0"])
+    new = update(update(before, kept), after)
     assert new.accepted == ("3.2.0",)
     assert [question.about for question in new.questions] == ["quick", "shop"]
     shop = new.questions[1]
@@ -185,7 +185,7 @@ def test_an_update_replaces_what_was_asked_again_and_keeps_the_rest() -> None:
     ]
     assert shop.kernels == (DELTA, "m:other")
     assert [place.without for place in shop.places] == [("m:other",), (DELTA,)]
-    assert updated(new, new) == new
+    assert update(new, new) == new
 
 
 def test_a_narrower_question_is_another_one() -> None:

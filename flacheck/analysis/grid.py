@@ -1,4 +1,4 @@
-"""Kernel × release, per target: the counts behind the matrix that a person sees at a glance."""
+"""Kernel × release, per target: the counts of the overview matrix."""
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping
@@ -14,8 +14,11 @@ KernelOf = tuple[str | None, str]
 
 @dataclass
 class Square:
-    """All cells of one kernel on one release and target; `codes` counts the failures, `tolerated`
-    those that an autotuner passes over, `untested` the cells that say nothing."""
+    """All cells of one kernel on one release and target.
+
+    `codes` counts the failures, `tolerated_codes` those that an autotuner skips, `untested_count`
+    the cells without evidence.
+    """
 
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
@@ -23,9 +26,9 @@ class Square:
     slow: int = 0
     untested_count: int = 0
 
-    def count(self, record: Record, untested: bool) -> None:
-        """Take in one more cell."""
-        if untested:
+    def count(self, record: Record, is_untested: bool) -> None:
+        """Count one more cell."""
+        if is_untested:
             self.untested_count += 1
             return
         self.verdicts[record.verdict] += 1
@@ -45,17 +48,17 @@ class Square:
 
     @property
     def tested_count(self) -> int:
-        """Cells that were tried, whatever came of it."""
+        """The number of cells that were tried, whatever the outcome."""
         return sum(self.verdicts.values()) - self.verdicts[Verdict.SKIPPED]
 
     @property
     def blocking(self) -> bool:
-        """Whether something fails that nothing here makes up for."""
+        """True if a failure is not covered by another configuration here."""
         return bool(self.codes or (self.tolerated_codes and not self.compiles))
 
     @property
     def perfect(self) -> bool:
-        """Whether there is nothing to say but that all compile."""
+        """True if all cells compile and none is slow or untested."""
         aside = self.slow or self.untested_count
         return self.tested_count > 0 and self.compiles == self.tested_count and not aside
 
@@ -65,30 +68,33 @@ Row = Mapping[str, Square]
 
 @dataclass(frozen=True)
 class Grid:
-    """`targets` maps target → kernel → toolchain → square; toolchains oldest first."""
+    """Counts by target, kernel and toolchain, with the toolchains oldest first."""
 
     toolchains: tuple[str, ...]
     targets: Mapping[str, Mapping[KernelOf, Row]]
 
     def tested_toolchains(self, target: str) -> tuple[str, ...]:
-        """The toolchains that have a record on this target."""
+        """Return the toolchains that have a record on this target."""
         rows = self.targets[target].values()
-        return tuple(name for name in self.toolchains if any(name in row for row in rows))
+        present = {name for row in rows for name in row}
+        return tuple(name for name in self.toolchains if name in present)
 
 
-def grid(records: Iterable[Record], untested: Container[str] = ()) -> Grid:
-    """Count the records into squares, targets and kernels in order; `untested` are keys of cells
-    that say nothing."""
+def grid(records: Iterable[Record], untested_keys: Container[str] = ()) -> Grid:
+    """Count the records into squares, with targets and kernels in order.
+
+    `untested_keys` are the keys of cells without evidence.
+    """
     squares: defaultdict[str, defaultdict[KernelOf, defaultdict[str, Square]]]
     squares = defaultdict(lambda: defaultdict(lambda: defaultdict(Square)))
     toolchains: set[str] = set()
     for record in records:
         toolchains.add(record.toolchain)
         square = squares[record.target][record.package, record.kernel][record.toolchain]
-        square.count(record, record.key in untested)
+        square.count(record, record.key in untested_keys)
     rows = {}
     for target in sorted(squares, key=by_target):
-        # Our own kernels, which have no package, come first.
+        # flacheck's own kernels, which belong to no package, come first.
         kernels = sorted(squares[target], key=lambda kernel: (kernel[0] or "", kernel[1]))
         rows[target] = {kernel: squares[target][kernel] for kernel in kernels}
     return Grid(tuple(sorted(toolchains, key=by_version)), rows)

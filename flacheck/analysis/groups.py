@@ -1,4 +1,4 @@
-"""Failures with one signature, together."""
+"""Failures grouped by signature."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,15 +8,18 @@ from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version
 from flacheck.model import Json
 
-# A failure that no rule knows is shown like any other.
+# Unrecognised failures are shown like any other.
 UNCLASSIFIED = "FC000"
 
 
 @dataclass(frozen=True)
 class SignatureGroup:
-    """One failure wherever it shows. `line` is its decisive line, `tolerated` how many of its cells
-    an autotuner would pass over, `made_up` how many have arguments that flacheck invented,
-    `example` the key of one cell (an untolerated one if there is any)."""
+    """All occurrences of one failure.
+
+    `line` is its decisive line, `tolerated_count` the number of its cells that an autotuner would
+    skip, `made_up` the number whose arguments flacheck invented, `example` the key of one cell (an
+    untolerated one if there is any).
+    """
 
     signature: str
     code: str
@@ -42,20 +45,21 @@ class SignatureGroup:
 
 
 def by_signature(cells: Sequence[ObservedCell]) -> list[SignatureGroup]:
-    """The failing cells by signature: those that stop a run first, then the most frequent."""
+    """Return the failing cells by signature: blocking ones first, then the most frequent."""
     groups = group_by_key(
         (cell.signature or cell.code or UNCLASSIFIED, cell) for cell in cells if cell.fails
     )
-    made = [_group(signature, failing) for signature, failing in groups.items()]
+    return sorted((_group(*item) for item in groups.items()), key=_by_importance)
+
+
+def _by_importance(group: SignatureGroup) -> tuple[bool, int, str]:
+    is_tolerated = group.tolerated_count == group.count
     # The signature comes last, so that the order does not depend on that of the records.
-    return sorted(
-        made,
-        key=lambda group: (group.tolerated_count == group.count, -group.count, group.signature),
-    )
+    return is_tolerated, -group.count, group.signature
 
 
 def _group(signature: str, cells: Sequence[ObservedCell]) -> SignatureGroup:
-    # What stops a run is the better example; the key decides, so that shards agree on it.
+    # A blocking failure is the better example; the key makes shards choose the same one.
     example = min(cells, key=lambda cell: (cell.tolerated, cell.made_up, cell.key))
     return SignatureGroup(
         signature=signature,

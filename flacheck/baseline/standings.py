@@ -1,8 +1,11 @@
-"""Between how questions stand and a baseline: the counts of the one are the lines of the other."""
+"""Conversion between the states of questions and a baseline.
+
+The counts of a standing are the lines of a baseline.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace as changed
+from dataclasses import replace as replace_fields
 from itertools import cycle, islice
 
 from msgspec.structs import replace
@@ -21,51 +24,56 @@ from flacheck.baseline.form import (
 )
 from flacheck.model import Question, Verdict, canonical, digest
 
-# Parts of a selection that are no part of a question: every release and GPU is asked by itself.
+# Parts of a selection that do not belong to a question: every release and GPU is a question of its
+# own.
 _PLACES = ("targets", "toolchains")
 _UNTESTED = "untested when the baseline was written"
 
 
 def baseline_of(
-    standings: Iterable[Standing], flacheck: str, accepted: Iterable[str] = ()
+    standings: Iterable[Standing], flacheck: str, accepted_releases: Iterable[str] = ()
 ) -> Baseline:
-    """What is known now, as a baseline."""
-    named = ((identity(each.question), each) for each in standings)
-    questions = [_question(there) for there in group_by_key(named).values()]
+    """Return the standings as a baseline."""
+    by_identity = ((identity(each.question), each) for each in standings)
+    questions = [_question(there) for there in group_by_key(by_identity).values()]
     return Baseline(
         flacheck=flacheck,
-        accepted=tuple(sorted(set(accepted), key=by_version)),
-        questions=_sorted(questions),
+        accepted=tuple(sorted(set(accepted_releases), key=by_version)),
+        questions=_in_file_order(questions),
     )
 
 
-def updated(old: Baseline, new: Baseline) -> Baseline:
-    """The old baseline with what the new one says: other questions, and other releases and GPUs of
-    the same question, stay as they were, and so does a whole answer beside a part of one."""
+def update(old: Baseline, new: Baseline) -> Baseline:
+    """Return the old baseline updated with the new one.
+
+    Other questions, and other releases and GPUs of the same question, stay as they were; a partial
+    result does not replace a complete one.
+    """
     questions = {question.identity: question for question in old.questions}
     for question in new.questions:
         before = questions.get(question.identity)
         if before is not None:
-            question = _merged(before, question)
+            question = _merge(before, question)
         questions[question.identity] = question
     return replace(
-        new, questions=_sorted(questions.values()), accepted=new.accepted or old.accepted
+        new, questions=_in_file_order(questions.values()), accepted=new.accepted or old.accepted
     )
 
 
 def standings_of(baseline: Baseline) -> list[Standing]:
-    """How the questions stood, for whoever judges by standings.
+    """Return the stored states of the questions as standings.
 
-    A file holds counts, so the cells are as many as were counted, each with what the file says of
-    it, under keys of their own.
+    A file holds counts, so each counted cell becomes a cell with the stored fields and a key of its
+    own.
     """
-    return [
-        _standing(question, place) for question in baseline.questions for place in question.places
-    ]
+    standings = []
+    for question in baseline.questions:
+        standings += [_standing(question, place) for place in question.places]
+    return standings
 
 
 def keys_digest(standing: Standing) -> str | None:
-    """The identity of what was asked on a place; None while some of it has no record."""
+    """Return the digest of all keys on a place; None while some cell lacks a record."""
     if standing.is_partial:
         return None
     keys = (cell.key for cell in (*standing.cells, *standing.untested_cells))
@@ -73,13 +81,13 @@ def keys_digest(standing: Standing) -> str | None:
 
 
 def name_and_version(about: str) -> tuple[str, str | None]:
-    """A package's name apart from its version; a matrix has none."""
+    """Return a package's name apart from its version; a matrix has a name only."""
     name, _, version = about.partition("==")
     return name, version or None
 
 
 def identity(question: Question) -> tuple[str, str]:
-    """Which question of a baseline it is: `BaselineQuestion.identity` of what it would be there."""
+    """Return the `BaselineQuestion.identity` that the question has in a baseline."""
     return name_and_version(question.about)[0], canonical(_narrowing(question))
 
 
@@ -88,8 +96,8 @@ def _narrowing(question: Question) -> dict[str, list[str | int]]:
     return {name: list(question.selection[name]) for name in names}
 
 
-def _sorted(questions: Iterable[BaselineQuestion]) -> tuple[BaselineQuestion, ...]:
-    # The whole question before parts of it.
+def _in_file_order(questions: Iterable[BaselineQuestion]) -> tuple[BaselineQuestion, ...]:
+    # The whole question comes before parts of it.
     return tuple(sorted(questions, key=lambda one: (one.about, bool(one.selection), one.identity)))
 
 
@@ -98,55 +106,58 @@ def _by_place(place: BaselinePlace) -> tuple[object, ...]:
 
 
 def _question(standings: Sequence[Standing]) -> BaselineQuestion:
-    """One question on all its places."""
+    """Return one question with all its places."""
     question = standings[0].question
     kernels = [_kernels(standing) for standing in standings]
     all_kernels = set[str]().union(*kernels)
-    # Of two captures of one place the last counts.
-    places = {
-        standing.place: _place(standing, all_kernels - mine)
-        for standing, mine in zip(standings, kernels)
-    }
-    packages = set[str]().union(*(standing.packages for standing in standings))
+    places = {}
+    packages: set[str] = set()
+    for standing, own_kernels in zip(standings, kernels):
+        # If one place has two captures, the last counts.
+        places[standing.place] = _place(standing, all_kernels - own_kernels)
+        packages |= standing.packages
+    # The question of a package stores its version place by place.
+    packages -= {standing.question.about for standing in standings}
     return BaselineQuestion(
         about=name_and_version(question.about)[0],
         selection=_narrowing(question),
-        # A package's own question says so by itself, place by place.
-        packages=tuple(sorted(packages - {standing.question.about for standing in standings})),
+        packages=tuple(sorted(packages)),
         kernels=tuple(sorted(all_kernels)),
         places=tuple(sorted(places.values(), key=_by_place)),
     )
 
 
 def _kernels(standing: Standing) -> set[str]:
-    answered = {cell.kernel for cell in (*standing.cells, *standing.untested_cells)}
-    return answered | standing.kernels
+    kernels_with_records = {cell.kernel for cell in (*standing.cells, *standing.untested_cells)}
+    return kernels_with_records | standing.kernels
 
 
 def _place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
     failing = {cell.key for cell in standing.failing}
-    compiled = {cell.launch for cell in standing.cells if cell.compiles and not cell.partial}
+    compiled_launches = {
+        cell.launch for cell in standing.cells if cell.compiles and not cell.partial
+    }
     compiles = made_up_for = 0
-    skipped, undecided = Counter[str](), Counter[str]()
+    skip_counts, open_counts = Counter[str](), Counter[str]()
     for cell in standing.cells:
         if cell.key in failing:
             continue
         if cell.compiles and not cell.partial:
             compiles += 1
-        elif cell.launch in compiled:
+        elif cell.launch in compiled_launches:
             made_up_for += 1
         elif cell.verdict is Verdict.SKIPPED:
-            skipped[cell.kernel] += 1
+            skip_counts[cell.kernel] += 1
         else:
-            undecided[cell.kernel] += 1
+            open_counts[cell.kernel] += 1
     state: str = "no-record"
     if failing:
         state = "bad"
     elif standing.is_partial:
         state = "partial"
-    elif compiles and not undecided and not skipped:
+    elif compiles and not open_counts and not skip_counts:
         state = "good"
-    untested = Counter(cell.kernel for cell in standing.untested_cells)
+    untested_counts = Counter(cell.kernel for cell in standing.untested_cells)
     return BaselinePlace(
         toolchain=standing.toolchain,
         target=standing.target,
@@ -157,9 +168,9 @@ def _place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
         keys=keys_digest(standing),
         compiles=compiles,
         made_up_for=made_up_for,
-        skipped=_in_order(skipped),
-        untested=_in_order(untested),
-        undecided=_in_order(undecided),
+        skipped=_in_order(skip_counts),
+        untested=_in_order(untested_counts),
+        undecided=_in_order(open_counts),
         failures=tuple(_failures(standing.failing)),
         without=tuple(sorted(without)),
     )
@@ -185,24 +196,27 @@ def _failures(failing: Sequence[ObservedCell]) -> Iterator[KnownFailure]:
 
 
 def signature_of(cell: ObservedCell) -> str:
-    """What a failing cell is known by."""
+    """Return the signature of a failing cell, else its code."""
     return cell.signature or cell.code or UNCLASSIFIED
 
 
-def _merged(before: BaselineQuestion, after: BaselineQuestion) -> BaselineQuestion:
-    """A question with its new places in place of the old ones."""
+def _merge(before: BaselineQuestion, after: BaselineQuestion) -> BaselineQuestion:
+    """Return a question with its new places in place of the old ones."""
     places = {place.place: (place, before) for place in before.places}
     for place in after.places:
         old, _ = places.get(place.place, (None, before))
         if old is None or not (_is_partial(place) and not _is_partial(old)):
             places[place.place] = place, after
-    asked = {where: set(of.kernels) - set(place.without) for where, (place, of) in places.items()}
-    kernels = set[str]().union(*asked.values())
-    kept = [
-        replace(place, without=tuple(sorted(kernels - asked[where])))
-        for where, (place, _) in places.items()
-    ]
-    return replace(after, kernels=tuple(sorted(kernels)), places=tuple(sorted(kept, key=_by_place)))
+    kernels_on = {}
+    for where, (place, question) in places.items():
+        kernels_on[where] = set(question.kernels) - set(place.without)
+    kernels = set[str]().union(*kernels_on.values())
+    merged_places = []
+    for where, (place, _) in places.items():
+        without = tuple(sorted(kernels - kernels_on[where]))
+        merged_places.append(replace(place, without=without))
+    merged_places.sort(key=_by_place)
+    return replace(after, kernels=tuple(sorted(kernels)), places=tuple(merged_places))
 
 
 def _is_partial(place: BaselinePlace) -> bool:
@@ -220,7 +234,7 @@ def _standing(question: BaselineQuestion, place: BaselinePlace) -> Standing:
         target=place.target,
         requested_count=place.asked,
         answered_count=place.answered,
-        cells=tuple(cells.counted()),
+        cells=tuple(cells.counting()),
         untested_cells=tuple(
             cells.each(place.untested, Verdict.UNKNOWN, reason=_UNTESTED, made_up=True)
         ),
@@ -229,19 +243,19 @@ def _standing(question: BaselineQuestion, place: BaselinePlace) -> Standing:
 
 
 class _Cells:
-    """Cells made of counts, each under a key of its own."""
+    """Cells created from counts, each under a key of its own."""
 
     def __init__(self, about: str, question: BaselineQuestion, place: BaselinePlace) -> None:
         packages: list[str | None] = [*question.packages]
         if place.version is not None:
             packages.insert(0, about)
-        # Which kernel is of which package nobody asks of a baseline.
+        # A baseline does not store which kernel belongs to which package.
         self._packages = cycle(packages or [None])
         self._question, self._place = question, place
-        self._made = 0
+        self._count = 0
 
-    def counted(self) -> Iterator[ObservedCell]:
-        """All cells that count."""
+    def counting(self) -> Iterator[ObservedCell]:
+        """Yield all cells that count."""
         place = self._place
         for failure in place.failures:
             yield from self.each(
@@ -257,35 +271,37 @@ class _Cells:
         kernels = islice(cycle(self._compiled_kernels()), place.compiles)
         compiling = [self._cell(kernel, Verdict.COMPILES) for kernel in kernels]
         yield from compiling
-        # Another config of the first launch: it compiles, so these count for nothing.
+        # These are other configs of the first launch: it compiles, so they do not count.
         for _ in range(place.made_up_for):
-            self._made += 1
-            key = f"{compiling[0].key} {self._made}"
-            yield changed(compiling[0], key=key, verdict=Verdict.UNKNOWN)
+            self._count += 1
+            key = f"{compiling[0].key} {self._count}"
+            yield replace_fields(compiling[0], key=key, verdict=Verdict.UNKNOWN)
 
     def each(
         self, counts: Mapping[str, int], verdict: Verdict, **more: object
     ) -> Iterator[ObservedCell]:
-        """So many cells of each kernel, each of a launch of its own."""
+        """Yield the cells of each kernel, each with a launch of its own."""
         for kernel, count in counts.items():
             for _ in range(count):
-                yield self._cell(kernel, verdict, launch=f"{verdict.value} {self._made}", **more)
+                yield self._cell(kernel, verdict, launch=f"{verdict.value} {self._count}", **more)
 
     def _compiled_kernels(self) -> list[str]:
-        """The kernels of the cells that compile: those of which nothing else is said."""
+        """Return the kernels that compile: those without any other entry."""
         place = self._place
-        told = {*place.without, *place.undecided, *place.skipped}
-        told.update(kernel for failure in place.failures for kernel in failure.kernels)
-        silent = [kernel for kernel in self._question.kernels if kernel not in told]
-        return silent or list(self._question.kernels)
+        listed_kernels = {*place.without, *place.undecided, *place.skipped}
+        listed_kernels.update(kernel for failure in place.failures for kernel in failure.kernels)
+        unlisted_kernels = [
+            kernel for kernel in self._question.kernels if kernel not in listed_kernels
+        ]
+        return unlisted_kernels or list(self._question.kernels)
 
     def _cell(
         self, kernel: str, verdict: Verdict, launch: str = "compiles", **more: object
     ) -> ObservedCell:
-        self._made += 1
+        self._count += 1
         plain: dict[str, object] = {"code": None, "signature": None, "stage": None, "line": ""}
         return ObservedCell(
-            key=f"baseline {self._question.about} {self._place.place} {self._made}",
+            key=f"baseline {self._question.about} {self._place.place} {self._count}",
             kernel=kernel,
             package=next(self._packages),
             toolchain=self._place.toolchain,

@@ -115,7 +115,7 @@ def check_kernel(
         try:
             form.check_argument(argument, value)
         except FormError as error:
-            kernels.require(False, at, error.what, error.allowed)
+            kernels.require(False, at, error.what, error.hint)
         agrees = is_constexpr[argument] == (isinstance(value, dict) and "constexpr" in value)
         allowed = "a parameter annotated tl.constexpr is given as constexpr, and no other"
         kernels.require(agrees, at, f"{what} disagrees with its annotation", allowed)

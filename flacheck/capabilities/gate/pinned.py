@@ -184,7 +184,7 @@ def _specifier(name: str, said: str) -> str:
     said = said.removeprefix(name).strip()
     if is_version(said):
         if Version(said) < triton_releases.OLDEST:
-            triton_releases.ask_for_torch(said, SpecifierSet(f"=={said}.*"))
+            triton_releases.reject_torch_versions(said, SpecifierSet(f"=={said}.*"))
         return f"=={said}"
     if not re.match(r"[<>=!~]", said):
         raise UsageError(f"--{name} {said}: expected a version (3.5.1) or a specifier (>=3.4,<3.6)")
