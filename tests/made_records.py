@@ -15,7 +15,7 @@ from flacheck.analysis.context import Context
 from flacheck.analysis.order import by_version
 from flacheck.analysis.standing import Standing, standing
 from flacheck.analysis.summary import Summary, summarise
-from flacheck.fallbacks.seen import fallbacks
+from flacheck.fallbacks.alternatives import fallbacks
 from flacheck.model import KeySet, Question, Record, RequestedCells, Verdict, digest
 from flacheck.store import Store
 

@@ -13,7 +13,7 @@ import pytest
 from flacheck import toolchains
 from flacheck.guest.engine import admission as guest
 from flacheck.guest.engine import channel
-from flacheck.inputs.launches.admission import Refused, admitted
+from flacheck.inputs.launches.admission import Refused, check_source
 from flacheck.inputs.launches.language import MEMBERS, NAMES
 from flacheck.toolchains import triton_releases
 from tests.test_admission import HEAD
@@ -88,7 +88,7 @@ def is_admitted(path: str) -> bool:
     answers = set()
     for text in texts:
         try:
-            admitted(HEAD + text)
+            check_source(HEAD + text)
             answers.add(True)
         except Refused:
             answers.add(False)

@@ -56,7 +56,7 @@ def worker_answers(
     pool = LocalPool(1, lambda task: 120)
     try:
         pool.submit([Task(0, kind, request)])
-        [(_, attempt)] = next(pool.completed())
+        [(_, attempt)] = next(pool.results())
     finally:
         pool.close()
     return attempt

@@ -145,7 +145,7 @@ def test_autotune_examines_what_came_through(tmp_path: Path) -> None:
     tuned["launch"]["configs"] = [{"kwargs": {}, "num_warps": 4}]
     file = write(tmp_path, HEADER, path_line("d", RETENTION), tuned)
     gathered = gathering.of_launches(file, Selection(ops=("retention",), toolchains=("3.2.0",)))
-    assert {each.cell.kernel.name for each in gathered.tuned} == {"program:scale"}
+    assert {each.cell.kernel.name for each in gathered.launches} == {"program:scale"}
     with pytest.raises(EmptySelection, match="no launch came through"):
         gathering.of_launches(file, Selection(ops=("gla",), toolchains=("3.2.0",)))
 

@@ -39,13 +39,13 @@ def k(x, T, BT: "constexpr"): pass
 
 
 def declared(name: str, text: str = TEXT) -> Declaration:
-    return Declaration.of(KernelSource.parsed(Path("k.py"), text), name)
+    return Declaration.of(KernelSource.from_text(Path("k.py"), text), name)
 
 
 def refused(before: str, after: str) -> str:
     """What is said of a file with a change."""
     assert before in TEXT
-    source = KernelSource.parsed(Path("k.py"), TEXT.replace(before, after))
+    source = KernelSource.from_text(Path("k.py"), TEXT.replace(before, after))
     shapes, kernels = Declaration.of(source, "SHAPES"), Declaration.of(source, "KERNELS")
     with pytest.raises(MatrixError) as caught:
         check_shapes(shapes)

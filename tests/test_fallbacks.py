@@ -20,7 +20,7 @@ from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.summary import summarise
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Loop, Timeouts
-from flacheck.fallbacks import others, seen
+from flacheck.fallbacks import alternatives, others
 from flacheck.fallbacks.candidates import Candidate
 from flacheck.fallbacks.others import other_dtypes
 from flacheck.fallbacks.searching import LoopOracle, search
@@ -203,7 +203,7 @@ def test_a_report_shows_again_what_was_found(store: Store) -> None:
     assert store.fallbacks(["another"]) == []
     kept = [Fallback.from_json(plain, package) for package, plain in store.fallbacks([scan])]
     assert kept == advice
-    alone = summarise(store.records(scan), Context(fallbacks=seen.fallbacks))
+    alone = summarise(store.records(scan), Context(fallbacks=alternatives.fallbacks))
     assert [each.use for each in alone.fallbacks] == [{"num_warps": 1}]
     assert alone.with_searched(advice).fallbacks == tuple(advice)
     assert alone.with_searched([]) is alone

@@ -14,7 +14,7 @@ import pytest
 from flacheck.analysis.standing import Standing, standing
 from flacheck.baseline.form import Baseline
 from flacheck.baseline.standings import baseline_of
-from flacheck.capabilities.gate.baseline import accepted, with_baseline
+from flacheck.capabilities.gate.baseline import accepted_releases, with_baseline
 from flacheck.capabilities.gate.evidence import Evidence, RecordFilter
 from flacheck.capabilities.gate.judging import Judge
 from flacheck.capabilities.gate.result import Gate, WaiverUse
@@ -146,7 +146,7 @@ def test_waivers_keep_working() -> None:
     )
     result = gated(baseline, "triton==3.2.0", waivers=waived)
     assert states(result) == {"3.2.0": "good"}
-    assert [(each.use, each.cells) for each in result.waived] == [
+    assert [(each.use, each.cells) for each in result.judged_waivers] == [
         (WaiverUse.ACTIVE, 1),
         (WaiverUse.UNUSED, 0),
     ]
@@ -159,7 +159,7 @@ def test_a_waiver_of_a_kernel_that_compiles_everywhere_has_to_go() -> None:
     """As it has by a store."""
     waived = (Waiver(reason="x", kernel=DELTA),)
     result = gated(written([record(**on("3.4.0"))]), "triton==3.4.0", waivers=waived)
-    assert [each.use for each in result.waived] == [WaiverUse.MENDED]
+    assert [each.use for each in result.judged_waivers] == [WaiverUse.MENDED]
 
 
 def test_advisories_are_asked_about_the_baselines_kernels() -> None:
@@ -283,5 +283,5 @@ def test_a_checkout_without_a_name_is_an_error(checkout: Path) -> None:
 def test_what_the_pins_allow_now_is_what_a_baseline_accepts() -> None:
     """Releases only, not what is newer than all known ones."""
     result = gated(written(), "triton>=3.5")
-    assert accepted(result) == ["3.5.0", "3.8.0"]
+    assert accepted_releases(result) == ["3.5.0", "3.8.0"]
     assert "baseline" in json.loads(json.dumps(result.to_json()))

@@ -125,7 +125,7 @@ def test_a_file_is_asked_as_it_is_now(here: Path) -> None:
 
 def test_where_there_is_no_store_nothing_is_known(tmp_path: Path) -> None:
     """And none is made."""
-    with evidence.opened(tmp_path / "no", RecordFilter()) as known:
+    with evidence.open_evidence(tmp_path / "no", RecordFilter()) as known:
         assert (known.records, known.standings) == ((), ())
     assert not (tmp_path / "no").exists()
     assert gate([], "triton==3.4.0").exit_code() is Exit.INCOMPLETE

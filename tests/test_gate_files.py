@@ -183,7 +183,7 @@ def test_pins_are_read_as_the_tools_read_them(
     file, content, wanted = READ[name]
     found = sources.of_files([lay(tmp_path, file, content)])
     pins = dict.fromkeys(pin for installation in found for pin in installation.pins)
-    assert [f"{pin.line or ''} {pin.said}" for pin in pins] == wanted
+    assert [f"{pin.line or ''} {pin.requirement}" for pin in pins] == wanted
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_a_bad_pyproject_is_an_error_with_file_and_line(text: str, where: str) -
 def labels(text: str) -> list[tuple[str | None, str]]:
     """Each pin with the extra or group that it belongs to."""
     file = write("pyproject.toml", text)
-    return [(label, pin.said) for label, pin in pyproject.read(PinFile(file, file.name))]
+    return [(label, pin.requirement) for label, pin in pyproject.read(PinFile(file, file.name))]
 
 
 def test_the_projects_own_pins_have_no_label() -> None:

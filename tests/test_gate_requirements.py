@@ -116,7 +116,7 @@ def pins(text: str) -> list[tuple[int | None, str, str | None]]:
     file = write("r.txt", text)
     found = requirements.read(PinFile(file, "r.txt"))
     assert {label for label, _ in found} <= {None}
-    return [(pin.line, pin.said, pin.obstacle) for _, pin in found]
+    return [(pin.line, pin.requirement, pin.obstacle) for _, pin in found]
 
 
 def test_a_variable_is_expanded_as_pip_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,7 @@ def test_a_real_lock_with_conflicting_extras() -> None:
     Triton.
     """
     found = sources.of_files([GOLDEN / "uv.lock"])
-    assert [[pin.said for pin in installation.pins] for installation in found] == [
+    assert [[pin.requirement for pin in installation.pins] for installation in found] == [
         ["torch==2.6.0", "triton==3.2.0"],
         ["torch==2.8.0", "triton==3.4.0"],
     ]
@@ -123,7 +123,7 @@ def test_a_source_tree_without_a_version_may_be_any_release(
     """And that is said."""
     file = write("uv.lock", '[[package]]\nname = "triton"\nsource = { editable = "." }\n')
     (labelled,) = uv_lock.read(PinFile(file, "uv.lock"))
-    assert labelled[1].said == "triton"
+    assert labelled[1].requirement == "triton"
     assert caplog.messages == [
         "uv.lock:2: triton is locked without a version: every release is assumed"
     ]

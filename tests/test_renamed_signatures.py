@@ -55,7 +55,7 @@ def test_a_waiver_by_the_old_signature_holds_and_says_the_new(store: Store) -> N
     """The failure passes, and the report says what to write."""
     waiver = Waiver(signature=OLD, reason="known")
     outcome = gate([stored(store)], "triton==3.2.0", waivers=(waiver,))
-    (judged,) = outcome.waived
+    (judged,) = outcome.judged_waivers
     assert (judged.use, judged.cells, judged.renamed) == (WaiverUse.ACTIVE, 1, (TODAY,))
     assert f"its signature is {TODAY} today: write that" in _waiver(judged)
     assert outcome.exit_code() is not Exit.FINDINGS
@@ -67,7 +67,7 @@ def test_a_waiver_by_the_old_signature_sees_what_was_mended(store: Store) -> Non
     store.add(store.begin_run({}, "m"), failure(signature=OLD))
     waiver = Waiver(signature=OLD, reason="known")
     outcome = gate([record()], "triton==3.2.0", waivers=(waiver,), history=list(store.latest()))
-    assert outcome.waived[0].use is WaiverUse.MENDED
+    assert outcome.judged_waivers[0].use is WaiverUse.MENDED
 
 
 def test_a_baseline_with_the_old_signature_knows_the_failure(store: Store) -> None:

@@ -256,7 +256,7 @@ def test_only_python_files_are_read(folder: Path) -> None:
         odd = type(first)(
             **{f: getattr(first, f) for f in first.__struct_fields__} | {"defined": (place,)}
         )
-        assert stale.found(folder / "l.jsonl", [odd]) == ((), ())
+        assert stale.find_changes(folder / "l.jsonl", [odd]) == ((), ())
 
 
 def test_where_kernels_stand_makes_no_other_launch(tmp_path: Path) -> None:

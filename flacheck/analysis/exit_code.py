@@ -50,19 +50,28 @@ def tally(
 
     A tolerated failure blocks if no configuration of its launch compiles.
     """
-    failing = find_blocking_failures(cells)
-    counting = [cell for cell in failing if not waives(cell)]
-    known_count = sum(map(in_baseline, counting))
-    verdicts = Counter(cell.verdict for cell in cells)
+    blocking_count = waived_count = known_count = missing_count = 0
+    for cell in find_blocking_failures(cells):
+        if waives(cell):
+            waived_count += 1
+        elif in_baseline(cell):
+            known_count += 1
+        else:
+            blocking_count += 1
+    verdicts = Counter[Verdict]()
+    for cell in cells:
+        verdicts[cell.verdict] += 1
+        if cell.verdict is Verdict.UNKNOWN and cell.code == NO_WHEEL:
+            missing_count += 1
     return Tally(
         compiles=verdicts[Verdict.COMPILES],
         fails=verdicts[Verdict.FAILS],
         unknown=verdicts[Verdict.UNKNOWN],
         skipped=verdicts[Verdict.SKIPPED],
-        blocking=len(counting) - known_count,
-        waived_count=len(failing) - len(counting),
+        blocking=blocking_count,
+        waived_count=waived_count,
         known_count=known_count,
-        missing=sum(cell.verdict is Verdict.UNKNOWN and cell.code == NO_WHEEL for cell in cells),
+        missing=missing_count,
         untested_count=untested_count,
     )
 

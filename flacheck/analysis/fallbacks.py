@@ -56,7 +56,9 @@ class Fallback:
             value["cost"]["loss"] = self.loss
             value["marks"] = dict(self.marks)
             value["follows"] = dict(self.follows)
-            value["places"] = [dict(zip(("toolchain", "target"), place)) for place in self.places]
+            value["places"] = []
+            for toolchain, target in self.places:
+                value["places"].append({"toolchain": toolchain, "target": target})
         return value
 
     @staticmethod

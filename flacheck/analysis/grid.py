@@ -76,8 +76,8 @@ class Grid:
     def tested_toolchains(self, target: str) -> tuple[str, ...]:
         """Return the toolchains that have a record on this target."""
         rows = self.targets[target].values()
-        present = {name for row in rows for name in row}
-        return tuple(name for name in self.toolchains if name in present)
+        present = set[str]().union(*rows)
+        return tuple(filter(present.__contains__, self.toolchains))
 
 
 def grid(records: Iterable[Record], untested_keys: Container[str] = ()) -> Grid:
@@ -92,9 +92,13 @@ def grid(records: Iterable[Record], untested_keys: Container[str] = ()) -> Grid:
         toolchains.add(record.toolchain)
         square = squares[record.target][record.package, record.kernel][record.toolchain]
         square.count(record, record.key in untested_keys)
-    rows = {}
+    targets = {}
     for target in sorted(squares, key=by_target):
-        # flacheck's own kernels, which belong to no package, come first.
-        kernels = sorted(squares[target], key=lambda kernel: (kernel[0] or "", kernel[1]))
-        rows[target] = {kernel: squares[target][kernel] for kernel in kernels}
-    return Grid(tuple(sorted(toolchains, key=by_version)), rows)
+        targets[target] = dict(sorted(squares[target].items(), key=_package_and_kernel))
+    return Grid(tuple(sorted(toolchains, key=by_version)), targets)
+
+
+def _package_and_kernel(row: tuple[KernelOf, Row]) -> tuple[str, str]:
+    (package, kernel), _ = row
+    # flacheck's own kernels, which belong to no package, come first.
+    return package or "", kernel

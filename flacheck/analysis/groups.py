@@ -61,16 +61,24 @@ def _by_importance(group: SignatureGroup) -> tuple[bool, int, str]:
 def _group(signature: str, cells: Sequence[ObservedCell]) -> SignatureGroup:
     # A blocking failure is the better example; the key makes shards choose the same one.
     example = min(cells, key=lambda cell: (cell.tolerated, cell.made_up, cell.key))
+    toolchains, targets, kernels = set[str](), set[str](), set[str]()
+    tolerated_count = made_up_count = 0
+    for cell in cells:
+        toolchains.add(cell.toolchain)
+        targets.add(cell.target)
+        kernels.add(cell.kernel)
+        tolerated_count += cell.tolerated
+        made_up_count += cell.made_up
     return SignatureGroup(
         signature=signature,
         code=example.code or UNCLASSIFIED,
         count=len(cells),
-        toolchains=tuple(sorted({cell.toolchain for cell in cells}, key=by_version)),
-        targets=tuple(sorted({cell.target for cell in cells}, key=by_target)),
-        kernels=tuple(sorted({cell.kernel for cell in cells})),
-        tolerated_count=sum(cell.tolerated for cell in cells),
+        toolchains=tuple(sorted(toolchains, key=by_version)),
+        targets=tuple(sorted(targets, key=by_target)),
+        kernels=tuple(sorted(kernels)),
+        tolerated_count=tolerated_count,
         stage=example.stage,
         line=example.line,
         example=example.key,
-        made_up=sum(cell.made_up for cell in cells),
+        made_up=made_up_count,
     )

@@ -121,13 +121,19 @@ def specifiers(
     all_torch = context.known_torch
     if not all_torch:
         all_torch = _sorted_versions(map(context.torch_for, all_triton))
-    targets = set[str]().union(*(release.targets for release in good))
+    good_on: dict[str, list[KnownGood]] = {}
+    for release in good:
+        for target in release.targets:
+            good_on.setdefault(target, []).append(release)
     specifiers = []
-    for target in sorted(targets, key=by_target):
-        on_target = [release for release in good if target in release.targets]
-        there = prefer_unadvised(on_target, target, context)
-        triton = [release.triton for release in there if release.triton]
-        torch = _sorted_versions(release.torch for release in there)
+    for target in sorted(good_on, key=by_target):
+        triton: list[str] = []
+        torch_lists = []
+        for release in prefer_unadvised(good_on[target], target, context):
+            torch_lists.append(release.torch)
+            if release.triton:
+                triton.append(release.triton)
+        torch = _sorted_versions(torch_lists)
         triton_pin, torch_pin = None, None
         if triton:
             triton_pin = context.specifier("triton", triton, all_triton)
@@ -148,11 +154,10 @@ def prefer_unadvised(good: Sequence[KnownGood], target: str, context: Context) -
     If every one has an advisory, all are returned.
     """
     from_index = [release for release in good if release.has_index]
-    clean = [
-        release
-        for release in from_index
-        if release.triton is None or not context.advisories(release.triton, target)
-    ]
+    clean = []
+    for release in from_index:
+        if release.triton is None or not context.advisories(release.triton, target):
+            clean.append(release)
     return clean or from_index
 
 
@@ -165,9 +170,9 @@ def group_by_key(pairs: Iterable[tuple[K, Any]]) -> Mapping[K, list[Any]]:
 
 
 def _triton_places(standings: Iterable[Standing]) -> Mapping[Place, list[Standing]]:
-    named = ((split(standing.toolchain), standing) for standing in standings)
-    return group_by_key(
-        ((version, standing.target), standing)
-        for (name, version), standing in named
-        if name == TRITON
-    )
+    places: dict[Place, list[Standing]] = {}
+    for standing in standings:
+        name, version = split(standing.toolchain)
+        if name == TRITON:
+            places.setdefault((version, standing.target), []).append(standing)
+    return places

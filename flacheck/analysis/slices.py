@@ -64,7 +64,7 @@ def slices(standings: Sequence[Standing], context: Context) -> Iterator[Slice]:
         rows: list[Slice] = []
         for dtype in sorted(dtypes, key=_by_dtype):
             rows += _of_dtype(target, dtype, there, context)
-        if len({tuple(row.good) for row in rows}) > 1:
+        if not _have_one_result(rows):
             yield from rows
 
 
@@ -77,8 +77,10 @@ def _by_dtype(dtype: str) -> tuple[int, str]:
 def _of_dtype(target: str, dtype: str, there: Sequence[Standing], context: Context) -> list[Slice]:
     """Return one row for the dtype, or one for each form where they differ."""
     whole = _slice(target, dtype, None, there, context)
-    operators = {form[0] for form in context.forms.values()}
-    forms = sorted({form for _, form in context.forms.values()})
+    operators, forms = set(), set()
+    for operator, form in context.forms.values():
+        operators.add(operator)
+        forms.add(form)
     of_operator = all("ops" in each.question.selection for each in there)
     # Forms are alternatives of one operator; those of several operators are not. --op selects one
     # operator, whatever the modules of its kernels.
@@ -91,12 +93,15 @@ def _of_dtype(target: str, dtype: str, there: Sequence[Standing], context: Conte
                 _, form = context.forms.get((cell.package, cell.kernel), ("", ""))
                 requested_forms.add(form)
     rows = []
-    for form in forms:
-        if form in requested_forms:
-            rows.append(_slice(target, dtype, form, there, context))
-    if len({tuple(row.good) for row in rows}) < 2:
+    for form in sorted(forms & requested_forms):
+        rows.append(_slice(target, dtype, form, there, context))
+    if _have_one_result(rows):
         return [whole]
     return rows
+
+
+def _have_one_result(rows: Sequence[Slice]) -> bool:
+    return len({tuple(row.good) for row in rows}) < 2
 
 
 def _slice(
@@ -108,21 +113,20 @@ def _slice(
         other_form = form is not None and own is not None and own[1] != form
         return cell.dtype in (dtype, None) and not other_form
 
-    answers = {}
-    for release, standings in group_by_key((each.toolchain, each) for each in there).items():
-        answers[release] = _answer(standings, belongs)
-    releases = sorted(answers, key=by_version)
+    by_release = group_by_key((each.toolchain, each) for each in there)
+    answers = []
     good = []
-    for release in releases:
-        if answers[release] == "good":
+    for release in sorted(by_release, key=by_version):
+        answer = _answer(by_release[release], belongs)
+        answers.append((short(release), answer))
+        if answer == "good":
             good.append(KnownGood(release, _torch(release, context), (target,), 0))
     pair, newest = None, None
     for best in prefer_unadvised(good, target, context)[-1:]:
         newest = best.toolchain
         if best.triton:
             pair = (next(reversed(best.torch), None), best.triton)
-    answers_in_order = tuple((short(release), answers[release]) for release in releases)
-    return Slice(target, dtype, form, answers_in_order, pair, newest)
+    return Slice(target, dtype, form, tuple(answers), pair, newest)
 
 
 def _torch(release: str, context: Context) -> tuple[str, ...]:

@@ -51,8 +51,10 @@ class Standing:
     @cached_property
     def packages(self) -> frozenset[str]:
         """The packages of its kernels, `name==version`."""
-        all_cells = (*self.cells, *self.untested_cells)
-        packages = {cell.package for cell in all_cells if cell.package}
+        packages = set()
+        for cell in (*self.cells, *self.untested_cells):
+            if cell.package:
+                packages.add(cell.package)
         if "==" in self.question.about:
             packages.add(self.question.about)
         return frozenset(packages)
@@ -80,8 +82,11 @@ class Standing:
     def timed_out(self) -> tuple[ObservedCell, ...]:
         """Cells without a verdict whose launch compiles in another configuration."""
         open_keys = {cell.key for cell in self.undecided_cells}
-        unknown = (cell for cell in self.cells if cell.verdict is Verdict.UNKNOWN)
-        return tuple(cell for cell in unknown if cell.key not in open_keys)
+        cells = []
+        for cell in self.cells:
+            if cell.verdict is Verdict.UNKNOWN and cell.key not in open_keys:
+                cells.append(cell)
+        return tuple(cells)
 
     @property
     def evidence(self) -> tuple[ObservedCell, ...]:

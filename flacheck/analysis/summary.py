@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from flacheck.analysis.context import Context
 from flacheck.analysis.exit_code import Tally, tally
@@ -65,21 +65,23 @@ class Summary:
         return replace(self, fallbacks=(*search_results, *others))
 
     def to_json(self) -> Json:
-        verdicts = ("compiles", "fails", "unknown", "skipped")
+        advisories = []
+        for release, targets, text in self.advisories:
+            advisories.append({"triton": release, "targets": list(targets), "text": text})
         return {
-            **{name: getattr(self.tally, name) for name in verdicts},
-            "known_good": [release.to_json() for release in self.known_good],
-            "specifiers": [asdict(specifier) for specifier in self.specifiers],
-            "by_signature": [group.to_json() for group in self.by_signature],
-            "fallbacks": [fallback.to_json() for fallback in self.fallbacks],
+            "compiles": self.tally.compiles,
+            "fails": self.tally.fails,
+            "unknown": self.tally.unknown,
+            "skipped": self.tally.skipped,
+            "known_good": _all_to_json(self.known_good),
+            "specifiers": list(map(asdict, self.specifiers)),
+            "by_signature": _all_to_json(self.by_signature),
+            "fallbacks": _all_to_json(self.fallbacks),
             "coverage": list(self.coverage),
-            "partial": [standing.to_json() for standing in self.partial],
-            "untested": [each.to_json() for each in self.untested_groups],
-            "slices": [each.to_json() for each in self.slices],
-            "advisories": [
-                {"triton": release, "targets": list(targets), "text": text}
-                for release, targets, text in self.advisories
-            ],
+            "partial": _all_to_json(self.partial),
+            "untested": _all_to_json(self.untested_groups),
+            "slices": _all_to_json(self.slices),
+            "advisories": advisories,
         }
 
 
@@ -97,6 +99,16 @@ class RunView:
     summary: Summary
     mixed: tuple[tuple[str, str, str], ...] = ()
     names: tuple[str, ...] = ()
+
+
+class _Published(Protocol):
+    """A part of a summary that has a form in JSON."""
+
+    def to_json(self) -> Json: ...
+
+
+def _all_to_json(parts: Iterable[_Published]) -> list[Json]:
+    return [part.to_json() for part in parts]
 
 
 def _identity(one: Fallback) -> tuple[Any, ...]:

@@ -91,8 +91,7 @@ def separate_untested(
     the failures that all variants of a kernel share are judged over all of them.
     """
     cells = list(cells)
-    cells_by_key = {cell.key: cell for cell in beside}
-    cells_by_key.update((cell.key, cell) for cell in cells)
+    cells_by_key = {cell.key: cell for cell in (*beside, *cells)}
     compiled_launches = {
         (cell.place, cell.launch) for cell in cells_by_key.values() if cell.compiles
     }
@@ -119,9 +118,13 @@ def _find_shared_failures(cells: Iterable[ObservedCell]) -> set[str]:
         kernels.setdefault((cell.package, cell.kernel, cell.place), []).append(cell)
     keys: set[str] = set()
     for launches in kernels.values():
-        tried_cells = [cell for cell in launches if cell.verdict is not Verdict.SKIPPED]
-        alike = {(cell.signature, cell.fails) for cell in tried_cells}
-        if len(alike) == 1 and tried_cells[0].fails and _are_varied(tried_cells):
+        tried_cells = []
+        outcomes = set()
+        for cell in launches:
+            if cell.verdict is not Verdict.SKIPPED:
+                tried_cells.append(cell)
+                outcomes.add((cell.signature, cell.fails))
+        if len(outcomes) == 1 and tried_cells[0].fails and _are_varied(tried_cells):
             keys.update(cell.key for cell in tried_cells)
     return keys
 
@@ -131,17 +134,21 @@ def _are_varied(cells: Sequence[ObservedCell]) -> bool:
 
     Their dtypes and sizes differ, and no argument was left out everywhere.
     """
-    if any(_LEFT_OUT in cell.line for cell in cells):
-        return False
-    if len({cell.dtype for cell in cells}) < 2:
-        return False
-    launches = [json.loads(cell.parts.identity)[0] for cell in cells if cell.parts.identity]
-    names = set[str]().union(*launches)
-    for name in names:
-        values = [launch.get(name) for launch in launches]
-        if all(value is None for value in values):
+    dtypes: set[str | None] = set()
+    launches: list[dict[str, Any]] = []
+    for cell in cells:
+        if _LEFT_OUT in cell.line:
             return False
-        sizes = {_size(value) for value in values}
+        dtypes.add(cell.dtype)
+        if cell.parts.identity:
+            launches.append(json.loads(cell.parts.identity)[0])
+    if len(dtypes) < 2:
+        return False
+    for name in set[str]().union(*launches):
+        values = [launch.get(name) for launch in launches]
+        if values.count(None) == len(values):
+            return False
+        sizes = set(map(_size, values))
         if len(sizes) == 1 and None not in sizes:
             return False
     return bool(launches)

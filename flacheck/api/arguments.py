@@ -87,7 +87,7 @@ def selection_of(
 ) -> Selection:
     """Return the selection; UsageError for an unknown dtype, a bad number or a bad NAME=VALUE."""
     from flacheck.inputs.expand import Selection
-    from flacheck.inputs.given_values import combinations
+    from flacheck.inputs.key_value_options import combinations
 
     # Raises for a text without `=` before anything is planned.
     combinations("--define", texts(define))
@@ -175,7 +175,7 @@ def subject_of(
         package=None if package is None else os.fspath(package),
         trust=trust,
         configs=configs,
-        captured=None if captured is None else Path(captured),
+        captures_file=None if captured is None else Path(captured),
         with_tests=with_tests,
     )
 

@@ -19,8 +19,8 @@ from flacheck.capabilities.autotune import fla_package, gathering
 from flacheck.capabilities.autotune.bench import Bench
 from flacheck.capabilities.autotune.emit import FlaFile
 from flacheck.capabilities.autotune.examination import Examination
-from flacheck.capabilities.autotune.examined import TunerResult
-from flacheck.capabilities.autotune.gathering import Gathered
+from flacheck.capabilities.autotune.gathering import TunedLaunches
+from flacheck.capabilities.autotune.results import TunerResult
 from flacheck.errors import Exit, UsageError
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import line_of
@@ -153,7 +153,7 @@ def autotune(
         handle(Progress(note))
     if every_key:
         # Before anything is compiled: files are useless to a package that reads none.
-        for line in fla_package.check(gathered.tuned, gathered.packages):
+        for line in fla_package.check(gathered.launches, gathered.packages):
             handle(Progress(line))
     examination = Examination(kernel, gathered, jobs, fresh=fresh)
     for line in examination.ruled_out():
@@ -163,7 +163,7 @@ def autotune(
         handle(event)
     results = examination.results(folder, fallback_budget)
     if timing is not None:
-        results = examination.timed(results, timing)
+        results = examination.time_results(results, timing)
     interrupted = timing is not None and timing.interrupted
     if interrupted:
         handle(Progress("interrupted: the other configurations were not timed"))
@@ -181,7 +181,7 @@ def _gather(
     matrix: PathLike | None,
     trust: bool,
     every_key: bool,
-) -> Gathered:
+) -> TunedLaunches:
     """Return the launches of the one source that is named."""
     names = tuple(targets.find(name).name for name in selection.targets)
     selection = replace(selection, targets=names, kernels=(kernel,))

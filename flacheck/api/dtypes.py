@@ -12,10 +12,10 @@ from flacheck.api.arguments import STORE, PathLike, Several, Texts, one_package,
 from flacheck.capabilities.dtypes import baseline as baselines
 from flacheck.capabilities.dtypes import scripts
 from flacheck.capabilities.dtypes.costs import CostBench
-from flacheck.capabilities.dtypes.examination import Tries, examine
+from flacheck.capabilities.dtypes.examination import Experiments, examine
 from flacheck.capabilities.dtypes.following import DtypesQuestion
 from flacheck.capabilities.dtypes.heads import TARGETS
-from flacheck.capabilities.dtypes.observed import Mode
+from flacheck.capabilities.dtypes.observation import Mode
 from flacheck.capabilities.dtypes.result import DtypesResult
 from flacheck.captures.cards import card
 from flacheck.errors import UsageError
@@ -86,15 +86,15 @@ def dtypes(
         question = scripts.with_modes(question, () if autocast is None else chosen)
     if baseline is not None and baseline != write_baseline:
         # A damaged baseline is an error before the work, not after it.
-        baselines.known(Path(baseline))
+        baselines.read_identities(Path(baseline))
     bench = CostBench(Path(store), choice, question.package, jobs)
-    result = examine(question, Tries(mend, bench, _gpus(shared, target_gpu)))
+    result = examine(question, Experiments(mend, bench, _gpus(shared, target_gpu)))
     if write_baseline is not None:
-        write([baselines.text(result.findings)], Path(write_baseline))
+        write([baselines.format_baseline(result.findings)], Path(write_baseline))
         message = f"baseline with {len(result.findings)} findings: {write_baseline}"
         (on_event or ignore)(Progress(message))
     if baseline is not None:
-        result = baselines.applied(result, Path(baseline))
+        result = baselines.apply(result, Path(baseline))
     return result
 
 

@@ -18,11 +18,11 @@ from flacheck.api.arguments import (
     texts,
 )
 from flacheck.api.baselines import summary_of, update_baseline
-from flacheck.capabilities.gate import pinned
-from flacheck.capabilities.gate.baseline import accepted
+from flacheck.capabilities.gate import pins as gate_pins
+from flacheck.capabilities.gate.baseline import accepted_releases
 from flacheck.capabilities.gate.evidence import RecordFilter
 from flacheck.capabilities.gate.fix import fix as write_changes
-from flacheck.capabilities.gate.gating import Gating, Pinned, advice_on, releases_of
+from flacheck.capabilities.gate.gating import Gating, PinSources, advice_on, releases_of
 from flacheck.capabilities.gate.judging import Judge
 from flacheck.capabilities.gate.result import Gate
 from flacheck.config import settings
@@ -111,7 +111,7 @@ def gate(
         result = gating.result()
     if write_baseline is not None:
         # Typed pins narrow the answer for one call; those of the files stay accepted.
-        allowed = [] if gating.pinned.typed else accepted(result)
+        allowed = [] if gating.pin_sources.option_pins else accepted_releases(result)
         # All that the store holds: a part would replace the whole.
         new = update_baseline(write_baseline, gating.standings(), allowed)
         handle(Progress(summary_of(write_baseline, new)))
@@ -135,11 +135,11 @@ def _gating(
     """Return what to judge, and by which records."""
     names = tuple(targets.find(name).name for name in split(target))
     about = subject_of(matrix, one_package(package, "gate"))
-    typed = pinned.typed({name: values for name, values in pins.items() if values})
-    chosen, compiler_pins = pinned.compiler_pins(toolchain)
-    held = Pinned(tuple(map(Path, files)), installed, (*typed, *compiler_pins))
+    typed = gate_pins.parse_pin_options({name: values for name, values in pins.items() if values})
+    chosen, compiler_pins = gate_pins.compiler_pins(toolchain)
+    held = PinSources(tuple(map(Path, files)), installed, (*typed, *compiler_pins))
     # Without --toolchain the files decide: Triton where they pin it, or torch, which brings it.
-    compiler = chosen or pinned.pinned_compiler(held.installations())
+    compiler = chosen or gate_pins.pinned_compiler(held.installations())
     judge = Judge(
         releases=releases_of(compiler),
         advise=advice_on(compiler),
@@ -166,8 +166,8 @@ def _fix(result: Gate, handle: OnEvent) -> bool:
     written, left = write_changes(result.suggest)
     for change in written:
         pin = change.pin
-        handle(Progress(f"{pin.where}: {pin.said} is now {pin.name}{change.to}"))
+        handle(Progress(f"{pin.where}: {pin.requirement} is now {pin.name}{change.to}"))
     for change in left:
         pin = change.pin
-        handle(Progress(f"{pin.where}: {pin.said} was left as it is ({pin.obstacle})"))
+        handle(Progress(f"{pin.where}: {pin.requirement} was left as it is ({pin.obstacle})"))
     return bool(written)

@@ -17,9 +17,9 @@ from flacheck.api.arguments import (
     selection_of,
     texts,
 )
-from flacheck.capabilities.repro import preprocessed
+from flacheck.capabilities.repro import preprocessing
 from flacheck.capabilities.repro.budget import Budget
-from flacheck.capabilities.repro.compilers import Compilers, provided
+from flacheck.capabilities.repro.compilers import Compilers, provide_releases
 from flacheck.capabilities.repro.output import files
 from flacheck.capabilities.repro.output.result import Improvement, Reproduced
 from flacheck.capabilities.repro.reproduction import Reproduction, begin
@@ -56,7 +56,7 @@ class Repro:
             return Exit.INTERRUPTED
         if self.result is None:
             return Exit.OK
-        if not self.result.reproduced:
+        if not self.result.is_reproduced:
             return Exit.FINDINGS
         if self.result.lost_neighbours:
             return Exit.INCOMPLETE
@@ -140,7 +140,7 @@ def repro(
         folder = Path(output or f"repro-{failing.key[:8]}")
         if failing.kernel.language != "triton":
             return _preprocess(chosen, folder, memory)
-        ready = provided(failing.toolchain, failing.target, texts(releases), texts(triton))
+        ready = provide_releases(failing.toolchain, failing.target, texts(releases), texts(triton))
     except KeyboardInterrupt:
         raise Interrupted(
             "interrupted before there was a compiler to ask: no file was written"
@@ -165,9 +165,9 @@ def _budget(text: str) -> Budget:
 def _preprocess(chosen: ResolvedCell, folder: Path, memory: int) -> Repro:
     """Write the preprocessed unit and its command: no pass reduces C++."""
     cell = chosen.cell
-    ready = provided(cell.toolchain, cell.target, [cell.toolchain])
+    ready = provide_releases(cell.toolchain, cell.target, [cell.toolchain])
     with Compilers(ready, chosen.packages, memory) as compilers:
-        written = preprocessed.write(preprocessed.texts(cell, compilers), folder)
+        written = preprocessing.write(preprocessing.texts(cell, compilers), folder)
     return Repro(folder, tuple(path.name for path in written))
 
 

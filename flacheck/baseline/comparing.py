@@ -44,9 +44,9 @@ class BaselineComparison:
         """Return the `baseline` object of flacheck.run/1."""
         return {
             "file": self.file,
-            "new": [asdict(failure) for failure in self.new],
+            "new": list(map(asdict, self.new)),
             "known": self.known_count,
-            "mended": [asdict(failure) for failure in self.fixed_failures],
+            "mended": list(map(asdict, self.fixed_failures)),
             "notes": list(self.notes),
         }
 
@@ -61,8 +61,10 @@ def _keys(cell: ObservedCell) -> list[tuple[str, str, str, str]]:
 
     One has today's signature, another the signature that an older flacheck computed.
     """
-    signatures = [signature_of(cell), *filter(None, [cell.formerly])]
-    return [(*cell.place, cell.kernel, signature) for signature in signatures]
+    keys = [(*cell.place, cell.kernel, signature_of(cell))]
+    if cell.formerly:
+        keys.append((*cell.place, cell.kernel, cell.formerly))
+    return keys
 
 
 def compare(
@@ -109,7 +111,7 @@ def notes(
             yield from _other_captures(questions[question_id], there, file)
             continue
         name = there[0].question.name
-        about = [_name(question) for question in baseline.questions]
+        about = list(map(_name, baseline.questions))
         listing = "; ".join(some(about, _MOST_LISTED)) or "nothing"
         yield f"{file} is not about {name}; it is about {listing}"
 

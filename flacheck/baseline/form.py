@@ -184,8 +184,9 @@ def read(path: Path) -> Baseline:
         raise UsageError(
             f"{path}: {error}; the file is written by --write-baseline: write it again"
         ) from None
-    places = [place for question in baseline.questions for place in question.places]
-    cells = sum(place.answered for place in places)
+    cells = 0
+    for question in baseline.questions:
+        cells += sum(place.answered for place in question.places)
     if cells > MOST_CELLS:
         raise UsageError(
             f"{path}: {cells:,} answered cells are too many; {MOST_CELLS:,} are the most"

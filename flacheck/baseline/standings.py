@@ -92,8 +92,11 @@ def identity(question: Question) -> tuple[str, str]:
 
 
 def _narrowing(question: Question) -> dict[str, list[str | int]]:
-    names = (name for name in sorted(question.selection) if name not in _PLACES)
-    return {name: list(question.selection[name]) for name in names}
+    narrowing = {}
+    for name in sorted(question.selection):
+        if name not in _PLACES:
+            narrowing[name] = list(question.selection[name])
+    return narrowing
 
 
 def _in_file_order(questions: Iterable[BaselineQuestion]) -> tuple[BaselineQuestion, ...]:
@@ -108,7 +111,7 @@ def _by_place(place: BaselinePlace) -> tuple[object, ...]:
 def _question(standings: Sequence[Standing]) -> BaselineQuestion:
     """Return one question with all its places."""
     question = standings[0].question
-    kernels = [_kernels(standing) for standing in standings]
+    kernels = list(map(_kernels, standings))
     all_kernels = set[str]().union(*kernels)
     places = {}
     packages: set[str] = set()
@@ -177,7 +180,7 @@ def _place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
 
 
 def _in_order(counts: Mapping[str, int]) -> dict[str, int]:
-    return {kernel: counts[kernel] for kernel in sorted(counts)}
+    return dict(sorted(counts.items()))
 
 
 def _failures(failing: Sequence[ObservedCell]) -> Iterator[KnownFailure]:

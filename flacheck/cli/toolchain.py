@@ -25,7 +25,7 @@ def list_() -> int:
         size = f"{told.get('size_mb', 0):8.0f} MB"
         name, installer = told.get("identity", "?"), told.get("installer", "")
         rows.append({"toolchain": name, "size": size, "installer": installer})
-    shown = listing(rows, headed=False)
+    shown = listing(rows, has_header=False)
     if not rows:
         nothing = "No toolchain is installed yet; a scan installs those that it needs."
         shown = Report([Paragraph(nothing)])

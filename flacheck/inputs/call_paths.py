@@ -12,7 +12,7 @@ from flacheck.inputs.launches import CallPath, RecordedLaunch
 _SUGGESTED = 3
 
 
-def selected(
+def select_launches(
     recorded: Sequence[RecordedLaunch], selection: Selection, where: str
 ) -> list[RecordedLaunch]:
     """The launches of the selected kernels that came through the selected operators; `where` names
@@ -28,11 +28,11 @@ def selected(
     return [entry for entry in kernels if came_through(selection.ops, entry.paths or ())]
 
 
-def asked(
+def select_checked(
     recorded: Sequence[RecordedLaunch], selection: Selection, where: str
 ) -> list[RecordedLaunch]:
     """The selected launches of one file; EmptySelection also for a glob that matches nothing."""
-    launches = selected(recorded, selection, where)
+    launches = select_launches(recorded, selection, where)
     check_ops(selection.ops, recorded, where)
     return launches
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from flacheck.errors import UsageError
 from flacheck.inputs.configurations import Config, choices, is_config
-from flacheck.inputs.given_values import combinations
+from flacheck.inputs.key_value_options import combinations
 from flacheck.inputs.matrix import Axes, Matrix
 from flacheck.model import Alternative, Cell, Kernel, Launch
 from flacheck.toolchains import family_of, language_of

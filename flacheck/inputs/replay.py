@@ -23,7 +23,9 @@ from flacheck.packages.package import Package
 _NAMED = 4
 
 
-def provided(file: Path, recorded: Sequence[RecordedLaunch], trust: bool) -> dict[str, Package]:
+def provide_packages(
+    file: Path, recorded: Sequence[RecordedLaunch], trust: bool
+) -> dict[str, Package]:
     """The packages that a launches file names, which takes the user's word (`trust`).
 
     Raises UsageError without it when a kernel has no source of its own. Without torch only such
@@ -56,11 +58,13 @@ def sources(
     cut = [entry for entry in recorded if entry.id not in ids]
     return [
         *launches.sources(cut),
-        *_imported(by_import, provided, RecordedLaunch.undecorated, or_cut),
+        *_imported(by_import, provided, RecordedLaunch.without_decorators, or_cut),
     ]
 
 
-def decorated(recorded: Sequence[RecordedLaunch], provided: Mapping[str, Package]) -> list[Source]:
+def decorated_sources(
+    recorded: Sequence[RecordedLaunch], provided: Mapping[str, Package]
+) -> list[Source]:
     """Kernels with their decorators, which only an import has, as their host code launches them.
     What their heuristics made of the real tensors is held: a worker has no data to ask again."""
     within = [entry for entry in recorded if entry.package in provided]
@@ -83,7 +87,7 @@ def _imported(
     launch_of: Callable[[RecordedLaunch], Launch],
     or_cut: bool = False,
 ) -> list[Source]:
-    return launches.grouped(
+    return launches.group_launches(
         (_kernel(entry, provided[entry.package or ""], or_cut), launch_of(entry))
         for entry in recorded
     )

@@ -31,7 +31,7 @@ class Subject:
     package: str | None = None
     trust: bool = False
     configs: str | None = None
-    captured: Path | None = None
+    captures_file: Path | None = None
     with_tests: bool = False
 
     @property

@@ -157,15 +157,16 @@ def _holds(value: Any, text: str) -> bool:
 
 def main_dtype(args: Mapping[str, Any]) -> str | None:
     """Return the dtype of a launch: its tensors' first 16- or 8-bit float, else the first float."""
-    dtypes: list[str] = [
-        spec["dtype"]
-        for spec in args.values()
-        if isinstance(spec, Mapping) and isinstance(spec.get("dtype"), str)
-    ]
-    for dtype in dtypes:
+    first_float = None
+    for spec in args.values():
+        dtype = spec.get("dtype") if isinstance(spec, Mapping) else None
+        if not isinstance(dtype, str):
+            continue
         if dtype in ("bf16", "fp16") or dtype.startswith("fp8"):
             return dtype
-    return next((dtype for dtype in dtypes if dtype.startswith("fp")), None)
+        if first_float is None and dtype.startswith("fp"):
+            first_float = dtype
+    return first_float
 
 
 def find_dtype(text: str) -> str | None:

@@ -62,8 +62,12 @@ class KeySet:
     def of(self, names: Callable[[str], bool]) -> KeySet:
         """Return the cells of the kernels whose names the predicate accepts."""
         kernels = {key: name for key, name in self.kernels.items() if names(name)}
-        others = {key: keys for key, keys in self.alternatives.items() if key in kernels}
-        remaining = kernels.keys() | {key for keys in others.values() for key in keys}
+        others = {}
+        remaining = set(kernels)
+        for key, keys in self.alternatives.items():
+            if key in kernels:
+                others[key] = keys
+                remaining.update(keys)
         return KeySet(kernels, self.made_up & remaining, others)
 
     @property
@@ -140,8 +144,11 @@ class Question:
 
     @property
     def _narrowing(self) -> Mapping[str, Any]:
-        names = (name for name in sorted(self.selection) if name not in _PLACES)
-        return {name: self.selection[name] for name in names}
+        narrowing = {}
+        for name in sorted(self.selection):
+            if name not in _PLACES:
+                narrowing[name] = self.selection[name]
+        return narrowing
 
     def to_json(self) -> Json:
         plain: Json = to_builtins(self)
@@ -210,7 +217,8 @@ def key_sets(cells: Iterable[Cell]) -> dict[tuple[str, str], KeySet]:
             alternatives.setdefault(place, {})[cell.key] = others
         if cell.kernel.is_made_up and launch_of(cell) not in observed_launches:
             made_up.setdefault(place, set()).update((cell.key, *others))
-    return {
-        place: KeySet(names, frozenset(made_up.get(place, ())), alternatives.get(place, {}))
-        for place, names in kernels.items()
-    }
+    sets = {}
+    for place, names in kernels.items():
+        invented = frozenset(made_up.get(place, ()))
+        sets[place] = KeySet(names, invented, alternatives.get(place, {}))
+    return sets

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flacheck.captures.travelling import Captures
+from flacheck.captures.capture_archive import Captures
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import INSTALL_TORCH, EmptySelection, IncompleteError, UsageError
 from flacheck.inputs.expand import Source, check_kernels, expand
@@ -243,7 +243,7 @@ def _texts(root: Path) -> Iterator[str]:
 def _dropped(build: ProjectBuild) -> Iterator[str]:
     """Yield warnings of what the build names and flacheck does not pass on, but for what a scan
     chooses itself."""
-    every_flag = {flag for unit in build.units for flag in unit.dropped}
+    every_flag = {flag for unit in build.units for flag in unit.dropped_flags}
     dropped = sorted(flag for flag in every_flag if not is_chosen_by_scan(flag))
     if dropped:
         yield f"arguments of the build that are not passed on: {' '.join(dropped)}"

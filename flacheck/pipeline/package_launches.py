@@ -16,10 +16,16 @@ from typing import Any
 from packaging.version import Version
 
 from flacheck import rules
+from flacheck.captures.capture_archive import Captures
+from flacheck.captures.capture_job import (
+    CaptureJob,
+    CaptureResult,
+    capture_package,
+    prepare_captures,
+    recipe_of,
+)
 from flacheck.captures.cards import card
 from flacheck.captures.coverage import coverage
-from flacheck.captures.drive import Drive, Driven, drive, prepare, recipe_of
-from flacheck.captures.travelling import Captures
 from flacheck.errors import ToolchainError
 from flacheck.inputs import call_paths, launches, replay
 from flacheck.inputs.expand import Selection, Source, expand
@@ -73,7 +79,7 @@ class PackageCapture:
     package: Package
     choice: Choice
     target: str
-    driven: Driven | None
+    driven: CaptureResult | None
 
 
 @dataclass(frozen=True)
@@ -110,15 +116,15 @@ class ResolvedPackage:
         drives = []
         for place, toolchain in zip(self.places, toolchains):
             if toolchain is not None:
-                drives.append(Drive(self.package, toolchain, place.card, suite))
+                drives.append(CaptureJob(self.package, toolchain, place.card, suite))
         # Side by side where they have to be made; those of an archive are there already.
         if drives and (archive is None or archive.file is None):
-            prepare(drives, min(count_processors(), _MOST_DRIVES))
+            prepare_captures(drives, min(count_processors(), _MOST_DRIVES))
         captures = []
         for place, toolchain in zip(self.places, toolchains):
             driven = None
             if toolchain is not None:
-                driven = drive(self.package, toolchain, place.card, archive, suite)
+                driven = capture_package(self.package, toolchain, place.card, archive, suite)
             captures.append(PackageCapture(self.package, place.choice, place.target, driven))
         return CapturedPackage(self, tuple(captures))
 
@@ -229,7 +235,7 @@ def _provide(place: CapturePlace) -> Toolchain | None:
 
 def select_launches(capture: PackageCapture, selection: Selection) -> list[RecordedLaunch]:
     """Return the launches of a capture that a selection leaves."""
-    return call_paths.selected(_recorded(capture), selection, capture.package.identity)
+    return call_paths.select_launches(_recorded(capture), selection, capture.package.identity)
 
 
 def _recorded(capture: PackageCapture) -> Sequence[RecordedLaunch]:
@@ -369,7 +375,7 @@ def _cells_of(
     stages: list[tuple[str, Sequence[Source]]] = [("compile", compiling)]
     if provided and Version(capture.choice.version) < KEYS_BY_NAME:
         tuned = [entry for entry in recorded if len(entry.launch.configs) > 1]
-        stages.append(("autotune", replay.decorated(launches.one_each(tuned), provided)))
+        stages.append(("autotune", replay.decorated_sources(launches.one_each(tuned), provided)))
     # Kernels, toolchain and target are selected already.
     selection = replace(job.selection, kernels=(), ops=(), targets=(), toolchains=())
     for stage, sources in stages:

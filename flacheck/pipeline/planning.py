@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from flacheck.captures import travelling
-from flacheck.captures.travelling import Captures
+from flacheck.captures import capture_archive
+from flacheck.captures.capture_archive import Captures
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import size, sources
 from flacheck.inputs.expand import expand as expand_matrix
@@ -117,7 +117,7 @@ def resolve(job: Job) -> Resolved:
     for target in job.selection.targets:
         targets.find(target)
     subject = job.subject
-    if subject.captured is not None and subject.package is None:
+    if subject.captures_file is not None and subject.package is None:
         raise UsageError("--captured holds the captures of a package: name it with --package")
     if subject.with_tests and not (subject.package and checkouts.is_path(subject.package)):
         raise UsageError(
@@ -147,7 +147,7 @@ def capture(resolved: Resolved) -> Captured:
     """
     if resolved.job.subject.package is None:
         return resolved.capture()
-    with travelling.opened(resolved.job.subject.captured) as archive:
+    with capture_archive.open_archive(resolved.job.subject.captures_file) as archive:
         return resolved.capture(archive)
 
 

@@ -19,7 +19,7 @@ from flacheck.engine.provider import torch_folder
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import corpus, matrix
 from flacheck.inputs.expand import Selection
-from flacheck.inputs.launches.admission import Refused, admitted
+from flacheck.inputs.launches.admission import Refused, check_source
 from flacheck.inputs.subject import Subject, line_of
 from flacheck.model import (
     Cell,
@@ -294,7 +294,7 @@ def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> Resolve
 def _check_source(cell: Cell, source: str) -> None:
     """Raise UsageError for a stored source that a launches file could not have either."""
     try:
-        admitted(source)
+        check_source(source)
     except Refused as error:
         raise UsageError(
             f"the stored cell {cell.key[:12]} is refused: {error}; --trust compiles it all the same"

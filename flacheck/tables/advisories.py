@@ -101,11 +101,10 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         The package is `name==version`, or a bare name for any version.
         """
         name, _, version = package.partition("==")
-        ranges = [
-            str(requirement.specifier)
-            for requirement in map(Requirement, self.packages)
-            if canonicalize_name(requirement.name) == canonicalize_name(name)
-        ]
+        ranges = []
+        for requirement in map(Requirement, self.packages):
+            if canonicalize_name(requirement.name) == canonicalize_name(name):
+                ranges.append(str(requirement.specifier))
         if not self.packages or (ranges and not version):
             return True
         return any(_admits(specifier, version) for specifier in ranges)

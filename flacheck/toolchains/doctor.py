@@ -155,7 +155,7 @@ def _confinement() -> Check:
             is_closed_by_name = json.loads(result.stdout)
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             return Check("confinement", False, f"cannot be tried: {error}", remedy, optional=True)
-    support = confinement.offered()
+    support = confinement.available_confinement()
     detail = f"Landlock {support['landlock'] or 'is not offered'}, seccomp"
     if not support["seccomp"]:
         detail += " is not offered"

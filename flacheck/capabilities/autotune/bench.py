@@ -17,12 +17,12 @@ from typing import Any
 from flacheck import toolchains
 from flacheck.capabilities.autotune import timeable
 from flacheck.capabilities.autotune.emit import configuration
-from flacheck.capabilities.autotune.examined import (
+from flacheck.capabilities.autotune.results import (
     ExaminedConfig,
     Fate,
     Price,
     Timing,
-    Tuned,
+    TunedLaunch,
     TunerResult,
 )
 from flacheck.engine import policies
@@ -104,7 +104,9 @@ class Bench:
             target = None
         return Card(facts["name"], target, facts["triton"], facts["torch"])
 
-    def timed(self, result: TunerResult, tuned: Tuned, packages: Packages) -> TunerResult:
+    def time_configs(
+        self, result: TunerResult, tuned_launch: TunedLaunch, packages: Packages
+    ) -> TunerResult:
         """The result with times of its configurations and fallbacks, or why there are none."""
         runs = [each.config for each in result.configs if each.fate is Fate.RUNS]
         instead = []
@@ -113,12 +115,12 @@ class Bench:
             if config is not None:
                 instead.append((fallback.use, config))
         configs = [*runs, *(config for _, config in instead)]
-        why = self._elsewhere(result) or timeable.untimeable(tuned)
+        why = self._elsewhere(result) or timeable.untimeable(tuned_launch)
         if not why and not configs:
             why = "none of its configurations runs"
         if self.interrupted:
             why = _INTERRUPTED
-        times = why or self._times(tuned, configs, packages)
+        times = why or self._times(tuned_launch, configs, packages)
         if isinstance(times, str):
             return replace(result, not_timed=times)
         timed = [replace(each, timing=times.get(canonical(each.config))) for each in result.configs]
@@ -133,11 +135,11 @@ class Bench:
         return f"{self._choice} on {card} is what is here to time with"
 
     def _times(
-        self, tuned: Tuned, configs: Sequence[_Config], packages: Packages
+        self, tuned_launch: TunedLaunch, configs: Sequence[_Config], packages: Packages
     ) -> dict[str, Timing] | str:
         """Return the timing of each configuration, or why none has one."""
-        kind = self._kind(packages.get(tuned.cell.kernel.package or ""))
-        request = timeable.request(tuned)
+        kind = self._kind(packages.get(tuned_launch.cell.kernel.package or ""))
+        request = timeable.request(tuned_launch)
         try:
             prepared = self._ask(kind, {**request, "op": "prepare"})
         except KeyboardInterrupt:
@@ -148,7 +150,7 @@ class Bench:
         times: dict[str, Timing] = {}
         lost = 0
         for config in configs:
-            own = timeable.own_grid(tuned, config)
+            own = timeable.own_grid(tuned_launch, config)
             if own is None:
                 times[canonical(config)] = Timing(failed="its grid was not recorded")
                 continue
@@ -185,7 +187,7 @@ class Bench:
     def _ask(self, kind: WorkerKind, request: Json) -> Attempt:
         """One at a time, for two on a card would time each other."""
         self._pool.submit([Task(0, kind, request)])
-        (attempt,) = [attempt for ended in self._pool.completed() for _, attempt in ended]
+        (attempt,) = [attempt for ended in self._pool.results() for _, attempt in ended]
         return attempt
 
 

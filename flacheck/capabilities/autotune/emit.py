@@ -26,7 +26,7 @@ from packaging.version import Version
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.order import kernel_name, short, split
-from flacheck.capabilities.autotune.examined import ExaminedConfig, Fate, TunerResult, TuningKey
+from flacheck.capabilities.autotune.results import ExaminedConfig, Fate, TunerResult, TuningKey
 from flacheck.model import Json, canonical
 from flacheck.model.text import visible
 

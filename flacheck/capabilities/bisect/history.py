@@ -46,7 +46,7 @@ class Entry:
     line: str = ""
 
     @property
-    def known(self) -> bool:
+    def has_verdict(self) -> bool:
         return self.verdict in (Verdict.COMPILES, Verdict.FAILS)
 
     @property
@@ -56,7 +56,7 @@ class Entry:
     @property
     def state(self) -> tuple[Verdict, str | None, bool] | None:
         """What must differ for a change; None for a release that gave no verdict."""
-        if not self.known:
+        if not self.has_verdict:
             return None
         return self.verdict, self.signature, self.slow is not None
 

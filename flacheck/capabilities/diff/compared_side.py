@@ -86,7 +86,7 @@ class AdvisedPin:
         return dict(vars(self))
 
 
-def pinned(name: str, side: ComparedSide, why: str) -> AdvisedPin:
+def advise_pin(name: str, side: ComparedSide, why: str) -> AdvisedPin:
     """The release of a side, by the newest torch that brings it; `name` is from or to."""
     torch = side.torch_for[-1:]
     if side.torch is not None:

@@ -9,8 +9,8 @@ from flacheck.analysis.standing import Standing
 from flacheck.baseline.comparing import contains_failure, notes
 from flacheck.baseline.form import Baseline
 from flacheck.baseline.standings import identity, name_and_version, standings_of
-from flacheck.capabilities.gate.asked_package import AskedPackage
 from flacheck.capabilities.gate.evidence import BaselineUse, Evidence, RecordFilter
+from flacheck.capabilities.gate.requested_package import RequestedPackage
 from flacheck.capabilities.gate.result import Gate
 
 # Subjects that a note names before it counts the rest.
@@ -26,26 +26,26 @@ def with_baseline(
     chosen = _Chosen(wanted)
     mine = chosen.parts_of(stood)
     standings: list[Standing] = []
-    borrowed = list(mine)
+    baseline_standings = list(mine)
     for answered in evidence.standings:
         there = [each for each in mine if _is_same(each, answered)]
         # A failure that the store knows counts, whatever the rest comes to.
         if there and answered.is_partial and not answered.failing:
             continue
         standings.append(answered)
-        borrowed = [each for each in borrowed if each not in there]
+        baseline_standings = [each for each in baseline_standings if each not in there]
     said = [*_about(stood, mine, wanted, file), *chosen.notes(mine, file)]
     said += notes(baseline, standings, file, flacheck)
     return replace(
         evidence,
-        standings=[*standings, *borrowed],
-        borrowed=borrowed,
+        standings=[*standings, *baseline_standings],
+        baseline_standings=baseline_standings,
         accepts=lambda cell: _accepts(baseline, cell),
-        baseline=BaselineUse(file, len(borrowed), tuple(dict.fromkeys(said))),
+        baseline=BaselineUse(file, len(baseline_standings), tuple(dict.fromkeys(said))),
     )
 
 
-def accepted(result: Gate) -> list[str]:
+def accepted_releases(result: Gate) -> list[str]:
     """The releases that the pins allow, whose failures a baseline written now accepts."""
     tritons = {triton for admission in result.admissions for triton in admission.triton}
     return sorted((triton for triton in tritons if triton[0].isdigit()), key=by_version)
@@ -75,9 +75,9 @@ class _Chosen:
 
     def __init__(self, wanted: RecordFilter) -> None:
         self._wanted = wanted
-        self._package: AskedPackage | None = None
+        self._package: RequestedPackage | None = None
         if wanted.package:
-            self._package = AskedPackage.of(wanted.package)
+            self._package = RequestedPackage.of(wanted.package)
 
     def parts_of(self, stood: Sequence[Standing]) -> list[Standing]:
         """What of a baseline is asked about; a narrower question only where there is no whole

@@ -24,7 +24,7 @@ NVCC = GatedCompiler("nvcc", "nvidia-cuda-nvcc", "nvcc")
 GATED = {compiler.family: compiler for compiler in (TRITON, NVCC)}
 
 
-def named(family: str) -> GatedCompiler:
+def find_compiler(family: str) -> GatedCompiler:
     """A compiler by the name of its family; UsageError where no file pins it."""
     if family not in GATED:
         hint = did_you_mean(family, GATED)

@@ -168,19 +168,19 @@ class BaselineUse:
 @dataclass(frozen=True)
 class Evidence:
     """How each question stands on every place, the current records of all of them, and what ever
-    failed with a signature. Of the standings those in `borrowed` are from a baseline, which has no
+    failed with a signature. Of the standings those in `baseline_standings` are from a baseline, which has no
     records; `accepts` says of a failing cell whether the baseline lets it pass."""
 
     standings: Sequence[Standing] = ()
     records: Sequence[Record] = ()
     failed_with: Callable[[str], Sequence[Record]] = lambda signature: ()
-    borrowed: Sequence[Standing] = ()
+    baseline_standings: Sequence[Standing] = ()
     accepts: Callable[[ObservedCell], bool] = lambda cell: False
     baseline: BaselineUse | None = None
 
 
 @contextmanager
-def opened(folder: Path, wanted: RecordFilter) -> Iterator[Evidence]:
+def open_evidence(folder: Path, wanted: RecordFilter) -> Iterator[Evidence]:
     """The evidence of the store in a folder, for as long as the store is open."""
     # No store is made: without one nothing is known, which is an answer too.
     if not (folder / FILE).is_file():

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from flacheck.analysis.known_good import group_by_key
-from flacheck.capabilities.gate.pinned import PinChange
+from flacheck.capabilities.gate.pins import PinChange
 from flacheck.capabilities.gate.sources.pin_files import encoding_of
 from flacheck.config import toml
 from flacheck.errors import UsageError
@@ -24,7 +24,7 @@ def fix(changes: Sequence[PinChange]) -> tuple[list[PinChange], list[PinChange]]
     for path, mine in of_file.items():
         shown = mine[0].pin.file
         try:
-            _replace(path, edited(path.read_bytes(), shown, mine))
+            _replace(path, edit_content(path.read_bytes(), shown, mine))
         except UnicodeDecodeError:
             raise _was_changed(shown) from None
         except OSError as error:
@@ -33,7 +33,7 @@ def fix(changes: Sequence[PinChange]) -> tuple[list[PinChange], list[PinChange]]
     return able, [change for change in changes if not change.pin.span]
 
 
-def edited(content: bytes, shown: str, changes: Sequence[PinChange]) -> bytes:
+def edit_content(content: bytes, shown: str, changes: Sequence[PinChange]) -> bytes:
     """The file's bytes with every changed specifier in its place."""
     codec, mark = encoding_of(content)
     text = content[len(mark) :].decode(codec)
@@ -52,7 +52,7 @@ def _spliced(text: str, changes: Iterable[PinChange], shown: str) -> str:
     # The last one first, so that the offsets of the others stay true.
     for start, end in sorted(by_span, reverse=True):
         change = by_span[start, end]
-        if text[start:end] != change.pin.written:
+        if text[start:end] != change.pin.original_text:
             raise _was_changed(shown)
         text = text[:start] + change.to + text[end:]
     return text

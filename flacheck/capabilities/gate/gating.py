@@ -8,12 +8,12 @@ from pathlib import Path
 from flacheck.analysis.standing import Standing
 from flacheck.baseline.form import Baseline
 from flacheck.capabilities.gate import evidence, sources
-from flacheck.capabilities.gate.admitted import Releases
+from flacheck.capabilities.gate.admission import Releases
 from flacheck.capabilities.gate.baseline import with_baseline
 from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
 from flacheck.capabilities.gate.evidence import RecordFilter
 from flacheck.capabilities.gate.judging import Advise, Judge
-from flacheck.capabilities.gate.pinned import Installation, Pin
+from flacheck.capabilities.gate.pins import Installation, Pin
 from flacheck.capabilities.gate.result import Gate
 from flacheck.errors import EmptySelection
 from flacheck.pipeline.plan import Plan
@@ -25,13 +25,13 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Pinned:
+class PinSources:
     """Where pins stand: in files, in the `installed` environment, or in what this folder holds;
-    `typed` are those of the command line, which go with each."""
+    `option_pins` are those of the command line, which go with each."""
 
     files: tuple[Path, ...] = ()
     installed: bool = False
-    typed: tuple[Pin, ...] = ()
+    option_pins: tuple[Pin, ...] = ()
 
     def installations(self) -> list[Installation]:
         """What is held to pins of any compiler; EmptySelection when there is none."""
@@ -41,8 +41,8 @@ class Pinned:
             judged = sources.installed()
         else:
             judged = sources.in_folder(Path.cwd())
-            if not judged and self.typed:
-                return [Installation("the command line", self.typed)]
+            if not judged and self.option_pins:
+                return [Installation("the command line", self.option_pins)]
             if not judged:
                 _LOG.warning("no file here pins torch or triton: looking at the live environment")
                 judged = sources.installed()
@@ -50,7 +50,7 @@ class Pinned:
             where = ", ".join(map(str, self.files)) or "the live environment"
             why = "neither torch nor triton is pinned there; name a file that does"
             raise EmptySelection(f"{where}: {why}")
-        return [replace(each, pins=(*each.pins, *self.typed)) for each in judged]
+        return [replace(each, pins=(*each.pins, *self.option_pins)) for each in judged]
 
     def of(self, compiler: GatedCompiler) -> list[Installation]:
         """The installations with their pins of a compiler; EmptySelection where there is none."""
@@ -70,7 +70,7 @@ class Gating:
     records that count; `file` is the baseline's."""
 
     gate: Judge
-    pinned: Pinned
+    pin_sources: PinSources
     wanted: RecordFilter
     store: Path
     known: Baseline | None = None
@@ -82,22 +82,22 @@ class Gating:
 
     def result(self) -> Gate:
         """The judgement by what the files and the store hold now."""
-        installations = self.pinned.of(self.gate.releases.compiler)
-        with evidence.opened(self.store, self.wanted) as held:
+        installations = self.pin_sources.of(self.gate.releases.compiler)
+        with evidence.open_evidence(self.store, self.wanted) as held:
             if self.known and self.file:
                 held = with_baseline(held, self.known, self.wanted, str(self.file), __version__)
             return self.gate.judge(installations, held, self.wanted.about)
 
     def plan(self, releases: Sequence[str]) -> Plan:
         """What is to be compiled for a record of these releases."""
-        with evidence.opened(self.store, self.wanted) as held:
+        with evidence.open_evidence(self.store, self.wanted) as held:
             asked = self.wanted.of_only_question(held.standings)
         return asked.plan(releases)
 
     def standings(self) -> Sequence[Standing]:
         """All that the store knows of what the gate is about, without a selection."""
         whole = replace(self.wanted, kernels=(), targets=(), ops=())
-        with evidence.opened(self.store, whole) as held:
+        with evidence.open_evidence(self.store, whole) as held:
             return held.standings
 
 

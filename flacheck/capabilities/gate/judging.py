@@ -10,9 +10,9 @@ from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version, split
 from flacheck.analysis.standing import Standing, is_good
 from flacheck.analysis.untested_cells import group_untested
-from flacheck.capabilities.gate.admitted import Admission, Releases, admit
+from flacheck.capabilities.gate.admission import Admission, Releases, admit
 from flacheck.capabilities.gate.evidence import Evidence, cell_identity
-from flacheck.capabilities.gate.pinned import Installation
+from flacheck.capabilities.gate.pins import Installation
 from flacheck.capabilities.gate.result import (
     Gate,
     JudgedRelease,
@@ -55,7 +55,7 @@ class Judge:
         return Gate(
             admissions=admissions,
             versions=self._admitted_releases(admissions, recorded, releases, evidence),
-            waived=tuple(self._judged(waiver, evidence) for waiver in self.waivers),
+            judged_waivers=tuple(self._judged(waiver, evidence) for waiver in self.waivers),
             suggest=changes,
             helpless=helpless,
             about=about,
@@ -103,7 +103,7 @@ class Judge:
             advisories=tuple(dict.fromkeys(advisories)),
             targets=tuple(sorted({cell.target for cell in tried.values()}, key=by_target)),
             cells=sum(cell.is_evidence for cell in tried.values()),
-            waived=len(waived),
+            waived_cells=len(waived),
             known=len(known),
             unknown=sum(cell.verdict is Verdict.UNKNOWN for cell in tried.values()),
             untested=sum(len(each.untested_cells) for each in asked),
@@ -182,7 +182,7 @@ class Judge:
 
     def _judged(self, waiver: Waiver, evidence: Evidence) -> JudgedWaiver:
         failing: list[Waivable] = [r for r in evidence.records if r.verdict is Verdict.FAILS]
-        failing += [cell for each in evidence.borrowed for cell in each.failing]
+        failing += [cell for each in evidence.baseline_standings for cell in each.failing]
         covered = [each for each in failing if waiver.covers(each)]
         # A waiver by a kernel's name is about signatures of any time.
         renamed = {
@@ -202,9 +202,9 @@ def _of_family(evidence: Evidence, family: str) -> Evidence:
     """What speaks of releases of one compiler."""
     own = [
         [each for each in standings if split(each.toolchain)[0] == family]
-        for standings in (evidence.standings, evidence.borrowed)
+        for standings in (evidence.standings, evidence.baseline_standings)
     ]
-    return replace(evidence, standings=own[0], borrowed=own[1])
+    return replace(evidence, standings=own[0], baseline_standings=own[1])
 
 
 def _unrecorded(triton: str, releases: Releases) -> JudgedRelease:
@@ -271,7 +271,7 @@ def _is_mended(waiver: Waiver, evidence: Evidence) -> bool:
     asked: Sequence[Record] = evidence.records
     # A baseline remembers no other failures than its own.
     if waiver.signature is None:
-        compiled = (c for each in evidence.borrowed for c in each.cells if c.compiles)
+        compiled = (c for each in evidence.baseline_standings for c in each.cells if c.compiles)
         if any(waiver.names(cell.kernel) for cell in compiled):
             return True
     else:

@@ -7,10 +7,10 @@ from msgspec import json, structs
 
 from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.untested_cells import UntestedGroup
-from flacheck.capabilities.gate.admitted import Admission, Conflict
+from flacheck.capabilities.gate.admission import Admission, Conflict
 from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
 from flacheck.capabilities.gate.evidence import BaselineUse
-from flacheck.capabilities.gate.pinned import Installation, Pin, PinChange
+from flacheck.capabilities.gate.pins import Installation, Pin, PinChange
 from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
 from flacheck.model import Json
@@ -45,7 +45,7 @@ OPEN = (ReleaseState.PARTIAL, ReleaseState.NO_RECORD)
 class JudgedRelease:
     """A release, or `>3.9.0` and the like, by its records; `triton` names it, of whatever compiler
     the gate is. `failures` are those that count,
-    `waived` counts the cells that fail with leave, `known` those that a baseline lets pass; `why`
+    `waived_cells` counts the cells that fail with leave, `known` those that a baseline lets pass; `why`
     says what keeps the release from being good; `cells` counts the cells with evidence, `unknown`
     those without a verdict, and `untested` the launches that are no evidence. `torch` are the
     releases that it may come with."""
@@ -56,7 +56,7 @@ class JudgedRelease:
     advisories: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     cells: int = 0
-    waived: int = 0
+    waived_cells: int = 0
     known: int = 0
     why: str = ""
     torch: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class JudgedRelease:
     @property
     def let_pass(self) -> int:
         """How many cells fail and do not count."""
-        return self.waived + self.known
+        return self.waived_cells + self.known
 
     @property
     def codes(self) -> list[str]:
@@ -117,7 +117,7 @@ class Gate:
 
     admissions: tuple[Admission, ...]
     versions: tuple[JudgedRelease, ...] = ()
-    waived: tuple[JudgedWaiver, ...] = ()
+    judged_waivers: tuple[JudgedWaiver, ...] = ()
     suggest: tuple[PinChange, ...] = ()
     helpless: tuple[str, ...] = ()
     about: str = ""
@@ -163,7 +163,7 @@ class Gate:
         """Findings come before what is incomplete; `strict` counts advisories and gaps too."""
         if self.of(ReleaseState.BAD) or self.conflicts:
             return Exit.FINDINGS
-        if any(waived.is_finding for waived in self.waived):
+        if any(waived.is_finding for waived in self.judged_waivers):
             return Exit.FINDINGS
         if strict and any(release.advisories for release in self.versions):
             return Exit.FINDINGS
@@ -187,7 +187,7 @@ class Gate:
             ],
             "waived": [
                 {**structs.asdict(entry.waiver), **_fields(entry, "use", "cells")}
-                for entry in self.waived
+                for entry in self.judged_waivers
             ],
             "suggest": [
                 {**_fields(change.pin, *_PIN), "to": change.to, "obstacle": change.pin.obstacle}

@@ -32,7 +32,7 @@ class Budget:
     ran: int = 0
     spent: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _started: float = field(default_factory=time.monotonic)
+    _start: float = field(default_factory=time.monotonic)
 
     def check(self) -> None:
         """Raise BudgetSpent when the time is over; to be asked wherever work may go on for long."""
@@ -64,13 +64,13 @@ class Budget:
         self.reserve_compiles, self.reserve_seconds = 0, 0.0
 
     @property
-    def elapsed(self) -> float:
+    def elapsed_seconds(self) -> float:
         """Seconds since the command began."""
-        return time.monotonic() - self._started
+        return time.monotonic() - self._start
 
     @property
     def seconds_left(self) -> float:
         """Until the time is over; infinite where no time was set."""
         if self.seconds is None:
             return inf
-        return self.seconds - self.reserve_seconds - self.elapsed
+        return self.seconds - self.reserve_seconds - self.elapsed_seconds

@@ -31,7 +31,7 @@ LONGEST = 300.0
 _SHORTEST = 1.0
 
 
-def provided(
+def provide_releases(
     own: str, target: str, specs: Sequence[str], named: Sequence[str] = ()
 ) -> dict[str, Toolchain]:
     """The releases to ask, by identity, oldest first: those that `specs` name, or every release
@@ -112,10 +112,10 @@ class Compilers:
         if question not in self._records:
             self.budget.spend()
             cell = specimen.cell(release, until)
-            self._records[question] = self.judged(cell)
+            self._records[question] = self.judge_cell(cell)
         return self._records[question]
 
-    def judged(self, cell: Cell) -> Record:
+    def judge_cell(self, cell: Cell) -> Record:
         """What the cell's release makes of it. Raises BudgetSpent where the budget ended the
         compile, for that is no verdict."""
         attempt = self.ask(cell)
@@ -154,8 +154,8 @@ class Compilers:
         if kind not in self._pools:
             self._pools[kind] = LocalPool(1, self._timeouts)
         pool = self._pools[kind]
-        self._timeouts.fixed = max(_SHORTEST, min(self.patience, self.budget.seconds_left))
+        self._timeouts.fixed_seconds = max(_SHORTEST, min(self.patience, self.budget.seconds_left))
         # Fresh: what the worker compiled before must not decide what it says of this one.
         pool.submit([Task(None, kind, {**loop.request(cell), **changes}, fresh=True)])
-        [(_, attempt)] = next(pool.completed())
+        [(_, attempt)] = next(pool.results())
         return attempt

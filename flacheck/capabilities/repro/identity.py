@@ -8,7 +8,7 @@ from flacheck.capabilities.repro.compilers import Compilers
 from flacheck.capabilities.repro.kernel.operation_types import OperationTypes, operation_types
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.output.symptom import words
-from flacheck.capabilities.repro.passes.partial_evaluation import evaluated
+from flacheck.capabilities.repro.passes.partial_evaluation import evaluate_constants
 from flacheck.model import Record
 from flacheck.rules import is_wrapper, normalise
 
@@ -23,7 +23,7 @@ _TELLING = 16
 def original_operations(specimen: Specimen) -> frozenset[OperationTypes]:
     """The operations of the original as it is written and, for more types are known then, with its
     launch's constants in it."""
-    return operation_types(specimen) | operation_types(evaluated(specimen))
+    return operation_types(specimen) | operation_types(evaluate_constants(specimen))
 
 
 def is_weak(record: Record) -> bool:

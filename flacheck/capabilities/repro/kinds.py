@@ -9,8 +9,8 @@ from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.oracle import SameFailure, same_code, same_signature, still_slow
 from flacheck.capabilities.repro.original import cut_out, with_autotuner, with_refused_key
 from flacheck.capabilities.repro.output import limits
-from flacheck.capabilities.repro.output.symptom import Symptom, shortened, told, words
-from flacheck.capabilities.repro.passes.autotuner import SHIFTED, key_check
+from flacheck.capabilities.repro.output.symptom import Symptom, readable_words, shorten, words
+from flacheck.capabilities.repro.passes.autotuner import SHIFTED_KEY, key_check
 from flacheck.capabilities.repro.passes.search import Pass
 from flacheck.model import Cell, Record, Verdict
 from flacheck.tables import targets
@@ -75,7 +75,7 @@ def _slow(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
 def _wrong_key(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
     if record.code == "FC602":
         # The autotuner reads another argument without a word, so the script looks at its key.
-        return Symptom(SHIFTED, title(cell, record), key_check(specimen))
+        return Symptom(SHIFTED_KEY, title(cell, record), key_check(specimen))
     return Symptom(words(record), title(cell, record))
 
 
@@ -87,7 +87,9 @@ REFUSED_SOURCE = replace(FAILING, first=passes.FRONT_END)
 
 # A compile that ends well and asks for more than the GPU has (FC501 and its like). Most of the
 # memory is a pipeline's, which only a loop has. Nothing smaller is as large, so extents stay.
-OVER_LIMIT = replace(FAILING, first=passes.PIPELINE, passes=passes.PIPELINED, symptom=_over_limit)
+OVER_LIMIT = replace(
+    FAILING, first=passes.PIPELINE, passes=passes.PIPELINE_PASSES, symptom=_over_limit
+)
 
 # A compile that ends well, after many times the seconds that it takes elsewhere (FC921). Every
 # question takes seconds, so slices run first, which take the fewest, and not again as last pass.
@@ -108,7 +110,7 @@ def title(cell: Cell, record: Record) -> str:
     where = f"{target.name} ({target.gpu})"
     if record.stage:
         where += f", stage {record.stage}"
-    said = shortened(told(record), _TITLE_WORDS)
+    said = shorten(readable_words(record), _TITLE_WORDS)
     return f"{cell.toolchain.replace('==', ' ')} fails on {where}: {said}"
 
 

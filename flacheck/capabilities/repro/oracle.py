@@ -31,9 +31,9 @@ LEAST_SECONDS = 2.0
 class Effort:
     """Candidates, compiles, candidates that slipped into another failure, and seconds, so far."""
 
-    asked: int
+    candidates: int
     ran: int
-    slipped: int
+    slips: int
     seconds: float
 
 
@@ -101,7 +101,7 @@ class Oracle:
     compilers: Compilers
     release: str
     failure: SameFailure
-    kept: Mapping[str, ReleaseVerdict]
+    contrasts: Mapping[str, ReleaseVerdict]
     operations: frozenset[OperationTypes] = frozenset()
     failing_pass: str | None = None
     slips: Counter[str] = field(default_factory=Counter)
@@ -118,7 +118,7 @@ class Oracle:
         if not self.fails(specimen):
             return False
         here = self.compilers.compile(specimen, self.release, self.failure.until)
-        for release, expected in self.kept.items():
+        for release, expected in self.contrasts.items():
             there = self.compilers.compile(specimen, release, self.failure.elsewhere)
             quick = there.seconds * self.failure.faster <= here.seconds
             if not self.failure.agrees(expected, there) or not quick:
@@ -160,4 +160,4 @@ class Oracle:
         """What was spent so far."""
         budget = self.compilers.budget
         slipped = self.slips.total() + len(self._slipped)
-        return Effort(len(self._asked), budget.ran, slipped, budget.elapsed)
+        return Effort(len(self._asked), budget.ran, slipped, budget.elapsed_seconds)

@@ -9,7 +9,7 @@ from typing import Any
 from flacheck.capabilities.repro.compilers import Compilers
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.syntax_trees import expression, parameter_names
-from flacheck.capabilities.repro.passes.autotuner import autotuned, tuned
+from flacheck.capabilities.repro.passes.autotuner import add_autotuner, set_autotuner
 from flacheck.errors import Exit, FlacheckError
 from flacheck.model import Cell, Cut, Launch, Outcome
 
@@ -80,7 +80,7 @@ def with_autotuner(cell: Cell, compilers: Compilers) -> Specimen:
     """The cell's kernel cut out, under the autotuner that its launch describes."""
     specimen = cut_out(cell, compilers)
     launch = cell.launch or Launch({})
-    return tuned(specimen, launch.configs, launch.keys)
+    return add_autotuner(specimen, launch.configs, launch.keys)
 
 
 def with_refused_key(cell: Cell, compilers: Compilers) -> Specimen:
@@ -108,7 +108,7 @@ def with_refused_key(cell: Cell, compilers: Compilers) -> Specimen:
     source = f"{_HEAD}{ast.unparse(function)}\n"
     omitted = tuple(parameter_names(function))
     bare = Specimen(source, function.name, {}, cell.target, {}, "import", omitted)
-    return autotuned(bare, _CONFIGS, keys)
+    return set_autotuner(bare, _CONFIGS, keys)
 
 
 def _faulty(folder: Path) -> Iterator[tuple[str, ast.FunctionDef, list[str]]]:

@@ -46,7 +46,7 @@ def reduce(
         return
 
 
-def polished(best: Specimen, last: Pass, oracle: Oracle) -> Specimen:
+def polish(best: Specimen, last: Pass, oracle: Oracle) -> Specimen:
     """The best specimen in the form that `last` gives it, where that still fails."""
     return next(_improved(last, best, oracle, forced=True), best)
 

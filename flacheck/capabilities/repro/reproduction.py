@@ -17,7 +17,7 @@ from flacheck.capabilities.repro.output.files import ORIGINAL, SCRIPT
 from flacheck.capabilities.repro.output.result import Improvement, Reproduced, Runs
 from flacheck.capabilities.repro.output.script import SHOWS, is_typed, render
 from flacheck.capabilities.repro.passes.readable_form import reading
-from flacheck.capabilities.repro.reducer import polished, reduce
+from flacheck.capabilities.repro.reducer import polish, reduce
 from flacheck.capabilities.repro.verification import (
     LONGEST_RUN,
     ScriptRun,
@@ -66,7 +66,7 @@ class Reproduction:
         except BudgetSpent:
             return
         # A candidate that makes the compiler hang must not cost what many others would.
-        asked = [self.cell.toolchain, *self.oracle.kept]
+        asked = [self.cell.toolchain, *self.oracle.contrasts]
         slowest = max(self.table[name].seconds for name in asked)
         self.compilers.patience = max(_SHORTEST_TIMEOUT, _PATIENCE * slowest)
         for step in reduce(self.best, self.kind.first, self.kind.passes, self.oracle):
@@ -91,14 +91,14 @@ class Reproduction:
         kept = versions.contrasts(self.table, own, failure.faster)
         if not failure.faster:
             kept += [name for name in versions.neighbours(self.table, own) if name not in kept]
-        self.oracle.kept = {name: self.table[name] for name in self.table if name in kept}
+        self.oracle.contrasts = {name: self.table[name] for name in self.table if name in kept}
         if identity.has_passes(self.record) and identity.is_weak(self.record):
             self.oracle.failing_pass = identity.failing_pass(self.original, own, self.compilers)
-        passing = [name for name, verdict in self.oracle.kept.items() if verdict.compiles]
-        others = [name for name in self.oracle.kept if name not in passing]
-        said = f"must keep compiling: {versions.listed(passing) or 'no other release'}"
+        passing = [name for name, verdict in self.oracle.contrasts.items() if verdict.compiles]
+        others = [name for name in self.oracle.contrasts if name not in passing]
+        said = f"must keep compiling: {versions.join_versions(passing) or 'no other release'}"
         if others:
-            said += f"; must keep failing in their own way: {versions.listed(others)}"
+            said += f"; must keep failing in their own way: {versions.join_versions(others)}"
         if self.oracle.failing_pass:
             said += f"; must keep failing in {self.oracle.failing_pass}"
         self.log.append(f"{self.record.signature}; {said}")
@@ -170,7 +170,7 @@ class Reproduction:
         original_script = self._script(self.original)
         of_original = self._runs(original_script, own, 1)
         # Those that tell this failure from others come first, for the time may not reach for all.
-        others = list(self.oracle.kept)
+        others = list(self.oracle.contrasts)
         if everywhere:
             others += [n for n in self.compilers.releases if n not in (own, *others)]
         table = self._table_of(reduced, [own, *others])
@@ -181,7 +181,7 @@ class Reproduction:
             cell=self.cell,
             record=self.record,
             original=self.original,
-            reduced=reduced,
+            reduction=reduced,
             script=script,
             original_script=original_script,
             effort=self.oracle.effort,
@@ -191,7 +191,7 @@ class Reproduction:
             exits={name: exits[name] for name in self.compilers.releases if name in exits},
             neighbours=tuple(versions.neighbours(self.table, own)),
             original_exit=of_original[0].status if of_original else None,
-            said="".join(run.said for run in shown[:1]),
+            output="".join(run.output for run in shown[:1]),
             failing_pass=self._failing_pass(reduced),
             complete=self.complete,
             ttir=self._surviving_ir(reduced),
@@ -213,7 +213,7 @@ class Reproduction:
             # Nothing was reduced, so its own names say the most.
             return self.best
         try:
-            return polished(self.best, reading, self.oracle)
+            return polish(self.best, reading, self.oracle)
         except BudgetSpent:
             self.complete = False
             return self.best
@@ -228,10 +228,10 @@ class Reproduction:
             return []
         toolchain = self.compilers.releases[release]
         runs = run_script(script, toolchain, min(seconds, LONGEST_RUN), times)
-        if seconds < LONGEST_RUN and not all(run.ended for run in runs):
+        if seconds < LONGEST_RUN and not all(run.has_ended for run in runs):
             # The budget ended it, so it says nothing of the release.
             self.complete = False
-            runs = [run for run in runs if run.ended]
+            runs = [run for run in runs if run.has_ended]
         return runs
 
     def _exits(self, script: str, releases: Sequence[str]) -> dict[str, int]:
@@ -279,10 +279,10 @@ def begin(cell: Cell, compilers: Compilers) -> Reproduction:
     """The cell's failure, shown by a specimen of its own; may raise NotReproduced, or BudgetSpent
     when the time is over before that."""
     budget = compilers.budget
-    started = budget.elapsed
-    first = compilers.judged(cell)
+    started = budget.elapsed_seconds
+    first = compilers.judge_cell(cell)
     # An interpreter, its import of the compiler, a compile: so much a run of a script takes, too.
-    took = budget.elapsed - started
+    took = budget.elapsed_seconds - started
     if first.verdict not in (Verdict.FAILS, Verdict.COMPILES):
         raise NotReproduced(f"{cell.key[:12]} is {first.verdict.value}: {first.reason}")
     # A release may take much longer than another: 90 s were seen where others took 6.

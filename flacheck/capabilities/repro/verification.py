@@ -33,8 +33,8 @@ class ScriptRun:
     waited for any longer."""
 
     status: int
-    said: str = ""
-    ended: bool = True
+    output: str = ""
+    has_ended: bool = True
 
 
 @contextmanager
@@ -86,7 +86,7 @@ def _run(folder: Path, file: Path, toolchain: Toolchain, seconds: float) -> Scri
         )
         said = log.read_text(encoding="utf-8", errors="replace")
     if ended.over:
-        return ScriptRun(CANNOT_TELL, ended=False)
+        return ScriptRun(CANNOT_TELL, has_ended=False)
     exit_code = CANNOT_TELL if ended.exit_code is None else ended.exit_code
     return ScriptRun(exit_code, said.replace(f"{folder}/", ""))
 

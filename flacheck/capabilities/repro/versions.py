@@ -55,7 +55,7 @@ class ReleaseVerdict:
 Table = dict[str, ReleaseVerdict]
 
 
-def judged(specimen: Specimen, compilers: Compilers, until: str | None = None) -> Table:
+def judge_releases(specimen: Specimen, compilers: Compilers, until: str | None = None) -> Table:
     """What each release makes of a specimen."""
     asked = compilers.compile_on(specimen, compilers.releases, until, jobs=1)
     return {release: ReleaseVerdict.of(record) for release, record in asked}
@@ -111,6 +111,6 @@ def differing(original: Table, reduced: Table) -> list[str]:
     ]
 
 
-def listed(names: Sequence[str]) -> str:
+def join_versions(names: Sequence[str]) -> str:
     """`3.3.0, 3.3.1`: releases without the compiler's name."""
     return ", ".join(name.partition("==")[2] for name in names)

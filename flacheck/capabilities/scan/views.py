@@ -15,7 +15,7 @@ from flacheck.baseline.comparing import contains_failure
 from flacheck.baseline.form import Baseline
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
-from flacheck.fallbacks import seen
+from flacheck.fallbacks import alternatives
 from flacheck.model import Json, Record, RequestedPlace, canonical
 from flacheck.pipeline.run import Excuse
 from flacheck.store import Store, StoredRun, questions
@@ -63,7 +63,7 @@ def view(
         waives=lambda cell: waivers.are_waived(valid, cell),
         in_baseline=lambda cell: baseline is not None and contains_failure(baseline, cell),
         advisories=partial(advisories.of, kernels, packages=packages),
-        fallbacks=seen.fallbacks,
+        fallbacks=alternatives.fallbacks,
         standings=answered,
         made_up=_made_up(places),
     )

@@ -63,13 +63,13 @@ class FakeDevice:
         compiler.put_off()
         # Only now: these reach into torch when they are imported.
         from ..workers import torch_cuda
-        from . import autograd, known_values, moved, registered
+        from . import autograd, known_values, registrations, tensor_moves
 
         self._mode = known_values.NoDeviceMode(allow_non_fake_inputs=True)
         self._values = known_values.KnownValues(self._mode, guessed)
         self._run_thread = threading.Thread.run
         # A kernel was launched with these arguments: what it wrote to them nobody knows.
-        self.launched: Callable[[Iterable[object]], None] = known_values.forget_written
+        self.forget_written: Callable[[Iterable[object]], None] = known_values.forget_written
         known_values.install_readers(guessed)
         # torch logs what it then raises.
         logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
@@ -79,8 +79,8 @@ class FakeDevice:
         registry[_CUDA] = next(guard for guard in registry[_CUDA + 1 :] if guard)
         torch_cuda.turn(card)
         autograd.install()
-        moved.install()
-        registered.install()
+        tensor_moves.install()
+        registrations.install()
         torch_cuda.leave_functions_uncompiled()
         # torch would make a real tensor first, for the engine in C++ that is not used here: a build
         # with CUDA refuses to without a GPU.

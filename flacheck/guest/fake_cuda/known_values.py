@@ -21,7 +21,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
-from .registered import BODIES, is_on_card
+from .registrations import BODIES, is_on_card
 from .shortcut import Shortcut
 
 # Elements of the largest tensors whose values are kept. What programs read are offsets and indices;
@@ -54,7 +54,7 @@ _FOLLOWING = {
 _OF_INTEREST = _RARE | _COMPARING | _FOLLOWING
 
 # Told what kind of value a program read that nobody knows.
-Guessed = Callable[[str], None]
+GuessListener = Callable[[str], None]
 
 
 def value_of(tensor: Any) -> Any:
@@ -121,7 +121,7 @@ class KnownValues(TorchDispatchMode):
     # Operators that take functions or operators come here, too.
     supports_higher_order_operators = True
 
-    def __init__(self, fake_mode: NoDeviceMode, guessed: Guessed) -> None:
+    def __init__(self, fake_mode: NoDeviceMode, guessed: GuessListener) -> None:
         super().__init__()
         self._fake_mode = fake_mode
         self._shortcut = Shortcut(fake_mode)
@@ -380,7 +380,7 @@ def _address(self: Any) -> int:
     return start + offset
 
 
-def install_readers(guessed: Guessed) -> None:
+def install_readers(guessed: GuessListener) -> None:
     """What asks no dispatcher: the values of fake tensors, and where they would lie."""
 
     def to_numpy(self: Any, *_: object, **__: object) -> Any:

@@ -14,11 +14,16 @@ from typing import Any
 from msgspec import ValidationError, convert, structs
 
 from flacheck.errors import MatrixError, UsageError
-from flacheck.inputs.launches.admission import admitted
-from flacheck.inputs.launches.choosing import grouped, one_each, shared, sources, without_refused
-from flacheck.inputs.launches.recorded import (
+from flacheck.inputs.launches.admission import check_source
+from flacheck.inputs.launches.choosing import (
+    group_launches,
+    one_each,
+    shared,
+    sources,
+    without_refused,
+)
+from flacheck.inputs.launches.entries import (
     CallPath,
-    Counted,
     DefinedAt,
     Entry,
     Guess,
@@ -26,8 +31,9 @@ from flacheck.inputs.launches.recorded import (
     Memory,
     NamedPath,
     Note,
-    Placed,
     RecordedLaunch,
+    Repetition,
+    TensorPlacement,
 )
 from flacheck.inputs.matrix import unreadable
 from flacheck.model import Json
@@ -46,10 +52,10 @@ __all__ = [
     "Guess",
     "Launches",
     "Memory",
-    "Placed",
     "RecordedLaunch",
+    "TensorPlacement",
     "at",
-    "grouped",
+    "group_launches",
     "one_each",
     "read",
     "shared",
@@ -84,12 +90,12 @@ def read(path: Path, ours: bool = False, trust: bool = False) -> Launches:
             counts[entry.id] = counts.get(entry.id, 0) + entry.count
             if entry.paths is not None:
                 paths.setdefault(entry.id, {}).update(dict.fromkeys(entry.paths))
-        elif isinstance(entry, Counted):
+        elif isinstance(entry, Repetition):
             counts[entry.of] = counts.get(entry.of, 0) + entry.count
             if entry.paths:
                 paths.setdefault(entry.of, {}).update(dict.fromkeys(entry.paths))
         elif isinstance(entry, Note):
-            notes.append(entry.said)
+            notes.append(entry.content)
     counted = []
     for key, each in launches.items():
         came = tuple(paths[key]) if key in paths else None
@@ -105,7 +111,7 @@ def at(path: Path, line: int, trust: bool = False) -> RecordedLaunch:
     for number, entry in enumerate(stream(path, trust=trust), 1):
         if isinstance(entry, RecordedLaunch):
             found.setdefault(entry.id, entry)
-        if number == line and isinstance(entry, RecordedLaunch | Counted):
+        if number == line and isinstance(entry, RecordedLaunch | Repetition):
             named = entry.id if isinstance(entry, RecordedLaunch) else entry.of
             if named in found:
                 return found[named]
@@ -173,7 +179,7 @@ class _LaunchesReader:
         if "kernel" in value:
             return self._launch(value, number)
         if "of" in value:
-            return convert({**value, "paths": self._came_by(value.get("paths", []))}, Counted)
+            return convert({**value, "paths": self._came_by(value.get("paths", []))}, Repetition)
         if "path" in value:
             named = convert(value, NamedPath)
             self._paths[named.path] = named.through
@@ -229,7 +235,7 @@ class _LaunchesReader:
             self._texts[source] = text
             if not self._trust:
                 try:
-                    admitted(text)
+                    check_source(text)
                 except UsageError as error:
                     self._texts[source] = None
                     if not self._ours:

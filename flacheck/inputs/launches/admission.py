@@ -49,7 +49,7 @@ class Refused(UsageError):
 
 
 @lru_cache(1024)
-def admitted(source: str) -> None:
+def check_source(source: str) -> None:
     """Raises Refused, naming line and cause, unless the source is a module of kernels and nothing
     else.
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from flacheck.errors import UsageError
 from flacheck.inputs.expand import Source
-from flacheck.inputs.launches.recorded import RecordedLaunch
+from flacheck.inputs.launches.entries import RecordedLaunch
 from flacheck.model import Cut, Kernel, Launch, canonical, digest
 from flacheck.model.launch import is_int
 
@@ -34,12 +34,12 @@ def without_refused(
 def sources(recorded: Sequence[RecordedLaunch]) -> list[Source]:
     """One source a kernel as it was cut out, with its distinct launches; those without a text are
     left out."""
-    return grouped(
-        (_kernel(entry, entry.text), entry.undecorated()) for entry in recorded if entry.text
+    return group_launches(
+        (_kernel(entry, entry.text), entry.without_decorators()) for entry in recorded if entry.text
     )
 
 
-def grouped(launched: Iterable[tuple[Kernel, Launch]]) -> list[Source]:
+def group_launches(launched: Iterable[tuple[Kernel, Launch]]) -> list[Source]:
     """One source a kernel, by its digest, with its distinct launches; those that were made up are
     apart."""
     kernels: dict[tuple[str, bool], Kernel] = {}

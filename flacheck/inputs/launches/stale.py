@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from flacheck.guest.recorder.definitions import Definitions, digest
-from flacheck.inputs.launches.recorded import DefinedAt, RecordedLaunch
+from flacheck.inputs.launches.entries import DefinedAt, RecordedLaunch
 from flacheck.model import Json
 
 # Bytes. No file of kernels is as long, and a launches file may name any file.
@@ -16,7 +16,7 @@ _LONGEST = 4 << 20
 _NAMED = 4
 
 
-def found(
+def find_changes(
     file: Path, recorded: Sequence[RecordedLaunch]
 ) -> tuple[tuple[Json, ...], tuple[str, ...]]:
     """Each kernel that has changed since, with its package and the reasons; and a word on them."""

@@ -32,15 +32,15 @@ def kernels(subject: Subject, selection: Selection) -> Kernels:
     entries = entries_of(read, file, line, subject.trust)
     if selection.ops:
         # Before one of each kernel is taken, which may be one that came by another path.
-        entries = call_paths.asked(entries, selection, str(file))
+        entries = call_paths.select_checked(entries, selection, str(file))
     if configs == "usual":
         entries = launches.one_each(entries)
     named = [entry for entry in entries if selection.names(entry.kernel)]
     asked, refusals = launches.without_refused(named)
-    provided = replay.provided(file, asked, subject.trust)
+    provided = replay.provide_packages(file, asked, subject.trust)
     axes = {"target": recorded_targets(read), "configs": (configs,)}
     made = Matrix(file.stem, str(file), (Block(axes),))
-    changed, said = stale.found(file, asked)
+    changed, said = stale.find_changes(file, asked)
     warnings = (*said, *refusals, *_lost(asked, provided), *_guessed(asked))
     return Kernels(made, replay.sources(entries, provided), provided, warnings, changed)
 

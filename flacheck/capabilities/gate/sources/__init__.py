@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 from flacheck.analysis.known_good import group_by_key
-from flacheck.capabilities.gate.pinned import NAMES, Installation, LabelledPin, Pin
+from flacheck.capabilities.gate.pins import NAMES, Installation, LabelledPin, Pin
 from flacheck.capabilities.gate.sources import pyproject, requirements, uv_lock
 from flacheck.capabilities.gate.sources.pin_files import PinFile
 from flacheck.errors import UsageError

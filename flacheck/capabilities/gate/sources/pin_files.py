@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from flacheck.capabilities.gate.pinned import file_line
+from flacheck.capabilities.gate.pins import file_line
 from flacheck.config import toml
 from flacheck.errors import UsageError
 

@@ -9,7 +9,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from flacheck.capabilities.gate.pinned import NAMES, LabelledPin, Pin
+from flacheck.capabilities.gate.pins import NAMES, LabelledPin, Pin
 from flacheck.capabilities.gate.sources import requirement
 from flacheck.capabilities.gate.sources.pin_files import TomlDocument
 from flacheck.config import toml

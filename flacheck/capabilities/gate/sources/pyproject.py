@@ -6,7 +6,7 @@ from typing import Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from flacheck.capabilities.gate.pinned import LabelledPin, Pin
+from flacheck.capabilities.gate.pins import LabelledPin, Pin
 from flacheck.capabilities.gate.sources import poetry, requirement
 from flacheck.capabilities.gate.sources.pin_files import PinFile, TomlDocument
 from flacheck.config import toml
@@ -84,5 +84,5 @@ def _pin(document: TomlDocument, asked: Requirement, text: str, path: toml.Path)
 
 def _as_written(name: str, names: Iterable[str]) -> str | None:
     """The name as the file writes it: PEP 503 makes no difference between `cu_12` and `CU-12`."""
-    written = {canonicalize_name(known): known for known in reversed(list(names))}
-    return written.get(canonicalize_name(name))
+    original_text = {canonicalize_name(known): known for known in reversed(list(names))}
+    return original_text.get(canonicalize_name(name))

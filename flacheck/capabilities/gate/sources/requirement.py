@@ -9,7 +9,7 @@ from packaging.markers import InvalidMarker, Marker, UndefinedComparison, Undefi
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 
-from flacheck.capabilities.gate.pinned import NAMES, Pin
+from flacheck.capabilities.gate.pins import NAMES, Pin
 from flacheck.capabilities.gate.sources.pin_files import PinFile
 from flacheck.errors import UsageError
 
@@ -68,13 +68,21 @@ def pin(
     if requirement.url:
         return of_url(requirement.url, name, file, line)
     span = specifier_span(text)
-    written = text[span[0] : span[1]]
-    specifier = re.sub(r"\s+", "", written)
+    original_text = text[span[0] : span[1]]
+    specifier = re.sub(r"\s+", "", original_text)
     if start is None:
         obstacle = "it is written in several pieces"
-        return Pin(file.shown, line, name, specifier, obstacle=obstacle, written=written, keys=keys)
+        return Pin(
+            file.shown,
+            line,
+            name,
+            specifier,
+            obstacle=obstacle,
+            original_text=original_text,
+            keys=keys,
+        )
     in_file = (start + span[0], start + span[1])
-    return Pin(file.shown, line, name, specifier, in_file, written, keys=keys)
+    return Pin(file.shown, line, name, specifier, in_file, original_text, keys=keys)
 
 
 def specifier_span(text: str) -> tuple[int, int]:

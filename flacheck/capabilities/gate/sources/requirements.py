@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flacheck.capabilities.gate.pinned import LabelledPin, Pin
+from flacheck.capabilities.gate.pins import LabelledPin, Pin
 from flacheck.capabilities.gate.sources import requirement
 from flacheck.capabilities.gate.sources.pin_files import PinFile
 from flacheck.errors import UsageError
@@ -97,7 +97,7 @@ def _pin(file: PinFile, text: str, line: _Line) -> Pin | None:
     parsed = requirement.parsed(plain, where)
     pin = requirement.pin(parsed, plain, file, line.number, start=start)
     if pin and "--hash" in line.text:
-        return replace(pin, span=None, written="", obstacle="its hashes are of that release")
+        return replace(pin, span=None, original_text="", obstacle="its hashes are of that release")
     return pin
 
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flacheck.capabilities.gate.pinned import NAMES, LabelledPin, Pin
+from flacheck.capabilities.gate.pins import NAMES, LabelledPin, Pin
 from flacheck.capabilities.gate.sources.pin_files import PinFile, TomlDocument
 from flacheck.capabilities.gate.sources.requirement import may_hold
 from flacheck.errors import UsageError
@@ -34,7 +34,9 @@ def read(file: PinFile) -> list[LabelledPin]:
     with_torch = {pin for pins in installations for pin in pins}
     installations += [[pin] for _, pin in tritons if pin not in with_torch]
     forks = len(torches) > 1 or len(tritons) > 1
-    pairs = [(pins[0].said if forks else None, pin) for pins in installations for pin in pins]
+    pairs = [
+        (pins[0].requirement if forks else None, pin) for pins in installations for pin in pins
+    ]
     # A compiler that no torch leads to is locked by itself.
     others = [pin for name in NAMES if name not in ("torch", "triton") for _, pin in locked[name]]
     return [*pairs, *((None, pin) for pin in others)]

@@ -90,7 +90,7 @@ class Extent(int):
         return self.parent.group()
 
 
-def united(left: int, right: int) -> int:
+def unify(left: int, right: int) -> int:
     """One extent for two that must be equal, or of which one is 1 and stretches; else IllTyped."""
     if left == right:
         if not isinstance(left, Extent):
@@ -108,7 +108,7 @@ def united(left: int, right: int) -> int:
 def broadcast(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
     """The common shape of two blocks; a shorter one is extended in front. May raise IllTyped."""
     pairs = zip_longest(reversed(left), reversed(right), fillvalue=1)
-    return tuple(united(one, other) for one, other in pairs)[::-1]
+    return tuple(unify(one, other) for one, other in pairs)[::-1]
 
 
 def is_float(dtype: str) -> bool:
@@ -143,7 +143,7 @@ def known_dtype(value: Type) -> str:
     return value.name
 
 
-def reached(address: Type) -> Tensor:
+def pointee(address: Type) -> Tensor:
     """The block that an address leads to."""
     if isinstance(address, BlockPointer):
         return Tensor(address.dtype, address.shape)

@@ -7,7 +7,7 @@ from typing import Any
 
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.type_inference import walked
+from flacheck.capabilities.repro.kernel.type_inference import infer_kernel
 
 # What each costs a reader, where a node of the syntax tree costs 2. Only the ratios matter: control
 # flow and helpers cost more than the few lines that replace them, a constant more than its literal.
@@ -35,7 +35,7 @@ def cost(specimen: Specimen) -> tuple[int, str]:
         + sum(map(_node, ast.walk(specimen.function)))
         + sum(map(_argument, specimen.args.values()))
         + sum(_option(name, value) for name, value in specimen.options.items())
-        + OPTION * len(specimen.omitted)
+        + OPTION * len(specimen.omitted_parameters)
     )
     return round(weight), specimen.key
 
@@ -44,7 +44,7 @@ def _node(node: ast.AST) -> float:
     """Block pointers, masks and large numbers are more to read than their nodes say."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return _magnitude(node.value)
-    if trees.called(node) in ("tl.make_block_ptr", "tl.advance", "tl.make_tensor_descriptor"):
+    if trees.callee_name(node) in ("tl.make_block_ptr", "tl.advance", "tl.make_tensor_descriptor"):
         return ODD_ACCESS
     if isinstance(node, ast.keyword) and node.arg in ("mask", "boundary_check", "other"):
         return ODD_ACCESS / 2
@@ -88,7 +88,7 @@ def is_valid(specimen: Specimen) -> bool:
     if specimen.stage == "compile" and all(isinstance(s, ast.Pass) for s in body):
         return False
     parameters = set(trees.parameter_names(specimen.function))
-    given = {*specimen.args, *specimen.omitted}
+    given = {*specimen.args, *specimen.omitted_parameters}
     if not parameters <= given or not set(specimen.args) <= parameters:
         return False
     known = BUILTINS | parameters
@@ -99,7 +99,7 @@ def is_valid(specimen: Specimen) -> bool:
             known |= {(a.asname or a.name).split(".")[0] for a in statement.names}
         else:
             known |= trees.writes(statement)
-    return _defined(body, known) and not walked(specimen).faults
+    return _defined(body, known) and not infer_kernel(specimen).faults
 
 
 def _defined(body: trees.Block, known: set[str]) -> bool:

@@ -5,7 +5,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from flacheck.capabilities.repro.kernel.syntax_trees import Block, called, is_literal
+from flacheck.capabilities.repro.kernel.syntax_trees import Block, callee_name, is_literal
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -111,7 +111,7 @@ class _Folding(ast.NodeTransformer):
         self.generic_visit(node)
         if node.keywords or not node.args:
             return node
-        return _evaluated(node, _FUNCTIONS.get(called(node)), *node.args)
+        return _evaluated(node, _FUNCTIONS.get(callee_name(node)), *node.args)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         self.generic_visit(node)
@@ -122,7 +122,7 @@ class _Folding(ast.NodeTransformer):
         return node
 
 
-def folded(body: Block) -> Block:
+def fold_constants(body: Block) -> Block:
     """The body with everything evaluated that can be; it is changed in place."""
     module: ast.Module = _Folding().visit(ast.Module(body, []))
     return module.body

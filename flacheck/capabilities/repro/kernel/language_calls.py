@@ -22,8 +22,8 @@ from flacheck.capabilities.repro.kernel.block_types import (
     known_dtype,
     known_number,
     known_shape,
-    reached,
-    united,
+    pointee,
+    unify,
 )
 
 # Triton up to 3.3 refuses a dot with a smaller axis. Newer releases pad it, but a candidate has to
@@ -97,7 +97,7 @@ def _store(address: Type, value: Type) -> None:
 def _make_block_ptr(
     base: Type, shape: Type, strides: Type, offsets: Type, block_shape: Type
 ) -> Type:
-    return BlockPointer(reached(known_block(base)).dtype, known_shape(block_shape))
+    return BlockPointer(pointee(known_block(base)).dtype, known_shape(block_shape))
 
 
 def _dot(left: Type, right: Type, *, out_dtype: Type) -> Type:
@@ -107,7 +107,7 @@ def _dot(left: Type, right: Type, *, out_dtype: Type) -> Type:
     # The axes that a dot sums over must be equal, 1 too.
     if one[-1] != other[-2]:
         raise IllTyped(f"a dot over {one[-1]} and {other[-2]}")
-    united(one[-1], other[-2])
+    unify(one[-1], other[-2])
     if min(*one[-2:], other[-1]) < SMALLEST_DOT:
         raise IllTyped(f"a dot of {one} and {other}")
     dtype = _SUMMED_IN.get(known_block(left).dtype, "fp32")
@@ -243,7 +243,7 @@ _RULES: dict[str, Callable[..., Type]] = {
     "float": _float,
     "inline_asm_elementwise": _inline_asm,
     "full": lambda shape, value, dtype: _zeros(shape, dtype),
-    "load": reached,
+    "load": pointee,
     "make_block_ptr": _make_block_ptr,
     "store": _store,
     "where": _where,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
 from flacheck.capabilities.repro.kernel.block_types import DTypeValue, Tensor, is_float
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.type_inference import Types, inferred
+from flacheck.capabilities.repro.kernel.type_inference import Types, infer_types
 from flacheck.capabilities.repro.kernel.value_graph import parts
 
 # What compilers lower in ways of their own. Arithmetic counts only where there is none of these.
@@ -38,7 +38,7 @@ class OperationTypes:
     operation: str
     dtypes: frozenset[str]
     precision: str = ""
-    known: bool = True
+    is_complete: bool = True
 
     def __str__(self) -> str:
         said = ", ".join([*sorted(self.dtypes), *filter(None, [self.precision])])
@@ -48,11 +48,11 @@ class OperationTypes:
 def operation_types(specimen: Specimen) -> frozenset[OperationTypes]:
     """What stands in the kernel: its dots, reductions, scans, atomics, conversions; where it has
     none of these its arithmetic, and where it has no arithmetic its loads and stores."""
-    types = inferred(specimen)
+    types = infer_types(specimen)
     calls, arithmetic = set(), set()
     for statement in specimen.function.body:
         for node in ast.walk(statement):
-            if trees.called(node) in _HEAVY:
+            if trees.callee_name(node) in _HEAVY:
                 assert isinstance(node, ast.Call)
                 calls.add(_of_call(node, types))
             elif isinstance(node, ast.BinOp):
@@ -71,7 +71,7 @@ def worth_telling(operations: Iterable[OperationTypes]) -> list[OperationTypes]:
 
 
 def _of_call(node: ast.Call, types: Types) -> OperationTypes:
-    operation = trees.called(node)
+    operation = trees.callee_name(node)
     operands = parts(node)
     if operation in _DOTS:
         # What it is added to is of the type of its result.
@@ -98,7 +98,7 @@ def _dtypes(types: Types, operands: Iterable[ast.expr]) -> Iterator[str]:
             yield kind.name
         elif isinstance(operand, (ast.List, ast.Tuple)):
             yield from _dtypes(types, operand.elts)
-        elif trees.called(operand) in _CASTS:
+        elif trees.callee_name(operand) in _CASTS:
             # Of what it was before, only the shape matters here.
             assert isinstance(operand, ast.Call)
             yield from (
@@ -129,13 +129,13 @@ def strangers(
     for one in operations:
         # Arithmetic and accesses are only listed where there is nothing heavier to compare.
         known = of_name.get(one.operation)
-        if known and one.known and not any(_covers(other, one) for other in known):
+        if known and one.is_complete and not any(_covers(other, one) for other in known):
             strange.append(one)
     return sorted(strange, key=str)
 
 
 def _covers(original: OperationTypes, one: OperationTypes) -> bool:
-    if not original.known:
+    if not original.is_complete:
         # What is known of it stays; the rest could be anything.
         return original.dtypes <= one.dtypes
     return one.dtypes <= original.dtypes and one.precision == original.precision

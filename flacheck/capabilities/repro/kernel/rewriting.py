@@ -14,7 +14,7 @@ from flacheck.source.kernel_source import free_names
 _POINTERS = "xyzwuvst"
 
 
-def rewritten(
+def rewrite(
     specimen: Specimen,
     body: Block,
     args: Mapping[str, Any] | None = None,
@@ -29,7 +29,9 @@ def rewritten(
     function.body = without_dead(body) or [ast.Pass()]
     # The parameters that are left, in their order, then new ones.
     parameters = {parameter.arg: parameter for parameter in syntax.parameters(old)}
-    left = [p for name, p in parameters.items() if name in args or name in specimen.omitted]
+    left = [
+        p for name, p in parameters.items() if name in args or name in specimen.omitted_parameters
+    ]
     new = [ast.arg(name) for name in args if name not in parameters]
     function.args = ast.arguments(
         posonlyargs=[], args=[*left, *new], kwonlyargs=[], kw_defaults=[], defaults=[]
@@ -41,21 +43,21 @@ def rewritten(
     return specimen.with_(source=_written(module, function), args=dict(args))
 
 
-def replaced(
+def replace_nodes(
     specimen: Specimen, new: Mapping[ast.AST, ast.AST], args: Mapping[str, Any] | None = None
 ) -> Specimen:
     """The specimen with nodes of its tree replaced; each node is known by identity."""
     memo: dict[int, Any] = {id(old): node for old, node in new.items()}
-    return rewritten(specimen, copy.deepcopy(specimen.function.body, memo), args)
+    return rewrite(specimen, copy.deepcopy(specimen.function.body, memo), args)
 
 
 def without_parameters(specimen: Specimen, names: Iterable[str]) -> Specimen:
     doomed = set(names)
     args = {name: spec for name, spec in specimen.args.items() if name not in doomed}
-    return rewritten(specimen, specimen.copied_body(), args)
+    return rewrite(specimen, specimen.copied_body(), args)
 
 
-def trimmed(specimen: Specimen) -> Specimen:
+def drop_unread_parameters(specimen: Specimen) -> Specimen:
     """Without the parameters that nothing reads."""
     read = {name.id for statement in specimen.function.body for name in names_in(statement)}
     unread = [name for name in specimen.args if name not in read]

@@ -25,7 +25,7 @@ class Specimen:
     target: str
     options: Mapping[str, Any] = field(default_factory=dict)
     stage: str = "compile"
-    omitted: tuple[str, ...] = ()
+    omitted_parameters: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         # Arguments are dictionaries, which have no hash of their own.
@@ -42,7 +42,7 @@ class Specimen:
             "target": self.target,
             "options": dict(self.options),
             "stage": self.stage,
-            "omitted": list(self.omitted),
+            "omitted": list(self.omitted_parameters),
         }
         return digest(question)
 
@@ -103,7 +103,7 @@ class Specimen:
     def cell(self, toolchain: str, until: str | None = None) -> Cell:
         """The specimen as a cell for one release."""
         kernel = Kernel(self.name, None, self.key, Cut(self.source, self.name))
-        launch = Launch(self.args, self.omitted)
+        launch = Launch(self.args, self.omitted_parameters)
         return Cell(
             kernel, toolchain, self.target, launch, self.options, stage=self.stage, until=until
         )

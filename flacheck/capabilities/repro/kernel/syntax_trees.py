@@ -33,13 +33,13 @@ def is_literal(node: ast.AST) -> bool:
     return False
 
 
-def called(node: ast.AST) -> str:
+def callee_name(node: ast.AST) -> str:
     """The name of what a call calls (`tl.dot`, `x.to` as `.to`), empty for what is no call."""
     if not isinstance(node, ast.Call):
         return ""
     if isinstance(node.func, ast.Attribute):
         # `tl`, `tl.math`, `triton`: where the language's functions are found.
-        root = str(syntax.dotted(node.func.value)).split(".")[0]
+        root = str(syntax.dotted_name(node.func.value)).split(".")[0]
         if root not in ("tl", "triton"):
             return "." + node.func.attr
     return ast.unparse(node.func)
@@ -104,20 +104,20 @@ def all_statements(body: Block) -> Iterator[ast.stmt]:
             yield from all_statements(statement.orelse)
 
 
-def expanded(body: Block, expand: Callable[[ast.stmt], Block]) -> Block:
+def expand_statements(body: Block, expand: Callable[[ast.stmt], Block]) -> Block:
     """The body, changed in place, with the statements that each statement stands for."""
     for block in blocks(body):
         block[:] = [part for statement in block for part in expand(statement)]
     return body
 
 
-def kept(body: Block, keep: Callable[[ast.stmt], bool]) -> Block:
+def keep_statements(body: Block, keep: Callable[[ast.stmt], bool]) -> Block:
     """The body without the statements that are not kept, at any depth; emptied branches go too."""
     result = []
     for statement in filter(keep, body):
         if isinstance(statement, COMPOUND):
-            statement.body = kept(statement.body, keep)
-            statement.orelse = kept(statement.orelse, keep)
+            statement.body = keep_statements(statement.body, keep)
+            statement.orelse = keep_statements(statement.orelse, keep)
             if not statement.body and not statement.orelse:
                 continue
             # Python wants a statement in the first block, even where only the other side is left.
@@ -129,7 +129,7 @@ def kept(body: Block, keep: Callable[[ast.stmt], bool]) -> Block:
 def without_statements(body: Block, doomed: Collection[int]) -> Block:
     """The body, changed in place, without its statements at these positions of the text."""
     lost = [statement for at, statement in enumerate(all_statements(body)) if at in doomed]
-    return kept(body, lambda statement: statement not in lost)
+    return keep_statements(body, lambda statement: statement not in lost)
 
 
 def without_dead(body: Block) -> Block:
@@ -151,7 +151,7 @@ def _is_dead(statement: ast.stmt, live: set[str]) -> bool:
         case ast.Assign() | ast.AnnAssign():
             # They write memory, whatever becomes of their result.
             effects = ("tl.atomic", "tl.store", "tl.debug")
-            if any(called(node).startswith(effects) for node in ast.walk(statement)):
+            if any(callee_name(node).startswith(effects) for node in ast.walk(statement)):
                 return False
             return not writes(statement) & live
     return False
@@ -183,7 +183,7 @@ class Renaming(ast.NodeTransformer):
         return node
 
 
-def substituted(body: Block, by: Mapping[str, ast.expr]) -> Block:
+def substitute(body: Block, by: Mapping[str, ast.expr]) -> Block:
     """The body, changed in place, with expressions for reads of names; each read gets a copy."""
     return [_Substitution(by).visit(statement) for statement in body]
 

@@ -24,7 +24,7 @@ from flacheck.capabilities.repro.kernel.block_types import (
 )
 from flacheck.capabilities.repro.kernel.language_calls import result_type
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.syntax_trees import Block, called, child_expressions
+from flacheck.capabilities.repro.kernel.syntax_trees import Block, callee_name, child_expressions
 
 Types = Mapping[ast.AST, Type]
 Environment = dict[str, Type]
@@ -33,12 +33,12 @@ Environment = dict[str, Type]
 _WALKS: WeakKeyDictionary[ast.FunctionDef, TypeInference] = WeakKeyDictionary()
 
 
-def inferred(specimen: Specimen) -> Types:
+def infer_types(specimen: Specimen) -> Types:
     """The type of every expression in the kernel's body, by node of `specimen.tree`."""
-    return walked(specimen).types
+    return infer_kernel(specimen).types
 
 
-def walked(specimen: Specimen) -> TypeInference:
+def infer_kernel(specimen: Specimen) -> TypeInference:
     """The kernel's body with all that can be found out about it."""
     inference = _WALKS.get(specimen.function)
     if inference is None:
@@ -203,7 +203,7 @@ class TypeInference:
         return _indexed(known_block(value), [index])
 
     def _of_Call(self, node: ast.Call) -> Type:
-        name = called(node)
+        name = callee_name(node)
         positional = [self.of(argument) for argument in node.args]
         keywords = {k.arg: self.of(k.value) for k in node.keywords if k.arg}
         if name.startswith("."):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
 from flacheck.capabilities.repro.kernel.block_types import Constant, DTypeValue, Tensor
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.type_inference import Types, inferred
+from flacheck.capabilities.repro.kernel.type_inference import Types, infer_types
 
 
 @dataclass(eq=False)
@@ -20,17 +20,17 @@ class Value:
     node: ast.expr
     type: Tensor
     operands: list[tuple[ast.expr, Value]] = field(default_factory=list)
-    made: bool = False
+    is_constant: bool = False
 
     @property
     def operation(self) -> str:
         """`tl.dot`, `.to`, `Add`…"""
-        return trees.called(self.node) or type(getattr(self.node, "op", self.node)).__name__
+        return trees.callee_name(self.node) or type(getattr(self.node, "op", self.node)).__name__
 
 
 def operations(specimen: Specimen) -> list[Value]:
     """Every operation on tensors, in the order of the text."""
-    graph = _Graph(inferred(specimen))
+    graph = _Graph(infer_types(specimen))
     graph.block(specimen.function.body, {})
     return graph.operations
 
@@ -70,11 +70,11 @@ class _Graph:
         if not isinstance(kind, Tensor):
             return None
         # Their results come from outside: what they take is no part of a slice.
-        if isinstance(node, ast.Name) or trees.called(node) in ("tl.load", "tl.program_id"):
+        if isinstance(node, ast.Name) or trees.callee_name(node) in ("tl.load", "tl.program_id"):
             return Value(node, kind)
         # `tl.zeros` and its like take constants alone, and are written wherever they are needed.
         if isinstance(node, ast.Call) and not operands and all(map(self._is_known, parts(node))):
-            return Value(node, kind, made=True)
+            return Value(node, kind, is_constant=True)
         value = Value(node, kind, operands)
         # Scalars and addresses are no work for the compiler.
         if operands and kind.shape and not kind.pointer:
@@ -96,6 +96,6 @@ def parts(node: ast.expr) -> list[ast.expr]:
     if not isinstance(node, ast.Call):
         return trees.child_expressions(node)
     arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
-    if trees.called(node).startswith(".") and isinstance(node.func, ast.Attribute):
+    if trees.callee_name(node).startswith(".") and isinstance(node.func, ast.Attribute):
         return [node.func.value, *arguments]
     return arguments

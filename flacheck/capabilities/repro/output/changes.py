@@ -6,7 +6,7 @@ from typing import Any
 from flacheck.capabilities.repro.kernel.candidates import USUAL_OPTIONS
 from flacheck.capabilities.repro.kernel.operation_types import operation_types, worth_telling
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.passes.partial_evaluation import evaluated
+from flacheck.capabilities.repro.passes.partial_evaluation import evaluate_constants
 
 _ABSENT = "the compiler's default"
 _SAME = "under which the same failure shows"
@@ -18,7 +18,7 @@ def changes(original: Specimen, reduced: Specimen) -> Iterator[str]:
     before, after = set(original.pointers.values()), set(reduced.pointers.values())
     if after and before != after:
         yield f"dtypes in memory: {_named(before)} → {_named(after)}{_why(reduced)}"
-    lost = _precisions(evaluated(original)) - _precisions(reduced)
+    lost = _precisions(evaluate_constants(original)) - _precisions(reduced)
     if lost:
         yield f"dots of precision {_named(lost)} are gone: the failure is in another operation"
 

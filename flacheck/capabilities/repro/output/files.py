@@ -20,7 +20,7 @@ ABOUT = "repro.json"
 def contents(result: Reproduced) -> dict[str, str]:
     """Each file's text by its name. What no run showed is nothing to report."""
     texts = {SCRIPT: result.script, ORIGINAL: result.original_script}
-    if result.reproduced:
+    if result.is_reproduced:
         texts[ISSUE] = "\n".join(issue(result)) + "\n"
     if result.ttir:
         texts[TTIR] = result.ttir

@@ -11,8 +11,8 @@ from flacheck.capabilities.repro.output.blame import blame
 from flacheck.capabilities.repro.output.changes import changes
 from flacheck.capabilities.repro.output.result import Reproduced
 from flacheck.capabilities.repro.output.script import CANNOT_TELL, DOES_NOT, SHOWS, kernel_text
-from flacheck.capabilities.repro.output.symptom import shortened, told
-from flacheck.capabilities.repro.versions import ReleaseVerdict, listed
+from flacheck.capabilities.repro.output.symptom import readable_words, shorten
+from flacheck.capabilities.repro.versions import ReleaseVerdict, join_versions
 from flacheck.model.text import code_span, fence, visible
 from flacheck.tables import targets
 
@@ -46,7 +46,7 @@ def issue(result: Reproduced) -> Iterator[str]:
     target = targets.find(result.cell.target)
     gpu = f"{target.name} ({target.gpu})"
     if result.lost_neighbours:
-        names = listed(result.lost_neighbours)
+        names = join_versions(result.lost_neighbours)
         yield f"**Unlike the original on {names}: this may be another bug than the original's.**"
         yield ""
     yield f"# {title(result)}"
@@ -74,29 +74,29 @@ def issue(result: Reproduced) -> Iterator[str]:
         kernel += f" of {result.cell.kernel.package}"
     yield (
         f"Reduced by flacheck from {kernel}: {result.original.lines} lines to "
-        f"{result.reduced.lines}, {result.effort.ran} compiles."
+        f"{result.reduction.lines}, {result.effort.ran} compiles."
     )
 
 
 def title(result: Reproduced) -> str:
     """What the compiler said, the function or pass that said it, where."""
-    said = told(result.record)
+    said = readable_words(result.record)
     function = (result.record.signature or ":::").split(":")[2].strip("-")
     if function and function not in said:
         said += f" in {function}"
     elif result.failing_pass:
         said += f" in {result.failing_pass}"
     version = result.cell.toolchain.partition("==")[2]
-    return f"{visible(shortened(said, _TITLE))} ({result.cell.target}, Triton {version})"
+    return f"{visible(shorten(said, _TITLE))} ({result.cell.target}, Triton {version})"
 
 
 def _where(result: Reproduced) -> Iterator[str]:
     """A comment for whoever files it; trackers do not show it."""
-    of = blame(result.cell, result.record, kernel_text(result.reduced))
+    of = blame(result.cell, result.record, kernel_text(result.reduction))
     yield f"<!-- {of.what}. {of.why} To be reported: {of.where}"
     compiling = _compiling_since(result)
     if compiling:
-        yield f"Newer releases that compile the original: {listed(compiling)}."
+        yield f"Newer releases that compile the original: {join_versions(compiling)}."
     yield from ("-->", "")
 
 
@@ -129,7 +129,7 @@ def _commands(result: Reproduced) -> Iterator[str]:
 
 def error(result: Reproduced) -> list[str]:
     """What the script printed, without the modules that the compiler dumps with it; whole lines."""
-    text = visible(nameless(result.said or result.record.message))
+    text = visible(nameless(result.output or result.record.message))
     lines = [line.rstrip() for line in text.splitlines()]
     lines = [line for line in lines if line and not _MODULE.match(line)]
     if len(lines) <= _ERROR_LINES:
@@ -141,7 +141,7 @@ def error(result: Reproduced) -> list[str]:
 
 
 def _pass(result: Reproduced) -> Iterator[str]:
-    values = map(str, worth_telling(operation_types(result.reduced)))
+    values = map(str, worth_telling(operation_types(result.reduction)))
     operations = ", ".join(sorted(values)) or "loads and stores alone"
     if result.failing_pass:
         yield f"The compiler's last pass is `{result.failing_pass}`; operations: {operations}."
@@ -149,7 +149,7 @@ def _pass(result: Reproduced) -> Iterator[str]:
     if result.ttir:
         target = targets.find(result.cell.target)
         gpu = f"GPUTarget({target.backend!r}, {target.arch!r}, {target.warp_size})"
-        options = dict(result.reduced.options)
+        options = dict(result.reduction.options)
         yield "The attached `repro.ttir` fails in the same way:"
         yield from (
             "",
@@ -160,7 +160,7 @@ def _pass(result: Reproduced) -> Iterator[str]:
         yield ""
         yield f'triton.compile("repro.ttir", target={gpu}, options={options})'
         yield from ("```", "")
-        pipeline = _PIPELINE.search(result.said)
+        pipeline = _PIPELINE.search(result.output)
         if pipeline:
             yield "For `triton-opt`, which no wheel holds, the release printed these passes:"
             yield from ("", "```sh", f"triton-opt repro.ttir --pass-pipeline='{pipeline[1]}'")
@@ -177,16 +177,16 @@ def _releases(result: Reproduced) -> Iterator[str]:
             script = _said(result.reduced_table[release], result)
         yield f"| {release.partition('==')[2]} | {_said(original, result)} | {script} |"
     yield ""
-    if result.lost:
+    if result.lost_releases:
         yield (
-            f"The original kernel also fails in this way on {listed(result.lost)}; "
+            f"The original kernel also fails in this way on {join_versions(result.lost_releases)}; "
             "the reproducer does not show it there."
         )
         yield ""
 
 
 def _changed(result: Reproduced) -> Iterator[str]:
-    lines = list(changes(result.original, result.reduced))
+    lines = list(changes(result.original, result.reduction))
     if lines:
         yield "Against the original launch:"
         yield from ("", *(f"- {line}" for line in lines), "")

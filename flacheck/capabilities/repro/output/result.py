@@ -1,7 +1,7 @@
 """What came of a reduction, as values."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.oracle import Effort
@@ -24,11 +24,11 @@ class Improvement:
 class Runs:
     """How many of the script's runs in fresh processes showed the failure."""
 
-    reproduced: int
+    failures: int
     of: int
 
     def __str__(self) -> str:
-        return f"{self.reproduced} of {self.of}"
+        return f"{self.failures} of {self.of}"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Reproduced:
     cell: Cell
     record: Record
     original: Specimen
-    reduced: Specimen
+    reduction: Specimen
     script: str
     original_script: str
     effort: Effort
@@ -54,19 +54,19 @@ class Reproduced:
     exits: Mapping[str, int]
     neighbours: tuple[str, ...] = ()
     original_exit: int | None = None
-    said: str = ""
+    output: str = ""
     failing_pass: str | None = None
     complete: bool = True
     ttir: str | None = None
     log: tuple[str, ...] = ()
 
     @property
-    def reproduced(self) -> bool:
+    def is_reproduced(self) -> bool:
         """Whether any run of the script showed the failure."""
-        return self.runs.reproduced > 0
+        return self.runs.failures > 0
 
     @property
-    def lost(self) -> list[str]:
+    def lost_releases(self) -> list[str]:
         """Releases on which the original fails in this way and the script does not show it."""
         return [
             name
@@ -93,13 +93,15 @@ class Reproduced:
             "code": self.record.code,
             "signature": self.record.signature,
             "before": _size(self.original),
-            "after": _size(self.reduced),
-            **asdict(self.effort),
+            "after": _size(self.reduction),
+            "asked": self.effort.candidates,
+            "ran": self.effort.ran,
+            "slipped": self.effort.slips,
             "seconds": round(self.effort.seconds, 1),
             "complete": self.complete,
             "lost_neighbours": self.lost_neighbours,
             "failing_pass": self.failing_pass,
-            "runs": asdict(self.runs),
+            "runs": {"reproduced": self.runs.failures, "of": self.runs.of},
             "versions": [
                 {
                     "toolchain": name,

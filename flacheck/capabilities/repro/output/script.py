@@ -154,7 +154,7 @@ def render(specimen: Specimen, symptom: Symptom, typed: bool = False) -> str:
     """The script's text. A compile is said as a launch or, `typed`, by types alone."""
     row = targets.find(specimen.target)
     target = f"GPUTarget({row.backend!r}, {row.arch!r}, {row.warp_size})".replace("'", '"')
-    imports, before, launch = launched(specimen, target, symptom.check, typed)
+    imports, before, launch = render_launch(specimen, target, symptom.check, typed)
     # In double quotes where that is plain.
     message = f'"{symptom.words}"'
     if '"' in symptom.words or "\\" in symptom.words or not symptom.words.isprintable():
@@ -197,7 +197,7 @@ def kernel_text(specimen: Specimen) -> str:
     return text.replace("'", '"')
 
 
-def launched(specimen: Specimen, target: str, check: str, typed: bool) -> tuple[str, str, str]:
+def render_launch(specimen: Specimen, target: str, check: str, typed: bool) -> tuple[str, str, str]:
     """What the script imports, what stands before the kernel, and its launch; `typed` says nothing
     but that all parameters are pointers of no known alignment."""
     if typed:

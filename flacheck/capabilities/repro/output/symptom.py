@@ -61,7 +61,7 @@ def words(record: Record) -> str:
     return max((piece.strip(_EDGES) for piece in _VARIABLE.split(line)), key=len)
 
 
-def told(record: Record) -> str:
+def readable_words(record: Record) -> str:
     """Those words as people read them: within the quotes and brackets that they stand in, and what
     was asserted as an assertion."""
     said, line = words(record), record.message.partition("\n")[0]
@@ -78,7 +78,7 @@ def told(record: Record) -> str:
     return re.sub(r"\s+(?=:)", "", said)
 
 
-def shortened(text: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
     """Text of at most about so many characters, cut between two words."""
     if len(text) <= most:
         return text

@@ -43,5 +43,5 @@ PASSES: tuple[Pass, ...] = (
 )
 # Where memory is what fails, nothing smaller fails so: the loop, extents and constants stay.
 _SHRINKING = (control_flow, dimensions, launch, slices)
-PIPELINED: tuple[Pass, ...] = tuple(one for one in PASSES if one not in _SHRINKING)
+PIPELINE_PASSES: tuple[Pass, ...] = tuple(one for one in PASSES if one not in _SHRINKING)
 TUNING: tuple[Pass, ...] = (keys, arguments, configurations)

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
-from flacheck.capabilities.repro.kernel.constant_folding import folded
-from flacheck.capabilities.repro.kernel.rewriting import rewritten
+from flacheck.capabilities.repro.kernel.constant_folding import fold_constants
+from flacheck.capabilities.repro.kernel.rewriting import rewrite
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.passes.search import while_taken
 
@@ -43,14 +43,14 @@ def single_assignment(specimen: Specimen) -> Specimen:
             if count[plain.name] > 1:
                 names[plain.name] = f"{plain.name}_{count[plain.name]}"
             statement = trees.assign(names[plain.name], value)
-        [statement] = folded(trees.substituted([statement], known))
+        [statement] = fold_constants(trees.substitute([statement], known))
         plain = trees.assignment(statement)
         # `b = a` goes, and `a` stands for `b` from here on.
         if plain and isinstance(plain.value, (ast.Name, ast.Constant)):
             known[plain.name] = plain.value
         else:
             body.append(statement)
-    return rewritten(specimen, body)
+    return rewrite(specimen, body)
 
 
 def _inlined(specimen: Specimen) -> Iterator[Specimen]:
@@ -60,8 +60,8 @@ def _inlined(specimen: Specimen) -> Iterator[Specimen]:
         plain = trees.assignment(statement)
         if plain and _is_single(body, plain):
             left = trees.without_statements(specimen.copied_body(), {at})
-            substituted = trees.substituted(left, {plain.name: plain.value})
-            yield rewritten(specimen, folded(substituted))
+            substituted = trees.substitute(left, {plain.name: plain.value})
+            yield rewrite(specimen, fold_constants(substituted))
 
 
 def _is_single(body: Sequence[ast.stmt], plain: trees.Assignment) -> bool:

@@ -5,33 +5,37 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from flacheck.capabilities.repro.kernel.constant_folding import literal
-from flacheck.capabilities.repro.kernel.rewriting import rewritten, without_parameters
+from flacheck.capabilities.repro.kernel.rewriting import rewrite, without_parameters
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.syntax_trees import called, expression
+from flacheck.capabilities.repro.kernel.syntax_trees import callee_name, expression
 from flacheck.capabilities.repro.passes.search import first_taken
 
-SHIFTED = "the autotuner's key holds other arguments"
+SHIFTED_KEY = "the autotuner's key holds other arguments"
 # The defaults of `triton.Config` in most releases.
 _USUAL = {"num_warps": 4, "num_stages": 2, "num_ctas": 1}
 Config = Mapping[str, Any]
 
 
-def tuned(cut: Specimen, configs: Sequence[Config], keys: Sequence[str]) -> Specimen:
+def add_autotuner(cut: Specimen, configs: Sequence[Config], keys: Sequence[str]) -> Specimen:
     """The specimen under the autotuner that its launch describes."""
     omitted: tuple[str, ...] = ()
     if configs:
         omitted = tuple(name for name in configs[0].get("kwargs", {}) if name not in cut.args)
-    return autotuned(cut.with_(stage="autotune", options={}, omitted=omitted), configs, keys)
+    return set_autotuner(
+        cut.with_(stage="autotune", options={}, omitted_parameters=omitted), configs, keys
+    )
 
 
-def autotuned(specimen: Specimen, configs: Sequence[Config], keys: Sequence[str]) -> Specimen:
+def set_autotuner(specimen: Specimen, configs: Sequence[Config], keys: Sequence[str]) -> Specimen:
     """The specimen with the decorator of an autotuner, in place of the one that it has."""
-    decorators = [d for d in specimen.function.decorator_list if called(d) != "triton.autotune"]
+    decorators = [
+        d for d in specimen.function.decorator_list if callee_name(d) != "triton.autotune"
+    ]
     listed = ast.List([_config(config) for config in configs], ast.Load())
     named = ast.List([ast.Constant(key) for key in keys], ast.Load())
     keywords = [ast.keyword("configs", listed), ast.keyword("key", named)]
     decorators.insert(0, ast.Call(expression("triton.autotune"), [], keywords))
-    return rewritten(specimen, specimen.copied_body(), decorators=decorators)
+    return rewrite(specimen, specimen.copied_body(), decorators=decorators)
 
 
 def _config(config: Config) -> ast.Call:
@@ -74,13 +78,13 @@ def key_check(specimen: Specimen) -> str:
         f"want = {tuple(values)!r}  # {', '.join(passed) or 'no key was passed: all are tuned'}\n"
         f"key = tuple(part for part in next(iter({specimen.name}.cache))"
         " if not isinstance(part, str))\n"
-        f'if key != want:\n    print("{SHIFTED}:", key, "instead of", want)\n'
+        f'if key != want:\n    print("{SHIFTED_KEY}:", key, "instead of", want)\n'
     )
 
 
 def body(best: Specimen) -> Generator[Specimen, bool, None]:
     """The kernel does nothing: an autotuner's fault lies before the compile."""
-    yield rewritten(best, [])
+    yield rewrite(best, [])
 
 
 def distinct_values(best: Specimen) -> Generator[Specimen, bool, None]:
@@ -98,7 +102,7 @@ def distinct_values(best: Specimen) -> Generator[Specimen, bool, None]:
 def configurations(best: Specimen) -> Generator[Specimen, bool, None]:
     """Two configurations are enough to have keys looked up; each sets one thing."""
     configs, keys = configs_and_keys(best)
-    yield from first_taken(autotuned(best, fewer, keys) for fewer in _fewer_configs(configs))
+    yield from first_taken(set_autotuner(best, fewer, keys) for fewer in _fewer_configs(configs))
 
 
 def _fewer_configs(configs: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
@@ -125,14 +129,14 @@ def keys(best: Specimen) -> Generator[Specimen, bool, None]:
 
 def arguments(best: Specimen) -> Generator[Specimen, bool, None]:
     """Parameters that nothing needs, from the last on: passed ones, then tuned ones."""
-    for name in [*reversed(list(best.args)), *reversed(best.omitted)]:
+    for name in [*reversed(list(best.args)), *reversed(best.omitted_parameters)]:
         candidates = (_without(before, name) for before in (best, _without_key(best, name)))
         best = (yield from first_taken(candidates)) or best
 
 
 def _without_key(specimen: Specimen, name: str) -> Specimen:
     configs, keys = configs_and_keys(specimen)
-    return autotuned(specimen, configs, [key for key in keys if key != name])
+    return set_autotuner(specimen, configs, [key for key in keys if key != name])
 
 
 def _without(specimen: Specimen, name: str) -> Specimen:
@@ -140,6 +144,6 @@ def _without(specimen: Specimen, name: str) -> Specimen:
     configs, keys = configs_and_keys(specimen)
     for config in configs:
         config["kwargs"].pop(name, None)
-    omitted = tuple(other for other in specimen.omitted if other != name)
-    fewer = autotuned(specimen.with_(omitted=omitted), configs, keys)
+    omitted = tuple(other for other in specimen.omitted_parameters if other != name)
+    fewer = set_autotuner(specimen.with_(omitted_parameters=omitted), configs, keys)
     return without_parameters(fewer, [name])

@@ -7,9 +7,14 @@ from collections.abc import Generator, Iterator
 from flacheck.capabilities.repro.kernel import plain_addresses
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
 from flacheck.capabilities.repro.kernel.block_types import Tensor
-from flacheck.capabilities.repro.kernel.rewriting import pointer_to, replaced, rewritten, trimmed
+from flacheck.capabilities.repro.kernel.rewriting import (
+    drop_unread_parameters,
+    pointer_to,
+    replace_nodes,
+    rewrite,
+)
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.type_inference import Types, inferred
+from flacheck.capabilities.repro.kernel.type_inference import Types, infer_types
 from flacheck.capabilities.repro.passes.search import at_each, while_taken
 
 # Arguments that no release does without; of what is not named here, one.
@@ -50,20 +55,20 @@ def _below(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _simpler(specimen: Specimen, node: ast.expr) -> Iterator[Specimen]:
-    types = inferred(specimen)
+    types = infer_types(specimen)
     kind = types.get(node)
     for other in _same_type(specimen, node, types):
         yield _with(specimen, node, other)
     if isinstance(kind, Tensor) and not kind.pointer and not _is_plain_load(node):
         args = dict(specimen.args)
         load = plain_addresses.load(pointer_to(kind.dtype, args, specimen), kind.shape)
-        yield trimmed(replaced(specimen, {node: load}, args))
+        yield drop_unread_parameters(replace_nodes(specimen, {node: load}, args))
     if kind in (Tensor("i32"), Tensor("i1")):
         yield _with(specimen, node, ast.Constant(0))
     # Without one keyword or the last positional argument, as long as enough are left.
     if not isinstance(node, ast.Call):
         return
-    if len(node.args) + len(node.keywords) <= _LEAST.get(trees.called(node), 1):
+    if len(node.args) + len(node.keywords) <= _LEAST.get(trees.callee_name(node), 1):
         return
     for at in range(len(node.keywords)):
         fewer = ast.Call(node.func, node.args, node.keywords[:at] + node.keywords[at + 1 :])
@@ -73,7 +78,7 @@ def _simpler(specimen: Specimen, node: ast.expr) -> Iterator[Specimen]:
 
 
 def _is_plain_load(node: ast.expr) -> bool:
-    if not isinstance(node, ast.Call) or trees.called(node) != "tl.load":
+    if not isinstance(node, ast.Call) or trees.callee_name(node) != "tl.load":
         return False
     return not node.keywords and len(node.args) == 1 and plain_addresses.is_plain(node.args[0])
 
@@ -104,7 +109,7 @@ def _variables(specimen: Specimen, node: ast.expr, types: Types) -> Iterator[ast
 
 
 def _with(specimen: Specimen, node: ast.expr, other: ast.expr) -> Specimen:
-    return trimmed(replaced(specimen, {node: copy.deepcopy(other)}))
+    return drop_unread_parameters(replace_nodes(specimen, {node: copy.deepcopy(other)}))
 
 
 def sinks(best: Specimen) -> Generator[Specimen, bool, None]:
@@ -115,8 +120,10 @@ def sinks(best: Specimen) -> Generator[Specimen, bool, None]:
 def _other_sinks(specimen: Specimen) -> Iterator[Specimen]:
     yield from _bare(specimen)
     body = specimen.function.body
-    stores = [s for s in body if isinstance(s, ast.Expr) and trees.called(s.value) == "tl.store"]
-    types = inferred(specimen)
+    stores = [
+        s for s in body if isinstance(s, ast.Expr) and trees.callee_name(s.value) == "tl.store"
+    ]
+    types = infer_types(specimen)
     for plain in filter(None, map(trees.assignment, body)):
         kind = types.get(plain.value)
         if isinstance(kind, Tensor) and not kind.pointer:
@@ -124,7 +131,7 @@ def _other_sinks(specimen: Specimen) -> Iterator[Specimen]:
                 args = dict(specimen.args)
                 pointer = pointer_to(kind.dtype, args, specimen)
                 new = plain_addresses.store(pointer, kind.shape, trees.variable(plain.name))
-                yield trimmed(replaced(specimen, {old: new}, args))
+                yield drop_unread_parameters(replace_nodes(specimen, {old: new}, args))
 
 
 def _bare(specimen: Specimen) -> Iterator[Specimen]:
@@ -133,7 +140,9 @@ def _bare(specimen: Specimen) -> Iterator[Specimen]:
         if isinstance(statement, (ast.Assign, ast.AugAssign)):
             for call in _calls(statement.value):
                 body = specimen.copied_body()[:at]
-                yield trimmed(rewritten(specimen, [*body, ast.Expr(copy.deepcopy(call))]))
+                yield drop_unread_parameters(
+                    rewrite(specimen, [*body, ast.Expr(copy.deepcopy(call))])
+                )
 
 
 def _calls(value: ast.expr) -> list[ast.Call]:

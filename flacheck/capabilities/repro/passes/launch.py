@@ -6,9 +6,13 @@ from itertools import combinations
 
 from flacheck.capabilities.repro.kernel.block_types import NAMES
 from flacheck.capabilities.repro.kernel.candidates import USUAL_OPTIONS
-from flacheck.capabilities.repro.kernel.rewriting import replaced, rewritten, trimmed
+from flacheck.capabilities.repro.kernel.rewriting import (
+    drop_unread_parameters,
+    replace_nodes,
+    rewrite,
+)
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.syntax_trees import expression, substituted, variable
+from flacheck.capabilities.repro.kernel.syntax_trees import expression, substitute, variable
 from flacheck.capabilities.repro.passes.partial_evaluation import literal_of
 from flacheck.capabilities.repro.passes.search import first_taken, while_taken
 
@@ -77,7 +81,7 @@ def _retyped(specimen: Specimen, old: str, new: str) -> Specimen:
     for node in ast.walk(specimen.function):
         if isinstance(node, ast.Attribute) and ast.unparse(node) == before:
             changes[node] = expression(f"tl.{NAMES[new]}")
-    return replaced(specimen, changes, args)
+    return replace_nodes(specimen, changes, args)
 
 
 def parameters(best: Specimen) -> Generator[Specimen, bool, None]:
@@ -94,7 +98,7 @@ def parameters(best: Specimen) -> Generator[Specimen, bool, None]:
 
 
 def _fewer(specimen: Specimen) -> Iterator[Specimen]:
-    yield trimmed(specimen)
+    yield drop_unread_parameters(specimen)
     for first, second in combinations(specimen.args, 2):
         if specimen.args[first] == specimen.args[second]:
             yield _written(specimen, second, variable(first))
@@ -114,4 +118,4 @@ def _fewer(specimen: Specimen) -> Iterator[Specimen]:
 def _written(specimen: Specimen, name: str, value: ast.expr) -> Specimen:
     """The specimen without a parameter, with an expression in its place."""
     args = {other: spec for other, spec in specimen.args.items() if other != name}
-    return rewritten(specimen, substituted(specimen.copied_body(), {name: value}), args)
+    return rewrite(specimen, substitute(specimen.copied_body(), {name: value}), args)

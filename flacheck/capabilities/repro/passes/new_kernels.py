@@ -21,7 +21,7 @@ from flacheck.capabilities.repro.kernel import plain_addresses
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
 from flacheck.capabilities.repro.kernel.block_types import NAMES, Tensor
 from flacheck.capabilities.repro.kernel.candidates import cost, is_valid
-from flacheck.capabilities.repro.kernel.rewriting import rewritten
+from flacheck.capabilities.repro.kernel.rewriting import rewrite
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.value_graph import Value, operations
 from flacheck.capabilities.repro.passes.search import Probe
@@ -56,7 +56,7 @@ class NewKernel:
     def specimen(self, before: Specimen) -> Specimen:
         """It in place of a specimen's kernel."""
         args = {name: {"dtype": dtype, "align": 16} for dtype, name in self._pointers.items()}
-        return rewritten(before, self.body, args)
+        return rewrite(before, self.body, args)
 
     def pointer(self, dtype: str) -> str:
         """The parameter that points to a dtype."""
@@ -69,7 +69,7 @@ class NewKernel:
         self.bound[key] = next(self._names)
         return self.bound[key]
 
-    def applied(self, value: Value, depth: int) -> ast.expr:
+    def apply(self, value: Value, depth: int) -> ast.expr:
         """A value's operation on the results of its operands; a scalar is no deeper than it."""
         inputs: dict[int, Any] = {}
         for part, operand in value.operands:
@@ -114,12 +114,12 @@ def _within(before: Specimen, plans: Sequence[SlicePlan], hides: bool = False) -
     """Whether one of these slices is taken. Several are first asked as one: what compiles hides no
     failure, and what fails otherwise may hide one. `hides`: one of them is known to fail."""
     if len(plans) == 1:
-        return (yield built(before, plans))
-    if not hides and not (yield Probe(built(before, plans))):
+        return (yield build_slices(before, plans))
+    if not hides and not (yield Probe(build_slices(before, plans))):
         return False
     middle = len(plans) // 2
     first, second = plans[:middle], plans[middle:]
-    in_first = yield Probe(built(before, first))
+    in_first = yield Probe(build_slices(before, first))
     if in_first and (yield from _within(before, first, hides=True)):
         return True
     return (yield from _within(before, second, hides=not in_first))
@@ -135,7 +135,7 @@ def distinct(specimen: Specimen) -> Iterator[SlicePlan]:
         if len(seen) == MOST:
             return
         plan = SlicePlan(value, depth, share)
-        candidate = built(specimen, [plan])
+        candidate = build_slices(specimen, [plan])
         if candidate.key in seen or cost(candidate) >= cost(specimen):
             continue
         if is_valid(candidate):
@@ -143,7 +143,7 @@ def distinct(specimen: Specimen) -> Iterator[SlicePlan]:
             yield plan
 
 
-def built(before: Specimen, plans: Sequence[SlicePlan]) -> Specimen:
+def build_slices(before: Specimen, plans: Sequence[SlicePlan]) -> Specimen:
     """A kernel of these slices; the store that ends each keeps their loads apart."""
     kernel = _Slices()
     for plan in plans:
@@ -159,7 +159,7 @@ class _Slices(NewKernel):
 
     def result(self, value: Value, depth: int) -> ast.expr:
         # Below the depth everything is loaded, but for ranges, which a load is made of.
-        if value.made and (depth > 0 or value.operation == "tl.arange"):
+        if value.is_constant and (depth > 0 or value.operation == "tl.arange"):
             return copy.deepcopy(value.node)
         kind, is_input = value.type, depth == 0 or not value.operands
         if is_input and kind.pointer:
@@ -171,7 +171,7 @@ class _Slices(NewKernel):
             if is_input:
                 given = plain_addresses.load(self.pointer(kind.dtype), kind.shape)
             else:
-                given = self.applied(value, depth)
+                given = self.apply(value, depth)
             self.body.append(trees.assign(self.new_name(key), given))
         return trees.variable(self.bound[key])
 
@@ -217,7 +217,7 @@ class _Pipeline(NewKernel):
     def result(self, value: Value, depth: int) -> ast.expr:
         # What the kernel carries from turn to turn is a name that nothing in the loop has bound.
         carried = isinstance(value.node, ast.Name)
-        if value.made:
+        if value.is_constant:
             return copy.deepcopy(value.node)
         if carried and value.type == self.total:
             return trees.variable(SUM)
@@ -230,7 +230,7 @@ class _Pipeline(NewKernel):
                 turn = f"{TURN} * {value.type.size}"
                 self.body.append(trees.assign(name, self._load(value.type, turn)))
             else:
-                self.body.append(trees.assign(name, self.applied(value, depth)))
+                self.body.append(trees.assign(name, self.apply(value, depth)))
         return trees.variable(self.bound[value])
 
     def _load(self, kind: Tensor, turn: str = "") -> ast.expr:

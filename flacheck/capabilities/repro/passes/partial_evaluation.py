@@ -7,10 +7,10 @@ from typing import Any
 
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
 from flacheck.capabilities.repro.kernel.block_types import NAMES, DTypeValue
-from flacheck.capabilities.repro.kernel.constant_folding import folded, literal
-from flacheck.capabilities.repro.kernel.rewriting import replaced, rewritten
+from flacheck.capabilities.repro.kernel.constant_folding import fold_constants, literal
+from flacheck.capabilities.repro.kernel.rewriting import replace_nodes, rewrite
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.type_inference import inferred
+from flacheck.capabilities.repro.kernel.type_inference import infer_types
 from flacheck.source import syntax
 
 # Each round inlines one level of calls; helpers nest less deeply.
@@ -21,11 +21,11 @@ def partial_evaluation(best: Specimen) -> Generator[Specimen, bool, None]:
     """With the launch's constants: no constexpr parameter is left that need not be."""
     # Inlining may change what the compiler does: without it when the failure needs the call.
     for inline in (True, False):
-        if (yield evaluated(best, inline)):
+        if (yield evaluate_constants(best, inline)):
             return
 
 
-def evaluated(specimen: Specimen, inline: bool = True) -> Specimen:
+def evaluate_constants(specimen: Specimen, inline: bool = True) -> Specimen:
     """The specimen with its constants in place of its constexpr parameters."""
     values, args = {}, {}
     for name, spec in specimen.args.items():
@@ -40,17 +40,17 @@ def evaluated(specimen: Specimen, inline: bool = True) -> Specimen:
     known |= {name: value for name, value in values.items() if name not in changed}
     helpers = specimen.helpers if inline else {}
     body = _settled([*bound, *specimen.copied_body()], known, helpers)
-    specimen = rewritten(specimen, body, args)
+    specimen = rewrite(specimen, body, args)
     # `x.dtype` is written as `tl.float16`: then `x` itself may go.
     named: dict[ast.AST, ast.AST] = {}
-    for node, kind in inferred(specimen).items():
+    for node, kind in infer_types(specimen).items():
         if not isinstance(kind, DTypeValue) or kind.name not in NAMES:
             continue
         if not ast.unparse(node).startswith("tl."):
             named[node] = trees.expression("tl." + NAMES[kind.name])
     if not named:
         return specimen
-    return replaced(specimen, named)
+    return replace_nodes(specimen, named)
 
 
 def literal_of(spec: Any) -> ast.expr | None:
@@ -79,8 +79,8 @@ def _settled(
     known = dict(constants)
     for _ in range(_ROUNDS):
         before = [ast.dump(statement) for statement in body]
-        body = trees.expanded(folded(trees.substituted(body, known)), _plain)
-        body = folded(inlined(body, functions))
+        body = trees.expand_statements(fold_constants(trees.substitute(body, known)), _plain)
+        body = fold_constants(inline_calls(body, functions))
         known |= _constant_variables(body)
         if [ast.dump(statement) for statement in body] == before:
             break
@@ -133,7 +133,7 @@ def _untupled(statement: ast.Assign, target: ast.expr, value: ast.expr) -> trees
     return parts
 
 
-def inlined(body: trees.Block, functions: Mapping[str, ast.FunctionDef]) -> trees.Block:
+def inline_calls(body: trees.Block, functions: Mapping[str, ast.FunctionDef]) -> trees.Block:
     """The body with what helpers do in place of their calls; one that returns early stays."""
     taken = {name.id for statement in body for name in trees.names_in(statement)}
     plain = {}
@@ -153,7 +153,7 @@ def inlined(body: trees.Block, functions: Mapping[str, ast.FunctionDef]) -> tree
             statement = visitor.visit(statement)
         return [*visitor.before, statement]
 
-    return trees.expanded(body, written_out)
+    return trees.expand_statements(body, written_out)
 
 
 class _Calls(trees.Extraction):
@@ -184,7 +184,7 @@ class _Calls(trees.Extraction):
                 names[name] = self.new_name(name)
             self.before.append(trees.assign(names[name], value))
         body = [trees.Renaming(names).visit(statement) for statement in function.body]
-        body = trees.substituted(body, direct)
+        body = trees.substitute(body, direct)
         last = body[-1]
         if isinstance(last, ast.Return) and last.value:
             self.before += body[:-1]

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from string import ascii_lowercase
 
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
-from flacheck.capabilities.repro.kernel.rewriting import rewritten
+from flacheck.capabilities.repro.kernel.rewriting import rewrite
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 
 _POINTERS = ("x_ptr", "y_ptr", "z_ptr", "w_ptr", "u_ptr", "v_ptr")
@@ -19,7 +19,11 @@ def reading(best: Specimen) -> Generator[Specimen, bool, None]:
     else the names alone; else those of the kernel and its pointers, for a message may name a
     variable."""
     steps = [_stepwise(best, once=True), _stepwise(best, once=False)]
-    forms = [*map(named, steps), named(best), named(best, variables=False)]
+    forms = [
+        *map(use_usual_names, steps),
+        use_usual_names(best),
+        use_usual_names(best, variables=False),
+    ]
     for candidate in dict.fromkeys(forms):
         if (yield candidate):
             return
@@ -36,7 +40,7 @@ def _stepwise(best: Specimen, once: bool) -> Specimen:
         last = steps.visit(statement)
         return [*steps.before, last]
 
-    return rewritten(best, trees.expanded(best.copied_body(), steps_of))
+    return rewrite(best, trees.expand_statements(best.copied_body(), steps_of))
 
 
 class _Steps(trees.Extraction):
@@ -54,7 +58,7 @@ class _Steps(trees.Extraction):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         whole = node is self._whole
         self.generic_visit(node)
-        if whole or trees.called(node) not in _STEPS:
+        if whole or trees.callee_name(node) not in _STEPS:
             return node
         text = ast.unparse(node)
         if not self._once or text not in self._named:
@@ -63,7 +67,7 @@ class _Steps(trees.Extraction):
         return trees.variable(self._named[text])
 
 
-def named(specimen: Specimen, variables: bool = True) -> Specimen:
+def use_usual_names(specimen: Specimen, variables: bool = True) -> Specimen:
     """The kernel called `kernel`, pointers `x_ptr`…, `variables` `a`, `b`… as they are bound."""
     function = specimen.function
     within = [name for statement in function.body for name in trees.names_in(statement)]
@@ -87,4 +91,4 @@ def named(specimen: Specimen, variables: bool = True) -> Specimen:
     renamed_function.name = own
     args = {names.get(name, name): spec for name, spec in specimen.args.items()}
     renamed = specimen.with_(source=ast.unparse(tree), name=own, args=args)
-    return rewritten(renamed, renamed.copied_body())
+    return rewrite(renamed, renamed.copied_body())

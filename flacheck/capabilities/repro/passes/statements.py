@@ -5,8 +5,8 @@ import copy
 from collections.abc import Generator, Iterator, Sequence
 
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
-from flacheck.capabilities.repro.kernel.constant_folding import folded
-from flacheck.capabilities.repro.kernel.rewriting import rewritten, trimmed
+from flacheck.capabilities.repro.kernel.constant_folding import fold_constants
+from flacheck.capabilities.repro.kernel.rewriting import drop_unread_parameters, rewrite
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.passes.search import at_each, first_taken
 
@@ -33,7 +33,9 @@ def _count(specimen: Specimen) -> int:
 
 
 def _without(specimen: Specimen, doomed: set[int]) -> Specimen:
-    return trimmed(rewritten(specimen, trees.without_statements(specimen.copied_body(), doomed)))
+    return drop_unread_parameters(
+        rewrite(specimen, trees.without_statements(specimen.copied_body(), doomed))
+    )
 
 
 def closure(body: Sequence[ast.stmt], chunk: set[int]) -> set[int]:
@@ -67,7 +69,7 @@ def _simplified(specimen: Specimen, compound: ast.stmt) -> Iterator[Specimen]:
         # Folding puts the statements of a branch that is always taken in its place.
         always = ast.If(ast.Constant(True), new, [])
         body = copy.deepcopy(specimen.function.body, {id(compound): always})
-        yield trimmed(rewritten(specimen, folded(body)))
+        yield drop_unread_parameters(rewrite(specimen, fold_constants(body)))
 
 
 def _simpler(statement: ast.stmt) -> Iterator[trees.Block]:
@@ -79,7 +81,7 @@ def _simpler(statement: ast.stmt) -> Iterator[trees.Block]:
     if isinstance(statement, ast.For):
         short = copy.deepcopy(statement)
         zeros = dict.fromkeys(trees.writes(statement.target), trees.expression("0"))
-        yield trees.substituted(statement.body, zeros)
+        yield trees.substitute(statement.body, zeros)
         arguments = getattr(short.iter, "args", ())
         if not all(isinstance(argument, ast.Constant) for argument in arguments):
             # More turns than a pipeline has stages by default, so that its loop is still one.

@@ -8,68 +8,74 @@ from flacheck.model import Verdict
 
 
 @dataclass(frozen=True)
-class Tallied:
-    """Kernels by what became of them; those that did not compile under FROM are in none."""
+class KernelTally:
+    """Kernels that compiled under FROM, by what became of them."""
 
-    compiled: tuple[str, ...]
-    fail: tuple[str, ...]
-    refused: tuple[str, ...]
-    lost: tuple[str, ...]
-    cut: tuple[str, ...]
-    waived: tuple[str, ...]
-    unknown: tuple[str, ...]
-    untested: tuple[str, ...]
+    compiled_before: tuple[str, ...]
+    failing: tuple[str, ...]
+    refused_by_package: tuple[str, ...]
+    not_launched: tuple[str, ...]
+    not_reached: tuple[str, ...]
+    waived_failures: tuple[str, ...]
+    without_verdict: tuple[str, ...]
+    not_tested: tuple[str, ...]
 
     @property
     def still(self) -> int:
-        broken = (*self.fail, *self.refused, *self.waived)
-        gone = {*broken, *self.lost, *self.cut, *self.unknown, *self.untested}
-        return sum(kernel not in gone for kernel in self.compiled)
+        broken = (*self.failing, *self.refused_by_package, *self.waived_failures)
+        gone = {
+            *broken,
+            *self.not_launched,
+            *self.not_reached,
+            *self.without_verdict,
+            *self.not_tested,
+        }
+        return sum(kernel not in gone for kernel in self.compiled_before)
 
 
-def tallied(changes: Iterable[Difference]) -> Tallied:
+def tally_kernels(changes: Iterable[Difference]) -> KernelTally:
     """What became of each kernel. One that fails in one dtype fails; one that has no verdict in
     one dtype and compiles in another compiles."""
     by_kernel: dict[str, list[Difference]] = {}
     for change in changes:
         by_kernel.setdefault(change.kernel, []).append(change)
-    compiled: list[str] = []
-    fail: list[str] = []
-    refused: list[str] = []
-    lost: list[str] = []
-    cut: list[str] = []
-    waived: list[str] = []
-    unknown: list[str] = []
-    untested: list[str] = []
+    compiled_before: list[str] = []
+    failing: list[str] = []
+    refused_by_package: list[str] = []
+    not_launched: list[str] = []
+    not_reached: list[str] = []
+    waived_failures: list[str] = []
+    without_verdict: list[str] = []
+    not_tested: list[str] = []
     for kernel, own in by_kernel.items():
         kinds = {change.kind for change in own}
         if kinds == {DifferenceKind.UNTESTED}:
-            untested.append(kernel)
+            not_tested.append(kernel)
         if not any(_compiled_before(change) for change in own):
             continue
-        compiled.append(kernel)
+        compiled_before.append(kernel)
         if any(change.counts_against for change in own):
-            fail.append(kernel)
+            failing.append(kernel)
         elif kinds == {DifferenceKind.ONLY_FROM}:
             if any(_is_refused(change) for change in own):
-                refused.append(kernel)
+                refused_by_package.append(kernel)
             elif all((change.reason or "").startswith("capture cut") for change in own):
-                cut.append(kernel)
+                not_reached.append(kernel)
             else:
-                lost.append(kernel)
+                not_launched.append(kernel)
         elif DifferenceKind.REGRESSED in kinds:
-            waived.append(kernel)
+            waived_failures.append(kernel)
         elif kinds != {DifferenceKind.UNTESTED} and not any(map(_compiles_after, own)):
-            unknown.append(kernel)
-    return Tallied(
-        tuple(compiled),
-        tuple(fail),
-        tuple(refused),
-        tuple(lost),
-        tuple(cut),
-        tuple(waived),
-        tuple(unknown),
-        tuple(untested),
+            without_verdict.append(kernel)
+    return KernelTally(
+        tuple(compiled_before),
+        tuple(failing),
+        tuple(refused_by_package),
+        tuple(not_launched),
+        tuple(not_reached),
+        tuple(waived_failures),
+        tuple(without_verdict),
+        tuple(not_tested),
     )
 
 

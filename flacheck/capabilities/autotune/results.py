@@ -10,7 +10,7 @@ from flacheck.analysis.order import count_noun, kernel_name
 from flacheck.capabilities.autotune.occupancy import Occupancy
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model import Cell, Json, Launch, Record, Verdict, canonical
-from flacheck.source.autotuned import Declared
+from flacheck.source.autotuners import AutotunedKernel
 from flacheck.source.host_code import HostLaunch
 from flacheck.source.kernel_code import KernelCode
 
@@ -28,27 +28,27 @@ class Fate(str, Enum):
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TunedLaunch:
     """A launch of an autotuned kernel under one toolchain on one target.
 
-    `cell` is the whole autotuner run (stage `autotune`, all configurations in its launch); `seen`
+    `cell` is the whole autotuner run (stage `autotune`, all configurations in its launch); `observed_calls`
     the arguments of every recorded launch of the kernel there, heuristics resolved, those whose
-    sizes a `driver` chose or not; `declared` the source, where it is at hand; `by_matrix` says that
+    sizes a `driver` chose or not; `declaration` the source, where it is at hand; `by_matrix` says that
     a matrix wrote the launch down; `code` is what the kernel does with its parameters, `hosts` the
-    places in the package that launch it; `recorded` is the launch as a program made it, where one
-    did; `alike` the calls that this launch stands for, because they compile to the same binary.
+    places in the package that launch it; `recorded_launch` is the launch as a program made it, where one
+    did; `equivalent_calls` the calls that this launch stands for, because they compile to the same binary.
     """
 
     cell: Cell
     options: Mapping[str, Any]
-    seen: tuple[Args, ...]
-    driven: bool
-    declared: Declared | None
+    observed_calls: tuple[Args, ...]
+    is_captured: bool
+    declaration: AutotunedKernel | None
     by_matrix: bool = False
     code: KernelCode = field(default_factory=KernelCode)
     hosts: tuple[HostLaunch, ...] = ()
-    recorded: RecordedLaunch | None = None
-    alike: tuple[Args, ...] = ()
+    recorded_launch: RecordedLaunch | None = None
+    equivalent_calls: tuple[Args, ...] = ()
 
     @property
     def launch(self) -> Launch:
@@ -59,8 +59,8 @@ class Tuned:
     def keys(self) -> tuple[str, ...]:
         """The keys as the source spells them, else as they were recorded."""
         # A release may have dropped keys that are no arguments before anything was recorded.
-        if self.declared and self.declared.keys:
-            return tuple(name for name, _ in self.declared.keys)
+        if self.declaration and self.declaration.keys:
+            return tuple(name for name, _ in self.declaration.keys)
         return self.launch.keys
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from flacheck.capabilities.gate.compilers import GATED, TRITON, GatedCompiler, named
+from flacheck.capabilities.gate.compilers import GATED, TRITON, GatedCompiler, find_compiler
 from flacheck.errors import UsageError
 from flacheck.toolchains import by_torch, split_specs, triton_releases
 
@@ -25,14 +25,14 @@ class Pin:
     """`specifier` is PEP 440, alternatives (Poetry's `||`) separated by ` || `; "" admits all.
 
     `span` holds the offsets of the specifier in its file, or in the string that `keys` lead to in a
-    TOML file, and `written` what stands there; `obstacle` says why it cannot be changed there."""
+    TOML file, and `original_text` what stands there; `obstacle` says why it cannot be changed there."""
 
     file: str
     line: int | None
     name: str
     specifier: str
     span: tuple[int, int] | None = None
-    written: str = ""
+    original_text: str = ""
     obstacle: str | None = None
     keys: tuple[str | int, ...] | None = None
 
@@ -84,7 +84,7 @@ class Pin:
         return file_line(self.file, self.line)
 
     @property
-    def said(self) -> str:
+    def requirement(self) -> str:
         """`triton>=3.4,<3.9`."""
         return self.name + self.specifier
 
@@ -128,7 +128,7 @@ class Installation:
         return ()
 
 
-def typed(options: Mapping[str, Sequence[str]]) -> tuple[Pin, ...]:
+def parse_pin_options(options: Mapping[str, Sequence[str]]) -> tuple[Pin, ...]:
     """The pins that the values of `--torch` and `--triton` are, by name: `2.9` of torch is every
     2.9.*; several values are alternatives. UsageError for what is no version."""
     pins = []
@@ -160,7 +160,7 @@ def compiler_pins(specs: Sequence[str]) -> tuple[GatedCompiler | None, tuple[Pin
         match = _COMPILER.fullmatch(spec.strip())
         if match is None:
             raise UsageError(f"--toolchain {spec}: expected a compiler, nvcc or nvcc>=13.0,<13.3")
-        alternatives = chosen.setdefault(named(match[1].lower()), [])
+        alternatives = chosen.setdefault(find_compiler(match[1].lower()), [])
         minor = _MINOR.fullmatch(match[2])
         if minor:
             alternatives.append(f"=={minor[1]}.*")

@@ -15,7 +15,7 @@ Grid = Annotated[tuple[int, ...], Meta(max_length=3)]
 CallPath = tuple[str, ...]
 
 
-class Placed(Struct, frozen=True, forbid_unknown_fields=True):
+class TensorPlacement(Struct, frozen=True, forbid_unknown_fields=True):
     """A tensor in the storage at the place `storage`: shape, strides and offset in elements; the
     `values` of integers in the order of their indices, None where they are floats, too many, or
     known to nobody."""
@@ -32,7 +32,7 @@ class Memory(Struct, frozen=True):
     tuple, and a tensor descriptor's tensor has the argument's name."""
 
     storages: tuple[Natural, ...]
-    tensors: dict[str, Placed]
+    tensors: dict[str, TensorPlacement]
 
     def __post_init__(self) -> None:
         for name, placed in self.tensors.items():
@@ -97,7 +97,7 @@ class RecordedLaunch(Struct, frozen=True, kw_only=True):
         if self.grids is not None and len(self.grids) != len(self.launch.configs):
             raise ValueError("grids is a list with a grid for each configuration")
 
-    def undecorated(self) -> Launch:
+    def without_decorators(self) -> Launch:
         """The launch as the cut-out kernel takes it: without decorators, so with what heuristics
         gave; its options are configurations."""
         launch = self.launch
@@ -120,7 +120,7 @@ class Launches:
     end: Mapping[str, Any] | None
 
 
-class Counted(Struct, frozen=True):
+class Repetition(Struct, frozen=True):
     """`count` more of the launch `of`, and the `paths` by which it came for the first time."""
 
     of: str
@@ -147,7 +147,7 @@ class Guess(Struct, frozen=True):
 class Note:
     """A header or end line: what the recorder says of the run."""
 
-    said: Mapping[str, Any]
+    content: Mapping[str, Any]
 
 
-Entry = RecordedLaunch | Counted | NamedPath | Guess | Note
+Entry = RecordedLaunch | Repetition | NamedPath | Guess | Note

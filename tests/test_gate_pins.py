@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flacheck.capabilities.gate.pinned import Installation, Pin, typed
+from flacheck.capabilities.gate.pins import Installation, Pin, parse_pin_options
 from flacheck.errors import UsageError
 
 
@@ -62,11 +62,11 @@ def test_what_is_no_specifier_is_an_error_with_its_place() -> None:
 
 def test_options_are_pins_of_their_own() -> None:
     """Several values are alternatives; of torch X.Y is every X.Y.*, and no option no pin."""
-    torch, triton = typed({"torch": ["2.9,2.10.0"], "triton": [">=3.4,<3.6", "3.7.0"]})
-    assert (torch.where, torch.said) == ("--torch", "torch==2.9.* || ==2.10.0")
+    torch, triton = parse_pin_options({"torch": ["2.9,2.10.0"], "triton": [">=3.4,<3.6", "3.7.0"]})
+    assert (torch.where, torch.requirement) == ("--torch", "torch==2.9.* || ==2.10.0")
     assert [torch.admits(each) for each in ("2.9.1", "2.10.0", "2.10.1")] == [True, True, False]
-    assert (triton.where, triton.said) == ("--triton", "triton>=3.4,<3.6 || ==3.7.0")
-    assert typed({"torch": [], "triton": []}) == ()
+    assert (triton.where, triton.requirement) == ("--triton", "triton>=3.4,<3.6 || ==3.7.0")
+    assert parse_pin_options({"torch": [], "triton": []}) == ()
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,4 @@ def test_an_option_that_names_no_release_is_refused(
 ) -> None:
     """With what is allowed."""
     with pytest.raises(UsageError, match=said):
-        typed(options)
+        parse_pin_options(options)

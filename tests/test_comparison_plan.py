@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from flacheck.capabilities.diff import asking
-from flacheck.capabilities.diff.asking import one_each
+from flacheck.capabilities.diff import comparison_plan
+from flacheck.capabilities.diff.comparison_plan import one_each
 from flacheck.capabilities.diff.sides import ReleaseSide, StoredSide
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import launches
@@ -106,8 +106,10 @@ def release(version: str) -> ReleaseSide:
     return ReleaseSide(f"triton=={version}", f"triton=={version}", choice)
 
 
-def ask(before: Any, after: Any, chosen: bool = False, **selected: Any) -> asking.Asked:
-    return asking.ask(before, after, Subject(), chosen, Selection(**selected))
+def ask(
+    before: Any, after: Any, chosen: bool = False, **selected: Any
+) -> comparison_plan.ComparisonPlan:
+    return comparison_plan.plan_comparison(before, after, Subject(), chosen, Selection(**selected))
 
 
 def test_two_stored_results_compile_nothing() -> None:
@@ -140,11 +142,11 @@ def test_a_matrix_is_compiled_under_both_releases() -> None:
     asked = ask(release("3.5.1"), release("3.7.1"), kernels=("*chunk_fwd_o",), targets=("h100",))
     assert asked.plan is not None
     assert asked.plan.purpose is Purpose.DIFF
-    assert asked.narrowed
+    assert asked.is_narrowed
     groups = [(one.kernel.name, one.dtype, one.toolchain) for one in asked.plan.cells]
     assert len(groups) == len(set(groups))
     assert {one.toolchain for one in asked.plan.cells} == {OLD, NEW}
-    own = asking.ask(
+    own = comparison_plan.plan_comparison(
         release("3.5.1"),
         release("3.7.1"),
         Subject(configs="own"),

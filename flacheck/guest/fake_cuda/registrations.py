@@ -71,7 +71,7 @@ class RegisteredBodies:
             if any(each is body for each in bodies.values()):
                 yield operator
 
-    def named(self, name: str) -> Iterator[Body]:
+    def bodies_named(self, name: str) -> Iterator[Body]:
         """The bodies of all operators of that name, whatever their namespace."""
         for operator, bodies in self._bodies.items():
             if operator.partition("::")[2].partition(".")[0] == name:

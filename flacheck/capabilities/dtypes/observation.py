@@ -1,5 +1,7 @@
-"""What the guest saw: subjects, each in several modes, with promotions, launches and errors. The
-guest's own docstring (`guest/dtypes`) says what each field is."""
+"""Observations of the guest: subjects in several modes with promotions, launches and errors.
+
+The docstring of `guest/dtypes` describes each field.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,22 @@ HALF = ("fp16", "bf16")
 
 
 def short(dtype: str) -> str:
-    """`fp16` for torch's `float16`."""
+    """Return flacheck's name of a torch dtype: `fp16` for `float16`."""
     return _SHORT.get(dtype, dtype)
 
 
 class Mode(Struct, frozen=True):
-    """`autocast` is a half dtype or `off`; `params` the dtype of parameters and arguments."""
+    """A precision of a run.
+
+    `autocast` is a half dtype or `off`, `params` the dtype of parameters and arguments.
+    """
 
     autocast: str
     params: str
 
     @property
     def half(self) -> str:
-        """The half dtype that operands have when nothing is promoted."""
+        """The half dtype of operands when nothing is promoted."""
         if self.autocast == "off":
             return self.params
         return self.autocast
@@ -40,7 +45,7 @@ class Mode(Struct, frozen=True):
 
 
 class Place(Struct, frozen=True):
-    """An expression in a file; columns count bytes, None for a whole line."""
+    """An expression in a file; columns count bytes and are None for a whole line."""
 
     file: str
     line: int
@@ -50,7 +55,7 @@ class Place(Struct, frozen=True):
 
 
 class Operand(Struct, frozen=True):
-    """A tensor of a call or a launch: `at` is its position, keyword or variable."""
+    """A tensor of a call or a launch; `at` is its position, keyword or variable."""
 
     dtype: str
     dims: int
@@ -65,8 +70,7 @@ class Operand(Struct, frozen=True):
 
 
 class Promotion(Struct, frozen=True, rename={"source": "from", "result": "to"}):
-    """A half tensor that became a wider one; `direct` when the program calls the operation
-    itself."""
+    """A half tensor that became wider; `direct` if the program itself calls the operation."""
 
     place: Place | None
     direct: bool
@@ -77,14 +81,17 @@ class Promotion(Struct, frozen=True, rename={"source": "from", "result": "to"}):
     result: str
 
 
-class Overflow(Struct, frozen=True):
-    """A constant that float16 cannot hold, and what shows it; with `terms` the exponential of a sum
-    of so many, which overflows when each starts from the `constant`."""
+class Overflow(Struct, frozen=True, rename={"evidence": "shown"}):
+    """A constant that float16 cannot hold, with the evidence.
+
+    With `terms`, it is the exponential of a sum of that many terms, which overflows if each term
+    starts from the `constant`.
+    """
 
     place: Place | None
     phase: str
     constant: float
-    shown: str
+    evidence: str
     terms: int | None = None
 
     @property
@@ -94,13 +101,13 @@ class Overflow(Struct, frozen=True):
         return f"a sum of {self.terms} terms"
 
     @property
-    def says(self) -> str:
+    def message(self) -> str:
         if self.terms is None:
-            return f"{self.constant:g} does not fit into fp16: {self.shown}"
-        return f"the exponential of {self.operand} does not fit into fp16: {self.shown}"
+            return f"{self.constant:g} does not fit into fp16: {self.evidence}"
+        return f"the exponential of {self.operand} does not fit into fp16: {self.evidence}"
 
 
-class SeenLaunch(Struct, frozen=True):
+class ObservedLaunch(Struct, frozen=True):
     """A launch with its floating operands; `ids` are its lines in the launches file."""
 
     kernel: str
@@ -109,9 +116,12 @@ class SeenLaunch(Struct, frozen=True):
     args: dict[str, Operand]
 
 
-class SeenError(Struct, frozen=True):
-    """What ended a run. `about` are the operands that an operation refused (`kind` is `refused`),
-    or the tensors that the failing statement names (`stated`)."""
+class ObservedError(Struct, frozen=True):
+    """The error that ended a run.
+
+    `about` are the operands that an operation rejected (`kind` is `refused`), or the tensors that
+    the failing statement names (`stated`).
+    """
 
     stage: str
     type: str
@@ -123,24 +133,24 @@ class SeenError(Struct, frozen=True):
 
     @property
     def brief(self) -> str:
-        said = " ".join(self.text.split())
-        if said:
-            return f"{self.type}: {said}"
+        text = " ".join(self.text.split())
+        if text:
+            return f"{self.type}: {text}"
         return self.type
 
 
-class SeenRun(Struct, frozen=True, dict=True):
+class ObservedRun(Struct, frozen=True, dict=True):
     """A subject in one mode."""
 
     mode: Mode
-    error: SeenError | None
+    error: ObservedError | None
     promotions: tuple[Promotion, ...] = ()
     overflows: tuple[Overflow, ...] = ()
-    launches: tuple[SeenLaunch, ...] = ()
+    launches: tuple[ObservedLaunch, ...] = ()
     order: tuple[int, ...] = ()
 
-    def numbered(self) -> Iterator[tuple[str, int, SeenLaunch]]:
-        """Every launch as it came: its kernel, which launch of that kernel it is, and itself."""
+    def number_launches(self) -> Iterator[tuple[str, int, ObservedLaunch]]:
+        """Yield each launch with its kernel and its number among that kernel's launches."""
         counts: Counter[str] = Counter()
         for index in self.order:
             launch = self.launches[index]
@@ -148,48 +158,55 @@ class SeenRun(Struct, frozen=True, dict=True):
             counts[launch.kernel] += 1
 
     @cached_property
-    def by_number(self) -> Mapping[tuple[str, int], SeenLaunch]:
-        return {(kernel, number): launch for kernel, number, launch in self.numbered()}
+    def by_number(self) -> Mapping[tuple[str, int], ObservedLaunch]:
+        return {(kernel, number): launch for kernel, number, launch in self.number_launches()}
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
         return Counter(self.launches[index].kernel for index in self.order)
 
 
-class SeenHeads(Struct, frozen=True):
-    """A subject with heads of another `size`, by the `settings`; `run` is None when none made them
-    so."""
+class ObservedHeads(Struct, frozen=True):
+    """A subject with another head `size`, set by `settings`.
+
+    `run` is None if no setting reaches the size.
+    """
 
     size: int
     settings: dict[str, int]
-    run: SeenRun | None = None
+    run: ObservedRun | None = None
 
 
-class SeenSubject(Struct, frozen=True):
-    """One layer, function or model; `failed` are the errors of all calls tried when none worked;
-    `stand_ins` the modules that were stood in for."""
+class ObservedSubject(Struct, frozen=True, rename={"errors": "failed"}):
+    """One layer, function or model.
+
+    `errors` are those of all calls, if no call worked; `stand_ins` are the modules that were
+    replaced by stand-ins.
+    """
 
     name: str
-    runs: tuple[SeenRun, ...]
+    runs: tuple[ObservedRun, ...]
     plan: str | None = None
-    failed: tuple[SeenError, ...] = ()
+    errors: tuple[ObservedError, ...] = ()
     stand_ins: tuple[str, ...] = ()
-    heads: tuple[SeenHeads, ...] = ()
+    heads: tuple[ObservedHeads, ...] = ()
 
-    def run(self, mode: Mode) -> SeenRun | None:
+    def run(self, mode: Mode) -> ObservedRun | None:
         return next((run for run in self.runs if run.mode == mode), None)
 
 
-class Observation(Struct, frozen=True):
-    """Everything that one start of the guest saw; `missing` are modules that are nowhere, by their
-    first names, with the modules that asked for them; `learned` is the mode that a program runs
-    in."""
+class Observation(Struct, frozen=True, rename={"own_mode": "learned"}):
+    """Everything that one run of the guest recorded.
 
-    subjects: tuple[SeenSubject, ...]
+    `missing` are modules that are not installed, by their first names, with the modules that import
+    them; `own_mode` is the mode that a program runs in.
+    """
+
+    subjects: tuple[ObservedSubject, ...]
     modules: dict[str, str]
     late: tuple[str, ...] = ()
     missing: dict[str, tuple[str, ...]] = {}
-    learned: Mode | None = None
+    own_mode: Mode | None = None
     error: str | None = None
     kind: str | None = None
 

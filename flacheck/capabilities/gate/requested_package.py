@@ -15,7 +15,7 @@ from flacheck.packages import checkouts, package
 
 
 @dataclass(frozen=True)
-class AskedPackage:
+class RequestedPackage:
     """A package by its exact `version`, or a checkout by its `state`, in which the version of what
     is built from it ends (`h1a2b3c4d`): nothing is built to know that."""
 
@@ -24,13 +24,13 @@ class AskedPackage:
     state: str | None = None
 
     @staticmethod
-    def of(spec: str) -> AskedPackage:
+    def of(spec: str) -> RequestedPackage:
         """`NAME==VERSION`, or a checkout's folder. Raises UsageError for neither."""
         if checkouts.is_path(spec):
             folder = checkouts.folder(spec)
-            return AskedPackage(_project_name(folder), state=f"h{checkouts.digest(folder)[:8]}")
+            return RequestedPackage(_project_name(folder), state=f"h{checkouts.digest(folder)[:8]}")
         name, version = package.parse(spec)
-        return AskedPackage(name, version)
+        return RequestedPackage(name, version)
 
     def is_about(self, about: str) -> bool:
         """Whether a question is about this package; a checkout's may be of another state of it."""

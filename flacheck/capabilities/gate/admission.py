@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from flacheck.analysis.order import by_version
 from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
-from flacheck.capabilities.gate.pinned import Installation, Pin, is_version
+from flacheck.capabilities.gate.pins import Installation, Pin, is_version
 
 Pair = tuple[str | None, str]
 
@@ -181,7 +181,7 @@ def _conflict(
     needs = [f"torch {torch} requires triton{releases.torch[_public(torch)]}" for torch in torches]
     if len(needs) > 3:
         needs = [needs[0], "…", needs[-1]]
-    pinned = " and ".join(f"{pin.where} pins {pin.said}" for pin in triton_pins)
+    pinned = " and ".join(f"{pin.where} pins {pin.requirement}" for pin in triton_pins)
     reason = f"{', '.join(needs)}, but {pinned}"
     return Conflict(installation.name, (*torch_pins, *triton_pins), reason)
 
@@ -193,6 +193,6 @@ def _disjoint(installation: Installation, pins: Sequence[Pin], known: Iterable[s
     culprits: tuple[Pin, ...] = next(pairs, tuple(pins))
     alone = ((pin,) for pin in culprits if not _satisfying([pin], known))
     culprits = next(alone, culprits)
-    said = " and ".join(f"{pin.said} ({pin.where})" for pin in culprits)
+    said = " and ".join(f"{pin.requirement} ({pin.where})" for pin in culprits)
     reason = f"no release of {culprits[0].name} satisfies {said}"
     return Conflict(installation.name, culprits, reason)

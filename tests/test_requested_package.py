@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.capabilities.gate.asked_package import AskedPackage
+from flacheck.capabilities.gate.requested_package import RequestedPackage
 from flacheck.errors import UsageError
 from flacheck.packages import checkouts
 
@@ -24,7 +24,7 @@ from flacheck.packages import checkouts
 )
 def test_a_package_is_its_name_and_version(about: str, is_about: bool) -> None:
     """As PEP 440 and PEP 503 compare them."""
-    asked = AskedPackage.of("Flash_Linear.Attention==0.4.2")
+    asked = RequestedPackage.of("Flash_Linear.Attention==0.4.2")
     assert asked.is_about(about) is is_about
     assert not asked.has_changed_since(about)
 
@@ -32,7 +32,7 @@ def test_a_package_is_its_name_and_version(about: str, is_about: bool) -> None:
 def test_what_names_no_package_is_an_error() -> None:
     """An exact version is wanted."""
     with pytest.raises(UsageError, match="names no package"):
-        AskedPackage.of("fla>=0.4")
+        RequestedPackage.of("fla>=0.4")
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def checkout(tmp_path: Path) -> Path:
 
 def test_a_checkout_is_its_name_in_whatever_state(checkout: Path) -> None:
     """It says whether a version was built from other files."""
-    asked = AskedPackage.of(str(checkout))
+    asked = RequestedPackage.of(str(checkout))
     state = checkouts.digest(checkout)[:8]
     for version, has_changed in ((f"1.0+h{state}", False), ("1.0+h00000000", True), ("1.0", True)):
         assert asked.is_about(f"my-shop=={version}")
@@ -56,4 +56,4 @@ def test_a_checkout_that_does_not_say_its_name_is_an_error(checkout: Path, text:
     """A build backend may know it, which is not asked."""
     (checkout / "pyproject.toml").write_text(text)
     with pytest.raises(UsageError, match=r"there is no name in \[project\]"):
-        AskedPackage.of(str(checkout))
+        RequestedPackage.of(str(checkout))

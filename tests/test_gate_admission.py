@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flacheck.capabilities.gate.admitted import Admission, admit
+from flacheck.capabilities.gate.admission import Admission, admit
 from tests.made_gate import (
     RELEASES,
     gate,

@@ -1,7 +1,7 @@
-"""The cast that mends a finding: as an edit of the source, applied in a copy, and run again.
+"""Casts that fix findings: edits of the source, applied in a copy that runs again.
 
-What a promotion computed is cast back to the dtype of the half operand that it met, so that it is
-still computed in float32. An operation that refuses its operands gets the wide one cast instead.
+The result of a promotion is cast back to the dtype of its half operand, so that it is still
+computed in float32. For an operation that rejects its operands, the wide operand is cast instead.
 """
 
 from __future__ import annotations
@@ -16,45 +16,48 @@ from pathlib import Path
 from flacheck.capabilities.dtypes import expressions, following
 from flacheck.capabilities.dtypes.finding import OVERFLOW, PROMOTION, DtypeFinding
 from flacheck.capabilities.dtypes.following import DtypesQuestion
-from flacheck.capabilities.dtypes.observed import Place
+from flacheck.capabilities.dtypes.observation import Place
 
-# A cast may uncover the next promotion of the same tensor.
+# Each round may uncover the next promotion of the same tensor.
 _ROUNDS = 6
-# For a half operand that is computed: it is computed once, and its dtype asked by this name.
+# A computed half operand is bound to this name, so that it is computed only once.
 _NAME = "half"
 
 
 @dataclass(frozen=True)
 class Edit:
-    """Text in place of an expression."""
+    """New text in place of an expression."""
 
     place: Place
     text: str
 
 
 @dataclass(frozen=True)
-class Mended:
-    """`diff` is all that was changed in the copy, as a unified diff; `left` are the findings that
-    the mended copy still has; `behind` those that only showed when others were cast; `unmended`
-    those of the first run for which there is no edit."""
+class FixResult:
+    """The outcome of casts in a copy of the sources.
+
+    `diff` is a unified diff of all changes; `remaining` are the findings of the fixed copy;
+    `behind` are findings that only appeared after others were cast; `not_fixed` are findings of the
+    first run without an edit.
+    """
 
     diff: str
-    left: tuple[DtypeFinding, ...]
+    remaining: tuple[DtypeFinding, ...]
     behind: tuple[DtypeFinding, ...]
-    unmended: tuple[DtypeFinding, ...]
+    not_fixed: tuple[DtypeFinding, ...]
 
 
-def edit(finding: DtypeFinding) -> Edit | None:
-    """The cast for a finding; None where the source does not say which expression it is."""
-    node = expressions.expression(finding.place)
+def make_edit(finding: DtypeFinding) -> Edit | None:
+    """Return the cast for a finding, or None if the source does not identify the expression."""
+    node = expressions.find_expression(finding.place)
     if node is None or finding.code == OVERFLOW or not finding.half:
         return None
-    file = expressions.source_file(finding.place.file)
+    file = expressions.read_source(finding.place.file)
     if finding.code == PROMOTION:
         text = file.segment(node)
         half = finding.half
         if not _is_plain(half):
-            # Evaluated where it stands, so before its dtype is asked.
+            # The operand is evaluated in place, which comes before its dtype is read.
             text = text.replace(half, f"({_NAME} := {half})", 1)
             half = _NAME
         if not isinstance(node, ast.Call):
@@ -70,7 +73,7 @@ def edit(finding: DtypeFinding) -> Edit | None:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether an expression may be evaluated twice."""
+    """Return whether an expression may be evaluated twice."""
     tree = ast.parse(text, mode="eval")
     return all(
         isinstance(node, (ast.Expression, ast.Name, ast.Attribute, ast.expr_context))
@@ -89,9 +92,8 @@ def _place(file: str, node: ast.expr) -> Place:
     return Place(file, node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
 
 
-def applied(text: str, edits: Iterable[Edit]) -> str:
-    """A file's text with edits made, the last first so that places stay what they are. Of two that
-    overlap only the outer one is made."""
+def apply_edits(text: str, edits: Iterable[Edit]) -> str:
+    """Return a file's text with edits applied; of two that overlap, only the outer one."""
     starts = [0]
     content = text.encode()
     for line in content.splitlines(keepends=True):
@@ -111,70 +113,72 @@ def applied(text: str, edits: Iterable[Edit]) -> str:
     return content.decode()
 
 
-def diff(shown: str, before: str, after: str) -> str:
-    """A unified diff that `git apply` and `patch -p1` take."""
+def diff(name: str, before: str, after: str) -> str:
+    """Return a unified diff that `git apply` and `patch -p1` accept."""
     lines = difflib.unified_diff(
         before.splitlines(keepends=True),
         after.splitlines(keepends=True),
-        f"a/{shown}",
-        f"b/{shown}",
+        f"a/{name}",
+        f"b/{name}",
     )
     return "".join(lines)
 
 
-def with_fix(finding: DtypeFinding) -> DtypeFinding:
-    """The finding with its own cast as a diff, where there is one."""
-    change = edit(finding)
+def add_fix(finding: DtypeFinding) -> DtypeFinding:
+    """Return the finding with its own cast as a diff, if there is a cast."""
+    change = make_edit(finding)
     if change is None:
         return finding
-    text = expressions.source_file(finding.place.file).text
-    return replace(finding, fix=diff(finding.file, text, applied(text, [change])))
+    text = expressions.read_source(finding.place.file).text
+    return replace(finding, fix=diff(finding.file, text, apply_edits(text, [change])))
 
 
-def mend(question: DtypesQuestion, findings: Sequence[DtypeFinding], folder: Path) -> Mended:
-    """Cast what was found, in a copy of the sources below a folder of ours, run that, and go on
-    until nothing is found or nothing more can be cast."""
+def fix(question: DtypesQuestion, findings: Sequence[DtypeFinding], folder: Path) -> FixResult:
+    """Cast findings in a copy of the sources and run the copy, until no finding can be cast.
+
+    The copy lies below `folder`.
+    """
     copy = folder / "mended"
-    unmended = tuple(each for each in findings if edit(each) is None)
+    not_fixed = tuple(each for each in findings if make_edit(each) is None)
     names = _names(findings)
-    left: Sequence[DtypeFinding] = findings
+    remaining: Sequence[DtypeFinding] = findings
     behind: dict[tuple[str, str, str], DtypeFinding] = {}
-    changed: dict[str, tuple[str, Path]] = {}
+    sources: dict[str, tuple[str, Path]] = {}
     for _ in range(_ROUNDS):
         edits: dict[str, list[Edit]] = {}
-        for finding in left:
-            change = edit(finding)
+        for finding in remaining:
+            change = make_edit(finding)
             if change is not None:
                 edits.setdefault(finding.place.file, []).append(change)
         if not edits:
             break
         for file, changes in edits.items():
-            target = _copied(Path(file), question, copy)
-            original = expressions.source_file(file).text
-            shown = target.relative_to(copy).as_posix()
-            changed.setdefault(shown, (original, target))
-            target.write_text(applied(target.read_text(encoding="utf-8"), changes), "utf-8")
-        expressions.source_file.cache_clear()
+            target = _copy(Path(file), question, copy)
+            original = expressions.read_source(file).text
+            name = target.relative_to(copy).as_posix()
+            sources.setdefault(name, (original, target))
+            target.write_text(apply_edits(target.read_text(encoding="utf-8"), changes), "utf-8")
+        expressions.read_source.cache_clear()
         answer = following.follow(_within(question, copy), folder, copy)
-        left = following.findings(answer, question.modes)
-        for finding in left:
-            each = with_fix(replace(finding, file=names.get(finding.file, finding.file)))
+        remaining = following.findings(answer, question.modes)
+        for finding in remaining:
+            each = add_fix(replace(finding, file=names.get(finding.file, finding.file)))
             behind.setdefault((each.subject, each.mode, each.identity), each)
     diffs = []
-    for shown, (original, target) in changed.items():
-        diffs.append(diff(names.get(shown, shown), original, target.read_text(encoding="utf-8")))
-    seen = {(each.subject, each.mode, each.identity) for each in findings}
-    new = [each for key, each in behind.items() if key not in seen]
-    return Mended("".join(diffs), tuple(left), tuple(new), unmended)
+    for name, (original, target) in sources.items():
+        diffs.append(diff(names.get(name, name), original, target.read_text(encoding="utf-8")))
+    first_findings = {(each.subject, each.mode, each.identity) for each in findings}
+    new = [each for key, each in behind.items() if key not in first_findings]
+    return FixResult("".join(diffs), tuple(remaining), tuple(new), not_fixed)
 
 
 def _names(findings: Iterable[DtypeFinding]) -> dict[str, str]:
-    """A user's file lies at the top of the copy: its name in a report, by its name there."""
+    """Return the path of each user's file in a report, by its name at the top of the copy."""
     return {Path(each.file).name: each.file for each in findings}
 
 
-def _copied(file: Path, question: DtypesQuestion, copy: Path) -> Path:
-    """A file's counterpart below the copy, made with all of its package when it is not there."""
+def _copy(file: Path, question: DtypesQuestion, copy: Path) -> Path:
+    """Return a file's counterpart in the copy, and copy its whole package if it is missing."""
     if file.is_relative_to(copy):
         return file
     root = _root(file)
@@ -189,7 +193,7 @@ def _copied(file: Path, question: DtypesQuestion, copy: Path) -> Path:
 
 
 def _root(file: Path) -> Path:
-    """The outermost package around a file; a file that is in none is its own."""
+    """Return the outermost package folder of a file, or the file itself."""
     root = file
     while (root.parent / "__init__.py").is_file():
         root = root.parent
@@ -197,14 +201,14 @@ def _root(file: Path) -> Path:
 
 
 def _within(question: DtypesQuestion, copy: Path) -> DtypesQuestion:
-    """The question about the copy: a target in a file of the user's is that in the file's copy."""
+    """Return the question with the copies of the user's files as its targets."""
     targets, paths = [], list(question.paths)
     for target in question.targets:
         where, _, name = target.rpartition(":")
-        mended = copy / Path(where).name
-        if where.endswith(".py") and mended.is_file():
-            target = f"{mended}:{name}"
-            # What the file imports from its own folder.
+        copied_file = copy / Path(where).name
+        if where.endswith(".py") and copied_file.is_file():
+            target = f"{copied_file}:{name}"
+            # The file may import modules of its own folder.
             paths.append(str(Path(where).parent.absolute()))
         targets.append(target)
     script = question.script

@@ -20,11 +20,11 @@ from flacheck.toolchains import Resolver
 
 
 @dataclass(frozen=True)
-class Asked:
+class ComparisonPlan:
     """A comparison before anything is compiled.
 
     `plan` holds the cells of the sides that are compilers, None where both are stored; `captures`
-    are those of a package; `narrowed` says that one configuration a kernel and dtype is compared.
+    are those of a package; `is_narrowed` says that one configuration a kernel and dtype is compared.
     """
 
     before: Side
@@ -32,7 +32,7 @@ class Asked:
     about: str
     plan: Plan | None = None
     captures: tuple[PackageCapture, ...] = ()
-    narrowed: bool = False
+    is_narrowed: bool = False
     warnings: tuple[str, ...] = ()
 
     @property
@@ -57,7 +57,9 @@ class Asked:
         return frozenset(cell.key for cell in self.plan.cells if _identity(cell) not in seen)
 
 
-def ask(before: Side, after: Side, subject: Subject, chosen: bool, selection: Selection) -> Asked:
+def plan_comparison(
+    before: Side, after: Side, subject: Subject, chosen: bool, selection: Selection
+) -> ComparisonPlan:
     """What a comparison asks. `chosen` says that the user named the subject: else a stored run on
     the other side, or a launches file, decides which cells are compared.
 
@@ -66,7 +68,7 @@ def ask(before: Side, after: Side, subject: Subject, chosen: bool, selection: Se
     before, after = (_selected(side, selection) for side in (before, after))
     if isinstance(before, StoredSide) and isinstance(after, StoredSide):
         _check_stored(before, after)
-        return Asked(before, after, f"{before.name} and {after.name}")
+        return ComparisonPlan(before, after, f"{before.name} and {after.name}")
     stored = next((side for side in (before, after) if isinstance(side, StoredSide)), None)
     if stored is not None and not chosen:
         _check_single(stored)
@@ -113,7 +115,7 @@ def _check_stored(before: StoredSide, after: StoredSide) -> None:
         _check_single(side)
 
 
-def _of_stored(before: Side, after: Side, stored: StoredSide, trust: bool) -> Asked:
+def _of_stored(before: Side, after: Side, stored: StoredSide, trust: bool) -> ComparisonPlan:
     """A stored run's cells under the other side's compiler."""
     (release,) = (side for side in (before, after) if isinstance(side, ReleaseSide))
     made: list[Cell] = []
@@ -141,15 +143,15 @@ def _of_stored(before: Side, after: Side, stored: StoredSide, trust: bool) -> As
         purpose=Purpose.DIFF,
         trust=trust,
     )
-    return Asked(before, after, stored.name, plan, warnings=tuple(dict.fromkeys(warnings)))
+    return ComparisonPlan(before, after, stored.name, plan, warnings=tuple(dict.fromkeys(warnings)))
 
 
 def _of_subject(
     before: Side, after: Side, subject: Subject, chosen: bool, selection: Selection
-) -> Asked:
+) -> ComparisonPlan:
     """A package's, matrix's or launches file's cells under the compilers of both sides."""
-    narrowed = subject.configs != "own"
-    if narrowed:
+    is_narrowed = subject.configs != "own"
+    if is_narrowed:
         subject = replace(subject, configs="shared")
     releases = [side for side in (before, after) if isinstance(side, ReleaseSide)]
     # The sides that have a subject in common are planned together.
@@ -165,7 +167,7 @@ def _of_subject(
         if isinstance(captured, CapturedPackage):
             captures += captured.captures
     made = [cell for plan in plans for cell in plan.cells]
-    if narrowed:
+    if is_narrowed:
         made = one_each(made)
     joined = _joined(plans)
     plan = replace(
@@ -174,7 +176,9 @@ def _of_subject(
         cells=list({cell.key: cell for cell in made}.values()),
         purpose=Purpose.DIFF,
     )
-    return Asked(before, after, joined.name, plan, tuple(captures), narrowed, plan.warnings)
+    return ComparisonPlan(
+        before, after, joined.name, plan, tuple(captures), is_narrowed, plan.warnings
+    )
 
 
 def _subject_of(
