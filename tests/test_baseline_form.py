@@ -24,8 +24,8 @@ BAD: dict[str, Any] = {
     "target": "sm90",
     "version": "1.0",
     "state": "bad",
-    "asked": 5,
-    "answered": 5,
+    "requested_count": 5,
+    "answered_count": 5,
     "keys": "0" * 16,
     "compiles": 2,
     "made_up_for": 1,
@@ -45,7 +45,7 @@ def baseline(*places: dict[str, Any], **more: Any) -> Baseline:
 
 def test_a_baseline_is_read_as_it_was_written(tmp_path: Path) -> None:
     """And is valid by its schema."""
-    made = baseline(GOOD, BAD, accepted=("3.2.0",))
+    made = baseline(GOOD, BAD, accepted_releases=("3.2.0",))
     file = tmp_path / "b.json"
     file.write_text(form.text_of(made))
     assert form.read(file) == made
@@ -127,7 +127,11 @@ def test_a_file_that_counts_without_end_is_refused(tmp_path: Path) -> None:
     """Each count becomes as many cells."""
     file = tmp_path / "b.json"
     file.write_text(
-        form.text_of(baseline({**GOOD, "asked": 10**9, "answered": 10**9, "compiles": 10**9 - 1}))
+        form.text_of(
+            baseline(
+                {**GOOD, "requested_count": 10**9, "answered_count": 10**9, "compiles": 10**9 - 1}
+            )
+        )
     )
     with pytest.raises(UsageError, match="1,000,000,000 answered cells are too many"):
         form.read(file)

@@ -89,8 +89,13 @@ def test_a_file_says_what_was_counted() -> None:
     (question,) = made(*of(records, SPEC)).questions
     assert (question.about, question.kernels) == ("shop", (DELTA, "m:other", "m:slow"))
     (place,) = question.places
-    assert (place.version, place.state, place.asked, place.answered) == ("1.0", "bad", 5, 5)
-    assert (place.compiles, place.undecided) == (2, {"m:slow": 1})
+    assert (place.version, place.state, place.requested_count, place.answered_count) == (
+        "1.0",
+        "bad",
+        5,
+        5,
+    )
+    assert (place.compiles, place.undecided_counts) == (2, {"m:slow": 1})
     (known,) = place.failures
     assert (known.signature, known.kernels) == (fails[0].signature, {DELTA: 2})
     assert known.line == "Assertion `reshapeOuts' failed."
@@ -116,7 +121,12 @@ def test_a_partial_question_stays_partial() -> None:
     partial = standing(Question("seeds"), place, keys, asked[:1])
     assert keys_digest(partial) is None
     (line,) = made(partial).questions[0].places
-    assert (line.state, line.asked, line.answered, line.keys) == ("partial", 2, 1, None)
+    assert (line.state, line.requested_count, line.answered_count, line.keys) == (
+        "partial",
+        2,
+        1,
+        None,
+    )
     assert only(stood(partial)).progress == "1/2"
     unknown_size = standing(Question("seeds"), RequestedCells("triton==3.2.0", "sm90"), None, asked)
     assert only(stood(unknown_size)).progress == "2/?"
@@ -176,7 +186,7 @@ def test_an_update_replaces_what_was_asked_again_and_keeps_the_rest() -> None:
     kept = made(*of([record()], "quick"))
     after = made(*of([record()], "shop==1.1"), accepted_releases=["3.2.0"])
     new = update(update(before, kept), after)
-    assert new.accepted == ("3.2.0",)
+    assert new.accepted_releases == ("3.2.0",)
     assert [question.about for question in new.questions] == ["quick", "shop"]
     shop = new.questions[1]
     assert [(place.place, place.version, place.state) for place in shop.places] == [

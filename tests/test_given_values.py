@@ -49,7 +49,7 @@ def test_macros_are_added_to_a_builds_own_and_replace_them(tmp_path: Path) -> No
         ("fp8", 64),
         ("fp8", 128),
     ]
-    assert all(cell.widened for cell in made)
+    assert all(cell.is_widened for cell in made)
 
 
 def test_a_macro_of_the_build_given_again_is_replaced(tmp_path: Path) -> None:

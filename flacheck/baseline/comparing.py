@@ -76,7 +76,7 @@ def compare(
     its kernel any more.
     """
     now: set[tuple[str, str, str, str]] = set()
-    new: dict[tuple[str, str, str, str], str] = {}
+    new: dict[tuple[str, str, str, str], ChangedFailure] = {}
     known_count = 0
     for standing in standings:
         for cell in standing.failing:
@@ -85,10 +85,10 @@ def compare(
             if contains_failure(baseline, cell):
                 known_count += 1
             else:
-                new.setdefault(keys[0], cell.line)
+                new.setdefault(keys[0], ChangedFailure(*keys[0], cell.line))
     return BaselineComparison(
         file=file,
-        new=_in_file_order(ChangedFailure(*key, line) for key, line in new.items()),
+        new=_in_file_order(new.values()),
         known_count=known_count,
         fixed_failures=_in_file_order(_find_fixed(baseline, standings, now)),
         notes=tuple(notes(baseline, standings, file, flacheck)),
@@ -117,10 +117,13 @@ def notes(
 
 
 def _name(question: BaselineQuestion) -> str:
-    versions = sorted({place.version for place in question.places if place.version}, key=by_version)
+    versions = set()
+    for place in question.places:
+        if place.version:
+            versions.add(place.version)
     if not versions:
         return question.about
-    return f"{question.about}=={', '.join(versions)}"
+    return f"{question.about}=={', '.join(sorted(versions, key=by_version))}"
 
 
 def _other_captures(
@@ -166,10 +169,12 @@ def _is_same_capture(place: BaselinePlace, standing: Standing) -> bool:
 
 def _where(standings: Iterable[Standing]) -> str:
     """Return `Triton 3.2.0, 3.3.0 (sm90)`."""
-    by_target_of = group_by_key((standing.target, standing.toolchain) for standing in standings)
+    toolchains: dict[str, set[str]] = {}
+    for standing in standings:
+        toolchains.setdefault(standing.target, set()).add(standing.toolchain)
     parts = []
-    for target in sorted(by_target_of, key=by_target):
-        first, *others = sorted(set(by_target_of[target]), key=by_version)
+    for target in sorted(toolchains, key=by_target):
+        first, *others = sorted(toolchains[target], key=by_version)
         names = [toolchain_label(first), *map(short, others)]
         parts.append(f"{', '.join(some(names, _MOST_LISTED))} ({target})")
     return "; ".join(parts)
@@ -183,7 +188,8 @@ def _find_fixed(
     answered_kernels = set()
     for standing in standings:
         if not standing.is_partial:
-            answered_kernels |= {(*standing.place, cell.kernel) for cell in standing.cells}
+            for cell in standing.cells:
+                answered_kernels.add((*standing.place, cell.kernel))
     for key, line in baseline.failures.items():
         if key not in failing and key[:3] in answered_kernels:
             yield ChangedFailure(*key, line)

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, ValidationError, convert, to_builtins
+from msgspec import Meta, Struct, ValidationError, convert, field, to_builtins
 
 from flacheck import rules
 from flacheck.errors import UsageError
@@ -54,24 +54,24 @@ class BaselinePlace(
     """The state of a question on one toolchain and target.
 
     `version` is the package's, `keys` the digest of the cells' keys: another capture has another.
-    `asked` is None if the number of the question's cells was unknown. Each cell with a record is in
-    one count: `compiles`; `made_up_for` by another config of its launch; `skipped`; `untested`;
-    `undecided`; or it is one of the `failures`. `without` are kernels of the question without a
-    cell here.
+    `requested_count` is None if the number of the question's cells was unknown. Each cell with a
+    record is in one count: `compiles`; `made_up_for` by another config of its launch;
+    `skip_counts`; `untested_counts`; `undecided_counts`; or it is one of the `failures`. `without`
+    are kernels of the question without a cell here.
     """
 
     toolchain: str
     target: str
     version: str | None = None
     state: State
-    asked: Natural | None
-    answered: Natural
+    requested_count: Natural | None = field(name="asked")
+    answered_count: Natural = field(name="answered")
     keys: str | None = None
     compiles: Natural = 0
     made_up_for: Natural = 0
-    skipped: CellsOf = {}
-    untested: CellsOf = {}
-    undecided: CellsOf = {}
+    skip_counts: CellsOf = field(name="skipped", default_factory=dict)
+    untested_counts: CellsOf = field(name="untested", default_factory=dict)
+    undecided_counts: CellsOf = field(name="undecided", default_factory=dict)
     failures: tuple[KnownFailure, ...] = ()
     without: tuple[str, ...] = ()
 
@@ -86,10 +86,10 @@ class BaselinePlace(
 
     def __post_init__(self) -> None:
         cells = self.compiles + self.made_up_for + self.failing
-        for kernels in (self.skipped, self.untested, self.undecided):
+        for kernels in (self.skip_counts, self.untested_counts, self.undecided_counts):
             cells += sum(kernels.values())
-        if cells != self.answered:
-            raise ValueError(f"{self.answered} cells are answered, {cells} are listed")
+        if cells != self.answered_count:
+            raise ValueError(f"{self.answered_count} cells are answered, {cells} are listed")
         if self.state != self._computed_state:
             raise ValueError(f"the state is {self.state}, the cells give {self._computed_state}")
 
@@ -97,9 +97,9 @@ class BaselinePlace(
     def _computed_state(self) -> State:
         if self.failures:
             return "bad"
-        if self.asked is None or self.answered < self.asked:
+        if self.requested_count is None or self.answered_count < self.requested_count:
             return "partial"
-        if self.undecided or self.skipped or not self.compiles:
+        if self.undecided_counts or self.skip_counts or not self.compiles:
             return "no-record"
         return "good"
 
@@ -130,12 +130,12 @@ class Baseline(
 ):
     """A whole file.
 
-    `flacheck` is the version that wrote it; `accepted` are the Triton releases that the pins
-    allowed then: a gate lets their known failures pass.
+    `flacheck` is the version that wrote it; `accepted_releases` are the Triton releases that the
+    pins allowed then: a gate lets their known failures pass.
     """
 
     flacheck: str
-    accepted: tuple[str, ...] = ()
+    accepted_releases: tuple[str, ...] = field(name="accepted", default=())
     questions: tuple[BaselineQuestion, ...] = ()
 
     @cached_property
@@ -186,7 +186,7 @@ def read(path: Path) -> Baseline:
         ) from None
     cells = 0
     for question in baseline.questions:
-        cells += sum(place.answered for place in question.places)
+        cells += sum(place.answered_count for place in question.places)
     if cells > MOST_CELLS:
         raise UsageError(
             f"{path}: {cells:,} answered cells are too many; {MOST_CELLS:,} are the most"

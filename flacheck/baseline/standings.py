@@ -34,11 +34,11 @@ def baseline_of(
     standings: Iterable[Standing], flacheck: str, accepted_releases: Iterable[str] = ()
 ) -> Baseline:
     """Return the standings as a baseline."""
-    by_identity = ((identity(each.question), each) for each in standings)
-    questions = [_question(there) for there in group_by_key(by_identity).values()]
+    by_identity = group_by_key((identity(each.question), each) for each in standings)
+    questions = map(_question, by_identity.values())
     return Baseline(
         flacheck=flacheck,
-        accepted=tuple(sorted(set(accepted_releases), key=by_version)),
+        accepted_releases=tuple(sorted(set(accepted_releases), key=by_version)),
         questions=_in_file_order(questions),
     )
 
@@ -56,7 +56,9 @@ def update(old: Baseline, new: Baseline) -> Baseline:
             question = _merge(before, question)
         questions[question.identity] = question
     return replace(
-        new, questions=_in_file_order(questions.values()), accepted=new.accepted or old.accepted
+        new,
+        questions=_in_file_order(questions.values()),
+        accepted_releases=new.accepted_releases or old.accepted_releases,
     )
 
 
@@ -166,14 +168,14 @@ def _place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
         target=standing.target,
         version=name_and_version(standing.question.about)[1],
         state=state,  # type: ignore[arg-type]
-        asked=standing.requested_count,
-        answered=standing.answered_count,
+        requested_count=standing.requested_count,
+        answered_count=standing.answered_count,
         keys=keys_digest(standing),
         compiles=compiles,
         made_up_for=made_up_for,
-        skipped=_in_order(skip_counts),
-        untested=_in_order(untested_counts),
-        undecided=_in_order(open_counts),
+        skip_counts=_in_order(skip_counts),
+        untested_counts=_in_order(untested_counts),
+        undecided_counts=_in_order(open_counts),
         failures=tuple(_failures(standing.failing)),
         without=tuple(sorted(without)),
     )
@@ -223,7 +225,7 @@ def _merge(before: BaselineQuestion, after: BaselineQuestion) -> BaselineQuestio
 
 
 def _is_partial(place: BaselinePlace) -> bool:
-    return place.asked is None or place.answered < place.asked
+    return place.requested_count is None or place.answered_count < place.requested_count
 
 
 def _standing(question: BaselineQuestion, place: BaselinePlace) -> Standing:
@@ -235,11 +237,11 @@ def _standing(question: BaselineQuestion, place: BaselinePlace) -> Standing:
         question=Question(about, question.selection),
         toolchain=place.toolchain,
         target=place.target,
-        requested_count=place.asked,
-        answered_count=place.answered,
+        requested_count=place.requested_count,
+        answered_count=place.answered_count,
         cells=tuple(cells.counting()),
         untested_cells=tuple(
-            cells.each(place.untested, Verdict.UNKNOWN, reason=_UNTESTED, made_up=True)
+            cells.each(place.untested_counts, Verdict.UNKNOWN, reason=_UNTESTED, made_up=True)
         ),
         kernels=frozenset(question.kernels) - set(place.without),
     )
@@ -269,8 +271,8 @@ class _Cells:
                 stage=failure.stage,
                 line=failure.line,
             )
-        yield from self.each(place.undecided, Verdict.UNKNOWN, reason="no verdict")
-        yield from self.each(place.skipped, Verdict.SKIPPED)
+        yield from self.each(place.undecided_counts, Verdict.UNKNOWN, reason="no verdict")
+        yield from self.each(place.skip_counts, Verdict.SKIPPED)
         kernels = islice(cycle(self._compiled_kernels()), place.compiles)
         compiling = [self._cell(kernel, Verdict.COMPILES) for kernel in kernels]
         yield from compiling
@@ -291,7 +293,7 @@ class _Cells:
     def _compiled_kernels(self) -> list[str]:
         """Return the kernels that compile: those without any other entry."""
         place = self._place
-        listed_kernels = {*place.without, *place.undecided, *place.skipped}
+        listed_kernels = {*place.without, *place.undecided_counts, *place.skip_counts}
         listed_kernels.update(kernel for failure in place.failures for kernel in failure.kernels)
         unlisted_kernels = [
             kernel for kernel in self._question.kernels if kernel not in listed_kernels

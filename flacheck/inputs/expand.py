@@ -82,7 +82,7 @@ class _Job:
     dtype: str | None
     shape: Mapping[str, int]
     stage: str
-    widened: bool = False
+    is_widened: bool = False
     configs: tuple[Config, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
 
@@ -99,7 +99,7 @@ class _Job:
             options=family.options(self.options),
             dtype=self.dtype,
             shape=self.shape,
-            widened=self.widened,
+            is_widened=self.is_widened,
             stage=self.stage,
             until=until,
             configs=self.configs,
@@ -228,7 +228,7 @@ def _jobs(matrix: Matrix, source: Source, axes: Axes, selection: Selection) -> I
                     dtype=dtype,
                     shape=size,
                     stage=stage,
-                    widened=asked.widened,
+                    is_widened=asked.is_widened,
                     configs=launch.configs,
                     alternatives=tuple(others),
                 )
@@ -240,8 +240,8 @@ def _changed(
     """A configuration with a matrix's own constants in place of some of its own."""
     tuned, options = settings
     constants = {**tuned, **changed}
-    widened = _is_widened(launch, constants, options) or _adds_macros(source, launch, changed)
-    return Alternative(constants, options, widened)
+    is_widened = _is_widened(launch, constants, options) or _adds_macros(source, launch, changed)
+    return Alternative(constants, options, is_widened)
 
 
 def _dtypes(launch: Launch, axes: Axes, selection: Selection) -> Sequence[str | None]:

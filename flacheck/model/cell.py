@@ -16,12 +16,12 @@ from flacheck.model.values import Json, digest
 class Alternative:
     """Another configuration of a cell's launch: its tuned constants and options.
 
-    `widened` marks a configuration outside the autotuner's own list.
+    `is_widened` marks a configuration outside the autotuner's own list.
     """
 
     constants: Mapping[str, Any]
     options: Mapping[str, Any]
-    widened: bool = False
+    is_widened: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Cell:
     options: Mapping[str, Any] = field(default_factory=dict)
     dtype: str | None = None
     shape: Mapping[str, int] = field(default_factory=dict)
-    widened: bool = False
+    is_widened: bool = False
     stage: str = "compile"
     until: str | None = None
     configs: tuple[Mapping[str, Any], ...] = ()
@@ -79,7 +79,7 @@ class Cell:
             "shape": dict(self.shape),
             "launch": self.launch.to_json() if self.launch else None,
             "options": dict(self.options),
-            "widened": self.widened,
+            "widened": self.is_widened,
         }
 
     def others(self) -> Iterator[Cell]:
@@ -90,7 +90,7 @@ class Cell:
                 self,
                 launch=self.launch.with_constants(alternative.constants),
                 options=alternative.options,
-                widened=alternative.widened,
+                is_widened=alternative.is_widened,
                 alternatives=(),
             )
 

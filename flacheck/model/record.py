@@ -126,7 +126,7 @@ class Record:
             options=value["options"],
             dtype=value["dtype"],
             shape=value["shape"],
-            widened=value["widened"],
+            is_widened=value["widened"],
             stage=stage,
             until=until,
         ).with_key(value["key"])

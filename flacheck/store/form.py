@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct, convert
+from msgspec import Meta, Struct, convert, field
 
 from flacheck.errors import StoreError
 from flacheck.model import Json, Kernel, KeySet, Launch, Question, Verdict, digest
@@ -59,10 +59,10 @@ class StoredRecord(Struct):
     shape: dict[str, int]
     launch: Launch | None
     options: dict[str, Any]
-    widened: bool
+    is_widened: bool = field(name="widened")
     verdict: Verdict
     reason: str | None
-    tolerated: bool
+    is_tolerated: bool = field(name="tolerated")
     code: str | None
     signature: str | None
     stage: str | None
@@ -107,8 +107,8 @@ class StoredCoverage(Struct):
     package: str
     toolchain: Toolchain
     launchable: int
-    recorded: int
-    missed: list[StoredMiss]
+    recorded_count: int = field(name="recorded")
+    missed_kernels: list[StoredMiss] = field(name="missed")
 
 
 class StoredContext(Struct):

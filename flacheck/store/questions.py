@@ -101,8 +101,8 @@ def unfinished_shards(store: Store) -> list[tuple[str, str, str]]:
         name = (place.question.name, toolchain, target)
         if name not in mixed:
             continue
-        record_count = sum(1 for _ in store.current(place.known_keys))
-        if record_count < len(place.known_keys):
+        records = list(store.current(place.known_keys))
+        if len(records) < len(place.known_keys):
             shards.append(name)
     return shards
 

@@ -108,8 +108,10 @@ def language_of(specs: Iterable[str]) -> str:
 
     Raises UsageError if they differ.
     """
-    single = [spec for text in specs for spec in _single_specs(text)]
-    languages = dict.fromkeys(_family_of_spec(spec).language for spec in single)
+    languages: dict[str, None] = {}
+    for text in specs:
+        for spec in _single_specs(text):
+            languages[_family_of_spec(spec).language] = None
     if len(languages) > 1:
         raise UsageError(
             f"{' and '.join(languages)} are different languages: ask for the compilers of one"
@@ -135,7 +137,9 @@ def _family_at(path: str) -> Family:
 
 def stages() -> tuple[str, ...]:
     """Return the stages of all families, each once."""
-    names = dict.fromkeys(stage for family in FAMILIES.values() for stage in family.stages)
+    names: dict[str, None] = {}
+    for family in FAMILIES.values():
+        names.update(dict.fromkeys(family.stages))
     return tuple(names)
 
 
@@ -154,8 +158,9 @@ class Resolver:
         if spec not in self._names:
             resolution = resolve([spec])
             self.warnings += resolution.warnings
-            self.choices |= {choice.identity: choice for choice in resolution.choices}
-            self._names[spec] = tuple(choice.identity for choice in resolution.choices)
+            choices = {choice.identity: choice for choice in resolution.choices}
+            self.choices |= choices
+            self._names[spec] = tuple(choices)
         return self._names[spec]
 
 

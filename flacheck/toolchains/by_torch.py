@@ -70,7 +70,7 @@ def releases(specifiers: SpecifierSet) -> dict[str, str]:
         )
     if not admitted_pins:
         raise UsageError(f"no release of torch matches {specifiers}; there are {_near(specifiers)}")
-    all_triton = [Version(text) for text in triton_releases.known_releases()]
+    all_triton = list(map(Version, triton_releases.known_releases()))
     newest_triton = {}
     for torch, pin in admitted_pins.items():
         fitting = list(SpecifierSet(pin).filter(all_triton))
@@ -90,7 +90,7 @@ def _pins_within(specifiers: SpecifierSet) -> dict[str, str]:
 
 def _near(specifiers: SpecifierSet) -> str:
     """Return the releases to list beside one that does not exist."""
-    versions = [Version(text) for text in torch_pins.pins()]
+    versions = list(map(Version, torch_pins.pins()))
     exact = [each.version for each in specifiers if each.operator in ("==", "===")]
     if len(exact) == 1:
         versions = index.near(Version(exact[0].removesuffix(".*")), versions)

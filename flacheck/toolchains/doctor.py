@@ -159,10 +159,14 @@ def _confinement() -> Check:
     detail = f"Landlock {support['landlock'] or 'is not offered'}, seccomp"
     if not support["seccomp"]:
         detail += " is not offered"
-    closed_names = [name for name, is_closed in is_closed_by_name.items() if is_closed]
+    closed_names, open_names = list[str](), list[str]()
+    for name, is_closed in is_closed_by_name.items():
+        if is_closed:
+            closed_names.append(name)
+        else:
+            open_names.append(name)
     if closed_names:
         detail += f"; closed to compilers: {', '.join(closed_names)}"
-    open_names = [name for name, is_closed in is_closed_by_name.items() if not is_closed]
     if open_names:
         detail += f"; left open by this kernel: {', '.join(open_names)}"
     return Check("confinement", not open_names, detail, f"{remedy}; {_NEEDS}", optional=True)

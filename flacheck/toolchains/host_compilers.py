@@ -60,8 +60,12 @@ def of_default() -> str:
 
 def find_programs(*names: str) -> list[str]:
     """Return the paths of those programs that are here."""
-    paths = [shutil.which(name, path=_PATH) for name in names]
-    return [path for path in paths if path is not None]
+    paths = []
+    for name in names:
+        path = shutil.which(name, path=_PATH)
+        if path is not None:
+            paths.append(path)
+    return paths
 
 
 @cache

@@ -65,8 +65,11 @@ def _hash(path: Path, book: dict[str, str]) -> str:
 
 def recorded_content(record: str, top: str) -> dict[str, str]:
     """Return the deciding files below `top/` in the text of a RECORD → SHA-256."""
-    files = record_hashes(record).items()
-    return {name: value for name, value in files if name.startswith(f"{top}/") and decides(name)}
+    content = {}
+    for name, value in record_hashes(record).items():
+        if name.startswith(f"{top}/") and decides(name):
+            content[name] = value
+    return content
 
 
 def record_hashes(record: str) -> dict[str, str]:

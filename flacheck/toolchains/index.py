@@ -57,7 +57,7 @@ def available(name: str, python: str | None = None, binary_only: bool = True) ->
             raise
         others = getattr(error, "versions", ())
         return sorted({*parse_versions(entry["versions"]), *others})
-    entry = {"time": time.time(), "versions": [str(version) for version in versions]}
+    entry = {"time": time.time(), "versions": list(map(str, versions))}
     cache.write_json(book, {**pages, page: entry})
     return versions
 
@@ -128,8 +128,10 @@ def parse_versions(texts: Sequence[str]) -> list[Version]:
     versions = set()
     for text in texts:
         with suppress(InvalidVersion):
-            versions.add(Version(text.strip()))
-    return sorted(each for each in versions if not (each.is_prerelease or each.local))
+            version = Version(text.strip())
+            if not (version.is_prerelease or version.local):
+                versions.add(version)
+    return sorted(versions)
 
 
 def near(version: Version, among: Sequence[Version], count: int = 4) -> list[Version]:

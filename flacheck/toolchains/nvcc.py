@@ -107,14 +107,17 @@ def _folder(choice: Choice) -> Path:
 
 
 def _system_roots() -> list[Path]:
-    roots = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    folders = map(os.environ.get, ("CUDA_HOME", "CUDA_PATH"))
+    roots = [Path(folder) for folder in folders if folder]
     program = shutil.which(NAME)
     if program:
         # It may be a script that starts another; a trial run shows the place of the toolkit.
         trial = [program, "--dryrun", "-c", "-x", "cu", os.devnull]
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             result = subprocess.run(trial, capture_output=True, text=True, timeout=_SECONDS)
-            roots += [Path(top).resolve() for top in _TOP.findall(result.stderr)[:1]]
+            top = _TOP.search(result.stderr)
+            if top is not None:
+                roots.append(Path(top[1]).resolve())
     return [*roots, Path("/usr/local/cuda")]
 
 
@@ -125,7 +128,7 @@ def _inspect(root: Path, origin: str) -> Choice:
     if version is None:
         raise UsageError(f"{root}/bin/nvcc --version prints no version: {output.strip()[:200]}")
     listing = _run(root, "--list-gpu-code")
-    architectures = [int(number) for number in _ARCHITECTURE.findall(listing)]
+    architectures = list(map(int, _ARCHITECTURE.findall(listing)))
     name = identity.local(NAME, version[1], identity.toolkit(root))
     unsupported = releases.refusals(f"{NAME} {version[1]}", architectures)
     return Choice(NAME, version[1], name, origin, str(root), unsupported=unsupported)
@@ -171,9 +174,9 @@ def _toolchain(choice: Choice, root: Path) -> Toolchain:
     missing = {}
     if not hosts:
         lacking = "nvcc preprocesses with a C++ compiler, and none is here: install g++"
-        names = [name for name, row in targets.TARGETS.items() if row.backend == "cuda"]
-        for name in names:
-            missing.update({name: lacking, f"{name}a": lacking, f"{name}f": lacking})
+        for name, row in targets.TARGETS.items():
+            if row.backend == "cuda":
+                missing.update({name: lacking, f"{name}a": lacking, f"{name}f": lacking})
     return Toolchain(
         name=NAME,
         version=choice.version,

@@ -24,7 +24,7 @@ _MINOR = re.compile(r"(?:={2,3}\s*)?(\d+\.\d+)")
 
 def shipped_versions() -> list[Version]:
     """Return every release of the shipped table, oldest first."""
-    return sorted(Version(text) for text in table("nvcc_releases")["releases"])
+    return sorted(map(Version, table("nvcc_releases")["releases"]))
 
 
 def here() -> tuple[list[Version], tuple[str, ...]]:
@@ -64,7 +64,7 @@ def matching(specifiers: SpecifierSet) -> Resolution:
     if not versions:
         there = ", ".join(map(str, shipped_versions()))
         raise UsageError(f"no release of {NAME} matches {specifiers}; there are {there}{_older()}")
-    return Resolution(tuple(release(each) for each in newest_of_minors(versions)), warnings)
+    return Resolution(tuple(map(release, newest_of_minors(versions))), warnings)
 
 
 def resolve_spec(
@@ -151,5 +151,4 @@ def requirements(version: Version) -> list[str]:
             f"cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]=={minor}.*",
         ]
     own = [f"{name}=={version}" for name in (_DISTRIBUTION, "nvidia-nvvm", "nvidia-cuda-crt")]
-    others = {"nvidia-cuda-runtime": row["runtime"], "nvidia-cuda-cccl": row["cccl"]}
-    return own + [f"{name}=={pin}" for name, pin in others.items()]
+    return [*own, f"nvidia-cuda-runtime=={row['runtime']}", f"nvidia-cuda-cccl=={row['cccl']}"]

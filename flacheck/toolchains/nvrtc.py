@@ -77,7 +77,7 @@ class Nvrtc:
                 f" installation ({changed_file}); run `flacheck toolchain remove {choice.identity}`"
                 ", and the next scan installs it anew"
             )
-        includes = [shelf.path / "nvidia" / name / "include" for name in _HEADERS]
+        includes = [str(shelf.path / "nvidia" / name / "include") for name in _HEADERS]
         return Toolchain(
             name=NAME,
             version=choice.version,
@@ -89,7 +89,7 @@ class Nvrtc:
             unsupported=choice.unsupported,
             config={
                 "library": str(shelf.path / _LIBRARY),
-                "includes": [str(folder) for folder in includes],
+                "includes": includes,
                 "programs": host_compilers.find_programs("c++filt"),
             },
             fills_memory=True,

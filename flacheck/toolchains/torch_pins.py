@@ -94,11 +94,13 @@ def _triton_pin(report: str) -> str | None:
     try:
         read, _ = json.JSONDecoder().raw_decode(report, start.start())
         metadata = read["install"][0]["metadata"]
-        requirements = [Requirement(text) for text in metadata.get("requires_dist", [])]
+        requirements = list(map(Requirement, metadata.get("requires_dist", [])))
     except (ValueError, LookupError, InvalidRequirement):
         return None
-    pins = [str(each.specifier) for each in requirements if each.name == "triton"]
-    return next(filter(None, pins), None)
+    for requirement in requirements:
+        if requirement.name == "triton" and requirement.specifier:
+            return str(requirement.specifier)
+    return None
 
 
 def specifier(name: str, good: Iterable[str], known: Iterable[str]) -> str | None:
@@ -108,17 +110,21 @@ def specifier(name: str, good: Iterable[str], known: Iterable[str]) -> str | Non
     none, since an open bound would admit untested releases); bad releases between are excluded.
     Returns None if nothing is good.
     """
-    good_versions = sorted({_plain(version) for version in good})
+    good_versions = sorted(set(map(_plain, good)))
     if not good_versions:
         return None
     if len(good_versions) == 1:
         return f"{name}=={good_versions[0]}"
-    others = sorted({_plain(version) for version in known} - set(good_versions))
-    between = [f"!={v}" for v in others if good_versions[0] < v < good_versions[-1]]
+    first, last = good_versions[0], good_versions[-1]
+    bounds = [f">={first}"]
+    after = Version(f"{last.major}.{last.minor + 1}")
+    for other in sorted(set(map(_plain, known)) - set(good_versions)):
+        if first < other < last:
+            bounds.append(f"!={other}")
+        elif other > last:
+            after = min(after, other)
     # The bound is `<3.9` if 3.9.0 is the next release, or if there is none.
-    last = good_versions[-1]
-    after = min([Version(f"{last.major}.{last.minor + 1}"), *(v for v in others if v > last)])
-    return name + ",".join([f">={good_versions[0]}", *between, f"<{after}"])
+    return name + ",".join([*bounds, f"<{after}"])
 
 
 def _plain(version: str) -> Version:

@@ -51,7 +51,7 @@ class Triton:
 
     def versions(self) -> Resolution:
         versions, warnings = releases.here()
-        return Resolution(tuple(releases.release(version) for version in versions), warnings)
+        return Resolution(tuple(map(releases.release, versions)), warnings)
 
     def resolve(self, spec: str) -> Resolution:
         """Return the releases of a specification.
@@ -217,9 +217,11 @@ def _link_folders(choice: Choice) -> tuple[str, ...]:
         metadata = into / f"{NAME}-{choice.version}.dist-info"
         metadata.mkdir()
         (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {NAME}\nVersion: 0\n")
-        backends = sorted(path.parent.name for path in package.glob("backends/*/compiler.py"))
-        entries = "".join(f"{name} = {NAME}.backends.{name}\n" for name in backends)
-        (metadata / "entry_points.txt").write_text(f"[{NAME}.backends]\n{entries}")
+        entries = f"[{NAME}.backends]\n"
+        for file in sorted(package.glob("backends/*/compiler.py")):
+            backend = file.parent.name
+            entries += f"{backend} = {NAME}.backends.{backend}\n"
+        (metadata / "entry_points.txt").write_text(entries)
         return {"identity": choice.identity, "location": choice.location}
 
     paths = [str(filling.fill(cache.root() / "links" / name, link).path)]
@@ -236,8 +238,9 @@ def _toolchain(choice: Choice, paths: tuple[str, ...]) -> Toolchain:
     linker = lld.find(Version(choice.version))
     missing = {}
     if linker.problem:
-        amd = [name for name, target in TARGETS.items() if target.backend == "hip"]
-        missing = dict.fromkeys(amd, linker.problem)
+        for name, target in TARGETS.items():
+            if target.backend == "hip":
+                missing[name] = linker.problem
     config = {}
     if linker.path:
         config["programs"] = [linker.path]

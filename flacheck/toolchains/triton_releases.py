@@ -64,11 +64,11 @@ def release(version: Version, reason: str | None = None) -> Choice:
 
 def refusals(version: Version) -> dict[str, str]:
     """Return the targets that a version does not support → the reason."""
-    return {
-        target: f"Triton {version} does not know {target} (from {first} on)"
-        for target, first in FIRST_RELEASE.items()
-        if target in TARGETS and Version(version.base_version) < first
-    }
+    reasons = {}
+    for target, first in FIRST_RELEASE.items():
+        if target in TARGETS and Version(version.base_version) < first:
+            reasons[target] = f"Triton {version} does not know {target} (from {first} on)"
+    return reasons
 
 
 def _in_cache() -> list[Version]:

@@ -55,7 +55,7 @@ def _by_content(path: Path) -> WheelFile:
         raise ValueError("its metadata lacks a name, version or tag")
     # Installers judge a file by its name, so the name gets a tag of this Python if there is one.
     here = set(sys_tags())
-    fitting = next((tag for tag in tags if tag in here), tags[0])
+    fitting = next(filter(here.__contains__, tags), tags[0])
     filename = f"{about[0].removesuffix('.dist-info')}-{fitting}.whl"
     return WheelFile(name, Version(number), frozenset(tags), filename)
 

@@ -65,6 +65,10 @@ _INSTEAD = {
 }
 
 
+# The first words of an error line of uv or pip.
+_ERROR_LINE = re.compile(r"(?i)error\b|cause:|╰─▶|×|because\b")
+
+
 class NotFound(ToolchainError):
     """A requirement that none of the installer's indexes has."""
 
@@ -260,8 +264,8 @@ def _bounds(output: str) -> dict[str, SpecifierSet]:
 
 def decisive(output: str, limit: int = 300) -> str:
     """Return the installer's first line of error in one line of at most `limit` characters."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if re.match(r"(?i)error\b|cause:|╰─▶|×|because\b", line)]
+    lines = list(filter(None, map(str.strip, output.splitlines())))
+    errors = list(filter(_ERROR_LINE.match, lines))
     text = " ".join(errors[:3] or lines[-1:] or ["it printed nothing"])
     if len(text) > limit:
         text = text[: limit - 1] + "…"

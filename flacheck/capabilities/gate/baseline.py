@@ -53,7 +53,9 @@ def accepted_releases(result: Gate) -> list[str]:
 
 def _accepts(baseline: Baseline, cell: ObservedCell) -> bool:
     """Whether a cell fails as it did when the pins allowed its release already."""
-    return split(cell.toolchain)[1] in baseline.accepted and contains_failure(baseline, cell)
+    return split(cell.toolchain)[1] in baseline.accepted_releases and contains_failure(
+        baseline, cell
+    )
 
 
 def _is_same(one: Standing, other: Standing) -> bool:
