@@ -65,8 +65,10 @@ class Fallback:
     def from_json(value: Mapping[str, Any], package: str | None) -> Fallback:
         """Return a stored fallback that a search found."""
         names = ("kernel", "toolchain", "target", "failing", "use", "marks", "follows")
-        places = tuple((place["toolchain"], place["target"]) for place in value["places"])
+        places = []
+        for place in value["places"]:
+            places.append((place["toolchain"], place["target"]))
         fields = {name: value[name] for name in names}
         fields["steps"] = value["cost"]["steps"]
         fields["loss"] = value["cost"]["loss"]
-        return Fallback(package=package, places=places, **fields)
+        return Fallback(package=package, places=tuple(places), **fields)

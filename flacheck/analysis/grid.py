@@ -1,6 +1,6 @@
 """Kernel × release, per target: the counts of the overview matrix."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -33,10 +33,12 @@ class Square:
             return
         self.verdicts[record.verdict] += 1
         self.slow += any(finding["code"] == SLOW for finding in record.findings)
-        if record.verdict is Verdict.FAILS and record.tolerated:
-            self.tolerated_codes[record.code or UNCLASSIFIED] += 1
-        elif record.verdict is Verdict.FAILS:
-            self.codes[record.code or UNCLASSIFIED] += 1
+        if record.verdict is not Verdict.FAILS:
+            return
+        counts = self.codes
+        if record.tolerated:
+            counts = self.tolerated_codes
+        counts[record.code or UNCLASSIFIED] += 1
 
     @property
     def compiles(self) -> int:
@@ -85,12 +87,13 @@ def grid(records: Iterable[Record], untested_keys: Container[str] = ()) -> Grid:
 
     `untested_keys` are the keys of cells without evidence.
     """
-    squares: defaultdict[str, defaultdict[KernelOf, defaultdict[str, Square]]]
-    squares = defaultdict(lambda: defaultdict(lambda: defaultdict(Square)))
+    squares: dict[str, dict[KernelOf, dict[str, Square]]] = {}
     toolchains: set[str] = set()
     for record in records:
         toolchains.add(record.toolchain)
-        square = squares[record.target][record.package, record.kernel][record.toolchain]
+        rows = squares.setdefault(record.target, {})
+        row = rows.setdefault((record.package, record.kernel), {})
+        square = row.setdefault(record.toolchain, Square())
         square.count(record, record.key in untested_keys)
     targets = {}
     for target in sorted(squares, key=by_target):

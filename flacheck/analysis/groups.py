@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version
 from flacheck.model import Json
@@ -46,10 +45,13 @@ class SignatureGroup:
 
 def by_signature(cells: Sequence[ObservedCell]) -> list[SignatureGroup]:
     """Return the failing cells by signature: blocking ones first, then the most frequent."""
-    groups = group_by_key(
-        (cell.signature or cell.code or UNCLASSIFIED, cell) for cell in cells if cell.fails
-    )
-    return sorted((_group(*item) for item in groups.items()), key=_by_importance)
+    failures: dict[str, list[ObservedCell]] = {}
+    for cell in cells:
+        if cell.fails:
+            signature = cell.signature or cell.code or UNCLASSIFIED
+            failures.setdefault(signature, []).append(cell)
+    groups = [_group(signature, failing) for signature, failing in failures.items()]
+    return sorted(groups, key=_by_importance)
 
 
 def _by_importance(group: SignatureGroup) -> tuple[bool, int, str]:

@@ -79,7 +79,8 @@ def known_good(standings: Sequence[Standing], context: Context) -> list[KnownGoo
         count = 0
         advisories: list[Any] = []
         for target in on:
-            count += sum(len(standing.evidence) for standing in good[toolchain][target])
+            for standing in good[toolchain][target]:
+                count += len(standing.evidence)
             if name == TRITON:
                 advisories += context.advisories(version, target)
         torch: Sequence[str] = ()

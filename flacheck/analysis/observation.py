@@ -140,7 +140,10 @@ def take_apart(launch: Launch | None, shape: Mapping[str, int]) -> LaunchParts:
         if isinstance(arg, Mapping):
             bare[name] = {field: part for field, part in arg.items() if field != "dtype"}
     whole = launch.to_json()
-    rest = {name: whole[name] for name in ("configs", "keys") if name in whole}
+    rest = {}
+    for name in ("configs", "keys"):
+        if name in whole:
+            rest[name] = whole[name]
     return LaunchParts(canonical([others, rest]), canonical([bare, rest]), tunable)
 
 

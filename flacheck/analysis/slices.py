@@ -55,17 +55,27 @@ def slices(standings: Sequence[Standing], context: Context) -> Iterator[Slice]:
 
     Nothing is yielded for a target if all dtypes have the same good releases.
     """
-    by_place = group_by_key(((each.target, split(each.toolchain)[0]), each) for each in standings)
-    for target, name in sorted(by_place, key=lambda place: (by_target(place[0]), place[1])):
-        there = by_place[target, name]
+    by_compiler: dict[tuple[str, str], list[Standing]] = {}
+    for standing in standings:
+        name, _ = split(standing.toolchain)
+        by_compiler.setdefault((standing.target, name), []).append(standing)
+    for target, name in sorted(by_compiler, key=_by_target_and_name):
+        there = by_compiler[target, name]
         dtypes: set[str] = set()
         for standing in there:
-            dtypes.update(cell.dtype for cell in standing.cells if cell.dtype)
+            for cell in standing.cells:
+                if cell.dtype:
+                    dtypes.add(cell.dtype)
         rows: list[Slice] = []
         for dtype in sorted(dtypes, key=_by_dtype):
             rows += _of_dtype(target, dtype, there, context)
         if not _have_one_result(rows):
             yield from rows
+
+
+def _by_target_and_name(place: tuple[str, str]) -> tuple[object, str]:
+    target, name = place
+    return by_target(target), name
 
 
 def _by_dtype(dtype: str) -> tuple[int, str]:
@@ -77,7 +87,7 @@ def _by_dtype(dtype: str) -> tuple[int, str]:
 def _of_dtype(target: str, dtype: str, there: Sequence[Standing], context: Context) -> list[Slice]:
     """Return one row for the dtype, or one for each form where they differ."""
     whole = _slice(target, dtype, None, there, context)
-    operators, forms = set(), set()
+    operators, forms = set[str](), set[str]()
     for operator, form in context.forms.values():
         operators.add(operator)
         forms.add(form)
@@ -138,11 +148,13 @@ def _torch(release: str, context: Context) -> tuple[str, ...]:
 
 def _answer(standings: Sequence[Standing], belongs: Callable[[ObservedCell], bool]) -> str:
     cells: list[ObservedCell] = []
+    is_partial = False
     for standing in standings:
         if any(map(belongs, standing.failing)):
             return "fails"
+        is_partial = is_partial or standing.is_partial
         cells += filter(belongs, standing.cells)
-    if any(standing.is_partial for standing in standings):
+    if is_partial:
         return "partial"
     if all(cell.verdict is Verdict.SKIPPED for cell in cells):
         return "skipped"

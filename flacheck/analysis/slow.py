@@ -30,11 +30,10 @@ def slow_compiles(cells: Sequence[ObservedCell]) -> dict[str, SlowCompile]:
 
     A cell that compiles on one release alone cannot be compared.
     """
-    compiling = [cell for cell in cells if cell.compiles]
-    alike = group_by_key((_call_of(cell), cell) for cell in compiling)
+    alike = group_by_key((_call_of(cell), cell) for cell in cells if cell.compiles)
     slow = {}
-    for cell in compiling:
-        if cell.seconds < SECONDS:
+    for cell in cells:
+        if not cell.compiles or cell.seconds < SECONDS:
             continue
         group = alike[_call_of(cell)]
         # With its own time in the median no cell of two releases could reach five times.

@@ -65,15 +65,20 @@ class Standing:
         return tuple(find_blocking_failures(self.cells))
 
     @cached_property
+    def compiled_launches(self) -> frozenset[str]:
+        """The launches that some configuration compiles up to its last stage."""
+        return frozenset(_compiled_launches(self.cells))
+
+    @cached_property
     def undecided_cells(self) -> tuple[ObservedCell, ...]:
         """Cells without a verdict, and those stopped before their last stage.
 
         Cells without a verdict do not count here if another configuration of their launch compiles.
         """
-        compiled_launches = _compiled_launches(self.cells)
         cells = []
         for cell in self.cells:
-            is_open = cell.verdict is Verdict.UNKNOWN and cell.launch not in compiled_launches
+            is_unknown = cell.verdict is Verdict.UNKNOWN
+            is_open = is_unknown and cell.launch not in self.compiled_launches
             if cell.partial or is_open:
                 cells.append(cell)
         return tuple(cells)
@@ -159,7 +164,8 @@ def standing(
         kernels.update(keys.kernels.values())
     cells = observe(records, made_up, of_launches)
     counting, untested_cells = separate_untested(cells)
-    kernels.update(cell.kernel for cell in cells)
+    for cell in cells:
+        kernels.add(cell.kernel)
     return Standing(
         question=question,
         toolchain=request.toolchain,

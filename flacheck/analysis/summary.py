@@ -61,8 +61,11 @@ class Summary:
         if not search_results:
             return self
         searched_cells = set(map(_identity, search_results))
-        others = (each for each in self.fallbacks if _identity(each) not in searched_cells)
-        return replace(self, fallbacks=(*search_results, *others))
+        fallbacks = list(search_results)
+        for fallback in self.fallbacks:
+            if _identity(fallback) not in searched_cells:
+                fallbacks.append(fallback)
+        return replace(self, fallbacks=tuple(fallbacks))
 
     def to_json(self) -> Json:
         advisories = []
@@ -122,14 +125,18 @@ def summarise(records: Iterable[Record], context: Context) -> Summary:
     all_untested: dict[str, ObservedCell] = {}
     for standing in context.standings:
         whole += (*standing.cells, *standing.untested_cells)
-        all_untested.update((cell.key, cell) for cell in standing.untested_cells)
+        for cell in standing.untested_cells:
+            all_untested[cell.key] = cell
     configurations = {}
     for cell in whole:
         if cell.configuration_of is not None:
             configurations[cell.key] = cell.configuration_of
     observed_cells = observe(records, context.made_up, configurations)
     cells, untested_cells = separate_untested(observed_cells, whole)
-    all_untested.update((cell.key, cell) for cell in untested_cells)
+    untested_keys: set[str] = set()
+    for cell in untested_cells:
+        all_untested[cell.key] = cell
+        untested_keys.add(cell.key)
     good = known_good(context.standings, context)
     return Summary(
         tally=tally(cells, context.waives, len(untested_cells), context.in_baseline),
@@ -143,5 +150,5 @@ def summarise(records: Iterable[Record], context: Context) -> Summary:
         slices=tuple(slices(context.standings, context)),
         untested_groups=tuple(group_untested(list(all_untested.values()))),
         advisories=tuple(collect_advisories(context.standings, context)),
-        untested_keys=frozenset(cell.key for cell in untested_cells),
+        untested_keys=frozenset(untested_keys),
     )

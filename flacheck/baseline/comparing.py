@@ -185,7 +185,7 @@ def _find_fixed(
     standings: Sequence[Standing],
     failing: Collection[tuple[str, str, str, str]],
 ) -> Iterator[ChangedFailure]:
-    answered_kernels = set()
+    answered_kernels: set[tuple[str, str, str]] = set()
     for standing in standings:
         if not standing.is_partial:
             for cell in standing.cells:

@@ -186,7 +186,8 @@ def read(path: Path) -> Baseline:
         ) from None
     cells = 0
     for question in baseline.questions:
-        cells += sum(place.answered_count for place in question.places)
+        for place in question.places:
+            cells += place.answered_count
     if cells > MOST_CELLS:
         raise UsageError(
             f"{path}: {cells:,} answered cells are too many; {MOST_CELLS:,} are the most"

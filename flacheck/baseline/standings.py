@@ -34,7 +34,9 @@ def baseline_of(
     standings: Iterable[Standing], flacheck: str, accepted_releases: Iterable[str] = ()
 ) -> Baseline:
     """Return the standings as a baseline."""
-    by_identity = group_by_key((identity(each.question), each) for each in standings)
+    by_identity: dict[tuple[str, str], list[Standing]] = {}
+    for standing in standings:
+        by_identity.setdefault(identity(standing.question), []).append(standing)
     questions = map(_question, by_identity.values())
     return Baseline(
         flacheck=flacheck,
@@ -117,31 +119,31 @@ def _question(standings: Sequence[Standing]) -> BaselineQuestion:
     all_kernels = set[str]().union(*kernels)
     places = {}
     packages: set[str] = set()
+    abouts: set[str] = set()
     for standing, own_kernels in zip(standings, kernels):
         # If one place has two captures, the last counts.
         places[standing.place] = _place(standing, all_kernels - own_kernels)
         packages |= standing.packages
-    # The question of a package stores its version place by place.
-    packages -= {standing.question.about for standing in standings}
+        abouts.add(standing.question.about)
     return BaselineQuestion(
         about=name_and_version(question.about)[0],
         selection=_narrowing(question),
-        packages=tuple(sorted(packages)),
+        # The question of a package stores its version place by place.
+        packages=tuple(sorted(packages - abouts)),
         kernels=tuple(sorted(all_kernels)),
         places=tuple(sorted(places.values(), key=_by_place)),
     )
 
 
 def _kernels(standing: Standing) -> set[str]:
-    kernels_with_records = {cell.kernel for cell in (*standing.cells, *standing.untested_cells)}
-    return kernels_with_records | standing.kernels
+    kernels = set(standing.kernels)
+    for cell in (*standing.cells, *standing.untested_cells):
+        kernels.add(cell.kernel)
+    return kernels
 
 
 def _place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
     failing = {cell.key for cell in standing.failing}
-    compiled_launches = {
-        cell.launch for cell in standing.cells if cell.compiles and not cell.partial
-    }
     compiles = made_up_for = 0
     skip_counts, open_counts = Counter[str](), Counter[str]()
     for cell in standing.cells:
@@ -149,7 +151,7 @@ def _place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
             continue
         if cell.compiles and not cell.partial:
             compiles += 1
-        elif cell.launch in compiled_launches:
+        elif cell.launch in standing.compiled_launches:
             made_up_for += 1
         elif cell.verdict is Verdict.SKIPPED:
             skip_counts[cell.kernel] += 1
@@ -162,7 +164,9 @@ def _place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
         state = "partial"
     elif compiles and not open_counts and not skip_counts:
         state = "good"
-    untested_counts = Counter(cell.kernel for cell in standing.untested_cells)
+    untested_counts = Counter[str]()
+    for cell in standing.untested_cells:
+        untested_counts[cell.kernel] += 1
     return BaselinePlace(
         toolchain=standing.toolchain,
         target=standing.target,
@@ -207,7 +211,9 @@ def signature_of(cell: ObservedCell) -> str:
 
 def _merge(before: BaselineQuestion, after: BaselineQuestion) -> BaselineQuestion:
     """Return a question with its new places in place of the old ones."""
-    places = {place.place: (place, before) for place in before.places}
+    places = {}
+    for place in before.places:
+        places[place.place] = place, before
     for place in after.places:
         old, _ = places.get(place.place, (None, before))
         if old is None or not (_is_partial(place) and not _is_partial(old)):
@@ -294,7 +300,8 @@ class _Cells:
         """Return the kernels that compile: those without any other entry."""
         place = self._place
         listed_kernels = {*place.without, *place.undecided_counts, *place.skip_counts}
-        listed_kernels.update(kernel for failure in place.failures for kernel in failure.kernels)
+        for failure in place.failures:
+            listed_kernels.update(failure.kernels)
         unlisted_kernels = [
             kernel for kernel in self._question.kernels if kernel not in listed_kernels
         ]

@@ -149,7 +149,7 @@ def placeholder(value: Any) -> str | None:
 
 def _holds(value: Any, text: str) -> bool:
     if isinstance(value, Mapping):
-        return any(_holds(item, text) for item in value.values())
+        value = list(value.values())
     if isinstance(value, (list, tuple)):
         return any(_holds(item, text) for item in value)
     return bool(value == text)
@@ -326,9 +326,13 @@ class LaunchForm:
         check_options({name: value for name, value in config.items() if name != "kwargs"}, path)
 
     def _sizes(self, plain: str) -> str:
-        names = [name for name in self.placeholders or () if name != "dtype"]
-        sizes = ", ".join(f'"{{{name}}}"' for name in names)
-        return f"{plain}, or one of {sizes}" if sizes else plain
+        sizes = []
+        for name in self.placeholders or ():
+            if name != "dtype":
+                sizes.append(f'"{{{name}}}"')
+        if not sizes:
+            return plain
+        return f"{plain}, or one of {', '.join(sizes)}"
 
 
 def is_int(value: Any) -> bool:
