@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flacheck.analysis.standing import Standing, standing
-from flacheck.baseline.comparing import BaselineComparison, compare, knows
+from flacheck.baseline.comparing import BaselineComparison, compare, contains_failure
 from flacheck.baseline.form import Baseline
 from flacheck.baseline.standings import baseline_of
 from flacheck.model import KeySet, Question, Record, RequestedCells
@@ -58,7 +58,9 @@ def test_a_cell_is_known_or_not() -> None:
     """As the exit code asks it."""
     baseline = written([failure()])
     cells = of([failure(), failure(line="other")])[0].failing
-    assert [knows(baseline, cell) for cell in cells] == [cell.line != "other" for cell in cells]
+    assert [contains_failure(baseline, cell) for cell in cells] == [
+        cell.line != "other" for cell in cells
+    ]
 
 
 def test_a_failure_that_is_gone_is_mended() -> None:
@@ -112,7 +114,7 @@ def test_a_baseline_of_another_capture_says_so() -> None:
     """The same package, asked for other cells."""
     assert compared([record()], [record(), record(**OTHER)]).notes == (
         "b.json is of another capture of shop on Triton 3.2.0 (sm90): "
-        "it asked other cells; failures are compared by kernel and signature",
+        "it has other cells; failures are compared by kernel and signature",
     )
 
 
@@ -120,7 +122,7 @@ def test_a_release_that_the_baseline_does_not_know_is_named() -> None:
     """Every failure on it is new."""
     now = [record(), record(toolchain="triton==3.10.0"), record(toolchain="triton==3.9.0")]
     assert compared([record()], now).notes == (
-        "b.json says nothing of shop on Triton 3.9.0, 3.10.0 (sm90)",
+        "b.json contains nothing about shop on Triton 3.9.0, 3.10.0 (sm90)",
     )
 
 

@@ -13,7 +13,7 @@ from flacheck.analysis.groups import by_signature
 from flacheck.analysis.standing import Standing, standing
 from flacheck.baseline import form
 from flacheck.baseline.form import Baseline
-from flacheck.baseline.standings import baseline_of, keys_digest, standings_of, updated
+from flacheck.baseline.standings import baseline_of, keys_digest, standings_of, update
 from flacheck.model import KeySet, Question, Record, RequestedCells
 from tests.made_records import DELTA, RUNS, failure, record, skipped, unknown, whole
 
@@ -89,8 +89,13 @@ def test_a_file_says_what_was_counted() -> None:
     (question,) = made(*of(records, SPEC)).questions
     assert (question.about, question.kernels) == ("shop", (DELTA, "m:other", "m:slow"))
     (place,) = question.places
-    assert (place.version, place.state, place.asked, place.answered) == ("1.0", "bad", 5, 5)
-    assert (place.compiles, place.undecided) == (2, {"m:slow": 1})
+    assert (place.version, place.state, place.requested_count, place.answered_count) == (
+        "1.0",
+        "bad",
+        5,
+        5,
+    )
+    assert (place.compiles, place.undecided_counts) == (2, {"m:slow": 1})
     (known,) = place.failures
     assert (known.signature, known.kernels) == (fails[0].signature, {DELTA: 2})
     assert known.line == "Assertion `reshapeOuts' failed."
@@ -116,7 +121,12 @@ def test_a_partial_question_stays_partial() -> None:
     partial = standing(Question("seeds"), place, keys, asked[:1])
     assert keys_digest(partial) is None
     (line,) = made(partial).questions[0].places
-    assert (line.state, line.asked, line.answered, line.keys) == ("partial", 2, 1, None)
+    assert (line.state, line.requested_count, line.answered_count, line.keys) == (
+        "partial",
+        2,
+        1,
+        None,
+    )
     assert only(stood(partial)).progress == "1/2"
     unknown_size = standing(Question("seeds"), RequestedCells("triton==3.2.0", "sm90"), None, asked)
     assert only(stood(unknown_size)).progress == "2/?"
@@ -174,9 +184,9 @@ def test_an_update_replaces_what_was_asked_again_and_keeps_the_rest() -> None:
     """A new release, or a new version of the package, does not take the others away."""
     before = made(*of([failure(), record(toolchain="triton==3.4.0", **OTHER)], SPEC))
     kept = made(*of([record()], "quick"))
-    after = made(*of([record()], "shop==1.1"), accepted=["3.2.0"])
-    new = updated(updated(before, kept), after)
-    assert new.accepted == ("3.2.0",)
+    after = made(*of([record()], "shop==1.1"), accepted_releases=["3.2.0"])
+    new = update(update(before, kept), after)
+    assert new.accepted_releases == ("3.2.0",)
     assert [question.about for question in new.questions] == ["quick", "shop"]
     shop = new.questions[1]
     assert [(place.place, place.version, place.state) for place in shop.places] == [
@@ -185,7 +195,7 @@ def test_an_update_replaces_what_was_asked_again_and_keeps_the_rest() -> None:
     ]
     assert shop.kernels == (DELTA, "m:other")
     assert [place.without for place in shop.places] == [("m:other",), (DELTA,)]
-    assert updated(new, new) == new
+    assert update(new, new) == new
 
 
 def test_a_narrower_question_is_another_one() -> None:

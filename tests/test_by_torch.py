@@ -64,7 +64,7 @@ def test_what_is_no_version_of_torch_is_refused() -> None:
     """With what is allowed."""
     with pytest.raises(UsageError, match=r"--torch newest: expected a version \(2\.9 or 2\.9\.1\)"):
         by_torch.parse_requirement("newest")
-    with pytest.raises(UsageError, match="is no toolchain"):
+    with pytest.raises(UsageError, match="is not a toolchain"):
         toolchains.resolve(["torch>=two"])
 
 

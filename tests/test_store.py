@@ -520,7 +520,7 @@ def test_another_programs_database_is_refused(tmp_path: Path) -> None:
     """A SQLite file with foreign tables is not adopted."""
     with sqlite3.connect(tmp_path / "flacheck.sqlite") as db:
         db.execute("CREATE TABLE songs (title TEXT)")
-    with pytest.raises(StoreError, match="no flacheck store"):
+    with pytest.raises(StoreError, match="not a flacheck store"):
         Store.open(tmp_path)
 
 

@@ -1,6 +1,7 @@
-"""Untested: launches that flacheck made up, and whose outcome may be its own doing.
+"""Untested cells: invented launches whose outcome the invention may have caused.
 
-Derived when a question is answered, never stored. It counts neither for a release nor against it.
+They are derived when a question is answered, never stored, and count neither for a release nor
+against it.
 """
 
 import json
@@ -13,31 +14,31 @@ from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version
 from flacheck.model import Json, Verdict
 
-# An API that is gone is gone whatever the arguments are.
+# A removed API is missing whatever the arguments are.
 _REMOVED_API = "FC101"
 _UNCLASSIFIED = "FC000"
-# An exact toolchain that cannot be had says nothing of a launch.
+# A toolchain that cannot be installed proves nothing about a launch.
 _NO_WHEEL = "FC903"
-# Whether a tile fits into a GPU's memory depends on the sizes that were made up.
+# The invented sizes decide if a tile fits into a GPU's memory.
 _RESOURCES = "FC5"
-# So does whether a GPU has an instruction depend on the dtypes.
+# The invented dtypes decide if a GPU has the instruction.
 _FEATURE = "FC401"
-# What a kernel's own code and its arguments decide, before any of the compiler's passes. An
-# autotuner's run is in the front end until the first pass begins.
+# Stages that depend on a kernel's own code and its arguments, before any of the compiler's passes.
+# An autotuner's run is in the front end until the first pass begins.
 _FRONT_END = ("import", "ast", "call", "autotune")
-# What the front end makes is verified before the first pass: old releases say there what new ones
-# say in the front end, that the kernel's own operands do not go together.
+# The front end's output is verified before the first pass. Old releases report there that a
+# kernel's own operands do not match; new ones report it in the front end.
 _FIRST_PASS = "ttir"
-_VERIFIED = re.compile(r"error: '[\w.]+' op ")
-# What an autotuner makes of its key, by the arguments' places and not by what they hold.
+_VERIFIER_ERROR = re.compile(r"error: '[\w.]+' op ")
+# An autotuner builds its key from the arguments' positions, not from their values.
 _AUTOTUNER = "FC6"
-# What Python calls an argument that was left out.
+# Python's name for an argument that was left out.
 _LEFT_OUT = "NoneType"
 
 
 @dataclass(frozen=True)
 class UntestedGroup:
-    """A kernel of which made-up launches say nothing on one release and target, and why."""
+    """The untested launches of a kernel on one release and target, with the reason."""
 
     kernel: str
     package: str | None
@@ -51,11 +52,11 @@ class UntestedGroup:
 
 
 def why_untested(cell: ObservedCell) -> str | None:
-    """Why a cell is no evidence by itself; None for one that is.
+    """Return the reason why a cell is not evidence by itself; None if it is evidence.
 
-    A failure of a made-up launch is evidence when its arguments cannot have caused it: an API that
-    is gone, which no argument leads to, a module that cannot be imported for a known reason, a
-    crash of the compiler, an error in one of its passes.
+    A failure of a made-up launch is evidence if its arguments cannot have caused it: a removed API,
+    a module whose import fails for a known reason, a crash of the compiler, an error in one of its
+    passes.
     """
     if not cell.made_up or cell.verdict in (Verdict.COMPILES, Verdict.SKIPPED):
         return None
@@ -74,7 +75,7 @@ def why_untested(cell: ObservedCell) -> str | None:
         return "the made-up sizes need more than the GPU has"
     if code == _FEATURE:
         return "the made-up dtypes may be none that the GPU is used with"
-    is_verified = cell.stage == _FIRST_PASS and _VERIFIED.search(cell.line)
+    is_verified = cell.stage == _FIRST_PASS and _VERIFIER_ERROR.search(cell.line)
     if cell.stage in _FRONT_END or is_verified:
         return "the made-up arguments may not fit the kernel"
     return None
@@ -83,86 +84,97 @@ def why_untested(cell: ObservedCell) -> str | None:
 def separate_untested(
     cells: Iterable[ObservedCell], beside: Iterable[ObservedCell] = ()
 ) -> tuple[list[ObservedCell], list[ObservedCell]]:
-    """The cells that count, and those that are untested.
+    """Return the cells that count, and those that are untested.
 
-    Where another configuration of the launch compiles, one that the autotuner skips or that timed
-    out needs no excuse: it counts like any other. `beside` are more cells of the question, such as
-    those of other shards: what all variants of a kernel share is judged over all of them.
+    If another configuration of the launch compiles, one that the autotuner skips or that timed out
+    counts like any other. `beside` are more cells of the question, such as those of other shards:
+    the failures that all variants of a kernel share are judged over all of them.
     """
     cells = list(cells)
-    known = {cell.key: cell for cell in beside}
-    known.update((cell.key, cell) for cell in cells)
-    served = {(cell.place, cell.launch) for cell in known.values() if cell.compiles}
-    shared = _shared(known.values())
-    counted: list[ObservedCell] = []
-    untested: list[ObservedCell] = []
+    cells_by_key = {cell.key: cell for cell in (*beside, *cells)}
+    compiled_launches = {
+        (cell.place, cell.launch) for cell in cells_by_key.values() if cell.compiles
+    }
+    shared_keys = _find_shared_failures(cells_by_key.values())
+    counting: list[ObservedCell] = []
+    untested_cells: list[ObservedCell] = []
     for cell in cells:
-        excused = cell.tolerated or cell.verdict is Verdict.UNKNOWN
-        is_evidence = why_untested(cell) is None or cell.key in shared
-        if is_evidence or (excused and (cell.place, cell.launch) in served):
-            counted.append(cell)
+        is_excused = cell.tolerated or cell.verdict is Verdict.UNKNOWN
+        is_evidence = why_untested(cell) is None or cell.key in shared_keys
+        if is_evidence or (is_excused and (cell.place, cell.launch) in compiled_launches):
+            counting.append(cell)
         else:
-            untested.append(cell)
-    return counted, untested
+            untested_cells.append(cell)
+    return counting, untested_cells
 
 
-def _shared(cells: Iterable[ObservedCell]) -> set[str]:
-    """The keys of made-up launches whose failure all launches of their kernel share, whatever was
-    made up for them: then it is the kernel's own."""
+def _find_shared_failures(cells: Iterable[ObservedCell]) -> set[str]:
+    """Return the keys of made-up launches whose failure all launches of their kernel share.
+
+    Such a failure is the kernel's own, whatever was invented.
+    """
     kernels: dict[tuple[Any, ...], list[ObservedCell]] = {}
     for cell in cells:
         kernels.setdefault((cell.package, cell.kernel, cell.place), []).append(cell)
     keys: set[str] = set()
-    for launched in kernels.values():
-        tried = [cell for cell in launched if cell.verdict is not Verdict.SKIPPED]
-        alike = {(cell.signature, cell.fails) for cell in tried}
-        if len(alike) == 1 and tried[0].fails and _are_varied(tried):
-            keys.update(cell.key for cell in tried)
+    for launches in kernels.values():
+        tried_cells = []
+        outcomes = set()
+        for cell in launches:
+            if cell.verdict is not Verdict.SKIPPED:
+                tried_cells.append(cell)
+                outcomes.add((cell.signature, cell.fails))
+        if len(outcomes) == 1 and tried_cells[0].fails and _are_varied(tried_cells):
+            keys.update(cell.key for cell in tried_cells)
     return keys
 
 
 def _are_varied(cells: Sequence[ObservedCell]) -> bool:
-    """Whether nothing that was made up is the same in all of these launches of one kernel: dtypes
-    and sizes differ, and no argument was left out everywhere."""
-    if any(_LEFT_OUT in cell.line for cell in cells):
-        return False
-    if len({cell.dtype for cell in cells}) < 2:
-        return False
-    launches = [json.loads(cell.parts.identity)[0] for cell in cells if cell.parts.identity]
-    for name in {name for launch in launches for name in launch}:
-        values = [launch.get(name) for launch in launches]
-        if all(value is None for value in values):
+    """Return True if every invented part varies between these launches of one kernel.
+
+    Their dtypes and sizes differ, and no argument was left out everywhere.
+    """
+    dtypes: set[str | None] = set()
+    launches: list[dict[str, Any]] = []
+    for cell in cells:
+        if _LEFT_OUT in cell.line:
             return False
-        sizes = {_size(value) for value in values}
+        dtypes.add(cell.dtype)
+        if cell.parts.identity:
+            launches.append(json.loads(cell.parts.identity)[0])
+    if len(dtypes) < 2:
+        return False
+    for name in set[str]().union(*launches):
+        values = [launch.get(name) for launch in launches]
+        if values.count(None) == len(values):
+            return False
+        sizes = set(map(_size, values))
         if len(sizes) == 1 and None not in sizes:
             return False
     return bool(launches)
 
 
 def _size(argument: Any) -> int | None:
-    """The integer that an argument is; None for a tensor, a flag and any other."""
+    """Return the integer value of an argument; None for a tensor, a flag or any other."""
     if not isinstance(argument, Mapping):
         return None
-    held = argument.get("int", argument.get("constexpr"))
-    if type(held) is int:
-        return held
+    value = argument.get("int", argument.get("constexpr"))
+    if type(value) is int:
+        return value
     return None
 
 
-def group_untested(untested: Sequence[ObservedCell]) -> list[UntestedGroup]:
-    """The untested cells by kernel, place and reason, in order."""
+def group_untested(cells: Sequence[ObservedCell]) -> list[UntestedGroup]:
+    """Return the untested cells by kernel, place and reason, in order."""
     counts: dict[tuple[str, str | None, str, str, str], int] = {}
-    for cell in untested:
+    for cell in cells:
         reason = why_untested(cell) or ""
         group = (cell.kernel, cell.package, cell.toolchain, cell.target, reason)
         counts[group] = counts.get(group, 0) + 1
-    made = [UntestedGroup(*group, count) for group, count in counts.items()]
-    return sorted(
-        made,
-        key=lambda each: (
-            by_version(each.toolchain),
-            by_target(each.target),
-            each.kernel,
-            each.reason,
-        ),
-    )
+    groups = [UntestedGroup(*group, count) for group, count in counts.items()]
+    return sorted(groups, key=_in_order)
+
+
+def _in_order(group: UntestedGroup) -> tuple[object, ...]:
+    place = by_version(group.toolchain), by_target(group.target)
+    return *place, group.kernel, group.reason

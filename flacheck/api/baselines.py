@@ -10,7 +10,7 @@ from flacheck.analysis.standing import Standing
 from flacheck.api.arguments import PathLike
 from flacheck.baseline import form
 from flacheck.baseline.form import Baseline
-from flacheck.baseline.standings import baseline_of, updated
+from flacheck.baseline.standings import baseline_of, update
 from flacheck.reports.output import write
 from flacheck.version import __version__
 
@@ -33,7 +33,7 @@ def update_baseline(
     new = baseline_of(standings, __version__, accepted)
     path = Path(file)
     if path.exists():
-        new = updated(form.read(path), new)
+        new = update(form.read(path), new)
     write([form.text_of(new)], path)
     return new
 

@@ -147,7 +147,7 @@ def _as_axes(option_values: OptionValues) -> Axes:
 
 def _option_sets(axes: Axes) -> list[dict[str, Any]]:
     names = [axis for axis in _OPTIONS if axis in axes]
-    sets: list[Config] = []
+    sets: list[dict[str, Any]] = []
     for extra in axes.get("options", ({},)):
         for values in itertools.product(*(axes[name] for name in names)):
             sets.append({**extra, **dict(zip(names, values))})

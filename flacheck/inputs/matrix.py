@@ -253,7 +253,7 @@ class _MatrixReader:
         try:
             _FORM.check(value, more=("package",))
         except FormError as error:
-            raise self._yaml.error((*path, *error.path), error.what, error.allowed) from None
+            raise self._yaml.error((*path, *error.path), error.what, error.hint) from None
         return DeclaredLaunch(Launch.from_json(value), value.get("package", "*"))
 
     def _configs(self, path: Location, configs: Any) -> Any:

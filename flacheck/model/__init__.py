@@ -1,7 +1,6 @@
-"""The nouns, as frozen values without I/O: kernel, launch, cell, question, attempt, record.
+"""Frozen values without I/O: kernel, launch, cell, question, attempt and record.
 
-Everything here travels between processes and into the store as JSON. What each noun means stands
-in docs/concepts.md.
+All of them travel between processes and into the store as JSON. docs/concepts.md defines each noun.
 """
 
 from flacheck.model.attempt import Attempt, Finding, Outcome, Resources

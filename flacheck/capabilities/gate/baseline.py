@@ -6,7 +6,7 @@ from dataclasses import replace
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_version, some, split
 from flacheck.analysis.standing import Standing
-from flacheck.baseline.comparing import knows, notes
+from flacheck.baseline.comparing import contains_failure, notes
 from flacheck.baseline.form import Baseline
 from flacheck.baseline.standings import identity, name_and_version, standings_of
 from flacheck.capabilities.gate.evidence import BaselineUse, Evidence, RecordFilter
@@ -69,7 +69,9 @@ def accepted_releases(result: Gate) -> list[str]:
 
 def _accepts(baseline: Baseline, cell: ObservedCell) -> bool:
     """Return True for a listed failure under a release that the baseline accepts."""
-    return split(cell.toolchain)[1] in baseline.accepted and knows(baseline, cell)
+    return split(cell.toolchain)[1] in baseline.accepted_releases and contains_failure(
+        baseline, cell
+    )
 
 
 def _is_same(one: Standing, other: Standing) -> bool:

@@ -212,7 +212,7 @@ def _specifier(name: str, text: str) -> str:
     text = text.removeprefix(name).strip()
     if is_version(text):
         if Version(text) < triton_releases.OLDEST:
-            triton_releases.ask_for_torch(text, SpecifierSet(f"=={text}.*"))
+            triton_releases.reject_torch_versions(text, SpecifierSet(f"=={text}.*"))
         return f"=={text}"
     if not re.match(r"[<>=!~]", text):
         raise UsageError(f"--{name} {text}: expected a version (3.5.1) or a specifier (>=3.4,<3.6)")

@@ -11,7 +11,7 @@ from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.slow import SlowCompile, mark_slow
 from flacheck.analysis.standing import Standing, standings
 from flacheck.analysis.summary import RunView, summarise
-from flacheck.baseline.comparing import knows
+from flacheck.baseline.comparing import contains_failure
 from flacheck.baseline.form import Baseline
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
@@ -30,7 +30,7 @@ def excuse_of(waived: Sequence[Waiver], baseline: Baseline | None) -> Excuse:
     def is_excused(cell: ObservedCell) -> bool:
         if waivers.are_waived(valid, cell):
             return True
-        return baseline is not None and knows(baseline, cell)
+        return baseline is not None and contains_failure(baseline, cell)
 
     return is_excused
 
@@ -61,7 +61,7 @@ def view(
         known_torch=list(torch_pins.pins()),
         coverage=[entry for run in runs for entry in run.context.get("coverage", ())],
         waives=lambda cell: waivers.are_waived(valid, cell),
-        knows=lambda cell: baseline is not None and knows(baseline, cell),
+        in_baseline=lambda cell: baseline is not None and contains_failure(baseline, cell),
         advisories=partial(advisories.of, kernels, packages=packages),
         fallbacks=alternatives.fallbacks,
         standings=run_standings,
