@@ -240,7 +240,7 @@ def _drive_together(drives: Sequence[tuple[Path, CaptureJob]]) -> None:
 
 def _made(folder: Path, job: CaptureJob, stop: threading.Event) -> None:
     # Two scans at once make one capture: the second waits, and finds it.
-    with filling.locked(folder):
+    with filling.hold_lock(folder):
         if not _is_made(folder):
             _make(folder, job, stop)
 

@@ -192,7 +192,7 @@ def _fitting(name: str, bound: SpecifierSet, conflict: ToolchainError) -> str:
     """The highest version that a bound admits; the conflict is raised where there is none."""
     known = [*torch_pins.pins()]
     if name == "triton":
-        known = list(triton_releases.known())
+        known = list(triton_releases.known_releases())
     # A build for some CUDA is asked for by its exact name.
     known += [each.version for each in bound if each.operator in ("==", "===", "<=")]
     versions = [version for version in known if not version.endswith(".*")]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from flacheck.analysis.order import counted, kernel_name, some
-from flacheck.capabilities.dtypes.finding import OVERFLOW, PROMOTION, DtypeFinding, ReachedKernel
+from flacheck.analysis.order import count_noun, kernel_name, some
+from flacheck.capabilities.dtypes.finding import (
+    OVERFLOW,
+    PROMOTION,
+    DtypeFinding,
+    ReachedKernel,
+)
 from flacheck.capabilities.dtypes.heads import ACTUAL_DTYPES, HeadNeeds
 from flacheck.capabilities.dtypes.result import DtypesResult
 from flacheck.reports import document
@@ -27,11 +32,11 @@ def report(result: DtypesResult) -> document.Report:
 def _parts(result: DtypesResult) -> Iterator[Part]:
     same = group_by(result.findings, lambda each: (each.subject, each.identity))
     launches = sum(result.launch_counts.values())
-    modules = counted(len(result.launch_counts), "subject")
-    line = f"{modules}, {counted(launches, 'launch', 'launches')}: no findings"
+    modules = count_noun(len(result.launch_counts), "subject")
+    line = f"{modules}, {count_noun(launches, 'launch', 'launches')}: no findings"
     tone = Tone.GOOD
     if result.findings:
-        line = f"{modules}: {counted(len(same), 'finding')}"
+        line = f"{modules}: {count_noun(len(same), 'finding')}"
         new = group_by(result.new, lambda each: (each.subject, each.identity))
         baseline_count = len(same) - len(new)
         if baseline_count:
@@ -39,7 +44,7 @@ def _parts(result: DtypesResult) -> Iterator[Part]:
         tone = Tone.BAD if result.new else Tone.DOUBT
     if result.modules:
         # The layers of these modules were not followed.
-        line += f"; {counted(len(result.modules), 'module')} could not be imported"
+        line += f"; {count_noun(len(result.modules), 'module')} could not be imported"
         if tone == Tone.GOOD:
             tone = Tone.DOUBT
     modes = "; ".join(map(str, result.modes))
@@ -80,7 +85,7 @@ def _kernels(verb: str, kernels: Sequence[ReachedKernel]) -> Iterator[Part]:
     if not kernels:
         return
     number = len(group_by(kernels, lambda each: each.kernel))
-    yield document.Item(f"{verb} {counted(number, 'kernel')} beside half operands:")
+    yield document.Item(f"{verb} {count_noun(number, 'kernel')} beside half operands:")
     yield document.Table(_HEADINGS, tuple(map(_row, kernels[:MAX_ITEMS])))
     yield from rest(len(kernels), "row")
 
@@ -140,7 +145,9 @@ def _cures(result: DtypesResult) -> Iterator[Part]:
     for cure in result.cures:
         tone = Tone.GOOD if not cure.remaining else Tone.DOUBT
         outcome = (
-            f"{counted(cure.remaining, 'finding')} left" if cure.remaining else "no findings left"
+            f"{count_noun(cure.remaining, 'finding')} left"
+            if cure.remaining
+            else "no findings left"
         )
         yield document.Item(f"{cure.name}: {outcome}", tone)
 

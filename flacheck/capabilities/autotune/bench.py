@@ -32,7 +32,7 @@ from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import UsageError
 from flacheck.model import Attempt, Json, Outcome, canonical
 from flacheck.packages.package import Package
-from flacheck.tables import shipped, targets
+from flacheck.tables import find_shipped_folder, targets
 
 # The longest time of a scan's compile for a kernel without a history.
 _SECONDS = 300.0
@@ -82,7 +82,7 @@ class Bench:
             raise UsageError("--bench needs a GPU: install torch with CUDA beside flacheck")
         (choice,) = toolchains.resolve(["installed"]).choices
         self._config = toolchains.provide(choice).worker_config()
-        self._config |= {"worker": "bench_worker", "corpus": str(shipped("kernels"))}
+        self._config |= {"worker": "bench_worker", "corpus": str(find_shipped_folder("kernels"))}
         self._config |= {"torch": torch, "device": device, "recycle_mb": _RESIDENT_MB}
         self._config["trust"] = trust
         # The GPU's driver needs devices and files that are not documented.

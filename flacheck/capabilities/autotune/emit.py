@@ -23,7 +23,7 @@ from typing import Any
 from packaging.version import Version
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.order import kernel_name, short, split
 from flacheck.capabilities.autotune.results import ExaminedConfig, Fate, TunerResult, TuningKey
 from flacheck.model import Json, canonical
@@ -122,7 +122,7 @@ def choices(results: Sequence[TunerResult]) -> list[KeptConfigs]:
 
     If every configuration fails, they are the nearest fallbacks that are configurations.
     """
-    by_kernel = grouped((result.kernel, result) for result in results if result.configs)
+    by_kernel = group_by_key((result.kernel, result) for result in results if result.configs)
     chosen_configs = []
     for kernel, kernel_results in by_kernel.items():
         chosen_configs.append(KeptConfigs(kernel, kernel_results, _configs(kernel_results)))
@@ -306,7 +306,9 @@ def fla(results: Sequence[TunerResult], reading: Sequence[str] = ()) -> Iterator
 
     `reading` are all kernels of the package that read such files.
     """
-    by_name = grouped((kernel_name(result.kernel), result) for result in results if result.configs)
+    by_name = group_by_key(
+        (kernel_name(result.kernel), result) for result in results if result.configs
+    )
     for function, own_results in by_name.items():
         kernels = {result.kernel for result in own_results}
         unsafe = []

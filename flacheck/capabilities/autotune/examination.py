@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.order import some
 from flacheck.capabilities.autotune import judging
 from flacheck.capabilities.autotune.bench import Bench
@@ -164,7 +164,7 @@ def with_fallbacks(
     if not cells:
         return results
     fallbacks = search(list(cells.values()), records)
-    by_cell = grouped((fallback.key, fallback) for fallback in fallbacks)
+    by_cell = group_by_key((fallback.key, fallback) for fallback in fallbacks)
     new_results = []
     for launch_trials, result in pairs:
         own: list[Fallback] = []

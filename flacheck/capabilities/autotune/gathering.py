@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.autotune.keys import binary
 from flacheck.capabilities.autotune.results import Args, TunedLaunch
 from flacheck.errors import EmptySelection, UsageError
@@ -30,7 +30,7 @@ from flacheck.pipeline.job import Job
 from flacheck.pipeline.package_launches import PackageCapture, resolve_package
 from flacheck.source import autotuners
 from flacheck.source.autotuners import AutotunedKernel
-from flacheck.tables import shipped
+from flacheck.tables import find_shipped_folder
 from flacheck.toolchains import Resolver
 from flacheck.toolchains.base import Choice
 
@@ -110,7 +110,7 @@ def of_launches(
     targets = launches_file.recorded_targets(contents)
     resolver = Resolver()
     examined_launches: list[TunedLaunch] = []
-    for kernel_entries in grouped((entry.kernel, entry) for entry in usable).values():
+    for kernel_entries in group_by_key((entry.kernel, entry) for entry in usable).values():
         examined_launches += _of_entries(
             kernel_entries,
             selection,
@@ -148,7 +148,7 @@ def of_package(spec: str, selection: Selection, every_key: bool = False) -> Tune
     examined_launches: list[TunedLaunch] = []
     for capture in captures:
         entries = call_paths.select_launches(_entries(capture), selection, package.identity)
-        by_kernel = grouped((entry.kernel, entry) for entry in entries if entry.launch.configs)
+        by_kernel = group_by_key((entry.kernel, entry) for entry in entries if entry.launch.configs)
         for name, kernel_entries in by_kernel.items():
             if selection.names(name):
                 examined_launches += _of_capture(
@@ -294,7 +294,7 @@ def _of_sources(
         if every_key:
             if not selection.dtypes:
                 cells = [cell for cell in cells if cell.dtype == first.dtype]
-            groups = list(grouped((binary(_arguments(cell)), cell) for cell in cells).values())
+            groups = list(group_by_key((binary(_arguments(cell)), cell) for cell in cells).values())
         for group in groups:
             tuned_launch = TunedLaunch(
                 group[0],
@@ -336,7 +336,7 @@ def _of_entries(
     groups = [[min(candidates, key=lambda entry: entry.made_up)]]
     if every_key:
         real = [entry for entry in candidates if not entry.made_up] or candidates
-        groups = list(grouped((binary(_call(entry)), entry) for entry in real).values())
+        groups = list(group_by_key((binary(_call(entry)), entry) for entry in real).values())
     for group in groups:
         first = group[0]
         sources = launches.sources([first])
@@ -388,7 +388,7 @@ def _declaration(kernel: Kernel, packages: _Packages) -> AutotunedKernel | None:
     """Return a kernel's source: flacheck's own, the package's, or the cut one without a file."""
     origin = kernel.origin
     if isinstance(origin, Corpus):
-        file = shipped("kernels") / f"{origin.family}.py"
+        file = find_shipped_folder("kernels") / f"{origin.family}.py"
         return autotuners.of_file(file, origin.name, f"kernels/{file.name}")
     package = packages.get(kernel.package or "")
     if package is not None:

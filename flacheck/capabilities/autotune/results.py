@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.order import counted, kernel_name
+from flacheck.analysis.order import count_noun, kernel_name
 from flacheck.capabilities.autotune.occupancy import Occupancy
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model import Cell, Json, Launch, Record, Verdict, canonical
@@ -257,7 +257,7 @@ class TunerResult:
         if self.ends:
             lines.append(f"{place}: the run ends: {self.ends}")
         elif ending:
-            lines.append(f"{place}: {counted(ending, 'configuration')} would end the run")
+            lines.append(f"{place}: {count_noun(ending, 'configuration')} would end the run")
         for fault in self.keys:
             lines.append(f"{place}: {fault.fault}: {fault.key} {fault.why}")
         return lines

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.diff.sides import ReleaseSide, Side, StoredSide
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs.expand import Selection
@@ -251,7 +251,7 @@ def one_each(all_cells: Iterable[Cell]) -> list[Cell]:
     an import, all stay.
     """
     all_cells = list(all_cells)
-    groups = grouped((_group(cell), cell) for cell in all_cells)
+    groups = group_by_key((_group(cell), cell) for cell in all_cells)
     keys: set[str] = set()
     for (*_, is_launch), members in groups.items():
         if is_launch:
@@ -267,7 +267,7 @@ def _group(cell: Cell) -> tuple[str, str | None, str, str, bool]:
 
 def _one_each_compiler(members: Sequence[Cell]) -> list[Cell]:
     """Return one cell of each compiler, if possible with the same configuration."""
-    by_compiler = grouped((cell.toolchain, cell) for cell in members)
+    by_compiler = group_by_key((cell.toolchain, cell) for cell in members)
     identities = [set(map(_identity, own)) for own in by_compiler.values()]
     common = set.intersection(*identities)
 

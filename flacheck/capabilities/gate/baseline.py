@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_version, some, split
 from flacheck.analysis.standing import Standing
-from flacheck.baseline.comparing import knows, notes
+from flacheck.baseline.comparing import contains_failure, notes
 from flacheck.baseline.form import Baseline
 from flacheck.baseline.standings import identity, name_and_version, standings_of
 from flacheck.capabilities.gate.evidence import BaselineUse, Evidence, RecordFilter
@@ -67,9 +67,11 @@ def accepted_releases(result: Gate) -> list[str]:
     return sorted(releases, key=by_version)
 
 
-def _accepts(baseline: Baseline, cell: Observed) -> bool:
+def _accepts(baseline: Baseline, cell: ObservedCell) -> bool:
     """Return True for a listed failure under a release that the baseline accepts."""
-    return split(cell.toolchain)[1] in baseline.accepted and knows(baseline, cell)
+    return split(cell.toolchain)[1] in baseline.accepted_releases and contains_failure(
+        baseline, cell
+    )
 
 
 def _is_same(one: Standing, other: Standing) -> bool:
@@ -127,11 +129,13 @@ class _Selection:
         if has_subject and not is_whole:
             name, _ = name_and_version(question.about)
             note = f"only {question.narrowing} of {name} is in the baseline"
-            standing = replace(standing, asked=None, note=note)
+            standing = replace(standing, requested_count=None, note=note)
         if not record_filter.kernels:
             return standing
         cells = tuple(cell for cell in standing.cells if record_filter.names(cell.kernel))
-        untested = tuple(cell for cell in standing.untested if record_filter.names(cell.kernel))
+        untested = tuple(
+            cell for cell in standing.untested_cells if record_filter.names(cell.kernel)
+        )
         if not cells and not untested:
             return None
         kernels = frozenset(filter(record_filter.names, standing.kernels))
@@ -156,11 +160,17 @@ class _Selection:
 
 
 def _limit_cells(
-    standing: Standing, cells: tuple[Observed, ...], untested: tuple[Observed, ...]
+    standing: Standing, cells: tuple[ObservedCell, ...], untested: tuple[ObservedCell, ...]
 ) -> Standing:
     """Return a standing with some of its cells; a partial one stays partial."""
     answer_count = len(cells) + len(untested)
     total: int | None = answer_count
     if standing.is_partial:
         total = None
-    return replace(standing, asked=total, answered=answer_count, cells=cells, untested=untested)
+    return replace(
+        standing,
+        requested_count=total,
+        answered_count=answer_count,
+        cells=cells,
+        untested_cells=untested,
+    )

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_version, split
 from flacheck.analysis.standing import Standing, standings
 from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
 from flacheck.errors import FlacheckError, UsageError
-from flacheck.inputs.expand import Selection, named
+from flacheck.inputs.expand import Selection, matches_kernel
 from flacheck.inputs.subject import Subject
-from flacheck.model import AskedCells, AskedPlace, Question, Record, digest
+from flacheck.model import Question, Record, RequestedCells, RequestedPlace, digest
 from flacheck.packages import checkouts
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job
@@ -83,7 +83,7 @@ class RecordFilter:
 
     def names(self, kernel: str) -> bool:
         """Return True if a kernel is selected."""
-        return not self.kernels or any(named(glob, kernel) for glob in self.kernels)
+        return not self.kernels or matches_kernel(self.kernels, kernel)
 
     def selects(self, record: Record) -> bool:
         """Return True if a record's kernel and target are selected."""
@@ -100,9 +100,9 @@ class RecordFilter:
         restrictions.discard("ops")
         return not restrictions or (restrictions == {"kernels"} and same_kernels)
 
-    def part_of(self, place: AskedPlace) -> AskedPlace | None:
+    def part_of(self, place: RequestedPlace) -> RequestedPlace | None:
         """Return the selected part of a question on one place; None if it is empty."""
-        if self.targets and place.asked.target not in self.targets:
+        if self.targets and place.request.target not in self.targets:
             return None
         if not self.kernels or place.keys is None:
             return place
@@ -190,7 +190,7 @@ class Evidence:
     records: Sequence[Record] = ()
     failed_with: Callable[[str], Sequence[Record]] = lambda signature: ()
     baseline_standings: Sequence[Standing] = ()
-    accepts: Callable[[Observed], bool] = lambda cell: False
+    accepts: Callable[[ObservedCell], bool] = lambda cell: False
     baseline: BaselineUse | None = None
 
 
@@ -224,8 +224,8 @@ def of_store(store: Store, record_filter: RecordFilter) -> Evidence:
 
 
 def _select_places(
-    record_filter: RecordFilter, in_force: Sequence[AskedPlace]
-) -> Sequence[AskedPlace]:
+    record_filter: RecordFilter, in_force: Sequence[RequestedPlace]
+) -> Sequence[RequestedPlace]:
     """Return the questions that count, all of them without a matrix or package.
 
     Of a subject the whole question counts; a narrower one covers an unknown part of it.
@@ -235,7 +235,7 @@ def _select_places(
             return [place for place in in_force if record_filter.is_whole(place.question)]
         return in_force
     own_places = [place for place in in_force if record_filter.is_about(place.question)]
-    compilers = {split(place.asked.toolchain)[0] for place in own_places}
+    compilers = {split(place.request.toolchain)[0] for place in own_places}
     if record_filter.is_of_file and record_filter.compiler.family in compilers:
         try:
             return _of_file(record_filter, own_places)
@@ -246,21 +246,23 @@ def _select_places(
     whole = [place for place in own_places if record_filter.is_whole(place.question)]
     if record_filter.ops:
         return whole
-    whole_places = {place.asked.place for place in whole}
+    whole_places = {place.request.place for place in whole}
     selection = list(whole)
     for place in own_places:
-        if place.asked.place not in whole_places:
+        if place.request.place not in whole_places:
             selection.append(_as_part(place))
     return selection
 
 
-def _of_file(record_filter: RecordFilter, own_places: Sequence[AskedPlace]) -> list[AskedPlace]:
+def _of_file(
+    record_filter: RecordFilter, own_places: Sequence[RequestedPlace]
+) -> list[RequestedPlace]:
     """Return the file's current question on every place where it was ever scanned.
 
     The scan may have covered only a part of the file, or the file may have changed since.
     """
     family = record_filter.compiler.family
-    places = {place.asked.place for place in own_places}
+    places = {place.request.place for place in own_places}
     places = {place for place in places if split(place[0])[0] == family}
     releases = sorted({split(toolchain)[1] for toolchain, _ in places}, key=by_version)
     targets = tuple(sorted({target for _, target in places}))
@@ -269,30 +271,32 @@ def _of_file(record_filter: RecordFilter, own_places: Sequence[AskedPlace]) -> l
     current_places = []
     for cells in question.asked:
         if cells.place in places:
-            current_places.append(AskedPlace(question, cells, key_sets[cells.place]))
+            current_places.append(RequestedPlace(question, cells, key_sets[cells.place]))
     return current_places
 
 
-def _as_part(place: AskedPlace) -> AskedPlace:
+def _as_part(place: RequestedPlace) -> RequestedPlace:
     """Return a narrower question as an unknown part of the whole question."""
     note = place.note
     if place.question.narrowing:
         note = f"only {place.question.narrowing} of {place.question.about} was scanned"
     whole = Question(place.question.about, source=place.question.source)
-    return AskedPlace(whole, AskedCells(*place.asked.place), None, place.possible_keys, note)
+    return RequestedPlace(
+        whole, RequestedCells(*place.request.place), None, place.possible_keys, note
+    )
 
 
 def _parts_of_package(
     store: Store,
     record_filter: RecordFilter,
-    in_force: Sequence[AskedPlace],
-    places: Sequence[AskedPlace],
-) -> Iterator[AskedPlace]:
+    in_force: Sequence[RequestedPlace],
+    places: Sequence[RequestedPlace],
+) -> Iterator[RequestedPlace]:
     """Yield the package's records of matrix scans, on places without a scan of the package.
 
     They can show a release bad, but never good.
     """
-    scanned_places = {place.asked.place for place in places}
+    scanned_places = {place.request.place for place in places}
     keys: set[str] = set()
     for place in in_force:
         keys.update(place.possible_keys)
@@ -306,8 +310,8 @@ def _parts_of_package(
     question = Question(record_filter.package or "")
     note = "only a part of the package was scanned"
     for record_place, record_keys in keys_by_place.items():
-        cells = AskedCells(*record_place)
-        yield AskedPlace(question, cells, None, tuple(record_keys), note)
+        cells = RequestedCells(*record_place)
+        yield RequestedPlace(question, cells, None, tuple(record_keys), note)
 
 
 def cell_identity(record: Record) -> str:

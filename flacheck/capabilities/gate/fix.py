@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.gate.pins import PinChange
 from flacheck.capabilities.gate.sources.pin_files import encoding_of
 from flacheck.config import toml
@@ -28,7 +28,7 @@ def fix(changes: Sequence[PinChange]) -> tuple[list[PinChange], list[PinChange]]
             writable.append(change)
         else:
             with_obstacle.append(change)
-    by_file = grouped((Path(change.pin.file).resolve(), change) for change in writable)
+    by_file = group_by_key((Path(change.pin.file).resolve(), change) for change in writable)
     for path, own_changes in by_file.items():
         name = own_changes[0].pin.file
         try:
@@ -45,14 +45,14 @@ def edit_content(content: bytes, name: str, changes: Sequence[PinChange]) -> byt
     """Return a file's bytes with every changed specifier; `name` is the file in messages."""
     codec, mark = encoding_of(content)
     text = content[len(mark) :].decode(codec)
-    by_string = grouped((change.pin.keys, change) for change in changes if change.pin.keys)
+    by_string = group_by_key((change.pin.keys, change) for change in changes if change.pin.keys)
     if not by_string:
         return mark + _splice(text, changes, name).encode(codec)
     strings = toml.strings(text, name)
     new_strings = {}
     for keys, own_changes in by_string.items():
         new_strings[keys] = _splice(strings.get(keys, ""), own_changes, name)
-    return mark + toml.replaced(text, new_strings, name).encode(codec)
+    return mark + toml.replace_strings(text, new_strings, name).encode(codec)
 
 
 def _splice(text: str, changes: Iterable[PinChange], name: str) -> str:

@@ -127,8 +127,8 @@ class Gating:
 def releases_of(compiler: GatedCompiler) -> Releases:
     """Return the releases of a compiler; of nvcc only the newest patch release of each minor."""
     if compiler is TRITON:
-        return Releases(tuple(triton_releases.known()), torch_pins.pins())
-    newest = nvcc_releases.newest_of_minors(nvcc_releases.known())
+        return Releases(tuple(triton_releases.known_releases()), torch_pins.pins())
+    newest = nvcc_releases.newest_of_minors(nvcc_releases.shipped_versions())
     return Releases(tuple(map(str, newest)), {}, compiler)
 
 

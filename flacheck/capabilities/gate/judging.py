@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from flacheck.analysis.groups import by_signature
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version, split
 from flacheck.analysis.standing import Standing, is_good
-from flacheck.analysis.untested import listed
+from flacheck.analysis.untested_cells import group_untested
 from flacheck.capabilities.gate.admission import Admission, Releases, admit
 from flacheck.capabilities.gate.evidence import Evidence, cell_identity
 from flacheck.capabilities.gate.pins import Installation
@@ -60,9 +60,9 @@ class Judge:
         admissions = tuple(admit(installation, releases) for installation in installations)
         states = {triton: release.state for triton, release in with_records.items()}
         changes, helpless = suggest(installations, Acceptance(releases, states, self.strict))
-        not_evidence: list[Observed] = []
+        not_evidence: list[ObservedCell] = []
         for standing in evidence.standings:
-            not_evidence += standing.untested
+            not_evidence += standing.untested_cells
         return Gate(
             admissions=admissions,
             versions=self._allowed_releases(admissions, with_records, releases, evidence),
@@ -72,14 +72,14 @@ class Judge:
             about=about,
             known_good=_known_good(with_records, releases),
             questions=_question_names(evidence),
-            untested=tuple(listed(not_evidence)),
+            untested=tuple(group_untested(not_evidence)),
             baseline=evidence.baseline,
             compiler=self.releases.compiler,
         )
 
     def _releases_with_records(self, evidence: Evidence) -> dict[str, JudgedRelease]:
         """Return each release that a question is about, judged, by its version."""
-        by_toolchain = grouped((split(each.toolchain), each) for each in evidence.standings)
+        by_toolchain = group_by_key((split(each.toolchain), each) for each in evidence.standings)
         releases = {}
         for (compiler, triton), standings in by_toolchain.items():
             if compiler == self.releases.compiler.family:
@@ -92,14 +92,14 @@ class Judge:
         if self.targets:
             standings = [each for each in standings if each.target in self.targets]
         valid = waivers.in_force(self.waivers, self.today)
-        failing: list[Observed] = []
-        cells: dict[str, Observed] = {}
+        failing: list[ObservedCell] = []
+        cells: dict[str, ObservedCell] = {}
         for standing in standings:
             failing += standing.failing
             for cell in standing.cells:
                 if _was_compiled(cell):
                     cells[cell.key] = cell
-        waiver_keys = {cell.key for cell in failing if waivers.waived(valid, cell)}
+        waiver_keys = {cell.key for cell in failing if waivers.are_waived(valid, cell)}
         baseline_keys = set()
         for cell in failing:
             if cell.key not in waiver_keys and evidence.accepts(cell):
@@ -107,7 +107,7 @@ class Judge:
         let_pass = waiver_keys | baseline_keys
         blocking = {cell.key: cell for cell in failing if cell.key not in let_pass}
         advisories: list[str] = []
-        by_place = grouped((each.target, each) for each in standings)
+        by_place = group_by_key((each.target, each) for each in standings)
         for target, there in by_place.items():
             advisories += self._advice(there, triton, target)
         release = JudgedRelease(
@@ -120,8 +120,8 @@ class Judge:
             waived_cells=len(waiver_keys),
             known=len(baseline_keys),
             unknown=sum(cell.verdict is Verdict.UNKNOWN for cell in cells.values()),
-            untested=sum(len(each.untested) for each in standings),
-            answered=sum(each.answered for each in standings),
+            untested=sum(len(each.untested_cells) for each in standings),
+            answered=sum(each.answered_count for each in standings),
             asked=_total_cells(standings),
         )
         partial = [_progress(each) for each in standings if each.is_partial]
@@ -212,7 +212,7 @@ class Judge:
             if waiver.signature not in (None, cell.signature):
                 new_signatures.add(cell.signature or "")
         use = WaiverUse.UNUSED
-        if waiver.expired(self.today):
+        if waiver.has_expired(self.today):
             use = WaiverUse.EXPIRED
         elif cells:
             use = WaiverUse.ACTIVE
@@ -238,9 +238,9 @@ def _total_cells(standings: Sequence[Standing]) -> int | None:
     """Return the number of cells in all questions; None if that of one is unknown."""
     total = 0
     for standing in standings:
-        if standing.asked is None:
+        if standing.requested_count is None:
             return None
-        total += standing.asked
+        total += standing.requested_count
     return total
 
 
@@ -256,7 +256,7 @@ def _without_record(triton: str, releases: Releases) -> JudgedRelease:
     return JudgedRelease(triton, ReleaseState.NO_RECORD, why=why)
 
 
-def _was_compiled(cell: Observed) -> bool:
+def _was_compiled(cell: ObservedCell) -> bool:
     """Return True unless the cell was skipped before it reached the compiler."""
     return cell.verdict is not Verdict.SKIPPED
 
@@ -270,7 +270,7 @@ def _progress(standing: Standing) -> str:
 
 
 def _nothing_compiled(standings: Sequence[Standing]) -> str:
-    if any(each.untested for each in standings):
+    if any(each.untested_cells for each in standings):
         return "only untested cells"
     return "only skipped cells"
 

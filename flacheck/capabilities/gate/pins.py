@@ -208,11 +208,11 @@ def compiler_pins(specs: Sequence[str]) -> tuple[GatedCompiler | None, tuple[Pin
 def _specifier(name: str, text: str) -> str:
     """Return the specifier of one value of `--torch` or `--triton`."""
     if name == by_torch.NAME:
-        return by_torch.named(text).removeprefix(name)
+        return by_torch.parse_requirement(text).removeprefix(name)
     text = text.removeprefix(name).strip()
     if is_version(text):
         if Version(text) < triton_releases.OLDEST:
-            triton_releases.ask_for_torch(text, SpecifierSet(f"=={text}.*"))
+            triton_releases.reject_torch_versions(text, SpecifierSet(f"=={text}.*"))
         return f"=={text}"
     if not re.match(r"[<>=!~]", text):
         raise UsageError(f"--{name} {text}: expected a version (3.5.1) or a specifier (>=3.4,<3.6)")

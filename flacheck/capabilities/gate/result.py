@@ -6,7 +6,7 @@ from enum import Enum
 from msgspec import json, structs
 
 from flacheck.analysis.groups import SignatureGroup
-from flacheck.analysis.untested import Untested
+from flacheck.analysis.untested_cells import UntestedGroup
 from flacheck.capabilities.gate.admission import Admission, Conflict
 from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
 from flacheck.capabilities.gate.evidence import BaselineUse
@@ -151,7 +151,7 @@ class Gate:
     about: str = ""
     known_good: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
-    untested: tuple[Untested, ...] = ()
+    untested: tuple[UntestedGroup, ...] = ()
     baseline: BaselineUse | None = None
     compiler: GatedCompiler = TRITON
 

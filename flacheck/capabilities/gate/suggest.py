@@ -10,7 +10,7 @@ from itertools import product
 from packaging.specifiers import Specifier, SpecifierSet
 from packaging.version import Version
 
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.gate.admission import Admission, Pair, Releases, admit
 from flacheck.capabilities.gate.pins import Installation, Pin, PinChange
 from flacheck.capabilities.gate.result import ReleaseState
@@ -115,7 +115,7 @@ def _narrow(admission: Admission, rule: Acceptance) -> Changes:
         pins = admission.installation.torch_with_triton
         newest = rule.releases.newest_torch
         tolerance = {}
-        for torch, tritons in grouped(admission.pairs).items():
+        for torch, tritons in group_by_key(admission.pairs).items():
             tolerance[torch or ""] = all(map(rule.tolerates, tritons))
     keep = [release for release, is_tolerated in tolerance.items() if is_tolerated]
     lose = [release for release, is_tolerated in tolerance.items() if not is_tolerated]

@@ -6,7 +6,7 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.gate.pins import NAMES, Installation, LabelledPin, Pin
 from flacheck.capabilities.gate.sources import pyproject, requirements, uv_lock
 from flacheck.capabilities.gate.sources.pin_files import PinFile
@@ -93,7 +93,7 @@ def _display_name(path: Path) -> str:
 
 def _installations(name: str, pins: Iterable[LabelledPin]) -> Iterator[Installation]:
     """Yield the pins that always hold, alone and with each extra or group that adds to them."""
-    by_label = dict(grouped(pins))
+    by_label = dict(group_by_key(pins))
     base = by_label.pop(None, [])
     if base:
         yield Installation(name, tuple(dict.fromkeys(base)))

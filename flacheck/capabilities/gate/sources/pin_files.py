@@ -112,7 +112,7 @@ class TomlDocument:
         """
         value: Any = self.table
         for depth, key in enumerate(keys, 1):
-            value_kind = dict
+            value_kind: type = dict
             if depth == len(keys):
                 value_kind = kind
             value = value.get(key, value_kind())
