@@ -143,7 +143,7 @@ def test_a_comparison_compiles_both_sides_and_keeps_what_it_compiled(
     made = compared(store, cells)
     assert [one.kernel for one in made.of(DifferenceKind.REGRESSED)] == ["fake.breaks"]
     assert [one.kernel for one in made.of(DifferenceKind.MENDED)] == ["fake.mends"]
-    assert [one.kernel for one in made.unchanged] == ["fake.good", "fake.bad"]
+    assert [one.kernel for one in made.without_change] == ["fake.good", "fake.bad"]
     assert made.exit_code() is Exit.FINDINGS
     assert {run.purpose for run in store.runs()} == {Purpose.DIFF}
     provided = len(family.provided)
@@ -192,7 +192,7 @@ def test_what_an_autotuner_skips_is_no_regression_while_another_configuration_co
     monkeypatch.setitem(toolchains.FAMILIES, "fake", made)
     result = compared(store, [tuned("tuned"), fake.cell("alone", num_warps=8)])
     assert [one.kernel for one in result.of(DifferenceKind.REGRESSED)] == ["fake.alone"]
-    (same,) = result.unchanged
+    (same,) = result.without_change
     assert same.pair.after is not None
     assert same.pair.after.options == {"num_warps": 4}
     assert same.reason == "the autotuner skips num_warps=8 (FC501) and has others"

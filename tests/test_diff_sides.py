@@ -77,7 +77,7 @@ def test_what_was_chosen_of_several_is_said() -> None:
         ("3.5.1", r"torch==3\.5\.1 \(no such release\) or triton==3\.5\.1 \(Triton 3\.5\.1\)"),
         ("torch==2.99.*", "no release of torch matches ==2.99"),
         ("triton==9.9.9", "there is no triton 9.9.9"),
-        ("torch>=two", "is no requirement"),
+        ("torch>=two", "is not a requirement"),
         ("soon", "names nothing to compare: give torch==2.9"),
         ("numpy==2.0", "cannot be read"),
         ("missing.json", "missing.json: cannot be read"),

@@ -260,12 +260,12 @@ def _growth_texts(grown: ResourceGrowth) -> list[str]:
 
 def _unchanged_cells(result: Comparison) -> Iterator[Part]:
     failing, skipped_cells = [], []
-    for change in result.unchanged:
+    for change in result.without_change:
         if change.record.verdict is Verdict.FAILS:
             failing.append(change)
         if change.pair.note:
             skipped_cells.append(change)
-    same = len(result.unchanged) - len(failing)
+    same = len(result.without_change) - len(failing)
     verb = "compile"
     if same == 1:
         verb = "compiles"

@@ -1,1 +1,1 @@
-"""Where a cell's verdict or signature changes over the releases of its compiler."""
+"""The releases between which a cell's verdict or signature changes."""

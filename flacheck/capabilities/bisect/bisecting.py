@@ -1,4 +1,4 @@
-"""The bisection of a cell: its compiles under the releases that decide where it changes."""
+"""The bisection of a cell: its compiles under the releases that locate its changes."""
 
 import contextlib
 from collections.abc import Generator, Mapping, Sequence
@@ -20,19 +20,23 @@ from flacheck.toolchains import torch_pins
 from flacheck.toolchains.base import Choice, Resolution
 
 _ANSWERS = {Verdict.FAILS: Answer.YES, Verdict.COMPILES: Answer.NO}
-# Stages that a worker can repeat under another release; a capture's own failures are not.
-_COMPILED = ("compile", "autotune", "trial", "keys")
+# The stages that a worker can repeat under another release.
+_REPEATABLE_STAGES = ("compile", "autotune", "trial", "keys")
 
 
 def bisect_cell(
-    chosen: ResolvedCell, choices: Sequence[Choice], find: Find, store: Store, options: RunOptions
+    resolved_cell: ResolvedCell,
+    choices: Sequence[Choice],
+    find: Find,
+    store: Store,
+    options: RunOptions,
 ) -> Generator[Event, None, Bisection]:
     """Compile a cell under releases until its changes are known; return history and changes.
 
     The records stay in the store for the next bisection or scan.
 
     Args:
-        chosen: The cell.
+        resolved_cell: The cell.
         choices: The releases, oldest first.
         find: The kind of change; `change` compiles the cell under every release.
         store: Where the records go.
@@ -42,11 +46,11 @@ def bisect_cell(
         UsageError: If no compiler can show the cell's failure, or `find` starts from a compiler
             that is not among `choices`.
     """
-    _check(chosen.cell, choices, find)
-    cells = [chosen.under(choice.identity) for choice in choices]
+    _check(resolved_cell.cell, choices, find)
+    cells = [resolved_cell.under(choice.identity) for choice in choices]
     records: dict[int, Record] = {}
     turn: tuple[int, int] | None = None
-    plan = chosen.plan(choices, f"bisect {chosen.cell.key[:8]}", Purpose.BISECT)
+    plan = resolved_cell.plan(choices, f"bisect {resolved_cell.cell.key[:8]}", Purpose.BISECT)
     with open_run(plan, store, options) as active:
         yield RunStarted(active.id, len(cells))
         if find is Find.CHANGE:
@@ -55,14 +59,14 @@ def bisect_cell(
                 records[positions[record.key]] = record
                 yield RecordSettled(record)
         else:
-            turn = yield from _search(chosen.cell, cells, find, active.loop, records)
+            turn = yield from _search(resolved_cell.cell, cells, find, active.loop, records)
         active.finish()
     yield RunFinished(active.id, complete=True)
-    return _bisection(chosen.cell, find, records, turn, len(choices))
+    return _bisection(resolved_cell.cell, find, records, turn, len(choices))
 
 
 def _check(cell: Cell, choices: Sequence[Choice], find: Find) -> None:
-    if cell.stage not in _COMPILED:
+    if cell.stage not in _REPEATABLE_STAGES:
         what = f"{cell.kernel.name} is a package's {cell.stage}, which only its capture shows"
         command = f"flacheck scan --package {cell.kernel.package} --triton SPEC"
         raise UsageError(f"{what}: `{command}` compares releases")
@@ -88,13 +92,13 @@ def _search(
 
     own = [each.toolchain for each in cells].index(cell.toolchain)
     yield RecordSettled(compile_at(own))
-    # The change that broke a failing cell lies before it, the one that mended it after it; for a
-    # cell that compiles it is the reverse.
+    # The change to a failure is before a failing cell, the change to a success after it; for a cell
+    # that compiles it is the reverse.
     fails = records[own].verdict is Verdict.FAILS
     path = list(range(own, len(cells)))
     if fails == (find is Find.FAIL):
         path = list(range(own, -1, -1))
-    # From here on positions are counted along the path, the cell's own release first.
+    # The search counts positions along the path, from the cell's own release.
     steps = boundary(len(path))
     step = next(steps)
     while True:
@@ -115,30 +119,37 @@ def _bisection(
 ) -> Bisection:
     """Return the history of the compiled positions and the changes in it."""
     positions = sorted(records)
-    told = history.entries([records[position] for position in positions])
+    entries = history.entries([records[position] for position in positions])
     turns = []
     if find is Find.CHANGE:
-        turns = search.changes([entry.state for entry in told])
+        turns = search.changes([entry.state for entry in entries])
     elif turn:
         before, after = turn
         turns = [(positions.index(before), positions.index(after))]
-    changes = tuple(history.change(told, *each, torch_pins.torch_for) for each in turns)
-    return Bisection(cell, find, tuple(told), changes, of, tuple(torch_pins.pins()))
+    changes = tuple(history.change(entries, *each, torch_pins.torch_for) for each in turns)
+    return Bisection(cell, find, tuple(entries), changes, of, tuple(torch_pins.pins()))
 
 
 def releases(cell: Cell, specs: Sequence[str], chose: bool = False) -> Resolution:
-    """The releases to look at, oldest first: those asked for, or all of the cell's compiler with a
-    wheel for this Python; with the cell's own. UsageError when there are not two to compare.
+    """Return the releases to examine, oldest first, the cell's own among them.
 
-    `chose`: the specifications took part in choosing the cell, so a single release among them is
-    the cell's own and says nothing of where to look.
+    They are those of `specs`, or all of the cell's compiler with a wheel for this Python.
+
+    Args:
+        cell: The cell.
+        specs: The specifications of releases.
+        chose: True if the specifications selected the cell: a single release among them is then the
+            cell's own.
+
+    Raises:
+        UsageError: If there are fewer than two releases.
     """
     resolution = toolchains.resolve(specs)
     if not specs or (chose and len(resolution.choices) == 1):
         resolution = toolchains.FAMILIES[split(cell.toolchain)[0]].versions()
     choices = list(resolution.choices)
     if not any(choice.identity == cell.toolchain for choice in choices):
-        # A build that only its path leads to has no name to be resolved by.
+        # A build that was given by its path cannot be resolved by its identity.
         with contextlib.suppress(FlacheckError):
             choices += toolchains.resolve([cell.toolchain]).choices
     if len(choices) < 2:
@@ -146,6 +157,6 @@ def releases(cell: Cell, specs: Sequence[str], chose: bool = False) -> Resolutio
         raise UsageError(
             f"only {names} is to be looked at: --triton must leave two releases or more"
         )
-    # By version and not by text: 3.10 comes after 3.9.
+    # By version, because 3.10 comes after 3.9.
     choices.sort(key=lambda choice: by_version(choice.identity))
     return Resolution(tuple(choices), resolution.warnings)

@@ -1,4 +1,4 @@
-"""A cell's records over the releases, as a history and its changes. Pure."""
+"""The history of a cell over releases, and the changes in it, without any I/O."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ TorchFor = Callable[[str], Sequence[str]]
 
 
 class Find(str, Enum):
-    """Which changes are looked for: what made the cell fail, what mended it, or every one."""
+    """The changes to find: to a failure, to a success, or all."""
 
     FAIL = "fail"
     PASS = "pass"
@@ -22,7 +22,7 @@ class Find(str, Enum):
 
 
 class Kind(str, Enum):
-    """What a release does after a change; CAUSE: it fails with another signature."""
+    """The kind of a change; CAUSE is a failure with another signature."""
 
     FAIL = "fail"
     PASS = "pass"
@@ -33,8 +33,11 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True)
 class Entry:
-    """One release's answer. `slow` is how many times the seconds of the fastest release it took,
-    where a compile took long enough to be called slow; `line` the decisive line of a failure."""
+    """The result of one release.
+
+    `slow` is the multiple of the fastest release's seconds, for compiles that are long enough to be
+    slow; `line` is the decisive line of a failure.
+    """
 
     toolchain: str
     verdict: Verdict
@@ -47,30 +50,34 @@ class Entry:
 
     @property
     def has_verdict(self) -> bool:
+        """True if the cell compiles or fails."""
         return self.verdict in (Verdict.COMPILES, Verdict.FAILS)
 
     @property
     def fails(self) -> bool:
+        """True if the cell fails."""
         return self.verdict is Verdict.FAILS
 
     @property
     def state(self) -> tuple[Verdict, str | None, bool] | None:
-        """What must differ for a change; None for a release that gave no verdict."""
+        """The state that a change differs in; None without a verdict."""
         if not self.has_verdict:
             return None
         return self.verdict, self.signature, self.slow is not None
 
     def to_json(self) -> Json:
         plain: Json = to_builtins(self)
-        # For people only: JSON has the signature.
+        # The line is for people; JSON has the signature.
         del plain["line"]
         return plain
 
 
 @dataclass(frozen=True)
 class Change:
-    """Two releases with unlike outcomes, with the torch releases that require each; those `between`
-    gave no verdict."""
+    """Two releases with different states, each with the torch releases that require it.
+
+    The releases `between` have no verdict.
+    """
 
     before: Entry
     after: Entry
@@ -86,7 +93,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Bisection:
-    """The releases that were asked (of `of` there were), oldest first, and the changes sought."""
+    """The examined releases, oldest first, and the changes; `of` is the number of all releases."""
 
     cell: Cell
     find: Find
@@ -98,7 +105,7 @@ class Bisection:
 
     def to_json(self) -> Json:
         cell = self.cell
-        described = {
+        cell_json = {
             "key": cell.key,
             "kernel": cell.kernel.name,
             "package": cell.kernel.package,
@@ -113,7 +120,7 @@ class Bisection:
         }
         return {
             "schema": "flacheck.bisect/1",
-            "cell": described,
+            "cell": cell_json,
             "find": self.find.value,
             "history": [entry.to_json() for entry in self.history],
             "changes": [change.to_json() for change in self.changes],
@@ -121,10 +128,10 @@ class Bisection:
 
 
 def entries(records: Sequence[Record]) -> list[Entry]:
-    """One entry a record, in their order."""
-    compiled = [record.seconds for record in records if record.verdict is Verdict.COMPILES]
-    # The fastest, not the median: of three releases two may be the slow ones.
-    fastest = min(compiled, default=0.0)
+    """Return an entry for each record, in their order."""
+    times = [record.seconds for record in records if record.verdict is Verdict.COMPILES]
+    # The fastest, because two of three releases may be slow, and then the median is slow.
+    fastest = min(times, default=0.0)
     history = []
     for record in records:
         seconds, slow = record.seconds, None
@@ -137,7 +144,7 @@ def entries(records: Sequence[Record]) -> list[Entry]:
 
 
 def change(history: Sequence[Entry], before: int, after: int, torch_for: TorchFor) -> Change:
-    """The change between two entries that gave a verdict."""
+    """Return the change between two entries with a verdict."""
     old, new = history[before], history[after]
     return Change(
         before=old,
@@ -150,7 +157,7 @@ def change(history: Sequence[Entry], before: int, after: int, torch_for: TorchFo
 
 
 def _kind(old: Entry, new: Entry) -> Kind:
-    # Two entries of one state are no change, so two failures have unlike signatures.
+    # The states differ, so two failures have different signatures.
     if old.fails and new.fails:
         return Kind.CAUSE
     if new.fails:

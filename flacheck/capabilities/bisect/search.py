@@ -1,5 +1,7 @@
-"""Searching an ordered row of which some places give no answer: a search yields a place, is sent
-its answer, and returns what it found."""
+"""Searches of an ordered sequence with unknown positions.
+
+A search is a generator that yields positions, receives their answers, and returns its result.
+"""
 
 from collections.abc import Generator, Hashable, Sequence
 from enum import Enum
@@ -7,7 +9,7 @@ from itertools import pairwise
 
 
 class Answer(Enum):
-    """What a place says. UNKNOWN is no answer: such a place is passed over and never judged."""
+    """The state of a position; UNKNOWN ones are skipped."""
 
     YES = "yes"
     NO = "no"
@@ -18,19 +20,27 @@ Boundary = tuple[int, int]
 
 
 def boundary(count: int) -> Generator[int, Answer, Boundary | None]:
-    """Two places (near, far) of 0 … count − 1 between which the answer turns from that of place 0
-    to its opposite.
+    """Search for two positions (near, far) between which the answer changes.
 
-    near answers as place 0 does, far the other way, and every place between them is unknown. None
-    when place 0 is unknown or no place says the opposite. Where the answer turns only once, asks
-    about 2 log₂(far) places; otherwise the turn is one of several, and to know that there is none
-    takes asking all.
+    Near has the answer of position 0, far the opposite one, and all positions between are unknown.
+    The result is None if position 0 is unknown or no position has the opposite answer. If the
+    answer changes once, the search takes about 2 log₂(far) positions. If it changes several times,
+    one of the changes is returned. Only the proof of no change takes all positions.
+
+    Args:
+        count: The number of positions.
+
+    Yields:
+        The position to examine.
+
+    Returns:
+        The positions (near, far), or None.
     """
     answers: dict[int, Answer] = {0: (yield 0)}
     if answers[0] is Answer.UNKNOWN:
         return None
     strides = [1 << power for power in range(count.bit_length()) if 1 << power < count]
-    # Ever further from 0, for most turns are near, then the last, then all.
+    # At growing distances from 0, because most changes are near, then the last one, then all.
     for place in [*strides, count - 1, *range(1, count)]:
         if place not in answers:
             answers[place] = yield place
@@ -44,8 +54,11 @@ def _opposite(answers: dict[int, Answer], place: int) -> bool:
 
 
 def _between(answers: dict[int, Answer], far: int) -> Generator[int, Answer, Boundary]:
-    """Close in on the turn before `far`."""
-    near = max(place for place, answer in answers.items() if place < far and answer is answers[0])
+    """Narrow the range of the change before `far`."""
+    near = 0
+    for place, answer in answers.items():
+        if near < place < far and answer is answers[0]:
+            near = place
     while open_ := [place for place in range(near + 1, far) if place not in answers]:
         middle = min(open_, key=lambda place: (abs(2 * place - near - far), place))
         answers[middle] = yield middle
@@ -57,6 +70,6 @@ def _between(answers: dict[int, Answer], far: int) -> Generator[int, Answer, Bou
 
 
 def changes(states: Sequence[Hashable | None]) -> list[Boundary]:
-    """Every (before, after) of unlike states with only unknowns (None) between them, in order."""
-    known = [place for place, state in enumerate(states) if state is not None]
-    return [(a, b) for a, b in pairwise(known) if states[a] != states[b]]
+    """Return every (before, after) of different states with only unknowns (None) between."""
+    positions = [place for place, state in enumerate(states) if state is not None]
+    return [(a, b) for a, b in pairwise(positions) if states[a] != states[b]]

@@ -1,4 +1,4 @@
-"""The comparison of two sides: compile what is not on record, match, and judge."""
+"""The comparison of two sides: compile the missing cells, match the records, and judge."""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -42,60 +42,60 @@ Waives = Callable[[Record], bool]
 
 
 def compare(
-    asked: ComparisonPlan, store: Store | None, waives: Waives, options: RunOptions
+    comparison_plan: ComparisonPlan, store: Store | None, waives: Waives, options: RunOptions
 ) -> Generator[Event, None, Comparison]:
-    """Compile what is not on record for a comparison; return its result.
+    """Compile the missing cells of a comparison; return its result.
 
     Args:
-        asked: The sides and the cells of both.
+        comparison_plan: The sides and the cells of both.
         store: Where the records go; None where both sides are stored results.
         waives: True for failures that are waived.
         options: How the cells are compiled.
     """
-    comparison = _Comparison(asked, store, waives)
-    if asked.plan is not None:
-        yield from comparison.compile(asked.plan, options)
+    comparison = _Comparison(comparison_plan, store, waives)
+    if comparison_plan.plan is not None:
+        yield from comparison.compile(comparison_plan.plan, options)
     return comparison.result()
 
 
 @dataclass
 class _Comparison:
-    """A comparison with the records that are settled so far."""
+    """A comparison with its records so far."""
 
-    asked: ComparisonPlan
+    comparison_plan: ComparisonPlan
     store: Store | None
     waives: Waives
-    _settled: dict[str, Record] = field(default_factory=dict, init=False)
+    _records: dict[str, Record] = field(default_factory=dict, init=False)
     _run: str | None = field(default=None, init=False)
     # Failing cells by key, with other configurations of their launches.
     _alternatives: Mapping[str, list[Cell]] = field(default_factory=dict, init=False)
 
     def compile(self, plan: Plan, options: RunOptions) -> Generator[Event, None, None]:
-        """Settle every cell of the plan, then other configurations of what regressed."""
+        """Compile every cell of the plan, then other configurations of regressed launches."""
         assert self.store is not None
         with open_run(plan, self.store, options) as active:
             self._run = active.id
             yield RunStarted(active.id, len(plan.cells))
             for record in active.loop.records(plan.cells):
-                self._settled[record.key] = record
+                self._records[record.key] = record
                 yield RecordSettled(record)
             yield from self._look_again(active)
             active.finish()
         yield RunFinished(active.id, complete=True)
 
     def _look_again(self, active: ActiveRun) -> Generator[Event, None, None]:
-        """Compile other configurations of what regressed.
+        """Compile other configurations of regressed launches.
 
-        Where one compiles, an autotuner that skips the failing one goes on, and one that does not
-        has a fallback.
+        If one compiles, an autotuner that skips the failing one continues, and for any other it is
+        a fallback.
         """
-        assert self.asked.plan is not None
+        assert self.comparison_plan.plan is not None
         failing = {
             change.pair.after.key
             for change in self.result().of(DifferenceKind.REGRESSED)
             if change.pair.after is not None
         }
-        cells = [cell for cell in self.asked.plan.cells if cell.key in failing]
+        cells = [cell for cell in self.comparison_plan.plan.cells if cell.key in failing]
         self._alternatives = other_configs(cells)
         others = [cell for own in self._alternatives.values() for cell in own]
         if not others:
@@ -104,35 +104,40 @@ class _Comparison:
         yield Progress(f"trying {number} of what regressed")
         active.store.add_cells(others)
         for record in active.loop.records(others):
-            self._settled[record.key] = record
+            self._records[record.key] = record
 
     def result(self) -> Comparison:
-        """The comparison of what is settled by now."""
-        asked = self.asked
-        both = [asked.records(side, self._settled) for side in (asked.before, asked.after)]
-        kernels = [[each for each in records if not is_own_word(each)] for records in both]
-        refused = refusals(*both)
-        untested = self._untested([*kernels[0], *kernels[1]])
-        made = differences(
-            self._excused(match(*kernels), kernels[1]),
-            untested,
+        """Return the comparison of the records so far."""
+        plan = self.comparison_plan
+        both = [plan.records(side, self._records) for side in plan.sides]
+        kernels: list[list[Record]] = []
+        for records in both:
+            kernels.append([each for each in records if not is_own_word(each)])
+        refusal_changes = refusals(*both)
+        untested_reasons = self._untested_reasons([*kernels[0], *kernels[1]])
+        changes = differences(
+            self._replace_skipped(match(*kernels), kernels[1]),
+            untested_reasons,
             self.waives,
-            missing_after=self._missing(asked.after, both[1]),
-            missing_before=self._missing(asked.before, both[0]),
+            missing_after=self._missing(plan.after, both[1]),
+            missing_before=self._missing(plan.before, both[0]),
         )
-        sides = [_side(side, there) for side, there in zip((asked.before, asked.after), both)]
-        on = sorted({record.target for records in both for record in records}, key=by_target)
-        warned = tuple(_advisories(side, kernels[0] + kernels[1], on) for side in sides)
+        sides = [_side(side, records) for side, records in zip(plan.sides, both)]
+        all_records = [*both[0], *both[1]]
+        on = sorted({record.target for record in all_records}, key=by_target)
+        all_kernels = kernels[0] + kernels[1]
+        before_advisories = _advisories(sides[0], all_kernels, on)
+        after_advisories = _advisories(sides[1], all_kernels, on)
         result = Comparison(
             before=sides[0],
             after=sides[1],
-            about=asked.about,
+            about=plan.about,
             targets=tuple(on),
-            changes=tuple(made),
-            refusals=tuple(refused),
-            advisories=(warned[0], warned[1]),
-            package=tuple(self._words(refused)),
-            is_narrowed=asked.is_narrowed,
+            changes=tuple(changes),
+            refusals=tuple(refusal_changes),
+            advisories=(before_advisories, after_advisories),
+            package=tuple(self._words(refusal_changes)),
+            is_narrowed=plan.is_narrowed,
             coverage=self._coverage,
             run=self._run,
         )
@@ -141,53 +146,52 @@ class _Comparison:
         others = self._others(kernels[0], on)
         return replace(
             result,
-            fallbacks=tuple(self._fallbacks(result, [*kernels[1], *self._tried()])),
+            fallbacks=tuple(self._fallbacks(result, [*kernels[1], *self._alternative_records()])),
             others=tuple((triton, tuple(torch_pins.torch_for(triton))) for triton in others),
         )
 
-    def _excused(self, pairs: Iterable[Pair], after: Sequence[Record]) -> list[Pair]:
-        """With each failure of TO replaced that its autotuner skips while another configuration of
-        the launch compiles."""
+    def _replace_skipped(self, pairs: Iterable[Pair], after: Sequence[Record]) -> list[Pair]:
+        """Replace failures of TO that the autotuner skips by a configuration that compiles."""
         compiling = self._compiling(after)
-        excused = []
+        new_pairs = []
         for pair in pairs:
             failing = pair.after
             if failing is not None and failing.verdict is Verdict.FAILS and failing.tolerated:
                 other = compiling.get(failing.key)
                 if other is not None:
-                    skipped = f"{settings(failing.options)} ({failing.code})"
-                    note = f"the autotuner skips {skipped} and has others"
+                    config = f"{settings(failing.options)} ({failing.code})"
+                    note = f"the autotuner skips {config} and has others"
                     pair = Pair(pair.before, other, exact=False, note=note)
-            excused.append(pair)
-        return excused
+            new_pairs.append(pair)
+        return new_pairs
 
     def _compiling(self, after: Sequence[Record]) -> dict[str, Record]:
-        """For failing records of TO, by key, one of the same launch that compiles."""
-        observed = list(zip(observe(after, self.asked.made_up), after))
+        """Return a compiling record of the same launch for records of TO, by key."""
+        cells = list(zip(observe(after, self.comparison_plan.made_up), after))
         first: dict[Any, Record] = {}
-        for cell, record in observed:
+        for cell, record in cells:
             if cell.compiles:
                 first.setdefault((cell.place, cell.launch), record)
-        known = {
+        compiling = {
             record.key: first[cell.place, cell.launch]
-            for cell, record in observed
+            for cell, record in cells
             if (cell.place, cell.launch) in first
         }
         for key, others in self._alternatives.items():
             for other in others:
-                settled = self._settled.get(other.key)
-                if settled is not None and settled.verdict is Verdict.COMPILES:
-                    known.setdefault(key, settled)
-        return known
+                record = self._records.get(other.key)
+                if record is not None and record.verdict is Verdict.COMPILES:
+                    compiling.setdefault(key, record)
+        return compiling
 
-    def _untested(self, records: Sequence[Record]) -> dict[str, str]:
-        """Why some records are no evidence, by key."""
-        _, untested = separate_untested(observe(records, self.asked.made_up))
-        return {cell.key: why_untested(cell) or "no evidence" for cell in untested}
+    def _untested_reasons(self, records: Sequence[Record]) -> dict[str, str]:
+        """Return the reasons of records that are not evidence, by key."""
+        _, cells = separate_untested(observe(records, self.comparison_plan.made_up))
+        return {cell.key: why_untested(cell) or "no evidence" for cell in cells}
 
     def _missing(self, side: Side, records: Sequence[Record]) -> Callable[[Record], str]:
-        """Why a kernel is not on a side."""
-        refused = {
+        """Return a function that gives the reason why a kernel is not on a side."""
+        refusal_of = {
             record.kernel: refusal_text(record)
             for record in records
             if is_own_word(record) and record.verdict is not Verdict.COMPILES
@@ -196,55 +200,54 @@ class _Comparison:
         if isinstance(side, ReleaseSide):
             compiler = side.choice.identity
             name = f"what {compiler} compiled"
-        return missing(name, compiler, self.asked.captures, refused, self._coverage)
+        return missing(name, compiler, self.comparison_plan.captures, refusal_of, self._coverage)
 
     @property
     def _coverage(self) -> tuple[Json, ...]:
-        if self.asked.plan is None:
+        if self.comparison_plan.plan is None:
             return ()
-        return self.asked.plan.coverage
+        return self.comparison_plan.plan.coverage
 
-    def _words(self, refused: Sequence[Difference]) -> list[package_view.PackageNotice]:
-        asked = self.asked
+    def _words(self, changes: Sequence[Difference]) -> list[package_view.PackageNotice]:
+        plan = self.comparison_plan
         package: Package | None = None
-        if asked.captures:
-            package = asked.captures[0].package
-        return words(package, refused, asked.sides, asked.captures)
+        if plan.captures:
+            package = plan.captures[0].package
+        return words(package, changes, plan.sides, plan.captures)
 
-    def _tried(self) -> list[Record]:
-        """The other configurations of what regressed."""
+    def _alternative_records(self) -> list[Record]:
+        """Return the records of other configurations."""
         cells = (cell for own in self._alternatives.values() for cell in own)
-        return [self._settled[cell.key] for cell in cells if cell.key in self._settled]
+        return [self._records[cell.key] for cell in cells if cell.key in self._records]
 
     def _fallbacks(self, result: Comparison, after: Sequence[Record]) -> list[Fallback]:
-        """What to use under TO in place of what fails there now."""
+        """Return the fallbacks for regressed kernels under TO."""
         forms: FormsOf = {}
-        if self.asked.plan is not None:
-            forms = self.asked.plan.forms
-        regressed = {change.kernel for change in result.of(DifferenceKind.REGRESSED)}
-        every = alternatives.fallbacks(observe(after, self.asked.made_up), forms)
-        return [fallback for fallback in every if fallback.kernel in regressed]
+        if self.comparison_plan.plan is not None:
+            forms = self.comparison_plan.plan.forms
+        kernels = {change.kernel for change in result.of(DifferenceKind.REGRESSED)}
+        every = alternatives.fallbacks(observe(after, self.comparison_plan.made_up), forms)
+        return [fallback for fallback in every if fallback.kernel in kernels]
 
     def _others(self, before: Sequence[Record], on: Sequence[str]) -> list[str]:
-        """Other releases on record under which all compiles that compiled under FROM, and which no
-        advisory speaks against; oldest first."""
-        compiled = [record for record in before if record.verdict is Verdict.COMPILES]
-        if self.store is None or not compiled:
+        """Return other good releases for all cells of FROM by stored results, oldest first."""
+        records = [record for record in before if record.verdict is Verdict.COMPILES]
+        if self.store is None or not records:
             return []
-        asked = {side.choice.version for side in self._releases()}
+        own = {side.choice.version for side in self._releases()}
         good = []
         for version in triton_releases.known_releases():
-            if version in asked or _against(version, on, compiled):
+            if version in own or _against(version, on, records):
                 continue
-            cells = (replace(record.cell, toolchain=f"triton=={version}") for record in compiled)
+            cells = (replace(record.cell, toolchain=f"triton=={version}") for record in records)
             keys = [cell.key for cell in cells]
-            known = self.store.latest_verdicts(keys)
-            if all(known.get(key) is Verdict.COMPILES for key in keys):
+            verdicts = self.store.latest_verdicts(keys)
+            if all(verdicts.get(key) is Verdict.COMPILES for key in keys):
                 good.append(version)
         return good
 
     def _releases(self) -> Iterable[ReleaseSide]:
-        return (side for side in self.asked.sides if isinstance(side, ReleaseSide))
+        return (side for side in self.comparison_plan.sides if isinstance(side, ReleaseSide))
 
 
 def _side(side: Side, records: Sequence[Record]) -> ComparedSide:
@@ -259,7 +262,7 @@ def _side(side: Side, records: Sequence[Record]) -> ComparedSide:
             compiler = toolchains[0]
     pins: Sequence[str] = ()
     family, version = split(compiler or "")
-    # No torch pins a local build.
+    # No torch requires a local build.
     if family == "triton" and "+" not in version:
         pins = torch_pins.torch_for(version)
     verdicts: Mapping[Verdict, int] = Counter(record.verdict for record in records)
@@ -279,18 +282,17 @@ def _advisories(
 
 
 def _against(triton: str, on: Sequence[str], records: Sequence[Record]) -> list[Advisory]:
-    """What speaks against a release for these kernels, each advisory once."""
+    """Return the advisories against a release for these kernels, each once."""
     kernels = {record.kernel for record in records}
     dtypes = {record.dtype for record in records if record.dtype}
     packages = {record.package for record in records if record.package}
     package = None
     if len(packages) == 1:
         package = packages.pop()
-    told = {
-        advisory.id: advisory
-        for target in on
+    by_id = {}
+    for target in on:
         for advisory in advisories.against(
             triton, target, kernels=kernels, package=package, dtypes=dtypes or None
-        )
-    }
-    return list(told.values())
+        ):
+            by_id[advisory.id] = advisory
+    return list(by_id.values())

@@ -74,7 +74,8 @@ def plan_comparison(
     """Return the plan of a comparison.
 
     Args:
-        before, after: The sides FROM and TO.
+        before: The side FROM.
+        after: The side TO.
         subject: The package, matrix or launches file.
         has_subject: True if the user named the subject; else a stored run on the other side, or a
             launches file, decides which cells are compared.

@@ -1,4 +1,4 @@
-"""What a pair of records comes to: the kinds of change."""
+"""The kinds of change between the records of a pair."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,21 +9,21 @@ from flacheck.analysis.order import split
 from flacheck.capabilities.diff.matching import Pair
 from flacheck.model import Json, Record, Verdict
 
-# A compile is slower when both hold: times of a shared machine vary, short ones most.
+# Both must hold, because times of a shared machine vary, short ones most.
 SLOWER_TIMES = 3.0
 SLOWER_SECONDS = 5.0
-# What a multiprocessor hands out at a time: below that a kernel takes no more than before. 256
-# registers a warp are 8 a thread; shared memory comes in 128 bytes (NVIDIA's occupancy calculator).
+# The units in which a multiprocessor allocates; smaller growth is free. 256 registers of a warp are
+# 8 of a thread; shared memory is allocated in 128 bytes (NVIDIA's occupancy calculator).
 _UNITS = {"registers": 8, "shared": 128, "spills": 1}
-# A stack also holds what a source keeps there on purpose, such as an array: it is compared function
-# by function, where its growth can be looked up.
+# A stack also holds arrays of the source, so it is compared for each function, where the growth can
+# be traced.
 _OF_FUNCTIONS = {**_UNITS, "stack": 1}
-# Resources that TO takes more of, each as (before, after).
+# The resources that grow, each as (before, after).
 ResourceGrowth = Mapping[str, tuple[int, int]]
 
 
 class DifferenceKind(Enum):
-    """What became of a kernel in a dtype, or of one cell."""
+    """The kind of change of a kernel in a dtype, or of one cell."""
 
     REGRESSED = "regressed"
     MENDED = "mended"
@@ -31,7 +31,7 @@ class DifferenceKind(Enum):
     UNCHANGED = "unchanged"
     # One side has no verdict.
     UNKNOWN = "unknown"
-    # A launch that flacheck made up, failing in a way that its arguments may have caused.
+    # A launch with invented arguments, which may have caused its failure.
     UNTESTED = "untested"
     ONLY_FROM = "only_from"
     ONLY_TO = "only_to"
@@ -39,10 +39,17 @@ class DifferenceKind(Enum):
 
 @dataclass(frozen=True)
 class Difference:
-    """A pair with its kind. `reason` says why a side gave no verdict, or is not there; `is_waived`
-    marks a failure that the project lets pass. `slower` and `more` speak of two compiles: how many
-    times the seconds, and the resources that TO takes more of; `functions` says the latter of each
-    function of a unit that takes more."""
+    """A pair with the kind of its change.
+
+    Attributes:
+        pair: The records.
+        kind: The kind.
+        reason: The reason for a missing verdict or record.
+        is_waived: True for a failure that a waiver accepts.
+        slower: How many times as long the compile takes, if it is slower.
+        more: The resources that grow.
+        functions: The resources that grow of each function of a unit.
+    """
 
     pair: Pair
     kind: DifferenceKind
@@ -54,23 +61,26 @@ class Difference:
 
     @property
     def takes_more(self) -> bool:
+        """True if TO takes more resources."""
         return bool(self.more or self.functions)
 
     @property
     def record(self) -> Record:
+        """The record of TO, or of FROM if TO has none."""
         return self.pair.record
 
     @property
     def kernel(self) -> str:
+        """The name of the kernel."""
         return self.record.kernel
 
     @property
     def counts_against(self) -> bool:
-        """Whether it is a regression that nobody waived."""
+        """True for a regression without a waiver."""
         return self.kind is DifferenceKind.REGRESSED and not self.is_waived
 
     def to_json(self) -> Json:
-        """A row of flacheck.diff/1."""
+        """Return a row of flacheck.diff/1."""
         record = self.record
         return {
             "kernel": record.kernel,
@@ -113,25 +123,33 @@ def differences(
     missing_after: Reason,
     missing_before: Reason,
 ) -> list[Difference]:
-    """What each pair comes to. `untested` are keys of records that are no evidence, with the
-    reason; `missing_after` and `missing_before` say why a kernel is not on TO's, or FROM's, side.
+    """Return the change of each pair.
+
+    Args:
+        pairs: The pairs.
+        untested: The reasons of records that are not evidence, by key.
+        waives: True for failures that are waived.
+        missing_after: Returns the reason why a kernel is not on the side TO.
+        missing_before: Returns the reason why a kernel is not on the side FROM.
     """
-    made = []
+    changes = []
     for pair in pairs:
         before, after = pair.before, pair.after
         if after is None:
             assert before is not None
-            made.append(Difference(pair, DifferenceKind.ONLY_FROM, missing_after(before)))
+            changes.append(Difference(pair, DifferenceKind.ONLY_FROM, missing_after(before)))
         elif before is None:
-            made.append(Difference(pair, DifferenceKind.ONLY_TO, missing_before(after)))
+            changes.append(Difference(pair, DifferenceKind.ONLY_TO, missing_before(after)))
         elif before.key in untested or after.key in untested:
-            made.append(_untested(pair, before, after, untested))
+            changes.append(_untested_change(pair, before, after, untested))
         else:
-            made.append(_compared(pair, before, after, waives))
-    return made
+            changes.append(_compare(pair, before, after, waives))
+    return changes
 
 
-def _untested(pair: Pair, before: Record, after: Record, untested: Mapping[str, str]) -> Difference:
+def _untested_change(
+    pair: Pair, before: Record, after: Record, untested: Mapping[str, str]
+) -> Difference:
     side = before
     if after.key in untested:
         side = after
@@ -139,13 +157,14 @@ def _untested(pair: Pair, before: Record, after: Record, untested: Mapping[str, 
     return Difference(pair, DifferenceKind.UNTESTED, reason)
 
 
-def _compared(
+def _compare(
     pair: Pair, before: Record, after: Record, waives: Callable[[Record], bool]
 ) -> Difference:
-    """The change between two records that are evidence."""
-    compiled, compiles = (each.verdict is Verdict.COMPILES for each in (before, after))
-    if compiled and compiles:
-        # Two configurations differ in what they cost whatever the release.
+    """Return the change between two records that are evidence."""
+    compiles_before = before.verdict is Verdict.COMPILES
+    compiles_after = after.verdict is Verdict.COMPILES
+    if compiles_before and compiles_after:
+        # Different configurations have different costs under one release too.
         if not pair.exact:
             return Difference(pair, DifferenceKind.UNCHANGED, pair.note)
         return Difference(
@@ -159,10 +178,10 @@ def _compared(
         if record.verdict is Verdict.UNKNOWN:
             reason = f"under {record.toolchain}: {record.reason or 'no verdict'}"
             return Difference(pair, DifferenceKind.UNKNOWN, reason)
-    if compiled:
-        # A target that the older release does not know is as good as lost.
+    if compiles_before:
+        # TO may also have skipped a target that it does not support.
         return Difference(pair, DifferenceKind.REGRESSED, after.reason, is_waived=waives(after))
-    if compiles:
+    if compiles_after:
         return Difference(pair, DifferenceKind.MENDED, before.reason)
     if (before.verdict, before.signature) == (after.verdict, after.signature):
         return Difference(pair, DifferenceKind.UNCHANGED, after.reason)
@@ -170,8 +189,8 @@ def _compared(
 
 
 def _slower(before: Record, after: Record) -> float | None:
-    """How many times as long TO takes, None where that is no news."""
-    # Another compiler does another amount of work: NVRTC compiles no host code.
+    """Return how many times as long TO takes; None if it is not slower."""
+    # Another compiler does other work: NVRTC compiles no host code, for example.
     if split(before.toolchain)[0] != split(after.toolchain)[0]:
         return None
     longer = after.seconds - before.seconds
@@ -186,24 +205,26 @@ def _slower(before: Record, after: Record) -> float | None:
 def _more(
     before: Mapping[str, Any], after: Mapping[str, Any], units: Mapping[str, int]
 ) -> dict[str, tuple[int, int]]:
-    """The resources that TO takes more of, in units that a GPU hands out."""
-    grown = {}
+    """Return the resources that grow by an allocation unit or more."""
+    growth = {}
     for name, unit in units.items():
-        held: tuple[Any, Any] = (before.get(name), after.get(name))
-        if None in held:
+        old, new = before.get(name), after.get(name)
+        if old is None or new is None:
             continue
-        old, new = held
         if -(-new // unit) > -(-old // unit):
-            grown[name] = (old, new)
-    return grown
+            growth[name] = (old, new)
+    return growth
 
 
 def _functions(before: Record, after: Record) -> dict[str, ResourceGrowth]:
-    """The functions that both sides have and that take more under TO, by name."""
-    known = {each["name"]: each for each in before.resources.get("functions", ())}
-    compared = {
-        each["name"]: _more(known[each["name"]], each, _OF_FUNCTIONS)
-        for each in after.resources.get("functions", ())
-        if each["name"] in known
-    }
-    return {name: more for name, more in compared.items() if more}
+    """Return the resources that grow of each function that both sides have, by name."""
+    old_functions = {each["name"]: each for each in before.resources.get("functions", ())}
+    growth: dict[str, ResourceGrowth] = {}
+    for function in after.resources.get("functions", ()):
+        old = old_functions.get(function["name"])
+        if old is None:
+            continue
+        more = _more(old, function, _OF_FUNCTIONS)
+        if more:
+            growth[function["name"]] = more
+    return growth

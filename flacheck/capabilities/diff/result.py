@@ -1,4 +1,4 @@
-"""What a comparison comes to: the answer in one sentence, the exit code, what to pin, its JSON."""
+"""The result of a comparison: a summary sentence, the exit code, the pin and the JSON."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,15 +22,29 @@ from flacheck.model import Json
 from flacheck.tables.advisories import Advisory
 
 SCHEMA = "flacheck.diff/1"
-# Kernels that the answer names: it is one sentence.
-_NAMED = 3
+# The number of kernels that the summary sentence names.
+_SHOWN_KERNELS = 3
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison. `changes` are all pairs, `advisories` those of each side (from, to). `others`
-    are Triton releases on record under which all compiles that compiled under FROM, each with the
-    torch releases that pin it, oldest first. `run` is the run that compiled."""
+    """A comparison of two sides.
+
+    Attributes:
+        before, after: The sides FROM and TO.
+        about: The subject.
+        targets: The targets.
+        changes: The changes of all pairs.
+        refusals: The package's refusals, as changes.
+        advisories: The advisories against each side.
+        package: The package's requirements, refusals and warnings.
+        fallbacks: The settings that compile in place of failing ones.
+        others: Other Triton releases that compile all kernels of FROM, by stored results, with
+            their torch releases, oldest first.
+        is_narrowed: True if one configuration of each kernel and dtype was compared.
+        coverage: The kernels that a capture reached and missed.
+        run: The run that compiled; None without one.
+    """
 
     before: ComparedSide
     after: ComparedSide
@@ -47,41 +61,41 @@ class Comparison:
     run: str | None = None
 
     def of(self, kind: DifferenceKind) -> list[Difference]:
-        """The changes of a kind; what a package refuses is a change like any other."""
+        """Return the changes of a kind, the package's refusals among them."""
         return [change for change in (*self.refusals, *self.changes) if change.kind is kind]
 
     @property
     def slower(self) -> list[Difference]:
+        """The slower compiles, the slowest first."""
         slow = [change for change in self.changes if change.slower]
         return sorted(slow, key=lambda change: -(change.slower or 0))
 
     @property
     def more_resources(self) -> list[Difference]:
-        """Those that spill more come first, then by how much the largest grows."""
+        """The changes with more resources, more spills first, then by the largest growth."""
         return sorted((change for change in self.changes if change.takes_more), key=_growth)
 
     @property
-    def unchanged(self) -> list[Difference]:
-        """What compiles as before and costs as before, or fails as before."""
+    def without_change(self) -> list[Difference]:
+        """The changes with the same verdict, cause and cost."""
         same = self.of(DifferenceKind.UNCHANGED)
         return [change for change in same if not (change.slower or change.takes_more)]
 
     @cached_property
     def kernels(self) -> KernelTally:
-        """What became of each kernel. One that fails in one dtype fails; one that has no verdict in
-        one dtype and compiles in another compiles."""
+        """The outcome of each kernel."""
         return tally_kernels(self.changes)
 
     @property
     def is_regression(self) -> bool:
-        """Whether something that worked under FROM fails, or is refused, under TO."""
+        """True if a kernel or call that worked under FROM fails, or is refused, under TO."""
         if self.kernels.refused_by_package or self.unmet:
             return True
         return any(change.counts_against for change in (*self.refusals, *self.changes))
 
     @property
     def unmet(self) -> list[PackageNotice]:
-        """What the package requires, and FROM satisfies and TO does not."""
+        """The requirements that FROM satisfies and TO does not."""
         return [
             word
             for word in self.package
@@ -90,8 +104,8 @@ class Comparison:
 
     @property
     def answer(self) -> str:
-        """The answer to "can I upgrade?", in one sentence."""
-        parts = [f"{self._change}{self._where}: {self._compiled}", *self._exceptions]
+        """The summary in one sentence."""
+        parts = [f"{self._change}{self._where}: {self._still_compiling}", *self._exceptions]
         for side in (self.before, self.after):
             if side.partial:
                 parts.append(f"{side.name} is partial: {side.partial} cells answered")
@@ -108,7 +122,7 @@ class Comparison:
             return plain
         compiler, old = split(before.toolchain)
         other, new = split(after.toolchain)
-        # Another compiler is no upgrade, and neither is the same release.
+        # Another compiler, or the same release, is not an upgrade.
         if compiler != other or (old, before.torch) == (new, after.torch):
             return plain
         inner = f"{toolchain_label(before.toolchain)} → {new}"
@@ -126,13 +140,13 @@ class Comparison:
         return f" on {', '.join(self.targets)}"
 
     @property
-    def _compiled(self) -> str:
-        compiled = len(self.kernels.compiled_before)
-        if not compiled:
+    def _still_compiling(self) -> str:
+        total = len(self.kernels.compiled_before)
+        if not total:
             return f"no kernel compiled under {self.before.release}"
-        if compiled == 1:
+        if total == 1:
             return f"{self.kernels.still} of 1 kernel that compiled still compiles"
-        return f"{self.kernels.still} of {compiled} kernels that compiled still compile"
+        return f"{self.kernels.still} of {total} kernels that compiled still compile"
 
     @property
     def _exceptions(self) -> list[str]:
@@ -140,11 +154,11 @@ class Comparison:
         parts = []
         refusals = [change for change in self.refusals if change.kind is DifferenceKind.REGRESSED]
         if refusals:
-            what = ", ".join(some([change.kernel for change in refusals], _NAMED))
+            what = ", ".join(some([change.kernel for change in refusals], _SHOWN_KERNELS))
             parts.append(f"the package refuses {what} under {self.after.release}")
         for word in self.unmet:
             parts.append(f"{word.text}, which {self.after.release} does not satisfy")
-        named = (
+        outcomes = (
             (kernels.failing, "no longer compiles", "no longer compile"),
             (kernels.refused_by_package, "is refused by the package", "are refused by the package"),
             (
@@ -160,32 +174,32 @@ class Comparison:
             ),
             (kernels.without_verdict, "has no verdict", "have no verdict"),
         )
-        for names, one, many in named:
+        for names, one, many in outcomes:
             if names:
                 verb = many
                 if len(names) == 1:
                     verb = one
-                listed = ", ".join(some([kernel_name(name) for name in names], _NAMED))
-                parts.append(f"{len(names)} {verb} ({listed})")
+                shown_names = ", ".join(some([kernel_name(name) for name in names], _SHOWN_KERNELS))
+                parts.append(f"{len(names)} {verb} ({shown_names})")
         if kernels.not_tested:
             parts.append(f"{len(kernels.not_tested)} not tested")
         return parts
 
     @property
     def pin(self) -> AdvisedPin:
-        """What to require: TO when nothing speaks against it, else FROM, else another release."""
-        advised = [bool(advisories) for advisories in self.advisories]
+        """The pin to recommend: TO if it is good, else FROM, else another release."""
+        has_advisories = list(map(bool, self.advisories))
         before, after = self.before, self.after
         keeps = self._keeps_kernels
-        if keeps and not advised[1]:
+        if keeps and not has_advisories[1]:
             return advise_pin("to", after, self._reason_for_to)
-        if before.can_be_pinned and not advised[0]:
+        if before.can_be_pinned and not has_advisories[0]:
             return advise_pin("from", before, self._reason_against_to)
         if self.others:
             triton, torches = self.others[-1]
             why = f"all that compiled under {before.release} compiles there, by stored results"
             return AdvisedPin("other", exactly("torch", torches[-1:]), f"triton=={triton}", why)
-        if keeps and all(advised):
+        if keeps and all(has_advisories):
             why = "both releases are advised against, and the kernels of this one compile"
             return advise_pin("to", after, why)
         why = "neither release is without a failure or an advisory"
@@ -197,25 +211,25 @@ class Comparison:
 
     @property
     def _keeps_kernels(self) -> bool:
-        """True if TO compiles kernels and breaks none: where FROM compiled any, some of these."""
+        """True if TO breaks no kernel and compiles some, of FROM's if FROM compiled any."""
         if self.is_regression or not self.after.can_be_pinned:
             return False
         return self.kernels.still > 0 or not self.kernels.compiled_before
 
     @property
     def _reason_for_to(self) -> str:
-        """Why TO is pinned, with the kernels that were not compiled under it."""
+        """The reason to pin TO, with the kernels that it did not compile."""
         before, after = self.before, self.after
         if not self.kernels.compiled_before:
             cells = count_noun(after.compiles, "cell compiles", "cells compile")
             return f"nothing compiled under {before.release}, and {cells} under {after.release}"
         if self.kernels.still == len(self.kernels.compiled_before):
             return f"all that compiled under {before.release} still compiles"
-        return "; ".join([self._compiled, *self._exceptions])
+        return "; ".join([self._still_compiling, *self._exceptions])
 
     @property
     def _reason_against_to(self) -> str:
-        """Why FROM is pinned and not TO."""
+        """The reason to pin FROM and not TO."""
         after = self.after
         if self.is_regression:
             return f"{after.release} breaks kernels that compiled"
@@ -226,7 +240,7 @@ class Comparison:
         return f"no kernel that compiled is known to compile under {after.release}"
 
     def exit_code(self, strict: bool = False) -> Exit:
-        """Findings come before what is incomplete; `strict` counts what has no verdict, too."""
+        """Return the exit code: findings first; `strict` also counts missing verdicts."""
         if not self.changes and not self.refusals:
             return Exit.EMPTY
         if self.is_regression:
@@ -240,7 +254,7 @@ class Comparison:
         return Exit.OK
 
     def to_json(self) -> Json:
-        """flacheck.diff/1."""
+        """Return the document flacheck.diff/1."""
         before, after = self.advisories
         return {
             "schema": SCHEMA,
@@ -266,7 +280,7 @@ class Comparison:
                 {**change.to_json(), "more": _grown(change.more), "functions": _by_function(change)}
                 for change in self.more_resources
             ],
-            "unchanged": _rows(self.unchanged),
+            "unchanged": _rows(self.without_change),
             "unknown": _rows(self.of(DifferenceKind.UNKNOWN)),
             "untested": _rows(self.of(DifferenceKind.UNTESTED)),
             "only_from": _rows(self.of(DifferenceKind.ONLY_FROM)),
@@ -296,7 +310,7 @@ def _grown(more: ResourceGrowth | None) -> Json:
 
 
 def _by_function(change: Difference) -> Json:
-    """The functions of a unit that take more, each with what."""
+    """Return the growth of each function of a unit."""
     return {name: _grown(more) for name, more in change.functions.items()}
 
 
@@ -307,7 +321,7 @@ def _growth(change: Difference) -> tuple[bool, float]:
 
 
 def _short(advisories: Sequence[Advisory]) -> str:
-    """What goes wrong in a few words: `wrong results (2 advisories)`."""
+    """Return the effects in a few words: `wrong results (2 advisories)`."""
     effects = dict.fromkeys(advisory.effect.value for advisory in advisories)
     number = f"{len(advisories)} advisories"
     if len(advisories) == 1:

@@ -1,5 +1,7 @@
-"""What FROM and TO name: a release of a compiler, Triton also by a release of torch, or results
-that are stored."""
+"""The sides of a comparison: a release of a compiler, or stored results.
+
+A release of Triton may also be named by a release of torch.
+"""
 
 import contextlib
 import importlib.metadata
@@ -27,9 +29,9 @@ from flacheck.toolchains.base import Choice
 RUN_SCHEMA = "flacheck.run/1"
 _RUN = "run:"
 _NAMES = "|".join([by_torch.NAME, *toolchains.FAMILIES])
-_NAMED = re.compile(rf"({_NAMES})\s*(?=[<>=!~])(.+)", re.IGNORECASE)
+_REQUIREMENT = re.compile(rf"({_NAMES})\s*(?=[<>=!~])(.+)", re.IGNORECASE)
 _BARE = re.compile(r"v?(\d+(?:\.\d+)*)(?:\.\*)?")
-# `==2.9`: two numbers, which people mean as all of 2.9.
+# `==2.9`: a version of two numbers, read as every 2.9.*.
 _MINOR = re.compile(r"={2,3}\s*(\d+\.\d+)")
 _FORMS = (
     "torch==2.9.*, triton==3.5.1, installed, newest, run:ID, or a file that `flacheck capture` or "
@@ -39,9 +41,16 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class ReleaseSide:
-    """A compiler to ask. `text` is what was typed, `spec` what leads to the `choice` again; `torch`
-    is the torch release that was meant, None where Triton itself was named. `launches` is the
-    launches file whose own compiler this is. `notes` say how the text was read."""
+    """A compiler to compile with.
+
+    Attributes:
+        text: The text that the user typed.
+        spec: A specification that resolves to `choice`.
+        choice: The compiler.
+        torch: The torch release that the user named; None if the user named the compiler.
+        launches: The launches file that was recorded under this compiler.
+        notes: Notes on how the text was read.
+    """
 
     text: str
     spec: str
@@ -53,8 +62,10 @@ class ReleaseSide:
 
 @dataclass(frozen=True)
 class StoredSide:
-    """Records to compare as they are; `name` is the run or the file that they are from. `partial`
-    says how much of its question is answered (`147/394`) where that is not all."""
+    """Stored records of the run or file `name`.
+
+    `partial` is the share of cells with a record (`147/394`), if some have none.
+    """
 
     text: str
     name: str
@@ -63,7 +74,7 @@ class StoredSide:
 
     @property
     def toolchains(self) -> tuple[str, ...]:
-        """The compilers that the records are of, in order of appearance."""
+        """The compilers of the records, in order of appearance."""
         return tuple(dict.fromkeys(record.toolchain for record in self.records))
 
 
@@ -71,27 +82,28 @@ Side = ReleaseSide | StoredSide
 
 
 def notes(side: Side) -> tuple[str, ...]:
-    """How a side's text was read, for the user."""
+    """Return the notes on how a side's text was read."""
     if isinstance(side, ReleaseSide):
         return side.notes
     return ()
 
 
 def read(text: str, directory: Path) -> Side:
-    """What FROM or TO names; runs are looked up in the store of a directory.
+    """Return the side that FROM or TO names; `directory` is the store's.
 
-    Raises UsageError for what names nothing, with both readings for a bare version.
+    Raises:
+        UsageError: If the text is invalid; for a bare version the message has both readings.
     """
     text = text.strip()
-    named = _NAMED.fullmatch(text)
+    match = _REQUIREMENT.fullmatch(text)
     if text.startswith(_RUN):
         return _run(text, directory)
     if text == "installed":
         return _installed(text)
     if text == "newest":
         return _newest(text)
-    if named:
-        return _release(text, named[1].lower(), named[2].strip())
+    if match:
+        return _release(text, match[1].lower(), match[2].strip())
     bare = _BARE.fullmatch(text)
     if bare:
         raise _ambiguous(text, bare[1])
@@ -101,23 +113,23 @@ def read(text: str, directory: Path) -> Side:
 
 
 def _release(text: str, name: str, specifier: str) -> ReleaseSide:
-    """The newest final release that a requirement admits."""
+    """Return the newest final release that a requirement allows."""
     notes: list[str] = []
     minor = _MINOR.fullmatch(specifier)
     if minor:
         specifier = f"=={minor[1]}.*"
-        read = f"{text} is read as {name}{specifier}"
-        # Toolkits have no patch release 0.
+        note = f"{text} is read as {name}{specifier}"
+        # CUDA toolkits do not have a patch release 0.
         if name in (by_torch.NAME, "triton"):
-            read += f"; write {name}=={minor[1]}.0 for that one"
-        notes.append(read)
+            note += f"; write {name}=={minor[1]}.0 for that one"
+        notes.append(note)
     if specifier.lstrip("= ") == "installed":
         (choice,) = toolchains.resolve([f"{name}{specifier}"]).choices
         return ReleaseSide(text, text, choice)
     try:
         SpecifierSet(specifier)
     except InvalidSpecifier:
-        raise UsageError(f"{text!r} is no requirement: write {name}==X.Y.*") from None
+        raise UsageError(f"{text!r} is not a requirement: write {name}==X.Y.*") from None
     if name == by_torch.NAME:
         return _by_torch(text, specifier, notes)
     choices = toolchains.resolve([f"{name}{specifier}"]).choices
@@ -125,9 +137,10 @@ def _release(text: str, name: str, specifier: str) -> ReleaseSide:
         raise UsageError(f"{text}: no such release has a wheel for this Python and system")
     choice = max(choices, key=lambda each: Version(each.version))
     if len(choices) > 1:
-        admitted = [each.version for each in choices]
+        versions = [each.version for each in choices]
         notes.append(
-            f"{text} admits {_listed(admitted)}: {toolchain_label(choice.identity)} is compared"
+            f"{text} admits {_list_versions(versions)}: "
+            f"{toolchain_label(choice.identity)} is compared"
         )
     return ReleaseSide(text, choice.identity, choice, notes=tuple(notes))
 
@@ -137,16 +150,16 @@ def _by_torch(text: str, specifier: str, notes: Sequence[str]) -> ReleaseSide:
     torch = max(releases, key=Version)
     spec = f"triton=={releases[torch]}"
     (choice,) = toolchains.resolve([spec]).choices
-    said = list(notes)
+    all_notes = list(notes)
     if len(releases) > 1:
-        chosen = f"torch {torch} (Triton {choice.version}) is compared"
-        said.append(f"{text} admits {_listed(list(releases))}: {chosen}")
-    return ReleaseSide(text, spec, choice, torch, notes=tuple(said))
+        choice_text = f"torch {torch} (Triton {choice.version}) is compared"
+        all_notes.append(f"{text} admits {_list_versions(list(releases))}: {choice_text}")
+    return ReleaseSide(text, spec, choice, torch, notes=tuple(all_notes))
 
 
-def _listed(versions: Sequence[str]) -> str:
-    ordered = sorted(versions, key=Version)
-    return f"{', '.join(ordered[:-1])} and {ordered[-1]}"
+def _list_versions(versions: Sequence[str]) -> str:
+    *first, last = sorted(versions, key=Version)
+    return f"{', '.join(first)} and {last}"
 
 
 def _installed(text: str) -> ReleaseSide:
@@ -158,28 +171,28 @@ def _installed(text: str) -> ReleaseSide:
 
 
 def _newest(text: str) -> ReleaseSide:
-    """The newest final release of Triton that has a wheel for this Python."""
-    known = toolchains.FAMILIES["triton"].versions()
-    final = [each for each in known.choices if not Version(each.version).is_prerelease]
+    """Return the newest final release of Triton with a wheel for this Python."""
+    resolution = toolchains.FAMILIES["triton"].versions()
+    final = [each for each in resolution.choices if not Version(each.version).is_prerelease]
     choice = max(final, key=lambda each: Version(each.version))
-    notes = (*known.warnings, f"newest is Triton {choice.version}")
+    notes = (*resolution.warnings, f"newest is Triton {choice.version}")
     return ReleaseSide(text, choice.identity, choice, notes=notes)
 
 
 def _ambiguous(text: str, version: str) -> UsageError:
-    wanted = version
+    release = version
     # 2.9 is all of 2.9.*; 2.9.1 is one release.
     if version.count(".") < 2:
-        wanted = f"{version}.*"
-    readings = [_reading(name, wanted) for name in ("torch", "triton")]
+        release = f"{version}.*"
+    readings = [_reading(name, release) for name in ("torch", "triton")]
     return UsageError(f"{text!r} names neither torch nor Triton: write {' or '.join(readings)}")
 
 
-def _reading(name: str, wanted: str) -> str:
-    """A requirement with the release that it stands for."""
-    requirement = f"{name}=={wanted}"
+def _reading(name: str, release: str) -> str:
+    """Return a requirement with the release that it selects."""
+    requirement = f"{name}=={release}"
     try:
-        side = _release(requirement, name, f"=={wanted}")
+        side = _release(requirement, name, f"=={release}")
     except FlacheckError:
         return f"{requirement} (no such release)"
     if side.torch:
@@ -193,25 +206,24 @@ def _run(text: str, directory: Path) -> StoredSide:
         raise UsageError(f"{text!r} names no run: give run:ID, or run:last")
     with Store.open(directory, create=False) as store:
         run = store.run(name)
-        answered = standings(questions.of_runs(store, [run]), store.current)
-        partial = [each.to_json() for each in answered if each.is_partial]
+        run_standings = standings(questions.of_runs(store, [run]), store.current)
+        partial = [each.to_json() for each in run_standings if each.is_partial]
         records = tuple(store.records(run.id))
         return StoredSide(text, f"run {run.id}", records, _progress(partial))
 
 
 def _path(text: str) -> Side:
-    """A launches file, or a run's JSON; a wheel or a folder with a compiler, as --toolchain takes
-    them."""
+    """Return the side of a launches file, a run's JSON, or a compiler's wheel or folder."""
     file = Path(text)
     if file.is_dir() or file.suffix == ".whl":
         (choice,) = toolchains.resolve([text]).choices
         return ReleaseSide(text, text, choice)
     try:
-        with file.open(encoding="utf-8") as opened:
-            first = opened.readline()
+        with file.open(encoding="utf-8") as stream:
+            first = stream.readline()
             if _schema(first) == LAUNCHES_SCHEMA:
                 return _launches_file(text)
-            rest = opened.read()
+            rest = stream.read()
             records = tuple(_records(text, first, rest))
             partial = _partial(first + rest)
     except OSError as error:
@@ -222,7 +234,7 @@ def _path(text: str) -> Side:
 
 
 def _partial(document: str) -> str | None:
-    """How much of a run's JSON document is answered, where it says so: its lines alone do not."""
+    """Return the progress of a partial run; None for JSON lines, which lack it."""
     try:
         summary = json.loads(document)["summary"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -231,14 +243,14 @@ def _partial(document: str) -> str | None:
 
 
 def _progress(partial: Sequence[Mapping[str, Any]]) -> str | None:
-    """`147/394` over all places that are not answered as a whole; None where there is none."""
+    """Return `147/394` for the cells of all partial places; None without such places."""
     if not partial:
         return None
-    answered = sum(place["answered"] for place in partial)
-    asked = [place["asked"] for place in partial]
-    if None in asked:
-        return f"{answered}/?"
-    return f"{answered}/{sum(asked)}"
+    records = sum(place["answered"] for place in partial)
+    totals = [place["asked"] for place in partial]
+    if None in totals:
+        return f"{records}/?"
+    return f"{records}/{sum(totals)}"
 
 
 def _schema(line: str) -> str | None:
@@ -252,20 +264,19 @@ def _schema(line: str) -> str | None:
 
 
 def _launches_file(text: str) -> ReleaseSide:
-    """The compiler that a launches file was recorded under; the installed one where it does not
-    say."""
+    """Return the compiler that recorded a launches file, by default the installed one."""
     header = next(launches.stream(Path(text), trust=True))
-    said = getattr(header, "said", {})
+    content = getattr(header, "content", {})
     spec = "installed"
-    if isinstance(said.get("triton"), str):
-        spec = f"triton=={said['triton']}"
+    if isinstance(content.get("triton"), str):
+        spec = f"triton=={content['triton']}"
     (choice,) = toolchains.resolve([spec]).choices
     notes = (f"{text} was recorded under {choice.identity}, which compiles it",)
     return ReleaseSide(text, spec, choice, launches=text, notes=notes)
 
 
 def _records(file: str, first: str, rest: str) -> Iterator[Record]:
-    """The records of a run's JSON, or of its JSON lines."""
+    """Yield the records of a run's JSON document or JSON lines."""
     try:
         if _schema(first) == RUN_SCHEMA and rest.strip():
             values: Sequence[Mapping[str, Any]]
