@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from flacheck.capabilities.bisect.history import Bisection as Bisection
     from flacheck.capabilities.diff.result import Comparison as Comparison
     from flacheck.capabilities.dtypes.result import DtypesResult as DtypesResult
-    from flacheck.capabilities.gate.pinned import Pin as Pin
+    from flacheck.capabilities.gate.pins import Pin as Pin
     from flacheck.capabilities.gate.result import Gate as Gate
     from flacheck.capabilities.repro.output.result import Reproduced as Reproduced
     from flacheck.model import Cell as Cell
@@ -80,7 +80,7 @@ _MODULES = {
     "Explained": "api.explain",
     "Failure": "api.runs",
     "Gate": "capabilities.gate.result",
-    "Pin": "capabilities.gate.pinned",
+    "Pin": "capabilities.gate.pins",
     "Progress": "pipeline.events",
     "Record": "model",
     "RecordSettled": "pipeline.events",

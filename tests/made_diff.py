@@ -11,7 +11,7 @@ from flacheck.analysis.fallbacks import Fallback
 from flacheck.capabilities.diff.compared_side import ComparedSide
 from flacheck.capabilities.diff.differences import differences
 from flacheck.capabilities.diff.matching import match
-from flacheck.capabilities.diff.package_view import PackageWord
+from flacheck.capabilities.diff.package_view import PackageNotice
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.model import Record
 from flacheck.tables.advisories import Advisory, Effect
@@ -91,12 +91,12 @@ def compared() -> Comparison:
         untested={spoilt.key: "the made-up sizes need more than the GPU has"},
         advisories=((ADVISORY,), ()),
         package=(
-            PackageWord("requires", "tiny 1.0 requires torch>=2.5", False, False),
-            PackageWord("requires", "tiny 1.0 requires triton<3.6", False, True),
-            PackageWord("warns", "Triton 3.7.1 is not supported", False, True),
+            PackageNotice("requires", "tiny 1.0 requires torch>=2.5", False, False),
+            PackageNotice("requires", "tiny 1.0 requires triton<3.6", False, True),
+            PackageNotice("warns", "Triton 3.7.1 is not supported", False, True),
         ),
         fallbacks=(use,),
-        narrowed=True,
+        is_narrowed=True,
         coverage=({**coverage, "missed": [], "cut": []},),
         run="20261122-000000-0",
     )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from flacheck.capabilities.dtypes.autofix import FixResult
 from flacheck.capabilities.dtypes.costs import Need
 from flacheck.capabilities.dtypes.finding import (
     OVERFLOW,
     PROMOTION,
-    REFUSED,
+    REJECTION,
     DtypeFinding,
-    Reached,
-    Tripped,
+    EndingError,
+    ReachedKernel,
 )
-from flacheck.capabilities.dtypes.heads import ACTUAL, INTENDED, HeadNeeds
-from flacheck.capabilities.dtypes.mending import Mended
-from flacheck.capabilities.dtypes.observed import Mode, Place
+from flacheck.capabilities.dtypes.heads import ACTUAL_DTYPES, INTENDED_DTYPES, HeadNeeds
+from flacheck.capabilities.dtypes.observation import Mode, Place
 from flacheck.capabilities.dtypes.result import Cure, DtypesResult, NotFollowed
 from flacheck.model import Json
 
@@ -31,12 +31,12 @@ DIFF = """--- a/pkg/layers/mixer.py
 SHARED: Json = {"target": "sm90", "limit": 232_448, "intended": 49_152, "actual": 73_728}
 
 
-def reached(shared: Json | None = None) -> Reached:
-    return Reached(
+def reached(shared: Json | None = None) -> ReachedKernel:
+    return ReachedKernel(
         kernel="pkg.ops.mix:mix_kernel",
         argument="k",
         dtypes={"q": "fp16", "k": "fp32", "v": "fp16"},
-        intended=dict.fromkeys("qkv", "fp16"),
+        intended_dtypes=dict.fromkeys("qkv", "fp16"),
         shared=shared,
     )
 
@@ -57,7 +57,7 @@ def promotion(mode: Mode, line: int = 8, source: str = "k = k + self.gain") -> D
         half="k",
         parameter="gain",
         kind="parameter",
-        reached=(reached(SHARED),),
+        reached_kernels=(reached(SHARED),),
         fix=DIFF,
     )
 
@@ -78,7 +78,9 @@ def asserted() -> DtypeFinding:
         parameter="decay.scale",
         kind="buffer",
         beyond=(reached(),),
-        tripped=Tripped("pkg/ops/mix.py", 3, "assert q.dtype == g.dtype", "AssertionError"),
+        error_at_end=EndingError(
+            "pkg/ops/mix.py", 3, "assert q.dtype == g.dtype", "AssertionError"
+        ),
     )
 
 
@@ -86,7 +88,7 @@ def refused() -> DtypeFinding:
     """An operation that raises when it is given both dtypes."""
     text = "RuntimeError: expected dtype c10::Half for `weight` but got dtype float"
     return DtypeFinding(
-        REFUSED,
+        REJECTION,
         LAYER,
         FILE,
         30,
@@ -96,8 +98,8 @@ def refused() -> DtypeFinding:
         result_dtype="fp32",
         mode=str(FP16),
         place=Place(f"/somewhere/{FILE}", 30),
-        tripped=Tripped(FILE, 30, "k = torch.lerp(k, v, self.gain)", text),
-        says=text,
+        error_at_end=EndingError(FILE, 30, "k = torch.lerp(k, v, self.gain)", text),
+        message=text,
     )
 
 
@@ -114,16 +116,16 @@ def overflow() -> DtypeFinding:
         result_dtype="fp16",
         mode=str(FP16),
         place=Place(f"/somewhere/{FILE}", 40),
-        says="the exponential of a sum of 512 terms does not fit into fp16: infinite when every "
+        message="the exponential of a sum of 512 terms does not fit into fp16: infinite when every "
         "element that goes in is 0.0625",
-        known=True,
+        is_known=True,
     )
 
 
 def heads(which: str, target: str, needs: dict[int, Need]) -> HeadNeeds:
     dtypes = reached().dtypes
-    if which == INTENDED:
-        dtypes = reached().intended
+    if which == INTENDED_DTYPES:
+        dtypes = reached().intended_dtypes
     return HeadNeeds(
         kernel=reached().kernel,
         mode=FP16,
@@ -143,19 +145,19 @@ def answer() -> DtypesResult:
         about=LAYER,
         modes=(FP16, BF16),
         findings=(promotion(FP16), asserted(), refused(), overflow(), promotion(BF16)),
-        followed={LAYER: 12, "pkg.layers.plain:Plain": 4},
+        launch_counts={LAYER: 12, "pkg.layers.plain:Plain": 4},
         not_followed=(
             NotFollowed("pkg.layers.odd:Odd", FP16, "build", "ValueError: heads do not divide"),
         ),
         late=("pkg.layers.slow:Slow",),
         stand_ins={"pkg.layers.plain:Plain": ("flash_attn",)},
         modules={"pkg.layers.broken": "ImportError: cannot import name 'x'"},
-        mended=Mended(DIFF, (), (), (refused(), overflow())),
+        fix_result=FixResult(DIFF, (), (), (refused(), overflow())),
         cures=(Cure("the cast of one line, applied in a copy", 0), Cure(str(BF16), 1)),
         heads=(
-            heads(INTENDED, "sm90", {64: fits, 128: wide}),
-            heads(ACTUAL, "sm90", {64: wide, 128: over}),
-            heads(INTENDED, "sm75", {64: fits, 128: broken}),
-            heads(ACTUAL, "sm75", {64: fits, 128: broken}),
+            heads(INTENDED_DTYPES, "sm90", {64: fits, 128: wide}),
+            heads(ACTUAL_DTYPES, "sm90", {64: wide, 128: over}),
+            heads(INTENDED_DTYPES, "sm75", {64: fits, 128: broken}),
+            heads(ACTUAL_DTYPES, "sm75", {64: fits, 128: broken}),
         ),
     )

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
-from flacheck.capabilities.gate.admitted import Releases
+from flacheck.capabilities.gate.admission import Releases
 from flacheck.capabilities.gate.evidence import Evidence
 from flacheck.capabilities.gate.judging import Judge
-from flacheck.capabilities.gate.pinned import Installation, Pin
+from flacheck.capabilities.gate.pins import Installation, Pin
 from flacheck.capabilities.gate.result import Gate
 from flacheck.model import Record
 from tests.made_records import failure, record, whole

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flacheck.capabilities.gate import sources
-from flacheck.capabilities.gate.pinned import Installation
+from flacheck.capabilities.gate.pins import Installation
 
 
 def write(name: str, text: str) -> Path:
@@ -22,7 +22,8 @@ def write(name: str, text: str) -> Path:
 def said(installations: list[Installation]) -> dict[str, list[str]]:
     """What each installation is held to, `FILE:LINE REQUIREMENT`."""
     return {
-        found.name: [f"{pin.where} {pin.said}" for pin in found.pins] for found in installations
+        found.name: [f"{pin.where} {pin.requirement}" for pin in found.pins]
+        for found in installations
     }
 
 

@@ -13,10 +13,10 @@ from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.slow import mark_slow
 from flacheck.analysis.summary import RunView
-from flacheck.capabilities.autotune.examined import Timing
+from flacheck.capabilities.autotune.results import Timing
 from flacheck.capabilities.bisect.history import Bisection, Change, Entry, Find, Kind
-from flacheck.capabilities.gate.admitted import Admission, Conflict
-from flacheck.capabilities.gate.pinned import Installation, Pin, PinChange
+from flacheck.capabilities.gate.admission import Admission, Conflict
+from flacheck.capabilities.gate.pins import Installation, Pin, PinChange
 from flacheck.capabilities.gate.result import (
     Gate,
     JudgedRelease,
@@ -106,9 +106,11 @@ def of_gate(_: Path) -> Report:
             JudgedRelease(
                 "3.3.0", ReleaseState.ADVISED, (), ("it computes 0 × NaN wrongly",), ("sm90",), 2
             ),
-            JudgedRelease("3.4.0", ReleaseState.GOOD, targets=("sm80", "sm90"), cells=1, waived=1),
+            JudgedRelease(
+                "3.4.0", ReleaseState.GOOD, targets=("sm80", "sm90"), cells=1, waived_cells=1
+            ),
         ),
-        waived=(
+        judged_waivers=(
             JudgedWaiver(Waiver(reason="issue 7", kernel="chunk_*"), WaiverUse.ACTIVE, 1),
             JudgedWaiver(expired, WaiverUse.EXPIRED),
         ),
@@ -153,8 +155,9 @@ def of_bisect(_: Path) -> Report:
         Change(first, fails, Kind.FAIL, ("2.5.0", "2.5.1"), ("2.6.0",)),
         Change(fails, last, Kind.PASS, ("2.6.0",), (), (between.toolchain,)),
     )
-    found = Bisection(chain().cell(FAILS), Find.CHANGE, history, changes, of=5)
-    return bisect.report(found, ["2.5.0", "2.5.1", "2.6.0", "2.6.1"])
+    torches = ("2.5.0", "2.5.1", "2.6.0", "2.6.1")
+    found = Bisection(chain().cell(FAILS), Find.CHANGE, history, changes, 5, torches)
+    return bisect.report(found)
 
 
 def of_diff(_: Path) -> Report:

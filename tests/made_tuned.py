@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from flacheck.capabilities.autotune import judging
-from flacheck.capabilities.autotune.examined import Tuned, TunerResult
+from flacheck.capabilities.autotune.results import TunedLaunch, TunerResult
 from flacheck.capabilities.autotune.trials import trials
 from flacheck.model import Cell, Cut, Kernel, Launch, Record
-from flacheck.source import autotuned
+from flacheck.source import autotuners
 from tests.made_records import failure, record
 
 CONFIGS = (
@@ -72,11 +72,11 @@ def tuned(
     driven: bool = False,
     configs: tuple[dict[str, Any], ...] = CONFIGS,
     target: str = "sm90",
-) -> Tuned:
+) -> TunedLaunch:
     """The kernel of a source, launched as `seen`."""
     file = folder / "made.py"
     file.write_text(source)
-    found = autotuned.of_file(file, "kernel", "made.py")
+    found = autotuners.of_file(file, "kernel", "made.py")
     assert found is not None
     calls = seen or (call(),)
     given = {name: spec for name, spec in calls[0].items() if name not in found.heuristics}
@@ -91,7 +91,7 @@ def tuned(
         dtype="bf16",
         stage="autotune",
     )
-    return Tuned(cell, {}, calls, driven, found, alike=calls)
+    return TunedLaunch(cell, {}, calls, driven, found, equivalent_calls=calls)
 
 
 def good(**more: Any) -> Record:

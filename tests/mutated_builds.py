@@ -15,7 +15,7 @@ from typing import Any
 from flacheck.errors import FlacheckError
 from flacheck.model import digest
 from flacheck.packages.package import Package
-from flacheck.pipeline import built
+from flacheck.pipeline import build_units
 from flacheck.source import builds
 
 # Seconds of processor time for one build file.
@@ -377,7 +377,7 @@ def read_all(folder: Path, count: int, seed: int) -> Counter[str]:
         file.write_bytes(text.encode("utf-8", "surrogatepass"))
         started = time.process_time()
         try:
-            for source in built.sources_of(package, builds.find(root)):
+            for source in build_units.sources_of(package, builds.find(root)):
                 digest([source.kernel.to_json(), [each.to_json() for each in source.launches]])
             outcomes["read"] += 1
         except FlacheckError:

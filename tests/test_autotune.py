@@ -13,7 +13,7 @@ import pytest
 import flacheck
 from flacheck import reports
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.capabilities.autotune.examined import Timing, TunerResult
+from flacheck.capabilities.autotune.results import Timing, TunerResult
 from flacheck.errors import UsageError
 from flacheck.reports import autotune as autotune_report
 from flacheck.reports.document import Display

@@ -19,7 +19,7 @@ from flacheck import reports, toolchains
 from flacheck.capabilities.autotune import gathering, timeable
 from flacheck.capabilities.autotune.bench import Bench, _price, _rank, spearman
 from flacheck.capabilities.autotune.examination import Examination
-from flacheck.capabilities.autotune.examined import Timing, Tuned, TunerResult
+from flacheck.capabilities.autotune.results import Timing, TunedLaunch, TunerResult
 from flacheck.captures.run import capture
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import UsageError
@@ -87,13 +87,13 @@ def captured(folder: Path, ends: str = "3, 120") -> Path:
 H100 = Selection(targets=("sm90",))
 
 
-def gathered(file: Path) -> Tuned:
+def gathered(file: Path) -> TunedLaunch:
     """The only launch of a file."""
-    (found,) = gathering.of_launches(file, H100).tuned
+    (found,) = gathering.of_launches(file, H100).launches
     return found
 
 
-def breaking(folder: Path, *constants: tuple[int, int], **changes: Any) -> Tuned:
+def breaking(folder: Path, *constants: tuple[int, int], **changes: Any) -> TunedLaunch:
     """A launch of the kernel that breaks, with a configuration for each pair of its constants."""
     configs = [{"kwargs": {"FAR": far, "LONG": long}, **CONFIG} for far, long in constants]
     line: Json = {
@@ -125,7 +125,7 @@ def installed() -> str:
     return choice.identity
 
 
-def times(bench: Bench, tuned: Tuned, configs: list[Any] | None = None) -> list[Timing]:
+def times(bench: Bench, tuned: TunedLaunch, configs: list[Any] | None = None) -> list[Timing]:
     """The timings of a launch's configurations, in their order."""
     configs = configs or list(tuned.launch.configs)
     with bench:
@@ -148,7 +148,9 @@ def test_a_kernel_is_timed_as_its_host_function_launches_it() -> None:
     cell = Cell(entry.kernel, "triton==0", "sm90", Launch({}), dtype="fp32", shape=sizes)
     configs = entry.launches[0].configs
     bad = {**configs[0], "kwargs": {"BK": 48, "BV": 64}}
-    found = times(Bench("cpu"), Tuned(cell, {}, (), False, None), [configs[3], configs[4], bad])
+    found = times(
+        Bench("cpu"), TunedLaunch(cell, {}, (), False, None), [configs[3], configs[4], bad]
+    )
     assert all(
         time.median_ms and time.low_ms and time.high_ms and time.warm_up_s for time in found[:2]
     )
@@ -170,7 +172,7 @@ def test_a_timed_result_is_shown_in_every_format(tmp_path: Path) -> None:
     asked = replace(H100, kernels=("retention.chunk_fwd_o",))
     examination = Examination("made", gathering.of_matrix(str(matrix), asked), jobs=1)
     assert set(compiled(examination, tmp_path)) == {Verdict.COMPILES}
-    (timed,) = examination.timed(examination.results(tmp_path, 0), Bench("cpu"))
+    (timed,) = examination.time_results(examination.results(tmp_path, 0), Bench("cpu"))
     assert timed.rank is not None
     assert -1 <= timed.rank <= 1
     assert timed.not_timed is None
@@ -191,7 +193,7 @@ def test_a_programs_kernel_is_timed_as_it_was_recorded(tmp_path: Path) -> None:
     file = captured(tmp_path)
     examination = Examination("made", gathering.of_launches(file, H100), jobs=1)
     assert set(compiled(examination, tmp_path)) == {Verdict.COMPILES}
-    (timed,) = examination.timed(examination.results(tmp_path, 0), Bench("cpu"))
+    (timed,) = examination.time_results(examination.results(tmp_path, 0), Bench("cpu"))
     assert [(each.timing.error, each.timing.failed) for each in timed.configs if each.timing] == [
         (0, None)
     ] * 3
@@ -204,9 +206,11 @@ def test_a_programs_kernel_is_timed_as_it_was_recorded(tmp_path: Path) -> None:
 def test_a_grid_that_is_another_configurations_shows(tmp_path: Path) -> None:
     """The check above can fail: with the first one's grid the others leave results out."""
     tuned = gathered(captured(tmp_path))
-    assert tuned.recorded
-    assert tuned.recorded.grids == ((2,), (4,), (8,))
-    wrong = replace(tuned, recorded=structs.replace(tuned.recorded, grids=((2,),) * 3))
+    assert tuned.recorded_launch
+    assert tuned.recorded_launch.grids == ((2,), (4,), (8,))
+    wrong = replace(
+        tuned, recorded_launch=structs.replace(tuned.recorded_launch, grids=((2,),) * 3)
+    )
     first, second, _ = times(Bench("cpu"), wrong)
     assert first.error == 0
     assert second.error is not None
@@ -287,8 +291,8 @@ def interrupted(folder: Path, allowed: int) -> tuple[TunerResult, TunerResult]:
     bench = InterruptedBench(allowed)
     tuned = breaking(folder, (0, 0), (1, 0))
     with bench:
-        first = bench.timed(found, tuned, {})
-        second = bench.timed(found, tuned, {})
+        first = bench.time_configs(found, tuned, {})
+        second = bench.time_configs(found, tuned, {})
     assert bench.interrupted
     return first, second
 
@@ -409,7 +413,7 @@ def test_a_packages_kernel_is_imported_beside_torch_as_it_is(tmp_path: Path) -> 
         tensors={"x": {"storage": 0, "shape": [8], "strides": [1], "offset": 0}},
     )
     entries, provided = read(write(tmp_path, HEADER, made)).launches, {"tiny==1.0": package}
-    (tuned,) = gathering._of_entries(entries, H100, Resolver(), provided, (), driven=False)
+    (tuned,) = gathering._of_entries(entries, H100, Resolver(), provided, (), is_captured=False)
     origin = tuned.cell.kernel.origin
     assert isinstance(origin, Imported)
     assert origin.module == "tiny.kernels"
@@ -455,8 +459,8 @@ def test_what_is_not_known_of_a_launch_is_the_reason(
         tmp_path, (0, 0), **{name: value for name, value in changes.items() if value is not None}
     )
     if "tensors" in changes and changes["tensors"] is None:
-        assert tuned.recorded
-        tuned = replace(tuned, recorded=structs.replace(tuned.recorded, memory=None))
+        assert tuned.recorded_launch
+        tuned = replace(tuned, recorded_launch=structs.replace(tuned.recorded_launch, memory=None))
     said = timeable.untimeable(tuned)
     if why is None:
         assert said is None
@@ -467,7 +471,7 @@ def test_what_is_not_known_of_a_launch_is_the_reason(
 
 def test_a_declared_launch_has_no_sizes(tmp_path: Path) -> None:
     """A matrix says what a compiler sees."""
-    said = timeable.untimeable(replace(breaking(tmp_path, (0, 0)), recorded=None))
+    said = timeable.untimeable(replace(breaking(tmp_path, (0, 0)), recorded_launch=None))
     assert said
     assert "declared, not recorded" in said
 
@@ -493,7 +497,7 @@ def test_what_is_not_timed_is_said_in_every_format(tmp_path: Path) -> None:
     assert compiled(examination, tmp_path) == [Verdict.COMPILES]
     results = examination.results(tmp_path, 0)
     bench = Bench("cpu")
-    (untimed,) = examination.timed(results, bench)
+    (untimed,) = examination.time_results(results, bench)
     assert untimed.not_timed
     assert untimed.not_timed.startswith("x holds integers (i32)")
     (shown,) = document(text("json", untimed))["results"]
@@ -502,7 +506,7 @@ def test_what_is_not_timed_is_said_in_every_format(tmp_path: Path) -> None:
     for name in ("table", "markdown"):
         assert "not timed: x holds integers" in text(name, untimed)
     bench.card = replace(bench.card, target="sm80")
-    (elsewhere,) = examination.timed(results, bench)
+    (elsewhere,) = examination.time_results(results, bench)
     assert elsewhere.not_timed
     assert "on sm80 is what is here" in elsewhere.not_timed
 

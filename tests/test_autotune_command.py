@@ -13,12 +13,12 @@ import pytest
 
 from flacheck.capabilities.autotune import gathering
 from flacheck.capabilities.autotune.gathering import of_launches
-from flacheck.capabilities.repro.compilers import Compilers, provided
+from flacheck.capabilities.repro.compilers import Compilers, provide_releases
 from flacheck.capabilities.repro.reproduction import begin
 from flacheck.errors import UsageError
 from flacheck.inputs.expand import Selection
 from flacheck.model import Purpose, Verdict
-from flacheck.pipeline import cell as cells
+from flacheck.pipeline import resolved_cell as cells
 from flacheck.store import Store
 from tests.test_autotune import SCHEMA
 from tests.test_cli import flacheck
@@ -93,11 +93,13 @@ def test_what_is_examined_is_found_by_its_key(tmp_path: Path) -> None:
     found = flacheck(*command, "--format", "json", cwd=tmp_path)
     (result,) = document(found.stdout)["results"]
     key = result["configs"][0]["key"]
-    assert f"flacheck repro {key[:12]}" in flacheck(*command, cwd=tmp_path).stdout
+    shown = flacheck(*command, cwd=tmp_path).stdout
+    # A terminal of 80 columns breaks the line somewhere.
+    assert f"flacheck repro {key[:12]}" in " ".join(shown.split())
     with Store.open(tmp_path / ".flacheck", create=False) as store:
-        chosen = cells.choose(key[:12], Selection(), store, Purpose.REPRO)
+        chosen = cells.resolve_cell(key[:12], Selection(), store, Purpose.REPRO)
     own = chosen.cell.toolchain
-    releases = provided(own, "sm90", [own])
+    releases = provide_releases(own, "sm90", [own])
     with Compilers(releases, chosen.packages) as compilers:
         begun = begin(chosen.cell, compilers)
     assert chosen.record is not None
@@ -130,7 +132,7 @@ def test_a_trusted_file_may_hold_any_source(tmp_path: Path) -> None:
     for line in (None, 2):
         with pytest.raises(UsageError, match=r"import of os.*--trust"):
             of_launches(file, asked, line)
-        (trusted,) = of_launches(file, asked, line, trust=True).tuned
+        (trusted,) = of_launches(file, asked, line, trust=True).launches
         assert trusted.cell.kernel.name == "program:picky"
 
 
@@ -163,7 +165,7 @@ def test_a_line_that_counts_a_launch_names_it(tmp_path: Path) -> None:
     file.write_text(file.read_text() + json.dumps(count) + "\n")
     asked = Selection(targets=("sm90",))
     number = len(file.read_text().splitlines())
-    (tuned,) = of_launches(file, asked, number).tuned
+    (tuned,) = of_launches(file, asked, number).launches
     assert tuned.launch.args["n"] == {"int": 32}
 
 
@@ -290,9 +292,9 @@ def test_python_is_emitted_with_what_is_left_out_and_the_reason_for_the_code(
 def test_launches_of_one_binary_are_examined_once_for_all_their_keys(tmp_path: Path) -> None:
     """A length that the compiler does not look at makes keys, and no other code."""
     file = recorded(tmp_path, lengths=(16, 32, 17))
-    both, odd = of_launches(file, Selection(targets=("sm90",)), every_key=True).tuned
-    assert [call["n"]["int"] for call in both.alike] == [16, 32]
-    assert [call["n"]["int"] for call in odd.alike] == [17]
+    both, odd = of_launches(file, Selection(targets=("sm90",)), every_key=True).launches
+    assert [call["n"]["int"] for call in both.equivalent_calls] == [16, 32]
+    assert [call["n"]["int"] for call in odd.equivalent_calls] == [17]
 
 
 def test_a_made_up_launch_is_examined_only_where_there_is_no_other(tmp_path: Path) -> None:
@@ -300,24 +302,24 @@ def test_a_made_up_launch_is_examined_only_where_there_is_no_other(tmp_path: Pat
     file = recorded(tmp_path, lengths=(16, 17))
     header, first, second = (json.loads(line) for line in file.read_text().splitlines())
     write(tmp_path, header, {**first, "made_up": True}, second)
-    (real,) = of_launches(file, Selection(targets=("sm90",)), every_key=True).tuned
+    (real,) = of_launches(file, Selection(targets=("sm90",)), every_key=True).launches
     assert real.launch.args["n"] == {"int": 17}
     write(tmp_path, header, {**first, "made_up": True})
-    (invented,) = of_launches(file, Selection(targets=("sm90",)), every_key=True).tuned
+    (invented,) = of_launches(file, Selection(targets=("sm90",)), every_key=True).launches
     assert invented.launch.args["n"] == {"int": 16}
 
 
 def test_every_key_of_declared_shapes_is_examined() -> None:
     """Those of one dtype, unless others are named; without an emission one launch is enough."""
     asked = Selection(kernels=("retention.chunk_fwd_o",), targets=("sm90",))
-    (one,) = gathering.of_matrix(None, asked).tuned
-    every = gathering.of_matrix(None, asked, every_key=True).tuned
+    (one,) = gathering.of_matrix(None, asked).launches
+    every = gathering.of_matrix(None, asked, every_key=True).launches
     assert len(every) > 1
     heads = {each.launch.args["K"]["constexpr"] for each in every}
     assert {64, 128, 256} <= heads
     assert {each.cell.dtype for each in every} == {one.cell.dtype} == {"bf16"}
     both = replace(asked, dtypes=("bf16", "fp16"))
-    assert len(gathering.of_matrix(None, both, every_key=True).tuned) == 2 * len(every)
+    assert len(gathering.of_matrix(None, both, every_key=True).launches) == 2 * len(every)
 
 
 @pytest.mark.parametrize(

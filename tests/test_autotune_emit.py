@@ -15,8 +15,8 @@ from packaging.version import Version
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.capabilities.autotune import emit
 from flacheck.capabilities.autotune.emit import choices
-from flacheck.capabilities.autotune.examined import TunerResult
 from flacheck.capabilities.autotune.keys import KeyEvidence
+from flacheck.capabilities.autotune.results import TunerResult
 from flacheck.model import Record
 from flacheck.source.host_code import HostLaunch
 from tests.made_records import failure
@@ -205,8 +205,8 @@ def test_dtypes_of_a_key_come_in_the_order_of_the_call(tmp_path: Path) -> None:
     passed = {name: ast.Constant(0) for name in ("g", "x", "T")}
     (other,) = KeyEvidence(
         replace(made, hosts=(HostLaunch(passed),)), Version("3.5.1")
-    ).tuning_keys(made.seen[0])
-    (own,) = KeyEvidence(made, Version("3.5.1")).tuning_keys(made.seen[0])
+    ).tuning_keys(made.observed_calls[0])
+    (own,) = KeyEvidence(made, Version("3.5.1")).tuning_keys(made.observed_calls[0])
     assert (own.dtypes, other.dtypes) == (("bf16", "fp32"), ("fp32", "bf16"))
 
 

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from flacheck.capabilities.autotune.examined import KeyFault, Tuned
-from flacheck.capabilities.autotune.key_faults import faults, mended
+from flacheck.capabilities.autotune.key_faults import correct_keys, faults
 from flacheck.capabilities.autotune.keys import KeyEvidence
-from flacheck.capabilities.autotune.missing_keys import unkeyed
+from flacheck.capabilities.autotune.missing_keys import find_unkeyed_constexprs
+from flacheck.capabilities.autotune.results import KeyFault, TunedLaunch
 from flacheck.fallbacks.constexprs import kernel_code
 from flacheck.source.host_code import HostLaunch
 from tests.made_tuned import SOURCE, TENSOR, call, constexpr, tuned
 from tests.test_autotuned import pasted, read
 
 
-def found(of: Tuned, version: str = "3.5.1", audit: Any = ()) -> list[KeyFault]:
+def found(of: TunedLaunch, version: str = "3.5.1", audit: Any = ()) -> list[KeyFault]:
     return faults(KeyEvidence(of, Version(version), audit))
 
 
@@ -82,7 +82,7 @@ def test_a_constexpr_that_differs_within_a_key_is_missing(tmp_path: Path) -> Non
     assert "key=['K', 'USE_G', 'H']," in fault.fix
     apart = tuned(tmp_path, call(), call(H=constexpr(8), K=constexpr(128)), source=source)
     assert found(apart) == []
-    assert unkeyed(KeyEvidence(apart, Version("3.5.1"))) == ["H"]
+    assert find_unkeyed_constexprs(KeyEvidence(apart, Version("3.5.1"))) == ["H"]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_free_constexpr_that_decides_a_branch_is_missing(
     )
     unused = replace(of, code=replace(code, steering=frozenset()), hosts=(host,))
     assert found(unused) == [] == found(of)
-    assert unkeyed(KeyEvidence(unused, Version("3.5.1"))) == ["FLAG"]
+    assert find_unkeyed_constexprs(KeyEvidence(unused, Version("3.5.1"))) == ["FLAG"]
 
 
 def test_a_heuristic_speaks_for_its_tensor(tmp_path: Path) -> None:
@@ -242,4 +242,4 @@ def test_one_list_mends_all_faults(tmp_path: Path) -> None:
     assert several[0].end_line
     new = pasted(source, several[0].line, several[0].end_line, several[0].fix)
     assert found(tuned(tmp_path, *calls, source=new)) == []
-    assert mended(["A", "B"], []) == ["A", "B"]
+    assert correct_keys(["A", "B"], []) == ["A", "B"]

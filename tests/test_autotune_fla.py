@@ -16,12 +16,12 @@ import pytest
 
 from flacheck import toolchains
 from flacheck.capabilities.autotune import emit, fla_package, judging
-from flacheck.capabilities.autotune.examined import Tuned
+from flacheck.capabilities.autotune.results import TunedLaunch
 from flacheck.capabilities.autotune.trials import trials
 from flacheck.errors import UsageError
 from flacheck.model import Cell, Imported, Kernel, Launch
 from flacheck.packages import package as packages
-from flacheck.source import autotuned
+from flacheck.source import autotuners
 from tests.made_tuned import good, skipped
 
 pytestmark = [
@@ -64,7 +64,7 @@ print("took", json.dumps({n: below.seen[n] for n in ("BK", "BV", "num_warps", "n
 
 def emitted(package: packages.Package, folder: Path) -> None:
     """The file for a kernel whose configurations compile at one head size each."""
-    source = autotuned.of_module(Path(package.path), KERNEL)
+    source = autotuners.of_module(Path(package.path), KERNEL)
     assert source is not None
     keys = tuple(name for name, _ in source.keys)
     kernel = Kernel(KERNEL, package.identity, "0", Imported(KERNEL))
@@ -76,7 +76,7 @@ def emitted(package: packages.Package, folder: Path) -> None:
         args |= {name: {"constexpr": value} for name, value in sizes.items()}
         launch = Launch(args, ("BK", "BV"), (CONFIG, OTHER), keys)
         cell = Cell(kernel, "triton==3.7.1", "sm90", launch, dtype="bf16", stage="autotune")
-        asked = trials(Tuned(cell, {}, (args,), True, source, alike=(args,)))
+        asked = trials(TunedLaunch(cell, {}, (args,), True, source, equivalent_calls=(args,)))
         known = {cell.key: record for cell, record in zip(asked.configs, records)}
         results.append(judging.judge(asked, known, [1.0, 2.0]))
     for file in emit.fla(results, fla_package.reading_kernels(package)):
@@ -127,7 +127,7 @@ def test_a_release_of_fla_reads_the_files_or_not(version: str, reads: bool) -> N
     cell = Cell(
         Kernel(KERNEL, package.identity, "0", Imported(KERNEL)), "triton==3.7.1", "sm90", None
     )
-    tuned = [Tuned(cell, {}, (), True, None)]
+    tuned = [TunedLaunch(cell, {}, (), True, None)]
     if reads:
         assert fla_package.check(tuned, {package.identity: package}) == []
     else:

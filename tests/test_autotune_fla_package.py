@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flacheck.capabilities.autotune import fla_package
-from flacheck.capabilities.autotune.examined import Tuned
+from flacheck.capabilities.autotune.results import TunedLaunch
 from flacheck.errors import UsageError
 from flacheck.model import Cell, Imported, Kernel
 from flacheck.packages.package import Package
@@ -48,7 +48,7 @@ def check(provided: dict[str, Package], *names: str) -> list[str]:
     tuned = []
     for name in names:
         kernel = Kernel(name, "made==1.0", "0", Imported(name))
-        tuned.append(Tuned(Cell(kernel, "triton==3.7.1", "sm90", None), {}, (), True, None))
+        tuned.append(TunedLaunch(Cell(kernel, "triton==3.7.1", "sm90", None), {}, (), True, None))
     return fla_package.check(tuned, provided)
 
 

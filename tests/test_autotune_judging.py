@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from flacheck.capabilities.autotune import judging
-from flacheck.capabilities.autotune.examined import Fate
+from flacheck.capabilities.autotune.results import Fate
 from flacheck.capabilities.autotune.trials import trials
 from tests.made_records import failure, unknown
 from tests.made_tuned import call, constexpr, fatal, good, result, skipped, tuned
@@ -52,7 +52,7 @@ def test_tuning_keys_are_those_of_the_calls_that_the_launch_stands_for(tmp_path:
     own."""
     other = call(x={"dtype": "fp16", "align": 16})
     alike = (call(), call(T={"int": 1024}), call(H=constexpr(8)))
-    made = replace(tuned(tmp_path, *alike, other), alike=alike)
+    made = replace(tuned(tmp_path, *alike, other), equivalent_calls=alike)
     asked = trials(made)
     known = {cell.key: good() for cell in asked.configs}
     judged = judging.judge(asked, known, [1.0, 2.0])

@@ -84,7 +84,7 @@ def test_only_a_new_failure_fails(folder: Path, monkeypatch: pytest.MonkeyPatch)
     newer = {"else": {"by": "num_warps", "4": ABORT.format("size"), "else": "compile"}}
     found = scan(monkeypatch, "--baseline", "b.json", table=newer, releases=("2.0", "3.0"))
     assert found.exit_code == Exit.FINDINGS
-    assert "b.json says nothing of l on fake 3.0 (sm90)" in found.stdout
+    assert "b.json contains nothing about l on fake 3.0 (sm90)" in found.stdout
 
 
 def test_a_mended_failure_asks_for_a_new_baseline(

@@ -16,9 +16,9 @@ from flacheck.capabilities.bisect.bisecting import bisect_cell, releases
 from flacheck.capabilities.bisect.history import Bisection, Find, Kind
 from flacheck.errors import UsageError
 from flacheck.model import Cell, Verdict
-from flacheck.pipeline.cell import Chosen
 from flacheck.pipeline.events import drain
 from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.resolved_cell import ResolvedCell
 from flacheck.reports import bisect as bisect_report
 from flacheck.reports.document import Display
 from flacheck.store import Store
@@ -61,7 +61,7 @@ def bisect(
 ) -> Bisection:
     there = releases(cell, specs)
     options = RunOptions(timeout=20, jobs=2, memory_mb=512, **more)
-    return drain(bisect_cell(Chosen(cell), there.choices, find, store, options), None)
+    return drain(bisect_cell(ResolvedCell(cell), there.choices, find, store, options), None)
 
 
 def told(found: Bisection) -> list[tuple[str, str, Kind]]:
@@ -133,7 +133,7 @@ def test_releases_without_a_verdict_are_skipped_and_never_judged(
     family(monkeypatch, table, wheelless=("2.0",), refused={"3.0": ("sm90",)})
     there = releases(fake.cell("k", "6.0"), ())
     for find in (Find.CHANGE, Find.FAIL):
-        chosen = Chosen(fake.cell("k", "6.0"))
+        chosen = ResolvedCell(fake.cell("k", "6.0"))
         options = RunOptions(timeout=0.5, jobs=2, memory_mb=512)
         found = drain(bisect_cell(chosen, there.choices, find, store, options), None)
         assert told(found) == [("1.0", "5.0", Kind.FAIL)]
@@ -205,7 +205,7 @@ def test_where_nothing_is_found_the_reason_is_said(
     cell = fake.cell("k", "5.0")
     options = RunOptions(timeout=0.3, jobs=9, memory_mb=512)
     choices = releases(cell, ()).choices
-    found = drain(bisect_cell(Chosen(cell), choices, find, store, options), None)
+    found = drain(bisect_cell(ResolvedCell(cell), choices, find, store, options), None)
     assert found.changes == ()
     assert shown(found)[-1].startswith(said)
 
@@ -230,7 +230,7 @@ def test_the_import_of_a_package_is_refused_with_the_command_that_compares_it(st
     made = fake.cell("fla.ops:__init__", "3.0")
     cell = Cell(made.kernel, made.toolchain, made.target, None, stage="import")
     with pytest.raises(UsageError, match="flacheck scan --package"):
-        drain(bisect_cell(Chosen(cell), (), Find.CHANGE, store, RunOptions()), None)
+        drain(bisect_cell(ResolvedCell(cell), (), Find.CHANGE, store, RunOptions()), None)
 
 
 def test_json_is_what_the_schema_says(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from flacheck.inputs.expand import Selection
+from flacheck.inputs.subject import Subject
 from flacheck.model import Cell, Cut, Imported, Record
-from flacheck.pipeline import captured
+from flacheck.pipeline import planning
+from flacheck.pipeline.job import Job
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import records_of
 from flacheck.store import Store
@@ -49,7 +51,7 @@ def settled(plan: Plan, cells: Sequence[Cell], folder: Path) -> list[Record]:
 def test_an_import_and_its_cut_source_end_alike(package: str, tmp_path: Path) -> None:
     """Every launch that the package makes, each in its first configuration."""
     selection = Selection(toolchains=("triton==3.6.0",))
-    plan = captured.plan(package, selection, "first", UNTIL)
+    plan = planning.plan_job(Job(Subject(package=package, configs="first"), selection, until=UNTIL))
     cells = [
         cell
         for cell in plan.cells

@@ -11,9 +11,12 @@ import pytest
 from flacheck.errors import UsageError
 from flacheck.guest.workers.cuda_units import UnitRefused, check_file_name
 from flacheck.inputs.expand import Selection
+from flacheck.inputs.subject import Subject
 from flacheck.packages import checkouts, source_trees
 from flacheck.packages.package import Package
-from flacheck.pipeline import built
+from flacheck.pipeline import build_units
+from flacheck.pipeline.build_units import ResolvedBuild
+from flacheck.pipeline.job import Job
 from flacheck.source import builds
 from flacheck.toolchains import wheels
 from tests.made_toolkit import toolkit
@@ -32,7 +35,7 @@ def project(folder: Path, *commands: str, text: str = "// a unit\n") -> Path:
 def kernels(root: Path) -> list[Any]:
     """The names of a project's kernels, with the macros of each launch."""
     package = Package("project", "1", str(root), "digest", {})
-    sources = built.sources_of(package, builds.find(root))
+    sources = build_units.sources_of(package, builds.find(root))
     return [(each.kernel.name, [list(one.args) for one in each.launches]) for each in sources]
 
 
@@ -66,7 +69,7 @@ def test_cutlass_of_the_index_is_found(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(wheels, "install", install)
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
     root = project(tmp_path, "-O3", text="#include <cutlass/cutlass.h>\n")
-    folders = list(built._includes(builds.find(root), root))
+    folders = list(build_units.include_folders(builds.find(root), root))
     assert [Path(each).relative_to(tmp_path / "cache").parts[2:] for each in folders] == [
         ("cutlass_library", "source", "include"),
         ("cutlass_library", "source", "tools", "util", "include"),
@@ -82,7 +85,7 @@ def test_a_project_with_its_own_cutlass_takes_none_from_the_index(
     root = project(tmp_path, "-Ithird/include", text="#include <cutlass/cutlass.h>\n")
     (root / "third" / "include" / "cutlass").mkdir(parents=True)
     (root / "third" / "include" / "cutlass" / "cutlass.h").write_text("")
-    assert list(built._includes(builds.find(root), root)) == []
+    assert list(build_units.include_folders(builds.find(root), root)) == []
 
 
 def test_a_folder_outside_of_the_project_must_be_one_of_headers(tmp_path: Path) -> None:
@@ -94,7 +97,7 @@ def test_a_folder_outside_of_the_project_must_be_one_of_headers(tmp_path: Path) 
     root = project(tmp_path, *[f"-I{folder}" for folder in folders], "-I/etc")
     toolkit(tmp_path)
     selection = Selection(toolchains=(str(tmp_path / "cuda-13.9.7"),))
-    plan = built.plan(str(root), selection, "usual", None)
+    plan = ResolvedBuild(Job(Subject(package=str(root)), selection)).expand()
     (package,) = plan.packages.values()
     assert package.includes == (str(tmp_path / "lib" / "include" / "x"),)
     (warning,) = plan.warnings
@@ -105,8 +108,9 @@ def test_a_folder_outside_of_the_project_must_be_one_of_headers(tmp_path: Path) 
 def test_a_build_without_units_names_those_that_do_not_exist(tmp_path: Path) -> None:
     """A source distribution may lack the sources that its script names."""
     (tmp_path / "setup.py").write_text("CUDAExtension('m', ['csrc/gone.cu'])")
+    selection = Selection(toolchains=("nvcc==13.0",))
     with pytest.raises(UsageError, match=r"no translation unit was found.*csrc/gone\.cu"):
-        built.plan(str(tmp_path), Selection(toolchains=("nvcc==13.0",)), "usual", None)
+        ResolvedBuild(Job(Subject(package=str(tmp_path)), selection)).expand()
 
 
 @pytest.mark.parametrize("name", ["--options-file=x.cu", "-x.cu", "@x.cu"])
@@ -130,5 +134,5 @@ def test_a_malformed_project_file_is_no_crash(tmp_path: Path, text: str) -> None
     (tmp_path / "pyproject.toml").write_text(text)
     (tmp_path / "setup.py").write_text("x = '\0'\n")
     assert checkouts.cannot_build(tmp_path) is None
-    name, version, requires = checkouts.said_of(tmp_path)
+    name, version, requires = checkouts.read_metadata(tmp_path)
     assert (type(name), type(version), requires) == (str, str, [])

@@ -15,9 +15,9 @@ from flacheck.inputs.call_paths import came_through, matches
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Purpose
-from flacheck.pipeline.cell import choose
-from flacheck.pipeline.planning import plan
+from flacheck.pipeline.resolved_cell import resolve_cell
 from flacheck.store import Store
+from tests.planned import plan
 from tests.test_launches import HEADER, launch, write
 
 RETENTION = ("fla.ops.retention.chunk.chunk_retention", "fla.ops.simple_gla.chunk.chunk_simple_gla")
@@ -129,7 +129,7 @@ def test_declared_launches_have_no_call_path() -> None:
 def test_stored_results_hold_no_call_paths(store: Store) -> None:
     """A cell that is looked for in the store cannot be chosen by them."""
     with pytest.raises(EmptySelection, match="which stored results do not hold"):
-        choose(None, Selection(ops=("gla",)), store, Purpose.REPRO)
+        resolve_cell(None, Selection(ops=("gla",)), store, Purpose.REPRO)
 
 
 def test_one_line_of_a_file_has_all_paths_of_its_launch(file: Path) -> None:
@@ -145,7 +145,7 @@ def test_autotune_examines_what_came_through(tmp_path: Path) -> None:
     tuned["launch"]["configs"] = [{"kwargs": {}, "num_warps": 4}]
     file = write(tmp_path, HEADER, path_line("d", RETENTION), tuned)
     gathered = gathering.of_launches(file, Selection(ops=("retention",), toolchains=("3.2.0",)))
-    assert {each.cell.kernel.name for each in gathered.tuned} == {"program:scale"}
+    assert {each.cell.kernel.name for each in gathered.launches} == {"program:scale"}
     with pytest.raises(EmptySelection, match="no launch came through"):
         gathering.of_launches(file, Selection(ops=("gla",), toolchains=("3.2.0",)))
 

@@ -33,10 +33,11 @@ from flacheck.model.kernel import Origin
 from flacheck.packages import package as packages
 from flacheck.packages import source_trees
 from flacheck.packages.package import Package
-from flacheck.pipeline import cell, planning
-from flacheck.pipeline.cell import Chosen, choose
-from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline import planning
+from flacheck.pipeline import resolved_cell as cell
+from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.plan import Plan
+from flacheck.pipeline.resolved_cell import ResolvedCell, resolve_cell
 from flacheck.store import Store
 from flacheck.toolchains import Resolver
 from tests.test_cli import flacheck
@@ -61,9 +62,8 @@ def never(monkeypatch: pytest.MonkeyPatch) -> None:
 def some() -> list[Cell]:
     """Twenty-odd cells of one kernel of ours, without its autotuner's list, which a store does not
     keep."""
-    found = planning.plan(
-        Subject("quick"), replace(ONE, dtypes=(), num_warps=(2, 4, 8), num_stages=())
-    ).cells
+    selection = replace(ONE, dtypes=(), num_warps=(2, 4, 8), num_stages=())
+    found = planning.plan_job(Job(Subject("quick"), selection)).cells
     return [replace(cell, configs=()) for cell in found]
 
 
@@ -87,7 +87,7 @@ def put(
 def refused(store: Store, what: str | None, selection: Selection = Selection()) -> list[str]:
     """The lines of the message."""
     with pytest.raises(UsageError) as caught:
-        choose(what, selection, store, Purpose.REPRO)
+        resolve_cell(what, selection, store, Purpose.REPRO)
     return str(caught.value).splitlines()
 
 
@@ -95,7 +95,7 @@ def test_a_key_or_eight_characters_of_it_name_a_cell(store: Store, some: list[Ce
     """The very cell, so another release is all that differs in what is compiled next."""
     put(store, some)
     for name in (some[3].key, some[3].key[:8]):
-        chosen = choose(name, Selection(), store, Purpose.REPRO)
+        chosen = resolve_cell(name, Selection(), store, Purpose.REPRO)
         assert chosen.cell == some[3]
         assert chosen.cell.key == some[3].key
         assert chosen.record is not None
@@ -107,7 +107,7 @@ def test_a_plan_of_a_chosen_cell_differs_by_release_alone(store: Store, some: li
     """Also by what its releases refuse."""
     resolver = Resolver()
     names = [*resolver("3.1.0"), *resolver("3.2.0")]
-    plan = Chosen(some[0]).plan(
+    plan = ResolvedCell(some[0]).plan(
         [resolver.choices[name] for name in names], "bisect x", Purpose.BISECT
     )
     assert [cell.toolchain for cell in plan.cells] == ["triton==3.1.0", "triton==3.2.0"]
@@ -141,7 +141,7 @@ def test_flags_name_the_first_of_failing_cells_of_one_signature(
         Selection(),
         Selection(num_warps=(8,), targets=("h100",), toolchains=("==3.2.0",)),
     ):
-        assert choose(None, selection, store, Purpose.REPRO).cell.key == failing[0]
+        assert resolve_cell(None, selection, store, Purpose.REPRO).cell.key == failing[0]
 
 
 def test_flags_name_the_only_slow_compile_where_nothing_fails(
@@ -155,7 +155,7 @@ def test_flags_name_the_only_slow_compile_where_nothing_fails(
         judge.judge(cell, Attempt(Outcome.FINISHED, stage="cubin", seconds=2.0)) for cell in some
     ]
     store.add_many(store.begin_run({}), [*quick, slow])
-    assert choose(None, Selection(toolchains=("3.4.0",)), store, Purpose.REPRO).cell == newer
+    assert resolve_cell(None, Selection(toolchains=("3.4.0",)), store, Purpose.REPRO).cell == newer
     assert (
         "no cell of the store that fails"
         in refused(store, None, Selection(toolchains=("3.2.0",)))[0]
@@ -181,7 +181,7 @@ def test_a_kernel_recorded_beside_torch_is_loaded_beside_what_there_is(
     kernel = Kernel(name, package.identity, digest([package.digest, name]), origin)
     recorded = replace(some[0], kernel=kernel)
     put(store, [recorded])
-    chosen = choose(recorded.key, Selection(), store, Purpose.REPRO)
+    chosen = resolve_cell(recorded.key, Selection(), store, Purpose.REPRO)
     assert (chosen.cell.key, chosen.warnings) == (recorded.key, ())
     assert chosen.cell.kernel.origin == how("fla.ops", "kernel")
     assert list(chosen.packages) == [package.identity]
@@ -199,10 +199,10 @@ def test_a_stored_source_is_admitted_or_trusted(store: Store, some: list[Cell]) 
     """A store may have come from elsewhere."""
     key = stored(store, some[0], Cut("import os\n", "kernel"))
     assert "import of os" in refused(store, key)[0]
-    chosen = choose(key, Selection(), store, Purpose.BISECT, trust=True)
+    chosen = resolve_cell(key, Selection(), store, Purpose.BISECT, trust=True)
     assert chosen.plan([], "bisect", Purpose.BISECT).trust
     good = stored(store, some[1], Cut("import triton\n", "kernel"))
-    assert not choose(good, Selection(), store, Purpose.BISECT).trust
+    assert not resolve_cell(good, Selection(), store, Purpose.BISECT).trust
 
 
 @pytest.mark.parametrize("option", ["extern_libs", "ir_override", "pre_hook"])
@@ -265,7 +265,7 @@ def test_of_several_cells_of_a_matrix_the_verdicts_decide(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are asked for, in one go."""
-    shape = planning.plan(Subject("quick"), ONE).cells
+    shape = planning.plan_job(Job(Subject("quick"), ONE)).cells
     runs: list[tuple[Purpose, RunOptions | None]] = []
 
     def records(plan: Plan, store: Store, options: RunOptions | None) -> list[Record]:
@@ -276,7 +276,7 @@ def test_of_several_cells_of_a_matrix_the_verdicts_decide(
     monkeypatch.setattr(cell, "records_of", records)
     assert len(shape) > 1
     options = RunOptions(jobs=1)
-    chosen = choose("quick", ONE, store, Purpose.BISECT, options=options)
+    chosen = resolve_cell("quick", ONE, store, Purpose.BISECT, options=options)
     assert chosen.cell == shape[1]
     assert runs == [(Purpose.BISECT, options)]
 
@@ -292,7 +292,8 @@ def test_a_line_of_a_launches_file_is_a_cell(store: Store, tmp_path: Path) -> No
     file = write(tmp_path, HEADER, first, second, {"of": "b" * 16, "count": 3}, {"end": True})
     selection = Selection(targets=("sm80",), toolchains=("3.3.0",))
     found = {
-        line: choose(f"{file}:{line}", selection, store, Purpose.REPRO).cell for line in (2, 3, 4)
+        line: resolve_cell(f"{file}:{line}", selection, store, Purpose.REPRO).cell
+        for line in (2, 3, 4)
     }
     assert found[2].toolchain == "triton==3.3.0"
     assert found[2].target == "sm80"
@@ -306,7 +307,7 @@ def test_a_kernel_that_changed_since_is_taken_as_it_is_now(store: Store, some: l
     """With a warning, and without the record, which is about another source."""
     old = replace(some[0], kernel=replace(some[0].kernel, digest="0" * 32))
     put(store, [old])
-    chosen = choose(old.key, Selection(), store, Purpose.REPRO)
+    chosen = resolve_cell(old.key, Selection(), store, Purpose.REPRO)
     assert chosen.cell == some[0]
     assert chosen.record is None
     assert "has changed since" in chosen.warnings[0]
@@ -317,7 +318,7 @@ def test_a_record_without_its_cell_is_rebuilt_when_its_key_comes_out(
 ) -> None:
     """As those of the first release's stores are; one that was cut out cannot be."""
     store.add_many(store.begin_run({}), [judged(some[0])])
-    assert choose(some[0].key, Selection(), store, Purpose.REPRO).cell == some[0]
+    assert resolve_cell(some[0].key, Selection(), store, Purpose.REPRO).cell == some[0]
     cut = replace(some[1], kernel=Kernel("m:k", None, "1" * 32, Cut(CUT, "k")))
     store.add_many(store.begin_run({}), [judged(cut)])
     assert "stored by an older flacheck" in refused(store, cut.key)[0]
@@ -336,7 +337,7 @@ def test_source_in_a_store_is_believed_no_more_than_in_a_file(
     assert "import of os" in refused(store, bad.key)[0]
     good = replace(good, kernel=replace(good.kernel, digest="2" * 32))
     put(store, [good])
-    assert choose(good.key, Selection(), store, Purpose.REPRO).cell == good
+    assert resolve_cell(good.key, Selection(), store, Purpose.REPRO).cell == good
 
 
 def test_a_kernel_of_ours_that_is_gone_is_said(

@@ -6,6 +6,8 @@ import ctypes
 import json
 import os
 import platform
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from flacheck.engine import policies, programs
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.guest.engine import confinement
+from flacheck.guest.engine.assembler import Assembler
 from flacheck.model import Outcome
 from tests import fake
 from tests.made_toolkit import toolkit
@@ -258,3 +261,18 @@ def test_a_socket_pair_is_no_network(tmp_path: Path) -> None:
         policy=policies.of_package([], str(scratch)),
     )
     assert (ended.exit_code, (scratch / "log").read_text()) == (0, "slept\n")
+
+
+def test_an_assembler_is_started_without_a_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """3.0.0 and 3.1.0 start ptxas by one; a worker that had it could run any command."""
+    monkeypatch.setattr(subprocess, "run", subprocess.run)
+    Assembler("").listen()
+    log, mark = tmp_path / "log", tmp_path / "mark"
+    command = f"{sys.executable} -c 1/0 ; touch {mark} 2> {log}"
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        subprocess.run(command, shell=True, check=True)
+    assert caught.value.returncode == 1
+    assert "ZeroDivisionError" in log.read_text()
+    assert not mark.exists()

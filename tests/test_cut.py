@@ -16,8 +16,14 @@ import pytest
 if importlib.util.find_spec("triton") is None:
     pytest.skip("needs triton", allow_module_level=True)
 
-from flacheck.guest.workers.cut import Cutter, UnwritableValue, literal, passed_functions, path_of
-from flacheck.inputs.launches.admission import admitted
+from flacheck.guest.workers.cut import (
+    Cutter,
+    UnwritableValue,
+    literal,
+    passed_functions,
+    path_of,
+)
+from flacheck.inputs.launches.admission import check_source
 
 SOURCE = """\
 import types
@@ -86,7 +92,7 @@ def module(tmp_path: Path) -> Iterator[ModuleType]:
 def test_a_kernel_takes_all_that_it_uses_along(module: ModuleType) -> None:
     """Helpers by source, constants by value, attributes of namespaces as what they are."""
     assert Cutter().cut(module.kernel, {}).text == TEXT
-    admitted(TEXT)
+    check_source(TEXT)
 
 
 LIBRARY = """\
@@ -116,7 +122,7 @@ def test_a_library_of_the_gpu_keeps_a_name_of_its_own(tmp_path: Path) -> None:
     assert "import triton.language.extra.libdevice as libdevice\n" in text
     assert "libdevice.tanh(tl.load(x)) + libdevice.exp(tl.load(x)) + tl.exp(tl.load(x))" in text
     assert "tl.extra" not in text
-    admitted(text)
+    check_source(text)
 
 
 def test_a_text_is_named_by_what_it_says(module: ModuleType) -> None:

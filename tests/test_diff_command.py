@@ -14,8 +14,8 @@ import flacheck as package
 from flacheck import toolchains
 from flacheck.analysis.context import Context
 from flacheck.analysis.summary import RunView, summarise
-from flacheck.capabilities.diff.asking import Asked
 from flacheck.capabilities.diff.comparing import compare
+from flacheck.capabilities.diff.comparison_plan import ComparisonPlan
 from flacheck.capabilities.diff.differences import DifferenceKind
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.capabilities.diff.sides import ReleaseSide
@@ -115,7 +115,7 @@ def compared(
     plan = Plan("diff fakes", both, choices, purpose=Purpose.DIFF)
     options = RunOptions(timeout=200, jobs=2, memory_mb=512, **how)
     settled: list[Event] = []
-    asked = Asked(before, after, "fakes", plan)
+    asked = ComparisonPlan(before, after, "fakes", plan)
     comparing = compare(asked, store, lambda record: record.kernel in waived, options)
     result = drain(comparing, settled.append)
     assert sum(isinstance(event, RecordSettled) for event in settled) == len(both)
@@ -155,7 +155,7 @@ def test_a_waived_failure_is_no_regression(store: Store, family: FakeFamily) -> 
     """It stays in the list."""
     made = compared(store, [fake.cell("good"), fake.cell("breaks")], waived=("fake.breaks",))
     assert made.exit_code() is Exit.OK
-    assert [one.waived for one in made.of(DifferenceKind.REGRESSED)] == [True]
+    assert [one.is_waived for one in made.of(DifferenceKind.REGRESSED)] == [True]
 
 
 def test_a_made_up_launch_that_needs_too_much_memory_is_untested(

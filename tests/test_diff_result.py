@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 import flacheck
-from flacheck.capabilities.diff.package_view import PackageWord, refusals
+from flacheck.capabilities.diff.package_view import PackageNotice, refusals
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.errors import Exit
 from flacheck.model import Record
@@ -114,7 +114,7 @@ def test_waived_regressions_do_not_count() -> None:
 def test_a_requirement_of_the_package_that_to_breaks_is_a_regression() -> None:
     """An installer would refuse it; one that FROM breaks as well is no news."""
     same = (kernels(OLD, "one"), kernels(NEW, "one"))
-    word = PackageWord("requires", "tiny 1.0 requires triton<3.6", False, True)
+    word = PackageNotice("requires", "tiny 1.0 requires triton<3.6", False, True)
     made = result(*same, package=(word,))
     assert made.answer.endswith("tiny 1.0 requires triton<3.6, which torch 2.12.1 does not satisfy")
     assert made.exit_code() is Exit.FINDINGS

@@ -81,7 +81,7 @@ def test_a_module_that_skips_its_tests_only_fails(package: Writer) -> None:
 def test_the_modules_of_the_distribution_are_named(package: Writer) -> None:
     """Those in folders without `__init__` too; what lies beside them is not touched."""
     package({"ops/a.py": "", "tests/__init__.py": "1 / 0", "b.py": "1 / 0"})
-    modules, failed = load([NAME], (), own=[NAME, f"{NAME}.ops.a"])
+    modules, failed = load([NAME], (), own_modules=[NAME, f"{NAME}.ops.a"])
     assert [module.__name__ for module in modules] == [NAME, f"{NAME}.ops.a"]
     assert failed == {}
 

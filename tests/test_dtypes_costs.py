@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 import flacheck
-from flacheck.capabilities.dtypes.costs import Need, together, with_dtypes
-from flacheck.capabilities.dtypes.heads import ACTUAL, HeadNeeds
-from flacheck.capabilities.dtypes.observed import Mode
+from flacheck.capabilities.dtypes.costs import Need, combine_needs, with_dtypes
+from flacheck.capabilities.dtypes.heads import ACTUAL_DTYPES, HeadNeeds
+from flacheck.capabilities.dtypes.observation import Mode
 from flacheck.cli import app
 from flacheck.errors import Exit
 from flacheck.inputs.launches import RecordedLaunch
@@ -101,9 +101,9 @@ def test_launches_of_one_kernel_together() -> None:
     """All have to fit; one that does not compile leaves no figure."""
     small, large = Need(1024, True), Need(4096, True)
     over, broken = Need(300_000, False, "FC501"), Need(None, False, "FC303")
-    assert together([small, large]) == large
-    assert together([small, over]) == over
-    assert together([small, broken, over]) == broken
+    assert combine_needs([small, large]) == large
+    assert combine_needs([small, over]) == over
+    assert combine_needs([small, broken, over]) == broken
 
 
 def test_no_head_fits() -> None:
@@ -112,7 +112,7 @@ def test_no_head_fits() -> None:
         kernel="m:k",
         mode=Mode("fp16", "fp32"),
         target="sm75",
-        which=ACTUAL,
+        which=ACTUAL_DTYPES,
         dtypes={"q": "fp16"},
         needs={64: Need(70_000, False, "FC501")},
         missing={128: "no argument makes heads 128 wide"},

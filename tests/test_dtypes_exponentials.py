@@ -23,7 +23,7 @@ class Seen:
     def __call__(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
         if result.dtype == torch.float16:
-            said = self.exponentials.made(result, function, args, kwargs)
+            said = self.exponentials.check(result, function, args, kwargs)
             self.found += [said] if said else []
         return result
 

@@ -9,9 +9,9 @@ import pytest
 
 from flacheck import toolchains
 from flacheck.capabilities.dtypes import following
-from flacheck.capabilities.dtypes.examination import Tries, examine
+from flacheck.capabilities.dtypes.examination import Experiments, examine
 from flacheck.capabilities.dtypes.following import DtypesQuestion
-from flacheck.capabilities.dtypes.observed import Mode
+from flacheck.capabilities.dtypes.observation import Mode
 from flacheck.errors import Exit
 from flacheck.packages.package import provide_package
 
@@ -44,25 +44,25 @@ def test_the_line_and_the_assertion_of_0_1_2() -> None:
     (finding,) = result.findings
     assert (finding.code, finding.file, finding.line) == ("FC701", "fla/layers/rwkv7.py", 179)
     assert (finding.source, finding.operand, finding.parameter) == (ADDCMUL, "self.k_a", "k_a")
-    assert finding.tripped is not None
-    assert finding.tripped.source == "assert q.dtype == k.dtype == v.dtype"
-    assert finding.tripped.file.endswith("dplr/chunk.py")
-    assert result.mended is not None
-    assert result.mended.left == ()
-    assert f"+        {ADDCMUL}.to(k.dtype)" in result.mended.diff
+    assert finding.error_at_end is not None
+    assert finding.error_at_end.source == "assert q.dtype == k.dtype == v.dtype"
+    assert finding.error_at_end.file.endswith("dplr/chunk.py")
+    assert result.fix_result is not None
+    assert result.fix_result.remaining == ()
+    assert f"+        {ADDCMUL}.to(k.dtype)" in result.fix_result.diff
     assert result.exit_code == Exit.FINDINGS
 
 
 def test_the_mixed_kernels_of_0_2_0() -> None:
     """Without the assertion, the kernels that get mixed dtypes are named, backward ones too."""
-    (finding,) = examine(question("0.2.0", RWKV7), Tries(mend=False)).findings
+    (finding,) = examine(question("0.2.0", RWKV7), Experiments(mend=False)).findings
     assert (finding.line, finding.source) == (185, ADDCMUL)
-    kernels = {each.kernel.rpartition(":")[2] for each in finding.reached}
+    kernels = {each.kernel.rpartition(":")[2] for each in finding.reached_kernels}
     assert kernels == {
         "chunk_dplr_fwd_A_kernel_intra_sub_intra",
         "chunk_dplr_bwd_kernel_intra",
     }
-    forward = finding.reached[0].dtypes
+    forward = finding.reached_kernels[0].dtypes
     assert (forward["q"], forward["k"]) == ("fp16", "fp32")
 
 
@@ -70,7 +70,7 @@ def test_0_2_2_is_clean() -> None:
     """Its norm in float32 is autocast's doing, and k_a reaches a kernel as it is."""
     result = examine(question("0.2.2", RWKV7))
     assert result.findings == ()
-    assert result.followed[RWKV7] > 0
+    assert result.launch_counts[RWKV7] > 0
     assert result.exit_code == Exit.OK
 
 
@@ -96,4 +96,4 @@ def test_renamed_copies_in_a_file_of_the_users(tmp_path: Path) -> None:
         assert (finding.line, finding.source) == (179, COPIES[name])
         assert finding.operand == "self.key_gate"
     assert [name for name, each in found.items() if each.code == "FC703"] == ["lerp"]
-    assert all(found[name].tripped for name in found)
+    assert all(found[name].error_at_end for name in found)

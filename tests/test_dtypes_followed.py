@@ -11,7 +11,7 @@ from flacheck import toolchains
 from flacheck.capabilities.dtypes import following
 from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.following import DtypesAnswer, DtypesQuestion
-from flacheck.capabilities.dtypes.observed import Mode
+from flacheck.capabilities.dtypes.observation import Mode
 from tests.mixed_layers import CONTRACT, line_of, write
 
 pytestmark = pytest.mark.skipif(
@@ -93,10 +93,10 @@ def test_a_promotion_is_named_with_its_operand(layers: Layers, promotion: str) -
     assert (finding.operand, finding.parameter) == (PROMOTIONS[promotion], "gain")
     assert (finding.source_dtype, finding.result_dtype) == ("fp16", "fp32")
     module = layers.files[promotion].stem
-    reached = {(each.kernel, each.argument) for each in finding.reached}
+    reached = {(each.kernel, each.argument) for each in finding.reached_kernels}
     assert reached == {(f"{module}:mix", "k"), (f"{module}:mix_back", "k")}
-    assert finding.reached[0].dtypes == {"q": "fp16", "k": "fp32", "v": "fp16", "o": "fp16"}
-    assert finding.reached[0].intended == dict.fromkeys("qkvo", "fp16")
+    assert finding.reached_kernels[0].dtypes == {"q": "fp16", "k": "fp32", "v": "fp16", "o": "fp16"}
+    assert finding.reached_kernels[0].intended_dtypes == dict.fromkeys("qkvo", "fp16")
 
 
 def test_bfloat16_is_promoted_alike(layers: Layers) -> None:
@@ -111,9 +111,12 @@ def test_the_assertion_that_trips_is_named(layers: Layers) -> None:
     (finding,) = layers.findings(ASSERTED)
     file = layers.files[ASSERTED]
     assert finding.line == line_of(file, ASSERTED)
-    assert finding.reached == ()
-    assert finding.tripped is not None
-    assert (finding.tripped.line, finding.tripped.source) == (line_of(file, CONTRACT), CONTRACT)
+    assert finding.reached_kernels == ()
+    assert finding.error_at_end is not None
+    assert (finding.error_at_end.line, finding.error_at_end.source) == (
+        line_of(file, CONTRACT),
+        CONTRACT,
+    )
 
 
 @pytest.mark.parametrize("harmless", HARMLESS)
@@ -130,7 +133,7 @@ def test_an_operation_that_refuses_its_operands(layers: Layers) -> None:
     assert finding.code == "FC703"
     assert finding.line == line_of(layers.files[REFUSED], REFUSED)
     assert finding.operand == "self.gain"
-    assert "weight" in finding.says
+    assert "weight" in finding.message
 
 
 def test_a_constant_beyond_float16(layers: Layers) -> None:

@@ -11,7 +11,7 @@ from flacheck import toolchains
 from flacheck.capabilities.dtypes import following
 from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.following import DtypesQuestion
-from flacheck.capabilities.dtypes.observed import Mode
+from flacheck.capabilities.dtypes.observation import Mode
 from tests.mixed_layers import line_of
 
 pytestmark = pytest.mark.skipif(
@@ -154,5 +154,5 @@ def test_the_gradient_of_a_promoted_tensor_is_one(tmp_path: Path) -> None:
     (finding,) = _findings(tmp_path, "Promoted")
     assert finding.line == line_of(tmp_path / "streams.py", "start * self.gain")
     assert finding.operand == "self.gain"
-    reached = {(each.kernel, each.argument) for each in finding.reached}
+    reached = {(each.kernel, each.argument) for each in finding.reached_kernels}
     assert {("streams:add", "residual"), ("streams:add_back", "dtotal")} <= reached

@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 
 import flacheck
-from flacheck.capabilities.dtypes import baseline, expressions, mending
-from flacheck.capabilities.dtypes.observed import Operand, Place
+from flacheck.capabilities.dtypes import autofix, baseline, expressions
+from flacheck.capabilities.dtypes.observation import Operand, Place
 from flacheck.errors import Exit, UsageError
 from flacheck.guest.dtypes import places
 from flacheck.reports import dtypes
@@ -43,11 +43,11 @@ def test_only_new_findings_fail(tmp_path: Path) -> None:
     """A baseline of all findings lets them pass; one finding less, and the run fails for that."""
     result = answer()
     file = tmp_path / "known.json"
-    file.write_text(baseline.text(result.findings))
-    known = baseline.applied(result, file)
+    file.write_text(baseline.format_baseline(result.findings))
+    known = baseline.apply(result, file)
     assert (known.new, known.exit_code) == ([], Exit.OK)
-    file.write_text(baseline.text(result.findings[:2]))
-    fewer = baseline.applied(result, file)
+    file.write_text(baseline.format_baseline(result.findings[:2]))
+    fewer = baseline.apply(result, file)
     assert [each.code for each in fewer.new] == ["FC703", "FC704"]
     assert fewer.exit_code == Exit.FINDINGS
 
@@ -58,9 +58,9 @@ def test_a_file_that_is_no_baseline(tmp_path: Path, text: str) -> None:
     file = tmp_path / "known.json"
     file.write_text(text)
     with pytest.raises(UsageError, match=r"is no baseline.*--write-baseline"):
-        baseline.applied(answer(), file)
+        baseline.apply(answer(), file)
     with pytest.raises(UsageError, match="cannot be read"):
-        baseline.applied(answer(), tmp_path / "absent.json")
+        baseline.apply(answer(), tmp_path / "absent.json")
 
 
 def test_lines_are_enough_where_an_operation_stands_alone(tmp_path: Path) -> None:
@@ -70,16 +70,16 @@ def test_lines_are_enough_where_an_operation_stands_alone(tmp_path: Path) -> Non
     file.write_text(SOURCE)
     wide = Operand("float32", 1, (), at="1", kind="parameter", name="gain")
     alone, two = Place(str(file), 2), Place(str(file), 3)
-    assert expressions.written(alone, True, wide) == "self.gain"
-    assert expressions.statement(alone) == "k = k + self.gain"
-    assert expressions.written(two, True, wide) is None
-    assert expressions.described(two, True, wide) == "self.gain"
-    assert expressions.statement(two) == "k = k * a + self.gain"
+    assert expressions.find_operand_text(alone, True, wide) == "self.gain"
+    assert expressions.find_statement(alone) == "k = k + self.gain"
+    assert expressions.find_operand_text(two, True, wide) is None
+    assert expressions.describe_operand(two, True, wide) == "self.gain"
+    assert expressions.find_statement(two) == "k = k * a + self.gain"
     (first, *_) = answer().findings
     from dataclasses import replace
 
-    assert mending.edit(replace(first, place=alone, half="k")) is not None
-    assert mending.edit(replace(first, place=two, half="k")) is None
+    assert autofix.make_edit(replace(first, place=alone, half="k")) is not None
+    assert autofix.make_edit(replace(first, place=two, half="k")) is None
 
 
 def test_a_place_has_columns_where_python_tells_them() -> None:

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 import flacheck
-from flacheck.capabilities.dtypes.observed import Observation, SeenError, SeenSubject
-from flacheck.capabilities.dtypes.stood_in import named_in, needs
+from flacheck.capabilities.dtypes.missing_modules import group_by_missing, match_missing
+from flacheck.capabilities.dtypes.observation import Observation, ObservedError, ObservedSubject
 from flacheck.cli import app
 from flacheck.errors import Exit
 from tests import needy_layers
@@ -95,24 +95,24 @@ def test_errors_name_modules_as_people_spell_them() -> None:
     """With spaces, dashes and capitals; only what is missing is named."""
     missing = ("flash_attn", "mamba_ssm", "tilelang")
     text = "Please install Flash Attention via `pip install flash-attn` first"
-    assert named_in(text, missing) == ("flash_attn",)
-    assert named_in("Install `mamba_ssm` with Mamba-3 support.", missing) == ("mamba_ssm",)
-    assert named_in("shapes do not match", missing) == ()
-    assert named_in("an operation is not callable", ("on", "call")) == ()
+    assert match_missing(text, missing) == ("flash_attn",)
+    assert match_missing("Install `mamba_ssm` with Mamba-3 support.", missing) == ("mamba_ssm",)
+    assert match_missing("shapes do not match", missing) == ()
+    assert match_missing("an operation is not callable", ("on", "call")) == ()
 
 
 def test_a_function_that_is_none_belongs_to_the_module_that_asked() -> None:
     """By the innermost frame, else by the subject's own module."""
     trace = 'File "/x/pkg/layers/mamba.py", line 2\nFile "/x/pkg/ops/scan.py", line 1'
-    error = SeenError("forward", "TypeError", "'NoneType' object is not callable", trace)
-    subject = SeenSubject("pkg.layers.mamba:Mamba", (), failed=(error,))
+    error = ObservedError("forward", "TypeError", "'NoneType' object is not callable", trace)
+    subject = ObservedSubject("pkg.layers.mamba:Mamba", (), errors=(error,))
     inner = Observation(
         (subject,), {}, missing={"selective": ("pkg.ops.scan",), "elsewhere": ("pkg.other",)}
     )
-    assert needs(inner) == {("selective",): [subject.name]}
+    assert group_by_missing(inner) == {("selective",): [subject.name]}
     own = Observation(
         (subject,), {}, missing={"selective": ("pkg.layers.mamba",), "elsewhere": ("pkg.other",)}
     )
-    assert needs(own) == {("selective",): [subject.name]}
+    assert group_by_missing(own) == {("selective",): [subject.name]}
     none = Observation((subject,), {}, missing={"elsewhere": ("pkg.other",)})
-    assert needs(none) == {}
+    assert group_by_missing(none) == {}

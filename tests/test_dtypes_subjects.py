@@ -11,7 +11,7 @@ import pytest
 from flacheck import toolchains
 from flacheck.capabilities.dtypes import following
 from flacheck.capabilities.dtypes.following import DtypesQuestion
-from flacheck.capabilities.dtypes.observed import Mode, SeenSubject
+from flacheck.capabilities.dtypes.observation import Mode, ObservedSubject
 
 pytestmark = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("torch", "triton"))),
@@ -83,7 +83,7 @@ class Configured(nn.Module):
 """
 
 
-def _followed(folder: Path, name: str) -> SeenSubject:
+def _followed(folder: Path, name: str) -> ObservedSubject:
     file = folder / "gates.py"
     file.write_text(_FILE, encoding="utf-8")
     (choice,) = toolchains.resolve(["installed"]).choices
@@ -101,6 +101,6 @@ def test_layers_are_called_so_that_both_passes_work(tmp_path: Path, name: str) -
     """A gate has the form of what it is beside; a config that is a dataclass is made of its own
     defaults; a size that must be more than 0 is not 0."""
     subject = _followed(tmp_path, name)
-    assert subject.failed == ()
+    assert subject.errors == ()
     assert [run.error for run in subject.runs] == [None] * 3
     assert all(run.launches for run in subject.runs)

@@ -13,7 +13,7 @@ from flacheck.fallbacks.constexprs import constexprs
 from flacheck.inputs.expand import Selection, expand
 from flacheck.model import Cell, Cut, Kernel, Launch, Stubbed
 from flacheck.packages.package import Package
-from flacheck.pipeline.captured import form_of
+from flacheck.pipeline.package_launches import form_of
 
 KERNEL = """
 import triton

@@ -58,4 +58,4 @@ def test_a_streamed_document_is_json(count: int) -> None:
 def test_what_json_cannot_hold_is_an_error() -> None:
     """NaN is no JSON, though Python would write it."""
     with pytest.raises(ValueError, match="Out of range float"):
-        json.dumped({"seconds": float("nan")})
+        json.dump({"seconds": float("nan")})

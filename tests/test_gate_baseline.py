@@ -14,13 +14,13 @@ import pytest
 from flacheck.analysis.standing import Standing, standing
 from flacheck.baseline.form import Baseline
 from flacheck.baseline.standings import baseline_of
-from flacheck.capabilities.gate.baseline import accepted, with_baseline
+from flacheck.capabilities.gate.baseline import accepted_releases, with_baseline
 from flacheck.capabilities.gate.evidence import Evidence, RecordFilter
 from flacheck.capabilities.gate.judging import Judge
 from flacheck.capabilities.gate.result import Gate, WaiverUse
 from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit, UsageError
-from flacheck.model import AskedCells, KeySet, Question, Record
+from flacheck.model import KeySet, Question, Record, RequestedCells
 from tests.made_gate import RELEASES, TODAY, installation, on, states
 from tests.made_records import DELTA, failure, record, unknown, whole
 
@@ -74,7 +74,7 @@ def test_a_fresh_runner_judges_the_pins_by_the_baseline() -> None:
 
 def test_a_failure_that_the_pins_allowed_already_passes() -> None:
     """It is counted, and makes no release known good."""
-    result = gated(written(accepted=["3.2.0", "3.4.0"]), "triton>=3.2,<3.5,!=3.3.*")
+    result = gated(written(accepted_releases=["3.2.0", "3.4.0"]), "triton>=3.2,<3.5,!=3.3.*")
     assert states(result) == {"3.2.0": "good", "3.4.0": "good"}
     assert [each.known for each in result.versions] == [1, 0]
     assert result.exit_code() is Exit.OK
@@ -83,7 +83,7 @@ def test_a_failure_that_the_pins_allowed_already_passes() -> None:
 
 def test_a_pin_that_newly_allows_a_failing_release_fails() -> None:
     """What the baseline accepts is what the pins allowed, not all that it knows."""
-    result = gated(written(accepted=["3.4.0"]), "triton>=3.2,<3.5,!=3.3.*")
+    result = gated(written(accepted_releases=["3.4.0"]), "triton>=3.2,<3.5,!=3.3.*")
     assert states(result) == {"3.2.0": "bad", "3.4.0": "good"}
     assert result.exit_code() is Exit.FINDINGS
 
@@ -92,12 +92,15 @@ def test_a_new_failure_of_an_accepted_release_fails() -> None:
     """The store's whole answer takes the place of the baseline's, failure by failure."""
     new = failure(**on("3.2.0"), line="another", options={"num_warps": 16})
     now = whole([record(**on("3.2.0")), BROKEN, new], about=SPEC)
-    result = gated(written(accepted=["3.2.0"]), "triton==3.2.0", store=now)
+    result = gated(written(accepted_releases=["3.2.0"]), "triton==3.2.0", store=now)
     (release,) = result.versions
     assert (release.state.value, release.known) == ("bad", 1)
     assert [group.line for group in release.failures] == ["another"]
     only_known = whole([record(**on("3.2.0")), BROKEN], about=SPEC)
-    assert gated(written(accepted=["3.2.0"]), "triton==3.2.0", store=only_known).exit_code() == 0
+    assert (
+        gated(written(accepted_releases=["3.2.0"]), "triton==3.2.0", store=only_known).exit_code()
+        == 0
+    )
 
 
 def test_what_was_mended_since_is_judged_by_the_store() -> None:
@@ -114,7 +117,7 @@ def test_what_was_mended_since_is_judged_by_the_store() -> None:
 def partial(records: Sequence[Record], about: str = SPEC) -> list[Standing]:
     """A scan of a question that was interrupted after these records."""
     keys = KeySet({**{each.key: each.kernel for each in records}, "missing": DELTA})
-    place = AskedCells(records[0].toolchain, "sm90", len(keys.kernels), keys.digest)
+    place = RequestedCells(records[0].toolchain, "sm90", len(keys.kernels), keys.digest)
     return [standing(Question(about), place, keys, records)]
 
 
@@ -143,7 +146,7 @@ def test_waivers_keep_working() -> None:
     )
     result = gated(baseline, "triton==3.2.0", waivers=waived)
     assert states(result) == {"3.2.0": "good"}
-    assert [(each.use, each.cells) for each in result.waived] == [
+    assert [(each.use, each.cells) for each in result.judged_waivers] == [
         (WaiverUse.ACTIVE, 1),
         (WaiverUse.UNUSED, 0),
     ]
@@ -156,7 +159,7 @@ def test_a_waiver_of_a_kernel_that_compiles_everywhere_has_to_go() -> None:
     """As it has by a store."""
     waived = (Waiver(reason="x", kernel=DELTA),)
     result = gated(written([record(**on("3.4.0"))]), "triton==3.4.0", waivers=waived)
-    assert [each.use for each in result.waived] == [WaiverUse.MENDED]
+    assert [each.use for each in result.judged_waivers] == [WaiverUse.MENDED]
 
 
 def test_advisories_are_asked_about_the_baselines_kernels() -> None:
@@ -210,7 +213,7 @@ def test_a_baseline_of_another_flacheck_or_capture_says_so() -> None:
     now = whole([record(**on("3.4.0"), **OTHER)], about=SPEC)
     assert notes(gated(written(), "triton==3.4.0", store=now)) == (
         "b.json is of another capture of shop on Triton 3.4.0 (sm90): "
-        "it asked other cells; failures are compared by kernel and signature",
+        "it has other cells; failures are compared by kernel and signature",
     )
 
 
@@ -280,5 +283,5 @@ def test_a_checkout_without_a_name_is_an_error(checkout: Path) -> None:
 def test_what_the_pins_allow_now_is_what_a_baseline_accepts() -> None:
     """Releases only, not what is newer than all known ones."""
     result = gated(written(), "triton>=3.5")
-    assert accepted(result) == ["3.5.0", "3.8.0"]
+    assert accepted_releases(result) == ["3.5.0", "3.8.0"]
     assert "baseline" in json.loads(json.dumps(result.to_json()))

@@ -15,6 +15,7 @@ from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Attempt, Outcome
 from flacheck.pipeline import planning
+from flacheck.pipeline.job import Job
 from flacheck.store import Store
 from tests.made_gate import (
     BROKEN,
@@ -107,8 +108,8 @@ axes:
 def test_a_file_is_asked_as_it_is_now(here: Path) -> None:
     """A scan of a part of it is partial of the whole file, not good of the part."""
     (here / "mine.yaml").write_text(MATRIX)
-    part = planning.plan(Subject("mine.yaml"), Selection(kernels=("*fwd_o",)))
-    whole = planning.plan(Subject("mine.yaml"), Selection())
+    part = planning.plan_job(Job(Subject("mine.yaml"), Selection(kernels=("*fwd_o",))))
+    whole = planning.plan_job(Job(Subject("mine.yaml"), Selection()))
     assert 0 < len(part.cells) < len(whole.cells)
     with Store.open(here / "store") as store:
         question, sets = part.asks()
@@ -124,7 +125,7 @@ def test_a_file_is_asked_as_it_is_now(here: Path) -> None:
 
 def test_where_there_is_no_store_nothing_is_known(tmp_path: Path) -> None:
     """And none is made."""
-    with evidence.opened(tmp_path / "no", RecordFilter()) as known:
+    with evidence.open_evidence(tmp_path / "no", RecordFilter()) as known:
         assert (known.records, known.standings) == ((), ())
     assert not (tmp_path / "no").exists()
     assert gate([], "triton==3.4.0").exit_code() is Exit.INCOMPLETE
@@ -137,8 +138,8 @@ def test_the_gaps_are_the_admitted_releases_without_a_verdict(
     asked: list[Any] = []
     monkeypatch.setattr(
         evidence.planning,
-        "plan",
-        lambda subject, selection: asked.append((subject, selection)),
+        "plan_job",
+        lambda job: asked.append((job.subject, job.selection)),
     )
     RecordFilter("mine.yaml", None, ("chunk_*",), ("sm90",)).plan(["3.3.1", "3.9.0"])
     RecordFilter("mine.yaml", PACKAGE).plan(["3.3.1"])

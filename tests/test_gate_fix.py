@@ -13,9 +13,9 @@ import pytest
 
 from flacheck.capabilities.gate import sources
 from flacheck.capabilities.gate.evidence import Evidence
-from flacheck.capabilities.gate.fix import edited, fix
+from flacheck.capabilities.gate.fix import edit_content, fix
 from flacheck.capabilities.gate.judging import Judge
-from flacheck.capabilities.gate.pinned import Pin, PinChange
+from flacheck.capabilities.gate.pins import Pin, PinChange
 from flacheck.errors import UsageError
 from flacheck.model import Record
 from tests.made_gate import RECORDS, RELEASES, TODAY
@@ -107,8 +107,8 @@ REWRITES = """
 import sys
 from pathlib import Path
 from flacheck.capabilities.gate.fix import fix
-from flacheck.capabilities.gate.pinned import Pin
-from flacheck.capabilities.gate.pinned import PinChange
+from flacheck.capabilities.gate.pins import Pin
+from flacheck.capabilities.gate.pins import PinChange
 
 versions = ["==3.3.0", "==3.4.0"]
 while True:
@@ -170,8 +170,8 @@ def test_what_cannot_be_written_is_left_and_said(
             sources.of_files([Path(name)]),
             Evidence(whole(RECORDS), RECORDS),
         )
-        written, left = fix(outcome.suggest)
-        assert written == []
+        original_text, left = fix(outcome.suggest)
+        assert original_text == []
         assert [change.to for change in left] == ["==3.4.0"]
         assert left[0].pin.obstacle
 
@@ -179,9 +179,11 @@ def test_what_cannot_be_written_is_left_and_said(
 def test_a_file_that_changed_meanwhile_is_not_touched() -> None:
     """The pin must stand where it was read."""
     pin = Pin("r.txt", 1, "triton", "==3.3.0", (6, 13), "==3.3.0")
-    assert edited(b"triton==3.3.0\n", "r.txt", [PinChange(pin, "==3.4.0")]) == b"triton==3.4.0\n"
+    assert (
+        edit_content(b"triton==3.3.0\n", "r.txt", [PinChange(pin, "==3.4.0")]) == b"triton==3.4.0\n"
+    )
     with pytest.raises(UsageError, match="was changed while the gate looked at it"):
-        edited(b"# new\ntriton==3.3.0\n", "r.txt", [PinChange(pin, "==3.4.0")])
+        edit_content(b"# new\ntriton==3.3.0\n", "r.txt", [PinChange(pin, "==3.4.0")])
 
 
 def test_a_file_that_cannot_be_written_is_one_message(tmp_path: Path) -> None:

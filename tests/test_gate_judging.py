@@ -148,7 +148,7 @@ def test_a_waived_failure_is_no_finding(waiver: Waiver) -> None:
     outcome = gate([BROKEN, record(**on("3.2.0"))], "triton==3.2.0", waivers=(waiver,))
     assert states(outcome) == {"3.2.0": "good"}
     assert outcome.exit_code() is Exit.OK
-    assert [(found.use, found.cells) for found in outcome.waived] == [(WaiverUse.ACTIVE, 1)]
+    assert [(found.use, found.cells) for found in outcome.judged_waivers] == [(WaiverUse.ACTIVE, 1)]
     assert outcome.to_json()["versions"][0]["codes"] == []
 
 
@@ -163,7 +163,7 @@ def test_an_expired_waiver_is_a_finding_and_waives_nothing() -> None:
     waiver = Waiver(reason="known", kernel="*", expires=date(2026, 11, 20))
     assert states(gate(RECORDS, "triton==3.2.0", waivers=(waiver,))) == {"3.2.0": "bad"}
     outcome = gate(COMPILES, "triton==3.4.0", waivers=(waiver,))
-    assert [found.use for found in outcome.waived] == [WaiverUse.EXPIRED]
+    assert [found.use for found in outcome.judged_waivers] == [WaiverUse.EXPIRED]
     assert outcome.exit_code() is Exit.FINDINGS
 
 
@@ -176,7 +176,7 @@ def test_a_waiver_whose_cell_compiles_again_is_a_finding() -> None:
     once = Waiver(reason="known", signature=BROKEN.signature)
     by_signature = gate(mended, "triton==3.4.0", waivers=(once,), history=[BROKEN])
     for outcome in (by_kernel, by_signature):
-        assert [found.use for found in outcome.waived] == [WaiverUse.MENDED]
+        assert [found.use for found in outcome.judged_waivers] == [WaiverUse.MENDED]
         assert outcome.exit_code() is Exit.FINDINGS
 
 
@@ -187,7 +187,7 @@ def test_a_waiver_of_something_that_was_not_tried_is_no_finding() -> None:
         Waiver(reason="known", signature="FC302:other"),
     )
     outcome = gate(COMPILES, "triton==3.4.0", waivers=unused)
-    assert {found.use for found in outcome.waived} == {WaiverUse.UNUSED}
+    assert {found.use for found in outcome.judged_waivers} == {WaiverUse.UNUSED}
     assert outcome.exit_code() is Exit.OK
 
 

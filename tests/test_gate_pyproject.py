@@ -61,7 +61,7 @@ def test_extras_and_groups_are_installations_of_their_own() -> None:
         ),
         (
             '[project]\ndependencies = [\n"a",\n"triton>>3"]\n',
-            "pyproject.toml:4: 'triton>>3' is no requirement",
+            "pyproject.toml:4: 'triton>>3' is not a requirement",
         ),
         ("[project]\ndependencies = [\n3]\n", "pyproject.toml:2: a requirement is a text"),
         (
@@ -74,11 +74,11 @@ def test_extras_and_groups_are_installations_of_their_own() -> None:
         ),
         (
             '[tool.poetry.dependencies]\ntriton = "^x"\n',
-            "pyproject.toml:2: '^x' is no version constraint",
+            "pyproject.toml:2: '^x' is not a version constraint",
         ),
         (
             '[tool.poetry.dependencies]\ntriton = {version = "3", markers = "no"}\n',
-            "pyproject.toml:2: 'no' is no environ",
+            "pyproject.toml:2: 'no' is not an environ",
         ),
         (
             '[tool.poetry]\ndependencies = "triton"\n',
@@ -96,7 +96,7 @@ def test_a_bad_pyproject_is_an_error_with_file_and_line(text: str, where: str) -
 def labels(text: str) -> list[tuple[str | None, str]]:
     """Each pin with the extra or group that it belongs to."""
     file = write("pyproject.toml", text)
-    return [(label, pin.said) for label, pin in pyproject.read(PinFile(file, file.name))]
+    return [(label, pin.requirement) for label, pin in pyproject.read(PinFile(file, file.name))]
 
 
 def test_the_projects_own_pins_have_no_label() -> None:

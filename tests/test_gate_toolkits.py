@@ -10,12 +10,12 @@ import jsonschema
 import pytest
 
 import flacheck as package
-from flacheck.capabilities.gate import pinned, sources
-from flacheck.capabilities.gate.admitted import Releases
+from flacheck.capabilities.gate import pins, sources
+from flacheck.capabilities.gate.admission import Releases
 from flacheck.capabilities.gate.compilers import NVCC, TRITON
 from flacheck.capabilities.gate.evidence import Evidence, RecordFilter
 from flacheck.capabilities.gate.judging import Judge
-from flacheck.capabilities.gate.pinned import Installation, Pin
+from flacheck.capabilities.gate.pins import Installation, Pin
 from flacheck.capabilities.gate.result import Gate
 from flacheck.errors import UsageError
 from flacheck.model import Record
@@ -84,14 +84,14 @@ def test_the_other_compilers_pins_are_left_out(tmp_path: Path) -> None:
     file = tmp_path / "requirements.txt"
     file.write_text("torch==2.9.1\nnvidia-cuda-nvcc>=13.0,<13.4\nnvidia_cuda_nvcc!=13.2.51\n")
     installations = sources.of_files([file])
-    assert pinned.pinned_compiler(installations) is TRITON
+    assert pins.pinned_compiler(installations) is TRITON
     (about,) = (each.about(NVCC) for each in installations)
-    assert [pin.said for pin in about.pins] == [
+    assert [pin.requirement for pin in about.pins] == [
         "nvidia-cuda-nvcc>=13.0,<13.4",
         "nvidia-cuda-nvcc!=13.2.51",
     ]
     file.write_text("nvidia-cuda-nvcc>=13.0,<13.4\n")
-    assert pinned.pinned_compiler(sources.of_files([file])) is NVCC
+    assert pins.pinned_compiler(sources.of_files([file])) is NVCC
 
 
 def test_a_lock_holds_a_toolkit_by_itself(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_lock_holds_a_toolkit_by_itself(tmp_path: Path) -> None:
     lock = tmp_path / "uv.lock"
     lock.write_text('[[package]]\nname = "nvidia-cuda-nvcc"\nversion = "13.0.88"\n')
     (found,) = sources.of_files([lock])
-    assert [pin.said for pin in found.pins] == ["nvidia-cuda-nvcc==13.0.88"]
+    assert [pin.requirement for pin in found.pins] == ["nvidia-cuda-nvcc==13.0.88"]
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,14 @@ def test_a_lock_holds_a_toolkit_by_itself(tmp_path: Path) -> None:
 )
 def test_a_compiler_with_a_version_is_one_more_pin(specs: list[str], specifier: str) -> None:
     """Several are alternatives."""
-    compiler, (pin,) = pinned.compiler_pins(specs)
+    compiler, (pin,) = pins.compiler_pins(specs)
     assert (compiler, pin.name, pin.specifier) == (NVCC, "nvidia-cuda-nvcc", specifier)
 
 
 def test_a_compiler_alone_is_only_chosen() -> None:
     """The files say which of its releases."""
-    assert pinned.compiler_pins(["nvcc"]) == (NVCC, ())
-    assert pinned.compiler_pins([]) == (None, ())
+    assert pins.compiler_pins(["nvcc"]) == (NVCC, ())
+    assert pins.compiler_pins([]) == (None, ())
 
 
 @pytest.mark.parametrize(
@@ -134,15 +134,15 @@ def test_a_compiler_alone_is_only_chosen() -> None:
 def test_what_no_file_pins_cannot_be_gated(specs: list[str], said: str) -> None:
     """With what can be."""
     with pytest.raises(UsageError, match=said):
-        pinned.compiler_pins(specs)
+        pins.compiler_pins(specs)
 
 
 def test_a_scan_for_more_asks_the_toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not a Triton of that version."""
     asked = []
     monkeypatch.setattr(
-        "flacheck.capabilities.gate.evidence.planning.plan",
-        lambda subject, chosen: asked.append(chosen),
+        "flacheck.capabilities.gate.evidence.planning.plan_job",
+        lambda job: asked.append(job.selection),
     )
     RecordFilter("cuda", compiler=NVCC).plan(["13.0.88"])
     assert asked[0].toolchains == ("nvcc==13.0.88",)

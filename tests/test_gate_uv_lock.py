@@ -87,7 +87,7 @@ def test_dependencies_of_another_kind_in_a_lock_are_an_error() -> None:
         '[[package]]\nname="triton"\nversion="3.4.0"\n'
         '[[package]]\nname="torch"\nversion="2"\ndependencies=["triton"]\n'
     )
-    with pytest.raises(UsageError, match=r"^uv.lock:6: dependencies is no array of tables"):
+    with pytest.raises(UsageError, match=r"^uv.lock:6: dependencies is not an array of tables"):
         sources.of_files([write("uv.lock", text)])
 
 
@@ -96,7 +96,7 @@ def test_a_real_lock_with_conflicting_extras() -> None:
     Triton.
     """
     found = sources.of_files([GOLDEN / "uv.lock"])
-    assert [[pin.said for pin in installation.pins] for installation in found] == [
+    assert [[pin.requirement for pin in installation.pins] for installation in found] == [
         ["torch==2.6.0", "triton==3.2.0"],
         ["torch==2.8.0", "triton==3.4.0"],
     ]
@@ -123,7 +123,7 @@ def test_a_source_tree_without_a_version_may_be_any_release(
     """And that is said."""
     file = write("uv.lock", '[[package]]\nname = "triton"\nsource = { editable = "." }\n')
     (labelled,) = uv_lock.read(PinFile(file, "uv.lock"))
-    assert labelled[1].said == "triton"
+    assert labelled[1].requirement == "triton"
     assert caplog.messages == [
         "uv.lock:2: triton is locked without a version: every release is assumed"
     ]
@@ -132,10 +132,10 @@ def test_a_source_tree_without_a_version_may_be_any_release(
 @pytest.mark.parametrize(
     ("package", "said"),
     [
-        ('name = "triton"\nversion = 3', "uv.lock:2: version is no text"),
+        ('name = "triton"\nversion = 3', "uv.lock:2: version is not a string"),
         (
             'name = "triton"\nversion = "3"\nresolution-markers = "x"',
-            "uv.lock:3: resolution-markers is no list",
+            "uv.lock:3: resolution-markers is not a list",
         ),
     ],
 )

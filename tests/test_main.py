@@ -39,7 +39,7 @@ __main__.main()
         "flacheck.cli.termination:terminable",
         "flacheck.cli.lists:show",
         "flacheck.cli.common:show",
-        "flacheck.cli.output:write",
+        "flacheck.reports.output:write",
     ],
 )
 def test_an_interrupt_ends_the_command_line_wherever_it_is(where: str) -> None:

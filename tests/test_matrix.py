@@ -10,7 +10,7 @@ from flacheck.errors import MatrixError, UsageError
 from flacheck.inputs import matrix
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
-from flacheck.pipeline.planning import plan
+from tests.planned import plan
 
 GOOD = """\
 version: 1
@@ -49,7 +49,7 @@ def test_axes_take_a_value_or_a_list(tmp_path: Path) -> None:
         ("axes:", "axis:", 6, "allowed are"),
         ("dtype: [bf16, fp16]", "dtype: [bf16, fp17]", 7, "'fp17' is unknown"),
         ("target: sm90", "target: sm91", 8, "sm91"),
-        ("num_warps: [4, 8]", "num_warps: [4, zero]", 10, "no positive whole number"),
+        ("num_warps: [4, 8]", "num_warps: [4, zero]", 10, "is not a positive integer"),
         ("T: {int:", "T: {integer:", 5, "dtype, int, float"),
         (
             "exclude:\n  - {dtype: fp16, ",
@@ -89,7 +89,7 @@ BOMB = "version: 1\na: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
         ("  options: &o [*o]", "levels deep"),
         ("  options: " + "[" * 200 + "]" * 200, "levels deep"),
         ("  options: " + "[" * 50_000, "nested too deeply"),
-        ('  kernel: "\\ud800"', "half a character"),
+        ('  kernel: "\\ud800"', "lone surrogate"),
         ("  options: [{? [a] : b}]", "a key must be a plain word"),
         ("  shape: [{T: 1" + "0" * 100 + "}]", "too large"),
         ("  stage: [[compile]]", "is unknown"),
@@ -125,9 +125,7 @@ def test_a_matrix_of_too_many_cells_says_how_many(tmp_path: Path) -> None:
     file = tmp_path / "m.yaml"
     file.write_text(f"version: 1\naxes: {{num_warps: {many}, num_stages: {many}}}\n")
     asked = Selection(toolchains=("installed",))
-    with pytest.raises(
-        UsageError, match=r"asks up to [\d,]{10,} cells, and 1,000,000 are the most"
-    ):
+    with pytest.raises(UsageError, match=r"has up to [\d,]{10,} cells, and 1,000,000 are the most"):
         plan(Subject(str(file)), asked)
 
 

@@ -12,7 +12,7 @@ from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Record
 from flacheck.pipeline import planning
-from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.run import records_of
 from flacheck.store import Store
 
@@ -23,7 +23,7 @@ NEWEST_AND_OLDEST = ("nvcc==13.0.88", "nvcc==13.5.37")
 def compiled(store: Store, subject: Subject, **chosen: tuple[str, ...]) -> list[Record]:
     """The records of a selection under one toolkit, or several."""
     selection = Selection(**{"toolchains": NEWEST_AND_OLDEST[:1], **chosen})  # type: ignore[arg-type]
-    plan = planning.plan(subject, selection)
+    plan = planning.plan_job(Job(subject, selection))
     return list(records_of(plan, store, RunOptions(timeout=900)))
 
 

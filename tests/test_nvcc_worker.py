@@ -14,7 +14,7 @@ from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Record
 from flacheck.pipeline import planning
-from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.run import records_of
 from flacheck.store import Store
 from tests.made_toolkit import MISMATCH, project, toolkit
@@ -28,7 +28,7 @@ def scanned(
         toolkit(tmp_path)
     root = project(tmp_path, unit=text)
     selection = Selection(targets=(target,), toolchains=(str(tmp_path / "cuda-13.9.7"),))
-    plan = planning.plan(Subject(package=str(root)), selection, until)
+    plan = planning.plan_job(Job(Subject(package=str(root)), selection, until=until))
     return sorted(records_of(plan, store, RunOptions(timeout=20, jobs=1)), key=_element)
 
 
@@ -135,7 +135,7 @@ def test_a_unit_without_memory_is_asked_again_with_more(tmp_path: Path, store: S
     toolkit(tmp_path)
     root = project(tmp_path, unit="// starves")
     selection = Selection(targets=("sm90a",), toolchains=(str(tmp_path / "cuda-13.9.7"),))
-    plan = planning.plan(Subject(package=str(root)), selection, None)
+    plan = planning.plan_job(Job(Subject(package=str(root)), selection))
 
     def cached(memory_mb: int) -> set[bool]:
         options = RunOptions(timeout=20, jobs=1, memory_mb=memory_mb)
@@ -193,7 +193,7 @@ def test_nothing_that_a_shell_acts_upon_reaches_the_compiler(
     entry = f'{{"directory": ".", "arguments": ["nvcc", "-DX={quoted}", "-c", "csrc/unit.cu"]}}'
     (root / "compile_commands.json").write_text(f"[{entry}]")
     selection = Selection(targets=("sm90a",), toolchains=(str(tmp_path / "cuda-13.9.7"),))
-    plan = planning.plan(Subject(package=str(root)), selection)
+    plan = planning.plan_job(Job(Subject(package=str(root)), selection))
     (record,) = records_of(plan, store, RunOptions(timeout=20, jobs=1))
     assert (record.verdict.value, record.code) == ("unknown", "FC812")
     assert "a shell acts upon" in record.message
@@ -205,7 +205,7 @@ def test_a_unit_that_hangs_is_stopped(tmp_path: Path, store: Store) -> None:
     toolkit(tmp_path)
     root = project(tmp_path, unit="// hangs")
     selection = Selection(targets=("sm90a",), toolchains=(str(tmp_path / "cuda-13.9.7"),))
-    plan = planning.plan(Subject(package=str(root)), selection)
+    plan = planning.plan_job(Job(Subject(package=str(root)), selection))
     records = list(records_of(plan, store, RunOptions(timeout=1, jobs=2)))
     assert {record.code for record in records} == {"FC901"}
     assert {record.verdict.value for record in records} == {"unknown"}
@@ -215,5 +215,5 @@ def test_a_second_scan_compiles_nothing(tmp_path: Path, store: Store) -> None:
     """Units have keys as kernels have."""
     scanned(tmp_path, store, "")
     selection = Selection(targets=("sm90a",), toolchains=(str(tmp_path / "cuda-13.9.7"),))
-    plan = planning.plan(Subject(package=str(tmp_path / "project")), selection)
+    plan = planning.plan_job(Job(Subject(package=str(tmp_path / "project")), selection))
     assert [record.cached for record in records_of(plan, store, RunOptions(jobs=1))] == [True, True]

@@ -17,7 +17,7 @@ from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Record
 from flacheck.pipeline import planning
-from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.run import records_of
 from flacheck.store import Store
 from tests.made_toolchains import identities
@@ -60,11 +60,11 @@ def test_targets_are_those_that_the_release_lists() -> None:
     known = {
         spec: toolchains.resolve([f"nvrtc=={spec}"]).choices[0] for spec in ("12.4", "12.8", "12.9")
     }
-    assert known["12.4"].knows("sm90a") is None
-    assert known["12.4"].knows("sm100a") == "nvrtc 12.4.127 does not know sm100"
-    assert known["12.8"].knows("sm100a") is None
-    assert known["12.8"].knows("sm100f") == "nvrtc 12.8.93 does not know sm100f"
-    assert known["12.9"].knows("sm100f") is None
+    assert known["12.4"].skip_reason("sm90a") is None
+    assert known["12.4"].skip_reason("sm100a") == "nvrtc 12.4.127 does not know sm100"
+    assert known["12.8"].skip_reason("sm100a") is None
+    assert known["12.8"].skip_reason("sm100f") == "nvrtc 12.8.93 does not know sm100f"
+    assert known["12.9"].skip_reason("sm100f") is None
 
 
 def test_its_cells_have_a_standard_and_no_host_compiler() -> None:
@@ -208,7 +208,7 @@ def test_it_shows_no_preprocessed_text(unit: Path, capfd: pytest.CaptureFixture[
 
 def compiled(store: Store, subject: Subject, **chosen: tuple[str, ...]) -> list[Record]:
     selection = Selection(**{"toolchains": ("nvrtc==12.4.127",), **chosen})  # type: ignore[arg-type]
-    plan = planning.plan(subject, selection)
+    plan = planning.plan_job(Job(subject, selection))
     return list(records_of(plan, store, RunOptions(timeout=300)))
 
 

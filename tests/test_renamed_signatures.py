@@ -55,7 +55,7 @@ def test_a_waiver_by_the_old_signature_holds_and_says_the_new(store: Store) -> N
     """The failure passes, and the report says what to write."""
     waiver = Waiver(signature=OLD, reason="known")
     outcome = gate([stored(store)], "triton==3.2.0", waivers=(waiver,))
-    (judged,) = outcome.waived
+    (judged,) = outcome.judged_waivers
     assert (judged.use, judged.cells, judged.renamed) == (WaiverUse.ACTIVE, 1, (TODAY,))
     assert f"its signature is {TODAY} today: write that" in _waiver(judged)
     assert outcome.exit_code() is not Exit.FINDINGS
@@ -67,7 +67,7 @@ def test_a_waiver_by_the_old_signature_sees_what_was_mended(store: Store) -> Non
     store.add(store.begin_run({}, "m"), failure(signature=OLD))
     waiver = Waiver(signature=OLD, reason="known")
     outcome = gate([record()], "triton==3.2.0", waivers=(waiver,), history=list(store.latest()))
-    assert outcome.waived[0].use is WaiverUse.MENDED
+    assert outcome.judged_waivers[0].use is WaiverUse.MENDED
 
 
 def test_a_baseline_with_the_old_signature_knows_the_failure(store: Store) -> None:
@@ -75,7 +75,7 @@ def test_a_baseline_with_the_old_signature_knows_the_failure(store: Store) -> No
     old = baseline_of(whole([failure(signature=OLD)]), "0.9")
     for now in (stored(store), failure()):
         found = compare(old, whole([now]), "b.json", "1.0")
-        assert (found.new, found.known, found.mended) == ((), 1, ())
+        assert (found.new, found.known_count, found.fixed_failures) == ((), 1, ())
 
 
 def test_a_baseline_with_a_line_that_is_cut_knows_the_stored_record(store: Store) -> None:
@@ -84,7 +84,7 @@ def test_a_baseline_with_a_line_that_is_cut_knows_the_stored_record(store: Store
     line = "a" * (LINE + 1)
     old = baseline_of(whole([failure(line=line, signature=OLD)]), "0.9")
     found = compare(old, whole([stored(store, line=line)]), "b.json", "1.0")
-    assert (found.new, found.known, found.mended) == ((), 1, ())
+    assert (found.new, found.known_count, found.fixed_failures) == ((), 1, ())
     again = compare(old, whole([failure(line=line)]), "b.json", "1.0")
     assert len(again.new) == 1
     assert "a failure may have another signature" in again.notes[0]

@@ -17,7 +17,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from flacheck import toolchains
-from flacheck.capabilities.repro import compilers, reproduction
+from flacheck.api import repro as api_repro
+from flacheck.capabilities.repro import reproduction
 from flacheck.capabilities.repro.output.result import Improvement, Reproduced
 from flacheck.capabilities.repro.reproduction import Reproduction
 from flacheck.capabilities.repro.verification import ScriptRun
@@ -220,7 +221,7 @@ def test_an_interrupt_before_the_original_failed_shows_it_all_the_same(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit 130, and what is there is the verified original, not searched for anything smaller."""
-    monkeypatch.setattr(reproduction, "begin", interrupted_at_first(1, reproduction.begin))
+    monkeypatch.setattr(api_repro, "begin", interrupted_at_first(1, api_repro.begin))
     done = repro("--format", "json")
     about = json.loads(done.stdout)
     assert done.exit_code == 130
@@ -235,7 +236,7 @@ def test_a_second_interrupt_before_the_original_failed_leaves_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit 130, a sentence says so and how to begin again, and no script is written."""
-    monkeypatch.setattr(reproduction, "begin", interrupted_at_first(2, reproduction.begin))
+    monkeypatch.setattr(api_repro, "begin", interrupted_at_first(2, api_repro.begin))
     done = repro()
     assert done.exit_code == 130
     assert "interrupted again before the original was shown to fail" in done.stderr
@@ -247,7 +248,9 @@ def test_an_interrupt_while_releases_are_made_ready_leaves_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit 130 with a sentence: there is no compiler yet that could show anything."""
-    monkeypatch.setattr(compilers, "provided", interrupted_at_first(1, compilers.provided))
+    monkeypatch.setattr(
+        api_repro, "provide_releases", interrupted_at_first(1, api_repro.provide_releases)
+    )
     done = repro()
     assert done.exit_code == 130
     assert "interrupted before there was a compiler to ask: no file was written" in done.stderr

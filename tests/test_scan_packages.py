@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ from typer.testing import CliRunner, Result
 from flacheck import toolchains
 from flacheck.cli import app
 from flacheck.errors import EmptySelection, Exit
-from flacheck.inputs.subject import Subject
 from flacheck.model import Cell
 from flacheck.pipeline import planning
+from flacheck.pipeline.job import Job
 from flacheck.pipeline.plan import Plan
 from flacheck.store import Store
 from tests import fake
@@ -35,17 +35,27 @@ def packages(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         made = [fake.cell(f"{name}_good"), fake.cell(f"{name}_bad")]
         return [replace(cell, shape={"T": 64}) for cell in made]
 
-    def plan(subject: Subject, *_: object) -> Plan:
-        assert subject.package is not None
-        if subject.package == NONE:
-            raise EmptySelection(f"{NONE}: nothing that it launches matches the selection")
-        choice = FakeFamily({}).resolve("1.0").choices[0]
-        return Plan(subject.package, cells(subject.package), {choice.identity: choice})
+    @dataclass(frozen=True)
+    class FakePackage:
+        """A package whose cells are known without a capture."""
+
+        job: Job
+        question: None = None
+
+        def capture(self, archive: object = None) -> FakePackage:
+            return self
+
+        def expand(self) -> Plan:
+            package = self.job.subject.package
+            assert package is not None
+            if package == NONE:
+                raise EmptySelection(f"{NONE}: nothing that it launches matches the selection")
+            choice = FakeFamily({}).resolve("1.0").choices[0]
+            return Plan(package, cells(package), {choice.identity: choice})
 
     table = dict.fromkeys(("one_bad", "two_bad"), "raise PassManager::run failed")
     monkeypatch.setitem(toolchains.FAMILIES, "fake", FakeFamily(table))
-    monkeypatch.setattr(planning, "announced", lambda *_: None)
-    monkeypatch.setattr(planning, "plan", plan)
+    monkeypatch.setattr(planning, "resolve", FakePackage)
 
 
 def run(*words: str) -> Result:

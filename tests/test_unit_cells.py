@@ -11,9 +11,9 @@ from flacheck.errors import UsageError
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Purpose, Record
-from flacheck.pipeline import cell as cells
 from flacheck.pipeline import planning
-from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline import resolved_cell as cells
+from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.run import records_of
 from flacheck.store import Store
 from flacheck.toolchains import wheels
@@ -37,14 +37,14 @@ def failing(tmp_path: Path, store: Store) -> Record:
     toolkit(tmp_path)
     root = project(tmp_path, unit=f"// if ELEMENT=fp8 says {MISMATCH} exit 2")
     selection = Selection(targets=("sm90a",), toolchains=(str(tmp_path / "cuda-13.9.7"),))
-    plan = planning.plan(Subject(package=str(root)), selection, None)
+    plan = planning.plan_job(Job(Subject(package=str(root)), selection))
     records = records_of(plan, store, RunOptions(timeout=20, jobs=1))
     return next(record for record in records if record.code == "FC801")
 
 
 def test_its_folder_is_where_it_was_scanned(tmp_path: Path, store: Store, failing: Record) -> None:
     """By its key alone."""
-    chosen = cells.choose(failing.key, Selection(), store, Purpose.BISECT)
+    chosen = cells.resolve_cell(failing.key, Selection(), store, Purpose.BISECT)
     (package,) = chosen.packages.values()
     assert package.path == str(tmp_path / "project")
     assert chosen.cell.key == failing.key
@@ -56,7 +56,7 @@ def test_a_unit_that_was_edited_is_taken_as_it_is_now(
 ) -> None:
     """And that is said."""
     (tmp_path / "project" / "csrc" / "unit.cu").write_text("// mended\n")
-    chosen = cells.choose(failing.key, Selection(), store, Purpose.BISECT)
+    chosen = cells.resolve_cell(failing.key, Selection(), store, Purpose.BISECT)
     assert chosen.cell.key != failing.key
     assert "has changed since" in chosen.warnings[0]
 
@@ -67,4 +67,4 @@ def test_a_folder_that_is_gone_is_no_release_of_that_name(
     """The message says what to name."""
     shutil.rmtree(tmp_path / "project")
     with pytest.raises(UsageError, match="whose folder is not known here: name it with --package"):
-        cells.choose(failing.key, Selection(), store, Purpose.BISECT)
+        cells.resolve_cell(failing.key, Selection(), store, Purpose.BISECT)

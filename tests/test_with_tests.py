@@ -23,6 +23,7 @@ from flacheck.inputs.expand import Selection
 from flacheck.inputs.launches import read
 from flacheck.inputs.subject import Subject
 from flacheck.pipeline import planning
+from flacheck.pipeline.job import Job
 from tests.captured import needs_torch
 from tests.test_drive import KERNELS, package
 
@@ -158,10 +159,14 @@ def test_what_both_launched_stands_there_once(tmp_path: Path) -> None:
     made = suite.TestRun((header, line("a", "m:one", by="test")), {})
     driver = tmp_path / "l.jsonl"
     driver.write_text(header + line("a", "m:one", made_up=True) + line("b", "m:two"))
-    assert suite.merged(made, driver) == [header, line("a", "m:one", by="test"), line("b", "m:two")]
+    assert suite.merge_lines(made, driver) == [
+        header,
+        line("a", "m:one", by="test"),
+        line("b", "m:two"),
+    ]
     assert suite.by_source(made, driver) == {"tests": [], "driver": ["m:two"], "both": ["m:one"]}
     alone = suite.TestRun((), {})
-    assert suite.merged(alone, driver) == driver.read_text().splitlines(keepends=True)
+    assert suite.merge_lines(alone, driver) == driver.read_text().splitlines(keepends=True)
 
 
 def test_the_coverage_tells_how_tests_ended() -> None:
@@ -183,7 +188,7 @@ def test_only_a_checkout_has_tests() -> None:
     """A package from the index comes without them."""
     subject = Subject(package="liger-kernel==0.8.5", with_tests=True)
     with pytest.raises(UsageError, match="name its folder by --package DIR"):
-        planning.plan(subject, Selection())
+        planning.plan_job(Job(subject, Selection()))
 
 
 @needs_torch

@@ -73,11 +73,16 @@ def _start() -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.warm"]
     root = Path(__file__).parent.parent
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=root, stdin=pipe, stdout=pipe, text=True)
+    started = subprocess.Popen(command, cwd=root, stdin=pipe, stdout=pipe, text=True)
+    started.wait()
+    return started
 
 
 def _serve() -> None:
     """Run each command that a line of stdin describes; write its exit code as a line."""
+    # Some tests kill whatever child of theirs they find, so the server is nobody's child.
+    if os.fork():
+        os._exit(0)
     _import_everything()
     # Ctrl-C in a terminal reaches the server, too; it ends when its stdin is closed.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -19,8 +19,8 @@ from flacheck.capabilities.autotune import fla_package, gathering
 from flacheck.capabilities.autotune.bench import Bench
 from flacheck.capabilities.autotune.emit import FlaFile
 from flacheck.capabilities.autotune.examination import Examination
-from flacheck.capabilities.autotune.examined import TunerResult
-from flacheck.capabilities.autotune.gathering import Gathered
+from flacheck.capabilities.autotune.gathering import TunedLaunches
+from flacheck.capabilities.autotune.results import TunerResult
 from flacheck.errors import Exit, UsageError
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import line_of
@@ -148,14 +148,14 @@ def autotune(
         op=op, target=target, dtype=dtype, toolchain=toolchain, triton=triton, torch=torch
     )
     every_key = emit == "fla"
-    gathered = _gather(kernel, selection, package, launches, matrix, trust, every_key)
-    for note in gathered.notes:
+    tuned_launches = _gather(kernel, selection, package, launches, matrix, trust, every_key)
+    for note in tuned_launches.notes:
         handle(Progress(note))
     if every_key:
         # Before anything is compiled: files are useless to a package that reads none.
-        for line in fla_package.check(gathered.tuned, gathered.packages):
+        for line in fla_package.check(tuned_launches.launches, tuned_launches.packages):
             handle(Progress(line))
-    examination = Examination(kernel, gathered, jobs, fresh=fresh)
+    examination = Examination(kernel, tuned_launches, jobs, fresh=fresh)
     for line in examination.ruled_out():
         handle(Progress(f"before compiling: {line}"))
     folder = Path(store)
@@ -163,13 +163,13 @@ def autotune(
         handle(event)
     results = examination.results(folder, fallback_budget)
     if timing is not None:
-        results = examination.timed(results, timing)
+        results = examination.time_results(results, timing)
     interrupted = timing is not None and timing.interrupted
     if interrupted:
         handle(Progress("interrupted: the other configurations were not timed"))
     reading: list[str] = []
-    for provided in gathered.packages.values():
-        reading += fla_package.reading_kernels(provided)
+    for package_folder in tuned_launches.packages.values():
+        reading += fla_package.reading_kernels(package_folder)
     return Autotuning(kernel, tuple(results), tuple(reading), interrupted)
 
 
@@ -181,13 +181,13 @@ def _gather(
     matrix: PathLike | None,
     trust: bool,
     every_key: bool,
-) -> Gathered:
+) -> TunedLaunches:
     """Return the launches of the one source that is named."""
     names = tuple(targets.find(name).name for name in selection.targets)
     selection = replace(selection, targets=names, kernels=(kernel,))
     file, line = line_of(kernel)
-    given = {"package": package, "launches": launches, "matrix": matrix}
-    sources = [f"--{name}" for name, value in given.items() if value is not None]
+    source_options = {"package": package, "launches": launches, "matrix": matrix}
+    sources = [f"--{name}" for name, value in source_options.items() if value is not None]
     # KERNEL may be a file by itself: the options alone do not tell how many sources there are.
     if file.suffix == ".jsonl":
         sources.append(kernel)

@@ -15,7 +15,7 @@ from flacheck.api.arguments import (
     selection_of,
     subject_of,
 )
-from flacheck.capabilities.diff import asking, sides
+from flacheck.capabilities.diff import comparison_plan, sides
 from flacheck.capabilities.diff.comparing import compare
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.config import settings, waivers
@@ -89,16 +89,16 @@ def diff(
         handle(Progress(note))
     subject = subject_of(matrix, one_package(package, "diff"), trust, configs)
     is_chosen = chosen and bool(matrix or package)
-    plan = asking.ask(before, after, subject, is_chosen, selection)
+    plan = comparison_plan.plan_comparison(before, after, subject, is_chosen, selection)
     for warning in plan.warnings:
         handle(Progress(warning))
     valid = waivers.in_force(settings.waivers(Path.cwd()), date.today())
 
     def is_waived(record: Record) -> bool:
-        return waivers.waived(valid, record)
+        return waivers.are_waived(valid, record)
 
     if plan.plan is None:
         # Two stored results are compared without a store.
         return drain(compare(plan, None, is_waived, run), on_event)
-    with Store.open(folder) as opened:
-        return drain(compare(plan, opened, is_waived, run), on_event)
+    with Store.open(folder) as open_store:
+        return drain(compare(plan, open_store, is_waived, run), on_event)

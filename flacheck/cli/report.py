@@ -46,7 +46,7 @@ def report(
             for run in flacheck.list_runs(store=store)
         ]
         # Without headings: the first word of a line is a run's id, for a script to take.
-        common.show("table", listing(rows, headed=False), output)
+        common.show("table", listing(rows, has_header=False), output)
         return Exit.OK
     # A project's settings name the subject of its scans, not of one of several reports.
     about = {name: None for name in ("matrix", "package") if not common.is_typed(context, name)}

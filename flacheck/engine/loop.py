@@ -37,7 +37,7 @@ _PAGE = 500
 class Sink(Protocol):
     """The destination of records: the store, or a list in a test."""
 
-    def done(self, keys: Iterable[str]) -> Mapping[str, Record]: ...
+    def latest_records(self, keys: Iterable[str]) -> Mapping[str, Record]: ...
 
     def add_many(self, run: str, records: Iterable[Record]) -> None: ...
 
@@ -217,7 +217,7 @@ class Loop:
         """Yield the records of earlier runs that are valid for this run."""
         keys = [cell.key for cell in cells]
         for start in range(0, len(keys), _PAGE):
-            stored_records = self.sink.done(keys[start : start + _PAGE])
+            stored_records = self.sink.latest_records(keys[start : start + _PAGE])
             good = [record for record in stored_records.values() if self._is_still_good(record)]
             self.sink.add_cached(self.run, good)
             yield from good

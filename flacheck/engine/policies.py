@@ -74,10 +74,11 @@ def of_worker(config: Mapping[str, Any], scratch: str) -> Policy:
 def of_script(paths: Sequence[str], scratch: str) -> Policy:
     """Return the policy of a Python script that compiles one kernel.
 
-    It is the policy of a worker with the release in these folders, and allows Python itself.
+    It is the policy of a worker with the release in these folders, and allows Python itself and the
+    shell that old releases start ptxas by.
     """
-    config = {"path": list(paths), "programs": [sys.executable]}
-    return of_worker(config, scratch)
+    programs = [sys.executable, "/bin/sh"]
+    return of_worker({"path": list(paths), "programs": programs}, scratch)
 
 
 def of_package(folders: Iterable[str], scratch: str) -> Policy:

@@ -1,185 +1,214 @@
-"""The one planner: from what a command is about to the cells of a run, with compilers and packages.
+"""From a job to its plan: resolve its subject, capture its launches, expand them to cells.
 
-A command is about a matrix (flacheck's own kernels without one), a launches file or one line of it,
-or a package. `cell` finds one cell by its key instead.
+`resolve` runs no code of a package and `expand` has no effects; `capture` runs packages.
 """
 
+from __future__ import annotations
+
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from flacheck.captures import travelling
-from flacheck.captures.travelling import Captures
+from flacheck.captures import capture_archive
+from flacheck.captures.capture_archive import Captures
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import size, sources
-from flacheck.inputs.expand import Selection, expand
+from flacheck.inputs.expand import expand as expand_matrix
 from flacheck.inputs.subject import DEFAULT_MATRIX, Subject, line_of
 from flacheck.model import Cell, Question
 from flacheck.packages import checkouts
-from flacheck.pipeline import built, captured
+from flacheck.pipeline.build_units import ResolvedBuild
 from flacheck.pipeline.job import Job
+from flacheck.pipeline.package_launches import resolve_package
 from flacheck.pipeline.plan import Plan
 from flacheck.tables import targets
 from flacheck.toolchains import Resolver, language_of
 
-
-class _Planner(Protocol):
-    """Who makes the plan of a package."""
-
-    def plan(
-        self,
-        spec: str,
-        selection: Selection,
-        configs: str,
-        until: str | None,
-        travelling: Captures | None = None,
-    ) -> Plan: ...
-
-    def announced(self, spec: str, selection: Selection) -> Question | None: ...
-
-
-# What a package is asked: kernels that it launches, or translation units that its build compiles.
-_PLANNERS: Mapping[str, _Planner] = {"triton": captured, "cuda": built}
-# Of the kernels that a capture missed, in the one sentence of an error.
+# Kernels without a launch that an error names.
 _MOST_MISSED = 5
 _SHARD = re.compile(r"(\d+)/(\d+)")
 
 
-def plan(
-    subject: Subject,
-    selection: Selection,
-    until: str | None = None,
-    shard: str | None = None,
-) -> Plan:
-    """The cells that a command asks.
+class Captured(Protocol):
+    """A subject whose launches are known."""
 
-    Raises UsageError for unknown names and malformed files, EmptySelection when no cell is left.
+    def expand(self) -> Plan:
+        """Return the plan of all its cells."""
+        ...
+
+
+class Resolved(Protocol):
+    """A subject with its compilers and targets, none of whose code has run."""
+
+    @property
+    def job(self) -> Job:
+        """The job that is resolved."""
+        ...
+
+    @property
+    def question(self) -> Question | None:
+        """The question before the capture; None where the cells need no capture."""
+        ...
+
+    def capture(self, archive: Captures | None = None) -> Captured:
+        """Find the launches, in an archive of captures if it has them."""
+        ...
+
+
+@dataclass(frozen=True)
+class ResolvedKernels:
+    """A matrix or a launches file: its launches need no capture."""
+
+    job: Job
+
+    @property
+    def question(self) -> None:
+        """None: the cells are known at once."""
+        return
+
+    def capture(self, archive: Captures | None = None) -> ResolvedKernels:
+        """Return the kernels themselves."""
+        return self
+
+    def expand(self) -> Plan:
+        """Return the plan of the matrix or launches file.
+
+        Raises:
+            UsageError: If the file is malformed, or a name in it or in the selection unknown.
+        """
+        subject, selection = self.job.subject, self.job.selection
+        kernels = sources.kernels_of(subject, selection)
+        resolver = Resolver()
+        size.check(kernels.matrix, kernels.sources, selection, resolver)
+        cells = expand_matrix(kernels.matrix, kernels.sources, selection, resolver, self.job.until)
+        forms = {}
+        cell_list = list(cells)
+        for source in kernels.sources:
+            kernel = source.kernel
+            if kernel.operator and kernel.form:
+                forms[kernel.package, kernel.name] = (kernel.operator, kernel.form)
+        return Plan(
+            name=kernels.matrix.name,
+            source=_source(subject),
+            cells=cell_list,
+            choices=resolver.choices,
+            packages=kernels.packages,
+            forms=forms,
+            warnings=(*kernels.warnings, *dict.fromkeys(resolver.warnings)),
+            stale=kernels.stale,
+            trust=subject.trust,
+        )
+
+
+# A package's subject by the language of its compilers.
+_OF_PACKAGES: Mapping[str, Callable[[Job], Resolved]] = {
+    "triton": resolve_package,
+    "cuda": ResolvedBuild,
+}
+
+
+def resolve(job: Job) -> Resolved:
+    """Return a job's subject with its compilers and targets; run none of its code.
+
+    Raises:
+        UsageError: If a name is unknown, or options do not fit the subject.
     """
-    for target in selection.targets:
+    for target in job.selection.targets:
         targets.find(target)
-    if subject.captured is not None and subject.package is None:
+    subject = job.subject
+    if subject.captures_file is not None and subject.package is None:
         raise UsageError("--captured holds the captures of a package: name it with --package")
-    checkout = subject.package is not None and checkouts.is_path(subject.package)
-    if subject.with_tests and not checkout:
+    if subject.with_tests and not (subject.package and checkouts.is_path(subject.package)):
         raise UsageError(
             "--with-tests runs the tests of a checkout: name its folder by --package DIR"
         )
-    if subject.package is not None:
-        configs = subject.configs or "usual"
-        with travelling.opened(subject.captured) as captures:
-            planner, asked = _planner(selection), (subject.package, selection, configs, until)
-            if subject.with_tests and planner is captured:
-                made = captured.plan(*asked, captures, with_tests=True)
-            elif subject.with_tests:
-                raise UsageError(
-                    "--with-tests records launches of Triton kernels: name Triton releases"
-                )
-            else:
-                made = planner.plan(*asked, captures)
-    else:
-        made = _plan_of_kernels(subject, selection, until)
-    cells = _shard(made.cells, shard)
+    if subject.package is None:
+        return ResolvedKernels(job)
+    language = language_of(job.selection.toolchains)
+    if subject.with_tests and language != "triton":
+        raise UsageError("--with-tests records launches of Triton kernels: name Triton releases")
+    return _OF_PACKAGES[language](job)
+
+
+def question_of(resolved: Resolved) -> Question | None:
+    """Return the question to store before the capture; None where no capture is needed."""
+    question = resolved.question
+    if question is None:
+        return None
+    selection = resolved.job.selection.to_json()
+    return replace(question, selection=_with_configs(resolved.job, selection))
+
+
+def capture(resolved: Resolved) -> Captured:
+    """Capture a package's launches, or read them from the subject's archive.
+
+    This is the one step that runs code of packages. Other subjects need no capture.
+    """
+    if resolved.job.subject.package is None:
+        return resolved.capture()
+    with capture_archive.open_archive(resolved.job.subject.captures_file) as archive:
+        return resolved.capture(archive)
+
+
+def expand(job: Job, captured: Captured) -> Plan:
+    """Return the plan of a job's cells, or of its shard.
+
+    Raises:
+        EmptySelection: If no cell is left.
+    """
+    plan = captured.expand()
+    cells = _shard(plan.cells, job.shard)
     whole = None
-    if shard is not None:
-        whole = made.cells
-    if not cells and subject.package is not None:
+    if job.shard is not None:
+        whole = plan.cells
+    if not cells and job.subject.package is not None:
         raise EmptySelection(
-            f"{subject.package}: nothing that it launches matches the selection{_coverage(made)}"
+            f"{job.subject.package}: nothing that it launches matches the selection"
+            f"{_coverage(plan)}"
         )
     if not cells:
         raise EmptySelection(
-            f"nothing in {made.name} matches the selection; `flacheck list matrices` shows what is "
+            f"nothing in {plan.name} matches the selection; `flacheck list matrices` shows what is "
             "in it"
         )
-    narrowed = _narrowing(subject, selection, until)
-    return replace(made, cells=cells, selection=narrowed, whole=whole)
+    selection = _with_configs(job, job.selection.to_json())
+    if job.until is not None:
+        selection["until"] = [job.until]
+    return replace(plan, cells=cells, selection=selection, whole=whole, purpose=job.purpose)
 
 
 def plan_job(job: Job) -> Plan:
-    """Return the cells of a job; a package's launches are captured for it."""
-    return plan(job.subject, job.selection, job.until, job.shard)
+    """Resolve, capture and expand a job; return its plan."""
+    return expand(job, capture(resolve(job)))
 
 
-def announce(job: Job) -> Question | None:
-    """Return the question of a job before its capture; None where no capture is needed."""
-    return announced(job.subject, job.selection)
-
-
-def needs_capture(job: Job) -> bool:
-    """Return True if the cells depend on what a package launches."""
-    return job.subject.package is not None and is_captured(job.selection)
+def _with_configs(job: Job, selection: dict[str, list[str | int]]) -> dict[str, list[str | int]]:
+    if job.subject.configs is not None:
+        selection["configs"] = [job.subject.configs]
+    return selection
 
 
 def _coverage(plan: Plan) -> str:
-    """How much there was to select from, for an answer that holds no cell."""
-    told = []
+    """Return how many kernels were recorded, for an error about an empty selection."""
+    text = ""
     for each in plan.coverage:
-        text = f"; {each['toolchain']}: {each['recorded']} of {each['launchable']} kernels recorded"
-        missed = [f"{one['kernel']} ({one['reason']})" for one in each["missed"][:_MOST_MISSED]]
-        if missed:
-            text += f", not recorded: {'; '.join(missed)}"
-        more = len(each["missed"]) - len(missed)
+        text += (
+            f"; {each['toolchain']}: {each['recorded']} of {each['launchable']} kernels recorded"
+        )
+        missed_kernels = [
+            f"{one['kernel']} ({one['reason']})" for one in each["missed"][:_MOST_MISSED]
+        ]
+        if missed_kernels:
+            text += f", not recorded: {'; '.join(missed_kernels)}"
+        more = len(each["missed"]) - len(missed_kernels)
         if more:
             text += f"; and {more} more"
-        told.append(text)
-    return "".join(told)
-
-
-def is_captured(selection: Selection) -> bool:
-    """Whether the compilers asked compile what a package launches, and not what its build names."""
-    return _planner(selection) is captured
-
-
-def announced(subject: Subject, selection: Selection) -> Question | None:
-    """What a scan of a package is about to ask, before the capture that decides its cells; None for
-    anything else, whose cells are known at once."""
-    if subject.package is None:
-        return None
-    question = _planner(selection).announced(subject.package, selection)
-    if question is None:
-        return None
-    return replace(question, selection=_narrowing(subject, selection, None))
-
-
-def _planner(selection: Selection) -> _Planner:
-    """Who plans a package for the compilers that are asked for."""
-    return _PLANNERS[language_of(selection.toolchains)]
-
-
-def _narrowing(
-    subject: Subject, selection: Selection, until: str | None
-) -> dict[str, list[str | int]]:
-    """What of the question is selected, as it is stored."""
-    narrowed = selection.to_json()
-    if subject.configs is not None:
-        narrowed["configs"] = [subject.configs]
-    if until is not None:
-        narrowed["until"] = [until]
-    return narrowed
-
-
-def _plan_of_kernels(subject: Subject, selection: Selection, until: str | None) -> Plan:
-    kernels = sources.kernels_of(subject, selection)
-    known = [source.kernel for source in kernels.sources]
-    resolver = Resolver()
-    size.check(kernels.matrix, kernels.sources, selection, resolver)
-    cells = list(expand(kernels.matrix, kernels.sources, selection, resolver, until))
-    return Plan(
-        name=kernels.matrix.name,
-        source=_source(subject),
-        cells=cells,
-        choices=resolver.choices,
-        packages=kernels.packages,
-        forms={(k.package, k.name): (k.operator, k.form) for k in known if k.operator and k.form},
-        warnings=(*kernels.warnings, *dict.fromkeys(resolver.warnings)),
-        stale=kernels.stale,
-        trust=subject.trust,
-    )
+    return text
 
 
 def _source(subject: Subject) -> str:
-    """What tells apart two matrices or launches files of one name: a file's path."""
+    """Return a file's path, which tells apart matrices and launches files of one name."""
     file, line = line_of(subject.matrix or DEFAULT_MATRIX)
     if not file.suffix:
         return str(file)
@@ -189,7 +218,7 @@ def _source(subject: Subject) -> str:
 
 
 def _shard(cells: Sequence[Cell], shard: str | None) -> Sequence[Cell]:
-    """The part I of N (from 1), by key, so that every machine agrees without talking."""
+    """Return the part I of N (from 1), by key: every machine computes the same parts."""
     if shard is None:
         return cells
     match = _SHARD.fullmatch(shard)

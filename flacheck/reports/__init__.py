@@ -1,4 +1,4 @@
-"""Reports: a builder a command makes a document of values, and one format turns it into text."""
+"""Reports: each command builds a document of values, and a format turns it into text."""
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -8,21 +8,21 @@ from flacheck.errors import UsageError
 from flacheck.reports import formats
 from flacheck.reports.document import Display, Report
 
-# Whatever lies in the folder is a format: to add one is to add its file.
+# Each module in the folder is a format.
 FORMATS = tuple(module.name for module in iter_modules(formats.__path__))
-# What commands offer whose answer is short.
+# The formats of commands with short reports.
 TABLE_OR_JSON = ("table", "json")
 
 
-def check(name: str, offered: Sequence[str] = FORMATS) -> None:
-    """UsageError unless a command offers the format; it asks before it starts to work."""
-    if name not in offered:
-        raise UsageError(f"unknown format {name!r}: allowed are {', '.join(offered)}")
+def check(name: str, formats_of_command: Sequence[str] = FORMATS) -> None:
+    """Raise UsageError if a command does not offer the format."""
+    if name not in formats_of_command:
+        raise UsageError(f"unknown format {name!r}: allowed are {', '.join(formats_of_command)}")
 
 
 def render(name: str, report: Report, display: Display) -> Iterator[str]:
-    """The report in a format, piece by piece."""
-    # Imported when it is asked for: rich, which only the table needs, takes a while.
+    """Yield the report in a format, piece by piece."""
+    # The import is late, because only the table needs rich, which takes long to import.
     module = import_module(f"{formats.__name__}.{name}")
     pieces: Iterator[str] = module.render(report, display)
     return pieces

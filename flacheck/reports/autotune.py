@@ -1,13 +1,12 @@
-"""The report of an examination: each autotuner's configurations, then what is wrong, what it costs,
-and what to use instead."""
+"""The report of `flacheck autotune`: configurations, faults, costs and alternatives."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.order import counted, kernel_name, settings, short, some
+from flacheck.analysis.order import count_noun, kernel_name, settings, short, some
 from flacheck.capabilities.autotune.emit import FlaFile
-from flacheck.capabilities.autotune.examined import (
+from flacheck.capabilities.autotune.results import (
     Cost,
     ExaminedConfig,
     Fate,
@@ -28,7 +27,7 @@ _HEADINGS = (
     *("shared", "regs", "stack", "spills", "occupancy", "s"),
 )
 _TIMES = ("", "timed", "median ms", "spread", "error")
-# What is said of one configuration, of several, and how.
+# The word for one configuration, the word for several, and the tone.
 _FATES = {
     Fate.RUNS: ("runs", "run", Tone.GOOD),
     Fate.SKIPPED: ("skipped", "skipped", Tone.DOUBT),
@@ -38,44 +37,52 @@ _FATES = {
 _OPTIONS = ("num_warps", "num_stages")
 # The column is narrow, and the two limits are the frequent ones.
 _LIMITS = {"shared memory": "smem", "registers": "regs"}
-# Configurations that a line names.
-_PRUNED = 3
+# The number of configurations that a line names.
+_MAX_PRUNED = 3
 _KIB = 1024
 # Digits of a cell's key in a command, as in the other reports.
 _KEY_DIGITS = 12
 
 
 def report(kernel: str, results: Sequence[TunerResult]) -> document.Report:
-    """The results for `kernel`, the glob that was asked."""
-    shown = [in_words(result.to_json()) for result in results]
-    return document.Report(_parts(results), {"schema": SCHEMA, "kernel": kernel, "results": shown})
+    """Return the document of the results for `kernel`, the glob of the command."""
+    values = [in_words(result.to_json()) for result in results]
+    return document.Report(_parts(results), {"schema": SCHEMA, "kernel": kernel, "results": values})
 
 
 def fla_lines(files: Sequence[FlaFile]) -> Iterator[str]:
-    """Yield the keys of each file for FLA, and what was left out."""
+    """Yield the keys of each file for FLA, and the omitted entries with their reasons."""
     for file in files:
         for entry in file.entries:
             if entry.left_out:
                 yield f"{file.function}: left out {entry.sizes}: {entry.left_out}"
         if file.sizes:
-            number = counted(len(file.sizes), "key")
+            number = count_noun(len(file.sizes), "key")
             yield f"{file.function}: {number}: {'; '.join(file.sizes)}"
 
 
 def _parts(results: Sequence[TunerResult]) -> Iterator[Part]:
-    # One line with what came out.
-    fates = [config.fate for result in results for config in result.configs]
-    counts = [(fates.count(fate), one, many) for fate, (one, many, _) in _FATES.items()]
-    said = ", ".join(counted(*count) for count in counts if count[0])
-    kernels = counted(len({result.kernel for result in results}), "kernel")
-    configs = counted(len(fates), "configuration")
-    line = f"{kernels}, {configs}: {said or 'none compiled'}"
-    faults = sum(len(result.keys) for result in results)
-    if faults:
-        line += f" · {counted(faults, 'key fault')}"
+    # The title has the counts of all results.
+    fates: list[Fate | None] = []
+    names = set()
+    faults = 0
     tone = Tone.GOOD
-    if any(result.is_finding for result in results):
-        tone = Tone.BAD
+    for result in results:
+        names.add(result.kernel)
+        faults += len(result.keys)
+        for config in result.configs:
+            fates.append(config.fate)
+        if result.is_finding:
+            tone = Tone.BAD
+    counts = []
+    for fate, (one, many, _) in _FATES.items():
+        if fate in fates:
+            counts.append(count_noun(fates.count(fate), one, many))
+    kernels = count_noun(len(names), "kernel")
+    configs = count_noun(len(fates), "configuration")
+    line = f"{kernels}, {configs}: {', '.join(counts) or 'none compiled'}"
+    if faults:
+        line += f" · {count_noun(faults, 'key fault')}"
     yield document.Title("flacheck autotune", line, tone)
     for result in results:
         yield from _result(result)
@@ -87,36 +94,36 @@ def _result(result: TunerResult) -> Iterator[Part]:
     if result.ends:
         yield document.Item(f"the run ends: {result.ends}", Tone.BAD)
     if result.configs:
-        rows = (_row(number, config) for number, config in enumerate(result.configs, 1))
+        rows = map(_row, itertools.count(1), result.configs)
         yield document.Table(_HEADINGS, tuple(rows), document.Fit.SPLIT)
     yield from _causes(result)
     for fault in result.keys:
         yield from _fault(fault)
     if result.cost:
         yield from _cost(result.cost)
-    # What is worth knowing, and no fault.
+    # The rest is information, not a fault.
     if result.pruned:
-        named = "; ".join(some([_config(each) for each in result.pruned], _PRUNED))
-        said = f"{len(result.pruned)} pruned by the kernel itself: {named}"
-        yield document.Item(said, Tone.FAINT)
+        names = "; ".join(some(list(map(_config, result.pruned)), _MAX_PRUNED))
+        text = f"{len(result.pruned)} pruned by the kernel itself: {names}"
+        yield document.Item(text, Tone.FAINT)
     if result.unkeyed:
-        named = ", ".join(result.unkeyed)
-        yield document.Item(f"constexprs in no key, in which no harm is seen: {named}", Tone.FAINT)
+        names = ", ".join(result.unkeyed)
+        yield document.Item(f"constexprs in no key, in which no harm is seen: {names}", Tone.FAINT)
     yield from _times(result)
     for each in advice(result.fallbacks):
-        said = f"instead of {'; '.join(each.failing)}: {' or '.join(each.uses)}"
-        yield document.Item(said, Tone.GOOD)
+        text = f"instead of {'; '.join(each.failing)}: {' or '.join(each.uses)}"
+        yield document.Item(text, Tone.GOOD)
 
 
-def _row(number: int, examined: ExaminedConfig) -> tuple[Words, ...]:
-    """A configuration in as many words as there are headings."""
-    record, held, values = examined.record, examined.record.resources, examined.config
-    fate, _, tone = _FATES[examined.fate]
+def _row(number: int, config: ExaminedConfig) -> tuple[Words, ...]:
+    """Return the cells of a configuration, one for each heading."""
+    record, resources, values = config.record, config.record.resources, config.config
+    fate, _, tone = _FATES[config.fate]
     shared = occupancy = "–"
-    if held["shared"] is not None:
-        shared = f"{held['shared'] / _KIB:.0f}"
-    if examined.occupancy is not None:
-        most = examined.occupancy
+    if resources["shared"] is not None:
+        shared = f"{resources['shared'] / _KIB:.0f}"
+    if config.occupancy is not None:
+        most = config.occupancy
         occupancy = f"{most.fraction:.0%} {most.blocks}× {_LIMITS.get(most.limit, most.limit)}"
     return row(
         str(number),
@@ -124,15 +131,15 @@ def _row(number: int, examined: ExaminedConfig) -> tuple[Words, ...]:
         *(_number(values.get(name)) for name in _OPTIONS),
         record.code or record.verdict.value,
         Words(fate, tone),
-        f"{shared}/{held['shared_limit'] / _KIB:.0f}K",
-        *(_number(held[name]) for name in _RESOURCES),
+        f"{shared}/{resources['shared_limit'] / _KIB:.0f}K",
+        *(_number(resources[name]) for name in _RESOURCES),
         occupancy,
         f"{record.seconds:.1f}",
     )
 
 
 def _config(values: Mapping[str, Any], *hidden: str) -> str:
-    """`BK=64 num_warps=4 num_stages=2`, without the hidden options."""
+    """Return the options but the hidden ones: `BK=64 num_warps=4 num_stages=2`."""
     options = {name: value for name, value in values.items() if name not in ("kwargs", *hidden)}
     return settings({**values.get("kwargs", {}), **options})
 
@@ -144,8 +151,10 @@ def _number(value: int | None) -> str:
 
 
 def _causes(result: TunerResult) -> Iterator[Part]:
-    """Yield the first line of each failure or doubt with its configurations, and the command that
-    reduces a failure."""
+    """Yield the first line of each failure or doubt with its configurations.
+
+    A failure also has the command that reduces it.
+    """
     lines: dict[str, str] = {}
     numbers: dict[str, list[int]] = {}
     for number, config in enumerate(result.configs, 1):
@@ -163,7 +172,7 @@ def _causes(result: TunerResult) -> Iterator[Part]:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """`1, 4–6`."""
+    """Return numbers as ranges: `1, 4–6`."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
@@ -181,34 +190,39 @@ def _fault(fault: KeyFault) -> Iterator[Part]:
 
 
 def _cost(cost: Cost) -> Iterator[Part]:
-    """What the first run waits for, what shortens it, and which configurations gain nothing."""
-    configs = counted(cost.configs, "configuration")
-    line = f"{configs} × {counted(cost.keys, 'key')}: the first run compiles for "
-    line += f"{_seconds(cost.first_run)}; with {counted(cost.workers, 'compiler')} at once "
+    """Yield the compile time of the first run, what shortens it, and the useless configurations."""
+    configs = count_noun(cost.configs, "configuration")
+    line = f"{configs} × {count_noun(cost.keys, 'key')}: the first run compiles for "
+    line += f"{_seconds(cost.first_run)}; with {count_noun(cost.workers, 'compiler')} at once "
     line += _seconds(cost.warmed)
     if cost.droppable:
-        gone = len(cost.droppable)
-        line += f"; without those that gain nothing ({gone}) {_seconds(cost.pruned)}"
+        count = len(cost.droppable)
+        line += f"; without those that gain nothing ({count}) {_seconds(cost.pruned)}"
     yield document.Item(line)
     # Failures stand in the table already.
-    gains = grouped((why, place + 1) for place, why in cost.droppable.items() if why != "fails")
-    for why, numbers in gains.items():
+    reasons: dict[str, list[int]] = {}
+    for index, why in cost.droppable.items():
+        if why != "fails":
+            reasons.setdefault(why, []).append(index + 1)
+    for why, numbers in reasons.items():
         yield document.Item(f"{_ranges(numbers)}: {why}", Tone.FAINT)
 
 
 def _seconds(value: float) -> str:
-    """`12.3 s`, `4 min`."""
+    """Return a time with its unit: `12.3 s`, `4 min`."""
     if value < 120:
         return f"{value:.1f} s"
     return f"{value / 60:.0f} min"
 
 
 def _times(result: TunerResult) -> Iterator[Part]:
-    """The times, or why there are none; what fallbacks cost; whether the estimates' order held."""
-    numbered = enumerate(result.configs, 1)
-    rows = tuple(_timed(number, config) for number, config in numbered if config.timing)
+    """Yield the timings, the cost of fallbacks, and the rank correlation of the estimates."""
+    rows = []
+    for number, config in enumerate(result.configs, 1):
+        if config.timing:
+            rows.append(_timing_row(number, config))
     if rows:
-        yield document.Table(_TIMES, rows)
+        yield document.Table(_TIMES, tuple(rows))
     if result.not_timed:
         yield document.Item(f"not timed: {result.not_timed}")
     for price in result.prices:
@@ -216,13 +230,13 @@ def _times(result: TunerResult) -> Iterator[Part]:
             takes = f"{price.median_ms:.3f} ms, {price.times_best:.2f} × the best"
             yield document.Item(f"{settings(price.use)} instead takes {takes}")
     if result.rank is not None:
-        said = f"rank correlation of the estimates with the times: {result.rank:.2f} (Spearman)"
-        yield document.Item(said)
+        text = f"rank correlation of the estimates with the times: {result.rank:.2f} (Spearman)"
+        yield document.Item(text)
 
 
-def _timed(number: int, examined: ExaminedConfig) -> tuple[Words, ...]:
-    """The milliseconds, their spread, and the error; or why there are none."""
-    time, name = examined.timing, _config(examined.config)
+def _timing_row(number: int, config: ExaminedConfig) -> tuple[Words, ...]:
+    """Return the milliseconds with spread and error, or the reason why they are missing."""
+    time, name = config.timing, _config(config.config)
     assert time is not None
     if time.median_ms is None:
         return row(str(number), name, "–", time.failed or "", "–")

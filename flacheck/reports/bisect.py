@@ -1,14 +1,14 @@
-"""The report of a bisection: the cell, each release that was asked, and last the changes."""
+"""The report of a bisection: the cell, the verdict of each release, and the changes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from packaging.version import Version
 
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.order import short
 from flacheck.capabilities.bisect.history import Bisection, Change, Entry, Find
-from flacheck.pipeline.cell import settings
+from flacheck.pipeline.resolved_cell import settings
 from flacheck.reports.document import Item, Paragraph, Part, Report, Table, Tone, Words, row
 from flacheck.reports.numbers import in_words
 from flacheck.reports.phrases import beside
@@ -33,8 +33,8 @@ def _parts(bisection: Bisection, torches: Sequence[str]) -> Iterator[Part]:
     rows = tuple(map(_row, bisection.history))
     yield Table(("release", "verdict", "code", ""), rows)
     if len(bisection.history) < bisection.of:
-        asked = f"{len(bisection.history)} of {bisection.of} releases were asked"
-        yield Paragraph(f"{asked}; --find change asks all")
+        count = f"{len(bisection.history)} of {bisection.of} releases were asked"
+        yield Paragraph(f"{count}; --find change asks all")
     for change in bisection.changes:
         yield _change(change, torches)
     if not bisection.changes:
@@ -44,19 +44,19 @@ def _parts(bisection: Bisection, torches: Sequence[str]) -> Iterator[Part]:
 def _row(entry: Entry) -> tuple[Words, ...]:
     release = short(entry.toolchain)
     if entry.fails:
-        line, (_, word, asserted) = entry.line, entry.line.partition("Assertion")
-        # Of a failed assertion the function and what it asserts, without the rest of a declaration.
+        line, (_, word, assertion) = entry.line, entry.line.partition("Assertion")
+        # A failed assertion is shown as function and condition, without the full declaration.
         if _function(entry) and word:
-            line = f"{_function(entry)}: {word}{asserted}"
+            line = f"{_function(entry)}: {word}{assertion}"
         verdict = Words("fails", Tone.BAD)
         return row(release, verdict, entry.code or "", Words(_cut(line), code=True))
-    if entry.known:
+    if entry.has_verdict:
         return row(release, Words("compiles", Tone.GOOD), "", _seconds(entry))
     return row(release, Words(entry.verdict.value, Tone.DOUBT), "", _cut(entry.reason or ""))
 
 
 def _function(entry: Entry) -> str:
-    """The bare name of the compiler's function that complained, as the signature has it."""
+    """Return the bare name of the compiler's function that failed, from the signature."""
     return (entry.signature or ":::").split(":")[2].strip("-")
 
 
@@ -73,8 +73,8 @@ def _cut(text: str) -> str:
 
 
 def _change(change: Change, torches: Sequence[str]) -> Item:
-    before = f"{short(change.before.toolchain)} {_said(change.before)}"
-    after = f"{short(change.after.toolchain)} {_said(change.after)}"
+    before = f"{short(change.before.toolchain)} {_describe(change.before)}"
+    after = f"{short(change.after.toolchain)} {_describe(change.after)}"
     sides = f"{_torch(change.torch_before, torches)} | {_torch(change.torch_after, torches)}"
     line = Item(f"{before} → {after}; torch {sides}", Tone.STRONG)
     if not change.between:
@@ -83,7 +83,7 @@ def _change(change: Change, torches: Sequence[str]) -> Item:
     return replace(line, notes=(f"no verdict under {between}: the change may be there",))
 
 
-def _said(entry: Entry) -> str:
+def _describe(entry: Entry) -> str:
     if entry.fails:
         about = _function(entry)
         if not about and entry.code in RULES:
@@ -95,33 +95,35 @@ def _said(entry: Entry) -> str:
 
 
 def _torch(side: Sequence[str], torches: Sequence[str]) -> str:
-    """`2.5.*` for all the known releases of a minor version, else each by its name."""
-    known, words = _by_minor(torches), list[str]()
+    """Return `2.5.*` for all releases of a minor version, else the names of the releases."""
+    all_releases, words = _by_minor(torches), list[str]()
     for minor, releases in _by_minor(side).items():
-        if set(releases) == set(known.get(minor, ())):
+        if set(releases) == set(all_releases.get(minor, ())):
             releases = [f"{minor}.*"]
         words += releases
     return ", ".join(words) or "none"
 
 
 def _by_minor(torches: Sequence[str]) -> Mapping[str, list[str]]:
-    ordered = sorted(torches, key=Version)
-    return grouped((".".join(map(str, Version(torch).release[:2])), torch) for torch in ordered)
+    sorted_torches = sorted(torches, key=Version)
+    return group_by_key(
+        (".".join(map(str, Version(torch).release[:2])), torch) for torch in sorted_torches
+    )
 
 
 def _nothing(bisection: Bisection) -> str:
-    """Why no change was found."""
-    known = [entry for entry in bisection.history if entry.known]
+    """Return the reason why the search found no change."""
+    with_verdict = [entry for entry in bisection.history if entry.has_verdict]
     by_release = {entry.toolchain: entry for entry in bisection.history}
     own = by_release.get(bisection.cell.toolchain)
-    if bisection.find is not Find.CHANGE and own is not None and not own.known:
+    if bisection.find is not Find.CHANGE and own is not None and not own.has_verdict:
         return f"{own.toolchain} itself gave no verdict to compare with: {own.reason}"
-    if len(known) < 2:
+    if len(with_verdict) < 2:
         return "undecidable: fewer than two releases gave a verdict"
     if bisection.find is Find.CHANGE:
-        return f"nothing changes: all {len(known)} releases that gave a verdict agree"
+        return f"nothing changes: all {len(with_verdict)} releases that gave a verdict agree"
     fails = own is not None and own.fails
-    # What broke a failing cell, or mended a compiling one, lies before it.
+    # The change that broke a failing cell, or fixed a compiling one, lies before it.
     side, other = "newer", "fails"
     if fails == (bisection.find is Find.FAIL):
         side = "older"

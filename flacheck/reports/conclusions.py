@@ -1,21 +1,19 @@
-"""What a run comes to, for people: the answer, what is known good and why the rest is not, what
-to pin for each dtype, what was not covered."""
+"""The conclusions of a run: known good releases, pins, and missing coverage."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from packaging.requirements import Requirement
 
-from flacheck.analysis.known_good import KnownGood, grouped
-from flacheck.analysis.order import by_target, counted, kernel_name, short, some, spoken
+from flacheck.analysis.order import by_target, count_noun, kernel_name, short, some, toolchain_label
 from flacheck.analysis.slices import Slice
 from flacheck.analysis.summary import RunView, Summary
 from flacheck.model import Json
 from flacheck.reports import document, phrases
 from flacheck.reports.document import Part, Tone, Words, row
-from flacheck.reports.phrases import SHOWN
+from flacheck.reports.phrases import MAX_ITEMS
 
-# How a dtype's answer on a release is shown.
+# The tone of each result of a dtype on a release.
 _ANSWERS = {
     "good": Tone.GOOD,
     "fails": Tone.BAD,
@@ -26,20 +24,25 @@ _ANSWERS = {
 
 
 def answer(summary: Summary) -> str:
-    """The whole run in one sentence, for somebody who has never seen a compiler."""
+    """Return the whole run in one sentence, for a reader without experience of compilers."""
     if not summary.standings:
         return "This run asked no whole question, so it says nothing about a release as a whole."
-    targets = sorted({each.target for each in summary.standings}, key=by_target)
+    by_targets = phrases.group_by(summary.standings, lambda each: each.target)
+    targets = sorted(by_targets, key=by_target)
     if summary.known_good:
         return _good_answer(summary, targets)
     if summary.partial:
-        answered = sum(each.answered for each in summary.standings)
-        asked = sum(each.asked or 0 for each in summary.standings)
-        if all(each.asked is not None for each in summary.standings):
-            return f"No answer yet: {answered} of {asked} cells are compiled."
-        return f"No answer yet: {answered} cells are compiled, and nobody knows of how many."
+        answered_cells = expected_cells = 0
+        is_known = True
+        for each in summary.standings:
+            answered_cells += each.answered_count
+            expected_cells += each.requested_count or 0
+            is_known &= each.requested_count is not None
+        if is_known:
+            return f"No answer yet: {answered_cells} of {expected_cells} cells are compiled."
+        return f"No answer yet: {answered_cells} cells are compiled, and nobody knows of how many."
     has_failure = any(each.failing for each in summary.standings)
-    is_open = any(each.undecided and not each.failing for each in summary.standings)
+    is_open = any(each.undecided_cells and not each.failing for each in summary.standings)
     if has_failure and not is_open:
         return f"No release that was asked compiles everything on {', '.join(targets)}."
     why = "some cells reached no verdict"
@@ -49,9 +52,11 @@ def answer(summary: Summary) -> str:
 
 
 def _good_answer(summary: Summary, targets: Sequence[str]) -> str:
-    """Return the answer where a release is known good, with the pins and their counts."""
+    """Return the sentence for a run with known good releases, with the pins and their counts."""
     line = f"{'; '.join(_good_releases(summary))}."
-    good_targets = {target for release in summary.known_good for target in release.targets}
+    good_targets: set[str] = set()
+    for release in summary.known_good:
+        good_targets.update(release.targets)
     without = [target for target in targets if target not in good_targets]
     if without:
         line += f" No release is known good on {', '.join(without)}."
@@ -61,47 +66,64 @@ def _good_answer(summary: Summary, targets: Sequence[str]) -> str:
 
 
 def _good_releases(summary: Summary) -> Iterator[str]:
-    """`25 of 41 cells compile with triton==3.2.0 on sm90 (16 not tested)` for each pin, each good
-    compiler that is not Triton, and the Triton builds that no requirement names."""
+    """Yield `25 of 41 cells compile with triton==3.2.0 on sm90 (16 not tested)` for each pin.
+
+    Good compilers other than Triton, and Triton builds that no requirement names, follow.
+    """
     tritons = [release for release in summary.known_good if release.triton]
-    pins = grouped(((pin.triton, pin.torch), pin.target) for pin in summary.specifiers)
-    for (triton, torch), pinned_on in pins.items():
+    pin_targets = set()
+    for (triton, torch), pin_names in _pins(summary).items():
         specifier = Requirement(triton).specifier
-        names = [
-            release.toolchain
-            for release in tritons
-            if release.has_index and specifier.contains(release.triton or "", prereleases=True)
-        ]
-        yield _extent_of(summary, " and ".join(filter(None, (torch, triton))), names, pinned_on)
-    pin_targets = {pin.target for pin in summary.specifiers}
+        names = []
+        for release in tritons:
+            version = release.triton or ""
+            if release.has_index and specifier.contains(version, prereleases=True):
+                names.append(release.toolchain)
+        yield _extent_of(summary, " and ".join(filter(None, (torch, triton))), names, pin_names)
+        pin_targets.update(pin_names)
     for release in tritons:
         on = [target for target in release.targets if target not in pin_targets]
         if on:
             name = f"Triton {release.triton}, which no index has,"
             yield _extent_of(summary, name, [release.toolchain], on)
     others = [release for release in summary.known_good if not release.triton]
-    by_targets = grouped((release.targets, release.toolchain) for release in others)
-    for good_targets, names in by_targets.items():
-        compilers = ", ".join(some([spoken(name) for name in names], phrases.NAMED))
+    by_targets = phrases.group_by(others, lambda release: release.targets)
+    for good_targets, releases in by_targets.items():
+        names = [release.toolchain for release in releases]
+        compilers = ", ".join(some(list(map(toolchain_label, names)), phrases.MAX_KERNELS))
         yield _extent_of(summary, compilers, names, good_targets)
+
+
+def _pins(summary: Summary) -> dict[tuple[str, str | None], list[str]]:
+    """Return the targets of each pair of a Triton and a torch requirement."""
+    targets: dict[tuple[str, str | None], list[str]] = {}
+    for pin in summary.specifiers:
+        targets.setdefault((pin.triton, pin.torch), []).append(pin.target)
+    return targets
 
 
 def _extent_of(
     summary: Summary, compiler: str, toolchains: Sequence[str], targets: Sequence[str]
 ) -> str:
-    """Count the cells that compile with these toolchains on those of the targets where they are
-    known good, and name the outcomes of the other cells."""
-    good = {(each.toolchain, target) for each in summary.known_good for target in each.targets}
+    """Return the number of cells that compile with these toolchains on good targets.
+
+    The outcomes of the other cells follow in brackets.
+    """
+    good = set()
+    for release in summary.known_good:
+        for target in release.targets:
+            good.add((release.toolchain, target))
     counts = Counter[str]()
     for standing in summary.standings:
         is_named = standing.toolchain in toolchains and standing.target in targets
         if not is_named or standing.place not in good:
             continue
-        counts.update(cell.verdict.value for cell in standing.cells)
-        counts["not tested"] += len(standing.untested)
+        for cell in standing.cells:
+            counts[cell.verdict.value] += 1
+        counts["not tested"] += len(standing.untested_cells)
     rest = []
     if counts["fails"]:
-        rest.append(counted(counts["fails"], "tolerated failure"))
+        rest.append(count_noun(counts["fails"], "tolerated failure"))
     for verdict, words in (
         ("unknown", "without a verdict"),
         ("skipped", "skipped"),
@@ -110,160 +132,163 @@ def _extent_of(
         if counts[verdict]:
             rest.append(f"{counts[verdict]} {words}")
     count = counts["compiles"]
-    cells = f"{count} of {counted(counts.total(), 'cell')}"
+    cells = f"{count} of {count_noun(counts.total(), 'cell')}"
     verb = "compile"
     if count == 1:
         verb = "compiles"
-    said = f"{cells} {verb} with {compiler} on {', '.join(targets)}"
-    return phrases.beside(said, ", ".join(rest))
+    text = f"{cells} {verb} with {compiler} on {', '.join(targets)}"
+    return phrases.beside(text, ", ".join(rest))
 
 
 def mixed(view: RunView) -> Iterator[Part]:
-    """Shards that do not belong together."""
+    """Yield the shards that belong to different captures."""
     for question, toolchain, target in view.mixed:
-        said = (
+        text = (
             f"{question}: these runs ask different cells on {short(toolchain)}, {target}. They are "
             "shards of different captures and do not make a whole; scan all shards with one "
             "--captured FILE"
         )
-        yield document.Item(said, Tone.BAD)
+        yield document.Item(text, Tone.BAD)
 
 
 def coverage(summary: Summary) -> Iterator[Part]:
-    """How many of a package's kernels were recorded, and why the others were not."""
+    """Yield how many of a package's kernels were recorded, and why the others were not."""
     if not summary.coverage:
         return
     yield document.Heading("Coverage")
     reasons: dict[tuple[str, str], None] = {}
     cuts: dict[str, None] = {}
-    by_counts = grouped(
-        ((each["package"], each["recorded"], each["launchable"]), each) for each in summary.coverage
+    by_counts = phrases.group_by(
+        summary.coverage, lambda each: (each["package"], each["recorded"], each["launchable"])
     )
-    for (package, recorded, launchable), alike in by_counts.items():
+    for (package, recorded_count, launchable), alike in by_counts.items():
         releases = ", ".join(dict.fromkeys(short(each["toolchain"]) for each in alike))
-        said = f"{package}: launches of {recorded} of {launchable} kernels were recorded"
-        yield document.Item(f"{said} ({releases})")
+        text = f"{package}: launches of {recorded_count} of {launchable} kernels were recorded"
+        yield document.Item(f"{text} ({releases})")
         for each in alike:
-            for missed in each["missed"]:
-                reasons[missed["kernel"], missed["reason"]] = None
+            for miss in each["missed"]:
+                reasons[miss["kernel"], miss["reason"]] = None
             for cut in each.get("cut", ()):
                 cuts[cut] = None
     if cuts:
-        said = f"no time was left to call: {', '.join(some(list(cuts), phrases.NAMED))}"
-        yield document.Item(said, Tone.DOUBT)
-    by_reason = grouped((reason, kernel_name(kernel)) for kernel, reason in reasons)
-    for reason, kernels in list(by_reason.items())[:SHOWN]:
-        named = ", ".join(some(kernels, phrases.NAMED))
-        yield document.Item(f"missed: {named}", Tone.FAINT, notes=(reason,))
+        text = f"no time was left to call: {', '.join(some(list(cuts), phrases.MAX_KERNELS))}"
+        yield document.Item(text, Tone.DOUBT)
+    by_reason: dict[str, list[str]] = {}
+    for kernel, reason in reasons:
+        by_reason.setdefault(reason, []).append(kernel_name(kernel))
+    for reason, kernels in list(by_reason.items())[:MAX_ITEMS]:
+        names = ", ".join(some(kernels, phrases.MAX_KERNELS))
+        yield document.Item(f"missed: {names}", Tone.FAINT, notes=(reason,))
     yield from phrases.rest(len(by_reason), "reason")
     for each in summary.coverage:
         if "tests" in each:
             yield from _tests(each)
 
 
-def _tests(covered: Json) -> Iterator[Part]:
-    """How the package's own tests ended, and which kernels are recorded thanks to them."""
-    tests = covered["tests"]
-    where = f"its own tests under {short(covered['toolchain'])}"
+def _tests(entry: Json) -> Iterator[Part]:
+    """Yield the results of the package's own tests, and the kernels that they recorded."""
+    tests = entry["tests"]
+    where = f"its own tests under {short(entry['toolchain'])}"
     if tests["ended"]:
         yield document.Item(f"{where}: {tests['ended']}", Tone.DOUBT)
-    wanting = sum(failure["wants_data"] for failure in tests["failures"])
-    said = f"{where}: {tests['passed']} passed, {tests['failed']} failed"
-    if wanting:
-        said += f" ({wanting} of them read values that nobody computed)"
-    said += f", {tests['skipped']} skipped"
+    notes = []
+    data_failures = 0
+    for failure in tests["failures"]:
+        notes.append(f"{failure['test']}: {failure['error']}")
+        data_failures += failure["wants_data"]
+    for file, why in tests["uncollected"].items():
+        notes.append(f"{file} was not collected: {why}")
+    text = f"{where}: {tests['passed']} passed, {tests['failed']} failed"
+    if data_failures:
+        text += f" ({data_failures} of them read values that nobody computed)"
+    text += f", {tests['skipped']} skipped"
     if tests.get("unrun"):
-        said += f"; {counted(tests['unrun'], 'further case')} not run"
-    notes = [f"{one['test']}: {one['error']}" for one in tests["failures"]]
-    notes += [f"{file} was not collected: {why}" for file, why in tests["uncollected"].items()]
-    yield document.Item(said, notes=tuple(some(notes, phrases.NAMED)))
+        text += f"; {count_noun(tests['unrun'], 'further case')} not run"
+    yield document.Item(text, notes=tuple(some(notes, phrases.MAX_KERNELS)))
     if tests["cut"]:
-        named = ", ".join(some(tests["cut"], phrases.NAMED))
-        yield document.Item(f"no time was left to run: {named}", Tone.DOUBT)
-    told = {"tests": "its tests only", "driver": "flacheck's calls only", "both": "both"}
-    for source, by in told.items():
-        kernels = [kernel_name(kernel) for kernel in tests["kernels"][source]]
+        names = ", ".join(some(tests["cut"], phrases.MAX_KERNELS))
+        yield document.Item(f"no time was left to run: {names}", Tone.DOUBT)
+    sources = {"tests": "its tests only", "driver": "flacheck's calls only", "both": "both"}
+    for source, by in sources.items():
+        kernels = list(map(kernel_name, tests["kernels"][source]))
         if kernels:
-            named = ", ".join(some(kernels, phrases.NAMED))
-            yield document.Item(f"{counted(len(kernels), 'kernel')} recorded by {by}: {named}")
+            names = ", ".join(some(kernels, phrases.MAX_KERNELS))
+            yield document.Item(f"{count_noun(len(kernels), 'kernel')} recorded by {by}: {names}")
 
 
 def known_good(summary: Summary) -> Iterator[Part]:
     yield document.Heading("Known good")
-    tritons = [each for each in summary.known_good if each.triton]
-    others = [each for each in summary.known_good if not each.triton]
-    if tritons:
-        rows = (
-            row(
-                each.triton or "",
-                ", ".join(each.torch) or "–",
-                ", ".join(each.targets),
-                str(each.cells),
-            )
-            for each in tritons
-        )
-        yield document.Table(("Triton", "torch", "targets", "cells"), tuple(rows))
-    if others:
-        rows = (row(each.toolchain, *_extent(each)) for each in others)
-        yield document.Table(("compiler", "targets", "cells"), tuple(rows))
+    triton_rows, other_rows = [], []
+    for each in summary.known_good:
+        extent = (", ".join(each.targets), str(each.cells))
+        if each.triton:
+            triton_rows.append(row(each.triton, ", ".join(each.torch) or "–", *extent))
+        else:
+            other_rows.append(row(each.toolchain, *extent))
+    if triton_rows:
+        yield document.Table(("Triton", "torch", "targets", "cells"), tuple(triton_rows))
+    if other_rows:
+        yield document.Table(("compiler", "targets", "cells"), tuple(other_rows))
     if not summary.known_good:
         yield document.Paragraph("No release.")
     yield from _not_good(summary)
-    # Of every release that was asked, also where it does not compile.
-    told = grouped((said, (triton, on)) for triton, on, said in summary.advisories)
-    for said, against in told.items():
-        releases = ", ".join(dict.fromkeys(triton for triton, _ in against))
-        on = ", ".join(dict.fromkeys(target for _, targets in against for target in targets))
-        yield document.Item(f"advised against {releases} on {on}: {said}", Tone.DOUBT)
-    pins = grouped(((pin.triton, pin.torch), pin.target) for pin in summary.specifiers)
-    for requirements, targets in pins.items():
-        yield document.Paragraph(f"pin for {', '.join(targets)}")
+    # Advisories cover every release of the run, even one that fails.
+    by_text = phrases.group_by(summary.advisories, lambda advisory: advisory[2])
+    for text, alike in by_text.items():
+        releases: dict[str, None] = {}
+        on: dict[str, None] = {}
+        for triton, targets, _ in alike:
+            releases[triton] = None
+            on.update(dict.fromkeys(targets))
+        names = f"{', '.join(releases)} on {', '.join(on)}"
+        yield document.Item(f"advised against {names}: {text}", Tone.DOUBT)
+    for requirements, gpus in _pins(summary).items():
+        yield document.Paragraph(f"pin for {', '.join(gpus)}")
         for requirement in filter(None, requirements):
             yield document.Item(f'"{requirement}"', Tone.GOOD, code=True)
 
 
-def _extent(release: KnownGood) -> tuple[str, str]:
-    """The targets that it is good for, and how many cells say so."""
-    return ", ".join(release.targets), str(release.cells)
-
-
 def _not_good(summary: Summary) -> Iterator[Part]:
-    """What keeps each release from being known good, and what was narrower than its package."""
-    narrower = dict.fromkeys(
-        each.question.name for each in summary.standings if each.question.narrowing
-    )
+    """Yield the obstacle of each release that is not known good, and narrowed questions."""
+    narrower: dict[str, None] = {}
+    for standing in summary.standings:
+        if standing.question.narrowing:
+            narrower[standing.question.name] = None
     for question in narrower:
         yield document.Item(f"asked: {question}", Tone.FAINT)
-    reasons = grouped((each.obstacle, each) for each in summary.standings if each.obstacle)
-    for reason, alike in list(reasons.items())[:SHOWN]:
-        place = phrases.places(*phrases.sorted_places([each.place for each in alike]))
-        yield document.Item(f"{place}: {reason}", Tone.DOUBT)
+    with_obstacle = [each for each in summary.standings if each.obstacle]
+    reasons = phrases.group_by(with_obstacle, lambda each: each.obstacle)
+    for reason, alike in list(reasons.items())[:MAX_ITEMS]:
+        yield document.Item(f"{phrases.places_of(alike)}: {reason}", Tone.DOUBT)
     yield from phrases.rest(len(reasons), "reason")
     for each in summary.standings:
         if each.timed_out:
-            cells = counted(len(each.timed_out), "configuration")
+            cells = count_noun(len(each.timed_out), "configuration")
             place = phrases.places([each.toolchain], [each.target])
             why = each.timed_out[0].reason or "no verdict"
-            said = f"{place}: {cells} without a verdict ({why}); another of the launch compiles"
-            yield document.Item(said, Tone.FAINT)
+            text = f"{place}: {cells} without a verdict ({why}); another of the launch compiles"
+            yield document.Item(text, Tone.FAINT)
 
 
 def dtype_tables(summary: Summary) -> Iterator[Part]:
-    """dtype by release, where the dtypes or forms differ."""
-    for target, alike in grouped((each.target, each) for each in summary.slices).items():
+    """Yield a table of dtypes by release, where the dtypes or forms differ."""
+    by_targets = phrases.group_by(summary.slices, lambda each: each.target)
+    for target, alike in by_targets.items():
         releases = [release for release, _ in alike[0].answers]
         yield document.Heading(f"dtype by release on {target}")
         rows = []
         for each in alike:
             answers = dict(each.answers)
-            cells = [Words(answers[release], _ANSWERS[answers[release]]) for release in releases]
+            cells = []
+            for release in releases:
+                cells.append(Words(answers[release], _ANSWERS[answers[release]]))
             name = " ".join(filter(None, (each.dtype, each.form)))
             rows.append(row(name, *cells, _pair(each)))
         yield document.Table(("", *releases, "pin"), tuple(rows), document.Fit.SPLIT)
 
 
 def _pair(each: Slice) -> Words:
-    """The torch and Triton releases, or the other compiler, to pin for one dtype."""
+    """Return the torch and Triton releases, or the other compiler, to pin for one dtype."""
     if each.newest is None:
         return Words("none", Tone.BAD)
     if each.pair is None:

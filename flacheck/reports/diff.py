@@ -1,23 +1,22 @@
-"""The report of a comparison: the answer, what got worse, what got better, and what to do."""
+"""The report of a comparison: the result, regressions, improvements, and next commands."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.order import counted, kernel_name, parameters, settings, some
+from flacheck.analysis.order import count_noun, kernel_name, parameters, settings, some
 from flacheck.capabilities.diff.compared_side import ComparedSide
-from flacheck.capabilities.diff.differences import Difference, DifferenceKind, Grown
+from flacheck.capabilities.diff.differences import Difference, DifferenceKind, ResourceGrowth
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.model import Record, Verdict
 from flacheck.reports import document, phrases
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.numbers import in_words
-from flacheck.reports.phrases import SHOWN
+from flacheck.reports.phrases import MAX_ITEMS
 from flacheck.rules import RULES
 from flacheck.tables.advisories import Advisory
 
 # Characters of a compiler's message in a table.
 _MESSAGE = 100
-# GitHub shows ten annotations of a kind.
+# GitHub shows ten annotations of each level.
 _ANNOTATIONS = 10
 _RESOURCES = {
     "spills": "bytes of spills",
@@ -28,7 +27,7 @@ _RESOURCES = {
 
 
 def report(result: Comparison, command: str = "") -> document.Report:
-    """The comparison as a document; `command` is what was typed, for the next commands."""
+    """Return the comparison as a document; `command` is the user's command, for the next ones."""
     return document.Report(
         _parts(result, command), in_words(result.to_json()), _annotations(result)
     )
@@ -42,13 +41,13 @@ def _parts(result: Comparison, command: str) -> Iterator[Part]:
     yield from _one_sided(
         f"Only under {result.before.release}", result.of(DifferenceKind.ONLY_FROM)
     )
-    yield from _mended(result)
+    yield from _fixed_cells(result)
     yield from _slower(result)
     yield from _more(result)
     yield from _reasons("Unknown", result.of(DifferenceKind.UNKNOWN))
     yield from _reasons("Not tested", result.of(DifferenceKind.UNTESTED))
     yield from _one_sided(f"Only under {result.after.release}", result.of(DifferenceKind.ONLY_TO))
-    yield from _unchanged(result)
+    yield from _unchanged_cells(result)
     yield from _advisories(result)
     yield from _package(result)
     yield from _coverage(result)
@@ -64,7 +63,7 @@ def _title(result: Comparison) -> document.Title:
     if result.is_regression:
         tone = Tone.BAD
     about = result.about
-    if result.narrowed:
+    if result.is_narrowed:
         about += " · one configuration of each kernel and dtype (--configs own compares all)"
     if result.run:
         about += f" · run {result.run}"
@@ -90,9 +89,9 @@ def _sides(result: Comparison) -> Part:
 
 
 def _is_of_triton(result: Comparison) -> bool:
-    """Whether a compiler is Triton, or nobody knows; to another one no torch belongs."""
-    known = [side.toolchain for side in (result.before, result.after) if side.toolchain]
-    return not known or any(each.triton for each in (result.before, result.after))
+    """Return True if a compiler is Triton or unknown; torch does not apply to other compilers."""
+    sides = (result.before, result.after)
+    return any(side.triton for side in sides) or not any(side.toolchain for side in sides)
 
 
 def _names(result: Comparison) -> tuple[str, ...]:
@@ -104,39 +103,41 @@ def _names(result: Comparison) -> tuple[str, ...]:
 def _side(
     result: Comparison, place: str, side: ComparedSide, advisories: Sequence[Advisory]
 ) -> tuple[document.Words, ...]:
-    counts = [str(side.verdicts.get(verdict, 0)) for verdict in Verdict]
+    counts = []
+    for verdict in Verdict:
+        counts.append(str(side.verdicts.get(verdict, 0)))
     names = [side.toolchain or "–"]
     if _is_of_triton(result):
         names = [side.triton or "–", side.torch or ", ".join(side.torch_for) or "–"]
-    advised = Words("none")
+    advisory_cell = Words("none")
     if advisories:
-        advised = Words(str(len(advisories)), Tone.DOUBT)
-    return row(place, side.text, *names, *counts, advised)
+        advisory_cell = Words(str(len(advisories)), Tone.DOUBT)
+    return row(place, side.text, *names, *counts, advisory_cell)
 
 
 def _failing(heading: str, changes: Sequence[Difference], tone: Tone) -> Iterator[Part]:
-    """Failures by cause, each with its kernels."""
-    groups = grouped((_cause(change), change) for change in changes)
-    for place, (cause, alike) in enumerate(groups.items()):
-        if not place:
-            yield document.Heading(heading)
-        if place == SHOWN:
-            break
-        named = tuple(_where(change) for change in alike[:SHOWN])
-        more = phrases.omitted(len(alike), "cell")
-        yield document.Item(cause, tone, notes=(*named, *filter(None, [more])))
+    """Yield failures by cause, each with its kernels."""
+    groups = phrases.group_by(changes, _cause)
+    if groups:
+        yield document.Heading(heading)
+    for cause, alike in list(groups.items())[:MAX_ITEMS]:
+        notes = list(map(_where, alike[:MAX_ITEMS]))
+        more = phrases.format_omitted(len(alike), "cell")
+        if more:
+            notes.append(more)
+        yield document.Item(cause, tone, notes=tuple(notes))
     yield from phrases.rest(len(groups), "cause")
 
 
 def _cause(change: Difference) -> str:
-    """What TO says, after what FROM said where that failed, too."""
+    """Return the outcome of TO, after that of FROM if FROM failed, too."""
     after = _outcome(change.pair.after)
     before = change.pair.before
     if before is None or before.verdict is Verdict.COMPILES:
         cause = after
     else:
         cause = f"{_outcome(before)} → {after}"
-    if change.waived:
+    if change.is_waived:
         cause += " (waived)"
     return cause
 
@@ -159,35 +160,40 @@ def _cut(text: str) -> str:
 
 def _where(change: Difference) -> str:
     record = change.record
-    said = (
+    parts = (
         kernel_name(record.kernel),
         parameters(record.cell),
         record.dtype,
         record.target,
         settings(record.options),
     )
-    cell = " · ".join(filter(None, said))
+    cell = " · ".join(filter(None, parts))
     if not change.pair.exact:
         cell += " · best of each side"
     return f"{cell} · {record.key[:12]}"
 
 
-def _mended(result: Comparison) -> Iterator[Part]:
+def _fixed_cells(result: Comparison) -> Iterator[Part]:
     changes = result.of(DifferenceKind.MENDED)
-    groups = grouped((_outcome(change.pair.before), change) for change in changes)
-    lines = (f"{_kernels(alike)}: was {cause}" for cause, alike in list(groups.items())[:SHOWN])
+    groups = phrases.group_by(changes, lambda change: _outcome(change.pair.before))
+    lines = []
+    for cause, alike in list(groups.items())[:MAX_ITEMS]:
+        lines.append(f"{_kernels(alike)}: was {cause}")
     yield from phrases.items("Mended", lines, Tone.GOOD)
     yield from phrases.rest(len(groups), "cause")
 
 
 def _kernels(changes: Iterable[Difference]) -> str:
-    """Kernels with their dtypes: `chunk_fwd_o (bf16, fp16), chunk_fwd_h (bf16)`."""
-    dtypes = grouped((change.kernel, change.record.dtype) for change in changes)
-    named = [
-        phrases.beside(kernel_name(kernel), ", ".join(dict.fromkeys(filter(None, own))))
-        for kernel, own in dtypes.items()
-    ]
-    return ", ".join(some(named, phrases.NAMED, "{} more kernels"))
+    """Return kernels with their dtypes: `chunk_fwd_o (bf16, fp16), chunk_fwd_h (bf16)`."""
+    dtypes: dict[str, dict[str, None]] = {}
+    for change in changes:
+        of_kernel = dtypes.setdefault(change.kernel, {})
+        if change.record.dtype:
+            of_kernel[change.record.dtype] = None
+    names = []
+    for kernel, of_kernel in dtypes.items():
+        names.append(phrases.beside(kernel_name(kernel), ", ".join(of_kernel)))
+    return ", ".join(some(names, phrases.MAX_KERNELS, "{} more kernels"))
 
 
 def _one_sided(heading: str, changes: Sequence[Difference]) -> Iterator[Part]:
@@ -195,19 +201,19 @@ def _one_sided(heading: str, changes: Sequence[Difference]) -> Iterator[Part]:
 
 
 def _reasons(heading: str, changes: Sequence[Difference]) -> Iterator[Part]:
-    """Kernels by the reason why there is nothing to compare."""
-    groups = grouped((change.reason or "no reason recorded", change) for change in changes)
-    for place, (reason, alike) in enumerate(list(groups.items())[:SHOWN]):
-        if not place:
-            yield document.Heading(heading)
-        yield document.Item(f"{counted(len(alike), 'cell')}: {reason}", notes=(_kernels(alike),))
+    """Yield kernels by the reason why they cannot be compared."""
+    groups = phrases.group_by(changes, lambda change: change.reason or "no reason recorded")
+    if groups:
+        yield document.Heading(heading)
+    for reason, alike in list(groups.items())[:MAX_ITEMS]:
+        yield document.Item(f"{count_noun(len(alike), 'cell')}: {reason}", notes=(_kernels(alike),))
     yield from phrases.rest(len(groups), "reason")
 
 
 def _slower(result: Comparison) -> Iterator[Part]:
     slower = result.slower
     lines = []
-    for change in slower[:SHOWN]:
+    for change in slower[:MAX_ITEMS]:
         before, after = change.pair.before, change.pair.after
         assert before is not None and after is not None
         took = f"{before.seconds:.1f} s → {after.seconds:.1f} s"
@@ -222,7 +228,7 @@ def _more(result: Comparison) -> Iterator[Part]:
         return
     yield document.Heading("More spills, registers or shared memory")
     rows = []
-    for change in changes[:SHOWN]:
+    for change in changes[:MAX_ITEMS]:
         record = change.record
         takes = "\n".join(_takes_more(change))
         name = f"{kernel_name(record.kernel)} {parameters(record.cell)}".strip()
@@ -232,58 +238,69 @@ def _more(result: Comparison) -> Iterator[Part]:
 
 
 def _takes_more(change: Difference) -> list[str]:
-    """What a kernel takes more of, and which functions of a unit do."""
-    texts = _taken(change.more or {})
+    """Return the resources that a kernel takes more of, and the functions of a unit that do."""
+    texts = _growth_texts(change.more or {})
     functions = list(change.functions.items())
-    # Of a unit with one function the line of the whole says it already.
+    # The only function of a unit takes as much as the whole unit.
     if len(change.record.resources.get("functions", ())) == 1:
         only = {**dict(*change.functions.values()), **(change.more or {})}
-        return _taken(only)
-    texts += [f"{name}: {', '.join(_taken(more))}" for name, more in functions[:SHOWN]]
-    if len(functions) > SHOWN:
-        texts.append(f"and {counted(len(functions) - SHOWN, 'more function')}")
+        return _growth_texts(only)
+    for name, more in functions[:MAX_ITEMS]:
+        texts.append(f"{name}: {', '.join(_growth_texts(more))}")
+    if len(functions) > MAX_ITEMS:
+        texts.append(f"and {count_noun(len(functions) - MAX_ITEMS, 'more function')}")
     return texts
 
 
-def _taken(grown: Grown) -> list[str]:
-    """`0 → 88 bytes of spills`, spills first."""
-    ordered = sorted(grown.items(), key=lambda each: each[0] != "spills")
-    return [f"{old} → {new} {_RESOURCES[name]}" for name, (old, new) in ordered]
+def _growth_texts(grown: ResourceGrowth) -> list[str]:
+    """Return `0 → 88 bytes of spills` for each resource, spills first."""
+    resources = sorted(grown.items(), key=lambda each: each[0] != "spills")
+    return [f"{old} → {new} {_RESOURCES[name]}" for name, (old, new) in resources]
 
 
-def _unchanged(result: Comparison) -> Iterator[Part]:
-    failing = [change for change in result.unchanged if change.record.verdict is Verdict.FAILS]
+def _unchanged_cells(result: Comparison) -> Iterator[Part]:
+    failing, skipped_cells = [], []
+    for change in result.unchanged:
+        if change.record.verdict is Verdict.FAILS:
+            failing.append(change)
+        if change.pair.note:
+            skipped_cells.append(change)
     same = len(result.unchanged) - len(failing)
     verb = "compile"
     if same == 1:
         verb = "compiles"
     if same:
-        said = f"Unchanged: {counted(same, 'cell')} that {verb} on both sides"
-        yield document.Paragraph(said, Tone.FAINT)
-    skipped = grouped((change.reason, change) for change in result.unchanged if change.pair.note)
-    lines = (f"{_kernels(alike)}: {reason}" for reason, alike in skipped.items())
+        text = f"Unchanged: {count_noun(same, 'cell')} that {verb} on both sides"
+        yield document.Paragraph(text, Tone.FAINT)
+    lines = []
+    by_reason = phrases.group_by(skipped_cells, lambda change: change.reason)
+    for reason, alike in by_reason.items():
+        lines.append(f"{_kernels(alike)}: {reason}")
     yield from phrases.items("Skipped by the autotuner", lines, Tone.FAINT)
-    groups = grouped((_outcome(change.pair.after), change) for change in failing)
-    lines = (f"{_kernels(alike)}: {cause}" for cause, alike in list(groups.items())[:SHOWN])
+    lines = []
+    groups = phrases.group_by(failing, lambda change: _outcome(change.pair.after))
+    for cause, alike in list(groups.items())[:MAX_ITEMS]:
+        lines.append(f"{_kernels(alike)}: {cause}")
     yield from phrases.items("Fails on both sides", lines, Tone.FAINT)
     yield from phrases.rest(len(groups), "cause")
 
 
 def _advisories(result: Comparison) -> Iterator[Part]:
-    """Each advisory once, with the sides that it speaks against."""
-    sides = grouped(
-        (advisory.text, side.release)
-        for side, advisories in zip((result.before, result.after), result.advisories)
-        for advisory in advisories
-    )
-    lines = (f"{' and '.join(dict.fromkeys(told))}: {text}" for text, told in sides.items())
+    """Yield each advisory once, with the sides that it concerns."""
+    releases: dict[str, dict[str, None]] = {}
+    for side, advisories in zip((result.before, result.after), result.advisories):
+        for advisory in advisories:
+            releases.setdefault(advisory.text, {})[side.release] = None
+    lines = []
+    for text, names in releases.items():
+        lines.append(f"{' and '.join(names)}: {text}")
     yield from phrases.items("Advisories", lines, Tone.DOUBT)
 
 
 def _package(result: Comparison) -> Iterator[Part]:
-    """What the package says, and under which of the two releases."""
+    """Yield the package's own statements, and the releases that they apply to."""
     lines = []
-    for word in result.package[:SHOWN]:
+    for word in result.package[:MAX_ITEMS]:
         if word.kind == "requires":
             lines.append(_requirement(result, word.text, (word.under_from, word.under_to)))
         else:
@@ -306,9 +323,9 @@ def _said_under(result: Comparison, under: tuple[bool, bool]) -> str:
 
 def _coverage(result: Comparison) -> Iterator[Part]:
     lines = []
-    for covered in result.coverage:
-        recorded = f"{covered['recorded']} of {covered['launchable']} launchable kernels recorded"
-        lines.append(f"{covered['toolchain']}: {recorded} in {covered['package']}")
+    for entry in result.coverage:
+        kernels = f"{entry['recorded']} of {entry['launchable']} launchable kernels recorded"
+        lines.append(f"{entry['toolchain']}: {kernels} in {entry['package']}")
     yield from phrases.items("Coverage", lines)
 
 
@@ -325,36 +342,36 @@ def _pin(result: Comparison) -> Iterator[Part]:
 
 def _fallbacks(result: Comparison) -> Iterator[Part]:
     lines = []
-    for entry in phrases.advice(result.fallbacks)[:SHOWN]:
+    for entry in phrases.advice(result.fallbacks)[:MAX_ITEMS]:
         uses = " or ".join(entry.uses)
         lines.append(f"{kernel_name(entry.kernel)}: use {uses}")
     yield from phrases.items(f"Fallbacks under {result.after.release}", lines, Tone.GOOD)
 
 
 def _commands(result: Comparison, command: str) -> list[str]:
-    """What to type next: what broke a kernel and since when, or how to look closer."""
-    regressed = [change for change in result.of(DifferenceKind.REGRESSED) if change.record.launch]
+    """Return the commands to type next: the cause and origin of a failure, or a closer look."""
+    regressions = [change for change in result.of(DifferenceKind.REGRESSED) if change.record.launch]
     commands = []
-    for change in regressed[:1]:
+    for change in regressions[:1]:
         code = change.record.code
         if code:
             commands.append(f"flacheck explain {code}")
         commands.append(f"flacheck bisect {change.record.key[:12]}")
-    if result.narrowed and command and not regressed:
+    if result.is_narrowed and command and not regressions:
         commands.append(f"{command} --configs own")
     pin = result.pin
-    wanted = pin.torch or pin.triton
-    # No requirement names a local build, or a compiler that is no package of the environment.
-    if wanted and pin.side in ("to", "other"):
-        commands.append(f'pip install "{wanted}"')
+    requirement = pin.torch or pin.triton
+    # No requirement exists for a local build or a compiler outside the environment.
+    if requirement and pin.side in ("to", "other"):
+        commands.append(f'pip install "{requirement}"')
     return commands
 
 
 def _annotations(result: Comparison) -> Iterator[document.Annotation]:
-    """Regressions as errors, advisories against TO as warnings, and the answer."""
+    """Yield regressions as errors, advisories against TO as warnings, and the result."""
     for change in result.of(DifferenceKind.REGRESSED)[:_ANNOTATIONS]:
         level = "error"
-        if change.waived:
+        if change.is_waived:
             level = "notice"
         yield document.Annotation(level, f"regressed: {_where(change)}", _cause(change))
     for advisory in result.advisories[1][:_ANNOTATIONS]:

@@ -1,6 +1,6 @@
-"""What a command has to say, as values.
+"""The values that a report consists of.
 
-A builder (`reports/scan.py` and its neighbours) makes a `Report` of what a command found. A format
+A builder (`reports/scan.py` and its neighbours) makes a `Report` of a command's result. A format
 (one file in `reports/formats/`) turns the report into text; only a format escapes anything.
 """
 
@@ -19,7 +19,7 @@ from flacheck.model.text import visible
 
 
 class Tone(Enum):
-    """How a piece of text is meant; each format says how it shows that."""
+    """The meaning of a piece of text; each format chooses its style."""
 
     PLAIN = "plain"
     STRONG = "strong"
@@ -30,19 +30,19 @@ class Tone(Enum):
 
 
 class Fit(Enum):
-    """What becomes of a table that is wider than the display."""
+    """The treatment of a table that is wider than the display."""
 
-    # Its cells go on below.
+    # Cells continue on the next line.
     FOLD = "fold"
-    # Its last columns go into another table.
+    # The last columns go into another table.
     SPLIT = "split"
-    # Nothing: it is read by grep and awk.
+    # The lines stay whole for grep and awk.
     STAY = "stay"
 
 
 @dataclass(frozen=True)
 class Title:
-    """What a report is about, what came of it in one line, and where that is from."""
+    """The subject of a report, its result in one line, and its origin."""
 
     subject: str
     result: str
@@ -66,7 +66,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Item:
-    """A line of a list, with faint lines below it. `code` is what a program reads or wrote."""
+    """A line of a list, with faint lines below it; `code` is text for or from a program."""
 
     text: str
     tone: Tone = Tone.PLAIN
@@ -76,7 +76,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Labelled:
-    """Texts behind a word each (cause, remedy): details, which a format may fold away."""
+    """Texts with a label each (cause, remedy): details, which a format may fold away."""
 
     texts: tuple[tuple[str, str], ...]
 
@@ -100,7 +100,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Table:
-    """`headings` has a text for each column; a row may end before the last column."""
+    """A table with a text in `headings` for each column; a row may end before the last column."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[Words, ...], ...]
@@ -112,7 +112,7 @@ Part = Title | Heading | Paragraph | Item | Labelled | Listing | Table
 
 @dataclass(frozen=True)
 class Annotation:
-    """A message of a workflow: error, warning or notice; shown at its line (from 1) of its file."""
+    """A workflow message: error, warning or notice, at a line (from 1) of a file."""
 
     level: str
     title: str
@@ -123,7 +123,7 @@ class Annotation:
 
 @dataclass(frozen=True)
 class Streamed:
-    """A JSON object with a list too long for memory, and the fields before and after the list."""
+    """A JSON object with a list too long for memory, and the fields before and after it."""
 
     before: Json
     name: str
@@ -133,8 +133,10 @@ class Streamed:
 
 @dataclass(frozen=True)
 class Report:
-    """Parts for people, a value for programs (`Streamed`, or whatever JSON can hold), annotations
-    for a workflow on GitHub. All may be generators, so a report is rendered once."""
+    """Parts for people, a value for programs, and annotations for a workflow on GitHub.
+
+    The value is `Streamed` or any JSON value. All may be generators, so a report is rendered once.
+    """
 
     parts: Iterable[Part]
     value: Any = None
@@ -143,43 +145,43 @@ class Report:
 
 @dataclass(frozen=True)
 class Display:
-    """How wide a report for people may be, in columns, and whether it may be coloured."""
+    """The width of a report for people in columns, and whether it may be coloured."""
 
     width: int = 100
     color: bool = False
 
     @staticmethod
     def of_stdout() -> Display:
-        """What stdout offers; `COLUMNS` and `NO_COLOR` hold."""
+        """Return the display of stdout, with `COLUMNS` and `NO_COLOR` applied."""
         width = shutil.get_terminal_size((100, 24)).columns
-        # None where the shell closed it.
+        # stdout is None if the shell closed it.
         is_terminal = sys.stdout is not None and sys.stdout.isatty()
         return Display(width, is_terminal and not os.environ.get("NO_COLOR"))
 
 
-def shown(part: Any) -> Any:
-    """The part, row, note or text with nothing in it that a terminal or browser would act on."""
+def make_visible(part: Any) -> Any:
+    """Return a part, row, note or text without characters that a terminal or browser acts on."""
     if isinstance(part, str):
         return visible(part)
     if isinstance(part, tuple):
-        return tuple(map(shown, part))
+        return tuple(map(make_visible, part))
     if is_dataclass(part) and not isinstance(part, type):
         return replace(
-            part, **{each.name: shown(getattr(part, each.name)) for each in fields(part)}
+            part, **{each.name: make_visible(getattr(part, each.name)) for each in fields(part)}
         )
     return part
 
 
 def row(*cells: str | Words) -> tuple[Words, ...]:
-    """A row of a table, plain where a cell is just text."""
+    """Return a row of a table; a string becomes a plain cell."""
     return tuple(Words(cell) if isinstance(cell, str) else cell for cell in cells)
 
 
-def listing(rows: Sequence[Mapping[str, Any]], headed: bool = True) -> Report:
-    """A line a row; all rows have the names of the first one, which are the headings."""
+def listing(rows: Sequence[Mapping[str, Any]], has_header: bool = True) -> Report:
+    """Return a report with a line for each row; the names of the first row are the headings."""
     headings = [name for each in rows[:1] for name in each]
-    if not headed:
+    if not has_header:
         headings = [""] * len(headings)
     texts = tuple(row(*map(str, each.values())) for each in rows)
-    # Lists are read by grep and awk as much as by people: a line stays a line.
+    # Both people and tools such as grep read lists, so a row stays on one line.
     return Report([Table(tuple(headings), texts, Fit.STAY)], rows)

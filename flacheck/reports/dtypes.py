@@ -1,18 +1,21 @@
-"""The report of dtypes: each broken contract with the line that breaks it, its cure, and what could
-not be followed."""
+"""The report of dtypes: each broken contract with its line and cures, and failed subjects."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.order import counted, kernel_name, some
-from flacheck.capabilities.dtypes.finding import OVERFLOW, PROMOTION, DtypeFinding, Reached
-from flacheck.capabilities.dtypes.heads import ACTUAL, HeadNeeds
+from flacheck.analysis.order import count_noun, kernel_name, some
+from flacheck.capabilities.dtypes.finding import (
+    OVERFLOW,
+    PROMOTION,
+    DtypeFinding,
+    ReachedKernel,
+)
+from flacheck.capabilities.dtypes.heads import ACTUAL_DTYPES, HeadNeeds
 from flacheck.capabilities.dtypes.result import DtypesResult
 from flacheck.reports import document
 from flacheck.reports.document import Annotation, Part, Tone, row
-from flacheck.reports.phrases import SHOWN, rest
+from flacheck.reports.phrases import MAX_ITEMS, group_by, rest
 from flacheck.rules import RULES
 
 FORMATS = ("table", "json", "markdown", "github")
@@ -21,26 +24,27 @@ _HEADINGS = ("kernel", "argument", "dtypes", "without the promotion", "shared me
 
 
 def report(result: DtypesResult) -> document.Report:
-    """What was found, for people, programs and workflows."""
+    """Return the document of a result, for people, programs and workflows."""
     value = {"schema": SCHEMA, **result.to_json()}
     return document.Report(_parts(result), value, _annotations(result))
 
 
 def _parts(result: DtypesResult) -> Iterator[Part]:
-    same = grouped(((each.subject, each.identity), each) for each in result.findings)
-    launches = sum(result.followed.values())
-    modules = counted(len(result.followed), "subject")
-    line = f"{modules}, {counted(launches, 'launch', 'launches')}: no findings"
+    same = group_by(result.findings, lambda each: (each.subject, each.identity))
+    launches = sum(result.launch_counts.values())
+    modules = count_noun(len(result.launch_counts), "subject")
+    line = f"{modules}, {count_noun(launches, 'launch', 'launches')}: no findings"
     tone = Tone.GOOD
     if result.findings:
-        line = f"{modules}: {counted(len(same), 'finding')}"
-        known = len(same) - len({(each.subject, each.identity) for each in result.new})
-        if known:
-            line += f", {known} of them in the baseline"
+        line = f"{modules}: {count_noun(len(same), 'finding')}"
+        new = group_by(result.new, lambda each: (each.subject, each.identity))
+        baseline_count = len(same) - len(new)
+        if baseline_count:
+            line += f", {baseline_count} of them in the baseline"
         tone = Tone.BAD if result.new else Tone.DOUBT
     if result.modules:
-        # Layers in these are no subjects: nobody looked at them.
-        line += f"; {counted(len(result.modules), 'module')} could not be imported"
+        # The layers of these modules were not followed.
+        line += f"; {count_noun(len(result.modules), 'module')} could not be imported"
         if tone == Tone.GOOD:
             tone = Tone.DOUBT
     modes = "; ".join(map(str, result.modes))
@@ -53,45 +57,42 @@ def _parts(result: DtypesResult) -> Iterator[Part]:
 
 
 def _finding(findings: Sequence[DtypeFinding]) -> Iterator[Part]:
-    """One finding, in all the modes that have it."""
+    """Yield one finding, with all the modes that have it."""
     first = findings[0]
     place = f"{first.file}:{first.line}"
     name = first.subject.rpartition(":")[2]
     yield document.Heading(f"{first.code} {place} · {name}")
-    tone = Tone.FAINT if first.known else Tone.BAD
-    notes = [f"in {'; '.join(dict.fromkeys(each.mode for each in findings))}"]
-    if first.known:
+    tone = Tone.FAINT if first.is_known else Tone.BAD
+    modes = group_by(findings, lambda each: each.mode)
+    notes = [f"in {'; '.join(modes)}"]
+    if first.is_known:
         notes.append("known: the baseline lists it")
     yield document.Item(first.source, tone, tuple(notes), code=True)
-    yield document.Item(_says(first))
-    if first.tripped is not None and first.code == PROMOTION:
-        trip = first.tripped
+    yield document.Item(_describe(first))
+    if first.error_at_end is not None and first.code == PROMOTION:
+        trip = first.error_at_end
         yield document.Item(
             f"ends the run: {trip.file}:{trip.line}: {trip.source}", Tone.BAD, (trip.text,)
         )
-    if first.reached:
-        kernels = {each.kernel for each in first.reached}
-        yield document.Item(f"reaches {counted(len(kernels), 'kernel')} beside half operands:")
-        rows = tuple(_row(each) for each in first.reached[:SHOWN])
-        yield document.Table(_HEADINGS, rows)
-        yield from rest(len(first.reached), "row")
-    if first.beyond:
-        kernels = {each.kernel for each in first.beyond}
-        yield document.Item(
-            f"without that assertion it reaches {counted(len(kernels), 'kernel')} beside half "
-            "operands:"
-        )
-        rows = tuple(_row(each) for each in first.beyond[:SHOWN])
-        yield document.Table(_HEADINGS, rows)
-        yield from rest(len(first.beyond), "row")
+    yield from _kernels("reaches", first.reached_kernels)
+    yield from _kernels("without that assertion it reaches", first.beyond)
     if first.fix:
         yield document.Item("cast it:")
         yield document.Listing(first.fix.rstrip("\n"), "diff")
 
 
-def _says(finding: DtypeFinding) -> str:
+def _kernels(verb: str, kernels: Sequence[ReachedKernel]) -> Iterator[Part]:
+    if not kernels:
+        return
+    number = len(group_by(kernels, lambda each: each.kernel))
+    yield document.Item(f"{verb} {count_noun(number, 'kernel')} beside half operands:")
+    yield document.Table(_HEADINGS, tuple(map(_row, kernels[:MAX_ITEMS])))
+    yield from rest(len(kernels), "row")
+
+
+def _describe(finding: DtypeFinding) -> str:
     if finding.code == OVERFLOW or finding.code != PROMOTION:
-        return finding.says
+        return finding.message
     what = finding.operand
     if finding.kind in ("parameter", "buffer"):
         what = f"{finding.operand} ({finding.kind} {finding.parameter})"
@@ -103,20 +104,23 @@ def _says(finding: DtypeFinding) -> str:
     )
 
 
-def _row(reached: Reached) -> tuple[document.Words, ...]:
-    changed = {n: d for n, d in reached.intended.items() if d != reached.dtypes[n]}
+def _row(effect: ReachedKernel) -> tuple[document.Words, ...]:
+    other_dtypes = {}
+    for name, dtype in effect.intended_dtypes.items():
+        if dtype != effect.dtypes[name]:
+            other_dtypes[name] = dtype
     return row(
-        kernel_name(reached.kernel),
-        reached.argument,
-        _dtypes(reached.dtypes),
-        _dtypes(changed),
-        _shared(reached),
+        kernel_name(effect.kernel),
+        effect.argument,
+        _dtypes(effect.dtypes),
+        _dtypes(other_dtypes),
+        _shared(effect),
     )
 
 
-def _shared(reached: Reached) -> str:
-    """Bytes with the dtypes meant, and with the actual ones."""
-    cost = reached.shared
+def _shared(effect: ReachedKernel) -> str:
+    """Return the bytes with the intended dtypes, and with the actual ones."""
+    cost = effect.shared
     if cost is None:
         return ""
     return f"{_bytes(cost['intended'])} → {_bytes(cost['actual'])} on {cost['target']}"
@@ -128,9 +132,9 @@ def _bytes(count: int | None) -> str:
     return f"{count:,}"
 
 
-def _dtypes(dtypes: dict[str, str]) -> str:
-    """`fp16 q, v; fp32 k`."""
-    by_dtype = grouped((dtype, name) for name, dtype in dtypes.items())
+def _dtypes(dtypes: Mapping[str, str]) -> str:
+    """Return the names by dtype: `fp16 q, v; fp32 k`."""
+    by_dtype = group_by(dtypes, lambda name: dtypes[name])
     return "; ".join(f"{dtype} {', '.join(names)}" for dtype, names in sorted(by_dtype.items()))
 
 
@@ -139,47 +143,53 @@ def _cures(result: DtypesResult) -> Iterator[Part]:
         return
     yield document.Heading("What cures it (tried, the smallest change first)")
     for cure in result.cures:
-        tone = Tone.GOOD if not cure.left else Tone.DOUBT
-        outcome = f"{counted(cure.left, 'finding')} left" if cure.left else "no findings left"
+        tone = Tone.GOOD if not cure.remaining else Tone.DOUBT
+        outcome = (
+            f"{count_noun(cure.remaining, 'finding')} left"
+            if cure.remaining
+            else "no findings left"
+        )
         yield document.Item(f"{cure.name}: {outcome}", tone)
 
 
 def _heads(result: DtypesResult) -> Iterator[Part]:
-    """A table a kernel: a row a GPU, a column a head size."""
+    """Yield a table for each kernel: a row for each GPU, a column for each head size."""
     if not result.heads:
         return
     yield document.Heading("Shared memory by head size")
     yield document.Item(
         "bytes with the dtypes meant → with the actual ones; * is more than the GPU has"
     )
-    by_kernel = grouped(
-        ((each.kernel, str(each.mode), str(sorted(each.dtypes.items()))), each)
-        for each in result.heads
-        if each.which == ACTUAL
+    actual_needs = []
+    intended_needs = {}
+    for each in result.heads:
+        if each.which == ACTUAL_DTYPES:
+            actual_needs.append(each)
+        else:
+            intended_needs[each.kernel, each.mode, each.target, tuple(each.sizes)] = each
+    by_kernel = group_by(
+        actual_needs,
+        lambda each: (each.kernel, str(each.mode), str(sorted(each.dtypes.items()))),
     )
-    meant = {
-        (each.kernel, each.mode, each.target, tuple(each.sizes)): each
-        for each in result.heads
-        if each.which != ACTUAL
-    }
-    for rows in list(by_kernel.values())[:SHOWN]:
+    for rows in list(by_kernel.values())[:MAX_ITEMS]:
         first = rows[0]
         yield document.Item(f"{kernel_name(first.kernel)} in {first.mode}: {_dtypes(first.dtypes)}")
         sizes = [f"head size {size}" for size in first.sizes]
         table = []
         for each in rows:
-            other = meant.get((each.kernel, each.mode, each.target, tuple(each.sizes)), each)
+            key = (each.kernel, each.mode, each.target, tuple(each.sizes))
+            other = intended_needs.get(key, each)
             table.append(_of_target(other, each))
         yield document.Table(("GPU", "limit", *sizes, "largest that fits"), tuple(table))
         yield from _reasons(rows)
     yield from rest(len(by_kernel), "kernel")
 
 
-def _of_target(meant: HeadNeeds, actual: HeadNeeds) -> tuple[document.Words, ...]:
+def _of_target(before: HeadNeeds, actual: HeadNeeds) -> tuple[document.Words, ...]:
     cells = []
     for size in actual.sizes:
-        cells.append(_change(_need(meant, size), _need(actual, size)))
-    largest = _change(str(meant.largest or "none"), str(actual.largest or "none"))
+        cells.append(_change(_need(before, size), _need(actual, size)))
+    largest = _change(str(before.largest or "none"), str(actual.largest or "none"))
     return row(actual.target, f"{actual.limit:,}", *cells, largest)
 
 
@@ -201,46 +211,51 @@ def _need(row: HeadNeeds, size: int) -> str:
 
 
 def _reasons(rows: Sequence[HeadNeeds]) -> Iterator[Part]:
-    """Why sizes were not measured, once each."""
-    reasons = grouped((why, each.target) for each in rows for why in each.missing.values())
-    for why, names in list(reasons.items())[:SHOWN]:
-        yield document.Item(f"{', '.join(dict.fromkeys(names))}: {why[:300]}", Tone.DOUBT)
+    """Yield the reasons why sizes were not measured, once each."""
+    targets: dict[str, dict[str, None]] = {}
+    for each in rows:
+        for why in each.missing.values():
+            targets.setdefault(why, {})[each.target] = None
+    for why, names in list(targets.items())[:MAX_ITEMS]:
+        yield document.Item(f"{', '.join(names)}: {why[:300]}", Tone.DOUBT)
 
 
 def _not_followed(result: DtypesResult) -> Iterator[Part]:
     if result.not_followed:
         yield document.Heading("Not followed")
-        for each in result.not_followed[:SHOWN]:
+        for each in result.not_followed[:MAX_ITEMS]:
             yield document.Item(f"{each.subject}: {each.stage}: {each.reason[:300]}", Tone.DOUBT)
         yield from rest(len(result.not_followed), "subject")
     if result.modules:
         yield document.Heading("Not imported, so their layers were not followed")
-        by_reason = grouped((why, module) for module, why in result.modules.items())
-        for why, unimported in list(by_reason.items())[:SHOWN]:
-            listed = ", ".join(some(unimported, SHOWN))
-            yield document.Item(f"{listed}: {why[:300]}", Tone.DOUBT)
+        by_reason = group_by(result.modules, lambda module: result.modules[module])
+        for why, modules in list(by_reason.items())[:MAX_ITEMS]:
+            names = ", ".join(some(modules, MAX_ITEMS))
+            yield document.Item(f"{names}: {why[:300]}", Tone.DOUBT)
         yield from rest(len(by_reason), "reason")
         yield document.Item("A package may refuse one Triton release and take another: --triton X")
     if result.stand_ins:
         yield document.Heading("Followed with stand-ins for compiled modules that are not here")
-        by_modules = grouped((", ".join(m), name) for name, m in result.stand_ins.items())
-        for modules, names in by_modules.items():
-            yield document.Item(f"{modules}: {', '.join(some(names, SHOWN))}")
+        by_modules = group_by(result.stand_ins, lambda name: ", ".join(result.stand_ins[name]))
+        for stand_ins, subjects in by_modules.items():
+            yield document.Item(f"{stand_ins}: {', '.join(some(subjects, MAX_ITEMS))}")
     if result.late:
-        late = ", ".join(some(result.late, SHOWN))
+        late = ", ".join(some(result.late, MAX_ITEMS))
         yield document.Item(f"not reached in time: {late}", Tone.DOUBT)
 
 
 def _annotations(result: DtypesResult) -> Iterator[Annotation]:
-    same = grouped((each.identity, each) for each in result.findings)
+    same = group_by(result.findings, lambda each: each.identity)
     for findings in same.values():
         first = findings[0]
-        level = "warning" if first.known else "error"
-        text = _says(first)
-        if first.tripped is not None and first.code == PROMOTION:
-            trip = first.tripped
+        level = "warning" if first.is_known else "error"
+        text = _describe(first)
+        if first.error_at_end is not None and first.code == PROMOTION:
+            trip = first.error_at_end
             text += f"; {trip.file}:{trip.line} fails: {trip.source}"
-        if first.reached:
-            text += f"; it reaches {kernel_name(first.reached[0].kernel)} beside half operands"
+        if first.reached_kernels:
+            text += (
+                f"; it reaches {kernel_name(first.reached_kernels[0].kernel)} beside half operands"
+            )
         title = f"{first.code} {RULES[first.code].title}"
         yield Annotation(level, title, text, first.file, first.line)

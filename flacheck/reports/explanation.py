@@ -1,4 +1,4 @@
-"""The report of `flacheck explain`: what failed, why, and what to do about it."""
+"""The report of `flacheck explain`: the failure, its cause and its remedy."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,8 +9,7 @@ from flacheck.tables.advisories import Advisory
 
 
 def report(explanations: Sequence[Explanation], advisories: Sequence[Advisory] = ()) -> Report:
-    """The explanations of a code or of a log, the decisive one first, then the advisories that the
-    log calls to mind."""
+    """Return the explanations of a code or log, the decisive first, and matching advisories."""
     plain = explanation.to_json(explanations, advisories)
     return Report(_parts(explanations, advisories), plain)
 
@@ -18,21 +17,24 @@ def report(explanations: Sequence[Explanation], advisories: Sequence[Advisory] =
 def _parts(explanations: Sequence[Explanation], advisories: Sequence[Advisory]) -> Iterator[Part]:
     if not explanations and not advisories:
         yield Paragraph("no failure in this text")
-    found = [(f"{each.code}  {each.title}", tuple(_texts(each))) for each in explanations]
-    known = [
-        (f"Advisory {each.id}: {each.effect.value}", tuple(_advised(each))) for each in advisories
+    explanation_rows = [
+        (f"{each.code}  {each.title}", tuple(_texts(each))) for each in explanations
     ]
-    # An advisory says more than that no rule knows the failure.
+    advisory_rows = [
+        (f"Advisory {each.id}: {each.effect.value}", tuple(_advisory_texts(each)))
+        for each in advisories
+    ]
+    # An advisory explains more than an unclassified failure.
     if explanations and explanations[0].code == UNCLASSIFIED:
-        ordered = known + found
+        rows = advisory_rows + explanation_rows
     else:
-        ordered = found + known
-    for title, texts in ordered:
+        rows = explanation_rows + advisory_rows
+    for title, texts in rows:
         yield Paragraph(title, Tone.STRONG)
         yield Labelled(texts)
 
 
-def _advised(advisory: Advisory) -> Iterator[tuple[str, str]]:
+def _advisory_texts(advisory: Advisory) -> Iterator[tuple[str, str]]:
     yield "what", advisory.what
     if advisory.when:
         yield "seen", advisory.when

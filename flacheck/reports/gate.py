@@ -1,15 +1,13 @@
-"""The report of a gate: the pins, the releases that they allow, and what is wrong with which."""
+"""The report of a gate: the pins, the releases that they allow, and the faults of each."""
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 
 from flacheck.analysis.groups import SignatureGroup
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.order import by_target, counted, kernel_name, short, some
-from flacheck.capabilities.gate.admitted import Conflict
+from flacheck.analysis.order import by_target, count_noun, kernel_name, short, some
+from flacheck.capabilities.gate.admission import Conflict
 from flacheck.capabilities.gate.compilers import TRITON
-from flacheck.capabilities.gate.pinned import Pin, PinChange
+from flacheck.capabilities.gate.pins import Pin, PinChange
 from flacheck.capabilities.gate.result import (
     OPEN,
     Gate,
@@ -23,7 +21,7 @@ from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.phrases import items
 from flacheck.rules import RULES
 
-# In the order in which the headline counts them.
+# The headline counts the states in this order.
 _TONES = {
     ReleaseState.GOOD: Tone.GOOD,
     ReleaseState.ADVISED: Tone.DOUBT,
@@ -31,13 +29,16 @@ _TONES = {
     ReleaseState.NO_RECORD: Tone.DOUBT,
     ReleaseState.BAD: Tone.BAD,
 }
-# How the headline calls a state that is no adjective.
+# The headline's words for states whose name is not an adjective.
 _WORDS = {ReleaseState.NO_RECORD: "without a record"}
 
 
 def report(result: Gate, command: str, suggest: bool, strict: bool) -> document.Report:
-    """What a gate found. `command` is the one that was typed, for those that may come next;
-    `suggest` asks for the changes to make, which JSON holds anyhow."""
+    """Return the document of a gate.
+
+    `command` is the user's command, for the next commands; `suggest` shows the changes to make,
+    which JSON always contains.
+    """
     parts = _parts(result, command, suggest, strict)
     return document.Report(parts, result.to_json(), _annotations(result, strict))
 
@@ -49,7 +50,9 @@ def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[
     elif result.unproven:
         tone = Tone.DOUBT
     yield document.Title("flacheck gate", _headline(result), tone, _judged_by(result))
-    pins = (row(pin.said, Words(pin.where, Tone.FAINT)) for pin in result.pins)
+    pins = []
+    for pin in result.pins:
+        pins.append(row(pin.requirement, Words(pin.where, Tone.FAINT)))
     yield document.Table(("pin", "in"), tuple(pins))
     if result.versions:
         rows = tuple(_release(result, release) for release in result.versions)
@@ -59,62 +62,77 @@ def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[
         yield document.Table((*names, "state", ""), rows)
     yield from items("Contradictions", map(_conflict, result.conflicts), Tone.BAD)
     yield from phrases.failures(_failures(result))
-    advised = grouped((said, each.triton) for each in result.versions for said in each.advisories)
-    lines = [f"{', '.join(releases)}: {said}" for said, releases in advised.items()]
+    lines = []
+    for text, releases in _releases_by_advisory(result).items():
+        lines.append(f"{', '.join(releases)}: {text}")
     yield from items("Advisories", lines, Tone.DOUBT)
-    waived = result.waived
-    yield from items("Waivers", [_waiver(each) for each in waived if not each.is_finding])
-    to_go = [_waiver(each) for each in waived if each.is_finding]
-    yield from items("Waivers that have to go", to_go, Tone.BAD)
+    good_waivers, bad_waivers = [], []
+    for judgement in result.judged_waivers:
+        if judgement.is_finding:
+            bad_waivers.append(_waiver(judgement))
+        else:
+            good_waivers.append(_waiver(judgement))
+    yield from items("Waivers", good_waivers)
+    yield from items("Waivers that have to go", bad_waivers, Tone.BAD)
     if result.baseline:
         yield from items("Baseline", result.baseline.notes, Tone.DOUBT)
-    yield from phrases.untested(result.untested)
+    yield from phrases.list_untested(result.untested)
     yield from items("Known good", result.known_good, Tone.GOOD, code=True)
     if suggest:
-        yield from items("Suggested", _suggested(result, strict), Tone.GOOD)
+        yield from items("Suggested", _suggestions(result, strict), Tone.GOOD)
     yield from _next(result, command, suggest, strict)
 
 
+def _releases_by_advisory(result: Gate) -> dict[str, list[str]]:
+    releases: dict[str, list[str]] = {}
+    for each in result.versions:
+        for text in each.advisories:
+            releases.setdefault(text, []).append(each.triton)
+    return releases
+
+
 def _judged_by(result: Gate) -> str:
-    """Which questions decided; several that were not chosen are named one by one."""
-    said = f"judged by {result.about}"
+    """Return the source of the verdicts; default questions are named one by one."""
+    text = f"judged by {result.about}"
     if result.baseline:
-        said += f" and {result.baseline.file}"
+        text += f" and {result.baseline.file}"
     if result.questions and result.questions != (result.about,):
-        said += f": {'; '.join(some(result.questions, phrases.NAMED))}"
-    return said
+        text += f": {'; '.join(some(result.questions, phrases.MAX_KERNELS))}"
+    return text
 
 
 def _headline(result: Gate) -> str:
-    """One line with what came out."""
-    counts = [(len(result.of(state)), _WORDS.get(state, state.value)) for state in _TONES]
-    said = ", ".join(f"{count} {word}" for count, word in counts if count) or "none"
-    releases = counted(len(result.versions), f"{result.compiler.spoken} release")
-    line = f"Your pins allow {releases}: {said}"
+    """Return one line with the counts."""
+    counts = []
+    for state in _TONES:
+        count = len(result.of(state))
+        if count:
+            counts.append(f"{count} {_WORDS.get(state, state.value)}")
+    releases = count_noun(len(result.versions), f"{result.compiler.spoken} release")
+    line = f"Your pins allow {releases}: {', '.join(counts) or 'none'}"
     if result.conflicts:
-        line += f" · {counted(len(result.conflicts), 'contradiction')}"
+        line += f" · {count_noun(len(result.conflicts), 'contradiction')}"
     return line
 
 
 def _release(result: Gate, release: JudgedRelease) -> tuple[Words, ...]:
-    """An allowed release, with what there is to say of it in one line."""
-    about = f"{counted(release.cells, 'cell')} on {', '.join(release.targets)}"
+    """Return an allowed release with its most important fact."""
+    about = f"{count_noun(release.cells, 'cell')} on {', '.join(release.targets)}"
     if release.state is ReleaseState.BAD:
-        kernels = some([kernel_name(kernel) for kernel in release.kernels], phrases.NAMED)
+        kernels = some(list(map(kernel_name, release.kernels)), phrases.MAX_KERNELS)
         about = f"{', '.join(release.codes)}: {', '.join(kernels)}"
     elif release.state in OPEN:
         about = release.why
     else:
-        about += "".join(
-            f", {count} {word}"
-            for count, word in (
-                (release.waived, "waived"),
-                (release.known, "known from the baseline"),
-                (release.unknown, "without a verdict"),
-                (release.untested, "not tested"),
-            )
-            if count
-        )
+        counts = {
+            "waived": release.waived_cells,
+            "known from the baseline": release.known,
+            "without a verdict": release.unknown,
+            "not tested": release.untested,
+        }
+        for word, count in counts.items():
+            if count:
+                about += f", {count} {word}"
     state = Words(release.state.value, _TONES[release.state])
     if result.compiler is not TRITON:
         return row(release.triton, state, about)
@@ -122,53 +140,55 @@ def _release(result: Gate, release: JudgedRelease) -> tuple[Words, ...]:
 
 
 def _conflict(conflict: Conflict) -> str:
-    """Why pins contradict each other, and in which extra or group if the files do not say it."""
+    """Return the contradiction of pins, with the extra or group if the files do not show it."""
     if conflict.installation in {pin.file for pin in conflict.pins}:
         return conflict.reason
     return f"{conflict.installation}: {conflict.reason}"
 
 
 def _failures(result: Gate) -> list[SignatureGroup]:
-    """Why allowed releases are bad: each signature once for all of them, by code."""
-    groups = grouped(
-        ((group.code, group.signature), group)
-        for release in result.of(ReleaseState.BAD)
-        for group in release.failures
-    )
-    return sorted(map(_merged, groups.values()), key=lambda group: group.code)
+    """Return the failures of bad releases by code: each signature once for all releases."""
+    failures: list[SignatureGroup] = []
+    for release in result.of(ReleaseState.BAD):
+        failures += release.failures
+    groups = phrases.group_by(failures, lambda group: (group.code, group.signature))
+    return sorted(map(_merge, groups.values()), key=lambda group: group.code)
 
 
-def _merged(groups: Sequence[SignatureGroup]) -> SignatureGroup:
-    toolchains = chain.from_iterable(group.toolchains for group in groups)
-    targets = set[str]().union(*(group.targets for group in groups))
-    kernels = set[str]().union(*(group.kernels for group in groups))
+def _merge(groups: Sequence[SignatureGroup]) -> SignatureGroup:
+    toolchains: dict[str, None] = {}
+    targets, kernels = set[str](), set[str]()
+    for group in groups:
+        toolchains.update(dict.fromkeys(group.toolchains))
+        targets.update(group.targets)
+        kernels.update(group.kernels)
     return replace(
         groups[0],
         count=sum(group.count for group in groups),
-        toolchains=tuple(dict.fromkeys(toolchains)),
+        toolchains=tuple(toolchains),
         targets=tuple(sorted(targets, key=by_target)),
         kernels=tuple(sorted(kernels)),
     )
 
 
-def _waiver(waived: JudgedWaiver) -> str:
-    """A waiver and what became of it."""
-    entry = waived.waiver
+def _waiver(judgement: JudgedWaiver) -> str:
+    """Return a waiver and its outcome."""
+    entry = judgement.waiver
     until = entry.expires and f" until {entry.expires}"
-    said = {
-        WaiverUse.ACTIVE: f"lets {counted(waived.cells, 'failing cell')} pass{until or ''}",
+    text = {
+        WaiverUse.ACTIVE: f"lets {count_noun(judgement.cells, 'failing cell')} pass{until or ''}",
         WaiverUse.EXPIRED: f"expired on {entry.expires}: renew it or mend what fails",
         WaiverUse.MENDED: "is no longer needed, for what it waives compiles again: remove it",
         WaiverUse.UNUSED: "waives nothing that was tried",
     }
-    line = f"{entry.about} {said[waived.use]} ({entry.reason})"
-    if waived.renamed:
-        line += f"; its signature is {' and '.join(waived.renamed)} today: write that"
+    line = f"{entry.about} {text[judgement.use]} ({entry.reason})"
+    if judgement.renamed:
+        line += f"; its signature is {' and '.join(judgement.renamed)} today: write that"
     return line
 
 
-def _suggested(result: Gate, strict: bool) -> Iterator[str]:
-    """The changes, what they leave untested, and where none helps."""
+def _suggestions(result: Gate, strict: bool) -> Iterator[str]:
+    """Yield the changes, the releases that they leave untested, and pins without a change."""
     yield from map(_change, result.suggest)
     if result.suggest and not strict and result.of(*OPEN):
         yield (
@@ -179,8 +199,8 @@ def _suggested(result: Gate, strict: bool) -> Iterator[str]:
 
 
 def _change(change: PinChange) -> str:
-    """What to write instead of what, and where."""
-    line = f"{change.pin.where}: {change.pin.said} → {change.pin.name}{change.to}"
+    """Return the new text of a pin, and where it goes."""
+    line = f"{change.pin.where}: {change.pin.requirement} → {change.pin.name}{change.to}"
     if change.pin.obstacle:
         line += f"; --fix cannot write it: {change.pin.obstacle}"
     return line
@@ -199,8 +219,10 @@ def _next(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[P
 
 
 def _annotations(result: Gate, strict: bool) -> Iterator[document.Annotation]:
-    """Contradictions, failures (one annotation a signature: GitHub shows ten of a kind),
-    advisories, releases without a complete record, and waivers."""
+    """Yield contradictions, failures, advisories, unproven releases and waivers.
+
+    A signature is one annotation, because GitHub shows ten of each level.
+    """
     for conflict in result.conflicts:
         for pin in conflict.pins:
             yield _at(pin, "error", "pins contradict each other", _conflict(conflict))
@@ -208,49 +230,49 @@ def _annotations(result: Gate, strict: bool) -> Iterator[document.Annotation]:
         text = f"{result.compiler.spoken}: {phrases.where(group)}\n{group.line}"
         if group.code in RULES:
             text += f"\n{RULES[group.code].cause} {RULES[group.code].remedy}"
-        failing = [short(toolchain) for toolchain in group.toolchains]
-        yield from _pinned(result, failing, "error", phrases.title_of(group.code), text)
-    advised = ((said, each.triton) for each in result.versions for said in each.advisories)
-    for advisory, releases in grouped(advised).items():
-        said = f"{result.compiler.spoken} {', '.join(releases)}: {advisory}"
-        yield from _pinned(result, releases, "warning", "advisory", said)
+        failing = list(map(short, group.toolchains))
+        yield from _annotate_pins(result, failing, "error", phrases.title_of(group.code), text)
+    for advisory, releases in _releases_by_advisory(result).items():
+        text = f"{result.compiler.spoken} {', '.join(releases)}: {advisory}"
+        yield from _annotate_pins(result, releases, "warning", "advisory", text)
     level = "notice"
     if strict:
         level = "warning"
     for state in OPEN:
-        unproven = ((each.why, each.triton) for each in result.of(state))
-        for why, releases in grouped(unproven).items():
-            named = f"{result.compiler.spoken} {', '.join(releases)}"
-            said = f"allows {named}, which is not known to work: {why}"
-            yield from _pinned(result, releases, level, state.value, said)
-    for waived in result.waived:
+        by_reason = phrases.group_by(result.of(state), lambda each: each.why)
+        for why, unproven in by_reason.items():
+            releases = [each.triton for each in unproven]
+            names = f"{result.compiler.spoken} {', '.join(releases)}"
+            text = f"allows {names}, which is not known to work: {why}"
+            yield from _annotate_pins(result, releases, level, state.value, text)
+    for judgement in result.judged_waivers:
         level = "notice"
-        if waived.is_finding:
+        if judgement.is_finding:
             level = "error"
-        yield document.Annotation(level, "waiver", _waiver(waived))
+        yield document.Annotation(level, "waiver", _waiver(judgement))
     for change in result.suggest:
         yield _at(change.pin, "notice", "suggestion", _change(change))
-    said = f"{_headline(result)} ({_judged_by(result)})"
-    yield document.Annotation("notice", "flacheck gate", said)
+    text = f"{_headline(result)} ({_judged_by(result)})"
+    yield document.Annotation("notice", "flacheck gate", text)
 
 
-def _pinned(
+def _annotate_pins(
     result: Gate, releases: Container[str], level: str, title: str, text: str
 ) -> Iterator[document.Annotation]:
-    """An annotation at each pin that admits one of the releases."""
+    """Yield an annotation at each pin that allows one of the releases."""
     pins: dict[Pin, None] = {}
     for admission in result.admissions:
         if any(triton in releases for triton in admission.triton):
             installation = admission.installation
-            pinned = installation.of(result.compiler.distribution)
-            # Where Triton is not pinned it is torch that brings it.
-            pins.update(dict.fromkeys(pinned or installation.of("torch")))
+            pins_of_compiler = installation.of(result.compiler.distribution)
+            # If Triton is not pinned, the pin of torch decides its release.
+            pins.update(dict.fromkeys(pins_of_compiler or installation.of("torch")))
     for pin in pins:
         yield _at(pin, level, title, text)
 
 
 def _at(pin: Pin, level: str, title: str, text: str) -> document.Annotation:
-    # What has no line (a lock file's whole, the live environment) is shown at no file either.
+    # A pin of a whole lock file or the live environment lacks a line, so no file is named.
     if not pin.line:
         return document.Annotation(level, title, text)
     return document.Annotation(level, title, text, pin.file, pin.line)

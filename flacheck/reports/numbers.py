@@ -1,4 +1,4 @@
-"""Numbers that JSON does not have, as words."""
+"""Words for numbers that JSON does not have."""
 
 import math
 from collections.abc import Mapping
@@ -6,12 +6,15 @@ from typing import Any
 
 
 def in_words(value: Any) -> Any:
-    """The value with "inf", "-inf" and "nan" for the infinities and NaN that a launch was called
-    with, or that an autotuner tries. Nothing that is counted or measured is one."""
+    """Return the value with "inf", "-inf" and "nan" in place of the infinities and NaN.
+
+    Only the arguments of a launch or the values of an autotuner contain these; no count or
+    measurement does.
+    """
     if isinstance(value, Mapping):
-        return {name: in_words(held) for name, held in value.items()}
+        return {name: in_words(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [in_words(held) for held in value]
+        return [in_words(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

@@ -1,4 +1,4 @@
-"""Where a report goes: stdout, a file, or whatever else can be written to."""
+"""Output of a report to stdout, a file, or another writable path."""
 
 import errno
 import os
@@ -11,23 +11,23 @@ from flacheck.errors import UsageError
 from flacheck.model.text import visible as visible
 
 _STDOUT = 1
-# Folders whose entries stand for what is open already: replacing one would miss that.
+# Entries of these folders are streams that are already open, so they are never replaced.
 _OPEN = ("/dev", "/proc")
 
 
 def forgive_encodings() -> None:
-    """A terminal or file that knows only ASCII shows escapes in place of other characters."""
+    """Show escapes in place of characters that the encoding of a terminal or file lacks."""
     for stream in (sys.stdout, sys.stderr):
-        # None where the shell closed it.
+        # A stream is None if the shell closed it.
         if stream is not None:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def write(text: Iterable[str], file: Path | None) -> None:
-    """Stream a report to a file or to stdout; a closed pipe is no error.
+    """Stream a report to a file or to stdout; a closed pipe is not an error.
 
-    A regular file holds the whole report or what it held before. Raises UsageError when nothing can
-    be written there.
+    A regular file holds the whole report or its former content. Raises UsageError if the output
+    cannot be written.
     """
     if file is None or _is_stdout(file):
         _write_stdout(text)
@@ -38,7 +38,7 @@ def write(text: Iterable[str], file: Path | None) -> None:
 
 
 def _is_stdout(file: Path) -> bool:
-    """`/dev/stdout` and its like: opened anew they would be emptied first."""
+    """Return True for `/dev/stdout` and its like: opening them again would empty the output."""
     if not file.is_absolute() or file.parts[1:2] not in [(folder[1:],) for folder in _OPEN]:
         return False
     try:
@@ -48,7 +48,7 @@ def _is_stdout(file: Path) -> bool:
 
 
 def _is_replaceable(file: Path) -> bool:
-    """Whether it is a regular file, or nothing yet."""
+    """Return whether the path is a regular file, or does not exist yet."""
     try:
         return stat.S_ISREG(file.stat().st_mode)
     except OSError:
@@ -65,16 +65,16 @@ def _write_stdout(text: Iterable[str]) -> None:
     except OSError as error:
         # Python would flush stdout again at exit and fail once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
-        # `| head` has read enough.
+        # `| head` closes the pipe early, which is fine.
         if error.errno != errno.EPIPE:
             why = f"cannot be written ({error.strerror}); name a file with -o"
             raise UsageError(f"stdout: {why}") from None
 
 
 def _replace(text: Iterable[str], file: Path) -> None:
-    # A link keeps standing, and what it points to is replaced.
+    # A link stays, and its target is replaced.
     whole = file.resolve()
-    # Beside the file, for a rename is one step only within one file system.
+    # The partial file lies beside the file, because a rename is atomic only within a file system.
     partial = whole.with_name(f".{whole.name}.{os.getpid()}")
     try:
         with partial.open("w", encoding="utf-8", errors="backslashreplace") as out:
@@ -86,7 +86,7 @@ def _replace(text: Iterable[str], file: Path) -> None:
 
 
 def _write_into(text: Iterable[str], file: Path) -> None:
-    """A device, a pipe: what is there stays and takes the text."""
+    """Write to a device or a pipe, which must not be replaced."""
     try:
         with file.open("w", encoding="utf-8", errors="backslashreplace") as out:
             out.writelines(text)

@@ -1,116 +1,136 @@
-"""What several reports say in the same words: counts, places, failures, fallbacks."""
+"""Text that several reports share: counts, places, failures, fallbacks."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.groups import SignatureGroup
-from flacheck.analysis.known_good import grouped
 from flacheck.analysis.order import (
     by_target,
     by_version,
-    counted,
+    count_noun,
     kernel_name,
     settings,
     short,
     some,
 )
-from flacheck.analysis.untested import Untested
+from flacheck.analysis.untested_cells import UntestedGroup
 from flacheck.fallbacks.constexprs import HOST
 from flacheck.reports.document import Heading, Item, Labelled, Paragraph, Part, Tone
 from flacheck.rules import RULES
 
-# How many entries of a list a report for people holds; JSON has them all.
-SHOWN = 20
-# How many kernels a line names: with their usual length it fits a page.
-NAMED = 4
+# The number of list entries in a report for people; JSON has them all.
+MAX_ITEMS = 20
+# The number of kernels in a line: with their usual length it fits a page.
+MAX_KERNELS = 4
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+def group_by(values: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return the values by key, in order of first appearance."""
+    groups: dict[K, list[T]] = {}
+    for value in values:
+        groups.setdefault(key(value), []).append(value)
+    return groups
+
+
+def places_of(values: Iterable[Any]) -> str:
+    """Return the releases and targets of values with a toolchain and a target."""
+    pairs = [(each.toolchain, each.target) for each in values]
+    return places(*sorted_places(pairs))
 
 
 def beside(text: str, aside: str | None) -> str:
-    """`text (aside)`, the text alone where there is nothing beside it."""
+    """Return `text (aside)`, or the text alone without an aside."""
     if not aside:
         return text
     return f"{text} ({aside})"
 
 
-def omitted(number: int, noun: str, shown: int = SHOWN) -> str:
-    """What a list does not show after its first entries, nothing where it shows all."""
-    if number <= shown:
+def format_omitted(number: int, noun: str, limit: int = MAX_ITEMS) -> str:
+    """Return how many entries a list omits after its first ones, or an empty text."""
+    if number <= limit:
         return ""
-    return f"{counted(number - shown, f'more {noun}')} omitted (--format json has all)"
+    return f"{count_noun(number - limit, f'more {noun}')} omitted (--format json has all)"
 
 
 def rest(number: int, noun: str) -> Iterator[Part]:
-    """The line below a list that was cut."""
-    if number > SHOWN:
-        yield Paragraph(omitted(number, noun), Tone.FAINT)
+    """Yield the line below a shortened list."""
+    if number > MAX_ITEMS:
+        yield Paragraph(format_omitted(number, noun), Tone.FAINT)
 
 
 def items(
     heading: str, lines: Iterable[str], tone: Tone = Tone.PLAIN, code: bool = False
 ) -> Iterator[Part]:
-    """A list under its heading; neither where there is no line."""
+    """Yield a list under its heading; neither if no line exists."""
     for place, line in enumerate(lines):
         if not place:
             yield Heading(heading)
         yield Item(line, tone, code=code)
 
 
-def stale(changed: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
-    """Kernels that have changed since they were captured, of which the answer knows nothing."""
-    if not changed:
+def list_stale(stale_kernels: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
+    """Yield kernels that changed after their capture, which the result does not cover."""
+    if not stale_kernels:
         return
-    yield Heading(f"Changed since captured: {counted(len(changed), 'kernel')}")
-    for each in changed[:SHOWN]:
-        said = beside(kernel_name(each["kernel"]), each["package"])
-        yield Item(f"{said}: {'; '.join(each['why'])}", Tone.DOUBT)
-    yield from rest(len(changed), "kernel")
+    yield Heading(f"Changed since captured: {count_noun(len(stale_kernels), 'kernel')}")
+    for each in stale_kernels[:MAX_ITEMS]:
+        text = beside(kernel_name(each["kernel"]), each["package"])
+        yield Item(f"{text}: {'; '.join(each['why'])}", Tone.DOUBT)
+    yield from rest(len(stale_kernels), "kernel")
     yield Paragraph("The answer is about these kernels as they were; capture them again.")
 
 
 def places(toolchains: Sequence[str], targets: Sequence[str], between: str = " · ") -> str:
-    """`3.2.0, 3.3.0 · sm80, sm90`."""
+    """Return releases and targets: `3.2.0, 3.3.0 · sm80, sm90`."""
     return f"{', '.join(map(short, toolchains))}{between}{', '.join(targets)}"
 
 
 def title_of(code: str) -> str:
-    """A code with its rule's title; a code that a newer flacheck stored stands alone."""
+    """Return a code with its rule's title, or alone if a newer flacheck stored it."""
     if code not in RULES:
         return code
     return f"{code} {RULES[code].title}"
 
 
-def untested(entries: Sequence[Untested]) -> Iterator[Part]:
-    """What flacheck could not test, by reason, with the kernels and where."""
+def list_untested(entries: Sequence[UntestedGroup]) -> Iterator[Part]:
+    """Yield untested cells by reason, with their kernels and places."""
     if not entries:
         return
     cells = sum(each.cells for each in entries)
     yield Heading("Not tested")
     yield Paragraph(
-        f"{counted(cells, 'cell')} with arguments that flacheck made up: no evidence either way",
+        f"{count_noun(cells, 'cell')} with arguments that flacheck made up: no evidence either way",
         Tone.FAINT,
     )
-    by_reason = grouped((each.reason, each) for each in entries)
-    for reason, alike in list(by_reason.items())[:SHOWN]:
-        kernels = list(dict.fromkeys(kernel_name(each.kernel) for each in alike))
-        where = places(*sorted_places([(each.toolchain, each.target) for each in alike]))
-        count = sum(each.cells for each in alike)
-        yield Item(f"{count} × {reason}", notes=(f"{', '.join(some(kernels, NAMED))} · {where}",))
+    by_reason = group_by(entries, lambda each: each.reason)
+    for reason, alike in list(by_reason.items())[:MAX_ITEMS]:
+        kernels: dict[str, None] = {}
+        count = 0
+        for each in alike:
+            kernels[kernel_name(each.kernel)] = None
+            count += each.cells
+        names = ", ".join(some(list(kernels), MAX_KERNELS))
+        yield Item(f"{count} × {reason}", notes=(f"{names} · {places_of(alike)}",))
     yield from rest(len(by_reason), "reason")
 
 
 def failures(groups: Iterable[SignatureGroup]) -> Iterator[Part]:
-    """Each code with its signatures, its cause and its remedy."""
-    for place, (code, alike) in enumerate(grouped((each.code, each) for each in groups).items()):
-        if not place:
-            yield Heading("Failures")
-        cells = f"· {counted(sum(group.count for group in alike), 'cell')}"
+    """Yield each code with its signatures, its cause and its remedy."""
+    by_code = group_by(groups, lambda each: each.code)
+    if by_code:
+        yield Heading("Failures")
+    for code, alike in by_code.items():
+        cells = f"· {count_noun(sum(group.count for group in alike), 'cell')}"
         if all(map(is_tolerated, alike)):
             yield Paragraph(title_of(code), Tone.DOUBT, f"{cells}, tolerated")
         else:
             yield Paragraph(title_of(code), Tone.BAD, cells)
-        for group in alike[:SHOWN]:
+        for group in alike[:MAX_ITEMS]:
             yield Item(group.line or "no message", notes=(where(group),), code=True)
         yield from rest(len(alike), "signature")
         if code in RULES:
@@ -118,18 +138,18 @@ def failures(groups: Iterable[SignatureGroup]) -> Iterator[Part]:
 
 
 def is_tolerated(group: SignatureGroup) -> bool:
-    """Whether an autotuner would skip every cell that fails like this."""
-    return group.tolerated == group.count
+    """Return True if an autotuner would skip every cell of the group."""
+    return group.tolerated_count == group.count
 
 
 def where(group: SignatureGroup) -> str:
-    """Cells, releases, targets and kernels in one line; of many kernels the first few."""
+    """Return cells, releases, targets and kernels in one line; of many kernels the first few."""
     names = list(dict.fromkeys(map(kernel_name, group.kernels)))
-    kernels = ", ".join(some(names, NAMED, "{} more kernels"))
-    said = f"{group.count} × {places(group.toolchains, group.targets)} · {kernels}"
+    kernels = ", ".join(some(names, MAX_KERNELS, "{} more kernels"))
+    text = f"{group.count} × {places(group.toolchains, group.targets)} · {kernels}"
     if group.made_up == group.count:
-        said += " · with made-up arguments"
-    return said
+        text += " · with made-up arguments"
+    return text
 
 
 @dataclass(frozen=True)
@@ -144,44 +164,47 @@ class Advice:
 
 
 def advice(fallbacks: Iterable[Fallback]) -> list[Advice]:
-    """Fallbacks put together, so that each is read once."""
-    # What helps one failing cell, the nearest first.
-    cells = grouped(
-        ((f.kernel, f.package, f.toolchain, f.target, settings(f.failing)), _with_host(f))
-        for f in fallbacks
-    )
-    # Where cells with these settings fail that the same helps.
-    spots = grouped(
-        ((kernel, package, failing, _worth_saying(uses)), (toolchain, target))
-        for (kernel, package, toolchain, target, failing), uses in cells.items()
-    )
-    # Which settings fail in the same places and are helped by the same.
-    alike = grouped(
-        ((kernel, package, uses, *sorted_places(pairs)), failing)
-        for (kernel, package, failing, uses), pairs in spots.items()
-    )
-    return [
-        Advice(kernel, tuple(failing), uses, toolchains, targets)
-        for (kernel, _, uses, toolchains, targets), failing in alike.items()
-    ]
+    """Return the fallbacks without repetitions."""
+    # The fallbacks of each failing cell, the nearest first.
+    cells: dict[Any, list[Mapping[str, Any]]] = {}
+    for each in fallbacks:
+        cell = (each.kernel, each.package, each.toolchain, each.target, settings(each.failing))
+        cells.setdefault(cell, []).append(_with_host(each))
+    # The places where cells with these settings have the same fallbacks.
+    spots: dict[Any, list[tuple[str, str]]] = {}
+    for (kernel, package, toolchain, target, failing), options in cells.items():
+        spot = (kernel, package, failing, _worth_saying(options))
+        spots.setdefault(spot, []).append((toolchain, target))
+    # The settings that fail in the same places and have the same fallbacks.
+    alike: dict[Any, list[str]] = {}
+    for (kernel, package, failing, uses), pairs in spots.items():
+        key = (kernel, package, uses, *sorted_places(pairs))
+        alike.setdefault(key, []).append(failing)
+    entries = []
+    for (kernel, _, uses, toolchains, targets), failing_settings in alike.items():
+        entries.append(Advice(kernel, tuple(failing_settings), uses, toolchains, targets))
+    return entries
 
 
 def sorted_places(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The toolchains and the targets of (toolchain, target) pairs, each once and in order."""
+    """Return the toolchains and the targets of (toolchain, target) pairs, sorted."""
     toolchains, targets = map(set, zip(*pairs))
     return tuple(sorted(toolchains, key=by_version)), tuple(sorted(targets, key=by_target))
 
 
 def _with_host(fallback: Fallback) -> dict[str, Any]:
-    """What changes, with a word where it is host code that has to change."""
-    on_host = [name for name in fallback.use if fallback.marks.get(name) == HOST]
-    return {**fallback.use, **{name: f"{fallback.use[name]} ({HOST})" for name in on_host}}
+    """Return the changes of a fallback; changes in host code are marked."""
+    changes = dict(fallback.use)
+    for name, value in fallback.use.items():
+        if fallback.marks.get(name) == HOST:
+            changes[name] = f"{value} ({HOST})"
+    return changes
 
 
 def _worth_saying(uses: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The uses without those that only add to a nearer one."""
-    kept: list[Mapping[str, Any]] = []
+    """Return the uses without those that only add to a nearer one."""
+    useful: list[Mapping[str, Any]] = []
     for place, use in enumerate(uses):
         if not any(nearer.items() <= use.items() for nearer in uses[:place]):
-            kept.append(use)
-    return tuple(map(settings, kept))
+            useful.append(use)
+    return tuple(map(settings, useful))

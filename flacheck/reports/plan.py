@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from flacheck.analysis.order import counted, kernel_name, parameters, settings, short
+from flacheck.analysis.order import count_noun, kernel_name, parameters, settings, short
 from flacheck.model import Cell, Json
 from flacheck.reports import document
 from flacheck.reports.document import Part, Tone, row
@@ -13,18 +13,18 @@ _HEADINGS = ("key", "toolchain", "target", "stage", "kernel", "dtype", "shape", 
 
 
 def report(about: Sequence[str], cells: Sequence[Cell]) -> document.Report:
-    """The cells in the order in which they would be compiled; `about` names what they are of."""
+    """Return the cells in the order of compilation; `about` names their subjects."""
     before = {"schema": SCHEMA, "about": list(about)}
     after = {"summary": {"cells": len(cells)}}
     value = document.Streamed(before, "cells", map(_plain, cells), after)
     subject = f"flacheck: {', '.join(about)}"
-    result = f"{counted(len(cells), 'cell')}; nothing was compiled"
+    result = f"{count_noun(len(cells), 'cell')}; nothing was compiled"
     notice = document.Annotation("notice", subject, result)
     return document.Report(_parts(subject, result, cells), value, [notice])
 
 
 def lines(cells: Iterable[Cell]) -> Iterator[str]:
-    """A line for each cell, for people, grep and awk."""
+    """Yield a line for each cell, for people, grep and awk."""
     for cell in cells:
         columns = (cell.key[:12], cell.toolchain, cell.target, cell.stage, cell.kernel.name)
         yield "  ".join((*columns, *_parameters(cell))).rstrip() + "\n"
@@ -40,7 +40,7 @@ def _parts(subject: str, result: str, cells: Iterable[Cell]) -> Iterator[Part]:
 
 
 def _parameters(cell: Cell) -> tuple[str, str, str]:
-    """The dtype, the shape or macros, and the options of a cell."""
+    """Return the dtype, the shape or macros, and the options of a cell."""
     shape = parameters(cell) or settings(cell.shape)
     return cell.dtype or "-", shape, settings(cell.options)
 

@@ -1,11 +1,11 @@
-"""The report of a run: a matrix at a glance, what fails and why, and what to do about it."""
+"""The report of a run: the matrix of results, failures with their causes, and next commands."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flacheck.analysis.grid import Grid, KernelOf, Row, Square, grid
-from flacheck.analysis.known_good import Place, grouped
-from flacheck.analysis.order import counted, kernel_name, settings, short, some, spoken
+from flacheck.analysis.known_good import Place
+from flacheck.analysis.order import count_noun, kernel_name, settings, short, some, toolchain_label
 from flacheck.analysis.slow import CODE as SLOW
 from flacheck.analysis.summary import RunView, Summary
 from flacheck.baseline.comparing import BaselineComparison, ChangedFailure
@@ -14,7 +14,7 @@ from flacheck.reports import document, phrases
 from flacheck.reports.conclusions import answer, coverage, dtype_tables, known_good, mixed
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.numbers import in_words
-from flacheck.reports.phrases import SHOWN
+from flacheck.reports.phrases import MAX_ITEMS
 from flacheck.rules import RULES
 from flacheck.tables.targets import TARGETS
 
@@ -25,17 +25,19 @@ LEGEND = (
     "8/12: 8 of 12 compile · FC… fails · (FC…) fails, but the autotuner skips it · "
     "? unknown · – skipped"
 )
-# Above so many kernels, those without anything to say share one line.
+# Above this number of kernels, those that compile everywhere share one line.
 _ROWS = 12
-# A fallback's settings and its alternatives: the nearest are enough to go on.
+# A row shows the nearest settings and alternatives of a fallback.
 _USES = 3
-# GitHub shows ten annotations of a kind.
+# GitHub shows ten annotations of each level.
 _ANNOTATIONS = 10
 
 
 def report(view: RunView, baseline: BaselineComparison | None = None) -> document.Report:
-    """The run as a document, and how it compares with a baseline; its records are read as often as
-    a format needs them."""
+    """Return the run as a document, with its comparison to a baseline.
+
+    The records are read as often as a format needs them.
+    """
     records = (_plain(record) for record in view.records())
     before = {"schema": SCHEMA, "run": view.run}
     summary = view.summary.to_json()
@@ -47,7 +49,7 @@ def report(view: RunView, baseline: BaselineComparison | None = None) -> documen
 
 
 def _plain(record: Record) -> Json:
-    """A record's JSON."""
+    """Return a record as JSON."""
     plain = record.to_json()
     for name in ("launch", "options"):
         plain[name] = in_words(plain[name])
@@ -58,21 +60,21 @@ def _parts(view: RunView, baseline: BaselineComparison | None) -> Iterator[Part]
     yield _title(view)
     yield document.Paragraph(answer(view.summary))
     yield from mixed(view)
-    yield from phrases.stale(view.run.get("stale", ()))
+    yield from phrases.list_stale(view.run.get("stale", ()))
     yield from _matrix(grid(view.records(), view.summary.untested_keys))
     if baseline is not None:
-        yield from _compared(baseline)
+        yield from _baseline_parts(baseline)
     yield from phrases.failures(view.summary.by_signature)
-    yield from _reached(view)
+    yield from _autotuner_reach(view)
     yield from _slow(view)
     yield from _reasons(view, Verdict.UNKNOWN)
     yield from _reasons(view, Verdict.SKIPPED)
-    yield from phrases.untested(view.summary.untested)
+    yield from phrases.list_untested(view.summary.untested_groups)
     yield from coverage(view.summary)
     yield from _fallbacks(view.summary)
     yield from known_good(view.summary)
     yield from dtype_tables(view.summary)
-    # What the first failure means, which releases have it; the same report for others to read.
+    # The next commands explain the first failure, find its releases, and share this report.
     runs = " ".join(view.names or (view.run["id"],))
     commands = [f"flacheck report {runs} --format markdown"]
     for group in view.summary.by_signature[:1]:
@@ -81,28 +83,28 @@ def _parts(view: RunView, baseline: BaselineComparison | None) -> Iterator[Part]
     yield from phrases.items("Next", commands, code=True)
 
 
-def _compared(baseline: BaselineComparison) -> Iterator[Part]:
-    """What became of the baseline's failures."""
+def _baseline_parts(baseline: BaselineComparison) -> Iterator[Part]:
+    """Yield what changed since the baseline."""
     tone = Tone.GOOD
     if baseline.new:
         tone = Tone.BAD
-    cells = counted(baseline.known, "cell fails", "cells fail")
-    said = f"{counted(len(baseline.new), 'new failure')}; {cells} as the baseline says"
-    if baseline.mended:
-        failures = counted(len(baseline.mended), "failure")
-        said += f"; {failures} mended: write the baseline again with --write-baseline"
+    cells = count_noun(baseline.known_count, "cell fails", "cells fail")
+    text = f"{count_noun(len(baseline.new), 'new failure')}; {cells} as the baseline says"
+    if baseline.fixed_failures:
+        failures = count_noun(len(baseline.fixed_failures), "failure")
+        text += f"; {failures} mended: write the baseline again with --write-baseline"
     yield document.Heading(f"Against {baseline.file}")
-    yield document.Item(said, tone)
+    yield document.Item(text, tone)
     for note in baseline.notes:
         yield document.Item(note, Tone.DOUBT)
-    new = [_changed(failure) for failure in baseline.new]
-    yield from phrases.items("New failures", some(new, SHOWN), Tone.BAD)
-    mended = [_changed(failure) for failure in baseline.mended]
-    yield from phrases.items("Mended", some(mended, SHOWN), Tone.GOOD)
+    new = list(map(_describe_change, baseline.new))
+    yield from phrases.items("New failures", some(new, MAX_ITEMS), Tone.BAD)
+    fixed_cells = list(map(_describe_change, baseline.fixed_failures))
+    yield from phrases.items("Mended", some(fixed_cells, MAX_ITEMS), Tone.GOOD)
 
 
-def _changed(failure: ChangedFailure) -> str:
-    place = f"{spoken(failure.toolchain)} on {failure.target}"
+def _describe_change(failure: ChangedFailure) -> str:
+    place = f"{toolchain_label(failure.toolchain)} on {failure.target}"
     return f"{kernel_name(failure.kernel)}, {place}: {failure.line or failure.signature}"
 
 
@@ -118,47 +120,53 @@ def _title(view: RunView) -> document.Title:
 
 
 def _counts(summary: Summary) -> str:
-    """One line with how many cells ended how."""
+    """Return one line with the number of cells by outcome."""
     tally = summary.tally
-    tolerated = sum(group.tolerated for group in summary.by_signature)
-    beside = {"tolerated": tolerated, "waived": tally.waived, "known": tally.known}
+    tolerated_count = sum(group.tolerated_count for group in summary.by_signature)
+    beside = {
+        "tolerated": tolerated_count,
+        "waived": tally.waived_count,
+        "known": tally.known_count,
+    }
     counts = (
         _count(tally.compiles, "compiles", "compile", slow=len(summary.slow)),
         _count(tally.fails, "fails", "fail", **beside),
         _count(tally.unknown, "unknown", "unknown"),
         _count(tally.skipped, "skipped", "skipped"),
-        _count(tally.untested, "not tested", "not tested"),
+        _count(tally.untested_count, "not tested", "not tested"),
     )
-    return f"{counted(tally.total, 'cell')}: {', '.join(filter(None, counts))}"
+    return f"{count_noun(tally.total, 'cell')}: {', '.join(filter(None, counts))}"
 
 
 def _count(number: int, one: str, many: str, **among_them: int) -> str:
-    """`2 fail (1 tolerated)`, nothing for none."""
+    """Return `2 fail (1 tolerated)`, or an empty text for zero."""
     if not number:
         return ""
-    aside = ", ".join(f"{count} {word}" for word, count in among_them.items() if count)
-    return phrases.beside(counted(number, one, many), aside)
+    asides = []
+    for word, count in among_them.items():
+        if count:
+            asides.append(f"{count} {word}")
+    return phrases.beside(count_noun(number, one, many), ", ".join(asides))
 
 
-def _matrix(made: Grid) -> Iterator[Part]:
-    for target, kernels in made.targets.items():
-        releases, shown = made.asked_on(target), kernels
-        # Of many kernels those of which there is more to say than that they compile.
+def _matrix(grid_of_run: Grid) -> Iterator[Part]:
+    for target, kernels in grid_of_run.targets.items():
+        releases, rows_to_show = grid_of_run.tested_toolchains(target), kernels
+        # A long matrix has only the kernels that do not compile everywhere.
         if len(kernels) > _ROWS:
-            shown = {
-                kernel: squares
-                for kernel, squares in kernels.items()
-                if not all(each in squares and squares[each].perfect for each in releases)
-            }
+            rows_to_show = {}
+            for kernel, squares in kernels.items():
+                if not all(each in squares and squares[each].perfect for each in releases):
+                    rows_to_show[kernel] = squares
         name = target
-        # The verdicts of such a target were never compared with a card.
+        # The verdicts of an experimental target were never compared with a card.
         if target in TARGETS and TARGETS[target].experimental:
             name = f"{target} (experimental)"
         headings = (name, *map(short, releases))
-        yield document.Table(headings, tuple(_rows(shown, releases)), document.Fit.SPLIT)
-        rest = len(kernels) - len(shown)
+        yield document.Table(headings, tuple(_rows(rows_to_show, releases)), document.Fit.SPLIT)
+        rest = len(kernels) - len(rows_to_show)
         if rest:
-            yield document.Paragraph(f"{counted(rest, 'more kernel')}: no failures", Tone.FAINT)
+            yield document.Paragraph(f"{count_noun(rest, 'more kernel')}: no failures", Tone.FAINT)
     yield document.Paragraph(LEGEND, Tone.FAINT)
 
 
@@ -172,22 +180,29 @@ def _rows(kernels: Mapping[KernelOf, Row], releases: Sequence[str]) -> Iterator[
 
 
 def _square(square: Square | None) -> Words:
-    """A square of the matrix in a few short lines; empty where nothing was asked."""
+    """Return a square of the matrix in a few short lines; empty if nothing was scanned."""
     if square is None:
         return Words("")
-    if not square.asked and square.untested:
+    if not square.tested_count and square.untested_count:
         return Words("not tested", Tone.FAINT)
-    if not square.asked:
+    if not square.tested_count:
         return Words("–", Tone.FAINT)
-    if square.unknown == square.asked:
+    if square.unknown == square.tested_count:
         return Words("?", Tone.DOUBT)
     # A failure beside a configuration that compiles stands in brackets.
-    tolerated = "({})" if square.compiles else "{}"
-    codes = [code for code, _ in square.codes.most_common()]
-    codes += [tolerated.format(code) for code, _ in square.tolerated.most_common()]
-    lines = [f"{square.compiles}/{square.asked}", *some(codes, 2, "+{}")]
-    aside = (("slow", square.slow), ("?", square.unknown), ("not tested", square.untested))
-    lines += [word for word, count in aside if count]
+    template = "({})" if square.compiles else "{}"
+    codes = []
+    for code, _ in square.codes.most_common():
+        codes.append(code)
+    for code, _ in square.tolerated_codes.most_common():
+        codes.append(template.format(code))
+    lines = [f"{square.compiles}/{square.tested_count}", *some(codes, 2, "+{}")]
+    if square.slow:
+        lines.append("slow")
+    if square.unknown:
+        lines.append("?")
+    if square.untested_count:
+        lines.append("not tested")
     tone = Tone.DOUBT
     if square.blocking:
         tone = Tone.BAD
@@ -196,21 +211,21 @@ def _square(square: Square | None) -> Words:
     return Words("\n".join(lines), tone)
 
 
-def _reached(view: RunView) -> Iterator[Part]:
-    """From which sequence length a kernel with a faulty autotuner is reached, and through what."""
-    # Only the autotuner's failures have this; a run without one is not read again for it.
+def _autotuner_reach(view: RunView) -> Iterator[Part]:
+    """Yield the sequence lengths from which faulty autotuners are reached, and the layers."""
+    # Only failures of autotuners have a reach, so other runs are not read again.
     if not any(group.code.startswith("FC6") for group in view.summary.by_signature):
         return
     lines: dict[str, str] = {}
     for record in view.records():
-        told: Mapping[str, Any] = {}
+        facts: Mapping[str, Any] = {}
         for finding in record.findings[:1]:
-            told = finding["facts"]
-        length = told.get("first_length")
+            facts = finding["facts"]
+        length = facts.get("first_length")
         if length is None:
             continue
         layers = []
-        for reach in told["reached_by"]:
+        for reach in facts["reached_by"]:
             if reach["training"] == length:
                 place = reach["line"] and f"{reach['file']}:{reach['line']}"
                 layers.append(phrases.beside(reach["layer"].rpartition(":")[2], place))
@@ -226,14 +241,14 @@ def _slow(view: RunView) -> Iterator[Part]:
     if not slow:
         return
     yield document.Heading(f"Slow compiles ({SLOW})")
-    shown = dict(list(slow.items())[:SHOWN])
+    rows_to_show = dict(list(slow.items())[:MAX_ITEMS])
     for record in view.records():
-        if record.key in shown:
-            took = shown[record.key]
-            said = f"{took.seconds:.1f} s; {took.median:.1f} s on the other releases (median)"
-            named = (short(record.toolchain), record.target, kernel_name(record.kernel))
-            cell = (*named, record.dtype, settings(record.options))
-            yield document.Item(said, notes=(" · ".join(filter(None, cell)),))
+        if record.key in rows_to_show:
+            took = rows_to_show[record.key]
+            text = f"{took.seconds:.1f} s; {took.median:.1f} s on the other releases (median)"
+            names = (short(record.toolchain), record.target, kernel_name(record.kernel))
+            cell = (*names, record.dtype, settings(record.options))
+            yield document.Item(text, notes=(" · ".join(filter(None, cell)),))
     yield from phrases.rest(len(slow), "slow compile")
 
 
@@ -241,25 +256,25 @@ def _reasons(view: RunView, verdict: Verdict) -> Iterator[Part]:
     reasons = _places_by_reason(view, verdict)
     if reasons:
         yield document.Heading(verdict.value.capitalize())
-    for (text, code), pairs in reasons[:SHOWN]:
+    for (text, code), pairs in reasons[:MAX_ITEMS]:
         place = phrases.places(*phrases.sorted_places(pairs))
         yield document.Item(f"{len(pairs)} × {text}", notes=(place,))
-        # A reason with a second half says itself what to do, and needs no other advice.
+        # A reason with a semicolon already contains the remedy.
         if code in RULES and ";" not in text:
             yield document.Labelled((("remedy", RULES[code].remedy),))
     yield from phrases.rest(len(reasons), "reason")
 
 
 def _places_by_reason(view: RunView, verdict: Verdict) -> list[tuple[Reason, list[Place]]]:
-    """Why cells have this verdict and where they are, the most frequent reason first."""
+    """Return the reasons of cells with this verdict and their places, the most frequent first."""
     if not getattr(view.summary.tally, verdict.value):
         return []
-    untested = view.summary.untested_keys
-    places = grouped(
-        ((record.reason or "no reason recorded", record.code), (record.toolchain, record.target))
-        for record in view.records()
-        if record.verdict is verdict and record.key not in untested
-    )
+    untested_keys = view.summary.untested_keys
+    places: dict[Reason, list[Place]] = {}
+    for record in view.records():
+        if record.verdict is verdict and record.key not in untested_keys:
+            reason = (record.reason or "no reason recorded", record.code)
+            places.setdefault(reason, []).append((record.toolchain, record.target))
     return sorted(places.items(), key=lambda each: (-len(each[1]), each[0][0]))
 
 
@@ -268,12 +283,12 @@ def _fallbacks(summary: Summary) -> Iterator[Part]:
     if not entries:
         return
     rows = []
-    for entry in entries[:SHOWN]:
-        failing = some([each for each in entry.failing if each], _USES)
+    for entry in entries[:MAX_ITEMS]:
+        failing = some(list(filter(None, entry.failing)), _USES)
         place = phrases.places(entry.toolchains, entry.targets, between="\n")
-        left = "\n".join((kernel_name(entry.kernel), *failing))
+        names = "\n".join((kernel_name(entry.kernel), *failing))
         uses = Words("\n".join(entry.uses[:_USES]), Tone.GOOD, code=True)
-        rows.append(row(left, Words(place, Tone.FAINT), uses))
+        rows.append(row(names, Words(place, Tone.FAINT), uses))
     yield document.Heading("Fallbacks")
     yield document.Table(("failing", "on", "use instead, nearest first"), tuple(rows))
     yield from phrases.rest(len(entries), "row")
@@ -282,8 +297,10 @@ def _fallbacks(summary: Summary) -> Iterator[Part]:
 def _annotations(
     view: RunView, baseline: BaselineComparison | None = None
 ) -> Iterator[document.Annotation]:
-    """Failures as errors (tolerated, or known to the baseline: notices), unknown and slow cells as
-    warnings, the counts."""
+    """Yield failures as errors, unknown and slow cells as warnings, and the counts.
+
+    Failures that are tolerated or in the baseline are notices.
+    """
     summary = view.summary
     new = None
     if baseline is not None:
@@ -295,34 +312,34 @@ def _annotations(
         is_known = new is not None and group.signature not in new
         if is_known or phrases.is_tolerated(group):
             level = "notice"
-        said = f"{group.line}\n{phrases.where(group)}"
-        yield document.Annotation(level, phrases.title_of(group.code), said)
+        text = f"{group.line}\n{phrases.where(group)}"
+        yield document.Annotation(level, phrases.title_of(group.code), text)
     for each in view.run.get("stale", ())[:_ANNOTATIONS]:
         yield document.Annotation("warning", f"changed: {each['kernel']}", "; ".join(each["why"]))
-    hidden = phrases.omitted(len(summary.by_signature), "signature", _ANNOTATIONS)
+    hidden = phrases.format_omitted(len(summary.by_signature), "signature", _ANNOTATIONS)
     if hidden:
         yield document.Annotation("notice", "more failures", hidden)
     for (text, _), pairs in _places_by_reason(view, Verdict.UNKNOWN)[:_ANNOTATIONS]:
         place = phrases.places(*phrases.sorted_places(pairs))
-        said = f"{len(pairs)} × {text} ({place})"
-        yield document.Annotation("warning", "unknown", said)
+        text = f"{len(pairs)} × {text} ({place})"
+        yield document.Annotation("warning", "unknown", text)
     if summary.slow:
-        said = counted(len(summary.slow), "slow compile")
-        yield document.Annotation("warning", f"{SLOW} slow compile", said)
-    if summary.untested:
-        cells = counted(sum(each.cells for each in summary.untested), "cell")
-        said = f"{cells} with made-up arguments: no evidence either way"
-        yield document.Annotation("notice", "not tested", said)
+        text = count_noun(len(summary.slow), "slow compile")
+        yield document.Annotation("warning", f"{SLOW} slow compile", text)
+    if summary.untested_groups:
+        cells = count_noun(sum(each.cells for each in summary.untested_groups), "cell")
+        text = f"{cells} with made-up arguments: no evidence either way"
+        yield document.Annotation("notice", "not tested", text)
     for entry in summary.coverage:
-        where = f"{entry['package']}, {spoken(entry['toolchain'])}"
-        recorded = f"{entry['recorded']} of {entry['launchable']} kernels"
-        said = f"{where}: launches of {recorded} were recorded"
-        yield document.Annotation("notice", "coverage", said)
+        where = f"{entry['package']}, {toolchain_label(entry['toolchain'])}"
+        recorded_kernels = f"{entry['recorded']} of {entry['launchable']} kernels"
+        text = f"{where}: launches of {recorded_kernels} were recorded"
+        yield document.Annotation("notice", "coverage", text)
     for each in summary.partial:
-        said = f"{each.question.name}: {each.progress} cells answered"
+        text = f"{each.question.name}: {each.progress} cells answered"
         place = f"{short(each.toolchain)} on {each.target}"
-        yield document.Annotation("warning", f"partial: {place}", said)
+        yield document.Annotation("warning", f"partial: {place}", text)
     yield document.Annotation("notice", "flacheck", f"{answer(summary)} {_counts(summary)}")
     for pin in summary.specifiers:
-        said = " ".join(filter(None, (pin.triton, pin.torch)))
-        yield document.Annotation("notice", f"known good on {pin.target}", said)
+        text = " ".join(filter(None, (pin.triton, pin.torch)))
+        yield document.Annotation("notice", f"known good on {pin.target}", text)

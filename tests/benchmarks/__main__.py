@@ -25,8 +25,9 @@ from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cell
 from flacheck.pipeline import planning
+from flacheck.pipeline.job import Job
 from flacheck.store import Store
-from flacheck.tables import shipped
+from flacheck.tables import find_shipped_folder
 from tests.benchmarks.measured import Cost, cost
 from tests.made_records import record
 
@@ -88,14 +89,23 @@ class Bench:
         }
         command = f'exec "$0" "$@" 2> {said}'
         measured = cost(
-            ["sh", "-c", command, sys.executable, PLAIN, mode, str(file), str(shipped("kernels"))],
+            [
+                "sh",
+                "-c",
+                command,
+                sys.executable,
+                PLAIN,
+                mode,
+                str(file),
+                str(find_shipped_folder("kernels")),
+            ],
             environment,
         )
         return measured, json.loads(said.read_text().splitlines()[-1])
 
 
 def cells_of(matrix: str) -> list[Cell]:
-    return list(planning.plan(Subject(matrix), Selection()).cells)
+    return list(planning.plan_job(Job(Subject(matrix), Selection())).cells)
 
 
 def _good(triton: str, count: int, **axes: Any) -> dict[str, Any]:

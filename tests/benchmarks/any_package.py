@@ -29,9 +29,10 @@ from typing import Any
 from flacheck.captures.coverage import coverage
 from flacheck.errors import FlacheckError
 from flacheck.inputs.expand import Selection
+from flacheck.inputs.subject import Subject
 from flacheck.packages.package import Package
-from flacheck.pipeline import captured
-from flacheck.toolchains import Resolver
+from flacheck.pipeline.job import Job
+from flacheck.pipeline.package_launches import resolve_package
 
 from .launchable import Distribution
 
@@ -83,7 +84,7 @@ def measure(spec: str, triton: str, target: str, keep: Path, compiling: Compilin
     row = Row(spec)
     selection = Selection(toolchains=(triton,), targets=(target,))
     try:
-        (capture,) = captured.captures(spec, selection, Resolver())
+        (capture,) = resolve_package(Job(Subject(package=spec), selection)).capture().captures
     except FlacheckError as error:
         row.note = str(error).splitlines()[0]
         return row

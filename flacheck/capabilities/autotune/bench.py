@@ -17,12 +17,12 @@ from typing import Any
 from flacheck import toolchains
 from flacheck.capabilities.autotune import timeable
 from flacheck.capabilities.autotune.emit import configuration
-from flacheck.capabilities.autotune.examined import (
+from flacheck.capabilities.autotune.results import (
     ExaminedConfig,
     Fate,
     Price,
     Timing,
-    Tuned,
+    TunedLaunch,
     TunerResult,
 )
 from flacheck.engine import policies
@@ -32,7 +32,7 @@ from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import UsageError
 from flacheck.model import Attempt, Json, Outcome, canonical
 from flacheck.packages.package import Package
-from flacheck.tables import shipped, targets
+from flacheck.tables import find_shipped_folder, targets
 
 # The longest that a scan's compile takes before anything is known of its kernel.
 _SECONDS = 300.0
@@ -75,7 +75,7 @@ class Bench:
             raise UsageError("--bench needs a GPU: install torch with CUDA beside flacheck")
         (choice,) = toolchains.resolve(["installed"]).choices
         self._config = toolchains.provide(choice).worker_config()
-        self._config |= {"worker": "bench_worker", "corpus": str(shipped("kernels"))}
+        self._config |= {"worker": "bench_worker", "corpus": str(find_shipped_folder("kernels"))}
         self._config |= {"torch": torch, "device": device, "recycle_mb": _RESIDENT_MB}
         self._config["trust"] = trust
         # The driver of a GPU needs devices and files that nobody lists.
@@ -104,7 +104,9 @@ class Bench:
             target = None
         return Card(facts["name"], target, facts["triton"], facts["torch"])
 
-    def timed(self, result: TunerResult, tuned: Tuned, packages: Packages) -> TunerResult:
+    def time_configs(
+        self, result: TunerResult, tuned_launch: TunedLaunch, packages: Packages
+    ) -> TunerResult:
         """The result with times of its configurations and fallbacks, or why there are none."""
         runs = [each.config for each in result.configs if each.fate is Fate.RUNS]
         instead = []
@@ -113,12 +115,12 @@ class Bench:
             if config is not None:
                 instead.append((fallback.use, config))
         configs = [*runs, *(config for _, config in instead)]
-        why = self._elsewhere(result) or timeable.untimeable(tuned)
+        why = self._elsewhere(result) or timeable.untimeable(tuned_launch)
         if not why and not configs:
             why = "none of its configurations runs"
         if self.interrupted:
             why = _INTERRUPTED
-        times = why or self._times(tuned, configs, packages)
+        times = why or self._times(tuned_launch, configs, packages)
         if isinstance(times, str):
             return replace(result, not_timed=times)
         timed = [replace(each, timing=times.get(canonical(each.config))) for each in result.configs]
@@ -133,11 +135,11 @@ class Bench:
         return f"{self._choice} on {card} is what is here to time with"
 
     def _times(
-        self, tuned: Tuned, configs: Sequence[_Config], packages: Packages
+        self, tuned_launch: TunedLaunch, configs: Sequence[_Config], packages: Packages
     ) -> dict[str, Timing] | str:
         """Return the timing of each configuration, or why none has one."""
-        kind = self._kind(packages.get(tuned.cell.kernel.package or ""))
-        request = timeable.request(tuned)
+        kind = self._kind(packages.get(tuned_launch.cell.kernel.package or ""))
+        request = timeable.request(tuned_launch)
         try:
             prepared = self._ask(kind, {**request, "op": "prepare"})
         except KeyboardInterrupt:
@@ -148,7 +150,7 @@ class Bench:
         times: dict[str, Timing] = {}
         lost = 0
         for config in configs:
-            own = timeable.own_grid(tuned, config)
+            own = timeable.own_grid(tuned_launch, config)
             if own is None:
                 times[canonical(config)] = Timing(failed="its grid was not recorded")
                 continue

@@ -13,7 +13,7 @@ those that spill where the same tiles on as many blocks do not.
 from collections.abc import Sequence
 from typing import Any
 
-from flacheck.capabilities.autotune.examined import Cost, ExaminedConfig
+from flacheck.capabilities.autotune.results import Cost, ExaminedConfig
 from flacheck.model import canonical
 
 

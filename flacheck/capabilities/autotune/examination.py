@@ -7,13 +7,13 @@ from functools import cached_property
 from pathlib import Path
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.order import some
 from flacheck.capabilities.autotune import judging
 from flacheck.capabilities.autotune.bench import Bench
-from flacheck.capabilities.autotune.examined import Fate, TunerResult
-from flacheck.capabilities.autotune.gathering import Gathered
-from flacheck.capabilities.autotune.pruning import pruned
+from flacheck.capabilities.autotune.gathering import TunedLaunches
+from flacheck.capabilities.autotune.pruning import find_pruned_configs
+from flacheck.capabilities.autotune.results import Fate, TunerResult
 from flacheck.capabilities.autotune.trials import Trials, ruled_out, trials
 from flacheck.fallbacks.searching import search_with_workers
 from flacheck.model import Cell, Purpose, Record, canonical
@@ -36,14 +36,14 @@ class Examination:
     """What was gathered, on its way to results: `records` compiles, `results` judges."""
 
     name: str
-    gathered: Gathered
+    gathered: TunedLaunches
     jobs: int = 0
     fresh: bool = False
     _records: dict[str, Record] = field(default_factory=dict)
 
     @cached_property
     def trials(self) -> list[Trials]:
-        return [trials(tuned) for tuned in self.gathered.tuned]
+        return [trials(tuned) for tuned in self.gathered.launches]
 
     @cached_property
     def plan(self) -> Plan:
@@ -61,9 +61,9 @@ class Examination:
         """What can be said of configurations before any is compiled, once each."""
         lines = []
         for asked in self.trials:
-            cell = asked.tuned.cell
-            for config in asked.tuned.launch.configs:
-                why = ruled_out(asked.tuned, config)
+            cell = asked.tuned_launch.cell
+            for config in asked.tuned_launch.launch.configs:
+                why = ruled_out(asked.tuned_launch, config)
                 if why:
                     lines.append(f"{cell.kernel.name} on {cell.target}: {why}")
         return list(dict.fromkeys(lines))
@@ -77,15 +77,15 @@ class Examination:
                     self._records[event.record.key] = event.record
                 yield event
 
-    def timed(self, results: Sequence[TunerResult], bench: Bench) -> list[TunerResult]:
+    def time_results(self, results: Sequence[TunerResult], bench: Bench) -> list[TunerResult]:
         """The results with what the card that is here makes of their configurations."""
         launched = {}
         for asked in self.trials:
-            cell = asked.tuned.cell
+            cell = asked.tuned_launch.cell
             place = (cell.kernel.name, cell.kernel.package, cell.toolchain, cell.target)
-            launched[place, canonical(asked.tuned.launch.to_json())] = asked.tuned
+            launched[place, canonical(asked.tuned_launch.launch.to_json())] = asked.tuned_launch
             # The result of a kernel without configurations names no launch.
-            launched.setdefault((place, canonical(None)), asked.tuned)
+            launched.setdefault((place, canonical(None)), asked.tuned_launch)
         timed = []
         with bench:
             for number, each in enumerate(results, 1):
@@ -93,20 +93,20 @@ class Examination:
                 _LOG.info(f"{step}: {each.kernel}, {len(each.configs)} configurations")
                 place = (each.kernel, each.package, each.toolchain, each.target)
                 tuned = launched[place, canonical(each.launch)]
-                timed.append(bench.timed(each, tuned, self.plan.packages))
+                timed.append(bench.time_configs(each, tuned, self.plan.packages))
         return timed
 
     def results(self, store: Path, budget: int) -> list[TunerResult]:
         """Every launch's result, in the order in which the source named them, with fallbacks out of
         at most `budget` candidates for each failure (none with 0). Kernels of which there is
         nothing to say are only named."""
-        tuned = [asked.tuned for asked in self.trials]
-        left_out = pruned(self.plan, tuned, MEMORY_MB)
+        tuned = [asked.tuned_launch for asked in self.trials]
+        left_out = find_pruned_configs(self.plan, tuned, MEMORY_MB)
         judged = []
         silent = set()
         for asked in self.trials:
             estimates = asked.estimates(self.plan.packages)
-            its_own = left_out.get(asked.tuned.cell.key, [])
+            its_own = left_out.get(asked.tuned_launch.cell.key, [])
             result = judging.judge(asked, self._records, estimates, its_own, count_processors())
             if result.is_silent:
                 silent.add(result.kernel)
@@ -127,7 +127,7 @@ class Examination:
                     opened,
                     RunOptions(jobs=self.jobs),
                     budget=budget,
-                    tried=tried,
+                    extra_records=tried,
                 )
 
         return with_fallbacks(judged, search)
@@ -149,7 +149,7 @@ def with_fallbacks(
                 tried[cell.key] = config.record.with_(cell=cell)
     if not cells:
         return results
-    of_cell = grouped((each.key, each) for each in search(list(cells.values()), tried))
+    of_cell = group_by_key((each.key, each) for each in search(list(cells.values()), tried))
     mended = []
     for asked, result in examined:
         own: list[Fallback] = []

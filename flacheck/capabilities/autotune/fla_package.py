@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from flacheck.analysis.order import some
-from flacheck.capabilities.autotune.examined import Tuned
+from flacheck.capabilities.autotune.results import TunedLaunch
 from flacheck.errors import UsageError
 from flacheck.packages.package import Package
-from flacheck.source import autotuned
+from flacheck.source import autotuners
 
 _VARIABLE = "FLA_CONFIG_DIR"
 _DECORATOR = "fla_cache_autotune"
@@ -21,13 +21,13 @@ _DECORATOR = "fla_cache_autotune"
 _NAMED = 4
 
 
-def check(tuned: Sequence[Tuned], packages: Mapping[str, Package]) -> list[str]:
+def check(tuned_launches: Sequence[TunedLaunch], packages: Mapping[str, Package]) -> list[str]:
     """Return notes about kernels for which emitted files may have no effect.
 
     Raises UsageError for a package whose source does not read `FLA_CONFIG_DIR`.
     """
     kernels: dict[str, list[str]] = {}
-    for each in tuned:
+    for each in tuned_launches:
         kernel = each.cell.kernel
         if kernel.package is not None:
             names = kernels.setdefault(kernel.package, [])
@@ -88,7 +88,7 @@ def reading_kernels(package: Package) -> list[str]:
     kernels = []
     for file in _files(package):
         module = ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
-        for name in autotuned.names_in(file, (_DECORATOR,)):
+        for name in autotuners.names_in(file, (_DECORATOR,)):
             kernels.append(f"{module}:{name}")
     return kernels
 

@@ -5,17 +5,17 @@ from dataclasses import replace
 from typing import Any
 
 from flacheck.capabilities.autotune.cost import cost
-from flacheck.capabilities.autotune.examined import (
+from flacheck.capabilities.autotune.key_faults import faults
+from flacheck.capabilities.autotune.keys import KeyEvidence
+from flacheck.capabilities.autotune.missing_keys import find_unkeyed_constexprs
+from flacheck.capabilities.autotune.occupancy import occupancy
+from flacheck.capabilities.autotune.results import (
     ExaminedConfig,
     Fate,
     KeyFault,
     TunerResult,
     TuningKey,
 )
-from flacheck.capabilities.autotune.key_faults import faults
-from flacheck.capabilities.autotune.keys import KeyEvidence
-from flacheck.capabilities.autotune.missing_keys import unkeyed
-from flacheck.capabilities.autotune.occupancy import occupancy
 from flacheck.capabilities.autotune.trials import DEFAULT_WARPS, Trials, version
 from flacheck.model import Record, Verdict, canonical
 from flacheck.tables import targets
@@ -32,7 +32,7 @@ def judge(
     workers: int = 1,
 ) -> TunerResult:
     """The result of a launch from its cells' records by key; `workers` could warm it up."""
-    tuned = asked.tuned
+    tuned = asked.tuned_launch
     evidence = KeyEvidence(tuned, version(tuned.cell), _audit(asked, records))
     keys = faults(evidence)
     fatal = next((fault for fault in keys if fault.fault == _FATAL), None)
@@ -56,7 +56,7 @@ def judge(
         cost=None,
         ends=_ends(asked, records, configs, fatal),
         pruned=pruned,
-        unkeyed=unkeyed(evidence),
+        unkeyed=find_unkeyed_constexprs(evidence),
         tuning_keys=_tuning_keys(evidence),
     )
     if not configs:
@@ -69,7 +69,7 @@ def judge(
 def _tuning_keys(evidence: KeyEvidence) -> list[TuningKey]:
     """Return the distinct keys of the calls that the launch stands for."""
     keys: dict[str, TuningKey] = {}
-    for call in evidence.tuned.alike:
+    for call in evidence.tuned_launch.equivalent_calls:
         for key in evidence.tuning_keys(call):
             # As text: to Python 1 and True are equal, to a file they are not.
             keys[canonical([key.values, key.dtypes])] = key

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from packaging.version import Version
 
-from flacheck.capabilities.autotune.examined import KeyFault
 from flacheck.capabilities.autotune.keys import BY_NAME_FROM, KeyEvidence, plain
 from flacheck.capabilities.autotune.missing_keys import missing
+from flacheck.capabilities.autotune.results import KeyFault
 from flacheck.model import canonical
 
 # The first release that refuses to make an autotuner with a key that is no argument.
@@ -34,8 +34,8 @@ _NO_ARGUMENT = "is no argument of the kernel"
 
 def no_argument(evidence: KeyEvidence) -> Iterator[KeyFault]:
     """A key that is no argument of the kernel, with the argument that may have been meant."""
-    keys = evidence.tuned.keys
-    if evidence.tuned.declared is None:
+    keys = evidence.tuned_launch.keys
+    if evidence.tuned_launch.declaration is None:
         return
     why = f"{_NO_ARGUMENT}: the module raises ValueError when it is imported"
     if BY_NAME_FROM <= evidence.version < _REFUSED_FROM:
@@ -55,19 +55,21 @@ def by_position(evidence: KeyEvidence) -> Iterator[KeyFault]:
     """A key that the release reads past the end of the arguments, or from another argument, as its
     own `Autotuner.run` showed. The remedy is in the signature: what the caller omits has to stand
     behind every key."""
-    omitted = {*evidence.tuned.launch.omitted, *evidence.tuned_names} - set(evidence.heuristics)
+    omitted = {*evidence.tuned_launch.launch.omitted, *evidence.tuned_names} - set(
+        evidence.heuristics
+    )
     last = [name for name in evidence.arguments if name in omitted]
-    declared = evidence.in_file
+    declaration = evidence.in_file
     for looked_up in evidence.audit:
         kind, want = looked_up["fault"], looked_up["want"]
         if kind not in _BY_POSITION:
             continue
         fix = f"move {', '.join(last)} behind all keys in the kernel's signature"
         fault = KeyFault(want, kind, want, looked_up["got"], _BY_POSITION[kind], fix=fix)
-        if declared:
-            fix, lines = declared.moved_last(last), declared.signature
+        if declaration:
+            fix, lines = declaration.with_parameters_last(last), declaration.signature
             fault = replace(
-                fault, file=declared.file, line=lines.line, end_line=lines.end_line, fix=fix
+                fault, file=declaration.file, line=lines.line, end_line=lines.end_line, fix=fix
             )
         yield fault
 
@@ -79,7 +81,7 @@ def storm(evidence: KeyEvidence) -> Iterator[KeyFault]:
     One that the compiler is told not to look at is none by that alone: a length is often put into
     buckets and handed over for the key only.
     """
-    for key in evidence.tuned.keys:
+    for key in evidence.tuned_launch.keys:
         if key not in evidence.arguments:
             continue
         seen = [plain(call[key]) for call in evidence.calls if key in call]
@@ -99,10 +101,10 @@ def constant(evidence: KeyEvidence) -> Iterator[KeyFault]:
     Judged by what a program launched. Of launches whose sizes a driver chose, and of few, nothing
     is concluded.
     """
-    if evidence.tuned.driven or len(evidence.by_key) < _ENOUGH_KEYS:
+    if evidence.tuned_launch.is_captured or len(evidence.by_key) < _ENOUGH_KEYS:
         return
     columns: dict[str, list[str]] = {}
-    for key in dict.fromkeys(evidence.tuned.keys):
+    for key in dict.fromkeys(evidence.tuned_launch.keys):
         if not all(key in call for call in evidence.calls):
             continue
         column = [canonical(plain(call[key])) for call in evidence.calls]
@@ -130,11 +132,11 @@ FAULTS: tuple[Callable[[KeyEvidence], Iterator[KeyFault]], ...] = (
 def faults(evidence: KeyEvidence) -> list[KeyFault]:
     """All faults of a kernel's keys under a release, each with the lines to write instead."""
     findings = [fault for find in FAULTS for fault in find(evidence)]
-    keys = mended(evidence.tuned.keys, findings)
+    keys = correct_keys(evidence.tuned_launch.keys, findings)
     return [_with_fix(evidence, fault, keys) for fault in findings]
 
 
-def mended(keys: Sequence[str], findings: Sequence[KeyFault]) -> list[str]:
+def correct_keys(keys: Sequence[str], findings: Sequence[KeyFault]) -> list[str]:
     """The list of keys that is free of all faults that another list mends."""
     instead: dict[str, str | None] = {}
     added = []
@@ -151,13 +153,13 @@ def mended(keys: Sequence[str], findings: Sequence[KeyFault]) -> list[str]:
 
 def _with_fix(evidence: KeyEvidence, fault: KeyFault, keys: Sequence[str]) -> KeyFault:
     """The fault with the whole list of keys, unless its remedy is another."""
-    declared = evidence.in_file
+    declaration = evidence.in_file
     if fault.fix:
         return fault
-    if declared is None:
+    if declaration is None:
         return replace(fault, fix=f"key={list(keys)!r},")
-    line = end = declared.line
-    if declared.key_list:
-        line, end = declared.key_list.line, declared.key_list.end_line
-    fix = declared.with_keys(keys)
-    return replace(fault, file=declared.file, line=line, end_line=end, fix=fix)
+    line = end = declaration.line
+    if declaration.key_list:
+        line, end = declaration.key_list.line, declaration.key_list.end_line
+    fix = declaration.with_keys(keys)
+    return replace(fault, file=declaration.file, line=line, end_line=end, fix=fix)

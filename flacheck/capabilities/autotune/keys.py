@@ -8,9 +8,9 @@ from typing import Any
 
 from packaging.version import Version
 
-from flacheck.capabilities.autotune.examined import Args, Tuned, TuningKey
+from flacheck.capabilities.autotune.results import Args, TunedLaunch, TuningKey
 from flacheck.model import canonical
-from flacheck.source.autotuned import Declared
+from flacheck.source.autotuners import AutotunedKernel
 
 # Triton 3.0 and 3.1 look keys up by their position in a list from which omitted arguments are
 # missing; from here on by name.
@@ -30,54 +30,56 @@ class KeyEvidence:
     that were seen, and `audit`, what the release itself put into its key, as `{"key", "want",
     "got", "fault"}`, empty where it looks keys up by name."""
 
-    tuned: Tuned
+    tuned_launch: TunedLaunch
     version: Version
     audit: Sequence[Mapping[str, Any]] = ()
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:
         """All parameters in order; without a source those that launches speak of."""
-        if self.tuned.declared:
-            return self.tuned.declared.arguments
-        launch = self.tuned.launch
+        if self.tuned_launch.declaration:
+            return self.tuned_launch.declaration.arguments
+        launch = self.tuned_launch.launch
         return tuple(dict.fromkeys([*launch.args, *launch.omitted]))
 
     @cached_property
     def constexprs(self) -> frozenset[str]:
         """The parameters that are constexprs; without a source those that a call passes as one."""
-        if self.tuned.declared:
-            return frozenset(self.tuned.declared.constexprs)
+        if self.tuned_launch.declaration:
+            return frozenset(self.tuned_launch.declaration.constexprs)
         return frozenset(name for call in self.calls for name in call if is_fixed(call[name]))
 
     @property
     def heuristics(self) -> tuple[str, ...]:
         """Arguments that heuristics supply before the autotuner sees a call."""
-        return self.tuned.declared.heuristics if self.tuned.declared else ()
+        return self.tuned_launch.declaration.heuristics if self.tuned_launch.declaration else ()
 
     @property
     def unspecialized(self) -> tuple[str, ...]:
         """Arguments that the compiler is told not to look at."""
-        return self.tuned.declared.unspecialized if self.tuned.declared else ()
+        return (
+            self.tuned_launch.declaration.do_not_specialize if self.tuned_launch.declaration else ()
+        )
 
     @property
-    def in_file(self) -> Declared | None:
+    def in_file(self) -> AutotunedKernel | None:
         """The source where its line numbers mean something: None for one cut out of its file."""
-        declared = self.tuned.declared
-        if declared is None or declared.file is None:
+        declaration = self.tuned_launch.declaration
+        if declaration is None or declaration.file is None:
             return None
-        return declared
+        return declaration
 
     @cached_property
     def tuned_names(self) -> frozenset[str]:
         """What configurations supply."""
-        configs = self.tuned.launch.configs
+        configs = self.tuned_launch.launch.configs
         return frozenset(name for config in configs for name in config.get("kwargs", {}))
 
     @cached_property
     def calls(self) -> list[Args]:
         """The distinct calls that were seen, without what configurations supply."""
         calls: dict[str, Args] = {}
-        for args in self.tuned.seen:
+        for args in self.tuned_launch.observed_calls:
             call = {name: spec for name, spec in args.items() if name not in self.tuned_names}
             calls[canonical(call)] = call
         return list(calls.values())
@@ -94,7 +96,7 @@ class KeyEvidence:
         """Return the keys that the autotuner may build for a call: one for each order in which host
         code passes the tensors, because a key lists their dtypes in that order. Return none for a
         call with a value that no file can hold."""
-        values = tuple((name, plain(call[name])) for name in self.tuned.keys if name in call)
+        values = tuple((name, plain(call[name])) for name in self.tuned_launch.keys if name in call)
         if not all(value is None or isinstance(value, _SCALARS) for _, value in values):
             return []
         keys = []
@@ -107,16 +109,16 @@ class KeyEvidence:
     def _orders(self) -> list[tuple[str, ...]]:
         """The orders in which host code passes the arguments, or that of the signature."""
         orders: dict[tuple[str, ...], None] = {}
-        for host in self.tuned.hosts:
-            passed = [name for name in host.passed if name in self.arguments]
-            rest = [name for name in self.arguments if name not in host.passed]
+        for host in self.tuned_launch.hosts:
+            passed = [name for name in host.arguments if name in self.arguments]
+            rest = [name for name in self.arguments if name not in host.arguments]
             order = (*passed, *rest)
             orders[order] = None
         return list(orders) or [self.arguments]
 
     def key(self, call: Args) -> tuple[list[Any], list[str]]:
         """What a release builds: the keys' values, and the tensors' dtypes."""
-        values = [plain(call[name]) for name in self.tuned.keys if name in call]
+        values = [plain(call[name]) for name in self.tuned_launch.keys if name in call]
         return values, [call[name]["dtype"] for name in self.arguments if is_tensor(call.get(name))]
 
     def is_length(self, name: str) -> bool:

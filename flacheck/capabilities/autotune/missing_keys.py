@@ -3,14 +3,13 @@ used for another.
 
 A fault is what launches show: two share a key and differ in a constexpr, or in what the compiler
 looks at in an argument. Or what the code shows: a constexpr decides a branch, a loop's bounds or a
-tile's side, and the host code passes it freely, for it rests on more than keys. `unkeyed` lists the
+tile's side, and the host code passes it freely, for it rests on more than keys. `find_unkeyed_constexprs` lists the
 other constexprs that no key covers.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from flacheck.capabilities.autotune.examined import Args, KeyFault
 from flacheck.capabilities.autotune.keys import (
     KeyEvidence,
     is_fixed,
@@ -18,6 +17,7 @@ from flacheck.capabilities.autotune.keys import (
     plain,
     specialisation,
 )
+from flacheck.capabilities.autotune.results import Args, KeyFault
 
 
 def missing(evidence: KeyEvidence) -> Iterator[KeyFault]:
@@ -29,7 +29,7 @@ def missing(evidence: KeyEvidence) -> Iterator[KeyFault]:
             yield _free(evidence, name)
 
 
-def unkeyed(evidence: KeyEvidence) -> list[str]:
+def find_unkeyed_constexprs(evidence: KeyEvidence) -> list[str]:
     """Constexprs of the caller's that are in no key."""
     faults = {fault.key for fault in missing(evidence)}
     named = evidence.constexprs - faults - set(evidence.heuristics)
@@ -38,7 +38,7 @@ def unkeyed(evidence: KeyEvidence) -> list[str]:
 
 def _candidates(evidence: KeyEvidence) -> list[str]:
     """What a key can hold: no tensors, whose dtypes are in it already."""
-    outside = {*evidence.tuned.keys, *evidence.tuned_names, *evidence.unspecialized}
+    outside = {*evidence.tuned_launch.keys, *evidence.tuned_names, *evidence.unspecialized}
     for call in evidence.calls:
         outside.update(name for name, spec in call.items() if is_tensor(spec))
     return [name for name in evidence.arguments if name not in outside]
@@ -76,12 +76,18 @@ def _seen(evidence: KeyEvidence, name: str, one: Args, other: Args) -> KeyFault:
 
 def _is_free(evidence: KeyEvidence, name: str) -> bool:
     """Whether a constexpr decides what is compiled and host code passes it freely."""
-    tuned = evidence.tuned
+    tuned = evidence.tuned_launch
     # Without the source nobody knows which parameters are constexprs, or what they decide.
-    if tuned.declared is None or name not in evidence.constexprs or name not in tuned.code.steering:
+    if (
+        tuned.declaration is None
+        or name not in evidence.constexprs
+        or name not in tuned.code.steering
+    ):
         return False
     keys = tuple(key for key in tuned.keys if key in evidence.arguments)
-    return any(name in host.passed and not host.settled(name, keys) for host in tuned.hosts)
+    return any(
+        name in host.arguments and not host.is_determined_by(name, keys) for host in tuned.hosts
+    )
 
 
 def _free(evidence: KeyEvidence, name: str) -> KeyFault:
@@ -103,10 +109,10 @@ def _as_it_comes(evidence: KeyEvidence, name: str, call: Args, why: str) -> KeyF
         fix = f"@triton.jit(do_not_specialize=[{listed}])"
     fault = KeyFault(name, "missing", name, None, why, fix=fix)
     # A cut source has lines, but nobody can open them.
-    declared = evidence.in_file
-    if declared is None:
+    declaration = evidence.in_file
+    if declaration is None:
         return fault
-    line = declared.jit_line
+    line = declaration.jit_line
     if is_fixed(call[name]):
-        line = {parameter: number for parameter, _, number in declared.parameters}[name]
-    return replace(fault, file=declared.file, line=line, end_line=line)
+        line = {parameter: number for parameter, _, number in declaration.parameters}[name]
+    return replace(fault, file=declaration.file, line=line, end_line=line)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flacheck.capabilities.autotune.examined import Tuned
+from flacheck.capabilities.autotune.results import TunedLaunch
 from flacheck.engine import loop
 from flacheck.engine.executors import LocalPool, Task
 from flacheck.engine.sandbox import WorkerKind
@@ -24,7 +24,9 @@ _OPTIONS = ("num_warps", "num_stages")
 _Config = Mapping[str, Any]
 
 
-def pruned(plan: Plan, tuned: Sequence[Tuned], memory_mb: int) -> Mapping[str, list[_Config]]:
+def find_pruned_configs(
+    plan: Plan, tuned: Sequence[TunedLaunch], memory_mb: int
+) -> Mapping[str, list[_Config]]:
     """The configurations left out of each launch of which that is known, by its cell's key."""
     left_out: dict[str, list[_Config]] = {}
     provider = provider_of(plan, memory_mb)
@@ -45,7 +47,7 @@ def pruned(plan: Plan, tuned: Sequence[Tuned], memory_mb: int) -> Mapping[str, l
     return left_out
 
 
-def _has_list(tuned: Tuned) -> bool:
+def _has_list(tuned: TunedLaunch) -> bool:
     """Whether the kernel is loaded with its decorators, and its launch came past them."""
     asked = tuned.cell.stage == "autotune" and not tuned.by_matrix
     return asked and tuned.cell.kernel.is_of_package

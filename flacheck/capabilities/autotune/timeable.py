@@ -7,7 +7,7 @@ tensors were like.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flacheck.capabilities.autotune.examined import Tuned
+from flacheck.capabilities.autotune.results import TunedLaunch
 from flacheck.inputs.launches import Memory, RecordedLaunch
 from flacheck.model import Corpus, Json, canonical, digest
 from flacheck.model.kernel import origin_to_json
@@ -18,19 +18,19 @@ _FLOATS = ("fp", "bf")
 _LONGEST_REQUEST = 150 << 10
 
 
-def untimeable(tuned: Tuned) -> str | None:
+def untimeable(tuned: TunedLaunch) -> str | None:
     """Why the launch cannot be made again on a card; None where it can."""
     if isinstance(tuned.cell.kernel.origin, Corpus):
         return None
-    recorded = tuned.recorded
-    if recorded is None:
+    recorded_launch = tuned.recorded_launch
+    if recorded_launch is None:
         return "its launch was declared, not recorded, and so its tensors have no sizes"
-    if recorded.memory is None:
+    if recorded_launch.memory is None:
         return (
             "the launches file says nothing of its tensors' sizes: "
             "an earlier flacheck recorded it; capture it anew"
         )
-    for lacking in _lacking(recorded, recorded.memory):
+    for lacking in _lacking(recorded_launch, recorded_launch.memory):
         return lacking
     size = len(canonical(request(tuned)))
     if size > _LONGEST_REQUEST:
@@ -39,28 +39,28 @@ def untimeable(tuned: Tuned) -> str | None:
     return None
 
 
-def request(tuned: Tuned) -> Json:
+def request(tuned: TunedLaunch) -> Json:
     """What a worker makes the launch from, for any configuration; the launch must be timeable."""
-    cell, recorded = tuned.cell, tuned.recorded
+    cell, recorded_launch = tuned.cell, tuned.recorded_launch
     made: Json = {"kernel": origin_to_json(cell.kernel.origin)}
     if isinstance(cell.kernel.origin, Corpus):
         made |= {"shape": dict(cell.shape), "dtype": cell.dtype}
     else:
-        assert recorded is not None and recorded.memory is not None
-        arguments = {**recorded.launch.args, **recorded.heuristics}
-        made |= {"launch": {"args": arguments}, "options": dict(recorded.options)}
-        made |= {"memory": recorded.memory.to_json()}
+        assert recorded_launch is not None and recorded_launch.memory is not None
+        arguments = {**recorded_launch.launch.args, **recorded_launch.heuristics}
+        made |= {"launch": {"args": arguments}, "options": dict(recorded_launch.options)}
+        made |= {"memory": recorded_launch.memory.to_json()}
     return {**made, "launch_id": digest(made, 16)}
 
 
-def own_grid(tuned: Tuned, config: Mapping[str, Any]) -> Json | None:
+def own_grid(tuned: TunedLaunch, config: Mapping[str, Any]) -> Json | None:
     """What a request says of the grid of a configuration: that of a recorded one with the same
     constants, on which alone grids depend. Nothing for our own kernels, whose host functions
     compute it; None where nobody knows it."""
-    recorded = tuned.recorded
-    if recorded is None:
+    recorded_launch = tuned.recorded_launch
+    if recorded_launch is None:
         return {}
-    pairs = list(zip(recorded.launch.configs, recorded.grids or ()))
+    pairs = list(zip(recorded_launch.launch.configs, recorded_launch.grids or ()))
     same = [
         grid
         for known, grid in pairs
@@ -73,9 +73,9 @@ def own_grid(tuned: Tuned, config: Mapping[str, Any]) -> Json | None:
     return {"grid": list(grid)}
 
 
-def _lacking(recorded: RecordedLaunch, memory: Memory) -> Iterator[str]:
+def _lacking(recorded_launch: RecordedLaunch, memory: Memory) -> Iterator[str]:
     """What is not known of the launch's arguments."""
-    for name, spec in {**recorded.launch.args, **recorded.heuristics}.items():
+    for name, spec in {**recorded_launch.launch.args, **recorded_launch.heuristics}.items():
         for path, dtype in _tensors(name, spec):
             placed = memory.tensors.get(path)
             if placed is None:

@@ -12,9 +12,9 @@ from typing import Any
 from packaging.version import Version
 
 from flacheck.analysis.order import split
-from flacheck.capabilities.autotune.examined import Tuned
 from flacheck.capabilities.autotune.keys import BY_NAME_FROM
 from flacheck.capabilities.autotune.occupancy import thread_registers
+from flacheck.capabilities.autotune.results import TunedLaunch
 from flacheck.fallbacks.constexprs import constexprs
 from flacheck.fallbacks.cost import of_settings
 from flacheck.model import Cell
@@ -31,7 +31,7 @@ class Trials:
     keys up by position, `imports` where no launch of the kernel is known: then only its module can
     be asked for."""
 
-    tuned: Tuned
+    tuned_launch: TunedLaunch
     configs: tuple[Cell, ...]
     keys: Cell | None = None
     imports: Cell | None = None
@@ -44,9 +44,11 @@ class Trials:
     def compiles(self) -> list[Cell]:
         """Each configuration as a plain compile, for estimates and the search for fallbacks."""
         compiles = []
-        for trial, config in zip(self.configs, self.tuned.launch.configs):
-            launch = self.tuned.launch.with_constants(config.get("kwargs", {}))
-            cell = replace(trial, stage="compile", launch=launch, configs=self.tuned.launch.configs)
+        for trial, config in zip(self.configs, self.tuned_launch.launch.configs):
+            launch = self.tuned_launch.launch.with_constants(config.get("kwargs", {}))
+            cell = replace(
+                trial, stage="compile", launch=launch, configs=self.tuned_launch.launch.configs
+            )
             compiles.append(cell)
         return compiles
 
@@ -54,7 +56,7 @@ class Trials:
         """The estimated time of each configuration before it is run, to rank them by; in no unit:
         only ratios mean something. `tests/gpu/check_estimate.py` compares the ranks with times
         measured on a card."""
-        warp_size = targets.find(self.tuned.cell.target).warp_size
+        warp_size = targets.find(self.tuned_launch.cell.target).warp_size
         estimates = []
         for cell in self.compiles():
             assert cell.launch is not None
@@ -68,15 +70,15 @@ class Trials:
         return estimates
 
 
-def trials(tuned: Tuned) -> Trials:
+def trials(tuned_launch: TunedLaunch) -> Trials:
     """What to ask of a launch."""
-    if tuned.cell.stage == "import":
-        return Trials(tuned, (), imports=tuned.cell)
-    cells = tuple(_trial(tuned, place) for place in range(len(tuned.launch.configs)))
+    if tuned_launch.cell.stage == "import":
+        return Trials(tuned_launch, (), imports=tuned_launch.cell)
+    cells = tuple(_trial(tuned_launch, place) for place in range(len(tuned_launch.launch.configs)))
     # An autotuner with one configuration looks no key up.
-    if version(tuned.cell) < BY_NAME_FROM and tuned.launch.keys and len(cells) > 1:
-        return Trials(tuned, cells, replace(tuned.cell, stage="keys"))
-    return Trials(tuned, cells)
+    if version(tuned_launch.cell) < BY_NAME_FROM and tuned_launch.launch.keys and len(cells) > 1:
+        return Trials(tuned_launch, cells, replace(tuned_launch.cell, stage="keys"))
+    return Trials(tuned_launch, cells)
 
 
 def version(cell: Cell) -> Version:
@@ -84,19 +86,21 @@ def version(cell: Cell) -> Version:
     return Version(split(cell.toolchain)[1])
 
 
-def _trial(tuned: Tuned, place: int) -> Cell:
-    configs = tuned.launch.configs
+def _trial(tuned_launch: TunedLaunch, place: int) -> Cell:
+    configs = tuned_launch.launch.configs
     tried = configs[place]
     # One other makes the autotuner try the first; more of them would only cost time.
     others = [config for number, config in enumerate(configs) if number != place]
     options = {name: value for name, value in tried.items() if name != "kwargs"}
-    launch = replace(tuned.launch, configs=(tried, *others[:1]), keys=())
-    return replace(tuned.cell, stage="trial", launch=launch, options={**tuned.options, **options})
+    launch = replace(tuned_launch.launch, configs=(tried, *others[:1]), keys=())
+    return replace(
+        tuned_launch.cell, stage="trial", launch=launch, options={**tuned_launch.options, **options}
+    )
 
 
-def ruled_out(tuned: Tuned, config: Mapping[str, Any]) -> str | None:
+def ruled_out(tuned_launch: TunedLaunch, config: Mapping[str, Any]) -> str | None:
     """Why a configuration cannot run on its target, known before a compile, else None."""
-    target = targets.find(tuned.cell.target)
+    target = targets.find(tuned_launch.cell.target)
     warps = config.get("num_warps", DEFAULT_WARPS)
     threads = warps * target.warp_size
     if threads > target.max_threads:

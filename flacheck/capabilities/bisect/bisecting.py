@@ -11,9 +11,9 @@ from flacheck.capabilities.bisect.search import Answer, boundary
 from flacheck.engine.loop import Loop
 from flacheck.errors import FlacheckError, UsageError
 from flacheck.model import Cell, Purpose, Record, Verdict
-from flacheck.pipeline.cell import Chosen
 from flacheck.pipeline.events import Event, RecordSettled, RunFinished, RunStarted
 from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.resolved_cell import ResolvedCell
 from flacheck.pipeline.run import open_run
 from flacheck.store import Store
 from flacheck.toolchains import torch_pins
@@ -25,7 +25,7 @@ _COMPILED = ("compile", "autotune", "trial", "keys")
 
 
 def bisect_cell(
-    chosen: Chosen, choices: Sequence[Choice], find: Find, store: Store, options: RunOptions
+    chosen: ResolvedCell, choices: Sequence[Choice], find: Find, store: Store, options: RunOptions
 ) -> Generator[Event, None, Bisection]:
     """Compile a cell under releases until its changes are known; return history and changes.
 

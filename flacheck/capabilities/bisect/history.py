@@ -46,7 +46,7 @@ class Entry:
     line: str = ""
 
     @property
-    def known(self) -> bool:
+    def has_verdict(self) -> bool:
         return self.verdict in (Verdict.COMPILES, Verdict.FAILS)
 
     @property
@@ -56,7 +56,7 @@ class Entry:
     @property
     def state(self) -> tuple[Verdict, str | None, bool] | None:
         """What must differ for a change; None for a release that gave no verdict."""
-        if not self.known:
+        if not self.has_verdict:
             return None
         return self.verdict, self.signature, self.slow is not None
 
@@ -106,7 +106,7 @@ class Bisection:
             "target": cell.target,
             "dtype": cell.dtype,
             "stage": cell.stage,
-            "widened": cell.widened,
+            "widened": cell.is_widened,
             "shape": dict(cell.shape),
             "options": dict(cell.options),
             "launch": cell.launch and cell.launch.to_json(),

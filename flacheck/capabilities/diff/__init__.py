@@ -2,7 +2,7 @@
 
     FROM, TO ── sides ──▶ two releases, or stored records
                              │
-    package, matrix ── asking ──▶ the same cells under both ──▶ engine ──▶ records
+    package, matrix ── comparison_plan ──▶ the same cells under both ──▶ engine ──▶ records
                                                                              │
                           matching: pairs of records, and what one side lacks
                                                                              │
@@ -10,5 +10,5 @@
                                                                              │
                                                                        reports, cli
 
-`sides` and `asking` look things up; `matching`, `differences`, `tallied` and `result` are pure.
+`sides` and `comparison_plan` look things up; `matching`, `differences`, `tally` and `result` are pure.
 """

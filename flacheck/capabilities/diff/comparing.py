@@ -8,19 +8,25 @@ from typing import Any
 from flacheck.analysis.context import FormsOf
 from flacheck.analysis.exit_code import NO_WHEEL
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.observed import observe
-from flacheck.analysis.order import by_target, counted, settings, split
-from flacheck.analysis.untested import separated, why_untested
+from flacheck.analysis.observation import observe
+from flacheck.analysis.order import by_target, count_noun, settings, split
+from flacheck.analysis.untested_cells import separate_untested, why_untested
 from flacheck.capabilities.diff import package_view
-from flacheck.capabilities.diff.asking import Asked
+from flacheck.capabilities.diff.alternative_configs import other_configs
 from flacheck.capabilities.diff.compared_side import ComparedSide
+from flacheck.capabilities.diff.comparison_plan import ComparisonPlan
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind, differences
 from flacheck.capabilities.diff.matching import Pair, match
-from flacheck.capabilities.diff.package_view import is_own_word, missing, refusals, said, words
+from flacheck.capabilities.diff.package_view import (
+    is_own_word,
+    missing,
+    refusal_text,
+    refusals,
+    words,
+)
 from flacheck.capabilities.diff.result import Comparison
-from flacheck.capabilities.diff.second_look import other_configs
 from flacheck.capabilities.diff.sides import ReleaseSide, Side, StoredSide
-from flacheck.fallbacks import seen
+from flacheck.fallbacks import alternatives
 from flacheck.model import Cell, Json, Record, Verdict
 from flacheck.packages.package import Package
 from flacheck.pipeline.events import Event, Progress, RecordSettled, RunFinished, RunStarted
@@ -36,7 +42,7 @@ Waives = Callable[[Record], bool]
 
 
 def compare(
-    asked: Asked, store: Store | None, waives: Waives, options: RunOptions
+    asked: ComparisonPlan, store: Store | None, waives: Waives, options: RunOptions
 ) -> Generator[Event, None, Comparison]:
     """Compile what is not on record for a comparison; return its result.
 
@@ -56,7 +62,7 @@ def compare(
 class _Comparison:
     """A comparison with the records that are settled so far."""
 
-    asked: Asked
+    asked: ComparisonPlan
     store: Store | None
     waives: Waives
     _settled: dict[str, Record] = field(default_factory=dict, init=False)
@@ -94,7 +100,7 @@ class _Comparison:
         others = [cell for own in self._alternatives.values() for cell in own]
         if not others:
             return
-        number = counted(len(others), "other configuration")
+        number = count_noun(len(others), "other configuration")
         yield Progress(f"trying {number} of what regressed")
         active.store.add_cells(others)
         for record in active.loop.records(others):
@@ -126,7 +132,7 @@ class _Comparison:
             refusals=tuple(refused),
             advisories=(warned[0], warned[1]),
             package=tuple(self._words(refused)),
-            narrowed=asked.narrowed,
+            is_narrowed=asked.is_narrowed,
             coverage=self._coverage,
             run=self._run,
         )
@@ -176,13 +182,13 @@ class _Comparison:
 
     def _untested(self, records: Sequence[Record]) -> dict[str, str]:
         """Why some records are no evidence, by key."""
-        _, untested = separated(observe(records, self.asked.made_up))
+        _, untested = separate_untested(observe(records, self.asked.made_up))
         return {cell.key: why_untested(cell) or "no evidence" for cell in untested}
 
     def _missing(self, side: Side, records: Sequence[Record]) -> Callable[[Record], str]:
         """Why a kernel is not on a side."""
         refused = {
-            record.kernel: said(record)
+            record.kernel: refusal_text(record)
             for record in records
             if is_own_word(record) and record.verdict is not Verdict.COMPILES
         }
@@ -198,7 +204,7 @@ class _Comparison:
             return ()
         return self.asked.plan.coverage
 
-    def _words(self, refused: Sequence[Difference]) -> list[package_view.PackageWord]:
+    def _words(self, refused: Sequence[Difference]) -> list[package_view.PackageNotice]:
         asked = self.asked
         package: Package | None = None
         if asked.captures:
@@ -216,7 +222,7 @@ class _Comparison:
         if self.asked.plan is not None:
             forms = self.asked.plan.forms
         regressed = {change.kernel for change in result.of(DifferenceKind.REGRESSED)}
-        every = seen.fallbacks(observe(after, self.asked.made_up), forms)
+        every = alternatives.fallbacks(observe(after, self.asked.made_up), forms)
         return [fallback for fallback in every if fallback.kernel in regressed]
 
     def _others(self, before: Sequence[Record], on: Sequence[str]) -> list[str]:
@@ -227,12 +233,12 @@ class _Comparison:
             return []
         asked = {side.choice.version for side in self._releases()}
         good = []
-        for version in triton_releases.known():
+        for version in triton_releases.known_releases():
             if version in asked or _against(version, on, compiled):
                 continue
             cells = (replace(record.cell, toolchain=f"triton=={version}") for record in compiled)
             keys = [cell.key for cell in cells]
-            known = self.store.known(keys)
+            known = self.store.latest_verdicts(keys)
             if all(known.get(key) is Verdict.COMPILES for key in keys):
                 good.append(version)
         return good

@@ -19,7 +19,7 @@ _UNITS = {"registers": 8, "shared": 128, "spills": 1}
 # by function, where its growth can be looked up.
 _OF_FUNCTIONS = {**_UNITS, "stack": 1}
 # Resources that TO takes more of, each as (before, after).
-Grown = Mapping[str, tuple[int, int]]
+ResourceGrowth = Mapping[str, tuple[int, int]]
 
 
 class DifferenceKind(Enum):
@@ -39,7 +39,7 @@ class DifferenceKind(Enum):
 
 @dataclass(frozen=True)
 class Difference:
-    """A pair with its kind. `reason` says why a side gave no verdict, or is not there; `waived`
+    """A pair with its kind. `reason` says why a side gave no verdict, or is not there; `is_waived`
     marks a failure that the project lets pass. `slower` and `more` speak of two compiles: how many
     times the seconds, and the resources that TO takes more of; `functions` says the latter of each
     function of a unit that takes more."""
@@ -47,10 +47,10 @@ class Difference:
     pair: Pair
     kind: DifferenceKind
     reason: str | None = None
-    waived: bool = False
+    is_waived: bool = False
     slower: float | None = None
-    more: Grown | None = None
-    functions: Mapping[str, Grown] = field(default_factory=dict)
+    more: ResourceGrowth | None = None
+    functions: Mapping[str, ResourceGrowth] = field(default_factory=dict)
 
     @property
     def takes_more(self) -> bool:
@@ -67,7 +67,7 @@ class Difference:
     @property
     def counts_against(self) -> bool:
         """Whether it is a regression that nobody waived."""
-        return self.kind is DifferenceKind.REGRESSED and not self.waived
+        return self.kind is DifferenceKind.REGRESSED and not self.is_waived
 
     def to_json(self) -> Json:
         """A row of flacheck.diff/1."""
@@ -79,7 +79,7 @@ class Difference:
             "target": record.target,
             "exact": self.pair.exact,
             "reason": self.reason,
-            "waived": self.waived,
+            "waived": self.is_waived,
             "from": _side(self.pair.before),
             "to": _side(self.pair.after),
         }
@@ -161,7 +161,7 @@ def _compared(
             return Difference(pair, DifferenceKind.UNKNOWN, reason)
     if compiled:
         # A target that the older release does not know is as good as lost.
-        return Difference(pair, DifferenceKind.REGRESSED, after.reason, waived=waives(after))
+        return Difference(pair, DifferenceKind.REGRESSED, after.reason, is_waived=waives(after))
     if compiles:
         return Difference(pair, DifferenceKind.MENDED, before.reason)
     if (before.verdict, before.signature) == (after.verdict, after.signature):
@@ -198,7 +198,7 @@ def _more(
     return grown
 
 
-def _functions(before: Record, after: Record) -> dict[str, Grown]:
+def _functions(before: Record, after: Record) -> dict[str, ResourceGrowth]:
     """The functions that both sides have and that take more under TO, by name."""
     known = {each["name"]: each for each in before.resources.get("functions", ())}
     compared = {

@@ -7,13 +7,13 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
-from flacheck.analysis.order import counted
+from flacheck.analysis.order import count_noun
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind
 from flacheck.capabilities.diff.matching import match
 from flacheck.capabilities.diff.sides import ReleaseSide, Side
 from flacheck.model import Json, Record, Verdict
 from flacheck.packages.package import Package
-from flacheck.pipeline.captured import PackageCapture
+from flacheck.pipeline.package_launches import PackageCapture
 from flacheck.toolchains import torch_pins
 
 # Stages of what a package does by itself, before any kernel is compiled.
@@ -21,7 +21,7 @@ _OWN_STAGES = ("import", "call")
 
 
 @dataclass(frozen=True)
-class PackageWord:
+class PackageNotice:
     """Something that a package says: `kind` is requires, refuses or warns. `under_from` and
     `under_to` are whether it says so, or is not given what it requires, under that side."""
 
@@ -54,7 +54,7 @@ def refusals(before: Sequence[Record], after: Sequence[Record]) -> list[Differen
             kind = DifferenceKind.REGRESSED
         if pair.after is None:
             kind = DifferenceKind.MENDED
-        made.append(Difference(pair, kind, f"refused by the package: {said(pair.record)}"))
+        made.append(Difference(pair, kind, f"refused by the package: {refusal_text(pair.record)}"))
     return made
 
 
@@ -66,7 +66,7 @@ def _refused(records: Iterable[Record]) -> list[Record]:
     ]
 
 
-def said(record: Record) -> str:
+def refusal_text(record: Record) -> str:
     """What a failed import or call said, in one line."""
     return record.message.partition("\n")[0] or record.reason or "no message"
 
@@ -76,22 +76,22 @@ def words(
     refused: Sequence[Difference],
     sides: tuple[Side, Side],
     captures: Sequence[PackageCapture],
-) -> list[PackageWord]:
+) -> list[PackageNotice]:
     """All that the package says: requirements on torch and Triton, refusals, warnings."""
-    made: list[PackageWord] = []
+    made: list[PackageNotice] = []
     if package is not None:
         made += _required(package, sides)
     for change in refused:
-        text = f"{change.kernel}: {said(change.record)}"
+        text = f"{change.kernel}: {refusal_text(change.record)}"
         under = (change.pair.before is not None, change.pair.after is not None)
-        made.append(PackageWord("refuses", text, *under))
+        made.append(PackageNotice("refuses", text, *under))
     warned = [_warnings(side, captures) for side in sides]
     for text in dict.fromkeys([*warned[0], *warned[1]]):
-        made.append(PackageWord("warns", text, text in warned[0], text in warned[1]))
+        made.append(PackageNotice("warns", text, text in warned[0], text in warned[1]))
     return made
 
 
-def _required(package: Package, sides: tuple[Side, Side]) -> list[PackageWord]:
+def _required(package: Package, sides: tuple[Side, Side]) -> list[PackageNotice]:
     made = []
     for owner, requirement in package.requires(("torch", "triton")):
         lacking = [
@@ -99,7 +99,7 @@ def _required(package: Package, sides: tuple[Side, Side]) -> list[PackageWord]:
             and not _satisfies(side, requirement.name, requirement.specifier)
             for side in sides
         ]
-        made.append(PackageWord("requires", f"{owner} requires {requirement}", *lacking))
+        made.append(PackageNotice("requires", f"{owner} requires {requirement}", *lacking))
     return made
 
 
@@ -181,7 +181,7 @@ def _why(
             return f"capture cut: the time ran out before it was called in {record.dtype}"
         return f"not launched in {record.dtype}"
     if report.get("cut"):
-        left = counted(len(report["cut"]), "operator")
+        left = count_noun(len(report["cut"]), "operator")
         return f"capture cut: the time ran out before {left} could be called"
     why = missed.get(record.kernel, "no call that flacheck made reached its launch")
     return f"not launched: {why}"

@@ -7,11 +7,16 @@ from functools import cached_property
 from packaging.version import Version
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.order import counted, kernel_name, some, split, spoken
-from flacheck.capabilities.diff.compared_side import AdvisedPin, ComparedSide, exactly, pinned
-from flacheck.capabilities.diff.differences import Difference, DifferenceKind, Grown
-from flacheck.capabilities.diff.package_view import PackageWord
-from flacheck.capabilities.diff.tallied import Tallied, tallied
+from flacheck.analysis.order import count_noun, kernel_name, some, split, toolchain_label
+from flacheck.capabilities.diff.compared_side import (
+    AdvisedPin,
+    ComparedSide,
+    advise_pin,
+    exactly,
+)
+from flacheck.capabilities.diff.differences import Difference, DifferenceKind, ResourceGrowth
+from flacheck.capabilities.diff.package_view import PackageNotice
+from flacheck.capabilities.diff.tally import KernelTally, tally_kernels
 from flacheck.errors import Exit
 from flacheck.model import Json
 from flacheck.tables.advisories import Advisory
@@ -34,10 +39,10 @@ class Comparison:
     changes: tuple[Difference, ...]
     refusals: tuple[Difference, ...] = ()
     advisories: tuple[tuple[Advisory, ...], tuple[Advisory, ...]] = ((), ())
-    package: tuple[PackageWord, ...] = ()
+    package: tuple[PackageNotice, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     others: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    narrowed: bool = False
+    is_narrowed: bool = False
     coverage: tuple[Json, ...] = ()
     run: str | None = None
 
@@ -62,20 +67,20 @@ class Comparison:
         return [change for change in same if not (change.slower or change.takes_more)]
 
     @cached_property
-    def kernels(self) -> Tallied:
+    def kernels(self) -> KernelTally:
         """What became of each kernel. One that fails in one dtype fails; one that has no verdict in
         one dtype and compiles in another compiles."""
-        return tallied(self.changes)
+        return tally_kernels(self.changes)
 
     @property
     def is_regression(self) -> bool:
         """Whether something that worked under FROM fails, or is refused, under TO."""
-        if self.kernels.refused or self.unmet:
+        if self.kernels.refused_by_package or self.unmet:
             return True
         return any(change.counts_against for change in (*self.refusals, *self.changes))
 
     @property
-    def unmet(self) -> list[PackageWord]:
+    def unmet(self) -> list[PackageNotice]:
         """What the package requires, and FROM satisfies and TO does not."""
         return [
             word
@@ -106,11 +111,11 @@ class Comparison:
         # Another compiler is no upgrade, and neither is the same release.
         if compiler != other or (old, before.torch) == (new, after.torch):
             return plain
-        inner = f"{spoken(before.toolchain)} → {new}"
+        inner = f"{toolchain_label(before.toolchain)} → {new}"
         if before.torch is None or after.torch is None:
             return f"{_verb(old, new)} {inner}"
         if old == new:
-            inner = f"{spoken(after.toolchain)} in both"
+            inner = f"{toolchain_label(after.toolchain)} in both"
         verb = _verb(before.torch, after.torch)
         return f"{verb} torch {before.torch} → {after.torch} ({inner})"
 
@@ -122,7 +127,7 @@ class Comparison:
 
     @property
     def _compiled(self) -> str:
-        compiled = len(self.kernels.compiled)
+        compiled = len(self.kernels.compiled_before)
         if not compiled:
             return f"no kernel compiled under {self.before.release}"
         if compiled == 1:
@@ -140,12 +145,20 @@ class Comparison:
         for word in self.unmet:
             parts.append(f"{word.text}, which {self.after.release} does not satisfy")
         named = (
-            (kernels.fail, "no longer compiles", "no longer compile"),
-            (kernels.refused, "is refused by the package", "are refused by the package"),
-            (kernels.waived, "fails, which a waiver lets pass", "fail, which waivers let pass"),
-            (kernels.lost, "is not launched any more", "are not launched any more"),
-            (kernels.cut, "was not reached by the capture", "were not reached by the capture"),
-            (kernels.unknown, "has no verdict", "have no verdict"),
+            (kernels.failing, "no longer compiles", "no longer compile"),
+            (kernels.refused_by_package, "is refused by the package", "are refused by the package"),
+            (
+                kernels.waived_failures,
+                "fails, which a waiver lets pass",
+                "fail, which waivers let pass",
+            ),
+            (kernels.not_launched, "is not launched any more", "are not launched any more"),
+            (
+                kernels.not_reached,
+                "was not reached by the capture",
+                "were not reached by the capture",
+            ),
+            (kernels.without_verdict, "has no verdict", "have no verdict"),
         )
         for names, one, many in named:
             if names:
@@ -154,8 +167,8 @@ class Comparison:
                     verb = one
                 listed = ", ".join(some([kernel_name(name) for name in names], _NAMED))
                 parts.append(f"{len(names)} {verb} ({listed})")
-        if kernels.untested:
-            parts.append(f"{len(kernels.untested)} not tested")
+        if kernels.not_tested:
+            parts.append(f"{len(kernels.not_tested)} not tested")
         return parts
 
     @property
@@ -165,16 +178,16 @@ class Comparison:
         before, after = self.before, self.after
         keeps = self._keeps_kernels
         if keeps and not advised[1]:
-            return pinned("to", after, self._reason_for_to)
+            return advise_pin("to", after, self._reason_for_to)
         if before.can_be_pinned and not advised[0]:
-            return pinned("from", before, self._reason_against_to)
+            return advise_pin("from", before, self._reason_against_to)
         if self.others:
             triton, torches = self.others[-1]
             why = f"all that compiled under {before.release} compiles there, by stored results"
             return AdvisedPin("other", exactly("torch", torches[-1:]), f"triton=={triton}", why)
         if keeps and all(advised):
             why = "both releases are advised against, and the kernels of this one compile"
-            return pinned("to", after, why)
+            return advise_pin("to", after, why)
         why = "neither release is without a failure or an advisory"
         if before.partial or after.partial:
             why = "what is stored answers only a part of what was asked"
@@ -187,16 +200,16 @@ class Comparison:
         """True if TO compiles kernels and breaks none: where FROM compiled any, some of these."""
         if self.is_regression or not self.after.can_be_pinned:
             return False
-        return self.kernels.still > 0 or not self.kernels.compiled
+        return self.kernels.still > 0 or not self.kernels.compiled_before
 
     @property
     def _reason_for_to(self) -> str:
         """Why TO is pinned, with the kernels that were not compiled under it."""
         before, after = self.before, self.after
-        if not self.kernels.compiled:
-            cells = counted(after.compiles, "cell compiles", "cells compile")
+        if not self.kernels.compiled_before:
+            cells = count_noun(after.compiles, "cell compiles", "cells compile")
             return f"nothing compiled under {before.release}, and {cells} under {after.release}"
-        if self.kernels.still == len(self.kernels.compiled):
+        if self.kernels.still == len(self.kernels.compiled_before):
             return f"all that compiled under {before.release} still compiles"
         return "; ".join([self._compiled, *self._exceptions])
 
@@ -221,7 +234,7 @@ class Comparison:
         sides = (self.before, self.after)
         if any(side.missing or not side.is_answered for side in sides):
             return Exit.INCOMPLETE
-        gaps = (*self.kernels.lost, *self.kernels.cut)
+        gaps = (*self.kernels.not_launched, *self.kernels.not_reached)
         if strict and (gaps or self.of(DifferenceKind.UNKNOWN)):
             return Exit.INCOMPLETE
         return Exit.OK
@@ -234,13 +247,13 @@ class Comparison:
             "answer": self.answer,
             "about": self.about,
             "targets": list(self.targets),
-            "narrowed": self.narrowed,
+            "narrowed": self.is_narrowed,
             "from": self.before.to_json(),
             "to": self.after.to_json(),
             "kernels": {
-                "compiled": len(self.kernels.compiled),
+                "compiled": len(self.kernels.compiled_before),
                 "still_compile": self.kernels.still,
-                "untested": len(self.kernels.untested),
+                "untested": len(self.kernels.not_tested),
             },
             "regressed": _rows(self.of(DifferenceKind.REGRESSED)),
             "mended": _rows(self.of(DifferenceKind.MENDED)),
@@ -278,7 +291,7 @@ def _rows(changes: Iterable[Difference]) -> list[Json]:
     return [change.to_json() for change in changes]
 
 
-def _grown(more: Grown | None) -> Json:
+def _grown(more: ResourceGrowth | None) -> Json:
     return {name: {"from": old, "to": new} for name, (old, new) in (more or {}).items()}
 
 
@@ -296,7 +309,7 @@ def _growth(change: Difference) -> tuple[bool, float]:
 def _short(advisories: Sequence[Advisory]) -> str:
     """What goes wrong in a few words: `wrong results (2 advisories)`."""
     effects = dict.fromkeys(advisory.effect.value for advisory in advisories)
-    counted = f"{len(advisories)} advisories"
+    number = f"{len(advisories)} advisories"
     if len(advisories) == 1:
-        counted = "1 advisory"
-    return f"{', '.join(effects)} ({counted})"
+        number = "1 advisory"
+    return f"{', '.join(effects)} ({number})"

@@ -1,2 +1,1 @@
-"""Follows dtypes under mixed precision: from a module's parameters to the kernels it
-launches."""
+"""Dtypes under mixed precision, from a module's parameters to the kernels that it launches."""

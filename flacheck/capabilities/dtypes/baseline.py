@@ -1,4 +1,4 @@
-"""A file of findings that a project knows of, so that only new ones fail its CI."""
+"""Baseline file of accepted dtype findings, so that only new findings fail a project's CI."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from flacheck.errors import UsageError
 _SCHEMA = "flacheck.dtypes-baseline/1"
 
 
-def known(file: Path) -> set[str]:
-    """The identities of the findings that the file lists.
+def read_identities(file: Path) -> set[str]:
+    """Return the identities of the findings that the file lists.
 
-    Raises UsageError for a file that is no baseline.
+    Raises UsageError for a file that is not a baseline.
     """
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
@@ -32,15 +32,23 @@ def known(file: Path) -> set[str]:
         ) from None
 
 
-def applied(result: DtypesResult, file: Path) -> DtypesResult:
-    """The result with those findings marked as known that the file lists; UsageError as above."""
-    listed = known(file)
-    findings = tuple(replace(each, known=each.identity in listed) for each in result.findings)
+def apply(result: DtypesResult, file: Path) -> DtypesResult:
+    """Return the result with the findings of the file marked as known.
+
+    Raises UsageError like `read_identities`.
+    """
+    identities = read_identities(file)
+    findings = tuple(
+        replace(each, is_known=each.identity in identities) for each in result.findings
+    )
     return replace(result, findings=findings)
 
 
-def text(findings: Iterable[DtypeFinding]) -> str:
-    """What the file for these findings holds; a line moved elsewhere in its file stays known."""
+def format_baseline(findings: Iterable[DtypeFinding]) -> str:
+    """Return the text of a baseline file for these findings.
+
+    Entries contain no line numbers, so a finding stays known when its line moves.
+    """
     by_identity = {each.identity: each for each in findings}
     entries = [
         {"finding": identity, "subject": each.subject}

@@ -1,5 +1,7 @@
-"""What wider operands cost in shared memory: each kernel that they reach, compiled with the dtypes
-that it was meant to get and with those that it gets."""
+"""Shared memory that wider operands cost.
+
+Each kernel that wider operands reach is compiled with the intended dtypes and with the actual ones.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from flacheck.capabilities.dtypes.finding import DtypeFinding, Reached
+from flacheck.capabilities.dtypes.finding import DtypeFinding, ReachedKernel
 from flacheck.capabilities.dtypes.following import DtypesAnswer
 from flacheck.inputs import launches, replay
 from flacheck.inputs.expand import Selection, expand
@@ -31,9 +33,12 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Need:
-    """The shared memory of a launch on a target. `shared` are the bytes of the first configuration
-    that fits, else of the one that takes the least; None where none compiles. `why` is the code or
-    reason of what does not fit."""
+    """The shared memory of a launch on a target.
+
+    `shared` is in bytes: that of the first configuration that fits, else of the configuration that
+    takes the least; None if no configuration compiles. `why` is the code or the reason of a launch
+    that does not fit.
+    """
 
     shared: int | None
     fits: bool
@@ -41,7 +46,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LaunchOnTarget:
     """One launch to compile for one target."""
 
     entry: RecordedLaunch
@@ -50,7 +55,10 @@ class Wanted:
 
 @dataclass
 class CostBench:
-    """Compiles launches with one release into a store; `package` is where kernels are from."""
+    """Compiler of launches with one release; the records go to `store`.
+
+    Kernels come from `package`, if there is one.
+    """
 
     store: Path
     choice: Choice
@@ -58,32 +66,35 @@ class CostBench:
     jobs: int = 0
     _records: dict[str, Record] = field(default_factory=dict)
 
-    def needs(self, wanted: Sequence[Wanted]) -> list[Need]:
-        """What each launch takes. One configuration of each is compiled first, then the others of
-        those launches that it does not fit."""
-        usual = [self._cells(each, "usual") for each in wanted]
-        self._compile(usual)
-        own: list[list[Cell]] = []
-        for each, cells in zip(wanted, usual):
-            tried: list[Cell] = []
-            if not any(self._fits(cell) for cell in cells):
-                tried = self._cells(each, "own")
-            own.append(tried)
-        self._compile(own)
-        return [self._need([*first, *others]) for first, others in zip(usual, own)]
+    def measure(self, queries: Sequence[LaunchOnTarget]) -> list[Need]:
+        """Return the needs of each launch.
 
-    def _cells(self, wanted: Wanted, configs: str) -> list[Cell]:
-        provided: dict[str, Package] = {}
+        One configuration of each launch is compiled first; the other configurations follow only for
+        a launch that it does not fit.
+        """
+        first_cells = [self._cells(each, "usual") for each in queries]
+        self._compile(first_cells)
+        other_cells: list[list[Cell]] = []
+        for each, cells in zip(queries, first_cells):
+            alternatives: list[Cell] = []
+            if not any(self._fits(cell) for cell in cells):
+                alternatives = self._cells(each, "own")
+            other_cells.append(alternatives)
+        self._compile(other_cells)
+        return [self._need([*first, *others]) for first, others in zip(first_cells, other_cells)]
+
+    def _cells(self, query: LaunchOnTarget, configs: str) -> list[Cell]:
+        packages: dict[str, Package] = {}
         if self.package is not None:
-            provided[self.package.identity] = self.package
-        axes = {"target": (wanted.target,), "triton": ("this",), "configs": (configs,)}
+            packages[self.package.identity] = self.package
+        axes = {"target": (query.target,), "triton": ("this",), "configs": (configs,)}
         matrix = Matrix("dtypes", "dtypes", (Block(axes),))
-        sources = replay.sources([wanted.entry], provided)
+        sources = replay.sources([query.entry], packages)
         return list(expand(matrix, sources, Selection(), lambda spec: (self.choice.identity,)))
 
     def _compile(self, groups: Iterable[Iterable[Cell]]) -> None:
-        asked = {cell.key: cell for cells in groups for cell in cells}
-        missing = [cell for key, cell in asked.items() if key not in self._records]
+        cells_by_key = {cell.key: cell for cells in groups for cell in cells}
+        missing = [cell for key, cell in cells_by_key.items() if key not in self._records]
         if not missing:
             return
         _LOG.info(f"compiling {len(missing)} cells for the shared memory that they take …")
@@ -96,7 +107,7 @@ class CostBench:
             choices={self.choice.identity: self.choice},
             packages=packages,
             purpose=Purpose.DTYPES,
-            # What a script launched that the user named.
+            # The user named the script that launched these kernels.
             trust=True,
         )
         with Store.open(self.store) as store:
@@ -108,15 +119,15 @@ class CostBench:
         return record is not None and record.verdict is Verdict.COMPILES
 
     def _need(self, cells: Iterable[Cell]) -> Need:
-        known = [self._records[cell.key] for cell in cells if cell.key in self._records]
-        for record in known:
+        records = [self._records[cell.key] for cell in cells if cell.key in self._records]
+        for record in records:
             if record.verdict is Verdict.COMPILES:
                 return Need(_shared(record), True)
-        measured = [record for record in known if _shared(record) is not None]
-        if measured:
-            least = min(measured, key=lambda record: _shared(record) or 0)
+        measurements = [record for record in records if _shared(record) is not None]
+        if measurements:
+            least = min(measurements, key=lambda record: _shared(record) or 0)
             return Need(_shared(least), False, least.code)
-        why = next((record.code or record.reason for record in known), "no source to compile")
+        why = next((record.code or record.reason for record in records), "no source to compile")
         return Need(None, False, why)
 
 
@@ -127,8 +138,8 @@ def _shared(record: Record) -> int | None:
     return int(value)
 
 
-def together(needs: Sequence[Need]) -> Need:
-    """What several launches of a kernel take: the most, and they fit when each does."""
+def combine_needs(needs: Sequence[Need]) -> Need:
+    """Return the largest need of several launches of a kernel; they fit if each of them fits."""
     for need in needs:
         if need.shared is None:
             return need
@@ -137,7 +148,7 @@ def together(needs: Sequence[Need]) -> Need:
 
 
 def with_dtypes(entry: RecordedLaunch, dtypes: Mapping[str, str]) -> RecordedLaunch:
-    """A launch whose operands have other dtypes, given by argument."""
+    """Return the launch with other dtypes for some of its arguments."""
     args = dict(entry.launch.args)
     for name, dtype in dtypes.items():
         if name in args:
@@ -154,61 +165,66 @@ def _with_dtype(argument: Any, dtype: str) -> Any:
     return argument
 
 
-def recorded(answer: DtypesAnswer) -> dict[str, RecordedLaunch]:
-    """The launches that were seen, by id."""
-    # What launches nothing writes nothing.
-    written = [file for file in answer.launches if file.stat().st_size]
-    read = [launches.read(file, ours=True) for file in written]
-    return {each.id: each for file in read for each in file.launches}
+def read_launches(answer: DtypesAnswer) -> dict[str, RecordedLaunch]:
+    """Return the recorded launches of a run, by id."""
+    # A run without a launch leaves its file empty.
+    nonempty_files = [file for file in answer.launches if file.stat().st_size]
+    entries = {}
+    for file in nonempty_files:
+        for entry in launches.read(file, ours=True).launches:
+            entries[entry.id] = entry
+    return entries
 
 
-def with_costs(
+def add_costs(
     findings: Sequence[DtypeFinding],
     entries: Mapping[str, RecordedLaunch],
     bench: CostBench,
     target: str,
 ) -> list[DtypeFinding]:
-    """The findings, each kernel that they reach with the shared memory that it takes with the
-    dtypes that it was meant to get and with those that it gets."""
-    wanted: list[Wanted] = []
-    for _, entry, reached in _launched(findings, entries):
-        wanted.append(Wanted(with_dtypes(entry, reached.intended), target))
-        wanted.append(Wanted(entry, target))
-    needs = iter(bench.needs(wanted))
-    measured: dict[tuple[int, int], list[tuple[Need, Need]]] = {}
-    for place, _, _ in _launched(findings, entries):
-        measured.setdefault(place, []).append((next(needs), next(needs)))
-    costed = []
+    """Return the findings with the shared memory of each kernel that they reach.
+
+    Each kernel is compiled with its intended and with its actual dtypes.
+    """
+    queries: list[LaunchOnTarget] = []
+    for _, entry, effect in _list_launches(findings, entries):
+        queries.append(LaunchOnTarget(with_dtypes(entry, effect.intended_dtypes), target))
+        queries.append(LaunchOnTarget(entry, target))
+    needs = iter(bench.measure(queries))
+    measurements: dict[tuple[int, int], list[tuple[Need, Need]]] = {}
+    for place, _, _ in _list_launches(findings, entries):
+        measurements.setdefault(place, []).append((next(needs), next(needs)))
+    findings_with_costs = []
     for number, finding in enumerate(findings):
         kernels = []
-        for index, reached in enumerate((*finding.reached, *finding.beyond)):
-            pairs = measured.get((number, index), [])
-            kernels.append(replace(reached, shared=_cost(pairs, target)))
-        middle = len(finding.reached)
+        for index, effect in enumerate((*finding.reached_kernels, *finding.beyond)):
+            pairs = measurements.get((number, index), [])
+            kernels.append(replace(effect, shared=_cost(pairs, target)))
+        middle = len(finding.reached_kernels)
         reaching, beyond = tuple(kernels[:middle]), tuple(kernels[middle:])
-        costed.append(replace(finding, reached=reaching, beyond=beyond))
-    return costed
+        findings_with_costs.append(replace(finding, reached_kernels=reaching, beyond=beyond))
+    return findings_with_costs
 
 
-def _launched(
+def _list_launches(
     findings: Sequence[DtypeFinding], entries: Mapping[str, RecordedLaunch]
-) -> Iterator[tuple[tuple[int, int], RecordedLaunch, Reached]]:
-    """Every launch that a finding's kernels were seen in, with the place of both."""
+) -> Iterator[tuple[tuple[int, int], RecordedLaunch, ReachedKernel]]:
+    """Yield each launch of a finding's kernels with the indices of finding and kernel."""
     for number, finding in enumerate(findings):
-        for index, reached in enumerate((*finding.reached, *finding.beyond)):
-            for launch in reached.launches:
+        for index, effect in enumerate((*finding.reached_kernels, *finding.beyond)):
+            for launch in effect.launches:
                 if launch in entries:
-                    yield (number, index), entries[launch], reached
+                    yield (number, index), entries[launch], effect
 
 
 def _cost(pairs: Sequence[tuple[Need, Need]], target: str) -> Json | None:
     if not pairs:
         return None
-    intended = together([first for first, _ in pairs])
-    actual = together([second for _, second in pairs])
+    intended_need = combine_needs([first for first, _ in pairs])
+    actual_need = combine_needs([second for _, second in pairs])
     return {
         "target": target,
         "limit": targets.find(target).shared_limit,
-        "intended": intended.shared,
-        "actual": actual.shared,
+        "intended": intended_need.shared,
+        "actual": actual_need.shared,
     }

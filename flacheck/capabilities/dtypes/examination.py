@@ -1,4 +1,4 @@
-"""From a question to a result: followed, judged, mended in a copy, cures tried."""
+"""Steps of an examination: follow the targets, judge, fix a copy, try other cures."""
 
 from __future__ import annotations
 
@@ -6,148 +6,178 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flacheck.capabilities.dtypes import costs, expressions, following, heads, mending
+from flacheck.capabilities.dtypes import autofix, costs, expressions, following, heads
+from flacheck.capabilities.dtypes.autofix import FixResult
 from flacheck.capabilities.dtypes.costs import CostBench
 from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.following import DtypesAnswer, DtypesQuestion
-from flacheck.capabilities.dtypes.mending import Mended
-from flacheck.capabilities.dtypes.observed import Mode
-from flacheck.capabilities.dtypes.result import Cure, DtypesResult, NotFollowed, sorted_out
+from flacheck.capabilities.dtypes.observation import Mode
+from flacheck.capabilities.dtypes.result import Cure, DtypesResult, NotFollowed, split_subjects
 from flacheck.captures.cards import card
 from flacheck.errors import IncompleteError, UsageError
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.toolchains.scratch import temporary_folder
 
-# Of several dtypes of autocast, the one that needs no loss scaling.
+# The autocast dtype that needs no loss scaling.
 _RANGE = "bf16"
 
 
 @dataclass(frozen=True)
-class Tries:
-    """What is tried beside following: casts in a copy and other cures (`mend`), the shared memory
-    that kernels take (on a `bench`), and the largest heads that fit on GPUs (`heads_on`)."""
+class Experiments:
+    """Experiments to run after the targets were followed.
+
+    `mend` tries casts in a copy and other cures. A `bench` measures the shared memory that kernels
+    take, and with `heads_on` also the largest heads that fit on these GPUs.
+    """
 
     mend: bool = True
     bench: CostBench | None = None
     heads_on: tuple[str, ...] = ()
 
 
-def examine(question: DtypesQuestion, tries: Tries | None = None) -> DtypesResult:
-    """Follow what is asked and judge it; then try what is to be tried.
+def examine(question: DtypesQuestion, experiments: Experiments | None = None) -> DtypesResult:
+    """Follow the targets of a question, judge what is seen, and run the experiments.
 
     Raises UsageError or IncompleteError for a target that cannot be followed.
     """
-    tries = tries or Tries()
+    experiments = experiments or Experiments()
     # A file may have changed since the last examination.
-    expressions.source_file.cache_clear()
-    asked = question.modes
-    is_one = bool(question.targets or question.script)
-    cures = [mode for mode in _other_modes(asked) if is_one and tries.mend]
+    expressions.read_source.cache_clear()
+    other_modes: list[Mode] = []
+    if experiments.mend and (question.targets or question.script):
+        other_modes = _other_modes(question.modes)
     with temporary_folder() as name:
         folder = Path(name)
-        everything = replace(question, modes=(*asked, *cures))
+        everything = replace(question, modes=(*question.modes, *other_modes))
         answer = following.follow(everything, folder)
-        found = [mending.with_fix(each) for each in following.findings(answer, asked)]
-        subjects = answer.observation.subjects
-        followed, missing = sorted_out(subjects, asked)
-        result = DtypesResult(
-            about=following.what(question),
-            modes=asked,
-            findings=tuple(found),
-            followed=followed,
-            not_followed=tuple(missing),
-            late=answer.observation.late,
-            stand_ins={each.name: each.stand_ins for each in subjects if each.stand_ins},
-            modules=answer.observation.modules,
-        )
+        result = _judge(question, answer)
         _check(question, result)
-        narrowed = replace(question, targets=_targets(question, found))
-        if tries.bench is not None:
-            entries = costs.recorded(answer)
-            found = _with_beyond(narrowed, found, entries, folder)
+        findings = list(result.findings)
+        rerun = replace(question, targets=_targets(question, findings))
+        bench = experiments.bench
+        if bench is not None:
+            launches = costs.read_launches(answer)
+            findings = _add_kernels_beyond(rerun, findings, launches, folder)
             target = card(question.device)["name"]
-            found = costs.with_costs(found, entries, tries.bench, target)
-            result = replace(result, findings=tuple(found))
-        if tries.bench is not None and tries.heads_on:
-            concerned = heads.concerns(found, subjects, asked)
-            rows = heads.table(narrowed, concerned, tries.bench, folder, tries.heads_on)
+            findings = costs.add_costs(findings, launches, bench, target)
+            result = replace(result, findings=tuple(findings))
+        if bench is not None and experiments.heads_on:
+            concerns = heads.find_concerns(findings, answer.observation.subjects, question.modes)
+            rows = heads.measure_heads(rerun, concerns, bench, folder, experiments.heads_on)
             result = replace(result, heads=tuple(rows))
-        if not found or not tries.mend:
+        if not findings or not experiments.mend:
             return result
-        mended = mending.mend(narrowed, found, folder)
-        tried = [_cure_by(answer, mode, missing) for mode in cures if mode not in asked]
-        if mended.diff:
-            tried.insert(_place_of_cast(tried), Cure(_cast(mended), len(mended.left)))
-        everything_found = (*result.findings, *mended.behind)
-        # The cheapest cure first; what does not cure, behind those that do.
-        tried.sort(key=lambda cure: cure.left > 0)
-        return replace(result, findings=everything_found, mended=mended, cures=tuple(tried))
+        fix_result = autofix.fix(rerun, findings, folder)
+        cures = _cures(answer, result, other_modes, fix_result)
+        every_finding = (*result.findings, *fix_result.behind)
+        return replace(result, findings=every_finding, fix_result=fix_result, cures=tuple(cures))
 
 
-def _with_beyond(
+def _judge(question: DtypesQuestion, answer: DtypesAnswer) -> DtypesResult:
+    """Return the findings of a run and the failed subjects, before any experiment."""
+    observation = answer.observation
+    findings = map(autofix.add_fix, following.findings(answer, question.modes))
+    launch_counts, not_followed = split_subjects(observation.subjects, question.modes)
+    stand_ins = {each.name: each.stand_ins for each in observation.subjects if each.stand_ins}
+    return DtypesResult(
+        about=following.describe_question(question),
+        modes=question.modes,
+        findings=tuple(findings),
+        launch_counts=launch_counts,
+        not_followed=tuple(not_followed),
+        late=observation.late,
+        stand_ins=stand_ins,
+        modules=observation.modules,
+    )
+
+
+def _add_kernels_beyond(
     question: DtypesQuestion,
-    found: Sequence[DtypeFinding],
-    entries: dict[str, RecordedLaunch],
+    findings: Sequence[DtypeFinding],
+    launches: dict[str, RecordedLaunch],
     folder: Path,
 ) -> list[DtypeFinding]:
-    """The findings, those that end a run by an assertion with the kernels that would be reached
-    without it; `entries` gets the launches of these."""
-    ended = [each for each in found if each.tripped is not None and each.tripped.is_assertion]
-    if not ended:
-        return list(found)
-    modes = [mode for mode in question.modes if str(mode) in {each.mode for each in ended}]
+    """Return the findings, with the kernels that a run without assertions reaches.
+
+    Only findings whose run ends in an assertion change. The launches of the new run are added to
+    `launches`.
+    """
+    findings_of_assertions = [
+        each for each in findings if each.error_at_end and each.error_at_end.is_assertion
+    ]
+    if not findings_of_assertions:
+        return list(findings)
+    mode_names = {each.mode for each in findings_of_assertions}
+    modes = [mode for mode in question.modes if str(mode) in mode_names]
     answer = following.follow(replace(question, modes=tuple(modes), asserts=False), folder)
-    entries.update(costs.recorded(answer))
-    without = following.findings(answer, modes)
-    reached = {(each.subject, each.mode, each.identity): each.reached for each in without}
-    completed = []
-    for each in found:
-        beyond = reached.get((each.subject, each.mode, each.identity), ())
-        if each in ended:
-            each = replace(each, beyond=beyond)
-        completed.append(each)
-    return completed
+    launches.update(costs.read_launches(answer))
+    kernels = {}
+    for each in following.findings(answer, modes):
+        kernels[each.subject, each.mode, each.identity] = each.reached_kernels
+    completed_findings = []
+    for each in findings:
+        if each in findings_of_assertions:
+            key = (each.subject, each.mode, each.identity)
+            each = replace(each, beyond=kernels.get(key, ()))
+        completed_findings.append(each)
+    return completed_findings
 
 
-def _targets(question: DtypesQuestion, found: Sequence[DtypeFinding]) -> tuple[str, ...]:
-    """What is run again: the targets asked, or those layers of a package with findings."""
+def _targets(question: DtypesQuestion, findings: Sequence[DtypeFinding]) -> tuple[str, ...]:
+    """Return the targets to run again: those of the question, or the layers with findings."""
     if question.targets or question.script:
         return question.targets
-    return tuple(dict.fromkeys(each.subject for each in found))
+    return tuple(dict.fromkeys(each.subject for each in findings))
 
 
-def _other_modes(asked: Sequence[Mode]) -> list[Mode]:
-    """Settings that may do instead of a cast, the smaller change first: another dtype of autocast
-    is a word, parameters in half precision are another way to train."""
-    under = [mode for mode in asked if mode.autocast != "off"]
-    if not under:
+def _other_modes(modes: Sequence[Mode]) -> list[Mode]:
+    """Return modes to try in place of a cast, the smaller change first.
+
+    Another autocast dtype is one word; parameters in half precision are another way to train.
+    """
+    under_autocast = [mode for mode in modes if mode.autocast != "off"]
+    if not under_autocast:
         return []
-    return [Mode(_RANGE, under[0].params), Mode(_RANGE, _RANGE)]
+    return [Mode(_RANGE, under_autocast[0].params), Mode(_RANGE, _RANGE)]
+
+
+def _cures(
+    answer: DtypesAnswer, result: DtypesResult, modes: Sequence[Mode], fix_result: FixResult
+) -> list[Cure]:
+    """Return the cures with what each leaves, the cheapest first."""
+    cures = []
+    for mode in modes:
+        if mode not in result.modes:
+            cures.append(_cure_by(answer, mode, result.not_followed))
+    if fix_result.diff:
+        # A cast is a larger change than another autocast dtype, and a smaller one than parameters
+        # in half precision.
+        autocast_only = [each for each in cures if "fp32 parameters" in each.name]
+        position = min(1, len(autocast_only))
+        cures.insert(position, Cure(_describe_casts(fix_result), len(fix_result.remaining)))
+    # A cure that leaves findings comes after those that leave none.
+    cures.sort(key=lambda cure: cure.remaining > 0)
+    return cures
 
 
 def _cure_by(answer: DtypesAnswer, mode: Mode, before: Sequence[NotFollowed]) -> Cure:
-    """What is left in another mode; an error that was not there before is left as well."""
-    left = len(following.findings(answer, [mode]))
-    _, missing = sorted_out(answer.observation.subjects, [mode])
-    known = {(each.subject, each.reason) for each in before}
-    new = [each for each in missing if (each.subject, each.reason) not in known]
-    return Cure(str(mode), left + len(new))
+    """Return what another mode leaves: findings, and errors that did not occur before."""
+    remaining = len(following.findings(answer, [mode]))
+    _, not_followed = split_subjects(answer.observation.subjects, [mode])
+    earlier = {(each.subject, each.reason) for each in before}
+    new = [each for each in not_followed if (each.subject, each.reason) not in earlier]
+    return Cure(str(mode), remaining + len(new))
 
 
-def _place_of_cast(tried: Sequence[Cure]) -> int:
-    """Behind the other dtype of autocast, before parameters in half precision."""
-    return min(1, len([each for each in tried if "fp32 parameters" in each.name]))
-
-
-def _cast(mended: Mended) -> str:
-    edits = mended.diff.count("\n+") - mended.diff.count("\n+++")
+def _describe_casts(fix_result: FixResult) -> str:
+    edits = fix_result.diff.count("\n+") - fix_result.diff.count("\n+++")
     if edits == 1:
         return "the cast of one line, applied in a copy"
     return f"casts of {edits} lines, applied in a copy"
 
 
 def _check(question: DtypesQuestion, result: DtypesResult) -> None:
-    """A target that gives no answer is an error with what to do about it."""
+    """Raise an error if a single target was not followed."""
     if not (question.targets or question.script) or result.findings:
         return
     for missing in result.not_followed:
@@ -165,7 +195,7 @@ def _check(question: DtypesQuestion, result: DtypesResult) -> None:
                 f"{missing.subject}: its forward pass raised {missing.reason}, also without mixed "
                 "dtypes; give its arguments with --arg NAME=VALUE"
             )
-    silent = [name for name, launches in result.followed.items() if not launches]
+    silent = [name for name, launches in result.launch_counts.items() if not launches]
     if silent:
         raise IncompleteError(
             f"{', '.join(silent)}: launches no Triton kernel, so there is no dtype to follow to one"

@@ -1,4 +1,4 @@
-"""The expression at a place in a source file, and how its operands are written there."""
+"""The expression at a place in a source file, and the source text of its operands."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
-from flacheck.capabilities.dtypes.observed import Operand, Place
+from flacheck.capabilities.dtypes.observation import Operand, Place
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file that the program was run from."""
+    """A source file of the program, with the names that it imports."""
 
     text: str
     tree: ast.Module | None
-    imported: frozenset[str]
+    import_names: frozenset[str]
 
     def line(self, number: int) -> str:
         lines = self.text.splitlines()
@@ -29,8 +29,8 @@ class SourceFile:
 
 
 @functools.cache
-def source_file(path: str) -> SourceFile:
-    """What stands in a file; nothing for one that cannot be read as Python."""
+def read_source(path: str) -> SourceFile:
+    """Return a file with its syntax tree; an empty one for a file that is not valid Python."""
     try:
         text = Path(path).read_text(encoding="utf-8")
         tree = ast.parse(text)
@@ -43,34 +43,36 @@ def source_file(path: str) -> SourceFile:
     return SourceFile(text, tree, frozenset(names))
 
 
-def statement(place: Place) -> str:
-    """The statement that begins or stands at a place, in one line."""
-    file = source_file(place.file)
+def find_statement(place: Place) -> str:
+    """Return the statement around a place, joined to one line."""
+    file = read_source(place.file)
     if file.tree is None:
         return file.line(place.line)
-    found: ast.stmt | None = None
+    match: ast.stmt | None = None
     for node in ast.walk(file.tree):
         if not isinstance(node, ast.stmt) or hasattr(node, "body"):
             continue
         if _holds(node, place):
-            found = node
-    if found is None:
+            match = node
+    if match is None:
         return file.line(place.line)
-    return " ".join(file.segment(found).split())
+    return " ".join(file.segment(match).split())
 
 
 def _holds(node: ast.stmt, place: Place) -> bool:
-    """Whether a place is within a statement; lines tell where there are no columns."""
+    """Return whether a place lies within a statement; lines decide where columns are missing."""
     end = (node.end_lineno or node.lineno, node.end_col_offset or 0)
     if place.column is None:
         return node.lineno <= place.line <= end[0]
     return (node.lineno, node.col_offset) <= (place.line, place.column) <= end
 
 
-def expression(place: Place) -> ast.expr | None:
-    """The expression that stands exactly at a place; without columns the only operation on the
-    line that has operands."""
-    file = source_file(place.file)
+def find_expression(place: Place) -> ast.expr | None:
+    """Return the expression that stands exactly at a place.
+
+    Without columns, it is the line's only operation with operands.
+    """
+    file = read_source(place.file)
     if file.tree is None:
         return None
     on_line = []
@@ -90,8 +92,8 @@ def expression(place: Place) -> ast.expr | None:
     return None
 
 
-def operand(node: ast.expr, imported: frozenset[str], at: str) -> ast.expr | None:
-    """How an operation's operand at a position or keyword is written."""
+def find_operand(node: ast.expr, import_names: frozenset[str], at: str) -> ast.expr | None:
+    """Return the operand of an operation at a position or keyword."""
     if isinstance(node, ast.BinOp):
         return {"0": node.left, "1": node.right}.get(at)
     if not isinstance(node, ast.Call):
@@ -103,8 +105,8 @@ def operand(node: ast.expr, imported: frozenset[str], at: str) -> ast.expr | Non
         return None
     arguments: list[ast.expr] = list(node.args)
     function = node.func
-    if isinstance(function, ast.Attribute) and _root(function) not in imported:
-        # A tensor's method: the tensor comes first.
+    if isinstance(function, ast.Attribute) and _root(function) not in import_names:
+        # The tensor is the first operand of its method.
         arguments.insert(0, function.value)
     number = int(at)
     if number < len(arguments) and not any(isinstance(a, ast.Starred) for a in arguments):
@@ -120,27 +122,27 @@ def _root(node: ast.expr) -> str:
     return ""
 
 
-def written(place: Place, direct: bool, given: Operand) -> str | None:
-    """An operand as the program writes it, None where the source does not say."""
+def find_operand_text(place: Place, direct: bool, operand: Operand) -> str | None:
+    """Return the source text of an operand, or None if the source does not show it."""
     if not direct:
         return None
-    node = expression(place)
+    node = find_expression(place)
     if node is None:
         return None
-    file = source_file(place.file)
-    found = operand(node, file.imported, given.at)
-    if found is None:
+    file = read_source(place.file)
+    match = find_operand(node, file.import_names, operand.at)
+    if match is None:
         return None
-    return " ".join(file.segment(found).split())
+    return " ".join(file.segment(match).split())
 
 
-def described(place: Place, direct: bool, given: Operand) -> str:
-    """An operand for people: as it is written, else by its name in the module."""
-    text = written(place, direct, given)
+def describe_operand(place: Place, direct: bool, operand: Operand) -> str:
+    """Return an operand's source text, else its name in the module."""
+    text = find_operand_text(place, direct, operand)
     if text:
         return text
-    if given.name and given.kind in ("parameter", "buffer"):
-        return f"self.{given.name}"
-    if given.name:
-        return given.name
+    if operand.name and operand.kind in ("parameter", "buffer"):
+        return f"self.{operand.name}"
+    if operand.name:
+        return operand.name
     return "a float32 tensor"

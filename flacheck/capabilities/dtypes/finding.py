@@ -1,26 +1,28 @@
-"""What is found: a broken dtype contract, with the line that breaks it."""
+"""Dtype findings: a broken dtype contract, with the line that breaks it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from flacheck.capabilities.dtypes.observed import Place
+from flacheck.capabilities.dtypes.observation import Place
 from flacheck.model import Json
 
-PROMOTION, REFUSED, OVERFLOW = "FC701", "FC703", "FC704"
+PROMOTION, REJECTION, OVERFLOW = "FC701", "FC703", "FC704"
 
 
 @dataclass(frozen=True)
-class Reached:
-    """A kernel that the promoted tensor reaches: under which argument, the dtypes of all its
-    floating operands, as they are and as they are without promotions, and what that costs in shared
-    memory (see `costs`)."""
+class ReachedKernel:
+    """A kernel that a promoted tensor reaches, and the argument that receives it.
+
+    `dtypes` are those of all floating operands, `intended_dtypes` those without promotions.
+    `shared` is the cost in shared memory (see `costs`).
+    """
 
     kernel: str
     argument: str
     dtypes: dict[str, str]
-    intended: dict[str, str]
+    intended_dtypes: dict[str, str]
     launches: tuple[str, ...] = ()
     shared: Json | None = None
 
@@ -29,14 +31,14 @@ class Reached:
             "kernel": self.kernel,
             "argument": self.argument,
             "dtypes": self.dtypes,
-            "intended": self.intended,
+            "intended": self.intended_dtypes,
             "shared": self.shared,
         }
 
 
 @dataclass(frozen=True)
-class Tripped:
-    """The error that ends the run: where, and the statement that raises it."""
+class EndingError:
+    """The error that ends a run: its place, and the statement that raises it."""
 
     file: str
     line: int
@@ -45,7 +47,7 @@ class Tripped:
 
     @property
     def is_assertion(self) -> bool:
-        """Whether Python leaves the statement out when it is told to (`-O`)."""
+        """True if Python omits the statement under `-O`."""
         return self.source.startswith("assert")
 
     def to_json(self) -> Json:
@@ -54,11 +56,14 @@ class Tripped:
 
 @dataclass(frozen=True)
 class DtypeFinding:
-    """`file` and `line` are those of the promotion, the refused operation or the constant, `place`
-    is where that is on this machine. `operand` is what made the result wide and `half` what it met,
-    as the program writes them; `parameter` is the operand's name in the module. `reached` are the
-    kernels that get it; `beyond` those that would, were it not for the assertion that ends the run.
-    `fix` is a unified diff; `known` when a baseline has it."""
+    """A broken dtype contract.
+
+    `file` and `line` are those of the promotion, the rejected operation or the constant; `place` is
+    the same position on this machine. `operand` makes the result wide and `half` is the other
+    operand, both as source text; `parameter` is the operand's name in the module. `reached_kernels`
+    receive the result; `beyond` are the kernels that would receive it without the assertion that
+    ends the run. `fix` is a unified diff; `is_known` is True if a baseline lists the finding.
+    """
 
     code: str
     subject: str
@@ -73,26 +78,26 @@ class DtypeFinding:
     half: str | None = None
     parameter: str | None = None
     kind: str | None = None
-    reached: tuple[Reached, ...] = ()
-    beyond: tuple[Reached, ...] = ()
-    tripped: Tripped | None = None
-    says: str = ""
+    reached_kernels: tuple[ReachedKernel, ...] = ()
+    beyond: tuple[ReachedKernel, ...] = ()
+    error_at_end: EndingError | None = None
+    message: str = ""
     fix: str | None = None
-    known: bool = False
+    is_known: bool = False
 
     @property
     def identity(self) -> str:
-        """The same finding after lines were added above it."""
+        """A key that stays equal when lines are added above the finding."""
         return "|".join((self.code, self.file, " ".join(self.source.split()), self.operand))
 
     def to_json(self) -> Json:
         kernel: Any = None
         shared = None
-        if self.reached:
-            kernel, shared = self.reached[0].kernel, self.reached[0].shared
-        tripped = None
-        if self.tripped is not None:
-            tripped = self.tripped.to_json()
+        if self.reached_kernels:
+            kernel, shared = self.reached_kernels[0].kernel, self.reached_kernels[0].shared
+        error_at_end = None
+        if self.error_at_end is not None:
+            error_at_end = self.error_at_end.to_json()
         return {
             "code": self.code,
             "kernel": kernel,
@@ -106,10 +111,10 @@ class DtypeFinding:
             "shared": shared,
             "subject": self.subject,
             "parameter": self.parameter,
-            "kernels": [each.to_json() for each in self.reached],
+            "kernels": [each.to_json() for each in self.reached_kernels],
             "beyond": [each.to_json() for each in self.beyond],
-            "trips": tripped,
-            "message": self.says,
+            "trips": error_at_end,
+            "message": self.message,
             "fix": self.fix,
-            "known": self.known,
+            "known": self.is_known,
         }

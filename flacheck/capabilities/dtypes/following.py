@@ -1,4 +1,4 @@
-"""Asks the guest: which dtypes reach the kernels of some targets, in some modes."""
+"""Dtypes that reach the kernels of some targets, in some modes."""
 
 from __future__ import annotations
 
@@ -6,49 +6,50 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flacheck.capabilities.dtypes import judging, scripts, stood_in
+from flacheck.capabilities.dtypes import judging, missing_modules, scripts
 from flacheck.capabilities.dtypes.finding import DtypeFinding
-from flacheck.capabilities.dtypes.observed import Mode, Observation
+from flacheck.capabilities.dtypes.observation import Mode, Observation
 from flacheck.capabilities.dtypes.starting import DtypesAnswer as DtypesAnswer
 from flacheck.capabilities.dtypes.starting import DtypesQuestion as DtypesQuestion
-from flacheck.capabilities.dtypes.starting import started
-from flacheck.capabilities.dtypes.starting import what as what
+from flacheck.capabilities.dtypes.starting import describe_question as describe_question
+from flacheck.capabilities.dtypes.starting import observe
 from flacheck.errors import IncompleteError, UsageError
 
 
 def follow(question: DtypesQuestion, folder: Path, overlay: Path | None = None) -> DtypesAnswer:
-    """Start the guest in a folder of ours, and once more for what cannot be followed without a
-    module that is not here, with stand-ins for it. `overlay` holds mended copies of the modules
-    that are followed, which come before the others.
+    """Run the guest below `folder`, and again with stand-ins for modules that are missing.
 
-    Raises UsageError for a target that cannot be followed, IncompleteError when nothing came out.
+    `overlay` holds fixed copies of the modules that are followed, which come before the others.
+
+    Raises UsageError for a target that cannot be followed, IncompleteError for a run without a
+    report.
     """
     if question.script:
         return scripts.follow(question, folder, overlay)
-    answer = started(question, folder, overlay)
-    seen = answer.observation
-    if seen.error is not None and seen.kind == "import":
-        needed = stood_in.named_in(seen.error, seen.missing)
-        if needed:
-            again = started(question, folder, overlay, needed)
-            if again.observation.error is None:
-                observation = stood_in.marked(again.observation, needed)
-                return replace(again, observation=observation)
-    _check(question, seen)
-    needs = stood_in.needs(seen)
-    for needed, names in needs.items():
-        narrowed = replace(question, targets=_as_asked(question, names))
-        again = started(narrowed, folder, overlay, needed)
-        if again.observation.error is None:
-            seen = stood_in.merged(seen, again.observation, needed)
-            answer = replace(answer, launches=(*answer.launches, *again.launches))
-    return replace(answer, observation=seen)
+    answer = observe(question, folder, overlay)
+    first = answer.observation
+    if first.error is not None and first.kind == "import":
+        modules = missing_modules.match_missing(first.error, first.missing)
+        if modules:
+            second = observe(question, folder, overlay, modules)
+            if second.observation.error is None:
+                observation = missing_modules.mark_stand_ins(second.observation, modules)
+                return replace(second, observation=observation)
+    _check(question, first)
+    observation = first
+    for modules, names in missing_modules.group_by_missing(first).items():
+        subset = replace(question, targets=_as_targets(question, names))
+        second = observe(subset, folder, overlay, modules)
+        if second.observation.error is None:
+            observation = missing_modules.merge(observation, second.observation, modules)
+            answer = replace(answer, launches=(*answer.launches, *second.launches))
+    return replace(answer, observation=observation)
 
 
-def _as_asked(question: DtypesQuestion, names: Sequence[str]) -> tuple[str, ...]:
-    """Subjects as targets: a file's subject by the target that named it."""
-    asked = {_subject(target): target for target in question.targets}
-    return tuple(asked.get(name, name) for name in names)
+def _as_targets(question: DtypesQuestion, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the targets of some subjects: the question's own target where it named a subject."""
+    targets = {_subject(target): target for target in question.targets}
+    return tuple(targets.get(name, name) for name in names)
 
 
 def _subject(target: str) -> str:
@@ -58,19 +59,20 @@ def _subject(target: str) -> str:
     return f"{where}:{name}"
 
 
-def _check(question: DtypesQuestion, seen: Observation) -> None:
-    if seen.error is not None and seen.kind == "target":
-        raise UsageError(seen.error)
-    if seen.error is not None:
-        raise IncompleteError(f"{what(question)}: cannot be imported: {seen.error}")
+def _check(question: DtypesQuestion, observation: Observation) -> None:
+    if observation.error is not None and observation.kind == "target":
+        raise UsageError(observation.error)
+    if observation.error is not None:
+        subject = describe_question(question)
+        raise IncompleteError(f"{subject}: cannot be imported: {observation.error}")
 
 
-def findings(answer: DtypesAnswer, asked: Sequence[Mode]) -> list[DtypeFinding]:
-    """Every finding of every subject, in the order in which they were followed."""
+def findings(answer: DtypesAnswer, modes: Sequence[Mode]) -> list[DtypeFinding]:
+    """Return the findings of every subject, in the order in which the subjects were followed."""
     subjects = answer.observation.subjects
-    wanted = judging.wants(subjects, asked)
-    found = []
+    by_design = judging.find_wide_by_design(subjects, modes)
+    all_findings = []
     for subject in subjects:
-        for mode in asked:
-            found += judging.judge(subject, mode, wanted, answer.shown)
-    return found
+        for mode in modes:
+            all_findings += judging.judge(subject, mode, by_design, answer.display_path)
+    return all_findings

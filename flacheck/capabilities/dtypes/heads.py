@@ -1,7 +1,8 @@
-"""The largest heads that fit: each kernel that a promoted tensor reaches, at several head sizes, on
-several GPUs, with the dtypes that it was meant to get and with those that it gets.
+"""The largest heads that fit, by kernel and GPU.
 
-The package is run again on each GPU, for it may choose other tiles there.
+Each kernel that a promoted tensor reaches is measured at several head sizes, with its intended and
+with its actual dtypes. The package runs again for each GPU, because it may choose other tiles
+there.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flacheck.capabilities.dtypes import costs, following
-from flacheck.capabilities.dtypes.costs import CostBench, Need, Wanted
+from flacheck.capabilities.dtypes.costs import CostBench, LaunchOnTarget, Need
 from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.following import DtypesQuestion
-from flacheck.capabilities.dtypes.observed import Mode, SeenHeads, SeenSubject, short
+from flacheck.capabilities.dtypes.observation import Mode, ObservedHeads, ObservedSubject, short
 from flacheck.errors import IncompleteError, UsageError
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model import Json
@@ -26,24 +27,27 @@ _LOG = logging.getLogger(__name__)
 SIZES = (64, 128, 256)
 # Hopper, Ampere, Ada, consumer Ampere, Volta, Turing: most shared memory first.
 TARGETS = ("sm90", "sm80", "sm89", "sm86", "sm70", "sm75")
-INTENDED, ACTUAL = "intended", "actual"
+INTENDED_DTYPES, ACTUAL_DTYPES = "intended", "actual"
 
 
 @dataclass(frozen=True)
 class Concern:
-    """A kernel to measure in a mode: its operands' dtypes as they are, and as they are meant."""
+    """A kernel to measure in a mode, with the actual and the intended dtypes of its operands."""
 
     subject: str
     mode: Mode
     kernel: str
     actual: Mapping[str, str]
-    intended: Mapping[str, str]
+    intended_dtypes: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class HeadNeeds:
-    """A kernel's needs by head size on a target, with the `intended` or the `actual` dtypes;
-    `settings` are what made heads so wide, `missing` why there is no figure at a size."""
+    """The needs of a kernel by head size on a target, with the `intended` or the `actual` dtypes.
+
+    `settings` are the arguments that set the head size; `missing` has the reason for each size
+    without a figure.
+    """
 
     kernel: str
     mode: Mode
@@ -79,14 +83,14 @@ class HeadNeeds:
             "operands": dict(self.dtypes),
             "shared": {**dict.fromkeys(map(str, self.missing)), **shared},
             "largest": self.largest,
-            "settings": {str(size): dict(said) for size, said in self.settings.items()},
+            "settings": {str(size): dict(values) for size, values in self.settings.items()},
             "why": why,
         }
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """The launches of a concern at a size on a target; `why` there are none."""
+class _HeadLaunches:
+    """The launches of a concern at a head size on a target, or the reason `why` none exists."""
 
     concern: Concern
     target: str
@@ -96,112 +100,116 @@ class _Seen:
     why: str | None = None
 
 
-def concerns(
-    findings: Sequence[DtypeFinding], subjects: Sequence[SeenSubject], modes: Sequence[Mode]
+def find_concerns(
+    findings: Sequence[DtypeFinding], subjects: Sequence[ObservedSubject], modes: Sequence[Mode]
 ) -> list[Concern]:
-    """The kernels that findings reach; without findings all that the subjects launch."""
-    kept: dict[str, Concern] = {}
+    """Return the kernels that findings reach; without findings all that subjects launch."""
+    by_key: dict[str, Concern] = {}
     by_name = {str(mode): mode for mode in modes}
     for finding in findings:
         mode = by_name[finding.mode]
-        for reached in (*finding.reached, *finding.beyond):
-            made = Concern(finding.subject, mode, reached.kernel, reached.dtypes, reached.intended)
-            kept.setdefault(f"{mode} {reached.kernel} {sorted(reached.dtypes.items())}", made)
+        for effect in (*finding.reached_kernels, *finding.beyond):
+            concern = Concern(
+                finding.subject, mode, effect.kernel, effect.dtypes, effect.intended_dtypes
+            )
+            by_key.setdefault(f"{mode} {effect.kernel} {sorted(effect.dtypes.items())}", concern)
     if findings:
-        return list(kept.values())
+        return list(by_key.values())
     for subject in subjects:
         for mode in modes:
             run = subject.run(mode)
             for launch in run.launches if run is not None else ():
                 dtypes = {name: short(operand.dtype) for name, operand in launch.args.items()}
-                made = Concern(subject.name, mode, launch.kernel, dtypes, dtypes)
-                kept.setdefault(f"{mode} {launch.kernel} {sorted(dtypes.items())}", made)
-    return list(kept.values())
+                concern = Concern(subject.name, mode, launch.kernel, dtypes, dtypes)
+                by_key.setdefault(f"{mode} {launch.kernel} {sorted(dtypes.items())}", concern)
+    return list(by_key.values())
 
 
-def table(
+def measure_heads(
     question: DtypesQuestion,
-    concerned: Sequence[Concern],
+    concerns: Sequence[Concern],
     bench: CostBench,
     folder: Path,
-    chosen: Sequence[str] = TARGETS,
+    target_names: Sequence[str] = TARGETS,
 ) -> list[HeadNeeds]:
-    """What every kernel takes at every size on every target."""
-    seen: list[_Seen] = []
-    for target in chosen:
-        seen += _seen(question, concerned, target, folder)
-    wanted: list[Wanted] = []
-    for each in seen:
+    """Return the needs of every kernel at every head size on every target."""
+    head_launches: list[_HeadLaunches] = []
+    for target in target_names:
+        head_launches += _observe_target(question, concerns, target, folder)
+    queries: list[LaunchOnTarget] = []
+    for each in head_launches:
         for which in _kinds(each.concern):
-            wanted += [Wanted(entry, each.target) for entry in _entries(each, which)]
-    needs = iter(bench.needs(wanted))
+            queries += [LaunchOnTarget(entry, each.target) for entry in _entries(each, which)]
+    needs = iter(bench.measure(queries))
     rows: dict[tuple[int, str, str], HeadNeeds] = {}
-    for each in seen:
+    for each in head_launches:
         for which in _kinds(each.concern):
-            measured = [next(needs) for _ in _entries(each, which)]
-            key = (concerned.index(each.concern), each.target, which)
+            needs_of_size = [next(needs) for _ in _entries(each, which)]
+            key = (concerns.index(each.concern), each.target, which)
             row = rows.get(key) or _empty(each, which)
-            rows[key] = _with(row, each, measured)
-    return [rows[key] for key in sorted(rows, key=lambda key: (key[0], chosen.index(key[1])))]
+            rows[key] = _with(row, each, needs_of_size)
+    return [rows[key] for key in sorted(rows, key=lambda key: (key[0], target_names.index(key[1])))]
 
 
 def _kinds(concern: Concern) -> tuple[str, ...]:
-    if concern.intended == concern.actual:
-        return (ACTUAL,)
-    return (INTENDED, ACTUAL)
+    if concern.intended_dtypes == concern.actual:
+        return (ACTUAL_DTYPES,)
+    return (INTENDED_DTYPES, ACTUAL_DTYPES)
 
 
-def _empty(seen: _Seen, which: str) -> HeadNeeds:
-    concern = seen.concern
+def _empty(head_launches: _HeadLaunches, which: str) -> HeadNeeds:
+    concern = head_launches.concern
     dtypes = concern.actual
-    if which == INTENDED:
-        dtypes = concern.intended
-    return HeadNeeds(concern.kernel, concern.mode, seen.target, which, dtypes, {})
+    if which == INTENDED_DTYPES:
+        dtypes = concern.intended_dtypes
+    return HeadNeeds(concern.kernel, concern.mode, head_launches.target, which, dtypes, {})
 
 
-def _with(row: HeadNeeds, seen: _Seen, measured: Sequence[Need]) -> HeadNeeds:
-    if not measured:
-        return replace(row, missing={**row.missing, seen.size: seen.why or "not launched"})
+def _with(row: HeadNeeds, head_launches: _HeadLaunches, needs_of_size: Sequence[Need]) -> HeadNeeds:
+    if not needs_of_size:
+        return replace(
+            row, missing={**row.missing, head_launches.size: head_launches.why or "not launched"}
+        )
     return replace(
         row,
-        needs={**row.needs, seen.size: costs.together(measured)},
-        settings={**row.settings, seen.size: seen.settings},
+        needs={**row.needs, head_launches.size: costs.combine_needs(needs_of_size)},
+        settings={**row.settings, head_launches.size: head_launches.settings},
     )
 
 
-def _entries(seen: _Seen, which: str) -> list[RecordedLaunch]:
-    dtypes = seen.concern.actual
-    if which == INTENDED:
-        dtypes = seen.concern.intended
-    return [costs.with_dtypes(entry, dtypes) for entry in seen.entries]
+def _entries(head_launches: _HeadLaunches, which: str) -> list[RecordedLaunch]:
+    dtypes = head_launches.concern.actual
+    if which == INTENDED_DTYPES:
+        dtypes = head_launches.concern.intended_dtypes
+    return [costs.with_dtypes(entry, dtypes) for entry in head_launches.entries]
 
 
-def _seen(
-    question: DtypesQuestion, concerned: Sequence[Concern], target: str, folder: Path
-) -> Iterator[_Seen]:
-    """The launches of all concerns at all sizes, made on the card of a target."""
-    modes = tuple(dict.fromkeys(each.mode for each in concerned))
-    names = tuple(dict.fromkeys(each.subject for each in concerned))
-    asked = replace(question, modes=modes, device=target, heads=SIZES)
+def _observe_target(
+    question: DtypesQuestion, concerns: Sequence[Concern], target: str, folder: Path
+) -> Iterator[_HeadLaunches]:
+    """Yield the launches of all concerns at all head sizes on the card of a target."""
+    modes = tuple(dict.fromkeys(each.mode for each in concerns))
+    names = tuple(dict.fromkeys(each.subject for each in concerns))
+    rerun = replace(question, modes=modes, device=target, heads=SIZES)
     if not question.targets:
-        asked = replace(asked, targets=names)
+        rerun = replace(rerun, targets=names)
     try:
-        answer = following.follow(asked, folder)
+        answer = following.follow(rerun, folder)
     except (UsageError, IncompleteError) as error:
-        # A package may refuse a card, or a release on it.
-        for concern in concerned:
+        # A package may reject a card, or a Triton release on that card.
+        for concern in concerns:
             for size in SIZES:
-                yield _Seen(concern, target, size, why=str(error))
+                yield _HeadLaunches(concern, target, size, why=str(error))
         return
-    entries = costs.recorded(answer)
+    entries = costs.read_launches(answer)
     subjects = {each.name: each for each in answer.observation.subjects}
-    for concern in concerned:
+    for concern in concerns:
         subject = subjects.get(concern.subject)
         for size in SIZES:
             yield _at(concern, target, size, _heads(subject, concern.mode, size), entries)
 
 
-def _heads(subject: SeenSubject | None, mode: Mode, size: int) -> SeenHeads | None:
+def _heads(subject: ObservedSubject | None, mode: Mode, size: int) -> ObservedHeads | None:
     if subject is None:
         return None
     for each in subject.heads:
@@ -214,11 +222,11 @@ def _at(
     concern: Concern,
     target: str,
     size: int,
-    heads: SeenHeads | None,
+    heads: ObservedHeads | None,
     entries: Mapping[str, RecordedLaunch],
-) -> _Seen:
+) -> _HeadLaunches:
     if heads is None or heads.run is None:
-        return _Seen(concern, target, size, why=f"no argument makes heads {size} wide")
+        return _HeadLaunches(concern, target, size, why=f"no argument makes heads {size} wide")
     of_kernel = [each for each in heads.run.launches if each.kernel == concern.kernel]
     same = [
         each
@@ -227,5 +235,5 @@ def _at(
     ]
     # A run that an assertion ends launches nothing in the dtypes that end it.
     ids = dict.fromkeys(id for launch in same or of_kernel for id in launch.ids)
-    found = tuple(entries[id] for id in ids if id in entries)
-    return _Seen(concern, target, size, found, heads.settings)
+    entries_of_size = tuple(entries[id] for id in ids if id in entries)
+    return _HeadLaunches(concern, target, size, entries_of_size, heads.settings)

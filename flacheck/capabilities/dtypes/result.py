@@ -1,4 +1,4 @@
-"""What `flacheck dtypes` found out, as one value."""
+"""The result of `flacheck dtypes` as one value."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flacheck.capabilities.dtypes import judging
+from flacheck.capabilities.dtypes.autofix import FixResult
 from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.heads import HeadNeeds
-from flacheck.capabilities.dtypes.mending import Mended
-from flacheck.capabilities.dtypes.observed import Mode, SeenError, SeenSubject
+from flacheck.capabilities.dtypes.observation import Mode, ObservedError, ObservedSubject
 from flacheck.errors import Exit
 from flacheck.model import Json
 
 
 @dataclass(frozen=True)
 class NotFollowed:
-    """A subject without an answer in a mode, and the error that ended it."""
+    """A subject that failed in a mode, and the error that ended it."""
 
     subject: str
     mode: Mode
@@ -34,88 +34,93 @@ class NotFollowed:
 
 @dataclass(frozen=True)
 class Cure:
-    """Something that was tried against the findings, and how many were left."""
+    """A change that was tried against the findings, and the number of findings that remain."""
 
     name: str
-    left: int
+    remaining: int
 
     def to_json(self) -> Json:
-        return {"cure": self.name, "findings_left": self.left}
+        return {"cure": self.name, "findings_left": self.remaining}
 
 
 @dataclass(frozen=True)
 class DtypesResult:
-    """`followed` are the subjects with an answer and the launches of each, `late` those that the
-    time did not suffice for; `stand_ins` the modules that were stood in for to follow a subject;
-    `modules` those that could not be imported, and why."""
+    """The result of `flacheck dtypes`.
+
+    `launch_counts` has the subjects that were followed with the number of their launches, `late`
+    those that the time limit excluded. `stand_ins` are the modules that were replaced to follow a
+    subject; `modules` those whose import failed, with the reason.
+    """
 
     about: str
     modes: tuple[Mode, ...]
     findings: tuple[DtypeFinding, ...]
-    followed: dict[str, int]
+    launch_counts: dict[str, int]
     not_followed: tuple[NotFollowed, ...] = ()
     late: tuple[str, ...] = ()
     stand_ins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
-    mended: Mended | None = None
+    fix_result: FixResult | None = None
     cures: tuple[Cure, ...] = ()
     heads: tuple[HeadNeeds, ...] = ()
 
     @property
     def new(self) -> list[DtypeFinding]:
         """The findings that no baseline lists."""
-        return [each for each in self.findings if not each.known]
+        return [each for each in self.findings if not each.is_known]
 
     @property
     def exit_code(self) -> Exit:
-        """1 with findings that are new, 3 when nothing was followed."""
+        """FINDINGS if a finding is new, INCOMPLETE if nothing was followed."""
         if self.new:
             return Exit.FINDINGS
-        if not self.followed and not self.findings:
+        if not self.launch_counts and not self.findings:
             return Exit.INCOMPLETE
         return Exit.OK
 
     def to_json(self) -> Json:
-        mended = None
-        if self.mended is not None:
-            mended = {
-                "diff": self.mended.diff,
-                "findings_left": len(self.mended.left),
-                "without_a_cast": len(self.mended.unmended),
+        fix_value = None
+        if self.fix_result is not None:
+            fix_value = {
+                "diff": self.fix_result.diff,
+                "findings_left": len(self.fix_result.remaining),
+                "without_a_cast": len(self.fix_result.not_fixed),
             }
         return {
             "about": self.about,
             "modes": [str(mode) for mode in self.modes],
             "findings": [each.to_json() for each in self.findings],
-            "followed": self.followed,
+            "followed": self.launch_counts,
             "not_followed": [each.to_json() for each in self.not_followed],
             "late": list(self.late),
             "stand_ins": {name: list(modules) for name, modules in self.stand_ins.items()},
             "not_imported": dict(self.modules),
-            "mended": mended,
+            "mended": fix_value,
             "cures": [each.to_json() for each in self.cures],
             "head_sizes": [each.to_json() for each in self.heads],
         }
 
 
-def sorted_out(
-    subjects: Sequence[SeenSubject], modes: Sequence[Mode]
+def split_subjects(
+    subjects: Sequence[ObservedSubject], modes: Sequence[Mode]
 ) -> tuple[dict[str, int], list[NotFollowed]]:
-    """Subjects whose forward pass has an answer in every mode, with how many launches they made;
-    and those of which some pass has none."""
-    followed: dict[str, int] = {}
-    missing = []
+    """Return the launch counts of followed subjects, and the subjects with a failed pass.
+
+    A subject counts as followed if its forward pass works in every mode.
+    """
+    launch_counts: dict[str, int] = {}
+    without_answer = []
     for subject in subjects:
         launches = 0
-        errors: list[tuple[Mode, SeenError]] = []
+        errors: list[tuple[Mode, ObservedError]] = []
         for mode in modes:
-            error = judging.not_followed(subject, mode)
+            error = judging.find_failure(subject, mode)
             if error is not None:
                 errors.append((mode, error))
             launches += sum(len(run.order) for run in subject.runs if run.mode == mode)
         for mode, error in errors[:1]:
-            missing.append(NotFollowed(subject.name, mode, error.stage, error.brief))
-        # What a backward pass raises says nothing against the forward pass.
+            without_answer.append(NotFollowed(subject.name, mode, error.stage, error.brief))
+        # An error of the backward pass leaves the forward pass followed.
         if all(error.stage == "backward" for _, error in errors):
-            followed[subject.name] = launches
-    return followed, missing
+            launch_counts[subject.name] = launches
+    return launch_counts, without_answer

@@ -1,5 +1,7 @@
-"""Follows a program of the user's own: run in its own mode, and once more in every mode that this
-is compared with, for a program is over when it ends."""
+"""Runs of a user's own program: in its own mode, and once in every mode to compare with.
+
+A program ends after one run, so each mode needs a run of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from flacheck.capabilities.dtypes import judging
-from flacheck.capabilities.dtypes.observed import Mode, Observation, SeenRun, SeenSubject
-from flacheck.capabilities.dtypes.starting import DtypesAnswer, DtypesQuestion, script_name, started
+from flacheck.capabilities.dtypes.observation import Mode, Observation, ObservedRun, ObservedSubject
+from flacheck.capabilities.dtypes.starting import DtypesAnswer, DtypesQuestion, observe, script_name
 from flacheck.errors import IncompleteError, UsageError
 from flacheck.toolchains.scratch import temporary_folder
 
-# Interpreters that people type before a script.
+# Interpreter names that a command may begin with.
 _PYTHON = ("python", "python3")
 
 
 def words_of(arguments: Sequence[str]) -> tuple[str, ...]:
-    """The script among a command's arguments, or `-m` and a module, with its own arguments; empty
-    when they name a target. UsageError for a file that is not there."""
+    """Return the script or `-m` and module of a command with its arguments; empty for a target.
+
+    Raises UsageError for a missing file.
+    """
     words = list(arguments)
     is_command = len(words) > 1 and words[0] in _PYTHON
     if is_command:
@@ -34,18 +38,17 @@ def words_of(arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def with_modes(question: DtypesQuestion, autocast: Sequence[str]) -> DtypesQuestion:
-    """The question with the mode that the script runs in by itself; with `autocast` dtypes that the
-    user names, with these.
+    """Return the question with the script's own mode, or with the `autocast` dtypes.
 
-    Raises IncompleteError for a script that ends before it calls a module, UsageError for one that
-    has no half dtype.
+    Raises IncompleteError for a script that ends before it calls a module, UsageError for a script
+    without a half dtype.
     """
     name = script_name(question.script)
     with temporary_folder() as folder:
-        seen = started(replace(question, modes=()), Path(folder), None).observation
-    if seen.error is not None:
-        raise IncompleteError(f"{name}: raised {seen.error}, before it called a module")
-    own = seen.learned
+        observation = observe(replace(question, modes=()), Path(folder), None).observation
+    if observation.error is not None:
+        raise IncompleteError(f"{name}: raised {observation.error}, before it called a module")
+    own = observation.own_mode
     if own is None:
         raise IncompleteError(
             f"{name}: called no torch.nn.Module with parameters, so there is nothing to follow; to "
@@ -61,19 +64,21 @@ def with_modes(question: DtypesQuestion, autocast: Sequence[str]) -> DtypesQuest
 
 
 def follow(question: DtypesQuestion, folder: Path, overlay: Path | None) -> DtypesAnswer:
-    """The script in all modes asked and in those that they are compared with."""
-    compared = [reference for mode in question.modes for reference in judging.references(mode)]
-    runs: list[SeenRun] = []
+    """Run the script in all modes of the question and in their reference modes."""
+    reference_modes = [
+        reference for mode in question.modes for reference in judging.references(mode)
+    ]
+    runs: list[ObservedRun] = []
     launches: list[Path] = []
     answer: DtypesAnswer | None = None
-    for mode in dict.fromkeys([*question.modes, *compared]):
-        narrowed = replace(question, modes=(mode,))
+    for mode in dict.fromkeys([*question.modes, *reference_modes]):
+        one_mode = replace(question, modes=(mode,))
         if mode == question.own_mode:
-            answer = started(narrowed, folder, overlay)
+            answer = observe(one_mode, folder, overlay)
         else:
-            answer = started(narrowed, folder, overlay, forced=mode)
+            answer = observe(one_mode, folder, overlay, forced_mode=mode)
         runs += [run for subject in answer.observation.subjects for run in subject.runs]
         launches += answer.launches
     assert answer is not None
-    subject = SeenSubject(script_name(question.script), tuple(runs), plan="as it is")
+    subject = ObservedSubject(script_name(question.script), tuple(runs), plan="as it is")
     return replace(answer, observation=Observation((subject,), {}), launches=tuple(launches))

@@ -1,4 +1,4 @@
-"""Starts the guest: what one process sees of some targets, or of a program of the user's own."""
+"""Start of the guest process that follows targets or a user's own program."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flacheck.capabilities.dtypes import observed
-from flacheck.capabilities.dtypes.observed import Mode, Observation
+from flacheck.capabilities.dtypes import observation
+from flacheck.capabilities.dtypes.observation import Mode, Observation
+from flacheck.captures.capture_job import guest_environment, recipe_of, run_guest
 from flacheck.captures.cards import card
-from flacheck.captures.drive import guest_environment, recipe_of, run_guest
 from flacheck.engine import policies
 from flacheck.errors import UsageError
 from flacheck.guest.engine.confinement import Policy
@@ -24,19 +24,22 @@ from flacheck.toolchains.base import Toolchain
 
 _LOG = logging.getLogger(__name__)
 
-# Of CPU, for one target and for all of a package; a model's layers initialise themselves slowly.
+# CPU seconds for one target and for a whole package; layers of a model initialise slowly.
 SECONDS_OF_TARGET, SECONDS_OF_PACKAGE = 300, 1500
-# What a program's own environment does not decide.
+# Variables that flacheck sets, whatever the program's own environment has.
 _OURS = ("PYTHONPATH", "TORCHDYNAMO_DISABLE", "TRITON_CACHE_DIR", "PYTHONOPTIMIZE")
 
 
 @dataclass(frozen=True)
 class DtypesQuestion:
-    """What is asked: `targets` by name, or all layers of the `package`; the `modes`, arguments by
-    name (`settings`), and the card to imitate. Modules are also found in the folders `paths`;
-    `heads` are head sizes to run the targets at, too; without `asserts` no assertion ends a run.
-    In place of targets a `script` (a file or `-m` and a module, and its arguments) is run, which
-    by itself runs in its `own_mode`."""
+    """The targets to follow and how.
+
+    `targets` are names; without any, all layers of the `package` are followed. `settings` are
+    arguments by name, `device` is the card to imitate. Modules are also found in the folders
+    `paths`; `heads` are further head sizes to run the targets at; without `asserts` no assertion
+    ends a run. A `script` (a file or `-m` and a module, and its arguments) runs in place of
+    targets; by itself it runs in its `own_mode`.
+    """
 
     targets: tuple[str, ...]
     modes: tuple[Mode, ...]
@@ -53,14 +56,14 @@ class DtypesQuestion:
 
 @dataclass(frozen=True)
 class DtypesAnswer:
-    """What was seen, and the launches files; `roots` are the folders that files are named from."""
+    """The observation of a run and its launches files; `roots` are the folders of source files."""
 
     observation: Observation
     launches: tuple[Path, ...]
     roots: tuple[Path, ...]
 
-    def shown(self, file: str) -> str:
-        """A file as a report names it: from its package's folder, or from here."""
+    def display_path(self, file: str) -> str:
+        """Return a file's path relative to its package's folder or to the current folder."""
         path = Path(file)
         for root in (*self.roots, Path.cwd()):
             if path.is_relative_to(root):
@@ -68,8 +71,8 @@ class DtypesAnswer:
         return file
 
 
-def what(question: DtypesQuestion) -> str:
-    """What is asked about, for people."""
+def describe_question(question: DtypesQuestion) -> str:
+    """Return the subject of a question for messages."""
     if question.script:
         return " ".join(question.script)
     if question.targets:
@@ -78,16 +81,16 @@ def what(question: DtypesQuestion) -> str:
     return f"all layers of {question.package.identity}"
 
 
-def started(
+def observe(
     question: DtypesQuestion,
     folder: Path,
     overlay: Path | None,
     stand_ins: Sequence[str] = (),
-    forced: Mode | None = None,
+    forced_mode: Mode | None = None,
 ) -> DtypesAnswer:
-    """What one start of the guest saw. A script is `forced` into a mode that is not its own.
+    """Run the guest once; `forced_mode` replaces a script's own mode.
 
-    Raises IncompleteError when nothing came out.
+    Raises IncompleteError for a run without a report.
     """
     work = Path(tempfile.mkdtemp(dir=folder))
     launches, report = work / "launches.jsonl", work / "report.json"
@@ -99,7 +102,7 @@ def started(
         "output": str(launches),
         "report": str(report),
         "card": card(question.device),
-        "targets": list(map(_placed, question.targets)),
+        "targets": list(map(_resolve_target, question.targets)),
         "settings": dict(question.settings),
         "stand_ins": list(stand_ins),
         "heads": list(question.heads),
@@ -108,19 +111,19 @@ def started(
         **_of_package(question.package, overlay),
     }
     if question.script:
-        config["script"] = _script(question, overlay, forced)
+        config["script"] = _script(question, overlay, forced_mode)
     beside = ""
     if stand_ins:
         beside = f" with stand-ins for {', '.join(stand_ins)}"
-    _LOG.info(f"following the dtypes of {what(question)}{beside} …")
+    _LOG.info(f"following the dtypes of {describe_question(question)}{beside} …")
     environment = _environment(question, work, overlay)
     run_guest(".dtypes", config, environment, work, seconds, _policy(question, environment, work))
-    seen = observed.from_report(json.loads(report.read_text(encoding="utf-8")))
-    return DtypesAnswer(seen, (launches,), _roots(question.package, overlay))
+    seen_by_guest = observation.from_report(json.loads(report.read_text(encoding="utf-8")))
+    return DtypesAnswer(seen_by_guest, (launches,), _roots(question.package, overlay))
 
 
 def _roots(package: Package | None, overlay: Path | None) -> tuple[Path, ...]:
-    """The folders that a package's files lie in, those that are laid over it first."""
+    """Return the folders of a package's files, the overlay first."""
     roots = []
     if overlay is not None:
         roots.append(overlay)
@@ -130,7 +133,7 @@ def _roots(package: Package | None, overlay: Path | None) -> tuple[Path, ...]:
 
 
 def _of_package(package: Package | None, overlay: Path | None) -> Json:
-    """What the guest is told of the package."""
+    """Return the guest's configuration for the package."""
     if package is None:
         return {"package": None, "packages": {}, "modules": [], "recipe": {}}
     return {
@@ -142,33 +145,36 @@ def _of_package(package: Package | None, overlay: Path | None) -> Json:
 
 
 def _environment(question: DtypesQuestion, work: Path, overlay: Path | None) -> dict[str, str]:
-    """The environment variables of the guest."""
+    """Return the environment variables of the guest."""
     environment = guest_environment(question.toolchain, question.package, work)
-    # The guest runs elsewhere, and finds what a program would that is started here.
-    found = [environment["PYTHONPATH"], *question.paths, str(Path.cwd())]
+    # The guest runs in another folder, but has to find the modules of this one.
+    search_path = [environment["PYTHONPATH"], *question.paths, str(Path.cwd())]
     if overlay is not None:
-        found.insert(0, str(overlay))
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, found))
+        search_path.insert(0, str(overlay))
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, search_path))
     if not question.asserts:
         environment["PYTHONOPTIMIZE"] = "1"
     if question.script:
-        # It may need what the user set for it.
+        # The script may need variables that the user set for it.
         environment.update({n: value for n, value in os.environ.items() if n not in _OURS})
     return environment
 
 
 def _policy(question: DtypesQuestion, environment: Mapping[str, str], work: Path) -> Policy | None:
-    """A script may do all that its user can, and a program of the user's own reads what it needs;
-    a package is confined."""
+    """Return the confinement of the guest.
+
+    A script may do all that its user can, and a user's own file may read everything; a package is
+    confined.
+    """
     if question.script:
         return None
     if question.package is None or any(".py:" in target for target in question.targets):
         return policies.OWN
-    found = environment["PYTHONPATH"].split(os.pathsep)
-    return policies.of_package(policies.compiler_folders(found), str(work))
+    search_path = environment["PYTHONPATH"].split(os.pathsep)
+    return policies.of_package(policies.compiler_folders(search_path), str(work))
 
 
-def _script(question: DtypesQuestion, overlay: Path | None, forced: Mode | None) -> Json:
+def _script(question: DtypesQuestion, overlay: Path | None, forced_mode: Mode | None) -> Json:
     words = list(question.script)
     if words[0] != "-m":
         words[0] = str(Path(words[0]).absolute())
@@ -176,20 +182,20 @@ def _script(question: DtypesQuestion, overlay: Path | None, forced: Mode | None)
     script.update(folder=str(Path.cwd()), forced=None)
     if overlay is not None:
         script["overlay"] = str(overlay)
-    if forced is not None:
-        script["forced"] = {"autocast": forced.autocast, "params": forced.params}
+    if forced_mode is not None:
+        script["forced"] = {"autocast": forced_mode.autocast, "params": forced_mode.params}
     return script
 
 
 def script_name(words: Sequence[str]) -> str:
-    """What a report calls a program: its file, or its module."""
+    """Return the name of a program in a report: its file, or its module."""
     if words[0] == "-m":
         return words[1]
     return Path(words[0]).name
 
 
-def _placed(target: str) -> str:
-    """`FILE.py:NAME` with the whole path of its file; UsageError for a file that is not there."""
+def _resolve_target(target: str) -> str:
+    """Return the target with the absolute path of its file; UsageError for a missing file."""
     where, colon, name = target.rpartition(":")
     if not where.endswith(".py"):
         return target

@@ -10,6 +10,7 @@ from flacheck.pipeline import planning
 from flacheck.pipeline.events import Event, OnEvent, Progress, RunFinished
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.plan import Plan
+from flacheck.pipeline.planning import Resolved
 from flacheck.pipeline.run import Excuse, environment, excuse_nothing, run_plan
 from flacheck.store import Store
 
@@ -22,6 +23,7 @@ class ReadyScan:
     """A scan whose cells are known, or wait for the capture of a package (`plan` is None)."""
 
     job: Job
+    resolved: Resolved
     plan: Plan | None
 
 
@@ -37,10 +39,11 @@ def prepare(jobs: Sequence[Job], on_event: OnEvent) -> list[ReadyScan]:
     """
 
     def prepare_one(job: Job) -> ReadyScan:
-        # Also checks the package's name.
-        if planning.announce(job) is not None:
-            return ReadyScan(job, None)
-        return ReadyScan(job, planning.plan_job(job))
+        resolved = planning.resolve(job)
+        plan = None
+        if resolved.question is None:
+            plan = planning.expand(job, planning.capture(resolved))
+        return ReadyScan(job, resolved, plan)
 
     return for_each(jobs, prepare_one, on_event)
 
@@ -100,12 +103,12 @@ def scan_all(
         if len(scans) > 1:
             yield Progress(f"scanning {name}")
         try:
-            finished = yield from _scan(scan, store, excuse, fallback_budget)
+            end = yield from _scan(scan, store, excuse, fallback_budget)
         except EmptySelection as error:
             empty.append(str(error))
             continue
-        failures += finished.failures
-        runs.append(finished.run)
+        failures += end.failures
+        runs.append(end.run)
     if not runs:
         raise EmptySelection("; ".join(empty))
     for message in empty:
@@ -120,30 +123,30 @@ def _scan(
     job, plan, run = scan.job, scan.plan, ""
     try:
         if plan is None:
-            run = _begin(job, store)
-            plan = planning.plan_job(job)
+            run = _begin(scan.resolved, store)
+            plan = planning.expand(job, planning.capture(scan.resolved))
         for warning in plan.warnings:
             yield Progress(warning)
-        finished = yield from run_plan(plan, store, job.options, excuse, run)
+        end = yield from run_plan(plan, store, job.options, excuse, run)
         # After all records: the search starts from every failure.
         if fallback_budget is not None:
-            records = store.records(finished.run)
+            records = store.records(end.run)
             search_with_workers(
-                plan, records, store, job.options, budget=fallback_budget, scan=finished.run
+                plan, records, store, job.options, budget=fallback_budget, scan=end.run
             )
     except (UsageError, EmptySelection):
         # A job that cannot be planned leaves no question behind.
         store.forget(run)
         raise
-    return finished
+    return end
 
 
-def _begin(job: Job, store: Store) -> str:
+def _begin(resolved: Resolved, store: Store) -> str:
     """Store the question of a package's scan before its capture; return the run's id.
 
     A capture that is interrupted leaves a question without an answer.
     """
-    question = planning.announce(job)
+    question = planning.question_of(resolved)
     if question is None:
         return ""
     return store.begin_run(environment(), question.about, question=question)

@@ -1,4 +1,4 @@
-"""How what is followed is built and called: with arguments that the package driver makes up."""
+"""Construction of subjects, and arguments that flacheck makes up for their calls."""
 
 from __future__ import annotations
 
@@ -21,25 +21,23 @@ from ..search.attempts import CaughtError, attempt
 from ..search.repairs import Repairs
 from .subjects import CONFIG, Followable, NoTarget, model_class
 
-# What a layer of a stack asks for and has no default for: which one it is, of how many.
+# A layer of a stack requires its index and the number of layers.
 _SENSIBLE = {"layer_idx": 0, "num_hidden_layers": 2}
-# What constructors call the size of the last axis of a layer's input.
+# Constructor parameters for the size of the last axis of a layer's input.
 WIDTHS = "hidden_size dim d_model input_dim in_features embed_dim n_embd hidden_dim".split()
 WIDTHS += "input_size normalized_shape channels".split()
 # Words in the names of a config's numbers.
 _SIZES = re.compile("size|dim|head|num_|layers|experts|features")
-# Batch, time, the model's width.
+# The axes are batch, time and the model's width.
 _MODEL = ("B", "T", "D")
-# A number of heads that divides every usual width.
+# This number of heads divides every usual width.
 _HEADS = 16
-# Calls until one works, and CPU seconds for each of its steps: layers initialise themselves
-# element by element.
+# The number of calls to try, and the CPU seconds of each step: layers initialise slowly.
 _TRIES, SECONDS = 14, 40.0
 
 
 class GuessedConfig:
-    """Stands for the config of a model that a layer is built from: sizes by their names, the usual
-    activation, and no for whatever is a question."""
+    """A stand-in for a model's config: sizes by their names, the usual activation, else None."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -54,7 +52,7 @@ class GuessedConfig:
 
 
 def _has_fields(operator: Operator, parameter: inspect.Parameter) -> bool:
-    """Whether an argument is annotated with a dataclass, which says itself what it holds."""
+    """Return whether an argument is annotated with a dataclass, whose fields define its values."""
     name = objects.annotated_class(operator, parameter)
     return name is not None and dataclasses.is_dataclass(objects.find_class(name))
 
@@ -66,32 +64,35 @@ def _plain(parameter: inspect.Parameter) -> inspect.Parameter:
 
 
 @dataclass(frozen=True)
-class Built:
-    """A subject ready to be called with `given`; `module` is None for a function."""
+class ReadySubject:
+    """A subject ready to be called with `arguments`; `module` is None for a function."""
 
     function: Any
     module: torch.nn.Module | None
-    given: dict[str, Any]
+    arguments: dict[str, Any]
 
 
 class Builder:
-    """Builds subjects and the arguments for them. `settings` are what the user said, by name."""
+    """Construction of subjects and of the arguments for them; `settings` come from the user."""
 
-    def __init__(self, offered: list[Operator], recipe: Recipe, settings: Mapping[str, Any]):
-        self._shapes, self._recipe, self._settings = Shapes(offered, recipe), recipe, settings
+    def __init__(self, operators: list[Operator], recipe: Recipe, settings: Mapping[str, Any]):
+        self._shapes, self._recipe, self._settings = Shapes(operators, recipe), recipe, settings
 
     def plan(self, subject: Followable) -> CallPlan:
-        """The first call to try."""
+        """Return the first call to try."""
         operator = subject.operator
-        built = {p.name: p for p in operator.parameters}
+        constructor_parameters = {p.name: p for p in operator.parameters}
         plan = self._recipe.plain(operator)
         sensible = {}
         for name, value in _SENSIBLE.items():
-            if name in built and built[name].default in (None, NOTHING):
+            if name in constructor_parameters and constructor_parameters[name].default in (
+                None,
+                NOTHING,
+            ):
                 sensible[name] = value
         plan = plan.with_changes(build={**sensible, **plan.build})
         for name, value in self._settings.items():
-            if name in built and subject.kind != FUNCTION:
+            if name in constructor_parameters and subject.kind != FUNCTION:
                 plan = plan.with_changes(build={name: value})
             elif any(p.name == name for p in operator.takes):
                 plan = plan.with_changes(values={name: value})
@@ -100,14 +101,14 @@ class Builder:
         return plan
 
     def _extra(self, subject: Followable, plan: CallPlan, name: str, value: Any) -> CallPlan:
-        """A name for the constructor's `**kwargs`, or for one size of the input (`T=2048`)."""
+        """Return the plan with a value for the constructor's `**kwargs` or a size (`T=2048`)."""
         if name.isupper() and isinstance(value, int):
             return plan.with_changes(sizes={name: value})
         signature = inspect.signature(subject.operator.call)
         if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values()):
             return plan.with_changes(build={name: value})
-        known = ", ".join([*signature.parameters, *(p.name for p in subject.operator.takes)])
-        raise NoTarget(f"--arg {name}: {subject.name} takes {known}")
+        names = ", ".join([*signature.parameters, *(p.name for p in subject.operator.takes)])
+        raise NoTarget(f"--arg {name}: {subject.name} takes {names}")
 
     def repairs(
         self, subject: Followable, plan: CallPlan, stage: str, error: CaughtError
@@ -116,25 +117,27 @@ class Builder:
             return []
         plans = Repairs(subject.operator, self._shapes).after_error(plan, stage, error)
         if stage == "build":
-            plans += self._rebuilt(subject, plan)
+            plans += self._other_constructors(subject, plan)
         elif subject.kind == LAYER and not plan.shapes:
-            # Gates and residuals of norms are as wide as what they are beside.
+            # Gates and residuals of norms are as wide as the other input.
             names = [p.name for p in subject.operator.takes if p.default is NOTHING]
             alike = plan.with_changes(shapes=dict.fromkeys(names, _MODEL))
             # Few calls are tried once the forward pass works.
             place = 0 if stage == "backward" else len(plans)
             plans.insert(place, alike)
-        # What the user said stays.
-        kept = []
+        # A repair must not change a setting of the user.
+        plans_with_settings = []
         for each in plans:
-            said = {**each.values, **each.build}
-            if all(said.get(n, v) == v for n, v in self._settings.items()):
-                kept.append(each)
-        return kept
+            values = {**each.values, **each.build}
+            if all(values.get(n, v) == v for n, v in self._settings.items()):
+                plans_with_settings.append(each)
+        return plans_with_settings
 
-    def _rebuilt(self, subject: Followable, plan: CallPlan) -> Iterator[CallPlan]:
-        """Other constructor arguments, where an error names none: heads that divide any width, and
-        flags turned round."""
+    def _other_constructors(self, subject: Followable, plan: CallPlan) -> Iterator[CallPlan]:
+        """Yield plans with other constructor arguments, where an error names none.
+
+        These are a number of heads that divides any width, and inverted flags.
+        """
         heads = {}
         for parameter in subject.operator.parameters:
             if "head" in parameter.name and type(parameter.default) is int:
@@ -145,14 +148,14 @@ class Builder:
             if isinstance(parameter.default, bool) and parameter.name not in plan.build:
                 yield plan.with_changes(build={parameter.name: not parameter.default})
 
-    def working(self, subject: Followable, run: Any) -> Iterator[tuple[CallPlan, Any]]:
-        """Calls to try, each with what came of it, until the one that works."""
-        waiting, seen, tries = deque([self.plan(subject)]), set(), _TRIES
+    def find_working(self, subject: Followable, run: Any) -> Iterator[tuple[CallPlan, Any]]:
+        """Yield calls to try with the outcome of each, until a call works."""
+        waiting, tried_plans, tries = deque([self.plan(subject)]), set(), _TRIES
         while waiting and tries:
             plan = waiting.popleft()
-            if plan.identity in seen:
+            if plan.identity in tried_plans:
                 continue
-            seen.add(plan.identity)
+            tried_plans.add(plan.identity)
             tries -= 1
             result = run(plan)
             yield plan, result
@@ -161,8 +164,8 @@ class Builder:
                 return
             waiting += self.repairs(subject, plan, result.stage, error)
 
-    def build(self, subject: Followable, plan: CallPlan, dtype: str) -> Built | CaughtError:
-        """The subject with parameters of a dtype, and arguments in it."""
+    def build(self, subject: Followable, plan: CallPlan, dtype: str) -> ReadySubject | CaughtError:
+        """Return the subject with parameters of a dtype, and arguments in that dtype."""
         arguments = Arguments(self._shapes, self._recipe, dtype)
         if subject.kind == LAYER:
             return attempt(lambda: self._layer(subject.operator, plan, arguments), SECONDS)
@@ -170,37 +173,41 @@ class Builder:
             return attempt(lambda: self._model(subject.operator, plan, arguments), SECONDS)
         operator = subject.operator
         return attempt(
-            lambda: Built(operator.call, None, arguments.build(operator, plan, operator.takes)),
+            lambda: ReadySubject(
+                operator.call, None, arguments.build(operator, plan, operator.takes)
+            ),
             SECONDS,
         )
 
-    def _layer(self, operator: Operator, plan: CallPlan, arguments: Arguments) -> Built:
-        asked = [p for p in operator.parameters if p.default is NOTHING or p.name in plan.build]
-        # Constructors take numbers; a tensor is told by its annotation.
+    def _layer(self, operator: Operator, plan: CallPlan, arguments: Arguments) -> ReadySubject:
+        needed_parameters = [
+            p for p in operator.parameters if p.default is NOTHING or p.name in plan.build
+        ]
+        # A parameter without an annotation is a number, because constructors rarely take tensors.
         plain = []
-        for parameter in asked:
-            guessed = parameter.name == "config" and not _has_fields(operator, parameter)
-            if parameter.name in plan.build or not guessed:
+        for parameter in needed_parameters:
+            is_guessed = parameter.name == "config" and not _has_fields(operator, parameter)
+            if parameter.name in plan.build or not is_guessed:
                 plain.append(_plain(parameter))
-        given = arguments.build(operator, plan.with_changes(values=plan.build), plain)
-        if any(p.name == "config" and p.name not in given for p in asked):
-            given["config"] = GuessedConfig()
-        # What the constructor takes in its `**kwargs`.
-        given = {**plan.build, **given}
-        layer = operator.call(**given).to(device="cuda", dtype=arguments.dtype)
+        values = arguments.build(operator, plan.with_changes(values=plan.build), plain)
+        if any(p.name == "config" and p.name not in values for p in needed_parameters):
+            values["config"] = GuessedConfig()
+        # The plan may also have values for the constructor's `**kwargs`.
+        values = {**plan.build, **values}
+        layer = operator.call(**values).to(device="cuda", dtype=arguments.dtype)
         layer.train(plan.training)
-        sizes = {p.name: given.get(p.name, p.default) for p in operator.parameters}
+        sizes = {p.name: values.get(p.name, p.default) for p in operator.parameters}
         widths = [sizes[name] for name in WIDTHS if isinstance(sizes.get(name), int)]
-        sized = plan
+        sized_plan = plan
         if widths:
-            # `B, T, _ = x.shape` has no name for the width.
-            sized = plan.with_changes(sizes={"D": widths[0], "X": widths[0], **plan.sizes})
-        return Built(layer, layer, arguments.build(operator, sized, operator.takes))
+            # The width is unnamed in `B, T, _ = x.shape`.
+            sized_plan = plan.with_changes(sizes={"D": widths[0], "X": widths[0], **plan.sizes})
+        return ReadySubject(layer, layer, arguments.build(operator, sized_plan, operator.takes))
 
-    def _model(self, operator: Operator, plan: CallPlan, arguments: Arguments) -> Built:
+    def _model(self, operator: Operator, plan: CallPlan, arguments: Arguments) -> ReadySubject:
         config = operator.call(**plan.build)
         model = model_class(operator.call)(config).to(device="cuda", dtype=arguments.dtype)
         model.train(plan.training)
         form = (plan.sizes.get("B", 2), plan.sizes.get("T", 512))
         ids = torch.zeros(form, dtype=torch.int64, device="cuda")
-        return Built(model, model, {"input_ids": ids, "labels": ids.clone(), **plan.values})
+        return ReadySubject(model, model, {"input_ids": ids, "labels": ids.clone(), **plan.values})

@@ -1,10 +1,10 @@
-"""Exponentials of sums over a sequence that are kept in float16, shown without data.
+"""Exponentials of sums over a sequence in float16, detected without data.
 
-No operation is known by name. An exponential is what gives 1 for 0 and turns a sum into a product;
-a sum is linear and gives more for ones everywhere than for a single one. Both are seen by running
-the operation on a few real numbers. Where the one follows the other through operations on this one
-tensor alone, the whole way is run in float16, from a tensor filled with one plain number: when the
-outcome is infinite for such a number, no unusual data are needed.
+Operations are recognised by their results, not by name. An exponential returns 1 for 0 and turns a
+sum into a product; a sum is linear and returns more for all ones than for a single one. Both are
+tested on a few real numbers. If an exponential follows a sum through operations on this one tensor
+alone, the whole chain runs in float16 on a tensor filled with one plain number: if the result is
+infinite, no unusual data are needed to overflow.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
-_MADE = "_flacheck_made"
-# What activations are like behind a norm: nothing larger has to be assumed.
+_STEP = "_flacheck_made"
+# Typical activations behind a norm; larger values would be an assumption.
 _PLAIN = (0.0, 0.0625, -0.0625, 0.25, -0.25, 1.0, -1.0)
-# A sum of fewer terms is none over a sequence.
+# A sum over a sequence has at least this many terms.
 _FEWEST = 16
-# Steps on the way; elements that are computed with.
+# Limits of a chain's steps and of a tensor's elements bound the cost.
 _LONGEST, _LARGEST = 12, 1 << 20
 
 # A function with its arguments, and the tensor among them.
@@ -29,38 +29,38 @@ _Step = tuple[Any, Any, Mapping[str, Any], torch.Tensor]
 
 
 class Exponentials:
-    """Keeps how float16 tensors were made, and what it found out of operations."""
+    """The operations behind float16 tensors, and which operations are exponentials."""
 
     def __init__(self) -> None:
-        self._known: dict[str, bool] = {}
+        self._is_exponential_by_key: dict[str, bool] = {}
 
-    def made(
+    def check(
         self, tensor: torch.Tensor, function: Any, args: Any, kwargs: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        """A float16 tensor came out of a call; how it overflows, when it does."""
+        """Record the call that returned a float16 tensor, and return its overflow, if any."""
         tensors = [leaf for leaf in tree_leaves((args, dict(kwargs))) if _is_tensor(leaf)]
         if len(tensors) != 1 or tensors[0].dtype != torch.float16:
             return None
         step = (function, args, kwargs, tensors[0])
-        setattr(tensor, _MADE, step)
+        setattr(tensor, _STEP, step)
         if not self._is_exponential(step):
             return None
         with _on_the_side():
-            return _shown(step)
+            return _find_overflow(step)
 
     def forget(self, tensor: torch.Tensor) -> None:
-        """It was written into: what is in it came another way, too."""
-        if hasattr(tensor, _MADE):
-            delattr(tensor, _MADE)
+        """Forget the origin of a tensor that was written into, because it now has several."""
+        if hasattr(tensor, _STEP):
+            delattr(tensor, _STEP)
 
     def _is_exponential(self, step: _Step) -> bool:
         function, args, kwargs, operand = step
         others = [leaf for leaf in tree_leaves((args, dict(kwargs))) if not _is_tensor(leaf)]
         key = f"{function!r} {others!r} {operand.dim()}"
-        if key not in self._known:
+        if key not in self._is_exponential_by_key:
             with _on_the_side():
-                self._known[key] = _probed(step)
-        return self._known[key]
+                self._is_exponential_by_key[key] = _probe_exponential(step)
+        return self._is_exponential_by_key[key]
 
 
 def _is_tensor(value: Any) -> bool:
@@ -68,7 +68,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 class _on_the_side:
-    """Real tensors, which nobody follows."""
+    """A context for calculations on real tensors, which no mode follows."""
 
     def __enter__(self) -> None:
         self._entered = [
@@ -79,38 +79,42 @@ class _on_the_side:
         for context in self._entered:
             context.__enter__()
 
-    def __exit__(self, *raised: Any) -> None:
+    def __exit__(self, *exc_info: Any) -> None:
         for context in reversed(self._entered):
-            context.__exit__(*raised)
+            context.__exit__(*exc_info)
 
 
-def _called(step: _Step, given: torch.Tensor) -> Any:
+def _call_with(step: _Step, replacement: torch.Tensor) -> Any:
     function, args, kwargs, operand = step
 
-    def replaced(value: Any) -> Any:
+    def replace(value: Any) -> Any:
         if value is operand:
-            return given
+            return replacement
         return value
 
-    return function(*tree_map(replaced, list(args)), **tree_map(replaced, dict(kwargs)))
+    return function(*tree_map(replace, list(args)), **tree_map(replace, dict(kwargs)))
 
 
-def _probed(step: _Step) -> bool:
+def _probe_exponential(step: _Step) -> bool:
     form = [1] * max(step[3].dim() - 1, 0) + [4]
-    given = torch.tensor([0.0, 1.0, 2.0, 3.0]).view(form)
+    replacement = torch.tensor([0.0, 1.0, 2.0, 3.0]).view(form)
     try:
-        result = _called(step, given)
+        result = _call_with(step, replacement)
     except Exception:
-        # It takes no such shape or dtype: no exponential does that.
+        # An exponential accepts this shape and dtype.
         return False
-    if not _is_tensor(result) or result.shape != given.shape or not result.is_floating_point():
+    if (
+        not _is_tensor(result)
+        or result.shape != replacement.shape
+        or not result.is_floating_point()
+    ):
         return False
     zero, one, two, three = result.float().flatten().tolist()
     is_product = abs(one * two - three) <= 1e-4 * abs(three)
     return bool(zero == 1.0 and abs(one - 1.0) > 1e-3 and is_product)
 
 
-def _shown(last: _Step) -> dict[str, Any] | None:
+def _find_overflow(last: _Step) -> dict[str, Any] | None:
     way = list(_way(last))
     terms = max((_terms(step) for step in way[1:]), default=0)
     start = way[-1][3]
@@ -120,9 +124,9 @@ def _shown(last: _Step) -> dict[str, Any] | None:
         try:
             value: Any = torch.full(tuple(start.shape), number, dtype=torch.float16)
             for step in reversed(way):
-                value = _called(step, value)
+                value = _call_with(step, value)
         except Exception:
-            # What a processor cannot do in float16 shows nothing.
+            # A CPU may lack the operation in float16, which is not evidence.
             return None
         if torch.isinf(value).any():
             return {
@@ -134,17 +138,17 @@ def _shown(last: _Step) -> dict[str, Any] | None:
 
 
 def _way(last: _Step) -> Iterator[_Step]:
-    """The steps that led to an operation's result, the last first."""
+    """Yield the steps that led to an operation's result, the last first."""
     step: _Step | None = last
     for _ in range(_LONGEST):
         if step is None:
             return
         yield step
-        step = getattr(step[3], _MADE, None)
+        step = getattr(step[3], _STEP, None)
 
 
 def _terms(step: _Step) -> int:
-    """How many elements a linear operation adds up; 0 for any other."""
+    """Return how many elements a linear operation adds up; 0 for any other operation."""
     operand = step[3]
     if operand.numel() > _LARGEST or not operand.numel():
         return 0
@@ -152,12 +156,12 @@ def _terms(step: _Step) -> int:
     single = torch.zeros(tuple(operand.shape))
     single.view(-1)[0] = 1.0
     try:
-        of_ones, of_twos, of_one = (_called(step, each) for each in (ones, 2 * ones, single))
+        of_ones, of_twos, of_one = (_call_with(step, each) for each in (ones, 2 * ones, single))
         if not torch.equal(of_ones * 2, of_twos):
             return 0
         largest, least = of_ones.abs().max().item(), of_one.abs().max().item()
     except Exception:
-        # It takes no such shape or dtype, or makes no tensor: nothing was added up.
+        # A sum accepts this shape and dtype and returns a tensor.
         return 0
     if not least:
         return 0

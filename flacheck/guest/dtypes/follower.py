@@ -1,11 +1,13 @@
-"""Follows dtypes from parameters to launches. An operation is judged by the dtypes that go in and
-come out alone: a half tensor and a float32 one in, float32 out, is a promotion, whatever the
-operation's name.
+"""Propagation of dtypes from parameters to launches.
 
-Calls are seen twice. Above autocast, as the program makes them, where `k.addcmul(x, self.k_a)` has
-operands of two dtypes; and below it, where autocast has cast already. What autocast or the program
-casts by itself has one operand, or hands the float32 one to no operation (`x.to(other)`), and is no
-promotion. Backward passes call torch's own nodes, which are seen below only."""
+An operation is judged only by its input and output dtypes: a half tensor and a float32 tensor as
+inputs with a float32 output is a promotion, whatever the operation's name.
+
+Calls are observed twice. Above autocast, as the program makes them, where `k.addcmul(x, self.k_a)`
+has operands of two dtypes; and below it, where autocast has already cast them. A cast by autocast
+or the program has one operand, or passes the float32 tensor to no operation (`x.to(other)`), and is
+not a promotion. Backward passes call torch's own nodes, which are observed below autocast only.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,19 @@ from .overflow import overflow
 from .places import SourcePlace
 
 _ORIGIN = "_flacheck_origin"
-# In the metadata of a node of torch's graph: the numbers of its outputs whose gradients are marked.
-_MARKED = "flacheck.marked_gradients"
+# The metadata key of a graph node for the numbers of its outputs whose gradients are marked.
+_MARKED_OUTPUTS = "flacheck.marked_gradients"
 HALF = (torch.float16, torch.bfloat16)
 _WIDE = (torch.float32, torch.float64)
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a tensor is from. `kind` and `name` say what it is, through views and casts of it
-    alone: a `parameter`, a `buffer`, an `argument`; `events` are the numbers of the promotions that
-    it owes its dtype to."""
+    """The origin of a tensor.
+
+    `kind` and `name` identify a `parameter`, a `buffer` or an `argument`, through views and casts
+    of it alone; `events` are the numbers of the promotions that caused its dtype.
+    """
 
     kind: str | None = None
     name: str | None = None
@@ -47,7 +51,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class CallOperand:
-    """One tensor of a call: `at` is its position or keyword there."""
+    """One tensor of a call; `at` is its position or keyword."""
 
     at: str
     dtype: str
@@ -59,27 +63,27 @@ class CallOperand:
 
 
 @dataclass
-class Followed:
-    """What was seen of one run."""
+class RunRecord:
+    """The promotions, overflows and launches of one run."""
 
     promotions: list[dict[str, Any]] = field(default_factory=list)
     overflows: list[dict[str, Any]] = field(default_factory=list)
     launches: list[dict[str, Any]] = field(default_factory=list)
-    # The operation that raised last: the error and the operands that it was given.
-    refused: tuple[BaseException, list[CallOperand]] | None = None
+    # The last error of an operation, with the operands of the operation.
+    rejection: tuple[BaseException, list[CallOperand]] | None = None
 
 
 _UNKNOWN = Origin()
 
 
 def origin_of(tensor: Any) -> Origin:
-    """What is known of a tensor."""
+    """Return the origin of a tensor."""
     origin: Origin = getattr(tensor, _ORIGIN, _UNKNOWN)
     return origin
 
 
 def name_tensors(kind: str, tensors: Iterable[tuple[str, Any]]) -> None:
-    """Say of each tensor what it is."""
+    """Set the origin of each tensor to this kind and its name."""
     for name, tensor in tensors:
         if isinstance(tensor, torch.Tensor):
             setattr(tensor, _ORIGIN, Origin(kind, name))
@@ -90,17 +94,19 @@ def short(dtype: torch.dtype) -> str:
 
 
 class _Running(threading.local):
-    """The call of the program's that a thread is in: the ids of the tensors that its operations
-    were given; None between calls."""
+    """The current call of the program in a thread.
 
-    given: set[int] | None = None
+    `given_ids` are the ids of the tensors that its operations received; None between calls.
+    """
+
+    given_ids: set[int] | None = None
 
 
 class Follower:
-    """Follows one run after another; `seen` is what was seen since `begin`."""
+    """Recorder of one run after another; `record` is that of the run since `begin`."""
 
     def __init__(self) -> None:
-        self.seen = Followed()
+        self.record = RunRecord()
         self.phase = ""
         self.ids: list[str] = []
         self._running = _Running()
@@ -110,7 +116,7 @@ class Follower:
         self._exponentials = Exponentials()
 
     def begin(self) -> None:
-        self.seen = Followed()
+        self.record = RunRecord()
         self._places = {}
         self.ids.clear()
 
@@ -119,80 +125,85 @@ class Follower:
         self._calls.__enter__()
         return self
 
-    def __exit__(self, *raised: Any) -> None:
-        self._calls.__exit__(*raised)
-        self._operations.__exit__(*raised)
+    def __exit__(self, *exc_info: Any) -> None:
+        self._calls.__exit__(*exc_info)
+        self._operations.__exit__(*exc_info)
 
     def call(self, function: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-        """A call of the program's."""
-        if self._running.given is not None:
+        """Run a call of the program, and record its promotions."""
+        if self._running.given_ids is not None:
             return function(*args, **kwargs)
-        given: set[int] = set()
-        self._running.given = given
+        given_ids: set[int] = set()
+        self._running.given_ids = given_ids
         try:
             result = function(*args, **kwargs)
         except Exception as error:
-            self.seen.refused = (error, list(_operands(args, kwargs)))
+            self.record.rejection = (error, list(_operands(args, kwargs)))
             raise
         finally:
-            self._running.given = None
-        self._judge(result, args, kwargs, given, function)
+            self._running.given_ids = None
+        self._judge(result, args, kwargs, given_ids, function)
         if self.phase == "forward":
-            # What a function written in Python returned is an operand here for the first time.
+            # The result of a function written in Python is an operand here for the first time.
             for tensor in itertools.chain(_flat(result), _flat_operands(args, kwargs)):
                 _mark_gradient(tensor)
         return result
 
     def operation(self, operator: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-        """An operation as it reaches the dispatcher: of a call, or of a backward pass."""
-        if self._running.given is not None:
-            self._running.given.update(id(tensor) for _, tensor in _tensors(args, kwargs))
+        """Run an operation of a call or of a backward pass, as it reaches the dispatcher."""
+        if self._running.given_ids is not None:
+            self._running.given_ids.update(id(tensor) for _, tensor in _tensors(args, kwargs))
             return operator(*args, **kwargs)
         result = operator(*args, **kwargs)
-        given = {id(tensor) for _, tensor in _tensors(args, kwargs)}
-        # Asking a tensor for its dtype is a call, too.
+        given_ids = {id(tensor) for _, tensor in _tensors(args, kwargs)}
+        # Reading a tensor's dtype is a call, too.
         with torch._C.DisableTorchFunction():
-            self._judge(result, args, kwargs, given, operator)
+            self._judge(result, args, kwargs, given_ids, operator)
         return result
 
     def launch(self, kernel: str, arguments: Mapping[str, Any]) -> None:
-        """A kernel is launched with these."""
+        """Record a launch of a kernel with these arguments."""
         with torch._C.DisableTorchFunction():
             self._launch(kernel, arguments)
 
     def _launch(self, kernel: str, arguments: Mapping[str, Any]) -> None:
-        described = {}
-        promoted: frozenset[int] = frozenset()
+        arguments_json = {}
+        promoted_events: frozenset[int] = frozenset()
         tensors = []
         for name, value in arguments.items():
             tensor = getattr(value, "base", None) if hasattr(value, "block_shape") else value
             if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
                 origin = origin_of(tensor)
-                described[name] = {"dtype": short(tensor.dtype), **origin.to_json()}
-                described[name]["dims"] = tensor.dim()
+                arguments_json[name] = {"dtype": short(tensor.dtype), **origin.to_json()}
+                arguments_json[name]["dims"] = tensor.dim()
                 tensors.append(tensor)
-                promoted |= origin.events
-        line = {"kernel": kernel, "phase": self.phase, "ids": list(self.ids), "args": described}
+                promoted_events |= origin.events
+        line = {
+            "kernel": kernel,
+            "phase": self.phase,
+            "ids": list(self.ids),
+            "args": arguments_json,
+        }
         self.ids.clear()
-        self.seen.launches.append(line)
+        self.record.launches.append(line)
         for tensor in tensors:
-            # What the kernel wrote into owes its dtype to the same operands.
+            # A tensor that the kernel wrote has its dtype from the same operands.
             if tensor.dtype in _WIDE and origin_of(tensor) == _UNKNOWN:
-                setattr(tensor, _ORIGIN, Origin(events=promoted))
+                setattr(tensor, _ORIGIN, Origin(events=promoted_events))
 
     def _judge(
-        self, result: Any, args: Any, kwargs: Mapping[str, Any], given: set[int], function: Any
+        self, result: Any, args: Any, kwargs: Mapping[str, Any], given_ids: set[int], function: Any
     ) -> None:
-        made = [tensor for tensor in _flat(result) if tensor.is_floating_point()]
-        if not made:
+        new_tensors = [tensor for tensor in _flat(result) if tensor.is_floating_point()]
+        if not new_tensors:
             return
         operands = [
             (at, tensor) for at, tensor in _tensors(args, kwargs) if tensor.is_floating_point()
         ]
         inputs = {id(tensor) for _, tensor in operands}
         event: int | None = None
-        for tensor in made:
-            # Written in place: its dtype was settled before.
+        for tensor in new_tensors:
+            # A tensor that is written in place keeps its dtype.
             if id(tensor) in inputs:
                 self._exponentials.forget(tensor)
                 continue
@@ -203,31 +214,31 @@ class Follower:
                 continue
             halves = [each for each in operands if each[1].dtype in HALF]
             wide = [each for each in operands if each[1].dtype in _WIDE]
-            # Numbers and tensors without dimensions promote nothing; what no operation was given
-            # only told a dtype or a shape.
-            deciding = [each for each in wide if each[1].dim() and id(each[1]) in given]
-            # One that is only asked for its shape (`residual.reshape_as(x)`) promotes nothing.
-            promoted = [each for each in halves if id(each[1]) in given]
-            if promoted and deciding:
+            # Numbers and tensors without dimensions promote nothing; a tensor that no operation
+            # received only supplied a dtype or a shape.
+            deciding = [each for each in wide if each[1].dim() and id(each[1]) in given_ids]
+            # A tensor that only supplies a shape (`residual.reshape_as(x)`) is not promoted.
+            promoting = [each for each in halves if id(each[1]) in given_ids]
+            if promoting and deciding:
                 if event is None:
-                    event = self._promotion(promoted, deciding, tensor)
+                    event = self._promotion(promoting, deciding, tensor)
                 setattr(tensor, _ORIGIN, Origin(events=frozenset((event,))))
             elif halves and not deciding:
-                # A cast, the program's or autocast's.
+                # This is a cast by the program or by autocast.
                 _inherit(tensor, halves, frozenset())
             else:
                 events = [origin_of(each).events for _, each in wide]
                 _inherit(tensor, operands, frozenset(itertools.chain.from_iterable(events)))
 
-    def _promotion(self, halves: Any, wide: Any, made: torch.Tensor) -> int:
+    def _promotion(self, halves: Any, wide: Any, result: torch.Tensor) -> int:
         place = places.here()
         operands = [_operand(at, tensor) for at, tensor in wide]
-        # A line in a loop promotes again and again, with the same operands.
+        # A line in a loop repeats its promotion with the same operands.
         key = (place, tuple(operands), tuple(at for at, _ in halves))
         if key in self._places:
             return self._places[key]
-        number = self._places[key] = len(self.seen.promotions)
-        self.seen.promotions.append(
+        number = self._places[key] = len(self.record.promotions)
+        self.record.promotions.append(
             {
                 "place": place and place.to_json(),
                 "direct": places.is_direct(),
@@ -235,7 +246,7 @@ class Follower:
                 "halves": [_operand(at, tensor).to_json() for at, tensor in halves],
                 "wide": [operand.to_json() for operand in operands],
                 "from": short(halves[0][1].dtype),
-                "to": short(made.dtype),
+                "to": short(result.dtype),
             }
         )
         return number
@@ -243,18 +254,18 @@ class Follower:
     def _check_range(
         self, tensor: torch.Tensor, function: Any, args: Any, kwargs: Mapping[str, Any]
     ) -> None:
-        said = overflow(function, args, kwargs)
-        if said is None:
-            said = self._exponentials.made(tensor, function, args, kwargs)
-        if said is not None:
+        evidence = overflow(function, args, kwargs)
+        if evidence is None:
+            evidence = self._exponentials.check(tensor, function, args, kwargs)
+        if evidence is not None:
             place: SourcePlace | None = places.here()
-            line = {"place": place and place.to_json(), "phase": self.phase, **said}
-            if line not in self.seen.overflows:
-                self.seen.overflows.append(line)
+            line = {"place": place and place.to_json(), "phase": self.phase, **evidence}
+            if line not in self.record.overflows:
+                self.record.overflows.append(line)
 
 
 class _ProgramCalls(TorchFunctionMode):
-    """Above autocast."""
+    """The mode above autocast."""
 
     def __init__(self, follower: Follower) -> None:
         super().__init__()
@@ -267,7 +278,7 @@ class _ProgramCalls(TorchFunctionMode):
 
 
 class _Operations(TorchDispatchMode):
-    """Below autocast."""
+    """The mode below autocast."""
 
     def __init__(self, follower: Follower) -> None:
         super().__init__()
@@ -280,16 +291,19 @@ class _Operations(TorchDispatchMode):
 
 
 def _mark_gradient(tensor: torch.Tensor) -> None:
-    """A gradient has the dtype of what it is the gradient of: it is wide for the same reasons,
-    whatever else computed with it on its way back."""
+    """Give a tensor's gradient the events of the tensor.
+
+    A gradient has the dtype of its tensor, so it is wide for the same reasons, whatever else
+    computed with it in the backward pass.
+    """
     with torch._C.DisableTorchFunction():
         node = tensor.grad_fn
         if node is None or tensor.dtype not in _WIDE:
             return
-        marked = node.metadata.setdefault(_MARKED, set())
-        if tensor.output_nr in marked:
+        marked_outputs = node.metadata.setdefault(_MARKED_OUTPUTS, set())
+        if tensor.output_nr in marked_outputs:
             return
-        marked.add(tensor.output_nr)
+        marked_outputs.add(tensor.output_nr)
         origin = Origin(events=origin_of(tensor).events)
 
         def mark(gradient: torch.Tensor) -> None:
@@ -309,7 +323,7 @@ def _operands(args: Any, kwargs: Mapping[str, Any]) -> Iterator[CallOperand]:
 
 
 def _tensors(args: Any, kwargs: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors of a call with their positions or keywords; those of a list share one."""
+    """Yield the tensors of a call with their positions or keywords; tensors of a list share one."""
     for at, value in itertools.chain(enumerate(args), kwargs.items()):
         for tensor in _flat(value):
             yield str(at), tensor
@@ -331,7 +345,7 @@ def _flat(value: Any) -> Iterator[torch.Tensor]:
 def _inherit(
     tensor: torch.Tensor, operands: list[tuple[str, torch.Tensor]], events: frozenset[int]
 ) -> None:
-    """A view or cast of one tensor is still that tensor."""
+    """Set the origin of a result: a view or cast of one tensor keeps that tensor's name."""
     origin = Origin(events=events)
     if len(operands) == 1:
         origin = replace(origin_of(operands[0][1]), events=events)

@@ -1,5 +1,8 @@
-"""Other head sizes of a subject: which argument of its constructor, or which size of its input,
-says how wide a head is; found by trying, for packages call it differently."""
+"""Other head sizes of a subject.
+
+Packages name the argument for the head size differently, so arguments of the constructor and sizes
+of the input are tried.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from .building import WIDTHS
 from .runs import Precision, Ran, Runner
 from .subjects import Followable
 
-# How wide queries, keys and values of a function's own arguments are.
+# The sizes of queries, keys and values among a function's arguments.
 _INPUT_SIZES = ("K", "V")
 _COUNTS = ("num_heads", "n_heads", "num_attention_heads", "nheads", "n_head", "heads")
 
@@ -21,12 +24,14 @@ _COUNTS = ("num_heads", "n_heads", "num_attention_heads", "nheads", "n_head", "h
 def at_size(
     runner: Runner, subject: Followable, plan: CallPlan, mode: Precision, size: int, usual: Ran
 ) -> dict[str, Any]:
-    """The run of a subject whose heads are `size` wide, and the settings that made them so; a run
-    of None when no setting did that and let the subject run as far as it `usual`ly does."""
-    for settings, tried in _plans(subject, plan, size):
-        ran = runner.run(subject, tried, mode)
+    """Return the run of a subject with heads of `size`, and the settings for it.
+
+    The run is None if no setting runs as far as the `usual` run.
+    """
+    for settings, plan_of_size in _plans(subject, plan, size):
+        ran = runner.run(subject, plan_of_size, mode)
         if _went_as_far(ran, usual):
-            return {"size": size, "settings": settings, "run": ran.said}
+            return {"size": size, "settings": settings, "run": ran.report}
     return {"size": size, "settings": {}, "run": None}
 
 
@@ -42,14 +47,17 @@ def _plans(
 
 
 def _settings(
-    parameters: tuple[inspect.Parameter, ...], given: Mapping[str, Any], size: int
+    parameters: tuple[inspect.Parameter, ...], build: Mapping[str, Any], size: int
 ) -> Iterator[dict[str, int]]:
-    """Constructor arguments, the plainest first: the width of a head, with as many heads as are
-    there or as the model has room for; else as many heads as make them so wide."""
-    known = {p.name: given.get(p.name, p.default) for p in parameters}
-    widths = {name: size for name in known if _is_width(name)}
-    counts = {name: value for name, value in known.items() if name in _COUNTS}
-    model = next((known[name] for name in WIDTHS if isinstance(known.get(name), int)), None)
+    """Yield constructor arguments for heads of `size`, the plainest first.
+
+    The first sets the width of a head and keeps the number of heads; the next also sets the number
+    that fits the model. Without a width parameter, only the number of heads changes.
+    """
+    values = {p.name: build.get(p.name, p.default) for p in parameters}
+    widths = {name: size for name in values if _is_width(name)}
+    counts = {name: value for name, value in values.items() if name in _COUNTS}
+    model = next((values[name] for name in WIDTHS if isinstance(values.get(name), int)), None)
     fitting = {}
     if model is not None and model >= size:
         fitting = dict.fromkeys(counts, model // size)
@@ -58,17 +66,17 @@ def _settings(
         if fitting:
             yield {**widths, **fitting}
     elif fitting:
-        # Of a layer that makes keys narrower than the model its heads are narrower, too.
-        expansions = {name: 1 for name in known if name in ("expand_k", "expand_v")}
+        # A layer whose keys are narrower than the model also has narrower heads.
+        expansions = {name: 1 for name in values if name in ("expand_k", "expand_v")}
         yield {**fitting, **expansions}
 
 
 def _is_width(name: str) -> bool:
-    """`head_dim`, `qk_head_dim`, `headdim`, `d_head`, `dim_head`, `head_size`."""
-    lowered = name.lower()
-    if "head" not in lowered or lowered in _COUNTS:
+    """Return whether a name is a head width: `head_dim`, `headdim`, `d_head`, `head_size`."""
+    lower_name = name.lower()
+    if "head" not in lower_name or lower_name in _COUNTS:
         return False
-    return any(word in lowered for word in ("dim", "size", "width", "d_head"))
+    return any(word in lower_name for word in ("dim", "size", "width", "d_head"))
 
 
 def _went_as_far(ran: Ran, usual: Ran) -> bool:

@@ -1,5 +1,8 @@
-"""Numbers that float16 cannot hold, shown without data: an operation with such a constant is run on
-zeros, and what comes out is infinite, or torch refuses the constant."""
+"""Constants that float16 cannot hold, detected without data.
+
+An operation with such a constant runs on zeros: the result is infinite, or torch rejects the
+constant.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,21 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
 _LARGEST = 65504.0
-_REFUSED = "without overflow"
+_OVERFLOW_MESSAGE = "without overflow"
 
 
 def overflow(function: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The constant that a call with a float16 result overflows by, and what shows it; None when
-    every constant fits, or when nothing shows that one does not."""
+    """Return the constant that overflows in a call with a float16 result, with the evidence.
+
+    Return None if every constant fits, or without evidence.
+    """
     large = [value for value in _numbers(args, kwargs) if _LARGEST < abs(value) < math.inf]
     if not large:
         return None
-    shown = _shown(function, args, kwargs)
-    if shown is None:
+    evidence = _find_evidence(function, args, kwargs)
+    if evidence is None:
         return None
-    return {"constant": large[0], "shown": shown}
+    return {"constant": large[0], "shown": evidence}
 
 
 def _numbers(args: Any, kwargs: Mapping[str, Any]) -> Iterator[float]:
@@ -33,14 +38,17 @@ def _numbers(args: Any, kwargs: Mapping[str, Any]) -> Iterator[float]:
             yield float(value)
 
 
-def _shown(function: Any, args: Any, kwargs: Mapping[str, Any]) -> str | None:
-    """What becomes of zeros: the same call on real tensors with one element for each dimension."""
+def _find_evidence(function: Any, args: Any, kwargs: Mapping[str, Any]) -> str | None:
+    """Return the result of a call on zeros, if it shows an overflow.
+
+    The call runs on real tensors with one element for each dimension.
+    """
 
     def small(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
         if value.dtype == torch.bool:
-            # A mask that takes everything: what it writes is to be seen.
+            # A mask that selects everything makes the constant visible in the result.
             return torch.ones([1] * value.dim(), dtype=torch.bool)
         return torch.zeros([1] * value.dim(), dtype=value.dtype)
 
@@ -50,8 +58,8 @@ def _shown(function: Any, args: Any, kwargs: Mapping[str, Any]) -> str | None:
             if _is_real_half(result) and torch.isinf(result).all():
                 return "infinite"
     except Exception as error:
-        # Any operation of the program is called here, with tensors that it was not written for.
-        if _REFUSED in str(error):
+        # The program's operation may raise anything for tensors of this shape.
+        if _OVERFLOW_MESSAGE in str(error):
             return str(error).splitlines()[0]
     return None
 

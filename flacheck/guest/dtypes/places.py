@@ -1,5 +1,7 @@
-"""Where in the program something happens: the line, and the expression on it, of the innermost
-function that is neither torch's nor one of the libraries that only hand tensors on."""
+"""Positions in the program: the line of the innermost own function, and the expression on it.
+
+Functions of torch and of libraries that only pass tensors on are skipped.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,16 @@ from types import FrameType, TracebackType
 from typing import Any
 
 _GUEST = __name__.partition(".")[0]
-# What stands between a program's own line and the operation: none of these decides on a dtype.
+# Packages between a program's own line and the operation; none of these chooses a dtype.
 _PASSING = {"torch", "numpy", "triton", "einops", "contextlib", "functools", "threading", _GUEST}
 
 
 @dataclass(frozen=True)
 class SourcePlace:
-    """An expression in a file: lines from 1, columns from 0 in bytes; without columns (Python 3.10
-    and older) the whole line."""
+    """An expression in a file, with lines from 1 and columns from 0 in bytes.
+
+    Without columns (Python 3.10 and older) it is the whole line.
+    """
 
     file: str
     line: int
@@ -38,7 +42,7 @@ class SourcePlace:
 
 
 def here() -> SourcePlace | None:
-    """Where the program is right now; None within torch's own backward pass."""
+    """Return the current place in the program; None within torch's own backward pass."""
     frame = next(_own(sys._getframe(1)), None)
     if frame is None:
         return None
@@ -46,8 +50,10 @@ def here() -> SourcePlace | None:
 
 
 def is_direct() -> bool:
-    """Whether the program calls the operation itself, not a module or a library for it: then its
-    operands are those of the expression."""
+    """Return whether the program itself calls the operation, not a module or a library.
+
+    If so, the operation's operands are those of the expression.
+    """
     for frame, _ in traceback.walk_stack(sys._getframe(1)):
         module = frame.f_globals.get("__name__") or "?"
         if _is_own(frame):
@@ -58,7 +64,7 @@ def is_direct() -> bool:
 
 
 def of_error(error: BaseException) -> tuple[SourcePlace, FrameType] | None:
-    """Where an error came from, with that function's frame; None for one of torch's alone."""
+    """Return the place of an error with its function's frame; None for an error within torch."""
     frames = [step for step in _steps(error.__traceback__) if _is_own(step.tb_frame)]
     if not frames:
         return None
@@ -80,7 +86,7 @@ def _own(innermost: FrameType) -> Iterator[FrameType]:
 
 def _is_own(frame: FrameType) -> bool:
     module = frame.f_globals.get("__name__") or "?"
-    # The boot text that started the guest has no file.
+    # The boot text that started the guest does not come from a file.
     if frame.f_code.co_filename.startswith("<"):
         return False
     return module.partition(".")[0] not in _PASSING

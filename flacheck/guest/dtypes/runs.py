@@ -1,5 +1,4 @@
-"""One run of a subject in one mode: built, called under autocast, and backward, while its dtypes
-are followed."""
+"""One run of a subject in one mode: construction, forward pass under autocast, backward pass."""
 
 from __future__ import annotations
 
@@ -24,7 +23,10 @@ from .subjects import Followable
 
 @dataclass(frozen=True)
 class Precision:
-    """`autocast` is a dtype or `off`, `params` the dtype of parameters and arguments."""
+    """A precision of a run.
+
+    `autocast` is a dtype or `off`, `params` the dtype of parameters and arguments.
+    """
 
     autocast: str
     params: str
@@ -35,11 +37,11 @@ class Precision:
 
 @dataclass(frozen=True)
 class Ran:
-    """What one run came to: the stage at which it ended, with the error if one ended it there."""
+    """The outcome of one run: its last stage, and the error if one ended it."""
 
     stage: str
     caught: CaughtError | None
-    said: dict[str, Any]
+    report: dict[str, Any]
 
 
 class Runner:
@@ -48,66 +50,68 @@ class Runner:
 
     def run(self, subject: Followable, plan: CallPlan, mode: Precision) -> Ran:
         torch.manual_seed(0)
-        built = self._builder.build(subject, plan, mode.params)
-        if isinstance(built, CaughtError):
-            return Ran("build", built, {"mode": mode.to_json(), "error": _brief(built, "build")})
+        ready = self._builder.build(subject, plan, mode.params)
+        if isinstance(ready, CaughtError):
+            return Ran("build", ready, {"mode": mode.to_json(), "error": _brief(ready, "build")})
         follower = self._follower
         follower.begin()
-        if built.module is not None:
-            name_tensors("parameter", built.module.named_parameters())
-            name_tensors("buffer", built.module.named_buffers())
-        name_tensors("argument", built.given.items())
-        raised: list[BaseException] = []
+        if ready.module is not None:
+            name_tensors("parameter", ready.module.named_parameters())
+            name_tensors("buffer", ready.module.named_buffers())
+        name_tensors("argument", ready.arguments.items())
+        exceptions: list[BaseException] = []
 
         def forward() -> Any:
             follower.phase = "forward"
             gradients = torch.set_grad_enabled(plan.training)
-            with follower, noting(raised), gradients, _autocast(mode.autocast):
-                return built.function(**built.given)
+            with follower, collect_exceptions(exceptions), gradients, _autocast(mode.autocast):
+                return ready.function(**ready.arguments)
 
-        def backward(returned: Any) -> None:
+        def backward(outputs: Any) -> None:
             follower.phase = "backward"
-            with follower, noting(raised):
-                _backward(returned)
+            with follower, collect_exceptions(exceptions):
+                _backward(outputs)
 
         stage = "forward"
         outcome = attempt(forward, SECONDS)
         if not isinstance(outcome, CaughtError) and plan.training:
-            stage, returned = "backward", outcome
-            outcome = attempt(lambda: backward(returned), SECONDS)
-        told = said(mode, follower, stage, outcome, raised)
+            stage, outputs = "backward", outcome
+            outcome = attempt(lambda: backward(outputs), SECONDS)
+        run_report = report_run(mode, follower, stage, outcome, exceptions)
         if isinstance(outcome, CaughtError):
-            return Ran(stage, outcome, told)
-        return Ran(stage, None, told)
+            return Ran(stage, outcome, run_report)
+        return Ran(stage, None, run_report)
 
 
-def said(
-    mode: Precision, follower: Follower, stage: str, outcome: Any, raised: list[BaseException]
+def report_run(
+    mode: Precision, follower: Follower, stage: str, outcome: Any, exceptions: list[BaseException]
 ) -> dict[str, Any]:
-    """What was followed since the follower began, as a report tells it; `outcome` may be the error
-    that ended it, `raised` the exceptions behind that."""
-    seen = follower.seen
-    told: dict[str, Any] = {
+    """Return the report of a run since the follower began.
+
+    `outcome` may be the error that ended it, `exceptions` are the exceptions behind that error.
+    """
+    record = follower.record
+    run_report: dict[str, Any] = {
         "mode": mode.to_json(),
-        "promotions": seen.promotions,
-        "overflows": seen.overflows,
-        **_distinct(seen.launches),
+        "promotions": record.promotions,
+        "overflows": record.overflows,
+        **_distinct(record.launches),
         "error": None,
     }
     if isinstance(outcome, CaughtError):
-        told["error"] = _brief(outcome, stage)
-        if raised:
-            told["error"].update(_explained(raised[0], follower))
-    return told
+        run_report["error"] = _brief(outcome, stage)
+        if exceptions:
+            run_report["error"].update(_explain(exceptions[0], follower))
+    return run_report
 
 
 @contextlib.contextmanager
-def noting(raised: list[BaseException]) -> Iterator[None]:
-    """Keep what is raised, with its frames."""
+def collect_exceptions(exceptions: list[BaseException]) -> Iterator[None]:
+    """Append an exception with its frames to the list, and raise it again."""
     try:
         yield
     except Exception as error:
-        raised.append(error)
+        exceptions.append(error)
         raise
 
 
@@ -117,59 +121,62 @@ def _autocast(name: str) -> Any:
     return torch.autocast("cuda", DTYPES[name])
 
 
-def _backward(returned: Any) -> None:
-    outputs = [tensor for tensor in _outputs(returned) if tensor.requires_grad]
+def _backward(value: Any) -> None:
+    outputs = [tensor for tensor in _outputs(value) if tensor.requires_grad]
     if outputs:
         torch.autograd.backward(outputs, [torch.ones_like(tensor) for tensor in outputs])
 
 
-def _outputs(returned: Any) -> Iterator[torch.Tensor]:
-    if isinstance(returned, torch.Tensor):
-        if returned.is_floating_point():
-            yield returned
-    elif isinstance(returned, Mapping):
-        yield from _outputs(list(returned.values()))
-    elif isinstance(returned, (tuple, list)):
-        for part in returned:
+def _outputs(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        if value.is_floating_point():
+            yield value
+    elif isinstance(value, Mapping):
+        yield from _outputs(list(value.values()))
+    elif isinstance(value, (tuple, list)):
+        for part in value:
             yield from _outputs(part)
 
 
 def _distinct(launches: list[dict[str, Any]]) -> dict[str, Any]:
-    """Equal launches once, and their indices in the `order` in which they came."""
+    """Return equal launches once, and their indices in the `order` of time."""
     indices: dict[str, int] = {}
-    kept: list[dict[str, Any]] = []
+    unique_launches: list[dict[str, Any]] = []
     order = []
     for launch in launches:
-        described = repr(launch)
-        if described not in indices:
-            indices[described] = len(kept)
-            kept.append(launch)
-        order.append(indices[described])
-    return {"launches": kept, "order": order}
+        text = repr(launch)
+        if text not in indices:
+            indices[text] = len(unique_launches)
+            unique_launches.append(launch)
+        order.append(indices[text])
+    return {"launches": unique_launches, "order": order}
 
 
 def _brief(error: CaughtError, stage: str) -> dict[str, Any]:
     return {"stage": stage, "type": error.kind, "text": error.text.strip(), "trace": error.trace}
 
 
-def _explained(error: BaseException, follower: Follower) -> dict[str, Any]:
-    """Where an error came from, and the tensors that it is about: those that the refused operation
-    was given, or those that the failing statement names."""
-    found = places.of_error(error)
-    if found is None:
+def _explain(error: BaseException, follower: Follower) -> dict[str, Any]:
+    """Return the place of an error and the tensors that it concerns.
+
+    These are the operands of the rejected operation, or the tensors that the failing statement
+    names.
+    """
+    error_place = places.of_error(error)
+    if error_place is None:
         return {}
-    place, frame = found
+    place, frame = error_place
     about = []
-    if follower.seen.refused is not None and follower.seen.refused[0] is error:
-        about = [operand.to_json() for operand in follower.seen.refused[1]]
+    if follower.record.rejection is not None and follower.record.rejection[0] is error:
+        about = [operand.to_json() for operand in follower.record.rejection[1]]
     kind = "refused"
     if not about:
-        kind, about = "stated", [operand.to_json() for operand in _named(place, frame)]
+        kind, about = "stated", [operand.to_json() for operand in _find_named_tensors(place, frame)]
     return {"place": place.to_json(), "kind": kind, "about": about}
 
 
-def _named(place: places.SourcePlace, frame: FrameType) -> Iterator[CallOperand]:
-    """The floating tensors among a function's variables that its failing statement names."""
+def _find_named_tensors(place: places.SourcePlace, frame: FrameType) -> Iterator[CallOperand]:
+    """Yield a function's floating tensors that its failing statement names."""
     names = _names(place)
     for name, value in frame.f_locals.items():
         if name in names and isinstance(value, torch.Tensor) and value.is_floating_point():
@@ -177,8 +184,10 @@ def _named(place: places.SourcePlace, frame: FrameType) -> Iterator[CallOperand]
 
 
 def _names(place: places.SourcePlace) -> set[str]:
-    """The names in the innermost statement at a line that has a condition: an assertion, or the
-    `if` around a `raise`."""
+    """Return the names in the condition of the innermost statement at a line.
+
+    The statement is an assertion or the `if` around a `raise`.
+    """
     try:
         tree = ast.parse("".join(linecache.getlines(place.file)))
     except SyntaxError:

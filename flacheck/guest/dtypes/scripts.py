@@ -1,8 +1,7 @@
-"""A program of the user's own, run as it is while its dtypes are followed: what it trains is found
-where it calls a module.
+"""A user's own program, followed from its first call of a module.
 
-Such a call is also where a run to compare with differs: the module's parameters and the arguments
-are in another dtype, and autocast is another, whatever the program does around it.
+Runs to compare with differ from this call on: the module's parameters and the arguments have
+another dtype and autocast another setting, whatever the program does around the call.
 """
 
 from __future__ import annotations
@@ -20,18 +19,21 @@ from torch.utils._pytree import tree_map
 from ..inference.arguments import DTYPES
 from ..search.attempts import CaughtError, attempt
 from .follower import Follower, name_tensors, short
-from .runs import Precision, noting, said
+from .runs import Precision, collect_exceptions, report_run
 
 _NAMES = {str(dtype).removeprefix("torch."): name for name, dtype in DTYPES.items()}
 
 
-class _ModeSeen(BaseException):
-    """Ends a program once it is known in which mode it calls its module."""
+class _ModeFound(BaseException):
+    """Raised to end a program after its first call of a module."""
 
 
 class Program:
-    """`words` are a script or `-m` and a module, and their arguments. `mode` is what its modules
-    are called in, None for as it is; `learned` the mode that it called the first one in."""
+    """A program to run in a mode.
+
+    `words` are a script or `-m` and a module, and their arguments. `mode` is the mode of its
+    modules, None for the program's own; `learned_mode` is the mode of its first call.
+    """
 
     def __init__(
         self, words: Sequence[str], mode: Precision | None, follower: Follower, overlay: str | None
@@ -39,35 +41,34 @@ class Program:
         self._words, self._mode, self._follower = list(words), mode, follower
         self._overlay = overlay
         self._inside = False
-        # Kept, so that no other module gets the identity of one that was met.
-        self._met: list[torch.nn.Module] = []
-        self.learned: Precision | None = None
+        # References keep these modules alive, so that no id is reused.
+        self._registered_modules: list[torch.nn.Module] = []
+        self.learned_mode: Precision | None = None
 
     def learn(self, seconds: float) -> CaughtError | None:
-        """Run up to the first call of a module: `learned` is its mode. The error that ended the
-        program before."""
+        """Run up to the first call of a module, and return an error that comes before it."""
         outcome = attempt(lambda: self._run(only_learn=True), seconds)
         if isinstance(outcome, CaughtError) and outcome.kind != "SystemExit":
             return outcome
         return None
 
-    def followed(self, mode: Precision, seconds: float) -> dict[str, Any]:
-        """One run, as a report tells it."""
+    def follow(self, mode: Precision, seconds: float) -> dict[str, Any]:
+        """Return the report of one run."""
         follower = self._follower
         follower.begin()
         follower.phase = "forward"
-        raised: list[BaseException] = []
+        exceptions: list[BaseException] = []
 
         def run() -> None:
-            with noting(raised), follower:
+            with collect_exceptions(exceptions), follower:
                 self._run()
 
         outcome: Any = attempt(run, seconds)
-        # A program may end itself, and one that goes on for long has shown what it does.
+        # A program may exit by itself, and the record of a long run is long enough.
         if isinstance(outcome, CaughtError) and outcome.kind in ("SystemExit", "TooLong"):
             outcome = None
         stage = follower.phase
-        return said(mode, follower, stage, outcome, raised)
+        return report_run(mode, follower, stage, outcome, exceptions)
 
     def _run(self, only_learn: bool = False) -> None:
         module = torch.nn.Module.__call__
@@ -76,13 +77,13 @@ class Program:
         def call(layer: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
             if self._inside:
                 return module(layer, *args, **kwargs)
-            self._meet(layer)
+            self._register(layer)
             if only_learn:
-                raise _ModeSeen
+                raise _ModeFound
             self._inside = True
             try:
                 with self._autocast():
-                    args, kwargs = self._converted(args), self._converted(kwargs)
+                    args, kwargs = self._convert(args), self._convert(kwargs)
                     name_tensors("argument", [*zip(map(str, range(len(args))), args)])
                     name_tensors("argument", kwargs.items())
                     return module(layer, *args, **kwargs)
@@ -93,7 +94,7 @@ class Program:
             def run(*args: Any, **kwargs: Any) -> Any:
                 self._follower.phase = "backward"
                 result = function(*args, **kwargs)
-                # Not after an error: the stage that it came in is told.
+                # After an error the phase stays, because the report contains it.
                 self._follower.phase = "forward"
                 return result
 
@@ -103,7 +104,7 @@ class Program:
         torch.autograd.backward = back(backward)
         torch.Tensor.backward = back(of_tensor)
         try:
-            with contextlib.suppress(_ModeSeen):
+            with contextlib.suppress(_ModeFound):
                 self._start()
         finally:
             torch.nn.Module.__call__ = module
@@ -123,23 +124,23 @@ class Program:
             sys.argv = words
             runpy.run_path(words[0], run_name="__main__")
 
-    def _meet(self, layer: torch.nn.Module) -> None:
-        """A module that the program itself calls, for the first time."""
-        if any(layer is each for each in self._met):
+    def _register(self, layer: torch.nn.Module) -> None:
+        """Set up a module at its first call by the program."""
+        if any(layer is each for each in self._registered_modules):
             return
-        self._met.append(layer)
+        self._registered_modules.append(layer)
         floating = [p for p in layer.parameters() if p.is_floating_point()]
-        if self.learned is None and floating:
+        if self.learned_mode is None and floating:
             autocast = "off"
             if torch.is_autocast_enabled("cuda"):
                 autocast = _name(torch.get_autocast_dtype("cuda"))
-            self.learned = Precision(autocast, _name(floating[0].dtype))
+            self.learned_mode = Precision(autocast, _name(floating[0].dtype))
         if self._mode is not None:
             layer.to(dtype=DTYPES[self._mode.params])
         name_tensors("parameter", layer.named_parameters())
         name_tensors("buffer", layer.named_buffers())
 
-    def _converted(self, arguments: Any) -> Any:
+    def _convert(self, arguments: Any) -> Any:
         if self._mode is None:
             return arguments
         dtype = DTYPES[self._mode.params]

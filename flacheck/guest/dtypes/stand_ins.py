@@ -1,10 +1,9 @@
-"""Stand-ins for compiled packages that are not here: a module whose functions take tensors and
-return one like their first.
+"""Stand-ins for missing compiled packages: functions that take tensors and return a new one.
 
-What such a function computes, and in which dtype it answers, nobody can know without it; most
-answer as their first operand is. So a stand-in is only put in place of a module without which a
-subject cannot be followed at all, and the report names it. Its calls count as launches, whose
-operands are judged like those of a kernel.
+The computation and the result dtype of such a function are unknown without the package; most return
+the dtype of their first operand. So a stand-in only replaces a module without which a subject
+cannot be followed at all, and the report names it. Its calls count as launches, and their operands
+are judged like those of a kernel.
 """
 
 from __future__ import annotations
@@ -18,17 +17,22 @@ from typing import Any
 
 import torch
 
-# Heard of each call: the function's name, and its tensors by argument.
-Heard = Callable[[str, Mapping[str, Any]], None]
+# A callback that receives the function's name and its tensors by argument.
+OnCall = Callable[[str, Mapping[str, Any]], None]
 
 
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """The last finder: asked for a module only when it is nowhere. `missing` maps what modules of
-    the `packages` asked for, by its first name, to those that did; `standing` gets stand-ins."""
+    """The last finder, which receives only modules that no other finder has.
 
-    def __init__(self, packages: Iterable[str], standing: Iterable[str], heard: Heard) -> None:
-        self.packages, self._standing = set(packages), set(standing)
-        self._heard = heard
+    `missing` maps the first name of each module that the `packages` import in vain to its
+    importers; `replaced_names` get stand-ins.
+    """
+
+    def __init__(
+        self, packages: Iterable[str], replaced_names: Iterable[str], on_call: OnCall
+    ) -> None:
+        self.packages, self._replaced_names = set(packages), set(replaced_names)
+        self._on_call = on_call
         self.missing: dict[str, set[str]] = {}
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
@@ -36,46 +40,46 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         importer = _importer(sys._getframe(1))
         if importer.partition(".")[0] not in self.packages or first in self.packages:
             return None
-        if first in self._standing:
+        if first in self._replaced_names:
             return ModuleSpec(name, self, is_package=True)
         self.missing.setdefault(first, set()).add(importer)
         return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _StandInModule(spec.name, self._heard)
+        return _StandInModule(spec.name, self._on_call)
 
     def exec_module(self, module: ModuleType) -> None:
-        """There is nothing to run."""
+        """Execute nothing."""
 
 
 class _StandInModule(ModuleType):
-    """Has every name that is asked of it."""
+    """A module that has every public name."""
 
-    def __init__(self, name: str, heard: Heard) -> None:
+    def __init__(self, name: str, on_call: OnCall) -> None:
         super().__init__(name)
-        self._heard = heard
+        self._on_call = on_call
 
     def __getattr__(self, name: str) -> Any:
-        # What is between underscores belongs to Python or is metadata, which nobody knows.
+        # Names between underscores belong to Python or are metadata, which is unknown.
         if name.startswith("__"):
             raise AttributeError(name)
-        function = StandInFunction(f"{self.__name__}:{name}", self._heard)
+        function = StandInFunction(f"{self.__name__}:{name}", self._on_call)
         setattr(self, name, function)
         return function
 
 
 class StandInFunction:
-    """Returns a tensor like the first one that it is given; gradients are like its operands."""
+    """A function that returns a tensor like its first tensor; gradients are like its operands."""
 
-    def __init__(self, name: str, heard: Heard) -> None:
+    def __init__(self, name: str, on_call: OnCall) -> None:
         self.__name__ = self.__qualname__ = name
-        self._heard = heard
+        self._on_call = on_call
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         tensors = dict(_tensors([*enumerate(args), *kwargs.items()]))
         if not tensors:
             raise NotImplementedError(f"{self.__name__} is a stand-in, called without a tensor")
-        self._heard(self.__name__, tensors)
+        self._on_call(self.__name__, tensors)
         return _Opaque.apply(*tensors.values())
 
 
@@ -97,7 +101,7 @@ def _tensors(arguments: Iterable[tuple[Any, Any]]) -> Iterator[tuple[str, torch.
 
 
 def _importer(frame: FrameType | None) -> str:
-    """The module whose import statement, or search, is running."""
+    """Return the module whose import statement or search is running."""
     while frame is not None:
         name = frame.f_globals.get("__name__") or ""
         if name.partition(".")[0] not in ("importlib", "_frozen_importlib", __name__) and (

@@ -1,4 +1,4 @@
-"""What is followed: a layer, a function or a model's config by name, or all layers of a package."""
+"""Subjects to follow: a layer, a function or a model's config by name, or a package's layers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
 class NoTarget(Exception):
-    """A target that is not there, or is nothing that can be followed; its text says so."""
+    """A target that does not exist or cannot be followed; the text has the reason."""
 
 
 @dataclass(frozen=True)
 class Followable:
-    """One thing to follow, of a `kind`: a layer, a function or a config."""
+    """A subject of a `kind`: a layer, a function or a config."""
 
     operator: Operator
     kind: str
@@ -37,10 +37,10 @@ class Followable:
         return self.operator.name
 
 
-def named(target: str) -> Followable:
-    """`module:name` or `file.py:name`.
+def find_subject(target: str) -> Followable:
+    """Return the subject of `module:name` or `file.py:name`.
 
-    Raises NoTarget for what is not there or is neither module, function nor config.
+    Raises NoTarget if it does not exist or is neither module, function nor config.
     """
     where, _, name = target.rpartition(":")
     if not where or not name:
@@ -55,17 +55,17 @@ def named(target: str) -> Followable:
 
 
 def module_of(target: str) -> str:
-    """What the module of a target is called once it is imported."""
+    """Return the name of a target's module after its import."""
     where = target.rpartition(":")[0]
     return os.path.basename(where).removesuffix(".py")
 
 
 def model_class(config: type) -> Callable[[Any], torch.nn.Module]:
-    """The model that a config is for: of those beside it the one that predicts tokens, else what
-    transformers has for it.
+    """Return the constructor of the model for a config.
 
-    Packages register their models with transformers when they are imported as a whole, which one
-    that names a model as transformers does cannot be.
+    It is the causal language model in the config's own package, else that of transformers. Packages
+    register their models with transformers only when they are imported as a whole, which fails for
+    a package that reuses a model name of transformers.
     """
     folder = config.__module__.rpartition(".")[0]
     package = importlib.import_module(folder)
@@ -74,16 +74,18 @@ def model_class(config: type) -> Callable[[Any], torch.nn.Module]:
         for name, thing in vars(module).items():
             if name.endswith("ForCausalLM") and getattr(thing, "config_class", None) is config:
                 return cast("Callable[[Any], torch.nn.Module]", thing)
-    # Imported by who has a config of theirs.
+    # The import is safe here, because the config already comes from transformers.
     from transformers import AutoModelForCausalLM
 
     return cast("Callable[[Any], torch.nn.Module]", AutoModelForCausalLM.from_config)
 
 
-def layers(offered: list[Operator]) -> list[Followable]:
-    """All layers among what a package offers, those first that nothing else in it uses."""
-    found = [each for each in offered if each.kind == LAYER]
-    return [Followable(each, LAYER) for each in sorted(found, key=lambda each: not each.outer)]
+def layers(operators: list[Operator]) -> list[Followable]:
+    """Return all layers among a package's operators, first those that nothing else in it uses."""
+    layer_operators = [each for each in operators if each.kind == LAYER]
+    return [
+        Followable(each, LAYER) for each in sorted(layer_operators, key=lambda each: not each.outer)
+    ]
 
 
 def _module(where: str) -> ModuleType:
@@ -110,7 +112,7 @@ def _module(where: str) -> ModuleType:
 
 
 def _near(module: ModuleType) -> str:
-    """What the module defines itself that can be followed."""
+    """Return the message with the names in a module that can be followed."""
     names = []
     for name, thing in vars(module).items():
         own = getattr(thing, "__module__", None) == module.__name__

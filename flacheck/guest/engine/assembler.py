@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import tempfile
 from typing import Any
@@ -38,6 +39,11 @@ class Assembler:
         setattr(subprocess, "run", self._run_and_read)  # noqa: B010
 
     def _run_and_read(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.pop("shell", False):
+            # 3.0.0 and 3.1.0 need a shell for `ptxas … 2> FILE` alone, and a worker has none.
+            command, _, file_name = args[0].partition(" 2> ")
+            with open(file_name, "w") as errors:
+                return self._run(shlex.split(command), stderr=errors, **kwargs)
         result = self._run(*args, **kwargs)
         log = getattr(kwargs.get("stderr"), "name", None)
         if isinstance(log, str) and os.path.exists(log):

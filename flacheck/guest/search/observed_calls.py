@@ -83,7 +83,7 @@ class ObservedCalls:
         """Yield the plain plan with the arguments of each call; values of a recipe remain."""
         for number, arguments in enumerate(self._calls.get(operator.name, ()), 1):
             label = f"as the package calls it, {number}"
-            yield plain.with_changes(label, values={**arguments, **plain.values}, passed=True)
+            yield plain.with_changes(label, values={**arguments, **plain.values}, from_package=True)
 
 
 def _describe(name: str, value: Any) -> Any:

@@ -53,6 +53,8 @@ def _run(config: dict[str, Any], recorder: Any) -> dict[str, Any]:
     sys.path.insert(0, config["checkout"])
     # The checkout's settings may name plugins that are not installed.
     flags = ["-q", "-p", "no:cacheprovider", "-o", "addopts="]
+    # These plugins open sockets when they are loaded, which the confinement refuses.
+    flags += ["-p", "no:rerunfailures", "-p", "no:xdist"]
     flags += ["--continue-on-collection-errors", "-W", "ignore"]
     code = pytest.main(flags, plugins=[watcher])
     report = watcher.report()

@@ -1,1 +1,1 @@
-"""One file a format, named like it: `render(report, display)` gives the text piece by piece."""
+"""Formats: each module renders a report as text, piece by piece, with `render(report, display)`."""

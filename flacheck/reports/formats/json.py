@@ -9,23 +9,23 @@ from flacheck.reports.document import Display, Report, Streamed
 
 
 def render(report: Report, display: Display) -> Iterator[str]:
-    """Indented; of a long list an item a line, so that no run is ever in memory as a whole."""
+    """Yield indented JSON; a long list has one item a line, so that memory use stays small."""
     value = report.value
     if not isinstance(value, Streamed):
-        yield dumped(value, indent=2) + "\n"
+        yield dump(value, indent=2) + "\n"
         return
     yield f'{{{_fields(value.before)},\n"{value.name}": ['
     separator = "\n"
     for item in value.items:
-        yield separator + dumped(item)
+        yield separator + dump(item)
         separator = ",\n"
     yield f"\n],\n{_fields(value.after)}}}\n"
 
 
-def dumped(value: Any, indent: int | None = None) -> str:
-    """JSON as strict parsers want it: no NaN."""
+def dump(value: Any, indent: int | None = None) -> str:
+    """Return strict JSON, without NaN."""
     return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
 
 
 def _fields(values: Json) -> str:
-    return ",\n".join(f"{dumped(name)}: {dumped(value)}" for name, value in values.items())
+    return ",\n".join(f"{dump(name)}: {dump(value)}" for name, value in values.items())

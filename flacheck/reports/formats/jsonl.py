@@ -1,18 +1,18 @@
-"""The value of a report as JSON lines: one line, or for a long list its fields and an item each."""
+"""The value of a report as JSON lines."""
 
 from collections.abc import Iterator
 
 from flacheck.reports.document import Display, Report, Streamed
-from flacheck.reports.formats.json import dumped
+from flacheck.reports.formats.json import dump
 
 
 def render(report: Report, display: Display) -> Iterator[str]:
-    """One line a piece."""
+    """Yield one line, or for a long list one line for its fields and one for each item."""
     value = report.value
     if not isinstance(value, Streamed):
-        yield dumped(value) + "\n"
+        yield dump(value) + "\n"
         return
-    yield dumped(value.before) + "\n"
+    yield dump(value.before) + "\n"
     for item in value.items:
-        yield dumped(item) + "\n"
-    yield dumped(value.after) + "\n"
+        yield dump(item) + "\n"
+    yield dump(value.after) + "\n"

@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from flacheck.model.text import code_span, fence
 from flacheck.reports import document
 from flacheck.reports.document import Display, Part, Report, Tone
-from flacheck.reports.phrases import omitted
+from flacheck.reports.phrases import format_omitted
 
-# GitHub takes 65,536 characters in an issue; a run of any size stays below that.
+# GitHub accepts 65,536 characters in an issue; a run of any size stays below that.
 MOST_ROWS = 60
-# What Markdown or HTML would read as its own; underscores within names it leaves alone.
+# Characters with a meaning in Markdown or HTML; underscores within names have none.
 _SPECIAL = re.compile(r"[\\`*<\[&]|~(?=~)")
-# What makes a heading, a quotation or another list of a line that begins so.
+# Beginnings that turn a line into a heading, a quotation or another list.
 _BEGINNING = re.compile(r"^(?:[#>]|[-+](?=\s)|(?<=\d)[.)](?=\s))")
 _BOLD = (Tone.STRONG, Tone.BAD)
 
 
 def render(report: Report, display: Display) -> Iterator[str]:
-    """Part after part with an empty line between them, the items of a list without."""
+    """Yield the parts with an empty line between them, the items of a list without."""
     before: Part | None = None
-    for part in map(document.shown, report.parts):
+    for part in map(document.make_visible, report.parts):
         in_list = isinstance(before, document.Item) and isinstance(part, document.Item)
         if before is not None and not in_list:
             yield "\n"
@@ -43,7 +43,7 @@ def _text(part: Part) -> str:
             lines = (_inline(part.text, part.tone, part.code), *map(_inline, part.notes))
             return f"- {'<br>'.join(lines)}"
         case document.Labelled():
-            return _folded(part)
+            return _details(part)
         case document.Listing():
             marks = fence(part.text, 3)
             return f"{marks}{part.language}\n{part.text}\n{marks}"
@@ -51,7 +51,7 @@ def _text(part: Part) -> str:
             return "\n".join(_table(part))
 
 
-def _folded(part: document.Labelled) -> str:
+def _details(part: document.Labelled) -> str:
     labels = html.escape(", ".join(dict.fromkeys(label for label, _ in part.texts)))
     texts = "\n\n".join(f"{_inline(label)}: {_inline(text)}" for label, text in part.texts)
     return f"<details><summary>{labels}</summary>\n\n{texts}\n\n</details>"
@@ -65,17 +65,17 @@ def _table(table: document.Table) -> Iterator[str]:
         missing = len(table.headings) - len(texts)
         yield _row(texts + [""] * missing)
     if len(table.rows) > MOST_ROWS:
-        yield f"\n{omitted(len(table.rows), 'row', MOST_ROWS)}"
+        yield f"\n{format_omitted(len(table.rows), 'row', MOST_ROWS)}"
 
 
 def _row(texts: list[str]) -> str:
-    # A bar ends a cell of a table even within code.
-    escaped = [text.replace("|", r"\|") for text in texts]
-    return f"| {' | '.join(escaped)} |"
+    # In a table, a bar ends its cell even within code.
+    cells = [text.replace("|", r"\|") for text in texts]
+    return f"| {' | '.join(cells)} |"
 
 
 def _inline(text: str, tone: Tone = Tone.PLAIN, code: bool = False) -> str:
-    """Text within a line, its own lines divided by `<br>`."""
+    """Return text within a line, its own lines joined by `<br>`."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if code:
         lines = [_in_table(line) for line in lines]
@@ -88,7 +88,7 @@ def _inline(text: str, tone: Tone = Tone.PLAIN, code: bool = False) -> str:
 
 
 def _in_table(text: str) -> str:
-    """Code in a table, where a backslash before a bar would let the bar end the cell."""
+    """Return code for a table cell, with entities where a backslash would end the cell."""
     if r"\|" not in text:
         return code_span(text)
     return f"<code>{''.join(_entity(character) for character in text)}</code>"

@@ -1,4 +1,4 @@
-"""The parts of a report for a terminal, or for a file that is read as text."""
+"""The parts of a report for a terminal, or for a text file."""
 
 import io
 import re
@@ -21,16 +21,16 @@ _STYLES = {
     Tone.DOUBT: "yellow",
     Tone.BAD: "bold red",
 }
-# Blanks between two columns.
+# The number of blanks between two columns.
 _GAP = 2
-# As wide as no line is: rich breaks whatever is wider than its console.
+# Rich breaks every line that is wider than its console, and no line is this wide.
 _ENDLESS = 100_000
 
 
 def render(report: Report, display: Display) -> Iterator[str]:
-    """Part after part, each as soon as it is there."""
+    """Yield each part as soon as it is available."""
     before: Part | None = None
-    for part in map(document.shown, report.parts):
+    for part in map(document.make_visible, report.parts):
         if before is not None and _stands_apart(before, part):
             yield "\n"
         yield _text(part, display)
@@ -38,8 +38,11 @@ def render(report: Report, display: Display) -> Iterator[str]:
 
 
 def _stands_apart(before: Part, part: Part) -> bool:
-    """Whether an empty line comes between two parts: sections begin after one, and tables and
-    listings have one on both sides, unless they belong to the line above."""
+    """Return whether an empty line comes between two parts.
+
+    Sections begin after an empty line; tables and listings have one on both sides, unless they
+    belong to the line above.
+    """
     if isinstance(part, document.Heading):
         return True
     if isinstance(before, (document.Heading, document.Item)):
@@ -61,13 +64,13 @@ def _text(part: Part, display: Display) -> str:
         highlight=False,
         emoji=False,
     )
-    console.print(_drawn(part, display.width))
-    # Rich fills lines with blanks, which only trouble whoever copies them.
+    console.print(_renderable(part, display.width))
+    # Rich fills lines with blanks, which disturb when a reader copies them.
     return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
 
 
-# Every text goes through `Text`: rich takes brackets in a plain string for markup.
-def _drawn(part: Part, width: int) -> RenderableType:
+# Every text becomes a `Text`, because rich reads brackets in a plain string as markup.
+def _renderable(part: Part, width: int) -> RenderableType:
     match part:
         case document.Title():
             result = Text(part.result, style=f"bold {_STYLES[part.tone]}")
@@ -93,7 +96,7 @@ def _drawn(part: Part, width: int) -> RenderableType:
 
 
 def _tables(table: document.Table, width: int) -> Iterator[RenderableType]:
-    """The table, or several with some of its columns each, the first in all of them."""
+    """Yield the table, or several with some of its columns each; all have the first column."""
     if table.fit is not document.Fit.SPLIT:
         yield _columns(table, range(len(table.headings)))
         return
@@ -109,24 +112,24 @@ def _tables(table: document.Table, width: int) -> Iterator[RenderableType]:
 
 
 def _fitting(widths: list[int], width: int) -> Iterator[list[int]]:
-    """The numbers of the columns beside the first, in as few groups as fit; at least one each."""
+    """Yield the numbers of the columns beside the first, in as few groups as fit."""
     group: list[int] = []
     room = width
-    for number, needed in enumerate(widths[1:], 1):
-        if group and needed + _GAP > room:
+    for number, column_width in enumerate(widths[1:], 1):
+        if group and column_width + _GAP > room:
             yield group
             group, room = [], width
         group.append(number)
-        room -= needed + _GAP
+        room -= column_width + _GAP
     yield group
 
 
 def _columns(
     table: document.Table, numbers: list[int] | range, names: int | None = None
 ) -> Columns:
-    """These columns of a table; with a width for `names` those in the first column are folded."""
-    # Without lines, and what is too wide goes on below.
-    drawn = Columns(
+    """Return these columns of a table; with a width for `names` those in the first are folded."""
+    # The columns are without borders, and wide cells continue on the next line.
+    columns = Columns(
         box=None,
         pad_edge=False,
         padding=(0, _GAP, 0, 0),
@@ -134,18 +137,18 @@ def _columns(
         show_header=any(table.headings),
     )
     for number in numbers:
-        drawn.add_column(Text(table.headings[number]), overflow="fold")
+        columns.add_column(Text(table.headings[number]), overflow="fold")
     for cells in table.rows:
-        shown = [cells[number] for number in numbers if number < len(cells)]
+        cells_to_show = [cells[number] for number in numbers if number < len(cells)]
         if names is not None:
             # Rich would break a kernel's name wherever the column ends.
-            shown[0] = replace(shown[0], text=_folded(shown[0].text, names))
-        drawn.add_row(*(Text(cell.text, style=_STYLES[cell.tone]) for cell in shown))
-    return drawn
+            cells_to_show[0] = replace(cells_to_show[0], text=_fold(cells_to_show[0].text, names))
+        columns.add_row(*(Text(cell.text, style=_STYLES[cell.tone]) for cell in cells_to_show))
+    return columns
 
 
-def _folded(name: str, width: int) -> str:
-    """A long name on several lines, broken after its underscores where that is possible."""
+def _fold(name: str, width: int) -> str:
+    """Return a long name on several lines, broken after underscores if possible."""
     indent = name[: len(name) - len(name.lstrip())]
     lines = [indent]
     for part in re.findall(r".[^_.]*[_.]?", name.lstrip()):

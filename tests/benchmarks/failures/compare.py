@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flacheck.capabilities.repro import versions
-from flacheck.capabilities.repro.compilers import LONGEST, Compilers, provided
+from flacheck.capabilities.repro.compilers import LONGEST, Compilers, provide_releases
 from flacheck.capabilities.repro.reproduction import begin
 from flacheck.capabilities.repro.versions import ReleaseVerdict
 from flacheck.inputs.expand import Selection
 from flacheck.model import Purpose, Verdict
-from flacheck.pipeline import cell as cells
+from flacheck.pipeline import resolved_cell as cells
 from flacheck.store import Store
 from tests.benchmarks.failures.cases import Case
 from tests.benchmarks.rivals import RIVALS, reduced_by
@@ -38,9 +38,9 @@ def compared(case: Case, folder: Path, python: str, seconds: float) -> Iterator[
     selection = Selection(targets=(case.target,), toolchains=(case.triton,))
     with Store.open(folder / "store") as store:
         what = f"{folder}/launch.jsonl:2"
-        chosen = cells.choose(what, selection, store, Purpose.REPRO, trust=True)
+        chosen = cells.resolve_cell(what, selection, store, Purpose.REPRO, trust=True)
     cell = chosen.cell
-    releases = provided(cell.toolchain, cell.target, _kept(folder, cell.toolchain))
+    releases = provide_releases(cell.toolchain, cell.target, _kept(folder, cell.toolchain))
     with Compilers(releases, chosen.packages) as compilers:
         begun = begin(cell, compilers)
         begun.compare()

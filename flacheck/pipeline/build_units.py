@@ -1,0 +1,263 @@
+"""A project's CUDA C++ units through the pipeline. Nothing of the project runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import sysconfig
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flacheck.captures.capture_archive import Captures
+from flacheck.engine.provider import torch_folder
+from flacheck.errors import INSTALL_TORCH, EmptySelection, IncompleteError, UsageError
+from flacheck.inputs.expand import Source, check_kernels, expand
+from flacheck.inputs.matrix import Block, Matrix
+from flacheck.model import Json, Kernel, Launch, Unit, digest
+from flacheck.packages import checkouts, source_trees
+from flacheck.packages.package import Package
+from flacheck.pipeline.job import Job
+from flacheck.pipeline.plan import Plan
+from flacheck.source import builds
+from flacheck.source.builds import ProjectBuild
+from flacheck.source.builds.arguments import BuildUnit, is_chosen_by_scan
+from flacheck.source.builds.build_file import is_file, is_folder, lies_inside
+from flacheck.toolchains import Resolver
+
+# What most of these projects are written for.
+DEFAULT_TARGETS = ("sm90a",)
+# Libraries of the toolkit whose headers are no part of its compiler, and how a source that wants
+# them names them: torch's CUDA context holds handles of the first three.
+_LIBRARIES = {
+    "nvidia-cublas": re.compile(r"ATen/cuda/(?:CUDAContext|CUDABlas)|<cublas"),
+    "nvidia-cusparse": re.compile(r"ATen/cuda/(?:CUDAContext|CUDASparse)|<cusparse"),
+    "nvidia-cusolver": re.compile(r"ATen/cuda/CUDAContext|<cusolver"),
+    "nvidia-curand": re.compile(r"ATen/cuda/CUDAGenerator|ATen/CUDAGenerator|<curand"),
+    "nvidia-cufft": re.compile(r"<cufft"),
+    "nvidia-cutlass": re.compile(r"<cutlass/|<cute/|\"cutlass/|\"cute/"),
+}
+_PINS = {"nvidia-cutlass": ""}
+# A header by which a project's own copy of a library shows.
+_HEADER_OF = {"nvidia-cutlass": "cutlass/cutlass.h"}
+# Their headers change little between the toolkits of one major version.
+_LIBRARY_PIN = ">=10,<14"
+_HEADERS = (".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc", ".cxx")
+# torch's CPU wheel lacks a header that CMake generates; this macro says to do without.
+_GENERATED = Path("c10") / "cuda" / "impl" / "cuda_cmake_macros.h"
+_WITHOUT_GENERATED = "-DC10_USING_CUSTOM_GENERATED_MACROS"
+
+
+@dataclass(frozen=True)
+class ResolvedBuild:
+    """A project with CUDA C++ units and a job; its cells need no capture."""
+
+    job: Job
+
+    @property
+    def question(self) -> None:
+        """None: the cells of a build are known at once."""
+        return
+
+    def capture(self, archive: Captures | None = None) -> ResolvedBuild:
+        """Return the build itself: nothing of the project runs."""
+        return self
+
+    def expand(self) -> Plan:
+        """Return the plan of the job: each unit for every target and toolkit.
+
+        Raises:
+            UsageError: If the project has no unit.
+            EmptySelection: If operators are selected, or no unit is left.
+        """
+        spec, selection = str(self.job.subject.package), self.job.selection
+        if selection.ops:
+            raise EmptySelection(f"{spec}: no call path leads to a translation unit; use --kernel")
+        package = source_trees.provide_sources(spec)
+        root = Path(package.path)
+        build = builds.find(root)
+        if not build.units:
+            raise UsageError(_without_units(spec, build))
+        package = replace(package, includes=tuple(include_folders(build, root)))
+        sources = sources_of(package, build)
+        check_kernels(selection.kernels, (source.kernel.name for source in sources))
+        axes = {
+            "target": selection.targets or DEFAULT_TARGETS,
+            "toolchain": selection.toolchains,
+        }
+        matrix = Matrix(package.identity, str(build.file), (Block(axes),))
+        resolver = Resolver()
+        cells = list(expand(matrix, sources, selection, resolver, self.job.until))
+        return Plan(
+            name=package.identity,
+            source=_source(spec),
+            cells=cells,
+            choices=resolver.choices,
+            packages={package.identity: package},
+            warnings=(*dict.fromkeys(resolver.warnings), *build.warnings, *_dropped(build)),
+        )
+
+
+def _without_units(spec: str, build: ProjectBuild) -> str:
+    message = (
+        f"--package {spec}: no translation unit was found; flacheck reads "
+        "compile_commands.json, build.ninja, and the extensions in setup.py"
+    )
+    return "; ".join((message, *build.warnings))
+
+
+def current(kernel: Kernel, spec: str) -> tuple[Kernel, Package]:
+    """A stored unit as its package has it now."""
+    package = source_trees.provide_sources(spec)
+    root = Path(package.path)
+    build = builds.find(root)
+    package = replace(package, includes=tuple(include_folders(build, root)))
+    for source in sources_of(package, build):
+        if source.kernel.name == kernel.name:
+            return source.kernel, package
+    raise UsageError(f"{kernel.name} is no translation unit of {package.identity} any more")
+
+
+def sources_of(package: Package, build: ProjectBuild) -> list[Source]:
+    """Return the units of a build as kernels.
+
+    A file that is compiled with several sets of defines is one kernel with several launches; with
+    several sets of flags or include folders it is several kernels.
+    """
+    by_file: dict[str, dict[Kernel, list[Launch]]] = {}
+    for unit in build.units:
+        launches = by_file.setdefault(unit.file, {}).setdefault(_kernel(package, unit), [])
+        args = {name: {"constexpr": value} for name, value in unit.defines.items()}
+        config: Json = {"kwargs": {}}
+        if unit.standard:
+            config["std"] = unit.standard
+        launch = Launch(args, configs=(config,))
+        if launch not in launches:
+            launches.append(launch)
+    sources = []
+    for variants in by_file.values():
+        names = _names_of(list(variants))
+        for name, (kernel, launches) in zip(names, variants.items()):
+            sources.append(Source(replace(kernel, name=name), tuple(launches)))
+    return sources
+
+
+def _names_of(variants: Sequence[Kernel]) -> list[str]:
+    """Return a name for each kernel of one file: the file with the arguments that not all have."""
+    arguments = []
+    for kernel in variants:
+        assert isinstance(kernel.origin, Unit)
+        folders = [f"-I{folder}" for folder in kernel.origin.includes]
+        arguments.append([*kernel.origin.flags, *folders])
+    common = set.intersection(*map(set, arguments))
+    names: list[str] = []
+    for kernel, own in zip(variants, arguments):
+        differing = " ".join(argument for argument in own if argument not in common)
+        name = kernel.name
+        if differing:
+            name += f" ({differing})"
+        if name in names:
+            # The same arguments in another order.
+            name += f" #{len(names) + 1}"
+        names.append(name)
+    return names
+
+
+def _kernel(package: Package, unit: BuildUnit) -> Kernel:
+    flags = unit.flags
+    outside = [folder for folder in package.includes if _lacks_generated(Path(folder))]
+    if outside and unit.of_torch:
+        flags = (*flags, _WITHOUT_GENERATED)
+    own = tuple(folder for folder in unit.includes if not folder.startswith("/"))
+    # Headers elsewhere are part of the identity by what they are of, not by where they lie here.
+    identity = [package.digest, unit.file, list(flags), list(own), _versions(unit)]
+    return Kernel(unit.file, package.identity, digest(identity), Unit(unit.file, flags, own))
+
+
+def _versions(unit: BuildUnit) -> list[str]:
+    if not unit.of_torch:
+        return []
+    folder = torch_folder()
+    version = Path(folder or "") / "torch" / "version.py"
+    return [version.read_text()] if version.is_file() else []
+
+
+def _lacks_generated(folder: Path) -> bool:
+    return (folder / "c10" / "cuda").is_dir() and not (folder / _GENERATED).is_file()
+
+
+def include_folders(build: ProjectBuild, root: Path) -> Iterator[str]:
+    """Folders of headers outside of the project: torch's and Python's, those of the toolkit's
+    libraries, and those that the build names and this machine has."""
+    if any(unit.of_torch for unit in build.units):
+        folder = torch_folder()
+        if folder is None:
+            raise IncompleteError(
+                "the build includes torch's headers, and torch is not installed in flacheck's "
+                f"environment: {INSTALL_TORCH}"
+            )
+        torch = Path(folder) / "torch" / "include"
+        yield str(torch)
+        yield str(torch / "torch" / "csrc" / "api" / "include")
+        yield sysconfig.get_paths()["include"]
+    text = "\n".join(_texts(root))
+    for name, wanted in _LIBRARIES.items():
+        if wanted.search(text) and not _brings(build, root, name):
+            pin = _PINS.get(name, _LIBRARY_PIN)
+            # CUTLASS requires Python packages that have no headers.
+            yield from source_trees.library_headers(f"{name}{pin}", alone=name in _PINS)
+    for folder_name in _outside_folders(build):
+        if _holds_headers(folder_name) and is_folder(Path(folder_name)):
+            yield folder_name
+
+
+def _outside_folders(build: ProjectBuild) -> list[str]:
+    """Return the include folders of a build that lie outside of the project, but for torch's."""
+    folders = {folder for unit in build.units for folder in unit.includes}
+    return sorted(each for each in folders if each.startswith("/") and "torch/include" not in each)
+
+
+def _holds_headers(folder: str) -> bool:
+    """Return True for a folder whose path names it as one of headers.
+
+    A build could name any folder of this machine, and its units would show the files there.
+    """
+    return "include" in Path(os.path.realpath(folder)).parts
+
+
+def _brings(build: ProjectBuild, root: Path, library: str) -> bool:
+    """Return True for a library whose headers are in an include folder of the build."""
+    header = _HEADER_OF.get(library)
+    if header is None:
+        return False
+    folders = {folder for unit in build.units for folder in unit.includes}
+    return any(is_file(root / folder / header) for folder in folders)
+
+
+def _texts(root: Path) -> Iterator[str]:
+    for file in sorted(root.rglob("*")):
+        if file.suffix in _HEADERS and file.is_file() and lies_inside(file, root):
+            yield file.read_text(encoding="utf-8", errors="replace")
+
+
+def _dropped(build: ProjectBuild) -> Iterator[str]:
+    """Yield warnings of what the build names and flacheck does not pass on, but for what a scan
+    chooses itself."""
+    every_flag = {flag for unit in build.units for flag in unit.dropped_flags}
+    flags = sorted(flag for flag in every_flag if not is_chosen_by_scan(flag))
+    if flags:
+        yield f"arguments of the build that are not passed on: {' '.join(flags)}"
+    folders = [each for each in _outside_folders(build) if not _holds_headers(each)]
+    if folders:
+        yield (
+            "include folders of the build that lie outside of the project and are left out: "
+            f"{' '.join(folders)}; put their headers into the project, or into a folder `include`"
+        )
+
+
+def _source(spec: str) -> str:
+    """A checkout by its folder: every edit changes its version, and asks the same of the new
+    state."""
+    if checkouts.is_path(spec):
+        return str(Path(spec).expanduser().resolve())
+    return ""

@@ -1,0 +1,397 @@
+"""A package through the pipeline: resolved, captured under each compiler, expanded to cells.
+
+A package may branch on the Triton release and on the card, so each toolchain and target has a
+capture of its own. Captures are kept in the cache: the same package, compiler and card launch the
+same kernels.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from packaging.version import Version
+
+from flacheck import rules
+from flacheck.captures.capture_archive import Captures
+from flacheck.captures.capture_job import (
+    CaptureJob,
+    CaptureResult,
+    capture_package,
+    prepare_captures,
+    recipe_of,
+)
+from flacheck.captures.cards import card
+from flacheck.captures.coverage import coverage
+from flacheck.errors import ToolchainError
+from flacheck.inputs import call_paths, launches, replay
+from flacheck.inputs.expand import Selection, Source, expand
+from flacheck.inputs.launches import RecordedLaunch
+from flacheck.inputs.matrix import Block, Matrix
+from flacheck.model import Attempt, Cell, Imported, Json, Kernel, Outcome, Question, RequestedCells
+from flacheck.packages import checkouts
+from flacheck.packages import package as packages
+from flacheck.packages.package import Package
+from flacheck.pipeline.job import Job, count_processors
+from flacheck.pipeline.plan import Plan
+from flacheck.source.modules import launchable
+from flacheck.tables import targets
+from flacheck.toolchains import Resolver, provide
+from flacheck.toolchains.base import Choice, Toolchain
+
+_LOG = logging.getLogger(__name__)
+
+# The GPU that most of these packages are written for.
+DEFAULT_TARGETS = ("sm90",)
+# From this release on an autotuner looks its keys up by name, and no key can be at fault.
+KEYS_BY_NAME = Version("3.2.0")
+# Captures at a time: each holds a gigabyte or more.
+_MOST_DRIVES = 4
+# How packages name the module of one way of computing an operator.
+FORMS = ("fused_recurrent", "fused_chunk", "chunk", "parallel")
+# An import of something that this Triton release lacks.
+_LACKS = re.compile(
+    r"No module named '?triton\.|cannot import name '\w+' from "
+    r"(?:partially initialized module )?'?triton\b"
+)
+_REFUSAL = re.compile(r"\bTriton\b[^\n]*\d+\.\d+")
+
+
+@dataclass(frozen=True)
+class CapturePlace:
+    """A compiler and a target, with the card that the package is captured on for it."""
+
+    choice: Choice
+    target: str
+    card: Json
+
+
+@dataclass(frozen=True)
+class PackageCapture:
+    """The launches of a package under one compiler for one target.
+
+    `driven` is None where no compiler can be had to capture it under.
+    """
+
+    package: Package
+    choice: Choice
+    target: str
+    driven: CaptureResult | None
+
+
+@dataclass(frozen=True)
+class ResolvedPackage:
+    """A package with the compilers and targets of a job, before any of its code runs."""
+
+    job: Job
+    package: Package
+    places: Sequence[CapturePlace]
+    choices: Mapping[str, Choice]
+    warnings: tuple[str, ...]
+
+    @property
+    def question(self) -> Question:
+        """The question of the job's scan; its cells are unknown before the capture."""
+        cells = [RequestedCells(place.choice.identity, place.target) for place in self.places]
+        source = _source(str(self.job.subject.package))
+        return Question(self.package.identity, asked=tuple(cells), source=source)
+
+    def capture(self, archive: Captures | None = None) -> CapturedPackage:
+        """Run the package under each compiler, or read its captures from an archive."""
+        suite = None
+        if self.job.subject.with_tests:
+            suite = checkouts.folder(str(self.job.subject.package))
+        for place in self.places:
+            if not _is_imitated(place.target):
+                _LOG.warning(
+                    f"{place.target}: flacheck imitates NVIDIA cards only, so the launches of "
+                    f"{self.package.identity} are recorded on {place.card['gpu']} and compiled for "
+                    f"{place.target}; on an AMD card the package may choose other kernels and "
+                    "settings"
+                )
+        toolchains = [_provide(place) for place in self.places]
+        drives = []
+        for place, toolchain in zip(self.places, toolchains):
+            if toolchain is not None:
+                drives.append(CaptureJob(self.package, toolchain, place.card, suite))
+        # Side by side where they have to be made; those of an archive are there already.
+        if drives and (archive is None or archive.file is None):
+            prepare_captures(drives, min(count_processors(), _MOST_DRIVES))
+        captures = []
+        for place, toolchain in zip(self.places, toolchains):
+            driven = None
+            if toolchain is not None:
+                driven = capture_package(self.package, toolchain, place.card, archive, suite)
+            captures.append(PackageCapture(self.package, place.choice, place.target, driven))
+        return CapturedPackage(self, tuple(captures))
+
+
+@dataclass(frozen=True)
+class CapturedPackage:
+    """A package with its launches under each compiler for each target."""
+
+    resolved: ResolvedPackage
+    captures: tuple[PackageCapture, ...]
+
+    def expand(self) -> Plan:
+        """Return the plan of the job: the cells of the captured launches.
+
+        `--configs usual` compiles one configuration of each kernel and dtype, `own` every
+        configuration of every distinct launch, `shared` one of each kernel and dtype that is the
+        same under all compilers where that can be.
+        """
+        resolved = self.resolved
+        job, package = resolved.job, resolved.package
+        configs = job.subject.configs or "usual"
+        cells: list[Cell] = []
+        attempts: dict[str, Attempt] = {}
+        coverages: list[Json] = []
+        selected_launches = _select(self.captures, job.selection, configs)
+        for capture, launch_lists, compiled_lists in selected_launches:
+            own_attempts = _attempts(capture, job.selection)
+            attempts.update(
+                {cell.key: attempt for cell, attempt in own_attempts.items() if attempt}
+            )
+            cells += own_attempts
+            if capture.driven and not capture.driven.import_error:
+                cells += _cells_of(capture, launch_lists, compiled_lists, job, configs)
+                coverages.append(_coverage_of(capture))
+        if not cells:
+            # Only now: under some releases an operator may well launch nothing.
+            entries = [entry for capture in self.captures for entry in _recorded(capture)]
+            call_paths.check_ops(job.selection.ops, entries, package.identity)
+        return Plan(
+            name=package.identity,
+            source=_source(str(job.subject.package)),
+            cells=cells,
+            choices=resolved.choices,
+            packages={package.identity: package},
+            forms=_forms_of(cells),
+            warnings=resolved.warnings,
+            attempts=attempts,
+            coverage=tuple(coverages),
+            trust=True,
+        )
+
+
+def resolve_package(job: Job, resolver: Resolver | None = None) -> ResolvedPackage:
+    """Return a job's package with its compilers and targets.
+
+    The package is installed: its digest is part of the question. None of its code runs.
+
+    Raises:
+        UsageError: If the package, a compiler or a target does not exist.
+    """
+    resolver = resolver or Resolver()
+    specs = job.selection.toolchains or ("installed",)
+    names = list(dict.fromkeys(name for spec in specs for name in resolver(spec)))
+    target_names = list(job.selection.targets or DEFAULT_TARGETS)
+    nvidia_targets = [target for target in target_names if _is_imitated(target)]
+    rows = []
+    for target in target_names:
+        on = target
+        if not _is_imitated(target):
+            on = next(iter(nvidia_targets), DEFAULT_TARGETS[0])
+        rows.append((targets.find(target).name, card(on)))
+    package = packages.provide_package(str(job.subject.package))
+    places = [CapturePlace(resolver.choices[name], *row) for name in names for row in rows]
+    warnings = tuple(dict.fromkeys(resolver.warnings))
+    return ResolvedPackage(job, package, places, resolver.choices, warnings)
+
+
+def _coverage_of(capture: PackageCapture) -> Json:
+    """Return how many of the package's kernels a capture recorded, and why others are missing."""
+    assert capture.driven is not None
+    package = capture.package
+    kernels = _launchable(package)
+    kernel_coverage = coverage(kernels, capture.driven.kernels, capture.driven.report)
+    identity = {"package": package.identity, "toolchain": capture.choice.identity}
+    return {**identity, **kernel_coverage.to_json()}
+
+
+def _forms_of(cells: Iterable[Cell]) -> dict[tuple[str | None, str], tuple[str, str]]:
+    forms = {}
+    for cell in cells:
+        form = form_of(cell.kernel)
+        if form:
+            forms[cell.kernel.package, cell.kernel.name] = form
+    return forms
+
+
+def _is_imitated(target: str) -> bool:
+    return targets.find(target).backend == "cuda"
+
+
+def _provide(place: CapturePlace) -> Toolchain | None:
+    """Install the compiler to capture under; None if there is none that compiles for the target."""
+    if place.choice.reason or place.choice.skip_reason(place.target):
+        return None
+    try:
+        return provide(place.choice)
+    except ToolchainError:
+        return None
+
+
+def select_launches(capture: PackageCapture, selection: Selection) -> list[RecordedLaunch]:
+    """Return the launches of a capture that a selection leaves."""
+    return call_paths.select_launches(_recorded(capture), selection, capture.package.identity)
+
+
+def _recorded(capture: PackageCapture) -> Sequence[RecordedLaunch]:
+    """Return a capture's launches; none without a compiler."""
+    if capture.driven is None:
+        return ()
+    return launches.read(capture.driven.launches, ours=True).launches
+
+
+def _launchable(package: Package) -> dict[str, tuple[str, ...]]:
+    """Return the kernels that a package launches, below the prefix of its recipe if it has one."""
+    prefix = recipe_of(package.name).get("coverage")
+    prefixes = [str(prefix)] if prefix else package.modules
+    kernels: dict[str, tuple[str, ...]] = {}
+    for each in prefixes:
+        kernels |= launchable(package.path, each)
+    return kernels
+
+
+def _source(spec: str) -> str:
+    """Return the folder of a checkout, "" for a release.
+
+    Every edit changes a checkout's version; the question stays the same.
+    """
+    if checkouts.is_path(spec):
+        return str(checkouts.folder(spec).absolute())
+    return ""
+
+
+def form_of(kernel: Kernel) -> tuple[str, str] | None:
+    """Return operator and form of a package's kernel if its module names them.
+
+    `fla.ops.gla.fused_recurrent` is the form `fused_recurrent` of `fla.ops.gla`.
+    """
+    operator, _, last = kernel.name.partition(":")[0].rpartition(".")
+    for form in FORMS:
+        if last.startswith(form):
+            return operator, form
+    return None
+
+
+def _attempts(capture: PackageCapture, selection: Selection) -> dict[Cell, Attempt | None]:
+    """Return the cells that the capture tried itself, with their attempts.
+
+    These are the import of the package, imports of its modules, and calls that the package refuses.
+    An import without an attempt is yet to be compiled. A module that cannot be imported is a
+    failure of the release only if a rule recognises the error: other modules lack a dependency or
+    clash with one. An operator's exception counts only if it names a Triton release. The others
+    stand in the coverage.
+    """
+    driven = capture.driven
+    if driven is None:
+        return {_import_cell(capture): None}
+    if driven.import_error:
+        return {_import_cell(capture): _import_attempt(driven.import_error)}
+    attempts: dict[Cell, Attempt | None] = {}
+    if not _is_imitated(capture.target):
+        # A refusal belongs to the card that the package was called on.
+        return attempts
+    for module, log in driven.report["modules"].items():
+        is_recognised = any(finding.code != rules.UNCLASSIFIED for finding in rules.read(log))
+        # Users import these modules first; a module deeper down may be meant for other releases.
+        lacks_triton = module in capture.package.modules and _LACKS.search(log)
+        if is_recognised or lacks_triton:
+            attempts[_import_cell(capture, module)] = _import_attempt(log)
+    for name, entry in driven.report["operators"].items():
+        refusals = [log for log in entry["failures"].values() if _REFUSAL.search(log)]
+        if refusals:
+            cell = replace(_import_cell(capture, name), stage="call")
+            attempts[cell] = replace(_import_attempt(refusals[0]), stage="call")
+    return {cell: attempts[cell] for cell in attempts if _is_selected(selection, cell.kernel.name)}
+
+
+def _is_selected(selection: Selection, name: str) -> bool:
+    """Return True if a selection leaves a module or function."""
+    if selection.ops and not call_paths.matches(selection.ops, name.replace(":", ".")):
+        return False
+    return selection.names(name)
+
+
+def _import_cell(capture: PackageCapture, module: str | None = None) -> Cell:
+    """Return the cell of a package's import, or of a module's import."""
+    package = capture.package
+    module = module or package.modules[0]
+    name = module if ":" in module else f"{module}:__init__"
+    kernel = Kernel(name, package.identity, package.digest, Imported(module))
+    return Cell(kernel, capture.choice.identity, capture.target, None, stage="import")
+
+
+def _import_attempt(traceback: str) -> Attempt:
+    last = [line for line in traceback.splitlines() if line.strip()][-1]
+    kind = last.partition(":")[0].rpartition(".")[2]
+    return Attempt(Outcome.RAISED, stage="import", log=traceback, exception=(kind,))
+
+
+def _select(
+    captures: Sequence[PackageCapture], selection: Selection, configs: str
+) -> Iterator[tuple[PackageCapture, list[RecordedLaunch], list[RecordedLaunch]]]:
+    """Yield each capture with its selected launches, and with those that are compiled."""
+    launch_lists = [select_launches(capture, selection) for capture in captures]
+    compiled_lists = launch_lists
+    if configs == "usual":
+        compiled_lists = [launches.one_each(entries) for entries in launch_lists]
+    elif configs == "shared":
+        compiled_lists = _shared(captures, launch_lists)
+    yield from zip(captures, launch_lists, compiled_lists)
+
+
+def _shared(
+    captures: Sequence[PackageCapture], recorded: Sequence[list[RecordedLaunch]]
+) -> list[list[RecordedLaunch]]:
+    """Return one launch of each kernel and dtype, the same for all compilers if possible."""
+    compiled_lists = [list[RecordedLaunch]() for _ in captures]
+    for target in {capture.target for capture in captures}:
+        indices = [index for index, each in enumerate(captures) if each.target == target]
+        same = launches.shared([recorded[index] for index in indices])
+        for index, entries in zip(indices, same):
+            compiled_lists[index] = entries
+    return compiled_lists
+
+
+def _cells_of(
+    capture: PackageCapture,
+    recorded: Sequence[RecordedLaunch],
+    compiled: Sequence[RecordedLaunch],
+    job: Job,
+    configs: str,
+) -> Iterator[Cell]:
+    """Yield the cells of a capture's launches; for old releases those of its autotuners too."""
+    assert capture.driven is not None
+    package = capture.package
+    package_folders = {package.identity: package}
+    if not _is_imitated(capture.target):
+        # Imported for this target, the package may define other kernels than were recorded.
+        package_folders = {}
+    compiling = replay.sources(compiled, package_folders, or_cut=True)
+    stages: list[tuple[str, Sequence[Source]]] = [("compile", compiling)]
+    if package_folders and Version(capture.choice.version) < KEYS_BY_NAME:
+        tuned_launches = [entry for entry in recorded if len(entry.launch.configs) > 1]
+        stages.append(
+            (
+                "autotune",
+                replay.decorated_sources(launches.one_each(tuned_launches), package_folders),
+            )
+        )
+    # Kernels, toolchain and target are selected already.
+    selection = replace(job.selection, kernels=(), ops=(), targets=(), toolchains=())
+    for stage, sources in stages:
+        axes: Mapping[str, tuple[Any, ...]] = {
+            "target": (capture.target,),
+            "toolchain": (capture.choice.identity,),
+            "stage": (stage,),
+            "configs": (configs,),
+        }
+        matrix = Matrix(package.identity, str(capture.driven.launches), (Block(axes),))
+        if sources:
+            yield from expand(matrix, sources, selection, lambda spec: (spec,), job.until)

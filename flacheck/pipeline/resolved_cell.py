@@ -1,0 +1,407 @@
+"""CELL on a command line → one cell, with what it takes to compile it again under any release.
+
+CELL is a key or a unique prefix of it, looked up in the store; `FILE.jsonl:LINE`; a matrix; or
+nothing but selection flags, which then search the store. What leaves several cells must leave
+failing ones of one signature, or, where none fails, the one that compiles slowly beside the other
+releases in the store.
+"""
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from flacheck.analysis.observation import BLOCK, observe, take_apart
+from flacheck.analysis.slow import slow_compiles
+from flacheck.engine.provider import torch_folder
+from flacheck.errors import EmptySelection, UsageError
+from flacheck.inputs import corpus, matrix
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.launches.admission import Refused, check_source
+from flacheck.inputs.subject import Subject, line_of
+from flacheck.model import (
+    Cell,
+    Corpus,
+    Cut,
+    Imported,
+    Kernel,
+    Purpose,
+    Record,
+    Stubbed,
+    Unit,
+    Unrecorded,
+    Verdict,
+    digest,
+)
+from flacheck.model.launch import FormError, check_options
+from flacheck.packages import checkouts, source_trees
+from flacheck.packages import package as packages
+from flacheck.packages.package import Package
+from flacheck.pipeline import build_units, planning
+from flacheck.pipeline.job import Job, RunOptions
+from flacheck.pipeline.plan import Plan
+from flacheck.pipeline.run import records_of
+from flacheck.store import Store
+from flacheck.tables import targets
+from flacheck.toolchains import Resolver
+from flacheck.toolchains.base import Choice
+
+_LOG = logging.getLogger(__name__)
+# Candidates that an error lists: what fits on a screen.
+_SCREENFUL = 16
+_KEY = re.compile(r"[0-9a-f]{1,32}")
+
+
+@dataclass(frozen=True)
+class ResolvedCell:
+    """One cell with all that compiling it again takes.
+
+    Attributes:
+        cell: The cell.
+        record: Its stored record; None without one.
+        packages: The package of an imported kernel.
+        warnings: Messages for the user.
+        trust: True if the user vouches for its source.
+    """
+
+    cell: Cell
+    record: Record | None = None
+    packages: Mapping[str, Package] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    trust: bool = False
+
+    def under(self, toolchain: str) -> Cell:
+        """The same launch, options and target with another compiler."""
+        return replace(self.cell, toolchain=toolchain)
+
+    def plan(self, choices: Sequence[Choice], name: str, purpose: Purpose) -> Plan:
+        """The cell under each of these compilers; `name` is what the run is called."""
+        return Plan(
+            name=name,
+            cells=[self.under(choice.identity) for choice in choices],
+            choices={choice.identity: choice for choice in choices},
+            packages=self.packages,
+            purpose=purpose,
+            trust=self.trust,
+        )
+
+
+def rebuild_cell(record: Record, trust: bool = False) -> ResolvedCell:
+    """A stored record's cell, to be compiled again; UsageError where its source is not stored, or
+    is refused without the user's `trust`."""
+    return _rebuilt(record, trust)
+
+
+def is_key(what: str | Subject | None) -> bool:
+    """Return True for a key or the beginning of a key."""
+    return isinstance(what, str) and _KEY.fullmatch(what) is not None
+
+
+def needs_store(what: str | Subject | None) -> bool:
+    """Return True if the cell can only be in an existing store."""
+    return what is None or is_key(what)
+
+
+def resolve_cell(
+    what: str | Subject | None,
+    selection: Selection,
+    store: Store,
+    purpose: Purpose,
+    trust: bool = False,
+    options: RunOptions | None = None,
+) -> ResolvedCell:
+    """The one cell that CELL and the selection name; a subject in place of CELL is a matrix, a
+    launches file or a package.
+
+    Where a file or matrix leaves several cells, they are compiled, in a run of this purpose, and
+    the one among those that fail is taken; `options` are that run's.
+    Raises UsageError with the candidates when no cell or several are left, EmptySelection when
+    nothing of a file is selected.
+    """
+    if selection.ops and needs_store(what):
+        raise EmptySelection(
+            "--op selects by recorded call paths, which stored results do not hold: name what was "
+            "recorded with --package NAME==VERSION or --matrix LAUNCHES.jsonl"
+        )
+    if what is None:
+        record = _one_signature(_matching(store.latest(), selection), "the store", store)
+        return _rebuilt(record, trust, store)
+    if isinstance(what, str) and is_key(what):
+        records = store.find(what)
+        if not records:
+            message = f"no cell in {store.path} begins with {what}"
+            raise _undecided(message, list(store.latest()))
+        if len(records) > 1:
+            # A whole key needs no flags; a settings file may hold some.
+            records = _matching(records, selection) or records
+        if len(records) > 1:
+            raise _undecided(f"several cells begin with {what}", records)
+        return _rebuilt(records[0], trust, store)
+    if isinstance(what, Subject):
+        plan, name = planning.plan_job(Job(what, selection)), what.name
+    else:
+        plan, name = _plan_of(what, selection, trust), what
+    cells = {cell.key: cell for cell in plan.cells}
+    key = next(iter(cells))
+    if len(cells) > 1:
+        records = list(records_of(replace(plan, purpose=purpose), store, options))
+        try:
+            key = _one_signature(records, name, store).key
+        except UsageError:
+            # Kernels that have changed since their capture may be why none is left.
+            for message in plan.warnings:
+                _LOG.warning(message)
+            raise
+    cell = cells[key]
+    package_folders = {}
+    if cell.kernel.is_of_package:
+        package_folders = {
+            s: package for s, package in plan.packages.items() if s == cell.kernel.package
+        }
+    return ResolvedCell(
+        cell, store.latest_records([key]).get(key), package_folders, plan.warnings, plan.trust
+    )
+
+
+def _plan_of(what: str, selection: Selection, trust: bool) -> Plan:
+    """The cells that the selection leaves of a file or a matrix."""
+    file, line = line_of(what)
+    if line is None and not file.suffix and what not in matrix.names():
+        raise UsageError(
+            f"{what!r} names no cell: give a key or the first 8 characters of one, "
+            f"FILE.jsonl:LINE, a matrix ({', '.join(matrix.names())} or a YAML file), or only "
+            "flags such as --kernel and --triton"
+        )
+    return planning.plan_job(Job(Subject(what, trust=trust), selection))
+
+
+def _matching(records: Iterable[Record], selection: Selection) -> list[Record]:
+    resolver = Resolver()
+    names = {name for spec in selection.toolchains for name in resolver(spec)}
+    target_names = [spelling for name in selection.targets for spelling in targets.spellings(name)]
+    return [record for record in records if _matches(record, selection, target_names, names)]
+
+
+def _matches(record: Record, selection: Selection, asked: Sequence[str], names: set[str]) -> bool:
+    if not selection.names(record.kernel):
+        return False
+    facts: tuple[tuple[Any, Iterable[Any]], ...] = (
+        (record.target, asked),
+        (record.dtype, selection.dtypes),
+        (record.options.get("num_warps"), selection.num_warps),
+        (record.options.get("num_stages"), selection.num_stages),
+        (record.toolchain, names),
+    )
+    return all(not values or value in values for value, values in facts)
+
+
+def _one_signature(records: Sequence[Record], where: str, store: Store) -> Record:
+    """The first by key of failing cells that share a signature; where none fails, the only slow
+    one."""
+    failing = sorted((r for r in records if r.verdict is Verdict.FAILS), key=lambda r: r.key)
+    # A compile before an autotuner's run that met the same failure in one of its configurations.
+    failing.sort(key=lambda r: bool(r.launch and r.launch.configs))
+    if not failing:
+        # Those that compile, and take far longer than on the other releases in the store.
+        known_slow = slow_compiles(list(observe(store.latest())))
+        slow = [record for record in records if record.key in known_slow]
+        if len(slow) == 1:
+            return slow[0]
+        raise _undecided(f"no cell of {where} that fails matches the selection", records)
+    signatures = {record.signature: record for record in reversed(failing)}
+    if len(signatures) > 1:
+        what = f"{len(failing)} cells of {where} fail in {len(signatures)} ways; one of each"
+        raise _undecided(what, list(signatures.values()))
+    return failing[0]
+
+
+def _undecided(what: str, candidates: Sequence[Record]) -> UsageError:
+    """At most a screenful of candidates, the failing ones first."""
+    if not candidates:
+        return UsageError(
+            f"{what}, and there is nothing to choose from: run `flacheck scan` first, or change "
+            "the flags"
+        )
+    sorted_candidates = sorted(
+        candidates, key=lambda r: (r.verdict is not Verdict.FAILS, r.kernel, r.key)
+    )
+    lines = [f"{what}; name one by its key:"]
+    lines += [_listed(record) for record in sorted_candidates[:_SCREENFUL]]
+    if len(sorted_candidates) > _SCREENFUL:
+        lines.append(f"  and {len(sorted_candidates) - _SCREENFUL} more")
+    return UsageError("\n".join(lines))
+
+
+def _listed(record: Record) -> str:
+    words = (
+        record.key[:12],
+        record.kernel,
+        record.toolchain,
+        record.target,
+        record.code or record.verdict.value,
+        record.dtype or "-",
+        settings(record.cell),
+    )
+    return ("  " + "  ".join(words)).rstrip()
+
+
+def settings(cell: Cell) -> str:
+    """Return shape, block sizes and options of a cell in one line."""
+    constants = take_apart(cell.launch, cell.shape).tuned_constants
+    blocks = {name: value for name, value in constants.items() if BLOCK.fullmatch(name)}
+    values = {**cell.shape, **blocks, **cell.options}
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> ResolvedCell:
+    """The cell with its kernel as it is now; what was stored of another source is not known of this
+    one. The store knows in which folder a checkout lies.
+
+    A store may have come from elsewhere: without the user's `trust` it is believed no more than a
+    launches file. Raises UsageError for source and options that are not admitted, and for packages
+    that no command of the user's has installed.
+    """
+    cell = record.cell
+    if isinstance(cell.kernel.origin, Unrecorded):
+        cell = _of_older(record, trust)
+    origin = cell.kernel.origin
+    if not isinstance(origin, Unit):
+        _check_options(cell)
+    if isinstance(origin, Cut):
+        if not trust:
+            _check_source(cell, origin.source)
+        return ResolvedCell(cell, record, trust=trust)
+    package_folders = {}
+    if isinstance(origin, Unit) and cell.kernel.package is not None:
+        spec = cell.kernel.package
+        if source_trees.is_checkout(spec):
+            spec = _folder_of(cell.kernel, store)
+        elif not trust and not source_trees.has_sources(spec):
+            raise _not_installed(cell.kernel)
+        kernel, package = build_units.current(cell.kernel, spec)
+        package_folders = {package.identity: package}
+    elif not cell.kernel.is_of_package:
+        kernel = _corpus_kernel(cell.kernel.name)
+    else:
+        spec = str(cell.kernel.package)
+        package_folders = {spec: _package_of(cell.kernel, trust)}
+        if not trust and isinstance(origin, Imported) and origin.cut is not None:
+            _check_source(cell, origin.cut)
+        if isinstance(origin, Imported) and origin.qualname and not torch_folder():
+            # Where there is no torch to import a kernel beside, it is loaded beside the stand-in.
+            origin = Stubbed(origin.module, origin.qualname, origin.made_up)
+        identity = _package_digest(cell.kernel, package_folders[spec])
+        kernel = replace(cell.kernel, digest=identity, origin=origin)
+    now = replace(cell, kernel=kernel)
+    if kernel.digest == cell.kernel.digest:
+        return ResolvedCell(now, record, package_folders, trust=trust)
+    message = f"{kernel.name} has changed since {record.key[:12]} was compiled: taken as it is now"
+    return ResolvedCell(now, None, package_folders, (message,), trust)
+
+
+def _check_source(cell: Cell, source: str) -> None:
+    """Raise UsageError for a stored source that a launches file could not have either."""
+    try:
+        check_source(source)
+    except Refused as error:
+        raise UsageError(
+            f"the stored cell {cell.key[:12]} is refused: {error}; --trust compiles it all the same"
+        ) from error
+
+
+def _check_options(cell: Cell) -> None:
+    """Raise UsageError for a stored option that no scan stores: it could name a file."""
+    configs: Sequence[Mapping[str, Any]] = ()
+    if cell.launch:
+        configs = cell.launch.configs
+    try:
+        check_options(dict(cell.options))
+        for config in configs:
+            check_options({name: value for name, value in config.items() if name != "kwargs"})
+    except FormError as error:
+        raise UsageError(f"the stored cell {cell.key[:12]} is refused: {error}") from error
+
+
+def _package_of(kernel: Kernel, trust: bool) -> Package:
+    """The package that a stored kernel is of. Raises UsageError where a store's word alone would
+    install a package, or import a module of something else."""
+    spec = str(kernel.package)
+    if trust:
+        return packages.provide_package(spec)
+    package = packages.installed_package(spec)
+    if package is None:
+        raise _not_installed(kernel)
+    module = getattr(kernel.origin, "module", "")
+    top = Path(package.path) / module.partition(".")[0]
+    if not top.is_dir() and not top.with_suffix(".py").is_file():
+        raise UsageError(
+            f"the stored kernel {kernel.name} is refused: {module} is no module of {spec}; --trust "
+            "imports it all the same"
+        )
+    return package
+
+
+def _not_installed(kernel: Kernel) -> UsageError:
+    return UsageError(
+        f"the stored kernel {kernel.name} is of {kernel.package}, which is not installed here: "
+        f"--trust installs it, and so does a scan with --package {kernel.package}"
+    )
+
+
+def _folder_of(kernel: Kernel, store: Store | None) -> str:
+    """Where the checkout lies that a unit is of, by the questions that were asked of it. No index
+    is asked: what it has under that name is something else."""
+    runs = store.runs() if store is not None else ()
+    for run in runs:
+        question = run.question
+        if question is None or question.about != kernel.package:
+            continue
+        if checkouts.is_path(question.source) and Path(question.source).is_dir():
+            return question.source
+    raise UsageError(
+        f"{kernel.name} is of the checkout {kernel.package}, whose folder is not known here: name "
+        "it with --package DIR, and the unit with --kernel"
+    )
+
+
+def _package_digest(kernel: Kernel, package: Package) -> str:
+    """A package's kernel stands for itself in that package, the import of a module for the whole
+    package."""
+    if isinstance(kernel.origin, Imported) and kernel.origin.qualname is None:
+        return package.digest
+    return digest([package.digest, kernel.name])
+
+
+def _corpus_kernel(name: str) -> Kernel:
+    source = corpus.load().get(name)
+    if source is None:
+        raise UsageError(f"{name} was removed from flacheck; see `flacheck list kernels`")
+    return source.kernel
+
+
+def _of_older(record: Record, trust: bool) -> Cell:
+    """The cell of a record that was stored without one, when what can be said of its kernel leads
+    to its key."""
+    kernel = _likely_kernel(record, trust)
+    if kernel is not None:
+        for stage, until in (("compile", None), ("autotune", None), ("compile", record.stage)):
+            cell = replace(record.cell, kernel=kernel, stage=stage, until=until)
+            if cell.key == record.key:
+                return cell
+    raise UsageError(
+        f"{record.key[:12]} ({record.kernel}) was stored by an older flacheck, without its source, "
+        "and cannot be compiled again: run `flacheck scan` for it once more"
+    )
+
+
+def _likely_kernel(record: Record, trust: bool) -> Kernel | None:
+    if record.how == Corpus.how:
+        return _corpus_kernel(record.kernel)
+    if record.how != Stubbed.how or not record.package:
+        return None
+    module, _, qualname = record.kernel.partition(":")
+    kernel = Kernel(record.kernel, record.package, "", Stubbed(module, qualname))
+    package = _package_of(kernel, trust)
+    return replace(kernel, digest=_package_digest(kernel, package))

@@ -1,0 +1,14 @@
+"""Plans of subjects, for tests that look at cells alone."""
+
+from __future__ import annotations
+
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.subject import Subject
+from flacheck.pipeline.job import Job
+from flacheck.pipeline.plan import Plan
+from flacheck.pipeline.planning import plan_job
+
+
+def plan(subject: Subject, selection: Selection, until: str | None = None) -> Plan:
+    """The plan of a subject's selected cells."""
+    return plan_job(Job(subject, selection, until=until))

@@ -1,0 +1,85 @@
+"""A pin: what it admits, which versions it names, whether it says anything of Triton."""
+
+from __future__ import annotations
+
+import pytest
+
+from flacheck.capabilities.gate.pins import Installation, Pin, parse_pin_options
+from flacheck.errors import UsageError
+
+
+def pin(requirement: str) -> Pin:
+    name = requirement[: 5 if requirement.startswith("torch") else 6]
+    return Pin("r.txt", 3, name, requirement.removeprefix(name))
+
+
+@pytest.mark.parametrize(
+    ("requirement", "version", "admitted"),
+    [
+        ("triton", "3.4.0", True),
+        ("triton>=3.4,<3.9", "3.8.0", True),
+        ("triton>=3.4,<3.9", "3.9.0", False),
+        ("triton==3.2.0 || >=3.5,<3.6", "3.5.1", True),
+        ("triton==3.2.0 || >=3.5,<3.6", "3.3.0", False),
+        ("triton==3.5.0rc1", "3.5.0rc1", True),
+        ("torch==2.7.1+cu126", "2.7.1", True),
+        ("triton==3.4.0+git1", "3.4.0", False),
+    ],
+)
+def test_a_pin_admits_what_an_installer_may_choose(
+    requirement: str, version: str, admitted: bool
+) -> None:
+    """Of torch the release counts and not its build; no range admits a build of Triton."""
+    assert pin(requirement).admits(version) is admitted
+
+
+def test_a_pin_names_exact_versions() -> None:
+    """Of all alternatives, without wildcards."""
+    assert pin("triton==3.2.0 || ===3.3.1 || ==3.4.*").exact == ("3.2.0", "3.3.1")
+
+
+@pytest.mark.parametrize(
+    ("requirements", "kept"),
+    [
+        (["torch==2.7.1"], 1),
+        (["torch==2.7.1+cu126", "torch>=2.6"], 2),
+        (["torch==2.7.1+cpu"], 0),
+        (["torch==2.7.1+rocm6.3", "torch>=2.6"], 0),
+        (["triton==3.4.0"], 0),
+    ],
+)
+def test_only_a_torch_for_cuda_says_something_of_triton(requirements: list[str], kept: int) -> None:
+    """One pin of another build speaks for all."""
+    installation = Installation("r.txt", tuple(map(pin, requirements)))
+    assert len(installation.torch_with_triton) == kept
+
+
+def test_what_is_no_specifier_is_an_error_with_its_place() -> None:
+    """A number that Python does not read is cut in the message."""
+    with pytest.raises(UsageError, match=r"^r\.txt:3: ==9{58} is not a version specifier"):
+        pin(f"triton=={'9' * 5000}")
+
+
+def test_options_are_pins_of_their_own() -> None:
+    """Several values are alternatives; of torch X.Y is every X.Y.*, and no option no pin."""
+    torch, triton = parse_pin_options({"torch": ["2.9,2.10.0"], "triton": [">=3.4,<3.6", "3.7.0"]})
+    assert (torch.where, torch.requirement) == ("--torch", "torch==2.9.* || ==2.10.0")
+    assert [torch.admits(each) for each in ("2.9.1", "2.10.0", "2.10.1")] == [True, True, False]
+    assert (triton.where, triton.requirement) == ("--triton", "triton>=3.4,<3.6 || ==3.7.0")
+    assert parse_pin_options({"torch": [], "triton": []}) == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"triton": ["installed"]}, "--triton installed: expected a version"),
+        ({"triton": ["2.12"]}, "did you mean --torch 2.12"),
+        ({"torch": ["newest"]}, "--torch newest: expected a version"),
+    ],
+)
+def test_an_option_that_names_no_release_is_refused(
+    options: dict[str, list[str]], said: str
+) -> None:
+    """With what is allowed."""
+    with pytest.raises(UsageError, match=said):
+        parse_pin_options(options)

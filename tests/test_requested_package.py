@@ -1,0 +1,59 @@
+"""The package that a gate is asked about: by its version, or as a checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flacheck.capabilities.gate.requested_package import RequestedPackage
+from flacheck.errors import UsageError
+from flacheck.packages import checkouts
+
+
+@pytest.mark.parametrize(
+    ("about", "is_about"),
+    [
+        ("flash-linear-attention==0.4.2", True),
+        ("flash-linear-attention==0.4.2.0", True),
+        ("flash-linear-attention==0.4.3", False),
+        ("flash-linear-attention", False),
+        ("fla==0.4.2", False),
+        ("quick", False),
+    ],
+)
+def test_a_package_is_its_name_and_version(about: str, is_about: bool) -> None:
+    """As PEP 440 and PEP 503 compare them."""
+    asked = RequestedPackage.of("Flash_Linear.Attention==0.4.2")
+    assert asked.is_about(about) is is_about
+    assert not asked.has_changed_since(about)
+
+
+def test_what_names_no_package_is_an_error() -> None:
+    """An exact version is wanted."""
+    with pytest.raises(UsageError, match="names no package"):
+        RequestedPackage.of("fla>=0.4")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "My.Shop"\n')
+    return tmp_path
+
+
+def test_a_checkout_is_its_name_in_whatever_state(checkout: Path) -> None:
+    """It says whether a version was built from other files."""
+    asked = RequestedPackage.of(str(checkout))
+    state = checkouts.digest(checkout)[:8]
+    for version, has_changed in ((f"1.0+h{state}", False), ("1.0+h00000000", True), ("1.0", True)):
+        assert asked.is_about(f"my-shop=={version}")
+        assert asked.has_changed_since(f"my-shop=={version}") is has_changed
+    assert not asked.is_about(f"shop==1.0+h{state}")
+
+
+@pytest.mark.parametrize("text", ["", "[project]\n", "[project]\nname = 3\n", "project = 1\n"])
+def test_a_checkout_that_does_not_say_its_name_is_an_error(checkout: Path, text: str) -> None:
+    """A build backend may know it, which is not asked."""
+    (checkout / "pyproject.toml").write_text(text)
+    with pytest.raises(UsageError, match=r"there is no name in \[project\]"):
+        RequestedPackage.of(str(checkout))
