@@ -33,8 +33,8 @@ def _parts(bisection: Bisection, torches: Sequence[str]) -> Iterator[Part]:
     rows = tuple(map(_row, bisection.history))
     yield Table(("release", "verdict", "code", ""), rows)
     if len(bisection.history) < bisection.of:
-        count = f"{len(bisection.history)} of {bisection.of} releases were asked"
-        yield Paragraph(f"{count}; --find change asks all")
+        count = f"{len(bisection.history)} of {bisection.of} releases were tested"
+        yield Paragraph(f"{count}; --find change tests all")
     for change in bisection.changes:
         yield _change(change, torches)
     if not bisection.changes:

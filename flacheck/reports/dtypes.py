@@ -136,7 +136,7 @@ def _dtypes(dtypes: dict[str, str]) -> str:
 def _cures(result: DtypesResult) -> Iterator[Part]:
     if not result.cures:
         return
-    yield document.Heading("What cures it (tried, the smallest change first)")
+    yield document.Heading("Cures (tried, the smallest change first)")
     for cure in result.cures:
         tone = Tone.GOOD if not cure.remaining else Tone.DOUBT
         outcome = (

@@ -89,7 +89,7 @@ def _baseline_parts(baseline: BaselineComparison) -> Iterator[Part]:
     if baseline.new:
         tone = Tone.BAD
     cells = counted(baseline.known, "cell fails", "cells fail")
-    text = f"{counted(len(baseline.new), 'new failure')}; {cells} as the baseline says"
+    text = f"{counted(len(baseline.new), 'new failure')}; {cells} as in the baseline"
     if baseline.mended:
         failures = counted(len(baseline.mended), "failure")
         text += f"; {failures} mended: write the baseline again with --write-baseline"
