@@ -31,6 +31,8 @@ _ORIGIN = "_flacheck_origin"
 _MARKED_OUTPUTS = "flacheck.marked_gradients"
 HALF = (torch.float16, torch.bfloat16)
 _WIDE = (torch.float32, torch.float64)
+# A tensor with its position or keyword in a call.
+_CallTensor = tuple[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -212,26 +214,12 @@ class Follower:
                 if tensor.dtype == torch.float16:
                     self._check_range(tensor, function, args, kwargs)
                 continue
-            halves, wide, promoted_halves, deciding = [], [], [], []
-            for operand in operands:
-                # An operand that no operation received only supplied a dtype or a shape, such as
-                # `x` in `residual.reshape_as(x)`: it promotes nothing and is not promoted.
-                _, value = operand
-                is_given = id(value) in given_ids
-                if value.dtype in HALF:
-                    halves.append(operand)
-                    if is_given:
-                        promoted_halves.append(operand)
-                elif value.dtype in _WIDE:
-                    wide.append(operand)
-                    # Numbers and tensors without dimensions promote nothing.
-                    if is_given and value.dim():
-                        deciding.append(operand)
-            if promoted_halves and deciding:
+            halves, wide, promoted_halves, promoters = _sort_operands(operands, given_ids)
+            if promoted_halves and promoters:
                 if event is None:
-                    event = self._promotion(promoted_halves, deciding, tensor)
+                    event = self._promotion(promoted_halves, promoters, tensor)
                 setattr(tensor, _ORIGIN, Origin(events=frozenset((event,))))
-            elif halves and not deciding:
+            elif halves and not promoters:
                 # This is a cast by the program or by autocast.
                 _inherit(tensor, halves, frozenset())
             else:
@@ -337,6 +325,30 @@ def _tensors(args: Any, kwargs: Mapping[str, Any]) -> Iterator[tuple[str, torch.
     for at, value in itertools.chain(enumerate(args), kwargs.items()):
         for tensor in _flat(value):
             yield str(at), tensor
+
+
+def _sort_operands(
+    operands: Iterable[_CallTensor], given_ids: set[int]
+) -> tuple[list[_CallTensor], ...]:
+    """Return the half operands, the wide ones, the halves that are promoted, and their promoters.
+
+    An operand that no operation received only supplied a dtype or a shape, such as `x` in
+    `residual.reshape_as(x)`: it promotes nothing and is not promoted.
+    """
+    halves, wide, promoted_halves, promoters = [], [], [], []
+    for operand in operands:
+        _, tensor = operand
+        is_given = id(tensor) in given_ids
+        if tensor.dtype in HALF:
+            halves.append(operand)
+            if is_given:
+                promoted_halves.append(operand)
+        elif tensor.dtype in _WIDE:
+            wide.append(operand)
+            # Numbers and tensors without dimensions promote nothing.
+            if is_given and tensor.dim():
+                promoters.append(operand)
+    return halves, wide, promoted_halves, promoters
 
 
 def _ids(args: Any, kwargs: Mapping[str, Any]) -> set[int]:
