@@ -129,9 +129,9 @@ def _settings(text: str, folder: Path) -> object:
 
 
 def _admission(text: str, folder: Path) -> object:
-    from flacheck.inputs.launches.admission import admitted
+    from flacheck.inputs.launches.admission import check_source
 
-    return admitted(text)
+    return check_source(text)
 
 
 _TOML = """\

@@ -10,7 +10,7 @@ from typing import Any
 from flacheck.capabilities.repro.budget import Budget
 from flacheck.capabilities.repro.compilers import Compilers
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.syntax_trees import called
+from flacheck.capabilities.repro.kernel.syntax_trees import callee_name
 from flacheck.capabilities.repro.oracle import Oracle, same_signature
 from flacheck.capabilities.repro.output.script import DOES_NOT, SHOWS
 from flacheck.capabilities.repro.passes.search import Pass
@@ -111,7 +111,7 @@ def specimen_of(cell: Cell) -> Specimen:
 
 
 def calls(found: Specimen, name: str) -> int:
-    return sum(called(node) == name for node in ast.walk(found.function))
+    return sum(callee_name(node) == name for node in ast.walk(found.function))
 
 
 @dataclass(frozen=True)

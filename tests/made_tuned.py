@@ -9,7 +9,7 @@ from flacheck.capabilities.autotune import judging
 from flacheck.capabilities.autotune.results import TunedLaunch, TunerResult
 from flacheck.capabilities.autotune.trials import trials
 from flacheck.model import Cell, Cut, Kernel, Launch, Record
-from flacheck.source import autotuned
+from flacheck.source import autotuners
 from tests.made_records import failure, record
 
 CONFIGS = (
@@ -76,7 +76,7 @@ def tuned(
     """The kernel of a source, launched as `seen`."""
     file = folder / "made.py"
     file.write_text(source)
-    found = autotuned.of_file(file, "kernel", "made.py")
+    found = autotuners.of_file(file, "kernel", "made.py")
     assert found is not None
     calls = seen or (call(),)
     given = {name: spec for name, spec in calls[0].items() if name not in found.heuristics}

@@ -1,11 +1,11 @@
-"""Which source from a file is admitted to be compiled."""
+"""Which source from a file may be compiled."""
 
 from __future__ import annotations
 
 import pytest
 
 from flacheck.errors import UsageError
-from flacheck.inputs.launches.admission import Refused, admitted
+from flacheck.inputs.launches.admission import Refused, check_source
 from tests.test_launches import HEAD, KERNEL
 
 LIBRARY = (
@@ -22,9 +22,9 @@ BODY = "\n\n@triton.jit\ndef k(x, B: tl.constexpr):\n    {}\n"
 
 
 def _refusal(text: str) -> str | None:
-    """Why a source is refused; None: it is admitted."""
+    """Why a source is refused; None if it is accepted."""
     try:
-        admitted(text)
+        check_source(text)
     except UsageError as error:
         return str(error)
     return None
@@ -187,14 +187,14 @@ BODY_TRICKS = [
 def test_nothing_else_is_admitted_at_module_level(trick: str) -> None:
     """Loading a source runs its module, so it holds nothing that does anything."""
     with pytest.raises(UsageError, match="source line"):
-        admitted(f"{HEAD}{trick}\n")
+        check_source(f"{HEAD}{trick}\n")
 
 
 @pytest.mark.parametrize("trick", BODY_TRICKS)
 def test_no_kernel_reaches_outside_the_language(trick: str) -> None:
     """Triton calls what a body names: attributes and names are the language's or the source's own."""
     with pytest.raises(UsageError, match="source line"):
-        admitted(HEAD + BODY.format(trick))
+        check_source(HEAD + BODY.format(trick))
 
 
 @pytest.mark.parametrize(
@@ -215,48 +215,48 @@ def test_no_kernel_reaches_outside_the_language(trick: str) -> None:
 def test_text_that_another_reader_would_read_otherwise_is_refused(text: str) -> None:
     """Encodings, control characters, depths that break a parser."""
     with pytest.raises(UsageError, match="source line"):
-        admitted(text)
+        check_source(text)
 
 
 def test_a_refusal_names_the_line() -> None:
     """The user finds what is wrong."""
     with pytest.raises(UsageError, match="source line 4: import of os"):
-        admitted(HEAD + "\nimport os\n")
+        check_source(HEAD + "\nimport os\n")
 
 
 @pytest.mark.parametrize(
     ("text", "line", "what"),
     [
         ("class A: pass", 3, "ClassDef at module level"),
-        ("x = tl.core", 3, "triton.language.core is no name of the language"),
-        ("m = tl", 3, "Name where a literal is wanted"),
+        ("x = tl.core", 3, "triton.language.core is not a name of the language"),
+        ("m = tl", 3, "Name where a literal is expected"),
         (BODY.format("m = tl"), 7, "the module tl as a value"),
         (BODY.format("x.handle"), 7, "the attribute .handle"),
         (BODY.format("y = nobody"), 7, "the name nobody, which nothing in the source defines"),
-        (BODY.format("tl = x"), 6, "tl hides what the module means by it"),
+        (BODY.format("tl = x"), 6, "tl hides the module's own tl"),
         (BODY.format("tl.load(x)()"), 7, "a call of something computed"),
     ],
 )
 def test_a_refusal_says_what_is_refused(text: str, line: int, what: str) -> None:
     """With its line."""
     with pytest.raises(Refused) as refused:
-        admitted(f"{HEAD}{text}\n")
+        check_source(f"{HEAD}{text}\n")
     assert str(refused.value) == f"source line {line}: {what}"
 
 
 def test_a_module_keeps_the_name_that_it_was_imported_by() -> None:
     """Bound to another module, a path that was looked at would lead elsewhere."""
     again = "import triton.language as tl\n"
-    admitted(HEAD + again)
+    check_source(HEAD + again)
     with pytest.raises(Refused, match="the name tl cannot be bound"):
-        admitted(HEAD + "import triton.language.extra.libdevice as tl\n")
+        check_source(HEAD + "import triton.language.extra.libdevice as tl\n")
 
 
 def test_what_was_admitted_is_remembered_and_what_was_refused_is_refused_again() -> None:
     """The captures of several cards hold the same sources."""
-    admitted.cache_clear()
+    check_source.cache_clear()
     for _ in range(2):
-        admitted(KERNEL)
+        check_source(KERNEL)
         with pytest.raises(Refused):
-            admitted("import os\n")
-    assert admitted.cache_info().hits == 1
+            check_source("import os\n")
+    assert check_source.cache_info().hits == 1

@@ -42,7 +42,7 @@ X = {"x": {"dtype": "fp32", "align": 16}, "F": {"constexpr": None}}
 def worker_answers(
     source: str, args: dict[str, Any], name: str = "plain", trust: bool = False, **launch: Any
 ) -> Attempt:
-    toolchain = toolchains.provide(toolchains.FAMILIES["triton"].installed())
+    toolchain = toolchains.provide(toolchains.FAMILIES["triton"].find_installed())
     kind = worker_kind(toolchain, None, False, 8192, trust)
     request = {
         "op": "compile",
@@ -56,7 +56,7 @@ def worker_answers(
     pool = LocalPool(1, lambda task: 120)
     try:
         pool.submit([Task(0, kind, request)])
-        [(_, attempt)] = next(pool.completed())
+        [(_, attempt)] = next(pool.results())
     finally:
         pool.close()
     return attempt

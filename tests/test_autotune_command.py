@@ -13,7 +13,7 @@ import pytest
 
 from flacheck.capabilities.autotune import gathering
 from flacheck.capabilities.autotune.gathering import of_launches
-from flacheck.capabilities.repro.compilers import Compilers, provided
+from flacheck.capabilities.repro.compilers import Compilers, provide_releases
 from flacheck.capabilities.repro.reproduction import begin
 from flacheck.errors import UsageError
 from flacheck.inputs.expand import Selection
@@ -99,7 +99,7 @@ def test_what_is_examined_is_found_by_its_key(tmp_path: Path) -> None:
     with Store.open(tmp_path / ".flacheck", create=False) as store:
         chosen = cells.resolve_cell(key[:12], Selection(), store, Purpose.REPRO)
     own = chosen.cell.toolchain
-    releases = provided(own, "sm90", [own])
+    releases = provide_releases(own, "sm90", [own])
     with Compilers(releases, chosen.packages) as compilers:
         begun = begin(chosen.cell, compilers)
     assert chosen.record is not None

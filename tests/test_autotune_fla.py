@@ -21,7 +21,7 @@ from flacheck.capabilities.autotune.trials import trials
 from flacheck.errors import UsageError
 from flacheck.model import Cell, Imported, Kernel, Launch
 from flacheck.packages import package as packages
-from flacheck.source import autotuned
+from flacheck.source import autotuners
 from tests.made_tuned import good, skipped
 
 pytestmark = [
@@ -64,7 +64,7 @@ print("took", json.dumps({n: below.seen[n] for n in ("BK", "BV", "num_warps", "n
 
 def emitted(package: packages.Package, folder: Path) -> None:
     """The file for a kernel whose configurations compile at one head size each."""
-    source = autotuned.of_module(Path(package.path), KERNEL)
+    source = autotuners.of_module(Path(package.path), KERNEL)
     assert source is not None
     keys = tuple(name for name, _ in source.keys)
     kernel = Kernel(KERNEL, package.identity, "0", Imported(KERNEL))

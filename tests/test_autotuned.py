@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from flacheck.source import autotuned
+from flacheck.source import autotuners
 from tests.made_tuned import SOURCE
 
 
-def read(folder: Path, text: str, name: str = "kernel") -> autotuned.Declared:
+def read(folder: Path, text: str, name: str = "kernel") -> autotuners.AutotunedKernel:
     file = folder / "read.py"
     file.write_text(text)
-    found = autotuned.of_file(file, name, "read.py")
+    found = autotuners.of_file(file, name, "read.py")
     assert found is not None
     return found
 
@@ -29,7 +29,7 @@ def test_arguments_keys_and_heuristics_are_read_with_their_lines(tmp_path: Path)
     assert found.arguments == ("x", "g", "T", "BK", "H", "K", "USE_G", "eps")
     assert found.constexprs == ("BK", "H", "K", "USE_G")
     assert found.keys == (("H", 8), ("K", 8), ("USE_G", 8))
-    assert (found.heuristics, found.unspecialized) == (("USE_G",), ("T",))
+    assert (found.heuristics, found.do_not_specialize) == (("USE_G",), ("T",))
     assert SOURCE.splitlines()[found.jit_line - 1].startswith("@triton.jit")
 
 
@@ -62,7 +62,9 @@ def test_a_module_level_list_is_found_where_it_stands(tmp_path: Path) -> None:
 def test_parameters_are_moved_behind_all_others_without_default(tmp_path: Path) -> None:
     """The new signature is Python, with the same annotations and body."""
     found = read(tmp_path, SOURCE)
-    new = pasted(SOURCE, found.signature.line, found.signature.end_line, found.moved_last(["BK"]))
+    new = pasted(
+        SOURCE, found.signature.line, found.signature.end_line, found.with_parameters_last(["BK"])
+    )
     function = next(node for node in ast.parse(new).body if isinstance(node, ast.FunctionDef))
     assert [a.arg for a in function.args.args][-2:] == ["BK", "eps"]
     assert ast.get_docstring(function) == "Nothing."
@@ -71,19 +73,19 @@ def test_parameters_are_moved_behind_all_others_without_default(tmp_path: Path) 
 
 def test_a_source_without_a_place_is_read_too() -> None:
     """A kernel that was cut out of its file has arguments, and no lines that mean anything."""
-    found = autotuned.of_text(
+    found = autotuners.of_text(
         "import triton\n\n@triton.jit\ndef k(x, N: tl.constexpr):\n    pass\n", "k"
     )
     assert found is not None
     assert found.file is None
     assert found.key_list is None
-    assert autotuned.of_text("x = 1\n", "k") is None
+    assert autotuners.of_text("x = 1\n", "k") is None
 
 
 def test_only_autotuned_functions_are_named(tmp_path: Path) -> None:
     """Files that are no Python name none."""
     file = tmp_path / "names.py"
     file.write_text(SOURCE + "\n\n@triton.jit\ndef plain(x):\n    pass\n")
-    assert autotuned.names_in(file) == ["kernel"]
+    assert autotuners.names_in(file) == ["kernel"]
     file.write_text("autotune(\n")
-    assert autotuned.names_in(file) == []
+    assert autotuners.names_in(file) == []

@@ -14,7 +14,7 @@ from flacheck.analysis.standing import Standing, standing
 from flacheck.baseline import form
 from flacheck.baseline.form import Baseline
 from flacheck.baseline.standings import baseline_of, keys_digest, standings_of, updated
-from flacheck.model import AskedCells, KeySet, Question, Record
+from flacheck.model import KeySet, Question, Record, RequestedCells
 from tests.made_records import DELTA, RUNS, failure, record, skipped, unknown, whole
 
 SPEC = "shop==1.0"
@@ -47,11 +47,14 @@ def test_a_standing_comes_back_with_its_answer(records: list[Record]) -> None:
     assert len(again) == len(now)
     for before, after in zip(now, again):
         assert after.place == before.place
-        assert (after.asked, after.answered) == (before.asked, before.answered)
+        assert (after.requested_count, after.answered_count) == (
+            before.requested_count,
+            before.answered_count,
+        )
         assert (after.is_good, after.is_partial) == (before.is_good, before.is_partial)
         assert _failing(after) == _failing(before)
-        assert len(after.undecided) == len(before.undecided)
-        assert len(after.untested) == len(before.untested)
+        assert len(after.undecided_cells) == len(before.undecided_cells)
+        assert len(after.untested_cells) == len(before.untested_cells)
         assert {cell.kernel for cell in after.cells} == {cell.kernel for cell in before.cells}
         assert after.kernels == before.kernels
         assert after.packages == before.packages
@@ -109,13 +112,13 @@ def test_a_partial_question_stays_partial() -> None:
     """It has no digest of what was asked, for nobody has seen all of it."""
     asked = [record(), record(**OTHER)]
     keys = KeySet({each.key: each.kernel for each in asked})
-    place = AskedCells("triton==3.2.0", "sm90", 2, keys.digest)
+    place = RequestedCells("triton==3.2.0", "sm90", 2, keys.digest)
     partial = standing(Question("seeds"), place, keys, asked[:1])
     assert keys_digest(partial) is None
     (line,) = made(partial).questions[0].places
     assert (line.state, line.asked, line.answered, line.keys) == ("partial", 2, 1, None)
     assert only(stood(partial)).progress == "1/2"
-    unknown_size = standing(Question("seeds"), AskedCells("triton==3.2.0", "sm90"), None, asked)
+    unknown_size = standing(Question("seeds"), RequestedCells("triton==3.2.0", "sm90"), None, asked)
     assert only(stood(unknown_size)).progress == "2/?"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flacheck.errors import UsageError
-from flacheck.guest.workers.cuda_units import UnitRefused, checked_file
+from flacheck.guest.workers.cuda_units import UnitRefused, check_file_name
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.packages import checkouts, source_trees
@@ -117,7 +117,7 @@ def test_a_build_without_units_names_those_that_do_not_exist(tmp_path: Path) -> 
 def test_a_worker_refuses_a_name_that_is_an_option(name: str) -> None:
     """A stored unit's file comes from elsewhere, too."""
     with pytest.raises(UnitRefused, match="as an option"):
-        checked_file(name)
+        check_file_name(name)
 
 
 @pytest.mark.parametrize(
@@ -134,5 +134,5 @@ def test_a_malformed_project_file_is_no_crash(tmp_path: Path, text: str) -> None
     (tmp_path / "pyproject.toml").write_text(text)
     (tmp_path / "setup.py").write_text("x = '\0'\n")
     assert checkouts.cannot_build(tmp_path) is None
-    name, version, requires = checkouts.said_of(tmp_path)
+    name, version, requires = checkouts.read_metadata(tmp_path)
     assert (type(name), type(version), requires) == (str, str, [])

@@ -12,7 +12,7 @@ import pytest
 
 from flacheck.errors import MatrixError
 from flacheck.source import builds
-from flacheck.source.builds.arguments import BuildUnit, taken_apart
+from flacheck.source.builds.arguments import BuildUnit, split_arguments
 from tests import mutated_builds
 
 SETUP = """
@@ -143,8 +143,8 @@ def test_a_compilation_database_comes_before_a_script(tmp_path: Path) -> None:
     ]
     (tmp_path / "compile_commands.json").write_text(json.dumps(entries))
     assert builds.find(tmp_path).units == (
-        BuildUnit("csrc/a.cu", {"D": 64}, dropped=("-c", "-o=a.o")),
-        BuildUnit("csrc/b.cu", {}, includes=("csrc",), dropped=("-c",)),
+        BuildUnit("csrc/a.cu", {"D": 64}, dropped_flags=("-c", "-o=a.o")),
+        BuildUnit("csrc/b.cu", {}, includes=("csrc",), dropped_flags=("-c",)),
     )
 
 
@@ -164,9 +164,9 @@ def test_a_compilation_database_comes_before_a_script(tmp_path: Path) -> None:
 )
 def test_a_flag_that_is_not_known_to_be_harmless_is_dropped(tmp_path: Path, flag: str) -> None:
     """One that names a program, a plug-in or a file to write never reaches a compiler."""
-    unit = taken_apart(["-O3", *flag.split("=", 1)], tmp_path, tmp_path)
+    unit = split_arguments(["-O3", *flag.split("=", 1)], tmp_path, tmp_path)
     assert unit.flags == ("-O3",)
-    assert taken_apart([flag], tmp_path, tmp_path).flags == ()
+    assert split_arguments([flag], tmp_path, tmp_path).flags == ()
 
 
 @pytest.mark.parametrize("text", ["{}", "[1]", '[{"directory": "."}]', "not json"])
@@ -208,13 +208,13 @@ def test_a_file_whose_name_is_an_option_is_no_unit(tmp_path: Path, name: str, be
 @pytest.mark.parametrize("folder", ["./--options-file=x", "--options-file=x", "@x", "csrc/../-x"])
 def test_a_folder_whose_name_is_an_option_is_dropped(tmp_path: Path, folder: str) -> None:
     """As for files."""
-    unit = taken_apart(["-I", folder], tmp_path, tmp_path)
-    assert unit.includes == () and unit.dropped == (f"-I={folder}",)
+    unit = split_arguments(["-I", folder], tmp_path, tmp_path)
+    assert unit.includes == () and unit.dropped_flags == (f"-I={folder}",)
 
 
 def test_an_undefined_macro_is_a_name(tmp_path: Path) -> None:
     """Anything else after -U is no flag of the build."""
-    unit = taken_apart(["-UGOOD", "-U", "X -fplugin=y"], tmp_path, tmp_path)
+    unit = split_arguments(["-UGOOD", "-U", "X -fplugin=y"], tmp_path, tmp_path)
     assert unit.flags == ("-UGOOD",)
 
 

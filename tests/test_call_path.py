@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from flacheck.captures.drive import GUEST
+from flacheck.captures.capture_job import GUEST
 from flacheck.inputs.launches import read
 from tests.captured import PRELUDE, needs_torch, recorded
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from flacheck.captures.capture_job import GUEST
 from flacheck.captures.cards import card
-from flacheck.captures.drive import GUEST
 from flacheck.captures.run import NOT_STARTED, capture, summary
 from flacheck.errors import UsageError
 from flacheck.inputs.launches import read

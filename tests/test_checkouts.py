@@ -63,7 +63,7 @@ def test_a_copy_has_the_history_and_not_what_builds_left(checkout: Path) -> None
     for name in (".git", "build"):
         (checkout / name).mkdir()
         (checkout / name / "file").write_text("x")
-    with checkouts.copied(checkout) as copy:
+    with checkouts.temporary_copy(checkout) as copy:
         names = sorted(path.name for path in copy.iterdir())
     assert names == [".git", "pyproject.toml", "tiny"]
     assert not copy.exists()
@@ -77,6 +77,6 @@ def test_what_was_built_is_found_by_what_installers_note(tmp_path: Path) -> None
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
         if noted:
             (info / "direct_url.json").write_text(noted)
-    assert checkouts.installed(tmp_path).name == "tiny"
+    assert checkouts.find_built(tmp_path).name == "tiny"
     with pytest.raises(UsageError, match="names no package"):
-        checkouts.installed(tmp_path / "empty")
+        checkouts.find_built(tmp_path / "empty")

@@ -182,12 +182,14 @@ def test_flacheck_itself_is_hidden_from_other_processes_of_its_user(tmp_path: Pa
     assert ctypes.CDLL(None).prctl(get_dumpable, 0, 0, 0, 0) == 0
 
 
-@pytest.mark.skipif(not confinement.offered()["seccomp"], reason="this kernel has no seccomp")
+@pytest.mark.skipif(
+    not confinement.available_confinement()["seccomp"], reason="this kernel has no seccomp"
+)
 def test_refused_system_calls_are_refused(tmp_path: Path) -> None:
     """Each of the list, in a process that has nothing to lose: none does anything, or faults."""
     machine = platform.machine()
     column = confinement._MACHINES[machine][1]
-    numbers = {name: pair[column] for name, pair in confinement._REFUSED.items()}
+    numbers = {name: pair[column] for name, pair in confinement._REFUSED_CALLS.items()}
     script = (
         "import ctypes, json, os\n"
         "libc = ctypes.CDLL(None, use_errno=True)\n"
@@ -215,7 +217,9 @@ def test_a_kernel_without_either_confines_nothing_and_works_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """flacheck works as it did before; doctor reports it."""
-    monkeypatch.setattr(confinement, "offered", lambda: {"landlock": 0, "seccomp": False})
+    monkeypatch.setattr(
+        confinement, "available_confinement", lambda: {"landlock": 0, "seccomp": False}
+    )
     ready = confinement.Confinement(policies.of_worker({"path": []}, "/scratch"))
     assert (ready._rules, ready._filter) == (-1, b"")
 
@@ -231,7 +235,9 @@ def test_an_older_kernel_is_given_only_the_rights_that_it_knows(
         made.append((number, *arguments))
         return os.open(os.devnull, os.O_RDONLY)
 
-    monkeypatch.setattr(confinement, "offered", lambda: {"landlock": abi, "seccomp": False})
+    monkeypatch.setattr(
+        confinement, "available_confinement", lambda: {"landlock": abi, "seccomp": False}
+    )
     monkeypatch.setattr(confinement, "_call", call)
     confinement.Confinement({**policies.OWN, "trusted": False})
     attributes = made[0][1]

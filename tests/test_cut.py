@@ -16,8 +16,14 @@ import pytest
 if importlib.util.find_spec("triton") is None:
     pytest.skip("needs triton", allow_module_level=True)
 
-from flacheck.guest.workers.cut import Cutter, Unwritten, handed, literal, path_of
-from flacheck.inputs.launches.admission import admitted
+from flacheck.guest.workers.cut import (
+    Cutter,
+    UnwritableValue,
+    literal,
+    passed_functions,
+    path_of,
+)
+from flacheck.inputs.launches.admission import check_source
 
 SOURCE = """\
 import types
@@ -86,7 +92,7 @@ def module(tmp_path: Path) -> Iterator[ModuleType]:
 def test_a_kernel_takes_all_that_it_uses_along(module: ModuleType) -> None:
     """Helpers by source, constants by value, attributes of namespaces as what they are."""
     assert Cutter().cut(module.kernel, {}).text == TEXT
-    admitted(TEXT)
+    check_source(TEXT)
 
 
 LIBRARY = """\
@@ -116,7 +122,7 @@ def test_a_library_of_the_gpu_keeps_a_name_of_its_own(tmp_path: Path) -> None:
     assert "import triton.language.extra.libdevice as libdevice\n" in text
     assert "libdevice.tanh(tl.load(x)) + libdevice.exp(tl.load(x)) + tl.exp(tl.load(x))" in text
     assert "tl.extra" not in text
-    admitted(text)
+    check_source(text)
 
 
 def test_a_text_is_named_by_what_it_says(module: ModuleType) -> None:
@@ -134,7 +140,7 @@ def test_an_object_of_the_program_cannot_be_cut_out(module: ModuleType) -> None:
     assert cut.text is None
     assert cut.digest is None
     assert cut.reason is not None
-    assert "object of None is no part of triton" in cut.reason
+    assert "object of None is not part of triton" in cut.reason
 
 
 def test_functions_that_a_launch_hands_over_get_names_of_their_own(module: ModuleType) -> None:
@@ -146,7 +152,7 @@ def test_functions_that_a_launch_hands_over_get_names_of_their_own(module: Modul
         return x
 
     bound = {"f": kernel, "g": (module.helper, module.kernel), "n": 3}
-    assert handed(module.kernel, bound) == {kernel: "kernel_2", module.helper: "helper"}
+    assert passed_functions(module.kernel, bound) == {kernel: "kernel_2", module.helper: "helper"}
 
 
 class Mode(enum.IntEnum):
@@ -188,5 +194,5 @@ def test_what_belongs_to_triton_is_written_as_its_shortest_path() -> None:
 
 def test_another_value_has_no_text() -> None:
     """The reason names its class."""
-    with pytest.raises(Unwritten, match=r"a value of builtins\.set cannot be written down"):
+    with pytest.raises(UnwritableValue, match=r"a value of builtins\.set cannot be written down"):
         literal({1})

@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from flacheck.capabilities.diff.package_view import missing, words
 from flacheck.capabilities.diff.sides import ReleaseSide, StoredSide
-from flacheck.captures.drive import Driven
+from flacheck.captures.capture_job import CaptureResult
 from flacheck.packages.package import Package
 from flacheck.pipeline.package_launches import PackageCapture
 from flacheck.toolchains import triton_releases
@@ -51,7 +51,7 @@ def release(triton: str, torch: str | None = None) -> ReleaseSide:
 
 def capture(package: Package, triton: str, report: Mapping[str, Any]) -> PackageCapture:
     whole = {"operators": {}, "modules": {}, "late": False, **report}
-    driven = Driven(Path(package.path) / "launches.jsonl", json.loads(json.dumps(whole)))
+    driven = CaptureResult(Path(package.path) / "launches.jsonl", json.loads(json.dumps(whole)))
     return PackageCapture(package, release(triton).choice, "sm90", driven)
 
 

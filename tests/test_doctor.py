@@ -52,7 +52,9 @@ def test_what_the_kernel_closes_to_compilers_is_shown(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(subprocess, "run", started)
     monkeypatch.setattr(
-        confinement, "offered", lambda: confinement.Offered(landlock=0, seccomp=True)
+        confinement,
+        "available_confinement",
+        lambda: confinement.AvailableConfinement(landlock=0, seccomp=True),
     )
     assert doctor._confinement().detail == (
         "Landlock is not offered, seccomp; closed to compilers: network; "

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from flacheck.captures import drive
+from flacheck.captures import capture_job
+from flacheck.captures.capture_job import GUEST
 from flacheck.captures.cards import card
-from flacheck.captures.drive import GUEST
 from flacheck.errors import IncompleteError
 from flacheck.guest.engine import channel
 from flacheck.inputs.launches import Launches, read
@@ -508,12 +508,12 @@ def test_a_kept_capture_is_that_of_this_guest(
     toolchain = Toolchain("fake", "1", "fake==1", "test", (str(tmp_path),), "fake")
 
     def key() -> str:
-        return drive._key(made, toolchain, card("h100"), {})
+        return capture_job._key(made, toolchain, card("h100"), {})
 
     (tmp_path / "recorder").mkdir()
     (tmp_path / "recorder" / "a.py").write_text("one = 1")
     ours = key()
-    monkeypatch.setattr(drive, "GUEST", tmp_path)
+    monkeypatch.setattr(capture_job, "GUEST", tmp_path)
     first = key()
     (tmp_path / "recorder" / "a.py").write_text("one = 2")
     assert len({ours, first, key()}) == 3
@@ -547,7 +547,7 @@ def test_captures_are_made_side_by_side_and_each_is_kept(
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
     started: list[str] = []
 
-    def config(scratch: Path, each: drive.Drive) -> Json:
+    def config(scratch: Path, each: capture_job.CaptureJob) -> Json:
         started.append(each.toolchain.identity)
         names = ("output", "report", "progress", "asked")
         files = {name: str(scratch / name) for name in names}
@@ -557,14 +557,16 @@ def test_captures_are_made_side_by_side_and_each_is_kept(
         "import json, sys; c = json.loads(sys.argv[-1]); print('no luck')\n"
         "if not c['fails']: open(c['report'], 'w').write('{}')"
     )
-    monkeypatch.setattr(drive, "_config", config)
-    monkeypatch.setattr(drive, "channel", SimpleNamespace(BOOT=fake))
+    monkeypatch.setattr(capture_job, "_config", config)
+    monkeypatch.setattr(capture_job, "channel", SimpleNamespace(BOOT=fake))
     made = Package("tiny", "1.0", str(tmp_path), "digest", {})
     asked = [
-        drive.Drive(made, Toolchain("fake", n, f"fake=={n}", "test", (), "fake"), card("h100"))
+        capture_job.CaptureJob(
+            made, Toolchain("fake", n, f"fake=={n}", "test", (), "fake"), card("h100")
+        )
         for n in ("1", "2", "3")
     ]
     with pytest.raises(IncompleteError, match=r"log\.txt: no luck"):
-        drive.prepare(asked, at_once=3)
-    drive.prepare([asked[0], asked[2]], at_once=3)
+        capture_job.prepare_captures(asked, at_once=3)
+    capture_job.prepare_captures([asked[0], asked[2]], at_once=3)
     assert sorted(started) == ["fake==1", "fake==2", "fake==3"]

@@ -21,15 +21,15 @@ ROOT = Path(__file__).parent.parent
 DRIVE = """
 import json, logging, sys
 from flacheck.captures.cards import card
-from flacheck.captures.drive import drive
+from flacheck.captures.capture_job import capture_package
 from flacheck.packages.package import Package
 from flacheck.toolchains import FAMILIES
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 path = sys.argv[1]
-toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].installed())
+toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].find_installed())
 class Tiny(Package):
     modules = ("tiny",)
-done = drive(Tiny("tiny", "1.0", path, "d", {}), toolchain, card("h100"))
+done = capture_package(Tiny("tiny", "1.0", path, "d", {}), toolchain, card("h100"))
 print(json.dumps([done.import_error, done.report.get("modules")]))
 """
 
@@ -40,7 +40,7 @@ def package(folder: Path, text: str) -> Path:
     return folder
 
 
-def drive(path: Path, cache: Path, **more: str) -> subprocess.Popen[str]:
+def start_capture(path: Path, cache: Path, **more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", DRIVE, str(path)],
         cwd=ROOT,
@@ -57,7 +57,7 @@ def test_a_package_sees_none_of_the_users_variables(tmp_path: Path) -> None:
         tmp_path / "p",
         "import os\nraise ValueError('|'.join(sorted(os.environ)) + open(os.devnull).read())\n",
     )
-    both = [drive(path, tmp_path / "c", AWS_SECRET_ACCESS_KEY="hush") for _ in range(2)]
+    both = [start_capture(path, tmp_path / "c", AWS_SECRET_ACCESS_KEY="hush") for _ in range(2)]
     said = [each.communicate(timeout=200) for each in both]
     for out, err in said:
         error, _ = json.loads(out.splitlines()[-1])
@@ -107,7 +107,8 @@ raise ValueError(f"came by {{found}}")
 
 
 @pytest.mark.skipif(
-    confinement.offered()["landlock"] == 0 or not confinement.offered()["seccomp"],
+    confinement.available_confinement()["landlock"] == 0
+    or not confinement.available_confinement()["seccomp"],
     reason="this kernel confines nothing",
 )
 def test_a_package_comes_by_nothing_of_the_users(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_a_package_comes_by_nothing_of_the_users(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("hush")
     path = package(tmp_path / "p", BREAKS_OUT.format(secret=str(secret)))
-    done = drive(path, tmp_path / "c", AWS_SECRET_ACCESS_KEY="hush")
+    done = start_capture(path, tmp_path / "c", AWS_SECRET_ACCESS_KEY="hush")
     out, err = done.communicate(timeout=100)
     error, _ = json.loads(out.splitlines()[-1])
     assert "ValueError: came by []" in error, err
@@ -130,7 +131,7 @@ def test_a_driver_dies_with_a_killed_scan(tmp_path: Path) -> None:
         f"subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(100)', '{marker}'])\n"
         "time.sleep(100)\n",
     )
-    scan = drive(path, tmp_path / "c")
+    scan = start_capture(path, tmp_path / "c")
     try:
         end = time.monotonic() + 60
         while not running(marker) and time.monotonic() < end:
@@ -147,7 +148,7 @@ def test_a_driver_dies_with_a_killed_scan(tmp_path: Path) -> None:
 def test_a_driver_that_is_killed_is_one_message(tmp_path: Path) -> None:
     """With what it was doing, and where its log is."""
     path = package(tmp_path / "p", "import os\nos.kill(os.getpid(), 9)\n")
-    done = drive(path, tmp_path / "c")
+    done = start_capture(path, tmp_path / "c")
     _, err = done.communicate(timeout=100)
     assert IncompleteError.__name__ in err
     assert "ended without a report while importing tiny: SIGKILL ended it; its log is" in err

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from flacheck.captures import drive
+from flacheck.captures import capture_job
+from flacheck.captures.capture_job import GUEST, CaptureJob
 from flacheck.captures.cards import card
-from flacheck.captures.drive import GUEST, Drive
 from flacheck.engine import programs
 from flacheck.guest.capture_reuse import triton_api_trace as asked
 from flacheck.guest.capture_reuse.triton_api_trace import (
@@ -266,7 +266,7 @@ def _other_words(earlier: dict[str, Any]) -> None:
         (_taken, "the front end has another result for shifted"),
         (_refused, "the front end has another result for"),
         (_other_words, "the front end has another result for shifted"),
-        (lambda earlier: earlier.update(bound="a call made kernels"), "a call made kernels"),
+        (lambda earlier: earlier.update(bound="a call defined kernels"), "a call defined kernels"),
     ],
 )
 def test_nothing_is_taken_over_where_something_differs(
@@ -283,7 +283,7 @@ def test_nothing_is_taken_over_where_something_differs(
 @pytest.mark.parametrize(
     ("module", "why"),
     [
-        ("import warnings\nwarnings.warn('triton 3.1 is too old')", "speaks of a release"),
+        ("import warnings\nwarnings.warn('triton 3.1 is too old')", "warns about a release"),
         ("import triton\nfound = triton.runtime.driver.active", ""),
         ("import triton\nit = triton.backends", ""),
         (
@@ -292,9 +292,9 @@ def test_nothing_is_taken_over_where_something_differs(
             "    @triton.jit\n"
             "    def inside(y, K: triton.language.constexpr): ...\n"
             "    inside[(1,)](x, K=2)\n",
-            "a call made kernels: tiny.more:made.inside",
+            "a call defined kernels: tiny.more:made.inside",
         ),
-        ("import triton\nit = triton.backends.backends", "nobody can compare"),
+        ("import triton\nit = triton.backends.backends", "cannot be compared"),
         ("import triton\nraise ValueError(triton.__file__)", "a module failed inside Triton"),
     ],
 )
@@ -454,7 +454,7 @@ def releases(
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "package").mkdir()
     folder = package(tmp_path / "package", kernels=KERNELS, ops=OPS)
-    toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].installed())
+    toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].find_installed())
     tiny = Tiny("tiny", "1.0", str(folder), "d", {})
     return tiny, toolchain, replace(toolchain, identity="triton==0.0.0+another")
 
@@ -462,8 +462,8 @@ def releases(
 Releases = tuple[Package, Toolchain, Toolchain]
 
 
-def captured(made: Package, toolchain: Toolchain) -> drive.Driven:
-    return drive.drive(made, toolchain, card("h100"))
+def captured(made: Package, toolchain: Toolchain) -> capture_job.CaptureResult:
+    return capture_job.capture_package(made, toolchain, card("h100"))
 
 
 def test_the_next_release_takes_a_capture_over(
@@ -493,11 +493,11 @@ def test_beside_other_libraries_a_package_is_captured_anew(
     """It may have looked at them."""
     tiny, one, other = releases
     captured(tiny, one)
-    assert drive._earlier(Path(), Drive(tiny, other, card("h100"))) == []
-    folder = drive._folder(Drive(tiny, other, card("h100")))
-    assert len(drive._earlier(folder, Drive(tiny, other, card("h100")))) == 1
-    monkeypatch.setattr(drive, "_beside", lambda: ["another torch"])
-    assert drive._earlier(folder, Drive(tiny, other, card("h100"))) == []
+    assert capture_job._earlier(Path(), CaptureJob(tiny, other, card("h100"))) == []
+    folder = capture_job._folder(CaptureJob(tiny, other, card("h100")))
+    assert len(capture_job._earlier(folder, CaptureJob(tiny, other, card("h100")))) == 1
+    monkeypatch.setattr(capture_job, "_beside", lambda: ["another torch"])
+    assert capture_job._earlier(folder, CaptureJob(tiny, other, card("h100"))) == []
 
 
 def test_what_is_installed_beside_is_known_by_name_and_version(
@@ -507,11 +507,11 @@ def test_what_is_installed_beside_is_known_by_name_and_version(
     for name in ("numpy-1.0", "triton-3.6.0", "other-2"):
         (tmp_path / f"{name}.dist-info").mkdir()
     monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "gone")])
-    drive._beside.cache_clear()
+    capture_job._beside.cache_clear()
     try:
-        beside = drive._beside()
+        beside = capture_job._beside()
     finally:
-        drive._beside.cache_clear()
+        capture_job._beside.cache_clear()
     assert beside == [sys.version, "numpy-1.0.dist-info", "other-2.dist-info"]
 
 
@@ -525,7 +525,7 @@ def test_a_comparison_that_does_not_end_costs_no_capture(
     (file,) = before.launches.parent.glob("asked-*.json")
     file.unlink()
     os.mkfifo(file)
-    monkeypatch.setattr(drive, "_COMPARING_PATIENCE", 0.02)
+    monkeypatch.setattr(capture_job, "_COMPARING_PATIENCE", 0.02)
     after = captured(tiny, other)
     assert "like" not in after.report
     assert after.launches.read_text() == before.launches.read_text()
@@ -557,12 +557,12 @@ SCAN = """
 import json, sys
 from dataclasses import replace
 from flacheck.captures.cards import card
-from flacheck.captures.drive import drive
+from flacheck.captures.capture_job import capture_package
 from flacheck.toolchains import FAMILIES
 from tests.test_earlier import Tiny
-toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].installed())
+toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].find_installed())
 other = replace(toolchain, identity="triton==0.0.0+another")
-drive(Tiny("tiny", "1.0", sys.argv[1], "d", {}), other, card("h100"))
+capture_package(Tiny("tiny", "1.0", sys.argv[1], "d", {}), other, card("h100"))
 """
 
 
@@ -580,7 +580,7 @@ def test_a_scan_that_is_killed_while_it_compares_leaves_nothing_half(releases: R
         os.kill(scan.pid, signal.SIGKILL)
         scan.wait()
         assert gone(str(file))
-    folder = drive._folder(Drive(tiny, other, card("h100")))
+    folder = capture_job._folder(CaptureJob(tiny, other, card("h100")))
     assert [each.name for each in folder.iterdir()] == ["earlier.txt"]
     file.unlink()
     file.write_text(whole)

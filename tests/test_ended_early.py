@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from flacheck.captures.drive import _kept
+from flacheck.captures.capture_job import _kept
 
 
 def config(folder: Path, text: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ def attempts(tasks: list[Task], jobs: int = 1, timeout: float = 30) -> dict[str,
     pool = LocalPool(jobs, lambda task: timeout)
     try:
         pool.submit(tasks)
-        return {task.name: attempt for ended in pool.completed() for task, attempt in ended}
+        return {task.name: attempt for ended in pool.results() for task, attempt in ended}
     finally:
         pool.close()
 
@@ -101,7 +101,7 @@ def test_an_endless_assembler_is_killed_with_its_worker() -> None:
     kind = fake.kind({"bad": f"hang {marker}"})
     pool = LocalPool(1, lambda task: 1.0 if task.name == "bad" else 30)
     pool.submit([fake.task("bad", kind), fake.task("good", kind)])
-    found = {task.name: attempt for ended in pool.completed() for task, attempt in ended}
+    found = {task.name: attempt for ended in pool.results() for task, attempt in ended}
     pool.close()
     assert found["bad"].outcome is Outcome.TIMED_OUT
     assert found["bad"].stage == "lower"
@@ -131,7 +131,7 @@ def test_a_fresh_task_gets_a_worker_that_has_done_nothing() -> None:
     pool = LocalPool(1, lambda task: 30)
     pool.submit([fake.task("one", kind)])
     found = {}
-    for done, attempt in (entry for ended in pool.completed() for entry in ended):
+    for done, attempt in (entry for ended in pool.results() for entry in ended):
         found[done.name] = attempt.facts["pid"]
         if done.name == "one":
             pool.submit([fake.task("fresh", kind, fresh=True)])
@@ -154,7 +154,7 @@ def test_tasks_survive_a_killed_server() -> None:
     pool = LocalPool(1, lambda task: 30)
     pool.submit([fake.task(name, kind) for name in ("first", *"bcdefgh")])
     found = {}
-    for task, attempt in (entry for ended in pool.completed() for entry in ended):
+    for task, attempt in (entry for ended in pool.results() for entry in ended):
         found[task.name] = attempt.outcome
         if task.name == "first":
             status = Path(f"/proc/{attempt.facts['pid']}/status").read_text()
@@ -178,7 +178,7 @@ def test_a_killed_parent_leaves_nothing_running(how: signal.Signals) -> None:
     script = (
         "from tests import fake; from flacheck.engine.executors import LocalPool\n"
         f"kind = fake.kind({{'bad': 'hang {marker}'}})\n"
-        "pool = LocalPool(1, lambda task: 100); pool.submit([fake.task('bad', kind)]); list(pool.completed())"
+        "pool = LocalPool(1, lambda task: 100); pool.submit([fake.task('bad', kind)]); list(pool.results())"
     )
     parent = subprocess.Popen([sys.executable, "-c", script], cwd=Path(__file__).parent.parent)
     end = time.monotonic() + 20

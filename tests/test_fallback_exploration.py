@@ -95,8 +95,8 @@ def test_a_budget_bounds_the_search_and_never_makes_it_lie(
     """What is answered compiles, and no more is compiled than was allowed."""
     space, table = _space(AXES), Table(good)
     way = Exploration([_cell()], "FC302:other", space, budget)
-    while not way.done:
-        way.learn(table(way.wanted(width)))
+    while not way.is_done:
+        way.learn(table(way.next_cells(width)))
     assert table.asked <= budget
     assert way.answer is None or _settings(way.answer.of(_cell())) in good
 
@@ -109,8 +109,8 @@ def test_the_width_of_the_search_does_not_change_its_answer(good: set[tuple[int,
     for width in (1, 5):
         way = Exploration([_cell()], "FC302:x", _space(AXES), 60)
         table = Table(good)
-        while not way.done:
-            way.learn(table(way.wanted(width)))
+        while not way.is_done:
+            way.learn(table(way.next_cells(width)))
         answers.append(way.answer)
     assert answers[0] == answers[1]
 
@@ -125,7 +125,7 @@ def test_a_failure_that_no_setting_changes_is_given_up_early(
     explore([way], table)
     assert way.answer is None
     assert way.hopeless
-    assert table.asked == way.asked == asked
+    assert table.asked == way.compile_count == asked
 
 
 def test_a_corner_that_compiles_is_the_answer_of_a_spent_budget() -> None:
@@ -134,7 +134,7 @@ def test_a_corner_that_compiles_is_the_answer_of_a_spent_budget() -> None:
     way = Exploration([_cell()], "FC302:x", _space(AXES), 30)
     explore([way], Table({corner}))
     assert not way.hopeless
-    assert way.asked == 30
+    assert way.compile_count == 30
     assert way.answer
     assert dict(way.answer.use) == {
         "BK": 16,
@@ -159,8 +159,8 @@ def test_what_is_no_lighter_than_a_time_out_is_not_tried() -> None:
     seen: set[tuple[Any, ...]] = set()
     space = _space({"num_warps": [1, 2, 8], "BK": [32, 128]})
     way = Exploration([_cell()], "FC302:x", space, len(space))
-    while not way.done:
-        way.learn(oracle(way.wanted(1)))
+    while not way.is_done:
+        way.learn(oracle(way.next_cells(1)))
     assert seen == {(w, 3, k, 64) for w in (2, 8) for k in (32, 64, 128)} - {(2, 3, 128, 64)} | {
         (4, 3, 32, 64),
         (4, 3, 128, 64),

@@ -9,7 +9,7 @@ import pytest
 
 from flacheck.engine.judge import judge
 from flacheck.fallbacks.candidates import Candidate
-from flacheck.fallbacks.failing import Failing, Scanned
+from flacheck.fallbacks.failing import Failing, ScanResult
 from flacheck.model import Alternative, Attempt, Cell, Outcome, Record, Resources
 from flacheck.pipeline.plan import Plan
 from tests import fake
@@ -32,8 +32,8 @@ def over_shared(cell: Cell) -> Record:
     )
 
 
-def scanned(records: Sequence[Record]) -> Scanned:
-    return Scanned(Plan("m", [record.cell for record in records], {}), records)
+def scanned(records: Sequence[Record]) -> ScanResult:
+    return ScanResult(Plan("m", [record.cell for record in records], {}), records)
 
 
 def only(found: Sequence[Failing]) -> Failing:
@@ -55,8 +55,8 @@ def test_a_configuration_whose_alternative_compiles_wants_none() -> None:
     cell = replace(cell, launch=cell.launch and cell.launch.with_constants(split["one"].constants))
     (other,) = cell.others()
     plan = Plan("m", [cell], {})
-    assert Scanned(plan, [over_shared(cell), compiled(other)]).failing() == []
-    assert [each.key for each in Scanned(plan, [over_shared(cell)]).failing()] == [cell.key]
+    assert ScanResult(plan, [over_shared(cell), compiled(other)]).failing() == []
+    assert [each.key for each in ScanResult(plan, [over_shared(cell)]).failing()] == [cell.key]
 
 
 def test_a_failure_knows_its_place_and_signature() -> None:

@@ -36,7 +36,7 @@ def ended(tasks: list[Task], jobs: int = 1, timeout: float = TIMEOUT) -> dict[st
     found: dict[str, Attempt] = {}
     started = time.monotonic()
     try:
-        for several in pool.completed():
+        for several in pool.results():
             for task, attempt in several:
                 assert task.name not in found
                 found[task.name] = attempt
@@ -101,7 +101,7 @@ def test_a_worker_that_the_system_killed_was_out_of_memory(
     pool = LocalPool(1, lambda task: 20.0)
     counter.write_text("pgfault 5\noom_kill 6\n")
     pool.submit([fake.task("bad", fake.kind({"bad": "signal SIGKILL"}))])
-    ((_, attempt),) = [each for ended in pool.completed() for each in ended]
+    ((_, attempt),) = [each for ended in pool.results() for each in ended]
     pool.close()
     record = judge(fake.cell("bad"), attempt)
     assert (record.verdict, record.code) == (Verdict.UNKNOWN, "FC902")

@@ -20,7 +20,7 @@ from flacheck.capabilities.gate.judging import Judge
 from flacheck.capabilities.gate.result import Gate, WaiverUse
 from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit, UsageError
-from flacheck.model import AskedCells, KeySet, Question, Record
+from flacheck.model import KeySet, Question, Record, RequestedCells
 from tests.made_gate import RELEASES, TODAY, installation, on, states
 from tests.made_records import DELTA, failure, record, unknown, whole
 
@@ -114,7 +114,7 @@ def test_what_was_mended_since_is_judged_by_the_store() -> None:
 def partial(records: Sequence[Record], about: str = SPEC) -> list[Standing]:
     """A scan of a question that was interrupted after these records."""
     keys = KeySet({**{each.key: each.kernel for each in records}, "missing": DELTA})
-    place = AskedCells(records[0].toolchain, "sm90", len(keys.kernels), keys.digest)
+    place = RequestedCells(records[0].toolchain, "sm90", len(keys.kernels), keys.digest)
     return [standing(Question(about), place, keys, records)]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from flacheck.errors import UsageError
 from flacheck.inputs.expand import Selection
-from flacheck.inputs.given_values import combinations
+from flacheck.inputs.key_value_options import combinations
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cell
 from flacheck.pipeline import planning

@@ -106,7 +106,7 @@ def run(kind: WorkerKind, *requests: dict[str, Any]) -> list[Attempt]:
     pool = LocalPool(1, lambda task: 120)
     try:
         pool.submit(Task(index, kind, request) for index, request in enumerate(requests))
-        attempts = {task.name: attempt for ended in pool.completed() for task, attempt in ended}
+        attempts = {task.name: attempt for ended in pool.results() for task, attempt in ended}
         return [attempts[index] for index in range(len(requests))]
     finally:
         pool.close()

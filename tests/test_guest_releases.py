@@ -66,7 +66,7 @@ def test_old_releases_keep_positions() -> None:
 def test_a_borrowed_autotuner_is_as_before() -> None:
     """Also what was added goes, and an error changes nothing about it."""
     tuner = by_name()
-    with pytest.raises(ValueError), releases.borrowed(tuner):
+    with pytest.raises(ValueError), releases.restore_autotuner(tuner):
         tuner.keys, tuner.cache = [], {1: 2}
         raise ValueError
     assert vars(tuner) == vars(by_name())
@@ -92,10 +92,10 @@ def test_decorators_are_seen_through() -> None:
     def kernel(x, n, HALF):  # type: ignore[no-untyped-def]
         pass
 
-    tuned = releases.tuned(kernel, [])
+    tuned = releases.add_autotuner(kernel, [])
     decorated = triton.heuristics({"HALF": lambda args: args["n"] // 2})(tuned)
     assert releases.unwrap(decorated) is kernel
-    assert releases.undecorated(decorated) is kernel
+    assert releases.strip_decorators(decorated) is kernel
     assert releases.autotuner(decorated) is tuned
     assert releases.autotuner(kernel) is None
     assert releases.with_heuristics(decorated, {"n": 8}) == {"n": 8, "HALF": 4}
@@ -139,9 +139,9 @@ def test_the_assemblers_log_gives_registers_stack_and_spills(tmp_path: Any) -> N
     assembler = Assembler(str(tmp_path))
     log = tmp_path / "log"
     log.write_text(PTXAS)
-    assembler._run = lambda *args, **kwargs: None  # type: ignore[assignment, return-value]
+    assembler._run = lambda *args, **kwargs: SimpleNamespace(returncode=0)  # type: ignore[assignment, return-value]
     with log.open() as stderr:
-        assembler._listening(["ptxas"], stderr=stderr)
+        assembler._run_and_read(["ptxas"], stderr=stderr)
     nvidia = SimpleNamespace(asm={"ptx": "", "cubin": b""})
     amd = SimpleNamespace(asm={"amdgcn": AMDGCN})
     assert assembler.usage(nvidia) == {"registers": 40, "stack": 16, "spills": 24}

@@ -63,18 +63,18 @@ def test_a_look_at_a_request_leaves_it_there(pair: tuple[socket.socket, socket.s
     ours, theirs = pair
     channel.send(ours, {"id": 1}, fresh=True)
     channel.send(ours, {"id": 2})
-    assert channel.wants_fresh(theirs)
+    assert channel.needs_fresh_worker(theirs)
     assert channel.receive(theirs) == {"id": 1}
-    assert not channel.wants_fresh(theirs)
+    assert not channel.needs_fresh_worker(theirs)
     assert channel.receive(theirs) == {"id": 2}
 
 
 def test_a_long_log_keeps_its_beginning_and_its_end() -> None:
     """With how much was cut out between them."""
     half = channel.LOG_LIMIT // 2
-    text = channel.trimmed(b"a" * half + b"b" * 7 + b"c" * half)
+    text = channel.trim_log(b"a" * half + b"b" * 7 + b"c" * half)
     assert text == "a" * half + "\n[… 7 bytes cut]\n" + "c" * half
-    assert channel.trimmed(b"short \xff") == "short �"
+    assert channel.trim_log(b"short \xff") == "short �"
 
 
 def test_the_page_survives_the_process_that_wrote_it() -> None:

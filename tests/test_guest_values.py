@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.guest.recorder.described import constant
+from flacheck.guest.recorder.launch_description import constant
 from flacheck.guest.workers.cut import literal
 from flacheck.guest.workers.values import DType, Pointer, arguments, constants
 

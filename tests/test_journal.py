@@ -82,7 +82,7 @@ def test_a_launch_keeps_all_paths_that_it_came_by(tmp_path: Path, journal: Journ
 def test_every_launch_is_seen(journal: Journal) -> None:
     """A witness hears of launches that were written down before, too."""
     seen: list[str] = []
-    journal.seen = seen.append
+    journal.on_launch = seen.append
     for name in ("a", "b", "a"):
         journal.launch({"kernel": name, "source": None}, None, {}, dict)
     assert seen[0] == seen[2]

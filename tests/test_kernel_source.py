@@ -39,7 +39,7 @@ def by_table(x):
 
 
 def source(text: str = TEXT) -> KernelSource:
-    return KernelSource.parsed(Path("k.py"), text)
+    return KernelSource.from_text(Path("k.py"), text)
 
 
 def statement(text: str) -> ast.stmt:

@@ -53,7 +53,7 @@ def test_a_module_says_what_its_names_stand_for(tmp_path: Path) -> None:
         "op": (Import("fast", "op"), Import("slow", "op")),
         "inner": (Import("late", "inner"),),
     }
-    assert module.defined == {"SIZE", "kernel", "host"}
+    assert module.definitions == {"SIZE", "kernel", "host"}
     assert module.kernels == {"kernel"}
     assert module.launches == (("host", "kernel"),)
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_read_is_an_empty_module(tmp_path: Path) -> None:
     assert read(tmp_path, "pkg.missing").file == ""
     broken = read(tmp_path, "pkg.broken")
     assert broken.file == "pkg/broken.py"
-    assert not broken.defined
+    assert not broken.definitions
 
 
 LAUNCHED = """\

@@ -71,7 +71,9 @@ SECRET_READERS = {
 }
 
 
-@pytest.mark.skipif(not confinement.offered()["landlock"], reason="this kernel has no Landlock")
+@pytest.mark.skipif(
+    not confinement.available_confinement()["landlock"], reason="this kernel has no Landlock"
+)
 def test_no_way_to_read_a_file_shows_what_it_holds(tmp_path: Path, store: Store) -> None:
     """Whichever of nvcc's programs opens it, also from a folder that the build names: no unit is
     called failing or compiling for a file that is not its project's."""

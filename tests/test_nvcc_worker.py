@@ -86,7 +86,9 @@ def test_a_link_out_of_the_project_is_followed_before_it_is_judged(
     assert record.code == "FC812"
 
 
-@pytest.mark.skipif(not confinement.offered()["landlock"], reason="this kernel has no Landlock")
+@pytest.mark.skipif(
+    not confinement.available_confinement()["landlock"], reason="this kernel has no Landlock"
+)
 def test_a_file_that_nvcc_does_not_announce_is_not_shown(tmp_path: Path, store: Store) -> None:
     """An assembler's `.include` is read by a program far below nvcc: the kernel refuses it, and the
     unit is not called failing for that."""
@@ -113,7 +115,7 @@ def test_a_unit_that_is_a_link_out_of_the_project_is_refused(tmp_path: Path, fam
     ):
         if family == "nvcc":
             compilation = nvcc_worker._Compilation([], str(root), "", lambda stage: None)
-            compilation.allowed = [str(root)]
+            compilation.allowed_folders = [str(root)]
             compilation.check("unit.cu")
         else:
             check_includes(str(root / "unit.cu"), [], [str(root)], [])

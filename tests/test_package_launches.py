@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.captures.drive import Drive, Driven
+from flacheck.captures.capture_job import CaptureJob, CaptureResult
 from flacheck.engine.judge import judge
 from flacheck.inputs import replay
 from flacheck.inputs.expand import Selection
@@ -61,12 +61,12 @@ def drives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
     file = write(tmp_path, HEADER, launched)
     report: dict[str, Any] = {"modules": {}, "operators": {}}
 
-    def prepare(asked: list[Drive], at_once: int) -> None:
+    def prepare(asked: list[CaptureJob], at_once: int) -> None:
         cards.extend(each.card["gpu"] for each in asked)
 
     monkeypatch.setattr(package_launches, "Resolver", Resolver)
-    monkeypatch.setattr(package_launches, "prepare", prepare)
-    monkeypatch.setattr(package_launches, "drive", lambda *_: Driven(file, report))
+    monkeypatch.setattr(package_launches, "prepare_captures", prepare)
+    monkeypatch.setattr(package_launches, "capture_package", lambda *_: CaptureResult(file, report))
     monkeypatch.setattr(package_launches.packages, "provide_package", lambda spec: SHOP)
     monkeypatch.setattr(
         package_launches, "provide", lambda choice: SimpleNamespace(identity="triton")

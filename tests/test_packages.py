@@ -173,9 +173,9 @@ def test_a_checkout_without_a_build_is_taken_as_it_stands(
 def test_requirements_are_read_where_they_are_plain(tmp_path: Path) -> None:
     """Of setup.py the literal list; torch and what only a GPU needs are not asked for."""
     (tmp_path / "setup.py").write_text(SETUP)
-    assert checkouts.said_of(tmp_path) == (tmp_path.name, "0", ["torch", "einops"])
+    assert checkouts.read_metadata(tmp_path) == (tmp_path.name, "0", ["torch", "einops"])
     (tmp_path / "setup.py").write_text("def setup(:")
-    assert checkouts.said_of(tmp_path) == (tmp_path.name, "0", [])
+    assert checkouts.read_metadata(tmp_path) == (tmp_path.name, "0", [])
 
 
 def test_a_folder_that_is_no_package_is_refused(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_memory_is_bounded_by_what_is_held(tmp_path: Path) -> None:
     for script in (hoard, child):
         ended = run(tmp_path, script, memory_mb=400)
         assert ended.over == "memory"
-        assert "MB, more than it may" in ended.how
+        assert "MB, more than its limit" in ended.how
 
 
 def test_time_is_bounded_and_nothing_is_left(tmp_path: Path) -> None:

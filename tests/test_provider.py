@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flacheck import toolchains
-from flacheck.engine.provider import Untried, worker_kind
+from flacheck.engine.provider import Unavailable, worker_kind
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.model import Attempt, Imported, Outcome, Purpose, Verdict
 from flacheck.packages.package import Package
@@ -74,7 +74,7 @@ def test_a_release_without_a_wheel_is_unknown_for_each_of_its_cells(family: Fake
     """FC903 with the reason; nothing is installed."""
     made = plan(family, "4.0")
     untried = provider_of(made, 512).worker_kind(made.cells[0])
-    assert untried == Untried(Verdict.UNKNOWN, "no wheel for this Python", "FC903")
+    assert untried == Unavailable(Verdict.UNKNOWN, "no wheel for this Python", "FC903")
     assert family.provided == []
 
 

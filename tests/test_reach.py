@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.source.reach import Reach, first_length, reached
+from flacheck.source.reach import Reach, find_reaches, first_length
 
 KERNEL = "tiny.ops.chunk:chunk_kernel"
 OPS = {
@@ -101,7 +101,7 @@ def layer(folder: Path, body: str) -> Path:
 
 def lengths(folder: Path, kernel: str = KERNEL) -> tuple[int | None, int | None]:
     """The first lengths of the one layer that reaches a kernel."""
-    (reach,) = reached(folder, kernel)
+    (reach,) = find_reaches(folder, kernel)
     return reach.training, reach.inference
 
 
@@ -114,7 +114,7 @@ def test_a_switch_on_the_length_is_named_with_its_place(tmp_path: Path) -> None:
     """A layer that takes another kernel up to 64 steps reaches this one from 65, through imports
     and autograd.
     """
-    assert reached(layer(tmp_path, switched("q_len <= 64")), KERNEL) == (
+    assert find_reaches(layer(tmp_path, switched("q_len <= 64")), KERNEL) == (
         Reach(
             layer="tiny.layer:Layer",
             file="tiny/layer.py",
@@ -172,7 +172,7 @@ def test_a_switch_that_is_only_in_inference_may_stand_in_a_branch(tmp_path: Path
 def test_a_switch_may_be_a_statement(tmp_path: Path) -> None:
     """`if q_len <= 64: mode = …` is a switch like a conditional expression."""
     body = f"mode = self.mode\nif q_len <= 64:\n    mode = 'step'\n{BRANCHES}"
-    (reach,) = reached(layer(tmp_path, body), KERNEL)
+    (reach,) = find_reaches(layer(tmp_path, body), KERNEL)
     assert (reach.training, reach.line, reach.condition) == (65, 13, "if q_len <= 64")
 
 
@@ -200,13 +200,13 @@ def test_a_failing_assertion_keeps_a_layer_from_every_kernel(tmp_path: Path) -> 
 def test_a_kernel_on_the_short_branch_is_reached_at_once(tmp_path: Path) -> None:
     """The switch is still named: it decides up to where the kernel is reached."""
     layer(tmp_path, switched("q_len <= 64"))
-    (reach,) = reached(tmp_path, "tiny.ops.step:step_kernel")
+    (reach,) = find_reaches(tmp_path, "tiny.ops.step:step_kernel")
     assert (reach.training, reach.inference, reach.line) == (1, 1, 12)
 
 
 def test_a_kernel_without_a_switch_before_it_is_always_reached(tmp_path: Path) -> None:
     """No line and no condition are given where nothing decides."""
-    (reach,) = reached(layer(tmp_path, "return chunk_op(x)\n"), KERNEL)
+    (reach,) = find_reaches(layer(tmp_path, "return chunk_op(x)\n"), KERNEL)
     assert (reach.training, reach.inference, reach.line, reach.condition) == (1, 1, None, None)
 
 
@@ -225,7 +225,7 @@ def test_what_no_layer_launches_is_never_reached(tmp_path: Path, kernel: str) ->
     """Unused and unknown kernels have no reach, nor has a device function that runs within a
     kernel.
     """
-    assert reached(layer(tmp_path, switched("q_len <= 64")), kernel) == ()
+    assert find_reaches(layer(tmp_path, switched("q_len <= 64")), kernel) == ()
     assert first_length(()) is None
 
 
@@ -237,7 +237,7 @@ def test_a_layer_that_holds_another_has_its_lengths(tmp_path: Path) -> None:
         tmp_path,
         {"tiny/block.py": f"from tiny.layer import Layer\nfrom torch.nn import Module\n\n{block}"},
     )
-    outer, inner = reached(tmp_path, KERNEL)
+    outer, inner = find_reaches(tmp_path, KERNEL)
     assert (outer.layer, outer.file, outer.line, outer.training) == (
         "tiny.block:Block",
         "tiny/layer.py",
@@ -256,7 +256,7 @@ def test_constructor_defaults_tell_plain_layers_from_configured_ones(tmp_path: P
         "class Layer", "class Gated"
     )
     package(tmp_path, {"tiny/gated.py": gated})
-    reaches = reached(tmp_path, KERNEL)
+    reaches = find_reaches(tmp_path, KERNEL)
     assert [(each.layer, each.training, each.plain) for each in reaches] == [
         ("tiny.gated:Gated", 1, False),
         ("tiny.layer:Layer", 65, True),
@@ -271,7 +271,7 @@ def test_a_default_that_a_method_changes_is_not_relied_on(tmp_path: Path) -> Non
     layer(tmp_path, body)
     path = tmp_path / "tiny/layer.py"
     path.write_text(path.read_text() + "    def open(self):\n        self.gated = True\n")
-    (reach,) = reached(tmp_path, KERNEL)
+    (reach,) = find_reaches(tmp_path, KERNEL)
     assert reach.plain
 
 
@@ -297,7 +297,7 @@ def test_a_value_that_may_have_changed_is_not_known(tmp_path: Path, body: str) -
 def test_a_test_of_a_known_value_closes_a_branch(tmp_path: Path) -> None:
     """A variable that the source sets decides: nothing behind the untaken branch is reached."""
     assert (
-        reached(
+        find_reaches(
             layer(tmp_path, "mode = 'step'\nready = False\nif ready:\n    chunk_op(x)\n"), KERNEL
         )
         == ()
@@ -339,7 +339,7 @@ def test_naming_a_layer_as_a_type_does_not_reach_its_kernels(tmp_path: Path) -> 
                 self.inner: Layer = inner
         """
     package(tmp_path, {"tiny/holder.py": holder})
-    assert [each.layer for each in reached(tmp_path, KERNEL)] == ["tiny.layer:Layer"]
+    assert [each.layer for each in find_reaches(tmp_path, KERNEL)] == ["tiny.layer:Layer"]
 
 
 def test_only_modules_are_layers(tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_only_modules_are_layers(tmp_path: Path) -> None:
             run = chunk_op
         """
     package(tmp_path, {"tiny/plain.py": plain})
-    assert reached(tmp_path, KERNEL) == ()
+    assert find_reaches(tmp_path, KERNEL) == ()
 
 
 @pytest.mark.parametrize(
@@ -369,25 +369,25 @@ def test_a_malformed_module_is_passed_over(tmp_path: Path, text: str) -> None:
     layer(tmp_path, switched("q_len <= 64"))
     package(tmp_path, {"tiny/broken.py": text})
     (tmp_path / "tiny/binary.py").write_bytes(b"\xff\xfeModule")
-    assert [each.layer for each in reached(tmp_path, KERNEL)] == ["tiny.layer:Layer"]
+    assert [each.layer for each in find_reaches(tmp_path, KERNEL)] == ["tiny.layer:Layer"]
 
 
 def test_a_missing_folder_reaches_nothing(tmp_path: Path) -> None:
     """A folder that is not there is like one without the package."""
-    assert reached(tmp_path / "nowhere", KERNEL) == ()
+    assert find_reaches(tmp_path / "nowhere", KERNEL) == ()
 
 
 def test_the_modules_of_a_package_are_read_once(tmp_path: Path) -> None:
     """A second kernel of the same package is answered without its files."""
     layer(tmp_path, switched("q_len <= 64"))
-    assert first_length(reached(tmp_path, KERNEL)) == 65
+    assert first_length(find_reaches(tmp_path, KERNEL)) == 65
     (tmp_path / "tiny/layer.py").unlink()
-    assert first_length(reached(str(tmp_path), "tiny.ops.step:step_kernel")) == 1
+    assert first_length(find_reaches(str(tmp_path), "tiny.ops.step:step_kernel")) == 1
 
 
 def test_json_has_every_field(tmp_path: Path) -> None:
     """A reach is a flat JSON object."""
-    (reach,) = reached(layer(tmp_path, "return chunk_op(x)\n"), KERNEL)
+    (reach,) = find_reaches(layer(tmp_path, "return chunk_op(x)\n"), KERNEL)
     assert asdict(reach) == {
         "layer": "tiny.layer:Layer",
         "file": "tiny/layer.py",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tomlkit
 
-from flacheck.captures import drive
+from flacheck.captures import capture_job
 from flacheck.errors import INSTALL_TORCH, IncompleteError
 
 ROOT = Path(__file__).parent.parent
@@ -49,4 +49,4 @@ def test_a_capture_without_torch_names_the_command(monkeypatch: pytest.MonkeyPat
     """Nothing is installed or run before."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(IncompleteError, match=re.escape(INSTALL_TORCH)):
-        drive.prepare([])
+        capture_job.prepare_captures([])

@@ -58,15 +58,15 @@ def test_a_kernel_without_a_source_needs_the_users_word() -> None:
     """The message says which, and what the word is."""
     entries = [recorded(f"shop.ops:k{n}", text=None) for n in range(6)]
     with pytest.raises(UsageError) as caught:
-        replay.provided(FILE, entries, trust=False)
-    said = "l.jsonl: 6 kernels hold no source (shop.ops:k0, shop.ops:k1, shop.ops:k2, shop.ops:k3)"
+        replay.provide_packages(FILE, entries, trust=False)
+    said = "l.jsonl: 6 kernels have no source (shop.ops:k0, shop.ops:k1, shop.ops:k2, shop.ops:k3)"
     assert str(caught.value).startswith(said)
     assert "--trust" in str(caught.value)
 
 
 def test_without_the_users_word_no_package_is_installed(asked: list[str]) -> None:
     """The cuts are enough."""
-    assert replay.provided(FILE, [recorded()], trust=False) == {}
+    assert replay.provide_packages(FILE, [recorded()], trust=False) == {}
     assert asked == []
 
 
@@ -76,11 +76,11 @@ def test_without_torch_only_kernels_without_a_source_need_their_packages(
     """Beside torch an import is truer than a cut."""
     entries = [recorded(), recorded("mill.ops:k", package="mill==2.0", text=None)]
     torch_is(False, monkeypatch)
-    replay.provided(FILE, entries, trust=True)
+    replay.provide_packages(FILE, entries, trust=True)
     assert asked == ["mill==2.0"]
     asked.clear()
     torch_is(True, monkeypatch)
-    replay.provided(FILE, entries, trust=True)
+    replay.provide_packages(FILE, entries, trust=True)
     assert asked == ["mill==2.0", SPEC]
 
 
@@ -105,7 +105,7 @@ def test_only_an_import_has_decorators(monkeypatch: pytest.MonkeyPatch) -> None:
     """A launch is recorded above them, and compiled below."""
     torch_is(True, monkeypatch)
     (plain,) = replay.sources([recorded()], {SPEC: PACKAGE})
-    (decorated,) = replay.decorated(
+    (decorated,) = replay.decorated_sources(
         [recorded(), recorded("other:k", package=None)], {SPEC: PACKAGE}
     )
     assert plain.launches[0].args["B"] == {"constexpr": 8}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.captures.drive import GUEST
-from flacheck.inputs.launches import Placed, read, sources
+from flacheck.captures.capture_job import GUEST
+from flacheck.inputs.launches import TensorPlacement, read, sources
 from tests.captured import AUTOTUNED, needs_torch, recorded, written
 
 
@@ -138,11 +138,11 @@ def test_where_tensors_lie_stands_beside_the_launch(tmp_path: Path) -> None:
     assert one.memory is not None
     assert one.memory.storages == (384, 2, 16, 40_000, 8 * 600 * 600)
     held = one.memory.tensors
-    assert held["x"] == Placed(0, (4, 7, 3), (48, 6, 2), 6)
-    assert held["y"] == Placed(0, (4, 8, 6), (48, 6, 1), 0)
-    assert held["pair[0]"] == Placed(0, (2, 4, 8, 6), (0, 48, 6, 1), 0)
-    assert held["pair[1]"] == Placed(1, (2,), (1,), 0, (0, 1))
-    assert held["ends"] == Placed(2, (2, 2), (1, 2), 0, (0, 7, 3, 9))
+    assert held["x"] == TensorPlacement(0, (4, 7, 3), (48, 6, 2), 6)
+    assert held["y"] == TensorPlacement(0, (4, 8, 6), (48, 6, 1), 0)
+    assert held["pair[0]"] == TensorPlacement(0, (2, 4, 8, 6), (0, 48, 6, 1), 0)
+    assert held["pair[1]"] == TensorPlacement(1, (2,), (1,), 0, (0, 1))
+    assert held["ends"] == TensorPlacement(2, (2, 2), (1, 2), 0, (0, 7, 3, 9))
     assert held["wide"].values is None
     assert held["unknown"].values is None
 
@@ -301,7 +301,7 @@ def test_a_tensor_descriptor_is_recorded_with_each_configurations_block(tmp_path
     ]
     assert odd.launch.args["x"] == {"unknown": "tensor of complex64"}
     assert [one.memory.tensors["x"] for one in launches if one.memory] == [
-        Placed(0, (128, 64), (64, 1), 0)
+        TensorPlacement(0, (128, 64), (64, 1), 0)
     ] * 4
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.guest.workers.removed import removed_api
+from flacheck.guest.workers.removed_api import removed_api
 
 
 def _language() -> types.ModuleType:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flacheck.guest.recorder import described, forms
+from flacheck.guest.recorder import forms, launch_description
 from tests.captured import exit_code, needs_torch, recorded
 
 
@@ -81,8 +81,8 @@ def _comparable(part: Any) -> Any:
 @pytest.mark.parametrize(
     ("add", "describe", "values"),
     [
-        (forms.add_argument, described.argument, ARGUMENTS),
-        (forms.add_constant, described.constant, CONSTANTS),
+        (forms.add_argument, launch_description.argument, ARGUMENTS),
+        (forms.add_constant, launch_description.constant, CONSTANTS),
     ],
 )
 @given(chosen=st.data())
@@ -106,7 +106,7 @@ def test_a_value_has_the_key_that_it_had(value: Any) -> None:
 @pytest.mark.parametrize("value", [object(), 1j, Held("float32", 0)])
 def test_what_nothing_short_stands_for_has_no_key(value: object) -> None:
     """A tensor in a constant's place is read by its value, an object by its class."""
-    with pytest.raises(forms.Unsuited):
+    with pytest.raises(forms.UnkeyableValue):
         forms.add_constant(value, [])
 
 

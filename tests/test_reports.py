@@ -20,7 +20,7 @@ from flacheck.analysis.context import Context
 from flacheck.analysis.slow import mark_slow
 from flacheck.analysis.summary import RunView, summarise
 from flacheck.errors import UsageError
-from flacheck.fallbacks.seen import fallbacks
+from flacheck.fallbacks.alternatives import fallbacks
 from flacheck.model import Json, Record
 from flacheck.reports import conclusions, scan
 from flacheck.reports.document import Display

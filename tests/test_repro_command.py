@@ -248,7 +248,9 @@ def test_an_interrupt_while_releases_are_made_ready_leaves_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit 130 with a sentence: there is no compiler yet that could show anything."""
-    monkeypatch.setattr(api_repro, "provided", interrupted_at_first(1, api_repro.provided))
+    monkeypatch.setattr(
+        api_repro, "provide_releases", interrupted_at_first(1, api_repro.provide_releases)
+    )
     done = repro()
     assert done.exit_code == 130
     assert "interrupted before there was a compiler to ask: no file was written" in done.stderr

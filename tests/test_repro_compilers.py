@@ -10,7 +10,7 @@ import pytest
 
 from flacheck import toolchains
 from flacheck.capabilities.repro.budget import Budget, BudgetSpent
-from flacheck.capabilities.repro.compilers import Compilers, provided
+from flacheck.capabilities.repro.compilers import Compilers, provide_releases
 from flacheck.errors import ToolchainError
 from flacheck.model import Outcome
 from flacheck.toolchains.base import Resolution
@@ -31,13 +31,13 @@ def family(monkeypatch: pytest.MonkeyPatch) -> Family:
 
 
 def opened() -> Compilers:
-    return Compilers(provided("fake==3.0", "sm90", ["fake==3.0"]), {}, 512)
+    return Compilers(provide_releases("fake==3.0", "sm90", ["fake==3.0"]), {}, 512)
 
 
 def test_the_cells_own_release_is_always_among_those_asked(family: Family) -> None:
     """Oldest first, whatever the order of the specifications."""
     family({})
-    ready = provided("fake==3.0", "sm90", ["fake==5.0", "fake==2.0"])
+    ready = provide_releases("fake==3.0", "sm90", ["fake==5.0", "fake==2.0"])
     assert list(ready) == ["fake==2.0", "fake==3.0", "fake==5.0"]
 
 
@@ -46,7 +46,7 @@ def test_releases_that_cannot_be_had_are_left_out_and_named(
 ) -> None:
     """Without a wheel, or without a word for the target."""
     family({}, wheelless=("1.0",), refused={"2.0": ("sm90",)})
-    ready = provided("fake==3.0", "sm90", ["fake==1.0", "fake==2.0"])
+    ready = provide_releases("fake==3.0", "sm90", ["fake==1.0", "fake==2.0"])
     assert list(ready) == ["fake==3.0"]
     assert caplog.messages == [
         "fake==1.0 is left out: no wheel for this Python",
@@ -58,7 +58,7 @@ def test_without_the_cells_own_release_nothing_can_be_reproduced(family: Family)
     """The target is named too, for another machine may have its assembler."""
     family({}, wheelless=("3.0",))
     with pytest.raises(ToolchainError, match=r"fake==3\.0, .* not available here for sm90"):
-        provided("fake==3.0", "sm90", ["fake==2.0"])
+        provide_releases("fake==3.0", "sm90", ["fake==2.0"])
 
 
 def test_a_local_build_is_known_by_the_path_that_was_named(
@@ -75,7 +75,7 @@ def test_a_local_build_is_known_by_the_path_that_was_named(
         return resolve(specs)
 
     monkeypatch.setattr(toolchains, "resolve", resolved)
-    ready = provided("fake==3.0+local.1", "sm90", ["fake==2.0"], ["./main.whl"])
+    ready = provide_releases("fake==3.0+local.1", "sm90", ["fake==2.0"], ["./main.whl"])
     assert list(ready) == ["fake==2.0", "fake==3.0+local.1"]
 
 
@@ -105,7 +105,7 @@ def test_a_compile_that_the_budget_ended_is_no_verdict(family: Family) -> None:
     with opened() as compilers:
         compilers.budget = Budget(seconds=0.5)
         with pytest.raises(BudgetSpent):
-            compilers.judged(fake.cell("k", "3.0"))
+            compilers.judge_cell(fake.cell("k", "3.0"))
 
 
 def test_workers_start_again_after_a_reset(family: Family) -> None:

@@ -36,7 +36,7 @@ def result() -> Reproduced:
         cell=chain().cell(FAILS),
         record=failing,
         original=chain(),
-        reduced=small,
+        reduction=small,
         script=render(small, Symptom("boom", "triton 3.2.0 fails")),
         original_script=render(chain(), Symptom("boom", "triton 3.2.0 fails")),
         effort=Effort(3, 5, 1, 0.5),
@@ -116,14 +116,16 @@ def test_an_issue_keeps_the_lines_of_python_in_an_error() -> None:
     said = (
         "    module = src.make_ir(target)\nmodule attributes {ttg.x = 1} {\n  %0 = tt.load\n}\nboom"
     )
-    lines = list(issue(replace(result(), said=said)))
+    lines = list(issue(replace(result(), output=said)))
     printed = lines[lines.index("    module = src.make_ir(target)") :][:3]
     assert printed == ["    module = src.make_ir(target)", "boom", "```"]
 
 
 def test_an_issue_has_what_a_maintainer_asks_for() -> None:
     """The compiler's words, GPU and release in the title; the fields of Triton's own form."""
-    made = replace(result(), said='Traceback\n  File "/home/me/triton/compiler/compiler.py"\nboom')
+    made = replace(
+        result(), output='Traceback\n  File "/home/me/triton/compiler/compiler.py"\nboom'
+    )
     lines = list(issue(made))
     assert lines[0] == "# boom in reshapeOuts (sm90, Triton 3.2.0)"
     assert lines[2].startswith("<!-- compiler bug. ")
@@ -194,7 +196,7 @@ def test_a_long_error_is_cut_between_lines_and_without_the_modules() -> None:
     """Its beginning and its end stay, for the cause stands at either."""
     dumped = ["first <scratch>/cache-12/tmp.ptx", "module {", "  %0 = tt.load", "}"]
     said = "\n".join([*dumped, *(f"line {n}" for n in range(200)), "last"])
-    lines = error(replace(result(), said=said))
+    lines = error(replace(result(), output=said))
     assert lines[0] == "first tmp.ptx"
     assert lines[1] == "line 0"
     assert lines[-1] == "last"
@@ -205,11 +207,11 @@ def test_the_passes_that_a_release_printed_make_a_command() -> None:
     """Of the stage that begins with Triton's own IR; elsewhere the IR would not fit."""
     passes = "builtin.module(convert-triton-to-tritongpu{num-warps=4}, tritongpu-coalesce)"
     said = f'boom\n      pipeline: "{passes}",\n      verify_each: true'
-    printed = list(issue(replace(result(), ttir="module {}\n", said=said)))
+    printed = list(issue(replace(result(), ttir="module {}\n", output=said)))
     assert f"triton-opt repro.ttir --pass-pipeline='{passes}'" in printed
     assert "      verify_each: true" not in printed
     later = said.replace("convert-triton-to-tritongpu{num-warps=4}, ", "")
-    assert "triton-opt" not in "".join(issue(replace(result(), ttir="module {}\n", said=later)))
+    assert "triton-opt" not in "".join(issue(replace(result(), ttir="module {}\n", output=later)))
 
 
 def test_the_ir_comes_with_the_call_that_compiles_it() -> None:

@@ -70,7 +70,7 @@ def test_a_candidate_that_fails_in_another_pass_is_refused() -> None:
     assert asking(chain())
     asking.failing_pass = "another-pass"
     assert not asking(chain())
-    assert asking.effort.slipped == 1
+    assert asking.effort.slips == 1
 
 
 def test_neighbours_are_the_nearest_that_differ_in_whatever_way() -> None:

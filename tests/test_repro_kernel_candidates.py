@@ -102,7 +102,7 @@ def test_every_parameter_has_its_value_and_every_value_its_parameter() -> None:
     source = f"{HEAD}@triton.jit\ndef kernel(x, B):\n    tl.store(x, B)\n"
     bare = Specimen(source, "kernel", {"x": POINTER}, "sm90")
     assert not is_valid(bare)
-    assert is_valid(bare.with_(omitted=("B",)))
+    assert is_valid(bare.with_(omitted_parameters=("B",)))
     assert not is_valid(bare.with_(args={"x": POINTER, "B": 1, "C": 1}))
 
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flacheck.capabilities.repro.kernel.constant_folding import folded, literal
+from flacheck.capabilities.repro.kernel.constant_folding import fold_constants, literal
 
 
 def after(text: str) -> str:
     """A text with everything evaluated that can be."""
-    return "\n".join(map(ast.unparse, folded(ast.parse(text).body)))
+    return "\n".join(map(ast.unparse, fold_constants(ast.parse(text).body)))
 
 
 @pytest.mark.parametrize(

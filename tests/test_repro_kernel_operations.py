@@ -92,4 +92,4 @@ def test_a_conversion_is_known_whatever_it_converts() -> None:
     """Its dtype is written down; only the shape comes from what was there before."""
     body = "b = tl.dot(f(x).to(tl.bfloat16), f(x).to(tl.bfloat16))\ntl.store(x, b)"
     [one] = [o for o in operation_types(specimen(body, x=POINTER)) if o.operation == "tl.dot"]
-    assert (str(one), one.known) == ("tl.dot(bf16)", True)
+    assert (str(one), one.is_complete) == ("tl.dot(bf16)", True)

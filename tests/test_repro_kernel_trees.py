@@ -7,24 +7,24 @@ import ast
 import pytest
 
 from flacheck.capabilities.repro.kernel.rewriting import (
+    drop_unread_parameters,
     pointer_to,
-    replaced,
-    rewritten,
-    trimmed,
+    replace_nodes,
+    rewrite,
     without_parameters,
 )
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.syntax_trees import (
     Extraction,
     assignment,
-    called,
+    callee_name,
     expression,
-    kept,
+    keep_statements,
     reads,
     without_dead,
     writes,
 )
-from flacheck.capabilities.repro.passes.partial_evaluation import inlined
+from flacheck.capabilities.repro.passes.partial_evaluation import inline_calls
 from tests.made_specimens import HEAD, POINTER, chain, specimen
 
 
@@ -45,7 +45,7 @@ def texts(body: list[ast.stmt]) -> list[str]:
 )
 def test_a_call_is_named_by_what_it_calls(text: str, name: str) -> None:
     """A method by its name alone, the language's functions by their path."""
-    assert called(expression(text)) == name
+    assert callee_name(expression(text)) == name
 
 
 def test_a_statement_reads_and_writes_names() -> None:
@@ -70,7 +70,7 @@ def test_dead_code_goes_and_effects_stay() -> None:
 def test_emptied_branches_go() -> None:
     """One side without statements passes; without either, the branch goes."""
     body = ast.parse("if a:\n    b = 1\nif c:\n    b = 2\nelse:\n    d = 3").body
-    assert texts(kept(body, lambda s: "b = " not in ast.unparse(s).splitlines()[0])) == [
+    assert texts(keep_statements(body, lambda s: "b = " not in ast.unparse(s).splitlines()[0])) == [
         "if c:\n    pass\nelse:\n    d = 3"
     ]
 
@@ -84,7 +84,7 @@ def test_a_free_name_is_numbered_where_it_is_taken() -> None:
 def inlined_into(call: str, helper: str) -> list[str]:
     [function] = ast.parse(helper).body
     assert isinstance(function, ast.FunctionDef)
-    body = inlined(ast.parse(call).body, {function.name: function})
+    body = inline_calls(ast.parse(call).body, {function.name: function})
     return texts(ast.fix_missing_locations(ast.Module(body, [])).body)
 
 
@@ -119,7 +119,7 @@ def test_a_module_is_written_with_what_its_kernel_uses() -> None:
     prelude += "@triton.jit\ndef used(a):\n    return a + M\n\n\n"
     prelude += "@triton.jit\ndef unused(a):\n    return a\n\n\n"
     one = specimen("tl.store(x, used(1))\na = unused(2)", prelude, x=POINTER)
-    after = rewritten(one, one.copied_body())
+    after = rewrite(one, one.copied_body())
     assert list(after.helpers) == ["used"]
     assert list(after.constants) == ["N", "M"]
     assert after.source.startswith(HEAD + "import math\n")
@@ -130,8 +130,10 @@ def test_a_lost_parameter_is_named_nowhere() -> None:
     """Not in the signature, not in what is not to be specialized."""
     decorated = f"{HEAD}@triton.jit(do_not_specialize=['T', 'N'])\ndef kernel(x, T, N, B):\n"
     args = {"x": POINTER, "T": {"int": 8}, "N": {"int": 4}}
-    one = Specimen(decorated + "    tl.store(x, T)\n", "kernel", args, "sm90", omitted=("B",))
-    after = trimmed(one)
+    one = Specimen(
+        decorated + "    tl.store(x, T)\n", "kernel", args, "sm90", omitted_parameters=("B",)
+    )
+    after = drop_unread_parameters(one)
     assert list(after.args) == ["x", "T"]
     assert "do_not_specialize=['T']" in after.source
     assert "def kernel(x, T, B):" in after.source
@@ -144,7 +146,7 @@ def test_a_node_is_replaced_and_its_tree_stays() -> None:
     before = ast.dump(one.tree)
     load = one.function.body[0]
     assert isinstance(load, ast.Assign)
-    after = replaced(one, {load.value: ast.Constant(1)})
+    after = replace_nodes(one, {load.value: ast.Constant(1)})
     assert texts(after.function.body) == ["a = 1", "tl.store(x, a)"]
     assert ast.dump(one.tree) == before
 

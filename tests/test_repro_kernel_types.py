@@ -17,8 +17,12 @@ from flacheck.capabilities.repro.kernel.block_types import (
     broadcast,
 )
 from flacheck.capabilities.repro.kernel.syntax_trees import all_statements, assignment
-from flacheck.capabilities.repro.kernel.type_inference import argument_type, inferred, walked
-from flacheck.capabilities.repro.passes.partial_evaluation import evaluated
+from flacheck.capabilities.repro.kernel.type_inference import (
+    argument_type,
+    infer_kernel,
+    infer_types,
+)
+from flacheck.capabilities.repro.passes.partial_evaluation import evaluate_constants
 from tests.made_specimens import POINTER, chain, specimen
 
 
@@ -29,15 +33,15 @@ def types_of(body: str) -> dict[str, Type]:
 
 def named(body: str, args: dict[str, object]) -> dict[str, Type]:
     one = specimen(body, **args)
-    types = inferred(one)
+    types = infer_types(one)
     plain = filter(None, map(assignment, all_statements(one.function.body)))
     return {name: types[value] for name, value in plain}
 
 
 def test_types_go_through_a_whole_kernel() -> None:
     """Dtypes and shapes go through loads, dots, casts and what a loop carries."""
-    after = evaluated(chain())
-    types = inferred(after)
+    after = evaluate_constants(chain())
+    types = infer_types(after)
     plain = filter(None, map(assignment, all_statements(after.function.body)))
     known = {name: types[value] for name, value in plain}
     assert known["a"] == Tensor("fp16", (64, 128))
@@ -192,7 +196,7 @@ def test_equal_extents_are_one_group_only_where_blocks_meet() -> None:
     """Axes that a dot sums over change together; two that never meet do not."""
     body = "a = tl.zeros([32, 16], tl.float16)\nb = tl.zeros([16, 32], tl.float16)\n"
     body += "tl.store(x, tl.sum(tl.dot(a, b)))"
-    extents = walked(specimen(body, x=POINTER)).extents.values()
+    extents = infer_kernel(specimen(body, x=POINTER)).extents.values()
     assert len({id(e.group()) for e in extents if e == 16}) == 1
     assert len({id(e.group()) for e in extents if e == 32}) == 2
 
@@ -201,5 +205,5 @@ def test_equal_specimens_have_types_of_their_own_nodes() -> None:
     """Types are known by node, and nodes belong to one tree."""
     first, second = chain(), chain()
     assert first == second
-    assert not set(inferred(first)) & set(inferred(second))
-    assert inferred(first) is inferred(first)
+    assert not set(infer_types(first)) & set(infer_types(second))
+    assert infer_types(first) is infer_types(first)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flacheck.capabilities.repro import kinds
-from flacheck.capabilities.repro.passes.autotuner import SHIFTED, tuned
+from flacheck.capabilities.repro.passes.autotuner import SHIFTED_KEY, add_autotuner
 from flacheck.model import Cell, Launch
 from tests.made_records import record
 from tests.made_specimens import FAILS, POINTER, chain, specimen
@@ -101,10 +101,10 @@ def test_a_quick_compile_gets_two_minutes() -> None:
 def test_shifted_keys_are_compared_and_missing_ones_speak() -> None:
     """FC602 fails without a word; FC601 raises."""
     start = specimen("pass", x=POINTER, K={"constexpr": 32})
-    one = tuned(start, [{"kwargs": {}, "num_warps": 2}] * 2, ["K"])
+    one = add_autotuner(start, [{"kwargs": {}, "num_warps": 2}] * 2, ["K"])
     shifted = record("fails", code="FC602", message="keys")
     past = record("fails", code="FC601", message="IndexError: list index out of range")
-    assert kinds.TUNER_FAULT.symptom(cell(), shifted, one).words == SHIFTED
+    assert kinds.TUNER_FAULT.symptom(cell(), shifted, one).words == SHIFTED_KEY
     assert "want = (32,)" in kinds.TUNER_FAULT.symptom(cell(), shifted, one).check
     said = kinds.TUNER_FAULT.symptom(cell(), past, one)
     assert (said.words, said.check) == ("IndexError: list index out of range", "")

@@ -44,8 +44,8 @@ def test_a_slip_into_another_failure_is_refused_and_counted() -> None:
     otherwise = oracle(FakeCompilers(lambda _: False, slips=lambda _: True))
     assert not elsewhere(chain())
     assert not otherwise(chain())
-    assert elsewhere.effort.slipped == 1
-    assert otherwise.effort.slipped == 1
+    assert elsewhere.effort.slips == 1
+    assert otherwise.effort.slips == 1
     assert otherwise.slips == {"FC301:llir:-:4f5da522": 1}
 
 
@@ -90,7 +90,7 @@ def test_a_probe_that_was_compiled_is_no_slip_later() -> None:
     asking = oracle(FakeCompilers(lambda _: False, slips=lambda _: True))
     assert asking.hides(chain())
     assert not asking.fails(chain())
-    assert asking.effort.slipped == 0
+    assert asking.effort.slips == 0
 
 
 @pytest.mark.parametrize(

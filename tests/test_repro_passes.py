@@ -16,17 +16,17 @@ from flacheck.capabilities.repro.passes.aliases import aliases, single_assignmen
 from flacheck.capabilities.repro.passes.blocks import dimensions, pointers, smallest
 from flacheck.capabilities.repro.passes.expressions import expressions, sinks
 from flacheck.capabilities.repro.passes.launch import dtypes, launch, options, parameters
-from flacheck.capabilities.repro.passes.partial_evaluation import evaluated, literal_of
+from flacheck.capabilities.repro.passes.partial_evaluation import evaluate_constants, literal_of
 from flacheck.capabilities.repro.passes.readable_form import reading
 from flacheck.capabilities.repro.passes.search import (
     Pass,
-    at_each,
-    first_taken,
     name_of,
-    while_taken,
+    propose_at_each,
+    propose_until_accepted,
+    propose_while_accepted,
 )
 from flacheck.capabilities.repro.passes.statements import closure, control_flow, statements
-from flacheck.capabilities.repro.reducer import polished, reduce
+from flacheck.capabilities.repro.reducer import polish, reduce
 from tests.made_specimens import POINTER, Says, calls, chain, reduced, specimen
 
 
@@ -58,7 +58,7 @@ def test_every_accepted_step_is_valid_smaller_and_fails(operation: str, least: i
         assert is_valid(candidate)
         return calls(candidate, operation) >= least
 
-    steps = [step.best for step in reduce(evaluated(chain()), (), PASSES, Says(holds))]
+    steps = [step.best for step in reduce(evaluate_constants(chain()), (), PASSES, Says(holds))]
     costs = [cost(step) for step in steps]
     assert costs == sorted(costs, reverse=True)
     assert all(holds(step) for step in steps)
@@ -67,7 +67,7 @@ def test_every_accepted_step_is_valid_smaller_and_fails(operation: str, least: i
 @pytest.mark.parametrize("one", {*FIRST, *SLICES, *PASSES, reading}, ids=name_of)
 def test_no_pass_changes_the_tree_that_it_reads(one: Pass) -> None:
     """A specimen is a value."""
-    start = evaluated(chain())
+    start = evaluate_constants(chain())
     before = ast.dump(start.tree)
     search = one(start)
     for _ in range(5):
@@ -116,24 +116,24 @@ def called(*names: str) -> Iterator[Specimen]:
 
 def test_the_first_that_is_taken_ends_the_search() -> None:
     """None when none is."""
-    names, taken = answered(first_taken(called("a", "b", "c")), {"b"})
+    names, taken = answered(propose_until_accepted(called("a", "b", "c")), {"b"})
     assert names == ["a", "b"]
     assert isinstance(taken, Specimen)
     assert taken.name == "b"
-    assert answered(first_taken(called("a")), set()) == (["a"], None)
+    assert answered(propose_until_accepted(called("a")), set()) == (["a"], None)
 
 
 def test_a_search_goes_on_from_what_is_taken() -> None:
     """Until nothing of it is."""
     [start] = called("a")
-    search = while_taken(start, lambda best: called(best.name + "x", best.name + "y"))
+    search = propose_while_accepted(start, lambda best: called(best.name + "x", best.name + "y"))
     assert answered(search, {"ay", "ayx"}) == (["ax", "ay", "ayx", "ayxx", "ayxy"], None)
 
 
 def test_a_place_is_tried_until_nothing_is_taken_there() -> None:
     """Then the next one, as the best specimen has them."""
     [start] = called("abc")
-    search = at_each(
+    search = propose_at_each(
         start,
         lambda best: best.name,
         lambda best, letter: called(best.name.replace(letter, "")),
@@ -146,7 +146,7 @@ def test_a_place_is_tried_until_nothing_is_taken_there() -> None:
 
 def test_constants_go_into_the_kernel() -> None:
     """Partial evaluation leaves no constexpr parameter, decides branches and names dtypes."""
-    after = evaluated(chain())
+    after = evaluate_constants(chain())
     assert list(after.args) == ["x", "y", "T"]
     assert "tl.make_block_ptr(x, (64, 128)" in after.source
     assert "a.dtype" not in after.source
@@ -156,15 +156,15 @@ def test_helpers_are_inlined_unless_the_failure_needs_the_call() -> None:
     """A helper's variables do not clash with the kernel's."""
     helper = "@triton.jit\ndef scaled(a, by):\n    b = a * by\n    return b + 1\n\n\n"
     start = specimen("b = tl.load(x)\nc = scaled(b, 2)\ntl.store(x, b + c)", helper, x=POINTER)
-    assert "def scaled" not in evaluated(start).source
-    assert "b_2 = b * 2" in evaluated(start).source
-    assert "def scaled" in evaluated(start, inline=False).source
+    assert "def scaled" not in evaluate_constants(start).source
+    assert "b_2 = b * 2" in evaluate_constants(start).source
+    assert "def scaled" in evaluate_constants(start, inline=False).source
 
 
 def test_statements_are_made_plain() -> None:
     """Tuples are taken apart unless one part reads another; operators are spelt out."""
     body = "a, b = tl.load(x), 2\na, c = b + a, a\nd: tl.constexpr = 4\na += d\ntl.store(x, a + c)"
-    assert body_of(evaluated(specimen(body, x=POINTER))) == [
+    assert body_of(evaluate_constants(specimen(body, x=POINTER))) == [
         "a = tl.load(x)",
         "a, c = (2 + a, a)",
         "a = a + 4",
@@ -175,7 +175,7 @@ def test_statements_are_made_plain() -> None:
 def test_a_constant_that_the_kernel_binds_again_is_a_variable() -> None:
     """It begins with its value."""
     body = "for t in range(4):\n    N = N * 2\ntl.store(x, N)"
-    after = evaluated(specimen(body, x=POINTER, N={"constexpr": 3}))
+    after = evaluate_constants(specimen(body, x=POINTER, N={"constexpr": 3}))
     assert body_of(after)[0] == "N = 3"
     assert list(after.args) == ["x"]
 
@@ -222,7 +222,7 @@ def test_deleting_a_value_deletes_what_needs_it() -> None:
 
 def test_a_loop_becomes_one_turn_of_it() -> None:
     """The loop goes where the failure does not need it, and stays as a short one where it does."""
-    start = evaluated(chain())
+    start = evaluate_constants(chain())
     assert "for" not in reduced(start, lambda s: calls(s, "tl.dot") == 1, control_flow).source
     kept = reduced(start, lambda s: "for t in range" in s.source, control_flow)
     assert "for t in range(4)" in kept.source
@@ -290,7 +290,7 @@ def test_a_call_within_a_sum_may_stand_alone() -> None:
 
 def test_block_pointers_become_plain() -> None:
     """Loads through block pointers become loads of `pointer + arange`."""
-    after = reduced(evaluated(chain()), lambda s: calls(s, "tl.load") == 1, pointers)
+    after = reduced(evaluate_constants(chain()), lambda s: calls(s, "tl.load") == 1, pointers)
     plain = "tl.load(x + tl.arange(0, 64)[:, None] * 128 + tl.arange(0, 128)[None, :])"
     assert "make_block_ptr" not in after.source
     assert plain in after.source
@@ -357,7 +357,7 @@ def test_parameters_are_forgotten_merged_and_written_down() -> None:
 def test_the_last_form_has_one_step_a_line() -> None:
     """Nested loads get lines of their own, one where they are equal; names are the usual ones."""
     start = specimen("tl.store(foo, tl.dot(tl.load(foo), tl.load(foo)))", foo=POINTER)
-    after = polished(start, reading, Says(lambda _: True))
+    after = polish(start, reading, Says(lambda _: True))
     assert body_of(after) == ["a = tl.load(x_ptr)", "b = tl.dot(a, a)", "tl.store(x_ptr, b)"]
     assert after.args == {"x_ptr": POINTER}
 
@@ -365,7 +365,7 @@ def test_the_last_form_has_one_step_a_line() -> None:
 def test_equal_steps_stay_apart_where_the_failure_needs_them() -> None:
     """Two loads of one address may be what fails."""
     start = specimen("tl.store(foo, tl.dot(tl.load(foo), tl.load(foo)))", foo=POINTER)
-    after = polished(start, reading, Says(lambda s: s.source.count("tl.load") == 2))
+    after = polish(start, reading, Says(lambda s: s.source.count("tl.load") == 2))
     assert body_of(after)[:2] == ["a = tl.load(x_ptr)", "b = tl.load(x_ptr)"]
 
 

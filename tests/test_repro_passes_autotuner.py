@@ -7,12 +7,12 @@ import pytest
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.passes import TUNING, TUNING_FIRST
 from flacheck.capabilities.repro.passes.autotuner import (
-    SHIFTED,
-    autotuned,
+    SHIFTED_KEY,
+    add_autotuner,
     configs_and_keys,
     distinct_values,
     key_check,
-    tuned,
+    set_autotuner,
 )
 from flacheck.capabilities.repro.reducer import reduce
 from tests.made_specimens import CHAIN, POINTER, Says, specimen
@@ -21,13 +21,13 @@ from tests.made_specimens import CHAIN, POINTER, Says, specimen
 def test_an_autotuner_is_written_and_read_back() -> None:
     """Configurations and keys survive the decorator's text."""
     configs = [{"kwargs": {"B": 32}}, {"kwargs": {"B": 64}, "num_warps": 8}]
-    one = tuned(specimen("pass", B={"constexpr": 1}), configs, ["B"])
+    one = add_autotuner(specimen("pass", B={"constexpr": 1}), configs, ["B"])
     assert configs_and_keys(one) == (configs, ["B"])
 
 
 def test_usual_options_are_left_unsaid() -> None:
     """They are the defaults of a configuration."""
-    one = tuned(specimen("pass"), [{"kwargs": {}, "num_warps": 4, "num_stages": 3}], [])
+    one = add_autotuner(specimen("pass"), [{"kwargs": {}, "num_warps": 4, "num_stages": 3}], [])
     assert "configs=[triton.Config({}, num_stages=3)], key=[]" in one.source
 
 
@@ -35,10 +35,10 @@ def test_a_specimen_has_one_autotuner() -> None:
     """Another takes its place; what it sets is omitted from the launch."""
     args = {"x": POINTER}
     source = specimen("pass", x=POINTER, B={"constexpr": 1}).source
-    one = tuned(Specimen(source, "kernel", args, "sm90"), [{"kwargs": {"B": 32}}], [])
-    assert one.omitted == ("B",)
+    one = add_autotuner(Specimen(source, "kernel", args, "sm90"), [{"kwargs": {"B": 32}}], [])
+    assert one.omitted_parameters == ("B",)
     assert one.stage == "autotune"
-    again = autotuned(one, [{"kwargs": {"B": 64}}], ["B"])
+    again = set_autotuner(one, [{"kwargs": {"B": 64}}], ["B"])
     assert configs_and_keys(again) == ([{"kwargs": {"B": 64}}], ["B"])
     assert again.source.count("triton.autotune") == 1
 
@@ -61,7 +61,7 @@ def test_an_autotuner_is_reduced_to_two_configurations_and_one_key() -> None:
     args = {"x": POINTER, "y": POINTER, "T": {"int": 8}, "M": {"constexpr": 64}}
     bare = specimen(CHAIN, **args, N={"constexpr": 128}, B={"constexpr": 1})
     passed = {name: spec for name, spec in bare.args.items() if name != "B"}
-    start = tuned(bare.with_(args=passed), configs, ["M", "N", "T"])
+    start = add_autotuner(bare.with_(args=passed), configs, ["M", "N", "T"])
 
     def holds(candidate: Specimen) -> bool:
         left, keys = configs_and_keys(candidate)
@@ -78,13 +78,15 @@ def test_an_autotuner_is_reduced_to_two_configurations_and_one_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "said"), [((32, "torch.float16"), []), ((64, "torch.float16"), [SHIFTED])]
+    ("key", "said"), [((32, "torch.float16"), []), ((64, "torch.float16"), [SHIFTED_KEY])]
 )
 def test_a_scripts_check_compares_the_key_with_what_it_names(
     key: tuple[object, ...], said: list[str]
 ) -> None:
     """Strings in a key are dtypes and come last; a wrong number is said, a right one is not."""
-    one = tuned(specimen("pass", K={"constexpr": 32}), [{"kwargs": {}, "num_warps": 2}] * 2, ["K"])
+    one = add_autotuner(
+        specimen("pass", K={"constexpr": 32}), [{"kwargs": {}, "num_warps": 2}] * 2, ["K"]
+    )
     printed: list[str] = []
     kernel = type("kernel", (), {"cache": {key: None}})
     names = {"kernel": kernel, "print": lambda text, *_: printed.append(text.strip(":"))}

@@ -7,18 +7,18 @@ import ast
 import pytest
 
 from flacheck.capabilities.repro.kernel.candidates import is_valid
-from flacheck.capabilities.repro.kernel.syntax_trees import called
+from flacheck.capabilities.repro.kernel.syntax_trees import callee_name
 from flacheck.capabilities.repro.kernel.value_graph import operations
 from flacheck.capabilities.repro.passes.new_kernels import (
     TOGETHER,
-    built,
+    build_slices,
     distinct,
     in_loop,
     pipelines,
     single_slices,
     slices,
 )
-from flacheck.capabilities.repro.passes.partial_evaluation import evaluated
+from flacheck.capabilities.repro.passes.partial_evaluation import evaluate_constants
 from flacheck.capabilities.repro.reducer import reduce
 from tests.made_specimens import (
     POINTER,
@@ -32,7 +32,7 @@ from tests.made_specimens import (
 
 def test_operations_are_found_across_statements() -> None:
     """In the order of the text, with what feeds them; no scalars."""
-    values = operations(evaluated(chain()))
+    values = operations(evaluate_constants(chain()))
     names = [value.operation for value in values]
     assert names[:7] == [".to", "tl.exp", "Mult", ".to", "tl.trans", "tl.dot", "Add"]
     dot = values[names.index("tl.dot")]
@@ -41,9 +41,9 @@ def test_operations_are_found_across_statements() -> None:
 
 def test_slices_are_built_from_small_to_large() -> None:
     """The first slice of a dot loads its operands and stores its result."""
-    start = evaluated(chain())
-    first = built(start, [next(distinct(start))])
-    ends = [called(getattr(s, "value", s)) for s in first.function.body][-2:]
+    start = evaluate_constants(chain())
+    first = build_slices(start, [next(distinct(start))])
+    ends = [callee_name(getattr(s, "value", s)) for s in first.function.body][-2:]
     assert ends == ["tl.dot", "tl.store"]
     assert calls(first, "tl.exp") == 0
     assert is_valid(first)
@@ -55,39 +55,40 @@ def test_inputs_of_one_type_may_be_one_load() -> None:
     body = f"a = {block.format('x')}\nb = {block.format('y')}\nc = tl.dot(a, b)\n"
     body += "tl.store(x + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :], c)"
     start = specimen(body, x=POINTER, y=POINTER, n={"int": 8})
-    loads = [calls(built(start, [plan]), "tl.load") for plan in distinct(start)]
+    loads = [calls(build_slices(start, [plan]), "tl.load") for plan in distinct(start)]
     assert loads[:2] == [1, 2]
 
 
 def test_slices_that_compile_together_are_not_asked_one_by_one() -> None:
     """One compile passes over a dozen."""
-    start = evaluated(chain())
+    start = evaluate_constants(chain())
     plans = list(distinct(start))
     nothing = oracle(FakeCompilers(lambda _: False))
     assert not list(reduce(start, (slices,), (), nothing))
-    assert nothing.effort.asked == -(-len(plans) // TOGETHER)
-    assert nothing.effort.asked < len(plans)
+    assert nothing.effort.candidates == -(-len(plans) // TOGETHER)
+    assert nothing.effort.candidates < len(plans)
 
 
 def test_a_failing_slice_is_found_by_halves() -> None:
     """Only it is proposed."""
-    start = evaluated(chain())
+    start = evaluate_constants(chain())
     plans = list(distinct(start))
     exp = oracle(FakeCompilers(lambda s: calls(s, "tl.exp") == 1))
     [step] = reduce(start, (slices,), (), exp)
     assert calls(step.best, "tl.exp") == 1
     assert calls(step.best, "tl.dot") == 0
     assert (
-        exp.effort.asked < plans.index(next(p for p in plans if p.value.operation == "tl.exp")) + 2
+        exp.effort.candidates
+        < plans.index(next(p for p in plans if p.value.operation == "tl.exp")) + 2
     )
 
 
 def test_single_slices_are_asked_one_by_one() -> None:
     """In the same order, without probes."""
-    start = evaluated(chain())
+    start = evaluate_constants(chain())
     asked = oracle(FakeCompilers(lambda _: False))
     assert not list(reduce(start, (single_slices,), (), asked))
-    assert asked.effort.asked == len(list(distinct(start)))
+    assert asked.effort.candidates == len(list(distinct(start)))
 
 
 PIPELINE = """\

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from flacheck.capabilities.repro.output.script import is_typed, render
-from flacheck.capabilities.repro.output.symptom import Symptom, told, words
-from flacheck.capabilities.repro.passes.autotuner import tuned
+from flacheck.capabilities.repro.output.symptom import Symptom, readable_words, words
+from flacheck.capabilities.repro.passes.autotuner import add_autotuner
 from flacheck.rules import read
 from tests.made_records import record
 from tests.made_specimens import POINTER, chain, specimen
@@ -133,13 +133,13 @@ def test_a_script_compares_the_exit_status_of_a_silent_end(
 )
 def test_a_title_quotes_whole(said: str, expected: str) -> None:
     """No quote or bracket stays open, and an assertion is called one."""
-    assert told(record("fails", message=said)) == expected
+    assert readable_words(record("fails", message=said)) == expected
 
 
 def test_scripts_are_python_that_imports_only_triton() -> None:
     """In each form: types alone, a launch, an autotuner's run, and a signal's name to look for."""
     plain = specimen("tl.store(x, 1)", x={"dtype": "fp16", "align": 1})
-    tuner = tuned(
+    tuner = add_autotuner(
         specimen("pass", x=POINTER, K={"constexpr": 32}),
         [{"kwargs": {}, "num_warps": 2}] * 2,
         ["K"],
@@ -206,7 +206,7 @@ def test_types_alone_say_pointers_of_no_alignment(
 def test_a_typed_script_needs_no_launch() -> None:
     """`triton.compile` takes the types and the options."""
     one = specimen("tl.store(x, 1)", x={"dtype": "fp16", "align": 1}, options={"num_warps": 8})
-    text = render(one, Symptom("words", "title"), typed=True)
+    text = render(one, Symptom("words", "title"), by_types=True)
     assert "    from triton.compiler import ASTSource\n" in text
     assert text.endswith(
         'source = ASTSource(kernel, {"x": "*fp16"}, {})\n'
@@ -216,7 +216,7 @@ def test_a_typed_script_needs_no_launch() -> None:
 
 def test_a_refused_import_needs_no_call() -> None:
     """The decorator raises before anything could be launched."""
-    tuner = tuned(specimen("pass", K={"constexpr": 32}), [{"kwargs": {}}] * 2, ["gone"])
+    tuner = add_autotuner(specimen("pass", K={"constexpr": 32}), [{"kwargs": {}}] * 2, ["gone"])
     text = render(tuner.with_(stage="import"), Symptom("words", "title"))
     assert "kernel.run(" not in text
     assert text.endswith('print("the kernel was decorated")\n')

@@ -51,7 +51,7 @@ command = [sys.executable, "-c", "import compiler, flacheck"]
 assert "No module named 'flacheck'" in subprocess.run(command, capture_output=True, text=True).stderr
 """
     [run] = run_script(script, replace(TOOLCHAIN, paths=(str(tmp_path / "release"),)))
-    assert run.said == ""
+    assert run.output == ""
     assert run.status == 0
 
 

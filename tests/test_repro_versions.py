@@ -42,7 +42,7 @@ def test_every_release_judges_a_specimen() -> None:
     """The table has the order of the releases; signatures are those of failures alone."""
     compilers = FakeCompilers(lambda _: True)
     compilers.releases = dict.fromkeys(("triton==3.1.0", FAILS, "triton==3.3.0"))
-    table = versions.judged(chain(), compilers, "llir")
+    table = versions.judge_releases(chain(), compilers, "llir")
     assert table == {
         "triton==3.1.0": ReleaseVerdict(Verdict.COMPILES),
         FAILS: ReleaseVerdict(Verdict.FAILS, SIGNATURE),
@@ -63,7 +63,7 @@ def test_a_release_that_cannot_read_the_original_does_not_differ() -> None:
 
 def test_releases_are_listed_without_their_compiler() -> None:
     """As a maintainer writes them."""
-    assert versions.listed(["triton==3.1.0", FAILS]) == "3.1.0, 3.2.0"
+    assert versions.join_versions(["triton==3.1.0", FAILS]) == "3.1.0, 3.2.0"
 
 
 def test_a_smaller_kernel_may_have_room_where_the_original_had_none() -> None:

@@ -68,9 +68,9 @@ def test_from_a_failing_cell_to_a_verified_result(compilers: Callable[[Any], Com
     sizes = [progress.nodes for progress in sought.search()]
     result = sought.finish(runs=2)
     assert sizes[-1] < sizes[0]
-    assert result.reduced.lines <= 4 < result.original.lines
-    assert "tl.dot" in result.reduced.source
-    assert result.reproduced
+    assert result.reduction.lines <= 4 < result.original.lines
+    assert "tl.dot" in result.reduction.source
+    assert result.is_reproduced
     assert result.runs == Runs(2, 2)
     assert result.reduced_table == result.original_table
     assert [outcome.compiles for outcome in result.reduced_table.values()] == [True, False, True]
@@ -92,7 +92,7 @@ def test_before_the_search_the_best_is_the_original(
     sought = begin(cell(), compilers(TABLE))
     assert sought.best == sought.original
     assert sought.draft()["repro.py"] == sought.draft()["original.py"]
-    assert sought.oracle.effort.asked == 0
+    assert sought.oracle.effort.candidates == 0
 
 
 def test_an_end_in_mid_search_leaves_the_best_so_far(compilers: Callable[[Any], Compilers]) -> None:
@@ -107,8 +107,8 @@ def test_an_end_in_mid_search_leaves_the_best_so_far(compilers: Callable[[Any], 
     assert len(draft["repro.py"]) < len(draft["original.py"])
     result = sought.finish(runs=1, everywhere=False)
     assert not result.complete
-    assert result.reproduced
-    assert result.reduced.nodes < result.original.nodes
+    assert result.is_reproduced
+    assert result.reduction.nodes < result.original.nodes
 
 
 def test_a_cell_without_a_verdict_cannot_be_reproduced(
@@ -161,8 +161,8 @@ def test_a_slow_compile_is_reduced_to_a_slow_one(compilers: Callable[[Any], Comp
     assert sought.kind is SLOW
     assert result.record.code == "FC921"
     assert result.record.message == "the compile took 20 s, 20 times what other releases take"
-    assert "tl.dot" in result.reduced.source
-    assert result.reduced.nodes < result.original.nodes
+    assert "tl.dot" in result.reduction.source
+    assert result.reduction.nodes < result.original.nodes
     assert "time.perf_counter() - started > 10.0" in result.script
 
 

@@ -18,7 +18,7 @@ import pytest
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.judge import judge
 from flacheck.engine.loop import Loop, Timeouts
-from flacheck.engine.provider import Untried
+from flacheck.engine.provider import Unavailable
 from flacheck.model import Attempt, Cell, Outcome, Purpose, Record, Verdict
 from flacheck.store import Store
 from tests import fake
@@ -163,7 +163,7 @@ def test_a_target_the_release_does_not_know_is_skipped(store: Store) -> None:
 
 def test_a_toolchain_that_cannot_be_had_is_unknown_and_asked_again(store: Store) -> None:
     """FC903 with the reason; the wheel may be there tomorrow."""
-    absent = Untried(Verdict.UNKNOWN, "no wheel for CPython 3.14", "FC903")
+    absent = Unavailable(Verdict.UNKNOWN, "no wheel for CPython 3.14", "FC903")
     cells = [fake.cell("good")]
     found = run(store, cells, kind_of=lambda cell: absent)
     assert [(r.verdict, r.code, r.reason) for r in found] == [

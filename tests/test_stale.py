@@ -104,7 +104,7 @@ def test_nothing_is_said_of_a_program_as_it_was(folder: Path) -> None:
         ("program.py", "constexpr(64)", "constexpr(32)", "tuned has changed"),
         ("program.py", "(2, 4)", "(2, 4, 8)", "tuned has changed"),
         ("helpers.py", "x * 2", "x * 3", "twice has changed"),
-        ("helpers.py", "def twice", "def thrice", "twice is no longer there"),
+        ("helpers.py", "def twice", "def thrice", "twice no longer exists"),
         ("helpers.py", "def twice(x)", "def twice(x", "cannot be read as Python"),
     ],
 )
@@ -256,7 +256,7 @@ def test_only_python_files_are_read(folder: Path) -> None:
         odd = type(first)(
             **{f: getattr(first, f) for f in first.__struct_fields__} | {"defined": (place,)}
         )
-        assert stale.found(folder / "l.jsonl", [odd]) == ((), ())
+        assert stale.find_changes(folder / "l.jsonl", [odd]) == ((), ())
 
 
 def test_where_kernels_stand_makes_no_other_launch(tmp_path: Path) -> None:

@@ -66,8 +66,8 @@ def test_a_file_that_cannot_be_read_has_no_content(tmp_path: Path) -> None:
 )
 def test_names_of_expressions(text: str, dotted: str | None, called: str) -> None:
     """The whole chain of attributes, and the last part of what is called."""
-    assert syntax.dotted(expression(text)) == dotted
-    assert syntax.called(expression(text)) == called
+    assert syntax.dotted_name(expression(text)) == dotted
+    assert syntax.called_name(expression(text)) == called
 
 
 def test_what_a_call_is_given_for_a_parameter() -> None:
@@ -119,9 +119,9 @@ def test_a_kernel_is_known_by_its_decorator(decorators: str, is_kernel: bool) ->
 
 def test_a_launch_names_its_kernel() -> None:
     """`name[grid](…)`; what is computed has no name."""
-    assert syntax.launched(expression("k[(1,)](x)")) == "k"
-    assert syntax.launched(expression("k(x)")) is None
-    assert syntax.launched(expression("kernels[0][grid](x)")) is None
+    assert syntax.launched_name(expression("k[(1,)](x)")) == "k"
+    assert syntax.launched_name(expression("k(x)")) is None
+    assert syntax.launched_name(expression("kernels[0][grid](x)")) is None
 
 
 def test_a_definition_begins_with_its_decorators() -> None:
@@ -147,7 +147,7 @@ def test_what_a_statement_assigns_to(text: str, targets: list[str]) -> None:
 def test_annotations_are_not_evaluated() -> None:
     """Naming a layer as a type does not run it."""
     node = function("@wrap\ndef f(x: Layer = DEFAULT) -> Other:\n    y: Third = x\n")
-    parts = {syntax.dotted(part) for part in syntax.dotted_parts(node)}
+    parts = {syntax.dotted_name(part) for part in syntax.dotted_parts(node)}
     assert parts == {"wrap", "DEFAULT", "x", "y"}
 
 
@@ -156,7 +156,7 @@ def test_what_is_stored_in_whatever_branch() -> None:
     node = statement(
         "for i in a:\n    if b:\n        self.c = d\n    with e as f:\n        g += 1\n"
     )
-    assert syntax.stored(node) == {"i", "self.c", "f", "g"}
+    assert syntax.stored_names(node) == {"i", "self.c", "f", "g"}
 
 
 def test_the_blocks_of_a_statement() -> None:

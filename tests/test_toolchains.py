@@ -110,7 +110,7 @@ def test_a_toolchain_tells_its_worker_and_its_targets(installer_log: Path) -> No
     expected = {"path": [toolchain.path], "identity": "triton==3.9.0", "worker": "triton_worker"}
     assert toolchain.worker_config() == expected
     assert toolchain.targets() == tuple(TARGETS)
-    assert (toolchain.knows("sm100"), toolchain.lacks("gfx942")) == (None, None)
+    assert (toolchain.skip_reason("sm100"), toolchain.missing_tool("gfx942")) == (None, None)
 
 
 def test_remove_takes_a_release_and_names_what_is_there(installer_log: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.fake_cuda.registered import BODIES
+from flacheck.guest.fake_cuda.registrations import BODIES
 from flacheck.guest.inference import arguments, torch_calls
 from flacheck.guest.inference.operators import FUNCTION, Operator, parameters_of
 from flacheck.guest.inference.plans import CallPlan, Recipe

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.captures import travelling
+from flacheck.captures import capture_archive
 from flacheck.errors import UsageError
 
 NAME = "made-1.0-0123abcd"
@@ -15,7 +15,7 @@ NAME = "made-1.0-0123abcd"
 
 def written(file: Path) -> None:
     """A file with one capture, as the first shard writes it."""
-    with travelling.opened(file) as captures:
+    with capture_archive.open_archive(file) as captures:
         assert captures is not None
         assert captures.file is None
         folder = captures.folder / NAME
@@ -28,7 +28,7 @@ def test_what_one_shard_writes_the_next_reads(tmp_path: Path) -> None:
     """The same bytes, in a folder of the reader's own."""
     file = tmp_path / "captures.zip"
     written(file)
-    with travelling.opened(file) as captures:
+    with capture_archive.open_archive(file) as captures:
         assert captures is not None
         assert captures.file == file
         assert (captures.folder / NAME / "launches.jsonl").read_text() == "{}\n"
@@ -39,14 +39,14 @@ def test_what_one_shard_writes_the_next_reads(tmp_path: Path) -> None:
 
 def test_without_a_file_nothing_travels() -> None:
     """Captures stay in the cache."""
-    with travelling.opened(None) as captures:
+    with capture_archive.open_archive(None) as captures:
         assert captures is None
 
 
 def test_a_scan_that_failed_writes_nothing(tmp_path: Path) -> None:
     """A later shard would take half of the captures for all."""
     file = tmp_path / "captures.zip"
-    with pytest.raises(RuntimeError), travelling.opened(file):
+    with pytest.raises(RuntimeError), capture_archive.open_archive(file):
         raise RuntimeError
     assert not file.exists()
 
@@ -58,7 +58,7 @@ def test_nothing_else_is_unpacked(tmp_path: Path, member: str) -> None:
     with zipfile.ZipFile(file, "w") as packed:
         packed.writestr(member, "x")
     with pytest.raises(UsageError, match="no file that --captured wrote"):
-        travelling.opened(file).__enter__()
+        capture_archive.open_archive(file).__enter__()
 
 
 def test_what_is_no_such_file_is_said(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_what_is_no_such_file_is_said(tmp_path: Path) -> None:
     file = tmp_path / "captures.zip"
     file.write_text("not a zip")
     with pytest.raises(UsageError, match=r"captures\.zip: cannot be read as captures"):
-        travelling.opened(file).__enter__()
-    unwritable = travelling.opened(tmp_path / "no" / "folder.zip")
+        capture_archive.open_archive(file).__enter__()
+    unwritable = capture_archive.open_archive(tmp_path / "no" / "folder.zip")
     with pytest.raises(UsageError, match="cannot be written"), unwritable:
         pass

@@ -159,10 +159,14 @@ def test_what_both_launched_stands_there_once(tmp_path: Path) -> None:
     made = suite.TestRun((header, line("a", "m:one", by="test")), {})
     driver = tmp_path / "l.jsonl"
     driver.write_text(header + line("a", "m:one", made_up=True) + line("b", "m:two"))
-    assert suite.merged(made, driver) == [header, line("a", "m:one", by="test"), line("b", "m:two")]
+    assert suite.merge_lines(made, driver) == [
+        header,
+        line("a", "m:one", by="test"),
+        line("b", "m:two"),
+    ]
     assert suite.by_source(made, driver) == {"tests": [], "driver": ["m:two"], "both": ["m:one"]}
     alone = suite.TestRun((), {})
-    assert suite.merged(alone, driver) == driver.read_text().splitlines(keepends=True)
+    assert suite.merge_lines(alone, driver) == driver.read_text().splitlines(keepends=True)
 
 
 def test_the_coverage_tells_how_tests_ended() -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.standing import Standing
 from flacheck.model import Json
 
@@ -30,9 +30,11 @@ class Context:
     known_triton: Sequence[str] = ()
     known_torch: Sequence[str] = ()
     advisories: Callable[[str, str], Sequence[Any]] = lambda triton, target: ()
-    waives: Callable[[Observed], bool] = lambda cell: False
-    knows: Callable[[Observed], bool] = lambda cell: False
-    fallbacks: Callable[[Sequence[Observed], FormsOf], Sequence[Fallback]] = lambda cells, forms: ()
+    waives: Callable[[ObservedCell], bool] = lambda cell: False
+    knows: Callable[[ObservedCell], bool] = lambda cell: False
+    fallbacks: Callable[[Sequence[ObservedCell], FormsOf], Sequence[Fallback]] = (
+        lambda cells, forms: ()
+    )
     coverage: Sequence[Json] = ()
     standings: Sequence[Standing] = ()
     made_up: frozenset[str] | None = None

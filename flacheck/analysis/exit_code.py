@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from flacheck.analysis.observed import Observed
-from flacheck.analysis.standing import unserved
+from flacheck.analysis.observation import ObservedCell
+from flacheck.analysis.standing import find_blocking_failures
 from flacheck.errors import Exit
 from flacheck.model import Verdict
 
@@ -27,25 +27,25 @@ class Tally:
     unknown: int = 0
     skipped: int = 0
     blocking: int = 0
-    waived: int = 0
-    known: int = 0
+    waived_count: int = 0
+    known_count: int = 0
     missing: int = 0
-    untested: int = 0
+    untested_count: int = 0
 
     @property
     def total(self) -> int:
-        return self.compiles + self.fails + self.unknown + self.skipped + self.untested
+        return self.compiles + self.fails + self.unknown + self.skipped + self.untested_count
 
 
 def tally(
-    cells: Sequence[Observed],
-    waives: Callable[[Observed], bool] = lambda cell: False,
+    cells: Sequence[ObservedCell],
+    waives: Callable[[ObservedCell], bool] = lambda cell: False,
     untested: int = 0,
-    knows: Callable[[Observed], bool] = lambda cell: False,
+    knows: Callable[[ObservedCell], bool] = lambda cell: False,
 ) -> Tally:
     """Count the cells that count and, as a number, the untested ones; a tolerated failure blocks if
     no configuration of its launch compiles."""
-    failing = unserved(cells)
+    failing = find_blocking_failures(cells)
     counting = [cell for cell in failing if not waives(cell)]
     known = sum(map(knows, counting))
     verdicts = Counter(cell.verdict for cell in cells)
@@ -55,10 +55,10 @@ def tally(
         unknown=verdicts[Verdict.UNKNOWN],
         skipped=verdicts[Verdict.SKIPPED],
         blocking=len(counting) - known,
-        waived=len(failing) - len(counting),
-        known=known,
+        waived_count=len(failing) - len(counting),
+        known_count=known,
         missing=sum(cell.verdict is Verdict.UNKNOWN and cell.code == NO_WHEEL for cell in cells),
-        untested=untested,
+        untested_count=untested,
     )
 
 

@@ -19,19 +19,19 @@ class Square:
 
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
-    tolerated: Counter[str] = field(default_factory=Counter)
+    tolerated_codes: Counter[str] = field(default_factory=Counter)
     slow: int = 0
-    untested: int = 0
+    untested_count: int = 0
 
     def count(self, record: Record, untested: bool) -> None:
         """Take in one more cell."""
         if untested:
-            self.untested += 1
+            self.untested_count += 1
             return
         self.verdicts[record.verdict] += 1
         self.slow += any(finding["code"] == SLOW for finding in record.findings)
         if record.verdict is Verdict.FAILS and record.tolerated:
-            self.tolerated[record.code or UNCLASSIFIED] += 1
+            self.tolerated_codes[record.code or UNCLASSIFIED] += 1
         elif record.verdict is Verdict.FAILS:
             self.codes[record.code or UNCLASSIFIED] += 1
 
@@ -44,20 +44,20 @@ class Square:
         return self.verdicts[Verdict.UNKNOWN]
 
     @property
-    def asked(self) -> int:
+    def tested_count(self) -> int:
         """Cells that were tried, whatever came of it."""
         return sum(self.verdicts.values()) - self.verdicts[Verdict.SKIPPED]
 
     @property
     def blocking(self) -> bool:
         """Whether something fails that nothing here makes up for."""
-        return bool(self.codes or (self.tolerated and not self.compiles))
+        return bool(self.codes or (self.tolerated_codes and not self.compiles))
 
     @property
     def perfect(self) -> bool:
         """Whether there is nothing to say but that all compile."""
-        aside = self.slow or self.untested
-        return self.asked > 0 and self.compiles == self.asked and not aside
+        aside = self.slow or self.untested_count
+        return self.tested_count > 0 and self.compiles == self.tested_count and not aside
 
 
 Row = Mapping[str, Square]
@@ -70,7 +70,7 @@ class Grid:
     toolchains: tuple[str, ...]
     targets: Mapping[str, Mapping[KernelOf, Row]]
 
-    def asked_on(self, target: str) -> tuple[str, ...]:
+    def tested_toolchains(self, target: str) -> tuple[str, ...]:
         """The toolchains that have a record on this target."""
         rows = self.targets[target].values()
         return tuple(name for name in self.toolchains if any(name in row for row in rows))

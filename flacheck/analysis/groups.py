@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version
 from flacheck.model import Json
 
@@ -24,7 +24,7 @@ class SignatureGroup:
     toolchains: tuple[str, ...]
     targets: tuple[str, ...]
     kernels: tuple[str, ...]
-    tolerated: int
+    tolerated_count: int
     stage: str | None
     line: str
     example: str
@@ -41,19 +41,20 @@ class SignatureGroup:
         }
 
 
-def by_signature(cells: Sequence[Observed]) -> list[SignatureGroup]:
+def by_signature(cells: Sequence[ObservedCell]) -> list[SignatureGroup]:
     """The failing cells by signature: those that stop a run first, then the most frequent."""
-    groups = grouped(
+    groups = group_by_key(
         (cell.signature or cell.code or UNCLASSIFIED, cell) for cell in cells if cell.fails
     )
     made = [_group(signature, failing) for signature, failing in groups.items()]
     # The signature comes last, so that the order does not depend on that of the records.
     return sorted(
-        made, key=lambda group: (group.tolerated == group.count, -group.count, group.signature)
+        made,
+        key=lambda group: (group.tolerated_count == group.count, -group.count, group.signature),
     )
 
 
-def _group(signature: str, cells: Sequence[Observed]) -> SignatureGroup:
+def _group(signature: str, cells: Sequence[ObservedCell]) -> SignatureGroup:
     # What stops a run is the better example; the key decides, so that shards agree on it.
     example = min(cells, key=lambda cell: (cell.tolerated, cell.made_up, cell.key))
     return SignatureGroup(
@@ -63,7 +64,7 @@ def _group(signature: str, cells: Sequence[Observed]) -> SignatureGroup:
         toolchains=tuple(sorted({cell.toolchain for cell in cells}, key=by_version)),
         targets=tuple(sorted({cell.target for cell in cells}, key=by_target)),
         kernels=tuple(sorted({cell.kernel for cell in cells})),
-        tolerated=sum(cell.tolerated for cell in cells),
+        tolerated_count=sum(cell.tolerated for cell in cells),
         stage=example.stage,
         line=example.line,
         example=example.key,

@@ -62,9 +62,9 @@ class Specifier:
 def known_good(standings: Sequence[Standing], context: Context) -> list[KnownGood]:
     """The compilers that are known good for at least one target, oldest first: where every question
     that was asked of one there is answered well as a whole."""
-    places = grouped((standing.place, standing) for standing in standings)
+    places = group_by_key((standing.place, standing) for standing in standings)
     good = {place: asked for place, asked in places.items() if all(one.is_good for one in asked)}
-    targets = grouped((toolchain, target) for toolchain, target in good)
+    targets = group_by_key((toolchain, target) for toolchain, target in good)
     releases = []
     for toolchain in sorted(targets, key=by_version):
         on = sorted(targets[toolchain], key=by_target)
@@ -81,7 +81,7 @@ def known_good(standings: Sequence[Standing], context: Context) -> list[KnownGoo
     return releases
 
 
-def advised(
+def collect_advisories(
     standings: Sequence[Standing], context: Context
 ) -> list[tuple[str, tuple[str, ...], str]]:
     """What is publicly known against each release that was asked, whatever came of it there:
@@ -93,7 +93,7 @@ def advised(
     ]
     groups = [
         (version, tuple(sorted(set(targets), key=by_target)), said)
-        for (version, said), targets in grouped(told).items()
+        for (version, said), targets in group_by_key(told).items()
     ]
     return sorted(groups, key=lambda group: by_version(group[0]))
 
@@ -112,7 +112,7 @@ def specifiers(
     specifiers = []
     for target in sorted({target for release in good for target in release.targets}, key=by_target):
         on_target = [release for release in good if target in release.targets]
-        there = preferred(on_target, target, context)
+        there = prefer_unadvised(on_target, target, context)
         triton = [release.triton for release in there if release.triton]
         torch = sorted({torch for release in there for torch in release.torch}, key=by_version)
         pinned, pinned_torch = None, None
@@ -125,7 +125,7 @@ def specifiers(
     return specifiers
 
 
-def preferred(good: Sequence[KnownGood], target: str, context: Context) -> list[KnownGood]:
+def prefer_unadvised(good: Sequence[KnownGood], target: str, context: Context) -> list[KnownGood]:
     """The good releases from an index that no advisory speaks against on the target; where there is
     none, those that an advisory does."""
     indexed = [release for release in good if release.has_index]
@@ -137,7 +137,7 @@ def preferred(good: Sequence[KnownGood], target: str, context: Context) -> list[
     return clean or indexed
 
 
-def grouped(pairs: Iterable[tuple[K, Any]]) -> Mapping[K, list[Any]]:
+def group_by_key(pairs: Iterable[tuple[K, Any]]) -> Mapping[K, list[Any]]:
     """Values by key, in order of appearance."""
     out: defaultdict[K, list[Any]] = defaultdict(list)
     for key, value in pairs:
@@ -147,7 +147,7 @@ def grouped(pairs: Iterable[tuple[K, Any]]) -> Mapping[K, list[Any]]:
 
 def _triton_places(standings: Iterable[Standing]) -> Mapping[Place, list[Standing]]:
     named = ((split(standing.toolchain), standing) for standing in standings)
-    return grouped(
+    return group_by_key(
         ((version, standing.target), standing)
         for (name, version), standing in named
         if name == TRITON

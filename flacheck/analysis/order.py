@@ -42,7 +42,7 @@ def short(toolchain: str) -> str:
     return toolchain.removeprefix("triton==")
 
 
-def spoken(toolchain: str) -> str:
+def toolchain_label(toolchain: str) -> str:
     """A compiler as sentences name it: `Triton 3.2.0`, `nvcc 13.0.88`."""
     name, version = split(toolchain)
     return f"{_NAMES.get(name, name)} {version}"
@@ -75,7 +75,7 @@ def some(texts: Sequence[str], most: int, more: str = "and {} more") -> list[str
     return [*texts[:most], more.format(rest)]
 
 
-def counted(number: int, one: str, many: str = "") -> str:
+def count_noun(number: int, one: str, many: str = "") -> str:
     """`1 cell`, `2 cells`; `many` where the plural is more than an added s."""
     if number == 1:
         return f"1 {one}"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from flacheck.analysis.context import Context
-from flacheck.analysis.known_good import TRITON, KnownGood, grouped, preferred
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.known_good import TRITON, KnownGood, group_by_key, prefer_unadvised
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version, short, split
 from flacheck.analysis.standing import Standing, is_good
 from flacheck.model import Json, Verdict
@@ -53,7 +53,7 @@ class Slice:
 def slices(standings: Sequence[Standing], context: Context) -> Iterator[Slice]:
     """The dtypes of each target, split by form where the forms of a dtype differ; nothing where all
     have the same answer."""
-    by_place = grouped(((each.target, split(each.toolchain)[0]), each) for each in standings)
+    by_place = group_by_key(((each.target, split(each.toolchain)[0]), each) for each in standings)
     for target, name in sorted(by_place, key=lambda place: (by_target(place[0]), place[1])):
         there = by_place[target, name]
         dtypes = {cell.dtype for each in there for cell in each.cells if cell.dtype}
@@ -95,14 +95,14 @@ def _of_dtype(target: str, dtype: str, there: Sequence[Standing], context: Conte
 def _slice(
     target: str, dtype: str, form: str | None, there: Sequence[Standing], context: Context
 ) -> Slice:
-    def belongs(cell: Observed) -> bool:
+    def belongs(cell: ObservedCell) -> bool:
         own = context.forms.get((cell.package, cell.kernel))
         # A kernel without a dtype, or that all forms share, is part of every row.
         other_form = form is not None and own is not None and own[1] != form
         return cell.dtype in (dtype, None) and not other_form
 
     answers = {}
-    for release, asked in grouped((each.toolchain, each) for each in there).items():
+    for release, asked in group_by_key((each.toolchain, each) for each in there).items():
         answers[release] = _answer(asked, belongs)
     releases = sorted(answers, key=by_version)
     good = [
@@ -111,7 +111,7 @@ def _slice(
         if answers[release] == "good"
     ]
     pair, newest = None, None
-    for best in preferred(good, target, context)[-1:]:
+    for best in prefer_unadvised(good, target, context)[-1:]:
         newest = best.toolchain
         if best.triton:
             pair = (next(reversed(best.torch), None), best.triton)
@@ -126,7 +126,7 @@ def _torch(release: str, context: Context) -> tuple[str, ...]:
     return tuple(sorted(context.torch_for(version), key=by_version))
 
 
-def _answer(asked: Sequence[Standing], belongs: Callable[[Observed], bool]) -> str:
+def _answer(asked: Sequence[Standing], belongs: Callable[[ObservedCell], bool]) -> str:
     cells = [cell for each in asked for cell in each.cells if belongs(cell)]
     failing = [cell for each in asked for cell in each.failing if belongs(cell)]
     if failing:

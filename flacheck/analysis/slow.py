@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.observation import ObservedCell
 from flacheck.model import Json, Record
 
 CODE = "FC921"
@@ -25,11 +25,11 @@ class SlowCompile:
         return {"seconds": round(self.seconds, 2), "median": round(self.median, 2)}
 
 
-def slow_compiles(cells: Sequence[Observed]) -> dict[str, SlowCompile]:
+def slow_compiles(cells: Sequence[ObservedCell]) -> dict[str, SlowCompile]:
     """Cells, by key, that took at least 10 s and 5 times the median of the other releases that
     compile them. A cell that compiles on one release alone has nothing to be compared with."""
     compiling = [cell for cell in cells if cell.compiles]
-    alike = grouped(
+    alike = group_by_key(
         ((cell.package, cell.kernel, cell.target, cell.call), cell) for cell in compiling
     )
     slow = {}

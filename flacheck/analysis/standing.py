@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from flacheck.analysis.observed import Observed, observe
-from flacheck.analysis.order import counted
-from flacheck.analysis.untested import separated
-from flacheck.model import AskedCells, AskedPlace, Json, KeySet, Question, Record, Verdict
+from flacheck.analysis.observation import ObservedCell, observe
+from flacheck.analysis.order import count_noun
+from flacheck.analysis.untested_cells import separate_untested
+from flacheck.model import Json, KeySet, Question, Record, RequestedCells, RequestedPlace, Verdict
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Standing:
     question: Question
     toolchain: str
     target: str
-    asked: int | None
-    answered: int
-    cells: tuple[Observed, ...] = ()
-    untested: tuple[Observed, ...] = ()
+    requested_count: int | None
+    answered_count: int
+    cells: tuple[ObservedCell, ...] = ()
+    untested_cells: tuple[ObservedCell, ...] = ()
     kernels: frozenset[str] = frozenset()
     note: str = field(default="", compare=False)
 
@@ -39,30 +39,30 @@ class Standing:
     @property
     def is_partial(self) -> bool:
         """Whether some asked cell has no record."""
-        return self.asked is None or self.answered < self.asked
+        return self.requested_count is None or self.answered_count < self.requested_count
 
     @property
     def progress(self) -> str:
         """`147/394`; a question mark for what nobody knows."""
-        if self.asked is None:
-            return f"{self.answered or '?'}/?"
-        return f"{self.answered}/{self.asked}"
+        if self.requested_count is None:
+            return f"{self.answered_count or '?'}/?"
+        return f"{self.answered_count}/{self.requested_count}"
 
     @cached_property
     def packages(self) -> frozenset[str]:
         """The packages that its kernels are of, `name==version`."""
-        packages = {cell.package for cell in (*self.cells, *self.untested) if cell.package}
+        packages = {cell.package for cell in (*self.cells, *self.untested_cells) if cell.package}
         if "==" in self.question.about:
             packages.add(self.question.about)
         return frozenset(packages)
 
     @cached_property
-    def failing(self) -> tuple[Observed, ...]:
+    def failing(self) -> tuple[ObservedCell, ...]:
         """The failures that matter: untolerated, or of a launch that no configuration compiles."""
-        return tuple(unserved(self.cells))
+        return tuple(find_blocking_failures(self.cells))
 
     @cached_property
-    def undecided(self) -> tuple[Observed, ...]:
+    def undecided_cells(self) -> tuple[ObservedCell, ...]:
         """Cells without a verdict whose launch no other configuration compiles, and those that were
         stopped before their last stage."""
         compiled = {cell.launch for cell in self.cells if cell.compiles and not cell.partial}
@@ -73,9 +73,9 @@ class Standing:
         )
 
     @cached_property
-    def timed_out(self) -> tuple[Observed, ...]:
+    def timed_out(self) -> tuple[ObservedCell, ...]:
         """Cells without a verdict that another configuration of their launch makes up for."""
-        undecided = {cell.key for cell in self.undecided}
+        undecided = {cell.key for cell in self.undecided_cells}
         return tuple(
             cell
             for cell in self.cells
@@ -83,7 +83,7 @@ class Standing:
         )
 
     @property
-    def evidence(self) -> tuple[Observed, ...]:
+    def evidence(self) -> tuple[ObservedCell, ...]:
         """The cells whose verdict is evidence for or against the toolchain."""
         return tuple(cell for cell in self.cells if cell.is_evidence)
 
@@ -96,20 +96,20 @@ class Standing:
     def obstacle(self) -> str:
         """What keeps the place from being good, in plain words; nothing where it is good."""
         if self.failing:
-            return counted(len(self.failing), "cell fails", "cells fail") + self._also_partial
+            return count_noun(len(self.failing), "cell fails", "cells fail") + self._also_partial
         if self.is_partial:
             note = self.note and f" ({self.note})"
             return f"partial: {self.progress} cells answered{note}"
-        stopped = sum(cell.partial for cell in self.undecided)
+        stopped = sum(cell.partial for cell in self.undecided_cells)
         if stopped:
-            return f"{counted(stopped, 'cell')} compiled with --until, not to the end"
-        if self.undecided:
-            return f"{counted(len(self.undecided), 'cell')} without a verdict"
+            return f"{count_noun(stopped, 'cell')} compiled with --until, not to the end"
+        if self.undecided_cells:
+            return f"{count_noun(len(self.undecided_cells), 'cell')} without a verdict"
         if self.is_good:
             return ""
         if any(cell.compiles for cell in self.cells):
             return "a launch was not compiled in any configuration"
-        if self.untested:
+        if self.untested_cells:
             return "only untested cells"
         return "only skipped cells"
 
@@ -121,14 +121,14 @@ class Standing:
         return {
             "toolchain": self.toolchain,
             "target": self.target,
-            "answered": self.answered,
-            "asked": self.asked,
+            "answered": self.answered_count,
+            "asked": self.requested_count,
         }
 
 
 def standing(
     question: Question,
-    asked: AskedCells,
+    asked: RequestedCells,
     keys: KeySet | None,
     records: Iterable[Record],
     note: str = "",
@@ -149,16 +149,16 @@ def standing(
         records = [record for record in records if record.key in asked_keys]
         kernels.update(keys.kernels.values())
     cells = observe(records, made_up, of_launches)
-    counted, untested = separated(cells)
+    counting, untested = separate_untested(cells)
     kernels.update(cell.kernel for cell in cells)
     return Standing(
         question=question,
         toolchain=asked.toolchain,
         target=asked.target,
-        asked=wanted,
-        answered=len(cells),
-        cells=tuple(counted),
-        untested=tuple(untested),
+        requested_count=wanted,
+        answered_count=len(cells),
+        cells=tuple(counting),
+        untested_cells=tuple(untested),
         kernels=frozenset(kernels),
         note=note,
     )
@@ -169,7 +169,7 @@ def is_skipped(record: Record) -> bool:
     return record.verdict is Verdict.FAILS and record.tolerated
 
 
-def asked_instead(key: str, keys: KeySet, known: Mapping[str, Record]) -> Iterator[str]:
+def iterate_alternatives(key: str, keys: KeySet, known: Mapping[str, Record]) -> Iterator[str]:
     """The other configurations of a cell's launch that are to be asked: where the autotuner skips
     the cell's own, one after the other until one compiles. The last has no record yet where the
     answer is still to come."""
@@ -189,7 +189,7 @@ def configurations(keys: KeySet, records: Iterable[Record]) -> dict[str, str]:
     known = {record.key: record for record in records}
     found: dict[str, str] = {}
     for key in keys.alternatives:
-        others = list(asked_instead(key, keys, known))
+        others = list(iterate_alternatives(key, keys, known))
         if others:
             found.update(dict.fromkeys([key, *others], key))
     return found
@@ -204,18 +204,18 @@ def _alternatives(keys: KeySet | None, records: Iterable[Record]) -> Iterator[st
 
 
 def standings(
-    places: Iterable[AskedPlace], current: Callable[[Iterable[str]], Iterable[Record]]
+    places: Iterable[RequestedPlace], current: Callable[[Iterable[str]], Iterable[Record]]
 ) -> list[Standing]:
     """How the questions stand on every place; `current` gives the current records of keys."""
     made = []
     for place in places:
         records = list(current(place.known_keys))
         records += current(_alternatives(place.keys, records))
-        made.append(standing(place.question, place.asked, place.keys, records, place.note))
+        made.append(standing(place.question, place.request, place.keys, records, place.note))
     return made
 
 
-def is_good(cells: Sequence[Observed]) -> bool:
+def is_good(cells: Sequence[ObservedCell]) -> bool:
     """Whether all launches of these cells have a configuration that compiles, and nothing fails or
     is unknown that no other configuration makes up for."""
     compiled = {cell.launch for cell in cells if cell.compiles and not cell.partial}
@@ -228,7 +228,7 @@ def is_good(cells: Sequence[Observed]) -> bool:
     return bool(compiled)
 
 
-def unserved(cells: Iterable[Observed]) -> list[Observed]:
+def find_blocking_failures(cells: Iterable[ObservedCell]) -> list[ObservedCell]:
     """The failures that matter: untolerated, or of a launch that no configuration compiles."""
     cells = list(cells)
     served = {(cell.place, cell.launch) for cell in cells if cell.compiles}

@@ -13,15 +13,15 @@ from flacheck.analysis.groups import SignatureGroup, by_signature
 from flacheck.analysis.known_good import (
     KnownGood,
     Specifier,
-    advised,
+    collect_advisories,
     known_good,
     specifiers,
 )
-from flacheck.analysis.observed import observe
+from flacheck.analysis.observation import observe
 from flacheck.analysis.slices import Slice, slices
 from flacheck.analysis.slow import SlowCompile, slow_compiles
 from flacheck.analysis.standing import Standing
-from flacheck.analysis.untested import Untested, listed, separated
+from flacheck.analysis.untested_cells import UntestedGroup, group_untested, separate_untested
 from flacheck.model import Json, Record, canonical
 
 
@@ -41,7 +41,7 @@ class Summary:
     coverage: tuple[Json, ...] = ()
     standings: tuple[Standing, ...] = ()
     slices: tuple[Slice, ...] = ()
-    untested: tuple[Untested, ...] = ()
+    untested_groups: tuple[UntestedGroup, ...] = ()
     untested_keys: frozenset[str] = frozenset()
     advisories: tuple[tuple[str, tuple[str, ...], str], ...] = ()
 
@@ -68,7 +68,7 @@ class Summary:
             "fallbacks": [fallback.to_json() for fallback in self.fallbacks],
             "coverage": list(self.coverage),
             "partial": [standing.to_json() for standing in self.partial],
-            "untested": [each.to_json() for each in self.untested],
+            "untested": [each.to_json() for each in self.untested_groups],
             "slices": [each.to_json() for each in self.slices],
             "advisories": [
                 {"triton": release, "targets": list(targets), "text": text}
@@ -96,12 +96,12 @@ def _identity(one: Fallback) -> tuple[Any, ...]:
 
 def summarise(records: Iterable[Record], context: Context) -> Summary:
     """One pass over the records, small and shared: 20,000 fit in tens of megabytes."""
-    whole = [cell for each in context.standings for cell in (*each.cells, *each.untested)]
+    whole = [cell for each in context.standings for cell in (*each.cells, *each.untested_cells)]
     configurations = {c.key: c.configuration_of for c in whole if c.configuration_of is not None}
-    cells, untested = separated(observe(records, context.made_up, configurations), whole)
+    cells, untested = separate_untested(observe(records, context.made_up, configurations), whole)
     good = known_good(context.standings, context)
     # Another shard may have met them: they belong to the answer all the same.
-    elsewhere = {cell.key: cell for each in context.standings for cell in each.untested}
+    elsewhere = {cell.key: cell for each in context.standings for cell in each.untested_cells}
     all_untested = {**elsewhere, **{cell.key: cell for cell in untested}}
     return Summary(
         tally=tally(cells, context.waives, len(untested), context.knows),
@@ -113,7 +113,7 @@ def summarise(records: Iterable[Record], context: Context) -> Summary:
         coverage=tuple(context.coverage),
         standings=tuple(context.standings),
         slices=tuple(slices(context.standings, context)),
-        untested=tuple(listed(list(all_untested.values()))),
-        advisories=tuple(advised(context.standings, context)),
+        untested_groups=tuple(group_untested(list(all_untested.values()))),
+        advisories=tuple(collect_advisories(context.standings, context)),
         untested_keys=frozenset(cell.key for cell in untested),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from flacheck.analysis.order import counted
+from flacheck.analysis.order import count_noun
 from flacheck.analysis.standing import Standing
 from flacheck.api.arguments import PathLike
 from flacheck.baseline import form
@@ -41,6 +41,6 @@ def update_baseline(
 def summary_of(file: PathLike, baseline: Baseline) -> str:
     """Return a sentence about what a baseline file holds."""
     places = {place.place for question in baseline.questions for place in question.places}
-    pairs = counted(len(places), "pair of release and GPU", "pairs of release and GPU")
-    failures = counted(len(baseline.failures), "known failure")
+    pairs = count_noun(len(places), "pair of release and GPU", "pairs of release and GPU")
+    failures = count_noun(len(baseline.failures), "known failure")
     return f"{file}: holds {pairs} and {failures}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from flacheck.errors import Exit
 from flacheck.model import Json
-from flacheck.rules import UNCLASSIFIED, explanation, reported
+from flacheck.rules import UNCLASSIFIED, explanation, log_advisories
 from flacheck.rules.explanation import Explanation
 from flacheck.tables.advisories import Advisory
 
@@ -48,7 +48,7 @@ def explain(text: str) -> Explained:
     """
     if is_code(text):
         return Explained(tuple(explanation.of_code(text.upper())))
-    return Explained(tuple(explanation.of_log(text)), tuple(reported.of_log(text)))
+    return Explained(tuple(explanation.of_log(text)), tuple(log_advisories.of_log(text)))
 
 
 def is_code(text: str) -> bool:

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.observed import Observed
-from flacheck.analysis.order import by_target, by_version, short, some, spoken
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.observation import ObservedCell
+from flacheck.analysis.order import by_target, by_version, short, some, toolchain_label
 from flacheck.analysis.standing import Standing
 from flacheck.baseline.form import Baseline, BaselinePlace, BaselineQuestion
 from flacheck.baseline.standings import identity, keys_digest, name_and_version, signature_of
@@ -33,8 +33,8 @@ class BaselineComparison:
 
     file: str
     new: tuple[ChangedFailure, ...] = ()
-    known: int = 0
-    mended: tuple[ChangedFailure, ...] = ()
+    known_count: int = 0
+    fixed_failures: tuple[ChangedFailure, ...] = ()
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
@@ -42,18 +42,18 @@ class BaselineComparison:
         return {
             "file": self.file,
             "new": [asdict(failure) for failure in self.new],
-            "known": self.known,
-            "mended": [asdict(failure) for failure in self.mended],
+            "known": self.known_count,
+            "mended": [asdict(failure) for failure in self.fixed_failures],
             "notes": list(self.notes),
         }
 
 
-def knows(baseline: Baseline, cell: Observed) -> bool:
+def knows(baseline: Baseline, cell: ObservedCell) -> bool:
     """Whether a failing cell fails as the baseline says."""
     return any(key in baseline.failures for key in _keys(cell))
 
 
-def _keys(cell: Observed) -> list[tuple[str, str, str, str]]:
+def _keys(cell: ObservedCell) -> list[tuple[str, str, str, str]]:
     """What a baseline may know a failing cell by: as it fails today, and by what an older flacheck
     made of that."""
     signatures = [signature_of(cell), *filter(None, [cell.formerly])]
@@ -82,8 +82,8 @@ def compare(
     return BaselineComparison(
         file=file,
         new=tuple(sorted((ChangedFailure(*key, line) for key, line in new.items()), key=_in_order)),
-        known=known,
-        mended=tuple(sorted(_mended(baseline, standings, now), key=_in_order)),
+        known_count=known,
+        fixed_failures=tuple(sorted(_fixed_failures(baseline, standings, now), key=_in_order)),
         notes=tuple(notes(baseline, standings, file, flacheck)),
     )
 
@@ -98,7 +98,7 @@ def notes(
             "a failure may have another signature"
         )
     questions = {question.identity: question for question in baseline.questions}
-    by_question = grouped((identity(standing.question), standing) for standing in standings)
+    by_question = group_by_key((identity(standing.question), standing) for standing in standings)
     for asked, there in by_question.items():
         name = there[0].question.name
         if asked not in questions:
@@ -159,16 +159,16 @@ def _is_same_capture(place: BaselinePlace, standing: Standing) -> bool:
 
 def _where(standings: Iterable[Standing]) -> str:
     """`Triton 3.2.0, 3.3.0 (sm90)`."""
-    by_target_of = grouped((standing.target, standing.toolchain) for standing in standings)
+    by_target_of = group_by_key((standing.target, standing.toolchain) for standing in standings)
     said = []
     for target in sorted(by_target_of, key=by_target):
         first, *others = sorted(set(by_target_of[target]), key=by_version)
-        names = [spoken(first), *map(short, others)]
+        names = [toolchain_label(first), *map(short, others)]
         said.append(f"{', '.join(some(names, _NAMED))} ({target})")
     return "; ".join(said)
 
 
-def _mended(
+def _fixed_failures(
     baseline: Baseline,
     standings: Sequence[Standing],
     failing: Collection[tuple[str, str, str, str]],

@@ -8,8 +8,8 @@ from itertools import cycle, islice
 from msgspec.structs import replace
 
 from flacheck.analysis.groups import UNCLASSIFIED
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.observed import LaunchParts, Observed
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.observation import LaunchParts, ObservedCell
 from flacheck.analysis.order import by_target, by_version
 from flacheck.analysis.standing import Standing
 from flacheck.baseline.form import (
@@ -31,7 +31,7 @@ def baseline_of(
 ) -> Baseline:
     """What is known now, as a baseline."""
     named = ((identity(each.question), each) for each in standings)
-    questions = [_question(there) for there in grouped(named).values()]
+    questions = [_question(there) for there in group_by_key(named).values()]
     return Baseline(
         flacheck=flacheck,
         accepted=tuple(sorted(set(accepted), key=by_version)),
@@ -68,7 +68,7 @@ def keys_digest(standing: Standing) -> str | None:
     """The identity of what was asked on a place; None while some of it has no record."""
     if standing.is_partial:
         return None
-    keys = (cell.key for cell in (*standing.cells, *standing.untested))
+    keys = (cell.key for cell in (*standing.cells, *standing.untested_cells))
     return digest(sorted(keys), 16)
 
 
@@ -119,7 +119,7 @@ def _question(standings: Sequence[Standing]) -> BaselineQuestion:
 
 
 def _kernels(standing: Standing) -> set[str]:
-    answered = {cell.kernel for cell in (*standing.cells, *standing.untested)}
+    answered = {cell.kernel for cell in (*standing.cells, *standing.untested_cells)}
     return answered | standing.kernels
 
 
@@ -146,14 +146,14 @@ def _place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
         state = "partial"
     elif compiles and not undecided and not skipped:
         state = "good"
-    untested = Counter(cell.kernel for cell in standing.untested)
+    untested = Counter(cell.kernel for cell in standing.untested_cells)
     return BaselinePlace(
         toolchain=standing.toolchain,
         target=standing.target,
         version=name_and_version(standing.question.about)[1],
         state=state,  # type: ignore[arg-type]
-        asked=standing.asked,
-        answered=standing.answered,
+        asked=standing.requested_count,
+        answered=standing.answered_count,
         keys=keys_digest(standing),
         compiles=compiles,
         made_up_for=made_up_for,
@@ -169,8 +169,8 @@ def _in_order(counts: Mapping[str, int]) -> dict[str, int]:
     return {kernel: counts[kernel] for kernel in sorted(counts)}
 
 
-def _failures(failing: Sequence[Observed]) -> Iterator[KnownFailure]:
-    by_signature = grouped((signature_of(cell), cell) for cell in failing)
+def _failures(failing: Sequence[ObservedCell]) -> Iterator[KnownFailure]:
+    by_signature = group_by_key((signature_of(cell), cell) for cell in failing)
     for signature in sorted(by_signature):
         cells = by_signature[signature]
         # The key decides, so that every machine takes the same line.
@@ -184,7 +184,7 @@ def _failures(failing: Sequence[Observed]) -> Iterator[KnownFailure]:
         )
 
 
-def signature_of(cell: Observed) -> str:
+def signature_of(cell: ObservedCell) -> str:
     """What a failing cell is known by."""
     return cell.signature or cell.code or UNCLASSIFIED
 
@@ -218,10 +218,12 @@ def _standing(question: BaselineQuestion, place: BaselinePlace) -> Standing:
         question=Question(about, question.selection),
         toolchain=place.toolchain,
         target=place.target,
-        asked=place.asked,
-        answered=place.answered,
+        requested_count=place.asked,
+        answered_count=place.answered,
         cells=tuple(cells.counted()),
-        untested=tuple(cells.each(place.untested, Verdict.UNKNOWN, reason=_UNTESTED, made_up=True)),
+        untested_cells=tuple(
+            cells.each(place.untested, Verdict.UNKNOWN, reason=_UNTESTED, made_up=True)
+        ),
         kernels=frozenset(question.kernels) - set(place.without),
     )
 
@@ -238,7 +240,7 @@ class _Cells:
         self._question, self._place = question, place
         self._made = 0
 
-    def counted(self) -> Iterator[Observed]:
+    def counted(self) -> Iterator[ObservedCell]:
         """All cells that count."""
         place = self._place
         for failure in place.failures:
@@ -263,7 +265,7 @@ class _Cells:
 
     def each(
         self, counts: Mapping[str, int], verdict: Verdict, **more: object
-    ) -> Iterator[Observed]:
+    ) -> Iterator[ObservedCell]:
         """So many cells of each kernel, each of a launch of its own."""
         for kernel, count in counts.items():
             for _ in range(count):
@@ -279,10 +281,10 @@ class _Cells:
 
     def _cell(
         self, kernel: str, verdict: Verdict, launch: str = "compiles", **more: object
-    ) -> Observed:
+    ) -> ObservedCell:
         self._made += 1
         plain: dict[str, object] = {"code": None, "signature": None, "stage": None, "line": ""}
-        return Observed(
+        return ObservedCell(
             key=f"baseline {self._question.about} {self._place.place} {self._made}",
             kernel=kernel,
             package=next(self._packages),

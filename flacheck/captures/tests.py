@@ -89,7 +89,7 @@ def _whole(file: Path) -> Iterator[str]:
         yield from (line for line in opened if line.endswith("\n"))
 
 
-def merged(tests: TestRun, driver: Path) -> list[str]:
+def merge_lines(tests: TestRun, driver: Path) -> list[str]:
     """The lines of one launches file. What both launched is there once, as the tests launched it:
     it was seen, whatever the driver made up."""
     lines = list(tests.lines)

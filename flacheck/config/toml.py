@@ -119,7 +119,7 @@ def strings(text: str, file: str) -> Mapping[Path, str]:
     return dict(_strings(loads(text, file)))
 
 
-def replaced(text: str, values: Mapping[Path, str], file: str) -> str:
+def replace_strings(text: str, values: Mapping[Path, str], file: str) -> str:
     """The document with other strings at these paths, all else as it was; UsageError where the
     text holds no such string any more, or the editor would change more."""
     # Here, so that only who writes a fix waits for it.

@@ -48,7 +48,7 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         last_part = kernel.rpartition(":")[2].rpartition(".")[2]
         return fnmatchcase(kernel, self.kernel) or fnmatchcase(last_part, self.kernel)
 
-    def expired(self, today: date) -> bool:
+    def has_expired(self, today: date) -> bool:
         """Whether its last day is over."""
         return self.expires is not None and self.expires < today
 
@@ -68,10 +68,10 @@ def from_toml(entries: Any, where: Callable[..., str]) -> tuple[Waiver, ...]:
 
 def in_force(waivers: Iterable[Waiver], today: date) -> tuple[Waiver, ...]:
     """Those whose time is not over."""
-    return tuple(waiver for waiver in waivers if not waiver.expired(today))
+    return tuple(waiver for waiver in waivers if not waiver.has_expired(today))
 
 
-def waived(waivers: Iterable[Waiver], failing: Waivable) -> bool:
+def are_waived(waivers: Iterable[Waiver], failing: Waivable) -> bool:
     """Whether any of the waivers covers a failing cell."""
     return any(waiver.covers(failing) for waiver in waivers)
 

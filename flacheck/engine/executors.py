@@ -1,6 +1,7 @@
-"""Where tasks run. `LocalPool` keeps warm workers on this machine; others can take its place.
+"""Executors, which run tasks. `LocalPool` keeps warm workers on this machine.
 
-A task and an attempt are plain values that travel. An executor knows neither rules nor reports.
+A task and an attempt are plain values that can be sent elsewhere. An executor depends neither on
+rules nor on reports.
 """
 
 import contextlib
@@ -17,37 +18,40 @@ from typing import Any, Protocol
 from flacheck.engine.sandbox import Worker, WorkerKind
 from flacheck.model import Attempt, Json, Outcome
 
-# Requests that a worker has waiting, so that it never waits for this process; many where each takes
-# less time than its way here and back.
+# Requests that are queued at a worker, so that it never waits for this process. The queue is longer
+# if a request takes less time than its way here and back.
 _AHEAD, _AHEAD_OF_QUICK = 2, 16
 # Seconds below which an attempt is quick.
 _QUICK = 0.02
-# Seconds between two looks at the time-outs.
+# Seconds between two checks of the timeouts.
 _TICK = 0.5
-# Starts that may fail in a row: one may be an accident, three are the compiler's own doing.
+# Starts that may fail in a row. One failure may be an accident, three come from the compiler.
 _STILLBORN = 3
-# Workers and servers that may be lost over one task before it is given up.
+# Workers and servers that may be lost over one task before the task is given up.
 _TRIES = 3
-# Seconds that a compiler may take to be imported, beyond a task's own time.
+# Seconds that the import of a compiler may take in addition to a task's own time.
 _START = 10.0
-# Seconds that a server has to report the end of a worker that was killed.
+# Seconds within which a server has to report the end of a worker that was killed.
 _GRACE = 3.0
-# Signals that no compiler ends itself with: somebody else ended the worker, the kernel included.
+# Signals that a compiler never sends to itself: another process or the kernel ended the worker.
 _FROM_OUTSIDE = frozenset("SIGKILL SIGTERM SIGINT SIGHUP SIGQUIT SIGPIPE SIGUSR1 SIGUSR2".split())
-# The limit on processor time, with which flacheck bounds an assembler that outlives its worker.
+# The signal at the CPU time limit, which ends an assembler that outlives its worker.
 _OUT_OF_TIME = "SIGXCPU"
-# The counter of processes that the system ended for want of memory, in containers too.
+# The counter of processes that the system killed for lack of memory, in containers too.
 _VMSTAT, _OOM_KILLS = Path("/proc/vmstat"), "oom_kill"
-# The exit code of a worker whose socket was closed within it (`UNHEARD` of the guest's server).
+# The exit code of a worker whose socket was closed from within (`UNHEARD` of the guest's server).
 _UNHEARD = 76
-# How much of a worker's pace the last attempt decides.
+# The weight of the last attempt in a worker's average time.
 _LATEST = 0.2
 
 
 @dataclass(frozen=True)
 class Task:
-    """A request for a kind of worker. `name` is the caller's own; `fresh` asks for a worker that
-    has done nothing yet (a warm fork)."""
+    """A request for a kind of worker.
+
+    `name` belongs to the caller. `fresh` requires a worker that has not run any request yet (a warm
+    fork).
+    """
 
     name: Any
     kind: WorkerKind
@@ -55,30 +59,36 @@ class Task:
     fresh: bool = False
 
 
-Ended = tuple[Task, Attempt]
+TaskResult = tuple[Task, Attempt]
 
 
 class Executor(Protocol):
-    """Tasks in, attempts out in order of completion, those that ended together in one list; more
-    tasks may be submitted while they come. `width` is how many it does at a time."""
+    """An executor takes tasks and yields their attempts in order of completion.
+
+    Attempts that end together come in one list. More tasks may be submitted meanwhile. `width` is
+    the number of tasks that run at a time.
+    """
 
     width: int
 
     def submit(self, tasks: Iterable[Task]) -> None: ...
 
-    def completed(self) -> Iterator[list[Ended]]: ...
+    def results(self) -> Iterator[list[TaskResult]]: ...
 
     def close(self) -> None: ...
 
 
 @dataclass
 class _Queued:
-    """A task on its way: the number it was last sent under, and how many workers and servers were
-    lost over it."""
+    """A submitted task.
+
+    `number` is the request number under which it was last sent. `losses` counts the workers and
+    servers that were lost over it.
+    """
 
     task: Task
     number: int = 0
-    lost: int = 0
+    losses: int = 0
 
 
 _NOTHING: deque[_Queued] = deque(maxlen=0)
@@ -86,53 +96,57 @@ _NOTHING: deque[_Queued] = deque(maxlen=0)
 
 @dataclass
 class _Slot:
-    """One worker at a time and the jobs it was sent, oldest first.
+    """One worker at a time and the jobs that it was sent, oldest first.
 
-    `since` is when the oldest one's time began. `condemned` is the number of the job for whose
-    time-out the worker was killed, at `killed`.
+    `since` is the time at which the oldest job started. If that job timed out, `timed_out_job` is
+    its number and `killed_at` the time at which the worker was killed.
     """
 
     worker: Worker | None = None
-    sent: deque[_Queued] = field(default_factory=deque)
+    jobs_sent: deque[_Queued] = field(default_factory=deque)
     ready: bool = False
     since: float = 0.0
-    condemned: int | None = None
-    killed: float = 0.0
+    timed_out_job: int | None = None
+    killed_at: float = 0.0
     stillborn: int = 0
     pace: float = 1.0
 
     @property
     def ahead(self) -> int:
-        """How many requests to have waiting at the worker: many where each takes no time."""
-        return _AHEAD_OF_QUICK if self.pace < _QUICK else _AHEAD
+        """The number of requests to keep queued at the worker."""
+        if self.pace < _QUICK:
+            return _AHEAD_OF_QUICK
+        return _AHEAD
 
     def restart_clock(self) -> None:
-        """The next job's time begins."""
-        self.since, self.condemned = time.monotonic(), None
+        """Start the clock of the next job."""
+        self.since, self.timed_out_job = time.monotonic(), None
 
 
 class LocalPool:
-    """`jobs` workers on this machine, each of one kind until that kind's tasks run out.
+    """`jobs` workers on this machine, each of one kind until the tasks of that kind run out.
 
-    Every task ends in an attempt, whatever becomes of worker and server: within its time-out and a
-    few seconds.
+    Every task ends in an attempt within its timeout and a few seconds, even if its worker or server
+    dies.
     """
 
     def __init__(
         self, jobs: int, timeout: Callable[[Task], float], memory_mb: float | None = None
     ) -> None:
         self.width = jobs
-        # What all workers may hold together; only kinds that say what they need are counted.
-        self._memory_mb = machine_memory_mb() if memory_mb is None else memory_mb
+        # The memory for all workers together. Only kinds with a declared need are counted.
+        if memory_mb is None:
+            memory_mb = machine_memory_mb()
+        self._memory_mb = memory_mb
         self._slots = [_Slot() for _ in range(jobs)]
         self._timeout = timeout
         self._waiting: dict[WorkerKind, deque[_Queued]] = {}
         self._selector = selectors.DefaultSelector()
         self._numbers = 0
-        self._ended: list[Ended] = []
-        # Kinds of which a server has started, and how many in a row did not.
+        self._results: list[TaskResult] = []
+        # Kinds of which a server has started, and the number of failed starts in a row of each.
         self._started: set[WorkerKind] = set()
-        self._failed_starts: Counter[WorkerKind] = Counter()
+        self._start_failures: Counter[WorkerKind] = Counter()
         self._oom_kills = oom_kills()
 
     def submit(self, tasks: Iterable[Task]) -> None:
@@ -143,68 +157,78 @@ class LocalPool:
             else:
                 queue.append(_Queued(task))
 
-    def completed(self) -> Iterator[list[Ended]]:
-        """Attempts as they end; stops when nothing waits and nothing runs."""
-        while self._fill() or self._ended:
-            pause = 0.0 if self._ended else _TICK
+    def results(self) -> Iterator[list[TaskResult]]:
+        """Yield attempts as they end, until no task is waiting or running."""
+        while self._fill() or self._results:
+            pause = 0.0 if self._results else _TICK
             for key, _ in self._selector.select(pause):
                 slot = key.data
                 self._event(slot)
-                # All that the worker has said so far.
+                # The other events that the worker has already sent.
                 while slot.worker and slot.worker.has_event():
                     self._event(slot)
             self._enforce_time()
-            if self._ended:
-                ended, self._ended = self._ended, []
-                yield ended
+            if self._results:
+                results, self._results = self._results, []
+                yield results
 
     def close(self) -> None:
         for slot in self._slots:
             self._retire(slot)
         self._selector.close()
 
-    # What waits, and who does it
+    # Waiting tasks and the workers that take them
 
     def _fill(self) -> bool:
-        """Give every slot something to do; False when there is nothing left at all."""
+        """Send waiting tasks to every slot; return False if no task is left."""
         for slot in self._slots:
-            if not slot.sent:
+            if not slot.jobs_sent:
                 if not self._queue_of(slot):
                     self._hire(slot)
                 if self._queue_of(slot) and not self._send(slot):
-                    # Full of what nobody reads, and nothing of it is ours.
+                    # The socket is full of messages that are not read, and none of them is a
+                    # request of this slot.
                     assert slot.worker
                     self._failed_to_start(slot.worker.kind, "it takes no request", slot)
         for slot in self._slots:
-            # One more ahead, so that no worker waits for us; not of the last ones, which others
-            # could take.
+            # Queue one request more, so that no worker waits for this process. The last requests
+            # stay here, because another worker may be free for them earlier.
             enough = len(self._slots) * slot.ahead
-            while len(slot.sent) < slot.ahead and len(self._queue_of(slot)) >= enough:
+            while len(slot.jobs_sent) < slot.ahead and len(self._queue_of(slot)) >= enough:
                 if not self._send(slot):
                     break
-        return any(slot.sent for slot in self._slots) or any(self._waiting.values())
+        if any(self._waiting.values()):
+            return True
+        return any(slot.jobs_sent for slot in self._slots)
 
     def _queue(self, kind: WorkerKind) -> deque[_Queued]:
         return self._waiting.setdefault(kind, deque())
 
     def _queue_of(self, slot: _Slot) -> deque[_Queued]:
-        """What waits for the slot's kind of worker."""
+        """Return the queue of the slot's kind of worker."""
         if slot.worker is None:
             return _NOTHING
         return self._waiting.get(slot.worker.kind, _NOTHING)
 
     def _hire(self, slot: _Slot) -> None:
-        """A worker of the kind with the most work and the fewest workers on it."""
-        kinds = [kind for kind, queue in self._waiting.items() if queue and self._fits(kind, slot)]
+        """Start a worker of the kind with the fewest workers and then the most tasks."""
+        kinds = []
+        for waiting_kind, queue in self._waiting.items():
+            if queue and self._fits(waiting_kind, slot):
+                kinds.append(waiting_kind)
         if not kinds:
             return
         self._retire(slot)
         busy = [other.worker.kind for other in self._slots if other.worker]
-        kind = max(kinds, key=lambda kind: (-busy.count(kind), len(self._waiting[kind])))
+
+        def priority(kind: WorkerKind) -> tuple[int, int]:
+            return -busy.count(kind), len(self._waiting[kind])
+
+        kind = max(kinds, key=priority)
         try:
             slot.worker = Worker(kind)
         except OSError as error:
-            # The system has no process, no memory or no folder left for it.
+            # The system is out of processes, memory or disk space.
             self._failed_to_start(kind, f"it cannot be started: {error}")
             return
         slot.ready, slot.stillborn = False, 0
@@ -212,11 +236,15 @@ class LocalPool:
         self._selector.register(slot.worker, selectors.EVENT_READ, slot)
 
     def _fits(self, kind: WorkerKind, slot: _Slot) -> bool:
-        """Whether the machine's memory holds one more worker of a kind, in place of the slot's own;
-        a single one may always try."""
-        others = [each.worker for each in self._slots if each is not slot and each.worker]
-        taken = sum(worker.kind.needs_mb for worker in others)
-        return taken == 0 or taken + kind.needs_mb <= self._memory_mb
+        """Return True if the memory suffices for a worker of this kind in the slot.
+
+        A worker that would be the only one always fits.
+        """
+        used_mb = 0
+        for other in self._slots:
+            if other is not slot and other.worker:
+                used_mb += other.worker.kind.needs_mb
+        return used_mb == 0 or used_mb + kind.needs_mb <= self._memory_mb
 
     def _retire(self, slot: _Slot) -> None:
         if slot.worker:
@@ -225,21 +253,23 @@ class LocalPool:
             slot.worker = None
 
     def _send(self, slot: _Slot) -> bool:
-        """Send the next of what waits for the slot's worker; False when it takes no more."""
+        """Send the next waiting task to the slot's worker; return False if its socket is full."""
         assert slot.worker
         job = self._queue_of(slot)[0]
         self._numbers += 1
         job.number = self._numbers
-        request = {**job.task.request, "id": job.number, "timeout": self._timeout(job.task)}
+        request = dict(job.task.request)
+        request["id"] = job.number
+        request["timeout"] = self._timeout(job.task)
         if not slot.worker.send(request, job.task.fresh):
             return False
         self._queue_of(slot).popleft()
-        if not slot.sent and slot.ready:
+        if not slot.jobs_sent and slot.ready:
             slot.restart_clock()
-        slot.sent.append(job)
+        slot.jobs_sent.append(job)
         return True
 
-    # What workers and servers say
+    # Events from workers and servers
 
     def _event(self, slot: _Slot) -> None:
         assert slot.worker
@@ -249,7 +279,7 @@ class LocalPool:
             slot.ready = True
             slot.restart_clock()
             self._started.add(slot.worker.kind)
-            self._failed_starts[slot.worker.kind] = 0
+            self._start_failures[slot.worker.kind] = 0
         elif kind == "answer":
             self._answer(slot, event)
         elif kind == "exit":
@@ -261,66 +291,75 @@ class LocalPool:
         elif kind == "gone" and slot.ready:
             self._lose(slot, "the worker's server was killed")
         elif kind == "gone":
-            self._failed_to_start(slot.worker.kind, "it ended without a word", slot)
+            self._failed_to_start(slot.worker.kind, "it ended without a message", slot)
 
     def _answer(self, slot: _Slot, event: Json) -> None:
-        # A worker that died over a request may leave it to its heir, who does it in vain.
-        if not slot.sent or event["request"] != slot.sent[0].number:
+        # A worker that died over a request may leave the request to its successor, whose result is
+        # late.
+        if not slot.jobs_sent or event["request"] != slot.jobs_sent[0].number:
             return
         try:
             attempt = Attempt.from_json(event["attempt"])
         except (ValueError, TypeError) as error:
-            self._lose(slot, f"an answer of no known form: {error}")
+            self._lose(slot, f"an answer that is malformed: {error}")
             return
-        if not all(map(_is_amount, (attempt.seconds, attempt.cpu_seconds, attempt.peak_mb or 0.0))):
-            self._lose(slot, "an answer with times or sizes that are none")
+        amounts = (attempt.seconds, attempt.cpu_seconds, attempt.peak_mb or 0.0)
+        if not all(map(_is_amount, amounts)):
+            self._lose(slot, "an answer with invalid times or sizes")
             return
         self._finish(slot, attempt)
 
     def _finish(self, slot: _Slot, attempt: Attempt) -> None:
-        job = slot.sent.popleft()
+        job = slot.jobs_sent.popleft()
         slot.pace += _LATEST * (attempt.seconds - slot.pace)
         slot.stillborn = 0
         slot.restart_clock()
         if attempt.outcome is not Outcome.FINISHED and not attempt.oom_killed:
             attempt = replace(attempt, oom_killed=self._is_memory_short(attempt))
-        self._ended.append((job.task, attempt))
+        self._results.append((job.task, attempt))
 
     def _is_memory_short(self, attempt: Attempt) -> bool:
-        """Return True if the system has ended a process for want of memory since this was called
-        last, or if the attempt held more than half of the memory that there is."""
+        """Return True if lack of memory may have caused the failure of an attempt.
+
+        That is so if the system has killed a process for lack of memory since the last call, or if
+        the attempt used more than half of the memory of the machine.
+        """
         before, self._oom_kills = self._oom_kills, oom_kills()
         return self._oom_kills > before or (attempt.peak_mb or 0.0) > machine_memory_mb() / 2
 
     def _exit(self, slot: _Slot, event: Json) -> None:
-        """A worker ended: in the middle of a request, or between two (recycled: no matter)."""
-        job = slot.sent[0] if slot.sent else None
-        condemned, slot.condemned = slot.condemned, None
+        """Handle the end of a worker, in the middle of a request or between two requests."""
+        job: _Queued | None = None
+        if slot.jobs_sent:
+            job = slot.jobs_sent[0]
+        timed_out_job, slot.timed_out_job = slot.timed_out_job, None
         if job is not None and event["request"] == job.number:
-            self._died(slot, job, event, condemned)
-        elif job is not None and condemned == job.number:
-            # It hung before it took the request, which its heir would take and hang over.
-            self._give_up(slot, Attempt(Outcome.TIMED_OUT, seconds=time.monotonic() - slot.since))
+            self._died(slot, job, event, timed_out_job)
+        elif job is not None and timed_out_job == job.number:
+            # The worker hung before it took the request. Its successor would take the request and
+            # hang too.
+            seconds = time.monotonic() - slot.since
+            self._give_up(slot, Attempt(Outcome.TIMED_OUT, seconds=seconds))
         elif not event["done"] and not event["signal"] and event["exit_code"] == 1:
             slot.stillborn += 1
             if slot.stillborn >= _STILLBORN:
                 assert slot.worker
                 self._abandon(slot.worker.kind, event["log"], slot)
 
-    def _died(self, slot: _Slot, job: _Queued, event: Json, condemned: int | None) -> None:
-        """The worker ended in the middle of the job."""
+    def _died(self, slot: _Slot, job: _Queued, event: Json, timed_out_job: int | None) -> None:
+        """Handle the end of a worker in the middle of a job."""
         attempt = _obituary(slot, event, time.monotonic() - slot.since)
         outside = event["signal"] in _FROM_OUTSIDE or event["exit_code"] == _UNHEARD
-        if condemned == job.number or event["signal"] == _OUT_OF_TIME:
-            # The signal is flacheck's own.
+        if timed_out_job == job.number or event["signal"] == _OUT_OF_TIME:
+            # flacheck itself sent the signal.
             self._finish(slot, replace(attempt, outcome=Outcome.TIMED_OUT, signal=None))
-        elif condemned is not None:
-            # Killed for the time of the job before, which was done in that moment.
-            slot.sent.popleft()
+        elif timed_out_job is not None:
+            # The worker was killed for the timeout of the previous job, which ended at that moment.
+            slot.jobs_sent.popleft()
             self._again(slot, [job])
-        elif outside and job.lost + 1 < _TRIES:
-            job.lost += 1
-            slot.sent.popleft()
+        elif outside and job.losses + 1 < _TRIES:
+            job.losses += 1
+            slot.jobs_sent.popleft()
             self._again(slot, [job])
         elif outside and event["signal"] == "SIGKILL" and self._is_memory_short(attempt):
             self._finish(slot, replace(attempt, outcome=Outcome.OUT_OF_MEMORY, oom_killed=True))
@@ -332,96 +371,104 @@ class LocalPool:
             self._finish(slot, attempt)
 
     def _again(self, slot: _Slot, jobs: list[_Queued]) -> None:
-        """Jobs of a slot that lost them, before all others of their kind."""
+        """Put jobs that a slot lost before all others of their kind."""
         for job in reversed(jobs):
             self._queue(job.task.kind).appendleft(job)
         slot.restart_clock()
 
-    # What is given up
+    # Lost and abandoned tasks
 
     def _lose(self, slot: _Slot, why: str) -> None:
-        """The server is gone, or speaks in tongues: what it had not finished goes to another one,
-        the job in work a few times only."""
-        if slot.sent:
-            slot.sent[0].lost += 1
-            if slot.sent[0].lost >= _TRIES:
+        """Give the slot's jobs to another server, after a server ended or sent garbage.
+
+        The running job is retried a few times only.
+        """
+        if slot.jobs_sent:
+            slot.jobs_sent[0].losses += 1
+            if slot.jobs_sent[0].losses >= _TRIES:
                 log = f"{why}, {_TRIES} times"
-                self._ended.append((slot.sent.popleft().task, Attempt(Outcome.LOST, log=log)))
+                self._results.append(
+                    (slot.jobs_sent.popleft().task, Attempt(Outcome.LOST, log=log))
+                )
         self._dismiss(slot)
 
     def _give_up(self, slot: _Slot, attempt: Attempt) -> None:
-        """The job in work comes to this; the server ends, and the others go to another one."""
-        self._ended.append((slot.sent.popleft().task, attempt))
+        """End the running job with this attempt, end the server, and requeue the other jobs."""
+        self._results.append((slot.jobs_sent.popleft().task, attempt))
         self._dismiss(slot)
 
     def _dismiss(self, slot: _Slot) -> None:
-        """End the server at once; what it was sent waits again."""
+        """End the server at once and requeue its jobs."""
         if slot.worker:
             slot.worker.end()
-        jobs = list(slot.sent)
-        slot.sent.clear()
+        jobs = list(slot.jobs_sent)
+        slot.jobs_sent.clear()
         self._again(slot, jobs)
         self._retire(slot)
 
     def _failed_to_start(self, kind: WorkerKind, why: str, slot: _Slot | None = None) -> None:
-        """A few times another start is tried."""
+        """Count a failed start; abandon the kind after a few of them."""
         if slot is not None:
             self._dismiss(slot)
-        self._failed_starts[kind] += 1
-        if self._failed_starts[kind] >= _STILLBORN:
+        self._start_failures[kind] += 1
+        if self._start_failures[kind] >= _STILLBORN:
             self._abandon(kind, why)
 
     def _abandon(self, kind: WorkerKind, log: str, slot: _Slot | None = None) -> None:
-        """The compiler does not even start: so do none of the tasks for it."""
+        """End all tasks of a kind whose compiler cannot start."""
         if slot is not None:
             self._dismiss(slot)
         attempt = Attempt(Outcome.NOT_STARTED, stage="start", log=log)
-        self._ended += [(job.task, attempt) for job in self._waiting.pop(kind, ())]
+        for job in self._waiting.pop(kind, ()):
+            self._results.append((job.task, attempt))
 
     def _enforce_time(self) -> None:
         now = time.monotonic()
         for slot in self._slots:
-            if not slot.sent or not slot.worker:
+            if not slot.jobs_sent or not slot.worker:
                 continue
-            limit, passed = self._timeout(slot.sent[0].task), now - slot.since
+            limit, duration = self._timeout(slot.jobs_sent[0].task), now - slot.since
             if not slot.ready:
-                self._enforce_start(slot, limit + _START, passed)
-            elif slot.condemned is None and passed > _TICK and slot.worker.is_unreported():
-                # The server may have been stopped by what it did before.
+                self._enforce_start(slot, limit + _START, duration)
+            elif slot.timed_out_job is None and duration > _TICK and slot.worker.is_unreported():
+                # An earlier task may have stopped the server.
                 self._lose(slot, "the worker's server was stopped")
-            elif slot.condemned is None and passed > limit:
-                slot.condemned, slot.killed = slot.sent[0].number, now
+            elif slot.timed_out_job is None and duration > limit:
+                slot.timed_out_job, slot.killed_at = slot.jobs_sent[0].number, now
                 slot.worker.kill()
-            elif slot.condemned is not None and now - slot.killed > _GRACE:
-                # Nobody reports the worker's end: the server itself is stopped, or hangs.
-                self._give_up(slot, Attempt(Outcome.TIMED_OUT, seconds=passed))
+            elif slot.timed_out_job is not None and now - slot.killed_at > _GRACE:
+                # The worker's end is not reported: the server itself is stopped or hangs.
+                self._give_up(slot, Attempt(Outcome.TIMED_OUT, seconds=duration))
 
-    def _enforce_start(self, slot: _Slot, limit: float, passed: float) -> None:
+    def _enforce_start(self, slot: _Slot, limit: float, duration: float) -> None:
         assert slot.worker
-        if passed <= limit:
+        if duration <= limit:
             return
-        kind, why = slot.worker.kind, f"nothing was heard of it in {limit:.0f} s"
+        kind, why = slot.worker.kind, f"it sent nothing in {limit:.0f} s"
         if kind in self._started:
             self._failed_to_start(kind, why, slot)
         else:
-            # One that never started would take as long once more.
+            # A kind that never started would take as long again.
             self._abandon(kind, why, slot)
 
 
 def machine_memory_mb() -> float:
-    """The memory that this process may use: the machine's, or what a container allows."""
+    """Return the memory that this process may use, in MB.
+
+    That is the machine's memory, or the limit of the container.
+    """
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 20)
     try:
-        allowed = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        container_limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
     except OSError:
         return whole
-    if not allowed.isdecimal():
+    if not container_limit.isdecimal():
         return whole
-    return min(whole, int(allowed) / (1 << 20))
+    return min(whole, int(container_limit) / (1 << 20))
 
 
 def oom_kills() -> int:
-    """Return how many processes the system has ended for want of memory since it started."""
+    """Return the number of processes killed for lack of memory since the system started."""
     with contextlib.suppress(OSError, ValueError):
         for line in _VMSTAT.read_text().splitlines():
             name, _, number = line.partition(" ")
@@ -435,10 +482,11 @@ def _is_amount(value: float) -> bool:
 
 
 def _obituary(slot: _Slot, event: Json, seconds: float) -> Attempt:
-    """The attempt that a worker died over."""
+    """Return the attempt over which a worker died."""
     assert slot.worker
     outcome = Outcome.DIED
-    # A compiler denied its memory may also fault without a word: only how much it held tells.
+    # A compiler that gets no more memory may fault without a message. Then only the amount that it
+    # used shows the cause.
     limit = slot.worker.kind.config.get("memory_mb", 0)
     silent = event["signal"] == "SIGSEGV" and not event["log"].strip()
     if silent and 0 < limit / 2 < event["peak_mb"]:

@@ -1,4 +1,4 @@
-"""From an attempt to a record: the one place where a verdict is made."""
+"""From an attempt to a record: every verdict is made here."""
 
 import re
 from collections.abc import Mapping
@@ -9,28 +9,28 @@ from flacheck import rules
 from flacheck.model import MESSAGE_LIMIT, Attempt, Cell, Finding, Json, Outcome, Record, Verdict
 from flacheck.tables import targets
 
-# What Triton's launcher says of arguments that do not fit a kernel's parameters.
+# Messages of Triton's launcher about arguments that do not fit a kernel's parameters.
 _UNFIT = (
     "missing a required argument",
     "required positional argument",
     "was specified but unrecognised",
     "cannot rebuild",
 )
-# Exceptions of a module that cannot be loaded where it is: no fault of the compiler.
-_UNLOADED = ("StubError", "ModuleNotFoundError", "ImportError")
-# How the front end wraps what goes wrong in a kernel's source; the launcher raises before that.
-_OF_SOURCE = ("CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct")
-_SAID_BY_WORKER = "flacheck: "
-# What a worker raises over source from a file that leads out of Triton's language.
+# Exceptions of a module that cannot be loaded on this machine; the compiler has not failed.
+_LOAD_ERRORS = ("StubError", "ModuleNotFoundError", "ImportError")
+# The front end's exceptions about a kernel's source. The launcher raises before it.
+_SOURCE_ERRORS = ("CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct")
+_WORKER_PREFIX = "flacheck: "
+# The exception about source from a file that leads out of Triton's language.
 _NOT_ADMITTED = "NotAdmitted"
-_OF_TRITON = re.compile(r"(from|No module named) '?triton\b")
+_MISSING_TRITON = re.compile(r"(from|No module named) '?triton\b")
 
 
 def judge(cell: Cell, attempt: Attempt) -> Record:
-    """The verdict on a cell that was tried.
+    """Return the verdict on a cell that was tried.
 
-    A launch that flacheck could not rebuild, or a kernel it could not load without torch, is
-    `unknown`: that is flacheck's limit and never the compiler's failure.
+    A launch that flacheck could not rebuild, or a kernel that it could not load without torch, is
+    `unknown`: that is a limit of flacheck, never a failure of the compiler.
     """
     unfit = _unfit(attempt)
     if unfit:
@@ -38,7 +38,7 @@ def judge(cell: Cell, attempt: Attempt) -> Record:
             cell, attempt, Verdict.UNKNOWN, reason=unfit, message=_last_line(attempt.log)
         )
     if attempt.outcome is Outcome.FINISHED:
-        return _finished(cell, attempt)
+        return _record_finished(cell, attempt)
     findings = rules.classify(attempt)
     code = findings[0].code
     tolerated = attempt.tolerated and _has_choice(cell)
@@ -51,26 +51,32 @@ def judge(cell: Cell, attempt: Attempt) -> Record:
 
 
 def _own_words(finding: Finding) -> str:
-    """What flacheck's worker itself says of a cell that it does not compile, which is more than
-    the rule's title says."""
+    """Return the worker's reason for not compiling a cell, "" without one.
+
+    It is more specific than the title of the rule.
+    """
     first = finding.message.partition("\n")[0]
-    if first.startswith(_SAID_BY_WORKER):
-        return first.removeprefix(_SAID_BY_WORKER)
+    if first.startswith(_WORKER_PREFIX):
+        return first.removeprefix(_WORKER_PREFIX)
     return ""
 
 
 def _has_choice(cell: Cell) -> bool:
-    """Whether an autotuner skips a configuration of the launch that fails: one that has no other,
-    like a program that launches without an autotuner, is ended by the failure."""
+    """Return True if an autotuner would skip a failing configuration of the launch.
+
+    A launch without an autotuner, or with a single configuration, ends with the failure.
+    """
     return cell.stage != "compile" or len(cell.configs) > 1
 
 
 def _api(attempt: Attempt) -> Json:
-    """The API that the release lacks, where the worker saw that the source asks for one."""
-    return {name: held for name, held in attempt.facts.items() if name == "api"}
+    """Return the API that the release lacks, if the worker found that the source needs one."""
+    if "api" in attempt.facts:
+        return {"api": attempt.facts["api"]}
+    return {}
 
 
-def _finished(cell: Cell, attempt: Attempt) -> Record:
+def _record_finished(cell: Cell, attempt: Attempt) -> Record:
     over = rules.over_limits(attempt.resources, targets.find(cell.target))
     if over:
         tolerated = _has_choice(cell)
@@ -92,50 +98,59 @@ def _unfit(attempt: Attempt) -> str | None:
         return None
     if _NOT_ADMITTED in attempt.exception:
         return f"refused: {_refusal(attempt.log)}; --trust compiles it all the same"
-    unloaded = any(name in attempt.exception for name in _UNLOADED) and not _OF_TRITON.search(last)
-    if unloaded and attempt.stage == "import":
+    is_load_error = any(name in attempt.exception for name in _LOAD_ERRORS)
+    if is_load_error and attempt.stage == "import" and not _MISSING_TRITON.search(last):
         return f"the kernel could not be loaded: {last}"
-    # What a line of the kernel calls, it calls whatever it was launched with.
-    of_source = any(name in attempt.exception for name in _OF_SOURCE)
+    # A call within the kernel's source does not depend on the arguments of the launch.
+    is_source_error = any(name in attempt.exception for name in _SOURCE_ERRORS)
     unfit = any(text in last for text in _UNFIT)
-    if attempt.stage in ("import", "ast") and unfit and not of_source:
+    if attempt.stage in ("import", "ast") and unfit and not is_source_error:
         return f"the launch does not fit the kernel: {last}"
     return None
 
 
 def _refusal(log: str) -> str:
-    """The message of the exception, which others may have wrapped."""
-    raised = [line for line in log.splitlines() if f"{_NOT_ADMITTED}: " in line]
-    return raised[0].partition(f"{_NOT_ADMITTED}: ")[2][:500] if raised else ""
+    """Return the message of the exception, which other exceptions may wrap."""
+    mark = f"{_NOT_ADMITTED}: "
+    for line in log.splitlines():
+        if mark in line:
+            return line.partition(mark)[2][:500]
+    return ""
 
 
 def _last_line(log: str) -> str:
-    lines = [line for line in log.splitlines() if line.strip()]
-    return lines[-1].strip()[:500] if lines else ""
+    for line in reversed(log.splitlines()):
+        if line.strip():
+            return line.strip()[:500]
+    return ""
 
 
-def untried(cell: Cell, verdict: Verdict, reason: str, code: str | None = None) -> Record:
-    """A cell that was not compiled: skipped, or unknown for want of its compiler."""
-    findings = [rules.RULES[code].finding(reason)] if code else []
+def record_untried(cell: Cell, verdict: Verdict, reason: str, code: str | None = None) -> Record:
+    """Return the record of a cell that was not compiled: skipped, or without a compiler."""
+    findings = []
+    if code:
+        findings.append(rules.RULES[code].finding(reason))
     return _record(cell, Attempt(Outcome.NOT_STARTED), verdict, findings, reason=reason)
 
 
 def with_facts(record: Record, facts: Mapping[str, Any]) -> Record:
-    """The record with facts added to its decisive finding."""
+    """Return the record with facts added to its decisive finding."""
     if not facts:
         return record
     first, *others = record.findings
-    return record.with_(findings=({**first, "facts": {**first["facts"], **facts}}, *others))
+    decisive = {**first, "facts": {**first["facts"], **facts}}
+    return record.with_(findings=(decisive, *others))
 
 
 def unstable(first: Record, second: Record) -> Record:
-    """A failure that a fresh worker does not confirm is no verdict."""
-    seen = " then ".join(record.signature or record.verdict.value for record in (first, second))
-    return without_verdict(first, f"unstable: {seen}")
+    """Return the record of a failure that a fresh worker did not confirm, without a verdict."""
+    before = first.signature or first.verdict.value
+    after = second.signature or second.verdict.value
+    return without_verdict(first, f"unstable: {before} then {after}")
 
 
 def without_verdict(failure: Record, reason: str) -> Record:
-    """Return a failure as `unknown`, with the reason why it says nothing of the cell."""
+    """Return a failure as `unknown`, with the reason for the missing verdict."""
     return failure.with_(verdict=Verdict.UNKNOWN, reason=reason, tolerated=False)
 
 
@@ -157,6 +172,8 @@ def _record(
         signature = rules.signature(findings[0], stage)
         message = findings[0].message
     peak_mb = attempt.peak_mb
+    if peak_mb is not None:
+        peak_mb = round(peak_mb, 1)
     return Record(
         cell=cell,
         verdict=verdict,
@@ -169,7 +186,7 @@ def _record(
         message=message[:MESSAGE_LIMIT],
         findings=tuple(finding.to_json() for finding in findings or ()),
         seconds=round(attempt.seconds, 4),
-        peak_mb=None if peak_mb is None else round(peak_mb, 1),
+        peak_mb=peak_mb,
         cached=False,
         resources=_resources(cell, attempt),
     )

@@ -1,4 +1,4 @@
-"""The one loop: cells − done → executor → judge → store, yielding records as they are settled."""
+"""The one loop: cells, executor, judge, store; it yields each record as it is final."""
 
 import random
 import time
@@ -6,37 +6,38 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
 from flacheck import rules
 from flacheck.engine import judge
 from flacheck.engine.executors import Executor, Task
-from flacheck.engine.provider import Provider, Untried
+from flacheck.engine.provider import Provider, Unavailable
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.model import Attempt, Cell, Json, Outcome, Record, Verdict
 from flacheck.model.kernel import origin_to_json
 from flacheck.tables import targets
 
-# Seconds that any cell may take before a time-out is counted: slow assemblers took up to 90 s.
+# Seconds that any cell may take before it times out. Slow assemblers took up to 90 s.
 _MINIMUM_TIMEOUT = 300.0
-# What a record holds that met the limit of memory: the code, and the limit among its facts.
+# The code of a record that ran into the memory limit, and the limit's name among its facts.
 _OUT_OF_MEMORY, _LIMIT = "FC902", "memory_mb"
-# How many times its slowest finished cell a kernel's other cells may take.
+# The timeout of a kernel's cells, as a multiple of its slowest finished cell.
 _SLOWEST_FACTOR = 20
-# How often a failure has to repeat before it is one: a death without a word more often, for anybody
-# could have sent the signal. Once more for each of its kind that was an accident, up to the most.
+# The number of repetitions that confirm a failure. A death without a message needs more, because
+# another process could have sent the signal. Each failure of the kind that did not repeat adds one,
+# up to the maximum.
 _REPEATS, _SILENT_REPEATS, _MOST_REPEATS = 1, 2, 6
-# Tasks that are looked up and sent together; how many of a kind are with the executor, in seconds
-# of its work, for each of its workers, and at the most.
+# Tasks that are looked up and sent together. Then the tasks of a kind that are with the executor:
+# in seconds of its work, per worker, and at most.
 _BLOCK, _SECONDS_OUT, _EACH_OUT, _MOST_OUT = 8, 1, 2, 4096
-# Keys that are looked up in the store at once: few records are in memory at a time.
+# Keys that are looked up in the store at once, so that few records are in memory at a time.
 _PAGE = 500
 
 
 class Sink(Protocol):
-    """Where records go: the store, or a list in a test."""
+    """The destination of records: the store, or a list in a test."""
 
-    def done(self, keys: Iterable[str]) -> Mapping[str, Record]: ...
+    def latest_records(self, keys: Iterable[str]) -> Mapping[str, Record]: ...
 
     def add_many(self, run: str, records: Iterable[Record]) -> None: ...
 
@@ -47,20 +48,22 @@ class Sink(Protocol):
 
 @dataclass
 class Timeouts:
-    """`--timeout`: a number of seconds, or the larger of 300 s and 20 × the kernel's slowest
-    finished cell."""
+    """The `--timeout` option: seconds, or by default derived from finished cells.
 
-    fixed: float | None = None
+    The default is the larger of 300 s and 20 times the kernel's slowest finished cell.
+    """
+
+    fixed_seconds: float | None = None
     _slowest: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, task: Task) -> float:
-        if self.fixed is not None:
-            return self.fixed
+        if self.fixed_seconds is not None:
+            return self.fixed_seconds
         slowest = self._slowest.get(task.name.cell.kernel.name, 0.0)
         return max(_MINIMUM_TIMEOUT, _SLOWEST_FACTOR * slowest)
 
     def learn(self, cell: Cell, attempt: Attempt) -> None:
-        """Remember how long a finished cell took."""
+        """Remember the time that a finished cell took."""
         if attempt.outcome is Outcome.FINISHED:
             name = cell.kernel.name
             self._slowest[name] = max(attempt.seconds, self._slowest.get(name, 0.0))
@@ -68,18 +71,24 @@ class Timeouts:
 
 @dataclass(frozen=True)
 class Trial:
-    """A task's name: its cell, the record of its failure that the task is to confirm, how often
-    that was confirmed already, and which of its kind it is."""
+    """A task's name: its cell, and the failure that the task is to confirm.
+
+    `confirmations` counts how often that failure was confirmed before, `kind` groups failures that
+    may have the same cause.
+    """
 
     cell: Cell
     confirms: Record | None = None
-    confirmed: int = 0
+    confirmations: int = 0
     kind: str | None = None
 
 
-class _Left:
-    """The tasks that the executor was not given yet, by kind of worker: a few more than it is at
-    work on, so that those that another process settles in the meantime are left out."""
+class _Unsent:
+    """The tasks that are not with the executor yet, by kind of worker.
+
+    The executor gets only a few more than it runs, so that cells that another process finishes
+    meanwhile need not be compiled.
+    """
 
     def __init__(self, tasks: Iterable[Task], width: int) -> None:
         self.shared = False
@@ -88,50 +97,57 @@ class _Left:
         for task in tasks:
             self._tasks.setdefault(task.kind, deque()).append(task)
         self._out: Counter[WorkerKind] = Counter()
-        self._ended: Counter[WorkerKind] = Counter()
+        self._end_counts: Counter[WorkerKind] = Counter()
         self._started = time.monotonic()
 
     def share(self, run: str) -> None:
-        """Another process works on cells of the same store, perhaps on these: from now on each
-        takes them in an order of its own, that few are compiled twice."""
+        """Shuffle the tasks, because another process may work on the same cells.
+
+        Each process takes the cells in its own order, so that few are compiled twice.
+        """
         if self.shared:
             return
         self.shared = True
         order = random.Random(run)
         for kind, tasks in self._tasks.items():
-            mixed = list(tasks)
-            order.shuffle(mixed)
-            self._tasks[kind] = deque(mixed)
+            shuffled_tasks = list(tasks)
+            order.shuffle(shuffled_tasks)
+            self._tasks[kind] = deque(shuffled_tasks)
 
     def blocks(self) -> Iterator[list[Task]]:
-        """What to send now: a few tasks at a time, until enough of each kind are out."""
+        """Yield the tasks to send now, a few at a time, until each kind has enough."""
         for kind, tasks in self._tasks.items():
             while tasks and self._out[kind] < self._enough(kind):
                 size = min(_BLOCK, self._width * _EACH_OUT, len(tasks))
                 yield [tasks.popleft() for _ in range(size)]
 
-    def sent(self, tasks: Sequence[Task]) -> None:
+    def count_sent(self, tasks: Sequence[Task]) -> None:
         for task in tasks:
             self._out[task.kind] += 1
 
-    def done(self, task: Task) -> None:
-        """A task ended; one that was to confirm another was never counted as sent."""
+    def count_end(self, task: Task) -> None:
+        """Count a task that ended; a task that confirms a failure was never counted as sent."""
         if task.name.confirms is None:
             self._out[task.kind] -= 1
-            self._ended[task.kind] += 1
+            self._end_counts[task.kind] += 1
 
     def _enough(self, kind: WorkerKind) -> int:
-        """What the workers get through in a second; no more than keeps them busy where another
-        process may settle the same cells in that second."""
+        """Return how many tasks of a kind keep the workers busy for a second.
+
+        If another process may finish the same cells in that second, it is the fewest that keep them
+        busy.
+        """
         if self.shared:
             return self._width * _EACH_OUT
-        rate = self._ended[kind] / max(time.monotonic() - self._started, 0.1)
-        return max(self._width * _EACH_OUT, min(_MOST_OUT, int(rate * _SECONDS_OUT)))
+        seconds = max(time.monotonic() - self._started, 0.1)
+        rate = self._end_counts[kind] / seconds
+        most = min(_MOST_OUT, int(rate * _SECONDS_OUT))
+        return max(self._width * _EACH_OUT, most)
 
 
 @dataclass
 class Loop:
-    """Compiles cells for one run. `again` ignores what the store holds of them."""
+    """Compiles cells for one run. `again` ignores stored records."""
 
     provider: Provider
     run: str
@@ -139,74 +155,89 @@ class Loop:
     executor: Executor
     timeouts: Timeouts
     again: bool = False
-    # Failures of each kind that did not repeat: the more, the likelier is the next one an accident.
+    # Failures of each kind that did not repeat. The more there are, the more likely the next
+    # failure is an accident.
     _accidents: Counter[str | None] = field(default_factory=Counter)
 
     def records(self, cells: Sequence[Cell]) -> Iterator[Record]:
-        """Each cell's record, cached ones first, then in order of completion; every one is in the
-        sink before it is yielded."""
+        """Yield each cell's record, cached ones first, then in order of completion.
+
+        Every record is in the sink before it is yielded.
+        """
         self._accidents.clear()
-        reused: set[str] = set()
+        cached_keys: set[str] = set()
         if not self.again:
             for record in self._reusable(cells):
-                reused.add(record.key)
+                cached_keys.add(record.key)
                 yield record.with_(cached=True)
-        planned = [self._planned(cell) for cell in cells if cell.key not in reused]
-        settled = [record for record in planned if isinstance(record, Record)]
-        self.sink.add_many(self.run, settled)
-        yield from settled
-        tasks = [task for task in planned if isinstance(task, Task)]
-        left = _Left(tasks, self.executor.width)
-        yield from self._send(left)
-        for ended in self.executor.completed():
-            for task, attempt in ended:
+        tasks: list[Task] = []
+        untried_records: list[Record] = []
+        for cell in cells:
+            if cell.key in cached_keys:
+                continue
+            plan = self._plan(cell)
+            if isinstance(plan, Task):
+                tasks.append(plan)
+            else:
+                untried_records.append(plan)
+        self.sink.add_many(self.run, untried_records)
+        yield from untried_records
+        unsent = _Unsent(tasks, self.executor.width)
+        yield from self._send(unsent)
+        for results in self.executor.results():
+            for task, attempt in results:
                 self.timeouts.learn(task.name.cell, attempt)
-                left.done(task)
-            records = [r for task, attempt in ended for r in self._settled(task, attempt)]
+                unsent.count_end(task)
+            records: list[Record] = []
+            for task, attempt in results:
+                records += self._judge_attempt(task, attempt)
             self.sink.add_many(self.run, records)
             yield from records
-            yield from self._send(left)
+            yield from self._send(unsent)
 
-    def _send(self, left: _Left) -> Iterator[Record]:
-        """Give the executor more to do, but no cell that another process has settled meanwhile:
-        the records of these."""
+    def _send(self, unsent: _Unsent) -> Iterator[Record]:
+        """Send more tasks; yield the records of cells that another process finished meanwhile."""
         if not self.again and self.sink.others_wrote():
-            left.share(self.run)
-        for block in left.blocks():
-            reused: set[str] = set()
-            if left.shared:
+            unsent.share(self.run)
+        for block in unsent.blocks():
+            cached_keys: set[str] = set()
+            if unsent.shared:
                 for record in self._reusable([task.name.cell for task in block]):
-                    reused.add(record.key)
+                    cached_keys.add(record.key)
                     yield record.with_(cached=True)
-            tasks = [task for task in block if task.name.cell.key not in reused]
-            left.sent(tasks)
+            tasks = [task for task in block if task.name.cell.key not in cached_keys]
+            unsent.count_sent(tasks)
             self.executor.submit(tasks)
 
     def _reusable(self, cells: Sequence[Cell]) -> Iterator[Record]:
-        """The records of earlier runs that answer for this one."""
+        """Yield the records of earlier runs that are valid for this run."""
         keys = [cell.key for cell in cells]
         for start in range(0, len(keys), _PAGE):
-            stored = self.sink.done(keys[start : start + _PAGE]).values()
-            fixed, memory_mb = self.timeouts.fixed, self.provider.memory_mb
-            good = [record for record in stored if _still_good(record, fixed, memory_mb)]
+            stored_records = self.sink.latest_records(keys[start : start + _PAGE])
+            good = [record for record in stored_records.values() if self._is_still_good(record)]
             self.sink.add_cached(self.run, good)
             yield from good
 
-    def _planned(self, cell: Cell) -> Task | Record:
+    def _is_still_good(self, record: Record) -> bool:
+        return _still_good(record, self.timeouts.fixed_seconds, self.provider.memory_mb)
+
+    def _plan(self, cell: Cell) -> Task | Record:
         refusal = self.provider.refusal(cell)
         if refusal:
-            return judge.untried(cell, Verdict.SKIPPED, refusal)
+            return judge.record_untried(cell, Verdict.SKIPPED, refusal)
         attempt = self.provider.attempt(cell)
         if attempt is not None:
             return judge.judge(cell, attempt)
         kind = self.provider.worker_kind(cell)
-        if isinstance(kind, Untried):
-            return judge.untried(cell, kind.verdict, kind.reason, kind.code)
+        if isinstance(kind, Unavailable):
+            return judge.record_untried(cell, kind.verdict, kind.reason, kind.code)
         return Task(Trial(cell), kind, request(cell))
 
-    def _settled(self, task: Task, attempt: Attempt) -> Iterator[Record]:
-        """The record of an attempt, or none yet when a fresh worker is asked to confirm it. What
-        finished and is too large was measured, and is no accident."""
+    def _judge_attempt(self, task: Task, attempt: Attempt) -> Iterator[Record]:
+        """Yield the record of an attempt, unless a fresh worker has to confirm its failure.
+
+        A finished compile that exceeds a limit was measured and needs no confirmation.
+        """
         trial: Trial = task.name
         cell = trial.cell
         record = judge.judge(cell, attempt)
@@ -215,20 +246,24 @@ class Loop:
         if record.code == _OUT_OF_MEMORY:
             record = judge.with_facts(record, {_LIMIT: self.provider.memory_mb})
         if trial.confirms:
-            yield from self._tried_again(task, trial.confirms, record)
+            yield from self._compare_trials(task, trial.confirms, record)
         elif record.verdict is Verdict.FAILS and attempt.outcome is not Outcome.FINISHED:
-            # Every cell's own failure is seen again: another cell that fails alike vouches for
-            # nothing. Deaths without a word are all of one kind, the others of their signature's.
-            kind = None if is_silent(attempt) else record.signature
+            # Each failing cell is tried again; a similar failure of another cell does not confirm
+            # it. All deaths without a message are of one kind, other failures are grouped by
+            # signature.
+            kind = record.signature
+            if is_silent(attempt):
+                kind = None
             self._confirm(task, Trial(cell, record, kind=kind))
         else:
             yield record
 
     def _confirm(self, task: Task, trial: Trial) -> None:
-        self.executor.submit([Task(trial, task.kind, task.request, fresh=True)])
+        repetition = Task(trial, task.kind, task.request, fresh=True)
+        self.executor.submit([repetition])
 
-    def _tried_again(self, task: Task, first: Record, second: Record) -> Iterator[Record]:
-        """A failure was tried once more: the same again, or an accident."""
+    def _compare_trials(self, task: Task, first: Record, second: Record) -> Iterator[Record]:
+        """Yield the verdict after a failure was tried again, or submit another trial."""
         trial: Trial = task.name
         loss = self.provider.loss(trial.cell)
         if loss:
@@ -238,49 +273,56 @@ class Loop:
             self._accidents[trial.kind] += 1
             yield judge.unstable(first, second)
             return
-        trial = replace(trial, confirmed=trial.confirmed + 1)
-        if trial.confirmed < self._enough_repeats(trial.kind):
+        trial = replace(trial, confirmations=trial.confirmations + 1)
+        if trial.confirmations < self._enough_repeats(trial.kind):
             self._confirm(task, trial)
         else:
             yield first
 
     def _enough_repeats(self, kind: str | None) -> int:
-        least = _SILENT_REPEATS if kind is None else _REPEATS
+        least = _REPEATS
+        if kind is None:
+            least = _SILENT_REPEATS
         return min(least + self._accidents[kind], _MOST_REPEATS)
 
 
 def is_silent(attempt: Attempt) -> bool:
-    """Whether the worker ended, by a signal or not, and the compiler said nothing of a failure."""
+    """Return True if the worker died and the compiler printed no failure."""
     return attempt.outcome is Outcome.DIED and not rules.decisive(attempt.log)
 
 
 def _still_good(record: Record, timeout: float | None, memory_mb: int) -> bool:
-    """Return True for a verdict, and for an unknown that met a limit which still holds.
+    """Return True for a verdict, and for an unknown whose limit still holds.
 
     Every other unknown has its cause in the machine (a compiler that was absent or killed, a
-    failure that did not repeat), which may be gone.
+    failure that did not repeat), and that cause may be gone.
     """
     if record.verdict is not Verdict.UNKNOWN:
         return True
     if record.code == "FC901":
         return record.seconds >= (timeout or _MINIMUM_TIMEOUT)
     if record.code == _OUT_OF_MEMORY:
-        # What the system killed met no limit of ours. Older records name no limit.
-        if any(finding["facts"].get("killed") for finding in record.findings[:1]):
-            return False
-        limits = [finding["facts"].get(_LIMIT, memory_mb) for finding in record.findings[:1]]
-        return all(limit >= memory_mb for limit in limits)
+        # A process that the system killed did not reach flacheck's limit. Older records name no
+        # limit.
+        facts: Mapping[str, Any] = {}
+        if record.findings:
+            facts = record.findings[0]["facts"]
+        limit: float = facts.get(_LIMIT, memory_mb)
+        return not facts.get("killed") and limit >= memory_mb
     return False
 
 
 def request(cell: Cell) -> Json:
-    """What a worker is asked for a cell."""
+    """Return the worker's request for a cell."""
+    launch: Json | None = None
+    if cell.launch:
+        launch = cell.launch.to_json()
     return {
         "op": cell.stage,
         "kernel": origin_to_json(cell.kernel.origin),
         "card": card(cell.target),
         "target": cell.target,
-        "launch": cell.launch.to_json() if cell.launch else None,
+        "launch": launch,
         "options": dict(cell.options),
         "until": cell.until,
     }
@@ -288,5 +330,5 @@ def request(cell: Cell) -> Json:
 
 @cache
 def card(target: str) -> Json:
-    """A row of the target table as the guest takes it."""
+    """Return a row of the target table in the guest's form."""
     return asdict(targets.find(target))

@@ -14,10 +14,10 @@ from flacheck.guest.engine import channel
 from flacheck.guest.engine.confinement import Policy
 from flacheck.toolchains import cache
 
-# What a program that is linked against shared libraries opens when it starts.
+# The files that a program opens at its start to load its shared libraries.
 _LIBRARIES = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib")
-_LINKED = (*_LIBRARIES, "/etc/ld.so.cache", "/etc/ld.so.preload")
-# The kernel counts the loader among the programs that are executed.
+_LOADER_FILES = (*_LIBRARIES, "/etc/ld.so.cache", "/etc/ld.so.preload")
+# The kernel treats the loader as an executed program.
 _LOADERS = "ld-*.so*"
 _MACHINE = (
     *("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/filesystems", "/proc/sys/vm"),
@@ -25,25 +25,25 @@ _MACHINE = (
 )
 # Headers of the system, which every C++ compiler reads.
 _HEADERS = ("/usr/include", "/usr/local/include", "/usr/share/libc")
-# Folders in which a system keeps programs and headers, and no one's own files.
+# Folders with the system's programs and headers, and without users' files.
 _SYSTEM = ("/usr", "/bin", "/sbin", *_LIBRARIES)
-# Files of /etc that libraries read for no secret's sake.
+# Files of /etc that libraries read and that hold no secrets.
 _SETTINGS = (
     *("passwd", "group", "nsswitch.conf", "hosts", "host.conf", "localtime", "timezone"),
     *("os-release", "lsb-release", "debian_version", "mime.types", "ld.so.conf", "ld.so.conf.d"),
     *("fonts", "ssl/openssl.cnf", "ssl/certs", "alternatives"),
 )
 
-# A process of the user's own program, or one that uses a GPU: it may do all that its user can, but
-# for the memory and the environment of processes outside.
+# The policy of the user's own program, or of a process that uses a GPU. It may do everything that
+# its user may, except read the memory and the environment of processes outside.
 OWN: Policy = {"read": [], "execute": ["/"], "write": ["/"], "trusted": True}
 
 
 def of_worker(config: Mapping[str, Any], scratch: str) -> Policy:
     """Return the policy of a compile worker with this configuration.
 
-    One that imports a package or torch gets a package's policy: their code may start programs of
-    the system. Any other one compiles texts that nobody vouches for.
+    A worker that imports a package or torch gets the policy of a package, because their code may
+    start programs of the system. Any other worker compiles texts from untrusted sources.
     """
     packages: list[Mapping[str, Any]] = list(config.get("packages", {}).values())
     folders = [str(package["path"]) for package in packages]
@@ -53,39 +53,49 @@ def of_worker(config: Mapping[str, Any], scratch: str) -> Policy:
         return of_package([*folders, *compiler, config.get("torch") or ""], scratch)
     for package in packages:
         folders += package.get("headers", ())
-    read = [*_LINKED, *_MACHINE, *_python(), *folders, config.get("corpus", "")]
+    read = [*_LOADER_FILES, *_MACHINE, *_python(), *folders]
+    read.append(config.get("corpus", ""))
     read += config.get("includes", ())
     if not is_python:
         read += _HEADERS
     programs = list(config.get("programs", ()))
-    # The libraries of a program that the system did not bring lie beside it.
-    read += [str(Path(program).resolve().parent.parent / "lib") for program in programs]
+    # The libraries of a program that is not part of the system lie beside it.
+    for program in programs:
+        root = Path(program).resolve().parent.parent
+        read.append(str(root / "lib"))
     return {
-        "read": _named(read),
-        "execute": _named([*compiler, *programs, *_loaders()]),
+        "read": _unique_paths(read),
+        "execute": _unique_paths([*compiler, *programs, *_loaders()]),
         "write": [scratch, "/dev/null"],
         "trusted": False,
     }
 
 
 def of_script(paths: Sequence[str], scratch: str) -> Policy:
-    """Return the policy of a Python script that compiles one kernel with the release in some
-    folders: a worker's, the Python itself, and the shell that old releases start ptxas by."""
+    """Return the policy of a Python script that compiles one kernel.
+
+    It is the policy of a worker with the release in these folders, and allows Python itself and the
+    shell that old releases start ptxas by.
+    """
     programs = [sys.executable, "/bin/sh"]
     return of_worker({"path": list(paths), "programs": programs}, scratch)
 
 
 def of_package(folders: Iterable[str], scratch: str) -> Policy:
-    """Return the policy of a process that runs a package's code: it finds the system's programs,
-    this Python with all that is installed for it, and flacheck's cache; nothing of its user's."""
+    """Return the policy of a process that runs a package's code.
+
+    The process may use the system's programs, this Python with the packages installed for it, and
+    flacheck's cache, but none of the user's files.
+    """
     settings = [f"/etc/{name}" for name in _SETTINGS]
-    read = [*_LINKED, *_MACHINE, *_python(), *settings, "/proc", "/sys", str(cache.root())]
+    read = [*_LOADER_FILES, *_MACHINE, *_python(), *settings]
+    read += ["/proc", "/sys", str(cache.root())]
     # The first entry is the folder of the command, or the current one.
-    installed = [*sys.path[1:], site.getusersitepackages()]
-    programs = [*_SYSTEM, sys.prefix, sys.base_prefix, *folders, *installed]
+    import_folders = [*sys.path[1:], site.getusersitepackages()]
+    programs = [*_SYSTEM, sys.prefix, sys.base_prefix, *folders, *import_folders]
     return {
-        "read": _named(read),
-        "execute": _named(programs),
+        "read": _unique_paths(read),
+        "execute": _unique_paths(programs),
         # multiprocessing keeps its locks in /dev/shm.
         "write": [scratch, "/dev/null", "/dev/shm"],
         "trusted": False,
@@ -93,24 +103,29 @@ def of_package(folders: Iterable[str], scratch: str) -> Policy:
 
 
 def compiler_folders(paths: Iterable[str]) -> list[str]:
-    """Return the folders that a compiler lies in. One that was not installed by flacheck is a link
-    in a folder of the cache, and the kernel holds what the link leads to. A source build has links
-    in its own folders, too, to its backends."""
+    """Return the folders in which a compiler lies, links resolved.
+
+    A compiler that flacheck did not install is a link in a folder of the cache, and the kernel's
+    rules hold the target of a link. A source build also links to its backends from its own folders.
+    """
     folders = list(paths)
     for path in filter(Path.is_dir, map(Path, paths)):
         for entry in path.iterdir():
             if entry.is_symlink():
-                links = [entry, *filter(Path.is_symlink, entry.resolve().rglob("*"))]
-                folders += [str(link.resolve()) for link in links]
+                folders.append(str(entry.resolve()))
+                for link in filter(Path.is_symlink, entry.resolve().rglob("*")):
+                    folders.append(str(link.resolve()))
     return folders
 
 
 def header_folders(folders: Iterable[str], project: str) -> list[str]:
-    """Return those folders of headers that a project's units may read: below the project, the
-    system's folders, Python and flacheck's cache. A build may name any folder, also that of the
-    user's keys."""
-    trusted = [project, "/usr", "/opt", sys.prefix, sys.base_prefix, str(cache.root())]
-    roots = [Path(folder).resolve() for folder in trusted]
+    """Return those of the header folders that a project's units may read.
+
+    They are the folders below the project, in the system's folders, in Python and in flacheck's
+    cache. A build may name any other folder, even the one with the user's keys.
+    """
+    readable_roots = [project, "/usr", "/opt", sys.prefix, sys.base_prefix, str(cache.root())]
+    roots = [Path(folder).resolve() for folder in readable_roots]
     readable = []
     for folder in folders:
         there = Path(folder).resolve()
@@ -120,9 +135,10 @@ def header_folders(folders: Iterable[str], project: str) -> list[str]:
 
 
 def _python() -> Iterator[str]:
-    """The standard library, and the guest's own modules."""
+    """Yield the folders of the standard library and of the guest's modules."""
     yield sysconfig.get_path("stdlib")
-    # That of the base: an environment's own folder holds what is installed there.
+    # The folder of the base installation: an environment's own folder also holds the packages
+    # installed there.
     yield sysconfig.get_path("platstdlib", vars={"platbase": sys.base_exec_prefix})
     yield channel.GUEST
 
@@ -132,6 +148,6 @@ def _loaders() -> Iterator[str]:
         yield from map(str, Path(folder).glob(_LOADERS))
 
 
-def _named(paths: Iterable[str]) -> list[str]:
-    """Each path once, without those that are empty: an empty one would be the current folder."""
+def _unique_paths(paths: Iterable[str]) -> list[str]:
+    """Return each path once, without empty ones: they would mean the current folder."""
     return [path for path in dict.fromkeys(paths) if path]

@@ -1,5 +1,7 @@
-"""Programs that flacheck starts beside its workers: in an environment of their own, within limits,
-ended with all that they started when flacheck ends, however that is."""
+"""Programs that flacheck starts beside its workers.
+
+Each program runs in its own environment within limits. It and its children end when flacheck ends.
+"""
 
 import contextlib
 import json
@@ -16,18 +18,20 @@ from pathlib import Path
 from flacheck.guest.engine import channel, confinement
 from flacheck.guest.engine.confinement import Policy
 
-# Seconds between two words on a program that is at work.
+# Seconds between two progress messages about a running program.
 _HEARTBEAT = 10.0
-# Seconds between two looks at whether it is to stop.
+# Seconds between two checks of the stop event.
 _PAUSE = 0.5
-# Seconds that a warden has beyond its program's time.
+# Seconds that a warden has in addition to its program's time.
 _GRACE = 5.0
 
 
 @dataclass(frozen=True)
 class ProgramEnd:
-    """How a program ended: with an exit code, by a signal, or stopped as `over` says ("memory",
-    "time"); all None when its warden was killed."""
+    """The end of a program: an exit code, a signal, or the limit in `over` that stopped it.
+
+    `over` is "memory" or "time". All three are None if the warden itself was killed.
+    """
 
     exit_code: int | None = None
     signal: str | None = None
@@ -36,21 +40,23 @@ class ProgramEnd:
 
     @property
     def how(self) -> str:
-        """In words, for a message."""
+        """The end in words, for a message."""
         if self.over == "memory":
-            return f"it held {self.peak_mb:,.0f} MB, more than it may"
+            return f"it used {self.peak_mb:,.0f} MB, more than its limit"
         if self.over == "time":
-            return "its time was over"
+            return "it ran out of time"
         if self.signal:
             return f"{self.signal} ended it"
         if self.exit_code is None:
-            return "somebody ended it"
+            return "its warden was killed"
         return f"exit status {self.exit_code}"
 
 
 def environment(scratch: str | Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """An allow-list: what a user's own variables say is none of a program's business, secrets least
-    of all."""
+    """Return the environment of a program: an allow-list and `more`.
+
+    The user's own variables stay out, above all secrets.
+    """
     folder = str(scratch)
     return {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -74,14 +80,13 @@ def run(
     python: str = sys.executable,
     stop: threading.Event | None = None,
 ) -> ProgramEnd:
-    """Run a Python, this one by default, with arguments in a folder until it ends, its output in
-    `log`.
+    """Run Python with arguments in a folder until it ends, with its output in `log`.
 
-    `memory_mb` bounds what it and all that it starts hold (resident, for some reserve far more than
-    they use); `policy` confines it, None leaves it all that its user can do; `beat` is called every
-    few seconds with the seconds passed; `stop`, when it is set, ends the program.
+    `memory_mb` limits the resident memory of the program and its children. `policy` confines the
+    program; None leaves it the user's rights. `beat` is called every few seconds with the elapsed
+    seconds. Setting `stop` ends the program.
     """
-    # Whatever runs there shall not read the variables of this process.
+    # The program must not read the variables of this process.
     confinement.hide()
     mine, theirs = socket.socketpair()
     with mine:
@@ -109,7 +114,7 @@ def run(
         try:
             return _report(mine, seconds + _GRACE, beat, stop or threading.Event())
         finally:
-            # It ends when the socket closes, with all that it watches.
+            # The warden ends when the socket closes, with all processes that it watches.
             mine.close()
             try:
                 warden.wait(_GRACE)
@@ -121,15 +126,18 @@ def run(
 def _report(
     sock: socket.socket, patience: float, beat: Callable[[float], object], stop: threading.Event
 ) -> ProgramEnd:
-    started = time.monotonic()
-    spoken = 0.0
-    while (passed := time.monotonic() - started) < patience and not stop.is_set():
+    start = time.monotonic()
+    last_beat = 0.0
+    while not stop.is_set():
+        duration = time.monotonic() - start
+        if duration >= patience:
+            break
         if select.select([sock], [], [], _PAUSE)[0]:
             with contextlib.suppress(ValueError, OSError, TypeError):
                 return ProgramEnd(**json.loads(sock.recv(4096)))
             return ProgramEnd()
-        if passed - spoken > _HEARTBEAT:
-            spoken = passed
-            beat(passed)
-    # Stopped; or the warden is, and keeps no time.
+        if duration - last_beat > _HEARTBEAT:
+            last_beat = duration
+            beat(duration)
+    # The program was stopped, or the warden is stopped and does not enforce the time.
     return ProgramEnd(over="time")

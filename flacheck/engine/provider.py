@@ -1,4 +1,4 @@
-"""Who provides compilers: each toolchain is installed once, when its first cell is due."""
+"""Provider of compilers: each toolchain is installed when its first cell is due."""
 
 import importlib.util
 from collections.abc import Mapping
@@ -11,19 +11,19 @@ from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import ToolchainError
 from flacheck.model import Attempt, Cell, Json, Verdict
 from flacheck.packages.package import Package
-from flacheck.source.reach import first_length, reached
-from flacheck.tables import shipped
+from flacheck.source.reach import find_reaches, first_length
+from flacheck.tables import find_shipped_folder
 from flacheck.toolchains import intact
 from flacheck.toolchains.base import Choice, Toolchain
 from flacheck.toolchains.intact import FileStates
 
-# Names of layers that reach a kernel: enough to recognise one's own model by.
+# The maximum number of layers to name, enough for a user to recognise the own model.
 _REACHES = 6
 
 
 @dataclass(frozen=True)
-class Untried:
-    """Why a toolchain compiles nothing: a verdict for each of its cells."""
+class Unavailable:
+    """The reason why a toolchain compiles nothing, with a verdict for each of its cells."""
 
     verdict: Verdict
     reason: str
@@ -31,10 +31,10 @@ class Untried:
 
 
 class Provider:
-    """The compilers and packages of a run, each compiler installed when its first cell is due.
+    """The compilers and packages of a run; a compiler is installed when its first cell is due.
 
-    `attempts` holds, by key, the cells that a capture has tried already. `memory_mb` limits each
-    worker; without `trust` its sources are held to Triton's language.
+    `attempts` holds, by key, the cells that a capture has tried before. `memory_mb` limits each
+    worker. Without `trust`, sources may use Triton's language only.
     """
 
     def __init__(
@@ -50,42 +50,41 @@ class Provider:
         self._attempts = attempts
         self.memory_mb = memory_mb
         self._trust = trust
-        self._kinds: dict[tuple[str, str | None, bool], WorkerKind | Untried] = {}
-        self._toolchains: dict[str, Toolchain | Untried] = {}
-        # The files of each folder that is in use, as they were before its first compile.
+        self._kinds: dict[tuple[str, str | None, bool], WorkerKind | Unavailable] = {}
+        self._toolchains: dict[str, Toolchain | Unavailable] = {}
+        # The files of each used folder, as they were before the first compile.
         self._files: dict[str, FileStates] = {}
 
     def refusal(self, cell: Cell) -> str | None:
-        """Why the cell's toolchain does not know its target, None when it does."""
-        return self._choices[cell.toolchain].knows(cell.target)
+        """Return why the cell's toolchain does not support its target, None if it does."""
+        return self._choices[cell.toolchain].skip_reason(cell.target)
 
     def attempt(self, cell: Cell) -> Attempt | None:
-        """What happened to the cell where a capture has tried it already."""
+        """Return the attempt of a capture that has tried the cell before, else None."""
         return self._attempts.get(cell.key)
 
-    def worker_kind(self, cell: Cell) -> WorkerKind | Untried:
-        """The kind of worker that compiles the cell; installs its toolchain."""
+    def worker_kind(self, cell: Cell) -> WorkerKind | Unavailable:
+        """Return the kind of worker that compiles the cell; install its toolchain first."""
         toolchain = self._toolchain(cell.toolchain)
-        if isinstance(toolchain, Untried):
+        if isinstance(toolchain, Unavailable):
             return toolchain
-        lacking = toolchain.lacks(cell.target)
+        lacking = toolchain.missing_tool(cell.target)
         if lacking:
-            return Untried(Verdict.UNKNOWN, lacking)
+            return Unavailable(Verdict.UNKNOWN, lacking)
         identity = (cell.toolchain, cell.kernel.package, cell.kernel.is_imported)
         if identity not in self._kinds:
             package = self._packages.get(cell.kernel.package or "")
             for folder in _folders(toolchain, package):
                 if folder not in self._files:
                     self._files[folder] = intact.states(folder)
-            imported = cell.kernel.is_imported
+            with_torch = cell.kernel.is_imported
             self._kinds[identity] = worker_kind(
-                toolchain, package, imported, self.memory_mb, self._trust
+                toolchain, package, with_torch, self.memory_mb, self._trust
             )
         return self._kinds[identity]
 
     def loss(self, cell: Cell) -> str | None:
-        """Return which file of the cell's compiler or package was changed or removed since it was
-        provided, as a reason; None where all are there."""
+        """Return a reason if a file of the cell's compiler or package has changed, else None."""
         toolchain = self._toolchains.get(cell.toolchain)
         if not isinstance(toolchain, Toolchain):
             return None
@@ -98,31 +97,36 @@ class Provider:
         return None
 
     def facts(self, cell: Cell) -> Json:
-        """From which sequence length the package's layers reach the cell's kernel, read off its
-        sources."""
+        """Return the sequence lengths and layers that reach the cell's kernel.
+
+        They are read from the package's sources.
+        """
         package = self._packages.get(cell.kernel.package or "")
         if package is None:
             return {}
-        reaches = reached(package.path, cell.kernel.name)
-        named = [asdict(entry) for entry in reaches if entry.plain][:_REACHES]
-        return {"first_length": first_length(reaches), "reached_by": named}
+        reaches = find_reaches(package.path, cell.kernel.name)
+        layers: list[Json] = []
+        for entry in reaches:
+            if entry.plain and len(layers) < _REACHES:
+                layers.append(asdict(entry))
+        return {"first_length": first_length(reaches), "reached_by": layers}
 
-    def _toolchain(self, name: str) -> Toolchain | Untried:
+    def _toolchain(self, name: str) -> Toolchain | Unavailable:
         if name not in self._toolchains:
-            self._toolchains[name] = self._provided(self._choices[name])
+            self._toolchains[name] = self._provide(self._choices[name])
         return self._toolchains[name]
 
-    def _provided(self, choice: Choice) -> Toolchain | Untried:
+    def _provide(self, choice: Choice) -> Toolchain | Unavailable:
         if choice.reason:
-            return Untried(Verdict.UNKNOWN, choice.reason, "FC903")
+            return Unavailable(Verdict.UNKNOWN, choice.reason, "FC903")
         try:
             return toolchains.provide(choice)
         except ToolchainError as error:
-            return Untried(Verdict.UNKNOWN, str(error), "FC903")
+            return Unavailable(Verdict.UNKNOWN, str(error), "FC903")
 
 
 def _folders(toolchain: Toolchain, package: Package | None) -> list[str]:
-    """The folders that a failure of a cell may depend on."""
+    """Return the folders on which a failure of a cell may depend."""
     folders = list(toolchain.paths)
     if package is not None:
         folders.append(package.path)
@@ -132,12 +136,15 @@ def _folders(toolchain: Toolchain, package: Package | None) -> list[str]:
 def worker_kind(
     toolchain: Toolchain,
     package: Package | None,
-    imported: bool,
+    with_torch: bool,
     memory_mb: int,
     trust: bool = False,
 ) -> WorkerKind:
-    """A worker with a package's kernels or, without one, with flacheck's own; beside torch where
-    they are `imported`. Without `trust` it holds the sources it is sent to Triton's language."""
+    """Return the kind of worker for a package's kernels, or flacheck's own without one.
+
+    The worker imports torch if the kernels are imported `with_torch`. Without `trust`, its sources
+    may use Triton's language only.
+    """
     config: Json = {**toolchain.worker_config(), "memory_mb": memory_mb, "trust": trust}
     if package is not None:
         modules: Json = {"path": package.path, "modules": list(package.modules)}
@@ -147,9 +154,9 @@ def worker_kind(
         config["packages"] = {package.identity: modules}
         name = f"{toolchain.identity} {package.identity}"
     else:
-        config["corpus"] = str(shipped("kernels"))
+        config["corpus"] = str(find_shipped_folder("kernels"))
         name = f"{toolchain.identity} corpus"
-    if imported:
+    if with_torch:
         name = f"{name} beside torch"
         config["torch"] = torch_folder()
         config["package_card"] = "fake_cuda.imports"
@@ -158,7 +165,7 @@ def worker_kind(
 
 
 def torch_folder() -> str | None:
-    """Where the torch beside flacheck lies, None where there is none; nothing is imported."""
+    """Return the folder of the installed torch, None without one; nothing is imported."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return None

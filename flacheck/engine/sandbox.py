@@ -1,7 +1,7 @@
-"""One worker and its warm server, seen from flacheck's side: start it, ask it, survive it.
+"""One worker and its warm server, from flacheck's side: start, requests, events.
 
-Everything a compiler can do to its process (abort, fault, hang, eat memory, leave an assembler
-running) ends here as an event, never as an exception.
+Whatever a compiler does to its process (abort, fault, hang, exhaust memory, leave an assembler
+running) becomes an event here, never an exception.
 """
 
 import contextlib
@@ -22,7 +22,8 @@ from flacheck.guest.engine import channel, confinement
 from flacheck.model import Json, digest
 from flacheck.toolchains.scratch import make_folder
 
-# The fields of each event, and their types: whatever runs in a worker could write to its socket.
+# The fields of each event with their types. They are checked, because any code in a worker can
+# write to its socket.
 _EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "ready": {"pid": (int,)},
     "broken": {"log": (str,)},
@@ -43,32 +44,34 @@ _EVENTS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
 
 def _is_event(event: Json) -> bool:
     fields = _EVENTS.get(str(event.get("event")))
-    return fields is not None and all(
-        isinstance(event.get(name), types) for name, types in fields.items()
-    )
+    if fields is None:
+        return False
+    return all(isinstance(event.get(name), types) for name, types in fields.items())
 
 
 def _state_and_parent(pid: int) -> tuple[str, int | None]:
-    """A process's state (`T` stopped, `Z` dead and not yet reported) and its parent; nothing of one
-    that is not there."""
+    """Return the state of a process (`T` stopped, `Z` not yet reaped) and its parent.
+
+    For a process that does not exist they are "" and None.
+    """
     try:
         status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return "", None
-    # The name stands in parentheses and may hold anything.
+    # The name is in parentheses and may contain any character.
     state, parent, *_ = status.rpartition(")")[2].split()
     return state, int(parent)
 
 
 @dataclass(frozen=True)
 class WorkerKind:
-    """What a warm process holds: one compiler, one set of packages, one Python.
+    """The content of a warm process: one compiler, one set of packages, one Python.
 
-    `config` is what the guest is told: `path` (folders for its imports), `identity` of the
+    `config` is the guest's configuration: `path` (folders for its imports), `identity` of the
     compiler, `worker` (the guest's module) or `worker_file`, `packages` (name → folder), `corpus`
-    (folder), `memory_mb` (limit of its address space), `confinement` (a policy in place of that
-    which the others lead to). `environment` adds to the allow-list.
-    `needs_mb` is the memory that has to be free for one such worker, 0 where it takes little.
+    (folder), `memory_mb` (limit of its address space), `confinement` (a policy that replaces the
+    derived one). `environment` adds to the allow-list. `needs_mb` is the memory that must be free
+    for one such worker, 0 if it needs little.
     """
 
     name: str
@@ -79,14 +82,15 @@ class WorkerKind:
 
     @property
     def key(self) -> str:
-        return digest([self.name, dict(self.config), dict(self.environment), self.python])
+        config, environment = dict(self.config), dict(self.environment)
+        return digest([self.name, config, environment, self.python])
 
     def __hash__(self) -> int:
         return hash(self.key)
 
 
 class Worker:
-    """A running server. Requests go in with `send`; `events` gives what came back since."""
+    """A running server. `send` takes requests, `receive` returns events."""
 
     def __init__(self, kind: WorkerKind) -> None:
         self.kind = kind
@@ -104,7 +108,7 @@ class Worker:
             raise
 
     def _start(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
-        # Whatever runs there shall not read the variables of this process.
+        # The worker must not read the variables of this process.
         confinement.hide()
         policy = policies.of_worker(self.kind.config, self.scratch)
         own = {"scratch": self.scratch, "confinement": policy}
@@ -122,7 +126,7 @@ class Worker:
         )
 
     def _environment(self) -> dict[str, str]:
-        """An allow-list: a user's TRITON_PTXAS_PATH or LD_PRELOAD would falsify every key."""
+        """Return an allow-list: a user's LD_PRELOAD or TRITON_PTXAS_PATH would falsify keys."""
         return {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "LC_ALL": "C.UTF-8",
@@ -138,28 +142,30 @@ class Worker:
         return self._socket.fileno()
 
     def send(self, request: Json, fresh: bool = False) -> bool:
-        """False when no more fits, or the system has nothing left to send it with: nothing was
-        sent."""
+        """Send a request; return False if it does not fit or the OS is out of memory."""
         try:
             channel.send(self._socket, request, fresh, socket.MSG_DONTWAIT)
         except (BrokenPipeError, ConnectionResetError):
-            # The next event says that the server is gone.
+            # The next event reports the end of the server.
             return True
         except OSError:
             return False
         return True
 
     def receive(self) -> Json:
-        """Wait for the next event: `ready`, `broken`, `hello`, `answer`, `exit`, `garbled` for what
-        is none of these, or `gone` when the server is dead."""
+        """Wait for the next event and return it.
+
+        It is `ready`, `broken`, `hello`, `answer`, `exit`, `garbled` for anything else, or `gone`
+        if the server is dead.
+        """
         try:
             event = channel.receive(self._socket) or {"event": "gone"}
         except (channel.Garbled, OSError) as error:
             return {"event": "garbled", "log": str(error)}
         if not _is_event(event):
-            return {"event": "garbled", "log": f"an event of no known form: {str(event)[:200]}"}
+            return {"event": "garbled", "log": f"a malformed event: {str(event)[:200]}"}
         if event["event"] == "hello":
-            # Whoever says so: no other process is ever killed.
+            # The process id is checked, so that flacheck kills no other process.
             if _state_and_parent(event["pid"])[1] == self._server.pid:
                 self._child = event["pid"]
         elif event["event"] == "exit":
@@ -169,28 +175,29 @@ class Worker:
         return event
 
     def has_event(self) -> bool:
-        """Whether `receive` would return at once."""
-        return bool(select.select([self._socket], [], [], 0)[0])
+        """Return True if `receive` would return at once."""
+        readable, _, _ = select.select([self._socket], [], [], 0)
+        return bool(readable)
 
     def is_unreported(self) -> bool:
-        """Whether the worker is dead, and its server was stopped and cannot say so."""
+        """Return True if the worker is dead and its stopped server cannot report it."""
         if self._child is None or _state_and_parent(self._server.pid)[0] != "T":
             return False
         return _state_and_parent(self._child)[0] in ("Z", "")
 
     def kill(self) -> None:
-        """End the worker at once, with all that it started; the server lives on and reports it."""
+        """End the worker with all its children; the server goes on and reports the end."""
         if self._child is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._child, signal.SIGKILL)
 
     def end(self) -> None:
-        """End worker and server at once, also those that are stopped."""
+        """End worker and server at once, even if they are stopped."""
         self.kill()
         self._server.kill()
 
     def close(self) -> None:
-        """End worker and server; returns when both are gone."""
+        """End worker and server, and wait until both are gone."""
         self._socket.close()
         try:
             self._server.wait(5)

@@ -1,1 +1,1 @@
-"""What compiles in place of what fails: `seen` in a scan's records, or compiled (`searching`)."""
+"""Fallbacks for failing cells: found in records (`alternatives`) or compiled (`searching`)."""

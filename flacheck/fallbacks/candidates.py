@@ -1,6 +1,8 @@
-"""What may be tried instead of a failing cell, nearest first (`ranking`). Pure: nothing is compiled
-here. What host code passes differently as a consequence, such as `NC = cdiv(BT, BC)`, goes along
-and is no change of its own."""
+"""Candidates that a search tries in place of a failing cell, nearest first (`ranking`).
+
+Pure: nothing is compiled here. If host code derives other arguments from a changed setting, such as
+`NC = cdiv(BT, BC)`, the candidate carries them, and they do not count as changes.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,36 +14,36 @@ from flacheck.fallbacks.cost import DEFAULTS, loss
 from flacheck.fallbacks.ranking import rank
 from flacheck.model import Cell, canonical
 
-# What autotuners of published kernels use; a kernel's own list adds to it.
+# The usual values of published autotuners; a kernel's own list adds to these.
 WARPS = (1, 2, 4, 8, 16)
 STAGES = (1, 2, 3, 4)
 OPTION, DTYPE = "option", "dtype"
-# Beyond so many points of a space only this many settings are changed at once: all of them would
-# take seconds to enumerate, and what changes everything is nobody's fallback.
+# A space with more points than LARGE takes seconds to enumerate, so at most CHANGES settings change
+# at once. A fallback that changes every setting is useless.
 LARGE, CHANGES = 20_000, 4
 Use = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Settings to try: what changes (`use`), what `follows` in host code, the estimated loss."""
+    """Settings to try: the changes (`use`), what `follows` in host code, the estimated loss."""
 
     use: Mapping[str, Any]
     follows: Mapping[str, Any] = field(default_factory=dict)
     loss: float = 0.0
 
     def of(self, cell: Cell) -> Cell:
-        """The failing cell with these settings, wherever it is."""
+        """Return a failing cell with these settings, on any release and target."""
         if cell.launch is None:
             return cell
-        changed = {**self.use, **self.follows}
-        dtype = changed.pop(DTYPE, cell.dtype)
+        changes = {**self.use, **self.follows}
+        dtype = changes.pop(DTYPE, cell.dtype)
         args, options = dict(cell.launch.args), dict(cell.options)
         for name, spec in args.items():
             is_of_cell = isinstance(spec, Mapping) and spec.get("dtype") == cell.dtype
             if is_of_cell and dtype != cell.dtype:
                 args[name] = {**spec, "dtype": dtype}
-        for name, value in changed.items():
+        for name, value in changes.items():
             if name not in args:
                 options[name] = value
             elif isinstance(args[name], Mapping) and "int" in args[name]:
@@ -58,7 +60,7 @@ class Space:
 
     failing: Mapping[str, Any]
     axes: Mapping[str, Sequence[Any]]
-    known: Constexprs
+    constexprs: Constexprs
     args: Mapping[str, Any]
     warp_size: int = 32
 
@@ -69,31 +71,36 @@ class Space:
         return size - 1
 
     def nearest_first(self) -> Iterator[Candidate]:
-        """Every candidate once, in the order of the module's docstring."""
+        """Yield every candidate once, in the order of `ranking`."""
         most = len(self.axes)
         if len(self) > LARGE:
             most = min(CHANGES, most)
         for count in range(1, most + 1):
-            uses = (
-                dict(zip(names, values))
-                for names in combinations(self.axes, count)
-                for values in product(*(self.axes[name] for name in names))
-            )
-            yield from sorted(filter(None, map(self.candidate, uses)), key=self.rank)
+            yield from sorted(self._candidates(count), key=self.rank)
+
+    def _candidates(self, count: int) -> Iterator[Candidate]:
+        """Yield the candidates that change exactly `count` settings."""
+        for names in combinations(self.axes, count):
+            axes = [self.axes[name] for name in names]
+            for values in product(*axes):
+                candidate = self.candidate(dict(zip(names, values)))
+                if candidate:
+                    yield candidate
 
     def corners(self) -> list[Candidate]:
-        """All tiles at their smallest and the fewest stages, with each num_warps; nearest first."""
-        small = {
-            name: min([*values, self.failing[name]])
-            for name, values in self.axes.items()
-            if name in self.known.by_name
-        }
+        """Return the smallest tiles and fewest stages with each num_warps, nearest first."""
+        smallest: Use = {}
+        for name, values in self.axes.items():
+            if name in self.constexprs.by_name:
+                smallest[name] = min([*values, self.failing[name]])
         if "num_stages" in self.axes:
-            small["num_stages"] = min(self.axes["num_stages"])
+            smallest["num_stages"] = min(self.axes["num_stages"])
+        variants: list[Use] = [smallest]
+        for count in self.axes.get("num_warps", ()):
+            variants.append({**smallest, "num_warps": count})
         corners: dict[str, Candidate] = {}
-        for warps in ({}, *({"num_warps": count} for count in self.axes.get("num_warps", ()))):
-            settings = {**small, **warps}
-            use = {name: held for name, held in settings.items() if held != self.failing[name]}
+        for settings in variants:
+            use = _differences(settings, self.failing)
             candidate = self.candidate(use)
             # The failing settings may be the smallest themselves.
             if use and candidate:
@@ -101,63 +108,97 @@ class Space:
         return sorted(corners.values(), key=self.rank)
 
     def candidate(self, use: Use) -> Candidate | None:
-        """A change with what follows from it; None where that cannot be known."""
-        follows = self.known.follow(self.args, use)
+        """Return a change with what follows from it; None if the host code cannot be evaluated."""
+        follows = self.constexprs.follow(self.args, use)
         if follows is None:
             return None
-        return Candidate(
-            use, follows, loss(self.failing, {**use, **follows}, self.known.blocks, self.warp_size)
-        )
+        blocks = self.constexprs.blocks
+        estimate = loss(self.failing, {**use, **follows}, blocks, self.warp_size)
+        return Candidate(use, follows, estimate)
 
-    def is_no_lighter(self, candidate: Candidate, than: Candidate) -> bool:
-        """Whether a thread has at least as much to do: no smaller tile, no more warps."""
-        own, other = ({**self.failing, **each.use, **each.follows} for each in (candidate, than))
-        tiles = all(own[name] >= other[name] for name in self.known.blocks)
-        return tiles and bool(own["num_warps"] <= other["num_warps"])
+    def is_as_heavy(self, candidate: Candidate, other: Candidate) -> bool:
+        """Return True if no tile is smaller than the other's, and there are not more warps."""
+        mine = {**self.failing, **candidate.use, **candidate.follows}
+        theirs = {**self.failing, **other.use, **other.follows}
+        for name in self.constexprs.blocks:
+            if mine[name] < theirs[name]:
+                return False
+        return bool(mine["num_warps"] <= theirs["num_warps"])
 
     def rank(self, candidate: Candidate) -> tuple[Any, ...]:
-        """Sort key of a candidate: the nearest first."""
-        return rank(self.failing, candidate.use, self.known.by_name.keys(), candidate.loss)
+        """Return the sort key of a candidate: the nearest first."""
+        tiles = self.constexprs.by_name.keys()
+        return rank(self.failing, candidate.use, tiles, candidate.loss)
 
 
 def space_of(
-    cell: Cell, known: Constexprs, warp_size: int, max_threads: int, options: bool = True
+    cell: Cell,
+    constexprs: Constexprs,
+    warp_size: int,
+    max_threads: int,
+    options: bool = True,
 ) -> Space:
-    """All that may change: options (unless they cannot matter), tunable and host constants."""
-    failing = {
-        **DEFAULTS,
-        **cell.options,
-        **{name: each.value for name, each in known.by_name.items()},
-    }
+    """Return all that may change: options (if they can matter), tunable and host constants."""
+    failing = {**DEFAULTS, **cell.options, **constexprs.values}
     axes: dict[str, list[Any]] = {}
     if options:
-        own = [name for config in cell.configs for name in config if name != "kwargs"]
-        for name in ("num_warps", "num_stages", *own):
-            usual = {"num_warps": WARPS, "num_stages": STAGES}.get(name, ())
-            listed = [config[name] for config in cell.configs if config.get(name) is not None]
-            values = dict.fromkeys([*usual, *listed])
-            axes[name] = [value for value in values if value != failing.get(name)]
-        # A block of more threads cannot be launched, whatever compiles.
-        axes["num_warps"] = [n for n in axes["num_warps"] if n * warp_size <= max_threads]
-    for name, constant in known.by_name.items():
+        axes = _option_axes(cell, failing)
+        # A block of more threads cannot be launched, even if it compiles.
+        launchable = [n for n in axes["num_warps"] if n * warp_size <= max_threads]
+        axes["num_warps"] = launchable
+    for name, constant in constexprs.by_name.items():
         if constant.mark in (TUNABLE, HOST):
-            axes[name] = _sizes(name, cell, known)
+            axes[name] = _sizes(name, cell, constexprs)
     changing = {name: axis for name, axis in axes.items() if axis}
     args = cell.launch.args if cell.launch else {}
-    return Space(failing, changing, known, args, warp_size)
+    return Space(failing, changing, constexprs, args, warp_size)
 
 
-def marks_of(candidate: Candidate, known: Constexprs) -> dict[str, str]:
-    """Who has to change each setting of a candidate."""
-    marks = {name: constant.mark for name, constant in known.by_name.items()}
-    marks.setdefault(DTYPE, DTYPE)
-    return {name: marks.get(name, OPTION) for name in candidate.use}
+def marks_of(candidate: Candidate, constexprs: Constexprs) -> dict[str, str]:
+    """Return who has to change each setting of a candidate."""
+    marks = {}
+    for name in candidate.use:
+        if name in constexprs.by_name:
+            marks[name] = constexprs.by_name[name].mark
+        elif name == DTYPE:
+            marks[name] = DTYPE
+        else:
+            marks[name] = OPTION
+    return marks
 
 
-def _sizes(name: str, cell: Cell, known: Constexprs) -> list[int]:
-    """The present value and those in the autotuner's list, each of them also halved."""
-    here = known.by_name[name].value
-    own = [config.get("kwargs", {}).get(name) for config in cell.configs]
-    whole = [here, *(size for size in own if type(size) is int)]
-    halves = [half for size in whole for half in known.halved(name, size)]
-    return [size for size in dict.fromkeys([*whole, *halves]) if size != here]
+def _option_axes(cell: Cell, failing: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the other values of each option: the usual ones and the autotuner's."""
+    names = ["num_warps", "num_stages"]
+    for config in cell.configs:
+        names += [name for name in config if name != "kwargs"]
+    usual = {"num_warps": WARPS, "num_stages": STAGES}
+    axes = {}
+    for name in names:
+        values = list(usual.get(name, ()))
+        for config in cell.configs:
+            if config.get(name) is not None:
+                values.append(config[name])
+        axes[name] = [value for value in dict.fromkeys(values) if value != failing.get(name)]
+    return axes
+
+
+def _sizes(name: str, cell: Cell, constexprs: Constexprs) -> list[int]:
+    """Return the present value and those in the autotuner's list, each of them also halved."""
+    here = constexprs.by_name[name].value
+    sizes = [here]
+    for config in cell.configs:
+        size = config.get("kwargs", {}).get(name)
+        if type(size) is int:
+            sizes.append(size)
+    halves: list[int] = []
+    for size in sizes:
+        halves += constexprs.halve(name, size)
+    distinct = dict.fromkeys([*sizes, *halves])
+    distinct.pop(here)
+    return list(distinct)
+
+
+def _differences(settings: Use, failing: Mapping[str, Any]) -> Use:
+    """Return the settings whose value differs from the failing cell's."""
+    return {name: value for name, value in settings.items() if value != failing[name]}

@@ -1,10 +1,9 @@
-"""Which of a launch's constexprs a fallback may change, and who has to change them.
+"""The constexprs of a launch that a fallback may change, and who has to change them.
 
-- `tunable`: the autotuner supplies it; a `triton.Config` is all that changes.
-- `host constant`: a tile size that host code computes or was given; the change has to be made
-  there.
-- `unsafe`: a size of the data, a block that has to hold all of one, or what nothing is known of. It
-  stays.
+- `tunable`: the autotuner supplies it; only a `triton.Config` changes.
+- `host constant`: a tile size that host code computes or receives; the host code changes.
+- `unsafe`: a size of the data, a block that must hold a whole size, or a constant of unknown
+  meaning. It stays.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,12 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from flacheck.analysis.observed import BLOCK
+from flacheck.analysis.observation import BLOCK
 from flacheck.model import Cell, Corpus, Cut, Kernel, Unit, Unrecorded
 from flacheck.packages.package import Package
 from flacheck.source.host_code import (
+    CALLER,
     COVERS,
-    GIVEN,
     SIZE,
     HostLaunch,
     launches_in_file,
@@ -27,16 +26,16 @@ from flacheck.source.host_code import (
 from flacheck.source.kernel_code import KernelCode, code_of
 from flacheck.source.modules import file_of
 from flacheck.source.syntax import content
-from flacheck.tables import shipped
+from flacheck.tables import find_shipped_folder
 
 TUNABLE, HOST, UNSAFE = "tunable", "host constant", "unsafe"
-# No release takes a side of a dot that is smaller.
+# All releases reject a dot with a smaller side.
 DOT = 16
 
 
 @dataclass(frozen=True)
 class Constexpr:
-    """An integer constexpr of a launch: its value, what may be done to it (`mark`) and `why`."""
+    """An integer constexpr of a launch: its value, who may change it (`mark`) and `why`."""
 
     name: str
     value: int
@@ -46,157 +45,203 @@ class Constexpr:
 
 @dataclass(frozen=True)
 class Constexprs:
-    """The integer constexprs of a launch, and what ties them to each other and to others."""
+    """The integer constexprs of a launch, and how they depend on each other."""
 
     by_name: Mapping[str, Constexpr]
     code: KernelCode
     hosts: tuple[HostLaunch, ...] = ()
 
     @property
+    def values(self) -> dict[str, int]:
+        """The value of each constexpr."""
+        return {name: constant.value for name, constant in self.by_name.items()}
+
+    @property
     def blocks(self) -> tuple[str, ...]:
-        """The tile sizes, whoever may change them."""
+        """The tile sizes, with every mark."""
         return tuple(name for name in self.by_name if name in self.code.blocks)
 
-    def halved(self, name: str, size: int) -> list[int]:
-        """A tile size halved again and again: powers of two, for dots 16 and more."""
+    def halve(self, name: str, size: int) -> list[int]:
+        """Return a tile size halved repeatedly: powers of two, for dots at least 16."""
         if name not in self.code.blocks or size & (size - 1):
             return []
-        halves = [size >> step for step in range(1, size.bit_length())]
-        return [half for half in halves if half >= DOT or not self.code.dots]
+        smallest = DOT if self.code.dots else 1
+        halves = []
+        half = size // 2
+        while half >= smallest:
+            halves.append(half)
+            half //= 2
+        return halves
 
     def follow(self, args: Mapping[str, Any], use: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What host code passes differently when `use` changes: `NC = cdiv(BT, BC)`; None where
-        that cannot be read or the change breaks a division of the kernel's (`BT // BC`)."""
+        """Return the other arguments that host code changes with `use`: `NC = cdiv(BT, BC)`.
+
+        Return None if the host code cannot be evaluated, or if a division in the kernel
+        (`BT // BC`) would leave a remainder.
+        """
         before = _integers(args)
-        changed = use.keys() & before.keys()
+        changes = use.keys() & before.keys()
         after: dict[str, Any] = {}
-        for name in sorted(self._made_of.keys() & before.keys() - use.keys()):
-            hosts = [host for host, made_of in self._made_of[name] if changed & made_of]
-            values = {_recomputed(host, name, before, use) for host in hosts} - {None}
-            if hosts and len(values) != 1:
+        for name in sorted(self._sources.keys() & before.keys() - use.keys()):
+            is_affected = False
+            values = set()
+            for host, sources in self._sources[name]:
+                if changes & sources:
+                    is_affected = True
+                    values.add(_recompute(host, name, before, use))
+            values.discard(None)
+            if is_affected and len(values) != 1:
                 return None
-            after.update((name, value) for value in values if value != before[name])
-        now = {**before, **use, **after}
-        for one, by in self.code.divided:
-            divided = before.get(by) and one in before and before[one] % before[by] == 0
-            # What was divided without rest has to be so still.
-            if divided and (not now[by] or now[one] % now[by]):
-                return None
+            for value in values:
+                if value != before[name]:
+                    after[name] = value
+        if not self._divides(before, {**before, **use, **after}):
+            return None
         return after
 
+    def _divides(self, before: Mapping[str, int], now: Mapping[str, Any]) -> bool:
+        """Return True if all divisions in the kernel that had no remainder still have none."""
+        for dividend, divisor in self.code.divisions:
+            if not before.get(divisor) or dividend not in before:
+                continue
+            if before[dividend] % before[divisor]:
+                continue
+            if not now[divisor] or now[dividend] % now[divisor]:
+                return False
+        return True
+
     @cached_property
-    def _made_of(self) -> dict[str, list[tuple[HostLaunch, set[str]]]]:
-        """For each argument the launches, with the other arguments its value is made of there."""
-        made_of: dict[str, list[tuple[HostLaunch, set[str]]]] = {}
+    def _sources(self) -> dict[str, list[tuple[HostLaunch, set[str]]]]:
+        """The launches of each argument, with the other arguments that its value there uses."""
+        sources: dict[str, list[tuple[HostLaunch, set[str]]]] = {}
         for host in self.hosts:
-            own = {name: getattr(passed, "id", None) for name, passed in host.passed.items()}
-            for name in host.passed:
+            for name in host.arguments:
                 uses = host.uses(name)
-                others = {other for other, variable in own.items() if variable in uses}
-                made_of.setdefault(name, []).append((host, others - {name}))
-        return made_of
+                others = set()
+                for other, value in host.arguments.items():
+                    if other != name and getattr(value, "id", None) in uses:
+                        others.add(other)
+                sources.setdefault(name, []).append((host, others))
+        return sources
 
 
 def constexprs(
     cell: Cell, packages: Mapping[str, Package], siblings: Iterable[Mapping[str, Any]] = ()
 ) -> Constexprs:
-    """The integer constexprs of a cell; `siblings` are arguments of its kernel's other launches."""
+    """Return the integer constexprs of a cell.
+
+    `siblings` are the arguments of the other launches of its kernel.
+    """
     code = kernel_code(cell.kernel, packages)
     hosts = tuple(host_launches(cell.kernel, code.parameters, packages))
-    tuned = {name for config in cell.configs for name in config.get("kwargs", {})}
+    tuned_names: set[str] = set()
+    for config in cell.configs:
+        tuned_names.update(config.get("kwargs", {}))
     others = [_integers(args) for args in siblings]
-    by_name = {}
-    if cell.launch:
-        for name, size in _integers(cell.launch.args, ("constexpr",)).items():
-            mark, why = HOST, _refusal(name, cell, code, hosts) or ""
-            if name in tuned:
-                mark, why = TUNABLE, "in the autotuner's list"
-            elif why:
-                mark = UNSAFE
-            elif not hosts:
-                mark, why = _unhosted(name, code, others)
-            elif name in code.sizes:
-                why = "host code computes it, and it shapes data"
-            else:
-                why = "host code computes it"
-            by_name[name] = Constexpr(name, size, mark, why)
+    by_name: dict[str, Constexpr] = {}
+    if cell.launch is None:
+        return Constexprs(by_name, code, hosts)
+    for name, size in _integers(cell.launch.args, ("constexpr",)).items():
+        mark, why = HOST, _refusal(name, cell, code, hosts) or ""
+        if name in tuned_names:
+            mark, why = TUNABLE, "in the autotuner's list"
+        elif why:
+            mark = UNSAFE
+        elif not hosts:
+            mark, why = _mark_without_host(name, code, others)
+        elif name in code.sizes:
+            why = "host code computes it, and it shapes data"
+        else:
+            why = "host code computes it"
+        by_name[name] = Constexpr(name, size, mark, why)
     return Constexprs(by_name, code, hosts)
 
 
 def _refusal(name: str, cell: Cell, code: KernelCode, hosts: Sequence[HostLaunch]) -> str | None:
-    """Why a constexpr must stay as it is, None when nothing speaks against a change."""
+    """Return why a constexpr must not change; None if nothing prevents a change."""
     if name in cell.shape:
         return "a size of the shape"
     if name not in code.blocks:
         return "no side of a tile"
-    kinds = {host.kind(name) for host in hosts if name in host.passed}
+    kinds = {host.kind(name) for host in hosts if name in host.arguments}
     if hosts and not kinds:
         return "no host code is seen to pass it"
     if SIZE in kinds:
         return "a size of the data"
     if COVERS in kinds:
         return "one block has to hold a whole size"
-    if name not in code.tiled:
+    if name not in code.indexed_blocks:
         return "the kernel has one block of it"
-    # `chunk_size` that a caller passes may as well be a head size: only the name can tell.
-    if GIVEN in kinds and not BLOCK.fullmatch(name):
+    # A `chunk_size` that a caller passes may be a head size: only the name can tell.
+    if CALLER in kinds and not BLOCK.fullmatch(name):
         return "it may be a size of the data"
     return None
 
 
-def _unhosted(
+def _mark_without_host(
     name: str, code: KernelCode, siblings: Sequence[Mapping[str, int]]
 ) -> tuple[str, str]:
-    """Without host code: a block by its name that shapes no data, follows no size, may change."""
+    """Return mark and reason without host code.
+
+    A constexpr with the name of a block may change if it shapes no data and follows no size.
+    """
     if not BLOCK.fullmatch(name) or name in code.sizes:
         return UNSAFE, "it may be a size of the data"
     rows = [row for row in siblings if name in row]
-    # With one value any size would seem to be followed.
-    if len({row[name] for row in rows}) > 1:
-        for other in set.intersection(*(set(row) for row in rows)) - {name}:
-            # The other integer, or its next power of two, is always this one.
-            if all(row[other] <= row[name] < 2 * row[other] for row in rows):
+    distinct = {row[name] for row in rows}
+    # A single value would seem to follow every size.
+    if len(distinct) > 1:
+        common = set(rows[0]).intersection(*rows)
+        for other in common - {name}:
+            if _follows(rows, name, other):
                 return UNSAFE, "it follows a size in every recorded launch"
     return HOST, "named like a block; the host code is not known"
+
+
+def _follows(rows: Sequence[Mapping[str, int]], name: str, other: str) -> bool:
+    """Return True if `name` is always the other integer or its next power of two."""
+    return all(row[other] <= row[name] < 2 * row[other] for row in rows)
 
 
 def _integers(
     args: Mapping[str, Any], kinds: Sequence[str] = ("constexpr", "int")
 ) -> dict[str, int]:
-    """The integers among the arguments of a launch."""
+    """Return the integers among the arguments of a launch."""
     integers = {}
     for name, spec in args.items():
         for kind in kinds:
-            # A truth value is an int to Python, and no size.
+            # In Python a bool is an int, but it is not a size.
             if isinstance(spec, Mapping) and type(spec.get(kind)) is int:
                 integers[name] = spec[kind]
     return integers
 
 
-def _recomputed(
+def _recompute(
     host: HostLaunch, name: str, before: Mapping[str, int], use: Mapping[str, Any]
 ) -> int | None:
-    """What host code passes after a change, by the expression that gave the recorded value."""
-    own = getattr(host.passed[name], "id", None)
-    known, then = {}, {}
-    for other, passed in host.passed.items():
-        variable = getattr(passed, "id", other)
+    """Return the value after a change, by the host expression that gave the recorded value."""
+    own = getattr(host.arguments[name], "id", None)
+    old_variables, new_variables = {}, {}
+    for other, value in host.arguments.items():
+        variable = getattr(value, "id", other)
         if other in before and variable != own:
-            known[variable] = before[other]
-            then[variable] = use.get(other, before[other])
-    for old, new in zip(host.values(known, name), host.values(then, name)):
+            old_variables[variable] = before[other]
+            new_variables[variable] = use.get(other, before[other])
+    old_values = host.values(old_variables, name)
+    new_values = host.values(new_variables, name)
+    for old, new in zip(old_values, new_values):
         if old == before[name]:
             return new
     return None
 
 
 def kernel_code(kernel: Kernel, packages: Mapping[str, Package]) -> KernelCode:
-    """What the source of a kernel says; nothing of one whose source cannot be read."""
+    """Return the facts in a kernel's source; an empty KernelCode if it cannot be read."""
     origin = kernel.origin
     if isinstance(origin, Cut):
         return code_of(origin.source.encode(), origin.qualname)
     if isinstance(origin, Corpus):
-        return code_of(content(shipped("kernels") / f"{origin.family}.py"), origin.name)
+        return code_of(content(find_shipped_folder("kernels") / f"{origin.family}.py"), origin.name)
     package = packages.get(kernel.package or "")
     if package is None or isinstance(origin, (Unit, Unrecorded)) or origin.qualname is None:
         return KernelCode()
@@ -209,10 +254,10 @@ def kernel_code(kernel: Kernel, packages: Mapping[str, Package]) -> KernelCode:
 def host_launches(
     kernel: Kernel, parameters: tuple[str, ...], packages: Mapping[str, Package]
 ) -> Sequence[HostLaunch]:
-    """Every launch of a kernel in its package or in our own file; none where that is not known."""
+    """Return every launch of a kernel in its package or in flacheck's own file, if there is one."""
     origin = kernel.origin
     if isinstance(origin, Corpus):
-        file = shipped("kernels") / f"{origin.family}.py"
+        file = find_shipped_folder("kernels") / f"{origin.family}.py"
         return launches_in_file(file, origin.name, parameters)
     package = packages.get(kernel.package or "")
     if package is None:

@@ -1,4 +1,7 @@
-"""One failing cell's way through its candidates. Pure: it asks for cells and is told of records."""
+"""The search through the candidates of one failing cell.
+
+Pure: it requests cells and receives their records.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,51 +16,53 @@ BUDGET = 48
 # none.
 LANES = 8
 TIMED_OUT = "FC901"
-# Says what came of each cell, by key; the same cell is never compiled twice.
+# Returns the record of each cell by key; a cell is never compiled twice.
 Oracle = Callable[[Sequence[Cell]], Mapping[str, Record]]
 
 
 @dataclass(frozen=True)
 class Patience:
-    """So many of the nearest candidates, then so many of the smallest there are: where all of them
-    fail exactly as the cell itself does, its failure is none of the settings' doing."""
+    """The number of nearest candidates, then of smallest candidates, to try before giving up.
+
+    If all of them fail exactly as the cell itself, its failure does not depend on the settings.
+    """
 
     near: int = 8
     corners: int = 5
 
 
-# For a failure that others have shown to be none of the settings' doing.
+# For a failure that other cells have shown to be independent of the settings.
 BRIEF = Patience(2, 1)
 
 
 @dataclass
 class CandidateTrial:
-    """A candidate on its way over the places where it has to compile."""
+    """A candidate with its progress over the places where it has to compile."""
 
     candidate: Candidate
     cells: Sequence[Cell]
     corner: bool = False
-    compiled: int = 0
-    failed: bool = False
+    compile_count: int = 0
+    has_failed: bool = False
 
     @property
-    def settled(self) -> bool:
-        return self.failed or self.compiled == len(self.cells)
+    def is_settled(self) -> bool:
+        return self.has_failed or self.compile_count == len(self.cells)
 
     @property
     def waiting(self) -> Sequence[Cell]:
-        """One place first: where the cell fails a candidate most often fails too."""
-        if self.compiled:
-            return self.cells[self.compiled :]
+        """The next cells to compile: the failing place first, where candidates fail most often."""
+        if self.compile_count:
+            return self.cells[self.compile_count :]
         return self.cells[:1]
 
 
 class Exploration:
     """The nearest candidate that compiles at every place, within a budget of candidates.
 
-    It ends early when its patience does. A smallest candidate that compiles is the answer only
-    where nothing nearer was found within the budget. What gives a thread as much to do as a
-    candidate that did not end in time is not tried.
+    It ends early when its patience does. A smallest candidate that compiles is the answer only if
+    the budget found nothing nearer. If a candidate times out, no candidate is tried that gives a
+    thread at least as much work.
     """
 
     def __init__(
@@ -71,115 +76,143 @@ class Exploration:
         self.cells, self.signature, self._space = cells, signature, space
         near = islice(space.nearest_first(), budget)
         first = list(islice(near, patience.near))
-        corners = [each for each in space.corners() if each not in first]
+        corners = [corner for corner in space.corners() if corner not in first]
         corners = corners[: min(patience.corners, budget - len(first))]
         phases = [
             self._trial(first),
             self._trial(corners, corner=True),
-            self._trial(self._untried(near)),
+            self._trial(self._skip_corners(near)),
         ]
         self._phases = iter(phases)
         self._phase: Iterator[CandidateTrial] = iter(())
-        self._left = budget
+        self._budget_left = budget
         self._trials: list[CandidateTrial] = []
         self._signatures: set[str | None] = set()
         self._slow: list[Candidate] = []
-        self._exhausted = False
-        self.asked = 0
+        self._is_exhausted = False
+        self.compile_count = 0
 
     def _trial(
         self, candidates: Iterable[Candidate], corner: bool = False
     ) -> Iterator[CandidateTrial]:
-        return (
-            CandidateTrial(each, [each.of(cell) for cell in self.cells], corner)
-            for each in candidates
-        )
+        for candidate in candidates:
+            cells = [candidate.of(cell) for cell in self.cells]
+            yield CandidateTrial(candidate, cells, corner)
 
     @property
     def hopeless(self) -> bool:
-        """Whether everything that was tried failed with the cell's own signature."""
-        return all(trial.failed for trial in self._trials) and self._signatures == {self.signature}
+        """True if every candidate so far failed with the cell's own signature."""
+        for trial in self._trials:
+            if not trial.has_failed:
+                return False
+        return self._signatures == {self.signature}
 
     @property
     def answer(self) -> Candidate | None:
-        """The nearest that compiles everywhere, among those tried."""
-        good = [trial.candidate for trial in self._trials if trial.settled and not trial.failed]
+        """The nearest candidate that compiles everywhere, among those so far."""
+        good = []
+        for trial in self._trials:
+            if trial.is_settled and not trial.has_failed:
+                good.append(trial.candidate)
         return min(good, key=self._space.rank, default=None)
 
     @property
-    def done(self) -> bool:
-        return self._won() or (self._exhausted and all(trial.settled for trial in self._trials))
+    def is_done(self) -> bool:
+        if self._has_winner():
+            return True
+        return self._is_exhausted and not self._open()
 
-    def wanted(self, width: int) -> list[Cell]:
-        """What to compile next, of up to `width` candidates at once."""
-        # Drawn one wave after another, for what a wave meets decides whether there is a next.
-        if not self._open() and not self._won():
-            drawn = self._draw(min(width, self._left))
-            self._left -= len(drawn)
-            self._exhausted = not drawn
-            self._trials += drawn
-        if self.done:
-            return []
-        return [cell for trial in self._open() for cell in trial.waiting]
+    def next_cells(self, width: int) -> list[Cell]:
+        """Return the cells to compile next, of up to `width` candidates at once."""
+        # One wave follows another, because a wave's records decide if there is a next one.
+        if not self._open() and not self._has_winner():
+            wave = self._next_trials(min(width, self._budget_left))
+            self._budget_left -= len(wave)
+            self._is_exhausted = not wave
+            self._trials += wave
+        cells: list[Cell] = []
+        if self.is_done:
+            return cells
+        for trial in self._open():
+            cells += trial.waiting
+        return cells
 
     def learn(self, records: Mapping[str, Record]) -> None:
-        """What came of the cells that were wanted."""
+        """Evaluate the records of the cells that `next_cells` returned."""
         for trial in self._open():
             for cell in list(trial.waiting):
-                self.asked += 1
+                self.compile_count += 1
                 record = records.get(cell.key)
-                if compiled(record):
-                    trial.compiled += 1
+                if compiles_fully(record):
+                    trial.compile_count += 1
                     continue
-                trial.failed = True
+                trial.has_failed = True
                 self._signatures.add(getattr(record, "signature", None))
                 if record and record.code == TIMED_OUT:
                     self._slow.append(trial.candidate)
 
-    def _draw(self, width: int) -> list[CandidateTrial]:
-        """The next of this phase, or of the one after it; the last is for those that still hope."""
-        while not (drawn := list(islice(filter(self._may_end, self._phase), width))):
+    def _next_trials(self, width: int) -> list[CandidateTrial]:
+        """Return the next trials of this phase, or of a later one.
+
+        The last phase starts only if the trials so far leave hope.
+        """
+        while True:
+            trials = list(islice(filter(self._may_end, self._phase), width))
+            if trials:
+                return trials
             phase = next(self._phases, None)
-            tried_all = any(trial.corner for trial in self._trials)
-            if phase is None or (tried_all and self.hopeless):
+            had_corners = any(trial.corner for trial in self._trials)
+            if phase is None or (had_corners and self.hopeless):
                 return []
             self._phase = phase
-        return drawn
 
     def _may_end(self, trial: CandidateTrial) -> bool:
-        return not any(self._space.is_no_lighter(trial.candidate, slow) for slow in self._slow)
+        """Return False for a trial at least as heavy as a candidate that timed out."""
+        return not any(self._space.is_as_heavy(trial.candidate, slow) for slow in self._slow)
 
-    def _untried(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-        """Those that were not tried as a corner; what was is now one like the others."""
+    def _skip_corners(self, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+        """Yield the candidates not yet tried as corners; make the others ordinary trials."""
         for candidate in candidates:
-            corner = next((trial for trial in self._trials if trial.candidate == candidate), None)
+            corner = self._trial_of(candidate)
             if corner is None:
                 yield candidate
             else:
                 corner.corner = False
 
+    def _trial_of(self, candidate: Candidate) -> CandidateTrial | None:
+        for trial in self._trials:
+            if trial.candidate == candidate:
+                return trial
+        return None
+
     def _open(self) -> list[CandidateTrial]:
-        return [trial for trial in self._trials if not trial.settled]
+        return [trial for trial in self._trials if not trial.is_settled]
 
-    def _won(self) -> bool:
-        """A candidate that is no corner compiles, and none before it is open."""
-        return not self._open() and any(
-            not trial.failed and not trial.corner for trial in self._trials
-        )
+    def _has_winner(self) -> bool:
+        """Return True if a candidate other than a corner compiles, and no trial is open."""
+        if self._open():
+            return False
+        return any(not trial.has_failed and not trial.corner for trial in self._trials)
 
 
-def compiled(record: Record | None) -> bool:
-    """Whether a cell is known to compile to its last stage."""
+def compiles_fully(record: Record | None) -> bool:
+    """Return True if a record shows that its cell compiles to the last stage."""
     return record is not None and record.verdict is Verdict.COMPILES and record.reason is None
 
 
-def explore(ways: Sequence[Exploration], oracle: Oracle) -> None:
-    """Follow explorations to their ends, all at once, so that workers stay busy and warm."""
-    while active := [way for way in ways if not way.done]:
+def explore(explorations: Sequence[Exploration], oracle: Oracle) -> None:
+    """Run explorations to their ends, all at once, so that workers stay busy and warm."""
+    while True:
+        active = [exploration for exploration in explorations if not exploration.is_done]
+        if not active:
+            return
         width = max(1, LANES // len(active))
-        wanted = {cell.key: cell for way in active for cell in way.wanted(width)}
+        cells: dict[str, Cell] = {}
+        for exploration in active:
+            for cell in exploration.next_cells(width):
+                cells[cell.key] = cell
         records: Mapping[str, Record] = {}
-        if wanted:
-            records = oracle(list(wanted.values()))
-        for way in active:
-            way.learn(records)
+        if cells:
+            records = oracle(list(cells.values()))
+        for exploration in active:
+            exploration.learn(records)

@@ -1,117 +1,131 @@
-"""The failures of a scan that want a fallback, each with what a search has to know of it."""
+"""The failures of a scan that need a fallback, with the facts that a search uses."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.observed import Observed, observe
-from flacheck.analysis.standing import configurations, unserved
-from flacheck.analysis.untested import separated
+from flacheck.analysis.observation import ObservedCell, observe
+from flacheck.analysis.standing import configurations, find_blocking_failures
+from flacheck.analysis.untested_cells import separate_untested
+from flacheck.fallbacks.alternatives import Distinctions
 from flacheck.fallbacks.candidates import DTYPE, OPTION, Candidate, Space, marks_of, space_of
 from flacheck.fallbacks.constexprs import Constexprs, constexprs
-from flacheck.fallbacks.seen import Telling
 from flacheck.model import Cell, Record
 from flacheck.pipeline.plan import Plan
 from flacheck.tables import targets
 
-# What the front end refuses before it looks at any setting.
-REMOVED = ("FC101",)
-# Up to here the compiler has not looked at num_warps or num_stages.
+# The front end rejects these features under all settings.
+REMOVED_FEATURES = ("FC101",)
+# Before the end of these stages the compiler does not read num_warps or num_stages.
 FRONT_END = ("import", "ast")
 Place = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Failing:
-    """A failing cell, `observed` as an analysis sees it, and the constexprs of its launch."""
+    """A failing cell, its observation for analyses, and the constexprs of its launch."""
 
     cell: Cell
-    observed: Observed
-    known: Constexprs
+    observation: ObservedCell
+    constexprs: Constexprs
 
     @property
     def key(self) -> str:
-        return self.observed.key
+        return self.observation.key
 
     @property
     def place(self) -> Place:
-        return self.observed.place
+        return self.observation.place
 
     @property
     def signature(self) -> str | None:
-        return self.observed.signature
+        return self.observation.signature
 
     @property
     def adjustable(self) -> bool:
-        """Whether any setting can matter."""
-        return self.observed.code not in REMOVED and self.observed.stage != "import"
+        """True if a setting can matter."""
+        return self.observation.code not in REMOVED_FEATURES and self.observation.stage != "import"
 
     @cached_property
     def space(self) -> Space:
-        """What may be changed."""
+        """The settings that may change."""
         target = targets.find(self.cell.target)
-        options = self.observed.stage not in FRONT_END
-        return space_of(self.cell, self.known, target.warp_size, target.max_threads, options)
+        options = self.observation.stage not in FRONT_END
+        return space_of(self.cell, self.constexprs, target.warp_size, target.max_threads, options)
 
 
 @dataclass(frozen=True)
-class Scanned:
-    """All that a scan asked and learnt."""
+class ScanResult:
+    """The plan of a scan with its records."""
 
     plan: Plan
     records: Sequence[Record]
 
     @cached_property
-    def observed(self) -> list[Observed]:
+    def observations(self) -> list[ObservedCell]:
         _, key_sets = self.plan.asks()
-        known: dict[str, str] = {}
+        configuration_of: dict[str, str] = {}
         for keys in key_sets.values():
-            known.update(configurations(keys, self.records))
-        return observe(self.records, configurations=known)
+            configuration_of.update(configurations(keys, self.records))
+        return observe(self.records, configurations=configuration_of)
 
     @cached_property
     def cells(self) -> Mapping[str, Cell]:
-        return {
-            cell.key: cell for cell in self.plan.cells if cell.stage == "compile" and cell.launch
-        }
+        """The cells with launches that are compiled, by key."""
+        cells = {}
+        for cell in self.plan.cells:
+            if cell.stage == "compile" and cell.launch:
+                cells[cell.key] = cell
+        return cells
 
     @cached_property
-    def _alike(self) -> Mapping[tuple[Any, ...], list[Observed]]:
-        """The same call of the same kernel, over all releases and targets."""
-        return grouped((_call(each), each) for each in self.observed if each.key in self.cells)
+    def _observations_of_call(self) -> Mapping[tuple[Any, ...], list[ObservedCell]]:
+        """The observations of each call of a kernel, over all releases and targets."""
+        by_call: defaultdict[tuple[Any, ...], list[ObservedCell]] = defaultdict(list)
+        for observation in self.observations:
+            if observation.key in self.cells:
+                by_call[_call(observation)].append(observation)
+        return by_call
 
     @cached_property
-    def _telling(self) -> Telling:
-        return Telling(self.observed)
+    def _distinctions(self) -> Distinctions:
+        return Distinctions(self.observations)
 
-    def elsewhere(self, failing: Failing) -> list[Observed]:
-        """The same call on the other releases and targets that were asked."""
-        alike = self._alike[_call(failing.observed)]
-        return [each for each in alike if each.place != failing.place]
+    def elsewhere(self, failing: Failing) -> list[ObservedCell]:
+        """Return the observations of the call on the scan's other releases and targets."""
+        observations = self._observations_of_call[_call(failing.observation)]
+        return [other for other in observations if other.place != failing.place]
 
     def failing(self) -> list[Failing]:
-        """The untolerated failures, and those of launches that no configuration compiles; cells
-        that were stopped before their last stage have none."""
-        launches = grouped(
-            (cell.kernel.name, cell.launch.args) for cell in self.cells.values() if cell.launch
-        )
+        """Return the untolerated failures, and those of launches without a good configuration.
+
+        Cells that stop before their last stage are left out.
+        """
+        launches: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        for cell in self.cells.values():
+            if cell.launch:
+                launches[cell.kernel.name].append(cell.launch.args)
         failures = []
-        # Of arguments that flacheck invented nobody needs a fallback.
-        counted, _ = separated(self.observed)
-        for observed in unserved(counted):
-            cell = self.cells.get(observed.key)
-            if cell and cell.until is None:
-                known = constexprs(cell, self.plan.packages, launches[cell.kernel.name])
-                failures.append(Failing(cell, observed, known))
+        # Arguments that flacheck invented need no fallback.
+        counted_observations, _ = separate_untested(self.observations)
+        for observation in find_blocking_failures(counted_observations):
+            failed = self.cells.get(observation.key)
+            if failed and failed.until is None:
+                own = constexprs(failed, self.plan.packages, launches[failed.kernel.name])
+                failures.append(Failing(failed, observation, own))
         return failures
 
     def at(self, failing: Failing, places: Iterable[Place]) -> list[Cell]:
-        """The failing cell first, then the same call at the other places."""
-        others = {each.place: self.cells[each.key] for each in self.elsewhere(failing)}
-        return [failing.cell, *(others[place] for place in places if place != failing.place)]
+        """Return the failing cell, then the cells of its call at the other places."""
+        others = {other.place: self.cells[other.key] for other in self.elsewhere(failing)}
+        cells = [failing.cell]
+        for place in places:
+            if place != failing.place:
+                cells.append(others[place])
+        return cells
 
     def fallback(
         self,
@@ -121,14 +135,14 @@ class Scanned:
         places: Iterable[Place],
         steps: float = 1.0,
     ) -> Fallback:
-        """Something else altogether in place of a failing cell: a dtype, a form, a release."""
-        observed = failing.observed
+        """Return a fallback to another dtype, form or release."""
+        observation = failing.observation
         return Fallback(
-            kernel=observed.kernel,
-            package=observed.package,
-            toolchain=observed.toolchain,
-            target=observed.target,
-            failing=self._telling(observed),
+            kernel=observation.kernel,
+            package=observation.package,
+            toolchain=observation.toolchain,
+            target=observation.target,
+            failing=self._distinctions.of(observation),
             use=use,
             steps=steps,
             marks=dict.fromkeys(use, mark),
@@ -139,17 +153,23 @@ class Scanned:
     def other_settings(
         self, failing: Failing, candidate: Candidate, places: Iterable[Place]
     ) -> Fallback:
-        """Other settings, and with them maybe another dtype."""
+        """Return a fallback to other settings, possibly with another dtype."""
         # The estimate compares settings of one dtype.
         loss = None if DTYPE in candidate.use else candidate.loss
         steps = failing.space.rank(candidate)[1]
         return replace(
             self.fallback(failing, candidate.use, OPTION, places, steps),
             loss=loss,
-            marks=marks_of(candidate, failing.known),
+            marks=marks_of(candidate, failing.constexprs),
             follows=candidate.follows,
         )
 
 
-def _call(cell: Observed) -> tuple[Any, ...]:
-    return cell.package, cell.kernel, cell.dtype, cell.size, cell.call
+def _call(observation: ObservedCell) -> tuple[Any, ...]:
+    return (
+        observation.package,
+        observation.kernel,
+        observation.dtype,
+        observation.size,
+        observation.call,
+    )

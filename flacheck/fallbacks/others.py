@@ -1,4 +1,4 @@
-"""What else compiles where no settings help: another dtype, another form, another release."""
+"""Fallbacks for cells that no settings help: another dtype, another form, another release."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -6,159 +6,202 @@ from functools import partial
 from itertools import product
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import split
+from flacheck.fallbacks.alternatives import Alternatives
 from flacheck.fallbacks.candidates import DTYPE, Candidate
-from flacheck.fallbacks.exploration import Exploration, Oracle, compiled, explore
-from flacheck.fallbacks.failing import REMOVED, Failing, Place, Scanned
-from flacheck.fallbacks.seen import Alternatives
+from flacheck.fallbacks.exploration import Exploration, Oracle, compiles_fully, explore
+from flacheck.fallbacks.failing import REMOVED_FEATURES, Failing, Place, ScanResult
 from flacheck.model import Cell
 from flacheck.tables import targets
 from flacheck.toolchains import triton_releases
 
-# Of another dtype only the settings nearest to the failing ones are tried.
+# A search in another dtype has this fraction of the budget.
 DTYPE_SHARE = 4
 FORM, RELEASE = "form", "release"
-# The form that needs the least of the compiler comes first.
+# The form that requires the least of the compiler comes first.
 FORMS = ("fused_recurrent", "chunk")
-# A way out by its name, with the cells that all have to compile for it.
+# The name of a fallback, with the cells that all have to compile for it.
 _Way = tuple[str, list[Cell]]
 
 
 class Others:
-    """Each answer is by the key of its failing cell; a cell without one has none."""
+    """A search for other dtypes, forms and releases.
 
-    def __init__(self, scanned: Scanned, oracle: Oracle, budget: int) -> None:
-        self._scanned, self._oracle, self._budget = scanned, oracle, budget
-        self._alternatives = Alternatives(scanned.observed, scanned.plan.forms)
-        self._toolchains = list(dict.fromkeys(cell.toolchain for cell in scanned.plan.cells))
+    Each method returns fallbacks by the key of the failing cell, without the cells that have none.
+    """
+
+    def __init__(self, scan: ScanResult, oracle: Oracle, budget: int) -> None:
+        self._scan, self._oracle, self._budget = scan, oracle, budget
+        self._alternatives = Alternatives(scan.observations, scan.plan.forms)
+        self._toolchains = list(dict.fromkeys(cell.toolchain for cell in scan.plan.cells))
 
     def dtypes(self, failures: Sequence[Failing]) -> dict[str, Fallback]:
-        """Another dtype alone, wherever the call was asked or here; else with other settings."""
+        """Return fallbacks to another dtype: alone everywhere, alone here, or with settings."""
         answers: dict[str, Fallback] = {}
-        # What helps on every release asked is worth more than a nearer dtype that helps on one.
+        # A dtype that helps on every release of the scan is better than a nearer one that helps on
+        # one release.
         for everywhere in (True, False):
-            rest = [each for each in failures if each.key not in answers]
-            alone = self._first(rest, partial(self._in_dtypes, everywhere))
-            for each in rest:
-                if each.key in alone:
-                    places = self._places(each, everywhere)
-                    use = {DTYPE: alone[each.key]}
-                    answers[each.key] = self._scanned.fallback(each, use, DTYPE, places)
-        rest = [each for each in failures if each.key not in answers]
+            rest = [failing for failing in failures if failing.key not in answers]
+            first = self._first(rest, partial(self._in_dtypes, everywhere))
+            for failing in rest:
+                if failing.key in first:
+                    places = self._places(failing, everywhere)
+                    use = {DTYPE: first[failing.key]}
+                    answers[failing.key] = self._scan.fallback(failing, use, DTYPE, places)
+        rest = [failing for failing in failures if failing.key not in answers]
         return answers | self._dtypes_and_settings(rest)
 
     def _in_dtypes(self, everywhere: bool, failing: Failing) -> Iterator[_Way]:
-        """Each other dtype with the cells to compile for it: none where the scan saw it work."""
+        """Yield each other dtype with the cells to compile for it.
+
+        A call that compiles in the dtype in a record of the scan needs no cell.
+        """
         for dtype in other_dtypes(failing.cell.dtype, failing.cell.target):
-            calls = self._calls(failing, everywhere)
-            unseen = [each for each in calls if dtype not in self._alternatives.dtypes(each)]
             change = Candidate({DTYPE: dtype})
-            yield dtype, [change.of(self._scanned.cells[each.key]) for each in unseen]
+            cells = []
+            for call in self._calls(failing, everywhere):
+                if dtype not in self._alternatives.dtypes(call):
+                    cells.append(change.of(self._scan.cells[call.key]))
+            yield dtype, cells
 
     def _dtypes_and_settings(self, failures: Sequence[Failing]) -> dict[str, Fallback]:
         ways = []
-        for each in failures:
-            # Only the best: a search through another dtype's settings costs many compiles.
-            for dtype in other_dtypes(each.cell.dtype, each.cell.target)[:1]:
-                cell = Candidate({DTYPE: dtype}).of(each.cell)
+        for failing in failures:
+            # Only the best dtype: a search through its settings costs many compiles.
+            for dtype in other_dtypes(failing.cell.dtype, failing.cell.target)[:1]:
+                cell = Candidate({DTYPE: dtype}).of(failing.cell)
                 budget = self._budget // DTYPE_SHARE
-                ways.append((each, dtype, Exploration([cell], each.signature, each.space, budget)))
-        explore([way for _, _, way in ways], self._oracle)
+                exploration = Exploration([cell], failing.signature, failing.space, budget)
+                ways.append((failing, dtype, exploration))
+        explore([exploration for _, _, exploration in ways], self._oracle)
         answers = {}
-        for each, dtype, way in ways:
-            if way.answer:
-                both = replace(way.answer, use={**way.answer.use, DTYPE: dtype})
-                answers[each.key] = self._scanned.other_settings(each, both, [each.place])
+        for failing, dtype, exploration in ways:
+            answer = exploration.answer
+            if answer:
+                both = replace(answer, use={**answer.use, DTYPE: dtype})
+                answers[failing.key] = self._scan.other_settings(failing, both, [failing.place])
         return answers
 
     def forms(self, failures: Sequence[Failing]) -> dict[str, Fallback]:
-        """Another form of the operator of which the scan saw every kernel compile."""
+        """Return fallbacks to another form of the operator whose kernels all compile."""
         answers: dict[str, Fallback] = {}
-        for each, everywhere in product(failures, (True, False)):
-            calls = self._calls(each, everywhere)
-            forms = set.intersection(*(set(self._alternatives.forms(call)) for call in calls))
-            if forms and each.key not in answers:
-                best = [*(form for form in FORMS if form in forms), *sorted(forms)][0]
-                places = self._places(each, everywhere)
-                answers[each.key] = self._scanned.fallback(each, {FORM: best}, FORM, places)
+        for failing, everywhere in product(failures, (True, False)):
+            form = self._form(failing, everywhere)
+            if form and failing.key not in answers:
+                places = self._places(failing, everywhere)
+                answers[failing.key] = self._scan.fallback(failing, {FORM: form}, FORM, places)
         return answers
 
+    def _form(self, failing: Failing, everywhere: bool) -> str | None:
+        """Return the best form that works for every call; None if no form does."""
+        first, *others = self._calls(failing, everywhere)
+        forms = set(self._alternatives.forms(first))
+        for call in others:
+            forms &= set(self._alternatives.forms(call))
+        for form in (*FORMS, *sorted(forms)):
+            if form in forms:
+                return form
+        return None
+
     def releases(self, failures: Sequence[Failing]) -> dict[str, Fallback]:
-        """Another release that compiles the very cell."""
+        """Return fallbacks to another release that compiles the unchanged cell."""
         first = self._first(failures, self._on_releases)
-        known = triton_releases.known()
+        versions = triton_releases.known_releases()
         answers = {}
-        for each in failures:
-            if each.key in first:
-                own, other = each.cell.toolchain, first[each.key]
-                name, version = split(other)
-                between = known.index(version) - known.index(split(own)[1])
-                places, steps = [(other, each.cell.target)], float(abs(between))
-                answers[each.key] = self._scanned.fallback(
-                    each, {name: version}, RELEASE, places, steps
-                )
+        for failing in failures:
+            if failing.key not in first:
+                continue
+            other = first[failing.key]
+            name, version = split(other)
+            own_version = split(failing.cell.toolchain)[1]
+            steps = abs(versions.index(version) - versions.index(own_version))
+            places = [(other, failing.cell.target)]
+            use = {name: version}
+            fallback = self._scan.fallback(failing, use, RELEASE, places, float(steps))
+            answers[failing.key] = fallback
         return answers
 
     def _on_releases(self, failing: Failing) -> Iterator[_Way]:
-        own, here = failing.cell.toolchain, self._scanned.plan.choices
-        for other in nearest_releases(own, self._toolchains, here):
+        own, available = failing.cell.toolchain, self._scan.plan.choices
+        for other in nearest_releases(own, self._toolchains, available):
             yield other, [replace(failing.cell, toolchain=other)]
 
-    def _calls(self, failing: Failing, everywhere: bool) -> list[Observed]:
-        """The failing cell, and the same call elsewhere unless refused whatever its settings."""
-        if not everywhere:
-            return [failing.observed]
-        tried = (each for each in self._scanned.elsewhere(failing) if each.compiles or each.fails)
-        return [failing.observed, *(each for each in tried if each.code not in REMOVED)]
+    def _calls(self, failing: Failing, everywhere: bool) -> list[ObservedCell]:
+        """Return the failing cell and its call elsewhere.
+
+        Releases without a feature of the kernel are left out: no settings help there.
+        """
+        calls = [failing.observation]
+        if everywhere:
+            for other in self._scan.elsewhere(failing):
+                has_verdict = other.compiles or other.fails
+                if has_verdict and other.code not in REMOVED_FEATURES:
+                    calls.append(other)
+        return calls
 
     def _places(self, failing: Failing, everywhere: bool) -> list[Place]:
-        return [each.place for each in self._calls(failing, everywhere)]
+        return [call.place for call in self._calls(failing, everywhere)]
 
     def _first(
         self, failures: Sequence[Failing], ways: Callable[[Failing], Iterator[_Way]]
     ) -> Mapping[str, str]:
-        """For each failing cell the first way of which every cell compiles, asked step by step."""
+        """Return the first way of each failing cell whose cells all compile.
+
+        The next ways of all cells are compiled together, step by step.
+        """
         first: dict[str, str] = {}
-        open_ = {each.key: ways(each) for each in failures}
-        while step := {key: way for key, each in open_.items() if (way := next(each, None))}:
-            records = self._oracle([cell for _, cells in step.values() for cell in cells])
-            for key, (name, cells) in step.items():
-                if all(compiled(records.get(cell.key)) for cell in cells):
+        open_ways = {failing.key: ways(failing) for failing in failures}
+        while open_ways:
+            step: dict[str, _Way] = {}
+            cells: list[Cell] = []
+            for key, remaining in open_ways.items():
+                way = next(remaining, None)
+                if way:
+                    step[key] = way
+                    cells += way[1]
+            if not step:
+                break
+            records = self._oracle(cells)
+            for key, (name, own_cells) in step.items():
+                if all(compiles_fully(records.get(cell.key)) for cell in own_cells):
                     first[key] = name
-            open_ = {key: open_[key] for key in step if key not in first}
+            open_ways = {key: open_ways[key] for key in step if key not in first}
         return first
 
 
 def other_dtypes(dtype: str | None, target: str) -> list[str]:
-    """The dtypes to go to, best first (bf16 where the GPU has it); none for integers and fp8."""
+    """Return the alternative dtypes, best first (bf16 if the GPU has it); none for int and fp8."""
     if dtype not in ("bf16", "fp16", "fp32"):
         return []
-    # bf16 has the range of fp32 at half its bytes; fp16 overflows.
+    # bf16 has the range of fp32 in half its bytes; fp16 overflows.
     best = ["fp32", "fp16"]
     if targets.find(target).bf16:
         best.insert(0, "bf16")
     return [other for other in best if other != dtype]
 
 
-def nearest_releases(toolchain: str, asked: Iterable[str], here: Iterable[str]) -> list[str]:
-    """Toolchains by how many releases lie between, those asked for before the others; at one
-    distance the newer first.
+def nearest_releases(
+    toolchain: str, requested: Iterable[str], available: Iterable[str]
+) -> list[str]:
+    """Return toolchains by the number of releases between, the requested ones first.
 
-    Empty for a compiler that is no plain release: a local build has no neighbours.
+    At equal distance the newer release comes first. A compiler that is not a plain release, such as
+    a local build, has no neighbours.
     """
-    known = triton_releases.known()
-    wanted = [*dict.fromkeys(asked), *here]
-    placed = {
-        name: known.index(split(name)[1])
-        for name in [toolchain, *wanted]
-        if split(name)[1] in known
-    }
-    if toolchain not in placed:
+    versions = triton_releases.known_releases()
+    # A requested release is one that the user has or plans to have.
+    first = set(requested)
+    position = {}
+    for name in (*dict.fromkeys(requested), *available, toolchain):
+        version = split(name)[1]
+        if version in versions:
+            position[name] = versions.index(version)
+    if toolchain not in position:
         return []
-    own, first = placed[toolchain], set(asked)
-    # What was asked for is what the user has or plans to have.
-    others = [name for name in dict.fromkeys(wanted) if name in placed and name != toolchain]
-    return sorted(
-        others, key=lambda name: (name not in first, abs(placed[name] - own), -placed[name])
-    )
+    own = position.pop(toolchain)
+
+    def distance(name: str) -> tuple[bool, int, int]:
+        return name not in first, abs(position[name] - own), -position[name]
+
+    return sorted(position, key=distance)

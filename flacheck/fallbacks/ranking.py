@@ -1,15 +1,15 @@
-"""Which fallback is nearer to what fails: the one order of all fallbacks, seen or searched.
+"""The order of all fallbacks, from records and from searches: the nearest to the failure first.
 
 The fewest settings that change come first; then the fewest steps, a step being a doubling or a
-halving (another dtype counts as one); then options before tile sizes, for they leave the grid and
-the host code as they are; then the least estimated loss; then the smaller value.
+halving (another dtype counts as one); then options before tile sizes, because options leave the
+grid and the host code as they are; then the least estimated loss; then the smaller value.
 """
 
 import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version
 from flacheck.model import canonical
 
@@ -23,48 +23,57 @@ def rank(
     tiles: Collection[str] = (),
     loss: float = 0.0,
 ) -> tuple[Any, ...]:
-    """Sort key of a change of failing settings. Which settings are `tiles`, and what the change
-    loses, is known where the kernel's source was read; of a scan's records it is not."""
+    """Return the sort key of a change of failing settings.
+
+    A search passes `tiles` and `loss` from the kernel's source; scan records have neither.
+    """
     values = [(position(name), size(value)) for name, value in use.items()]
     changed_tiles = sum(name in tiles for name in use)
     return len(use), steps(failing, use), changed_tiles, loss, values, canonical(use)
 
 
 def steps(failing: Mapping[str, Any], use: Mapping[str, Any]) -> float:
-    """How many doublings or halvings lead from the failing settings to those of a fallback."""
-    return round(sum(distance(failing.get(name), value) for name, value in use.items()), 2)
+    """Return the number of doublings or halvings from the failing settings to a fallback's."""
+    total = 0.0
+    for name, value in use.items():
+        total += distance(failing.get(name), value)
+    return round(total, 2)
 
 
 def distance(before: Any, after: Any) -> float:
-    """The doublings between two values; 1 between what is no positive number."""
-    if all(type(value) in (int, float) and value > 0 for value in (before, after)):
+    """Return the doublings between two values; 1 unless both are positive numbers."""
+    if _is_positive(before) and _is_positive(after):
         return abs(math.log2(after / before))
     return 1.0
 
 
+def _is_positive(value: Any) -> bool:
+    return type(value) in (int, float) and value > 0
+
+
 def size(value: Any) -> tuple[bool, float]:
-    """Sort key at equal distance: the smaller number first, fewer warps, smaller blocks."""
+    """Return the sort key at equal distance: the smaller number first."""
     if type(value) in (int, float):
         return False, value
     return True, 0.0
 
 
 def position(name: str) -> tuple[int, str]:
-    """The order in which settings are named: options, then constexprs and sizes, then the dtype."""
+    """Return the sort key of a setting's name: options, constexprs and sizes, then the dtype."""
     if name in _OPTIONS:
         return _OPTIONS.index(name), name
     return len(_OPTIONS) + (name == "dtype"), name
 
 
-def named_values(cell: Observed) -> dict[str, Any]:
-    """The settings and sizes of a cell in the order in which they are named."""
+def named_values(cell: ObservedCell) -> dict[str, Any]:
+    """Return the settings and sizes of a cell in the order of `position`."""
     values = {**cell.settings, **cell.shape}
     return {name: values[name] for name in sorted(values, key=position)}
 
 
-def order(cell: Observed) -> tuple[Any, ...]:
-    """The order in which failing cells are advised: release, target, kernel, settings."""
-    # Digits are filled up, so that 8 warps come before 16.
+def order(cell: ObservedCell) -> tuple[Any, ...]:
+    """Return the sort key of a failing cell: release, target, kernel, settings."""
+    # Padded numbers put 8 warps before 16.
     values = [(name, str(value).zfill(8)) for name, value in named_values(cell).items()]
     release, target = by_version(cell.toolchain), by_target(cell.target)
     return release, target, cell.kernel, cell.package or "", values

@@ -1,10 +1,11 @@
-"""The search: for each failure of a scan the nearest that compiles in its place, each compiled
-before it is yielded.
+"""The search for the nearest fallback of each failure in a scan.
 
-First other settings, wherever the same call was asked: on every release and target where any
-settings help. Where there are none, or no common ones, those of the failing cell's own release and
-target. Else another dtype (fp32 where the GPU has no bf16, bf16 otherwise), another form of the
-operator, another release.
+Each fallback compiles before it is yielded.
+
+First other settings, for every release and target of the scan's call where any settings help. If
+there are none, or none in common, other settings for the failing cell's own release and target.
+Then another dtype (fp32 if the GPU has no bf16, bf16 otherwise), another form of the operator,
+another release.
 """
 
 import logging
@@ -13,11 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.order import by_version, split
 from flacheck.engine.loop import Loop, Sink
+from flacheck.fallbacks.candidates import Candidate
 from flacheck.fallbacks.exploration import BRIEF, BUDGET, Exploration, Oracle, Patience, explore
-from flacheck.fallbacks.failing import Failing, Place, Scanned
+from flacheck.fallbacks.failing import Failing, Place, ScanResult
 from flacheck.fallbacks.others import Others
 from flacheck.fallbacks.ranking import order
 from flacheck.model import Cell, Purpose, Record
@@ -26,13 +28,15 @@ from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import ActiveRun, open_run
 from flacheck.store import Store
 from flacheck.toolchains import Resolver, installed_toolchains, triton_releases
+from flacheck.toolchains.base import Choice
 
 _LOG = logging.getLogger(__name__)
 
-# So many kernels of one failure are searched with patience before the others.
+# The number of kernels with one failure that are searched with patience before the others.
 SCOUTS = 3
-# What takes longer to compile is hardly what anybody falls back to.
+# A candidate that takes longer to compile is hardly useful as a fallback.
 CANDIDATE_SECONDS = 60.0
+Places = Mapping[str, Sequence[Place]]
 
 
 def search_with_workers(
@@ -42,28 +46,36 @@ def search_with_workers(
     options: RunOptions,
     *,
     budget: int = BUDGET,
-    tried: Mapping[str, Record] | None = None,
+    extra_records: Mapping[str, Record] | None = None,
     scan: str | None = None,
 ) -> list[Fallback]:
     """Return the fallbacks of a run's failures, each compiled in workers of its own.
 
-    The candidates go to a run of their own in the store, with the fallbacks and the `scan` that
-    they belong to. `tried` are records that the search may use beside the store's.
+    The store keeps the candidates in a run of their own, with the fallbacks and the `scan` that
+    they belong to. The search may use `extra_records` beside the store's.
     """
-    resolver = Resolver()
-    # The releases in the user's cache are further choices; none is downloaded for a fallback.
-    shelves = [s for s in installed_toolchains() if s.path.name.endswith(triton_releases.suffix())]
-    held = {str(shelf.manifest.get("identity")) for shelf in shelves}
-    for name in sorted(held, key=by_version):
-        # A local build has no release number and no neighbours.
-        if split(name)[1] in triton_releases.known():
-            resolver(f"triton=={split(name)[1]}")
-    plan = replace(plan, choices={**resolver.choices, **plan.choices})
-    with searching(plan, store, options, tried) as (oracle, active):
+    plan = replace(plan, choices={**_cached_choices(), **plan.choices})
+    with searching(plan, store, options, extra_records) as (oracle, active):
         advice = list(search(plan, records, oracle, budget))
-        noted = [[each.package, each.to_json()] for each in advice]
-        active.finish({"of": scan, "fallbacks": noted} if scan else None)
+        document = [[fallback.package, fallback.to_json()] for fallback in advice]
+        active.finish({"of": scan, "fallbacks": document} if scan else None)
     return advice
+
+
+def _cached_choices() -> Mapping[str, Choice]:
+    """Return the Triton releases in the user's cache: a fallback downloads nothing."""
+    resolver = Resolver()
+    suffix = triton_releases.suffix()
+    identities = set()
+    for toolchain in installed_toolchains():
+        if toolchain.path.name.endswith(suffix):
+            identities.add(str(toolchain.manifest.get("identity")))
+    for identity in sorted(identities, key=by_version):
+        version = split(identity)[1]
+        # A local build has no release number and no neighbours.
+        if version in triton_releases.known_releases():
+            resolver(f"triton=={version}")
+    return resolver.choices
 
 
 def search(
@@ -72,88 +84,124 @@ def search(
     oracle: Oracle,
     budget: int = BUDGET,
 ) -> Iterator[Fallback]:
-    """The fallbacks of a scan's failures by release and target; `budget` candidates for each."""
-    scanned = Scanned(plan, list(records))
-    failures = sorted(scanned.failing(), key=lambda each: order(each.observed))
+    """Yield the fallbacks of a scan's failures by release and target.
 
-    def settings(
-        several: Iterable[Failing], places: Callable[[Failing], Sequence[Place]]
-    ) -> dict[str, Exploration]:
-        """The explorations that have an answer at those places, by the key of the failing cell."""
-        ways = explored(several, lambda each: scanned.at(each, places(each)), oracle, budget)
-        return {key: way for key, way in ways.items() if way.answer}
-
-    # Here first: a place where nothing helps must not spoil what helps at the others.
-    here = settings(failures, lambda each: [each.place])
-    helped = [each for each in failures if each.key in here]
-    there: dict[str, list[Place]] = {}
-    for each in helped:
-        # The failing place, and the others where the call compiles as it is or with some settings.
-        feasible = [o for o in scanned.elsewhere(each) if o.compiles or o.key in here]
-        there[each.key] = [each.place, *(other.place for other in feasible)]
-    shared = [each for each in helped if len(there[each.key]) > 1]
-    common = settings(shared, lambda each: there[each.key])
-    rest = [each for each in failures if each.key not in here]
+    Each failure has a budget of `budget` candidates.
+    """
+    scan = ScanResult(plan, list(records))
+    failures = sorted(scan.failing(), key=lambda failing: order(failing.observation))
+    # The failing place first: a place without a fallback must not spoil the others.
+    own_places = {failing.key: [failing.place] for failing in failures}
+    here = _other_settings(scan, failures, own_places, oracle, budget)
+    shared, places = _shared_places(scan, failures, here)
+    common = _other_settings(scan, shared, places, oracle, budget)
+    rest = [failing for failing in failures if failing.key not in here]
     if rest:
         _LOG.info(f"looking for another dtype, form or release for {len(rest)} failing cells …")
-    adjustable = [each for each in rest if each.adjustable]
-    others = Others(scanned, oracle, budget)
+    adjustable = [failing for failing in rest if failing.adjustable]
+    others = Others(scan, oracle, budget)
     ways = (others.dtypes(adjustable), others.forms(adjustable), others.releases(rest))
-    for each in failures:
-        everywhere, own = common.get(each.key), here.get(each.key)
-        if everywhere and everywhere.answer:
-            yield scanned.other_settings(each, everywhere.answer, there[each.key])
-        elif own and own.answer:
-            yield scanned.other_settings(each, own.answer, [each.place])
+    for failing in failures:
+        key = failing.key
+        if key in common:
+            yield scan.other_settings(failing, common[key], places[key])
+        elif key in here:
+            yield scan.other_settings(failing, here[key], [failing.place])
         else:
-            yield from (way[each.key] for way in ways if each.key in way)
+            for way in ways:
+                if key in way:
+                    yield way[key]
 
 
-def explored(
+def _other_settings(
+    scan: ScanResult, failures: Iterable[Failing], places: Places, oracle: Oracle, budget: int
+) -> dict[str, Candidate]:
+    """Return the nearest settings that compile at each failure's places, by its key."""
+    explorations = explore_failures(
+        failures, lambda failing: scan.at(failing, places[failing.key]), oracle, budget
+    )
+    answers = {}
+    for key, exploration in explorations.items():
+        answer = exploration.answer
+        if answer:
+            answers[key] = answer
+    return answers
+
+
+def _shared_places(
+    scan: ScanResult, failures: Iterable[Failing], here: Mapping[str, Candidate]
+) -> tuple[list[Failing], Places]:
+    """Return the failures that may share settings with other places, and these places by key.
+
+    The other places are those where the call compiles unchanged or with some settings.
+    """
+    shared = []
+    places: dict[str, list[Place]] = {}
+    for failing in failures:
+        if failing.key not in here:
+            continue
+        feasible = [failing.place]
+        for other in scan.elsewhere(failing):
+            if other.compiles or other.key in here:
+                feasible.append(other.place)
+        places[failing.key] = feasible
+        if len(feasible) > 1:
+            shared.append(failing)
+    return shared, places
+
+
+def explore_failures(
     failures: Iterable[Failing],
     cells_of: Callable[[Failing], Sequence[Cell]],
     oracle: Oracle,
     budget: int,
 ) -> dict[str, Exploration]:
-    """The exploration of each failing cell that any setting can matter to, by its key, each at its
-    end; `cells_of` says where a candidate has to compile.
+    """Return the finished exploration of each adjustable failing cell, by its key.
 
-    Many failures are one: a conversion that a release cannot do on a GPU fails in a hundred kernels
-    alike, whatever their settings. So of each signature on a release and target a few kernels are
-    searched first; where all of them give up, the others need less to be given up too.
+    `cells_of` returns the cells in which a candidate has to compile.
+
+    Many failures have one cause: a conversion that a release lacks on a GPU fails in a hundred
+    kernels alike, with all settings. So for each signature on a release and target a few kernels
+    are searched first; if all of them give up, the others give up sooner.
     """
 
     def run(several: Iterable[Failing], patience: Patience) -> dict[str, Exploration]:
-        ways = {
-            each.key: Exploration(cells_of(each), each.signature, each.space, budget, patience)
-            for each in several
-        }
-        explore(list(ways.values()), oracle)
-        return ways
+        explorations = {}
+        for failing in several:
+            cells = cells_of(failing)
+            explorations[failing.key] = Exploration(
+                cells, failing.signature, failing.space, budget, patience
+            )
+        explore(list(explorations.values()), oracle)
+        return explorations
 
-    ways: dict[str, Exploration] = {}
-    # One release after another, so that workers stay warm.
-    by_release = grouped((each.place[0], each) for each in failures if each.adjustable)
-    for toolchain, there in by_release.items():
+    explorations: dict[str, Exploration] = {}
+    # One release after another keeps workers warm.
+    adjustable = [(failing.place[0], failing) for failing in failures if failing.adjustable]
+    for toolchain, there in group_by_key(adjustable).items():
         failing_here = f"{len(there)} failing cells on {toolchain}"
         _LOG.info(f"looking for settings that compile in place of {failing_here} …")
-        alike = grouped(((each.place, each.signature), each) for each in there).values()
-        # The first failing cells of a few kernels.
-        scouts: list[list[Failing]] = []
-        for group in alike:
-            firsts: dict[str, Failing] = {}
-            for each in group:
-                firsts.setdefault(each.observed.kernel, each)
-            scouts.append(list(firsts.values())[:SCOUTS])
-        scouted = run((each for group in scouts for each in group), Patience())
+        groups = group_by_key(((failing.place, failing.signature), failing) for failing in there)
+        scouts = [_scouts(group) for group in groups.values()]
+        scouting = run([failing for several in scouts for failing in several], Patience())
         hopeful: list[Failing] = []
-        lost: list[Failing] = []
-        for group, first in zip(alike, scouts):
-            in_vain = len(first) == SCOUTS and all(scouted[each.key].hopeless for each in first)
-            others = lost if in_vain else hopeful
-            others += [each for each in group if each.key not in scouted]
-        ways |= run(hopeful, Patience()) | run(lost, BRIEF) | scouted
-    return ways
+        hopeless: list[Failing] = []
+        for group, first in zip(groups.values(), scouts):
+            rest = [failing for failing in group if failing.key not in scouting]
+            if len(first) == SCOUTS and all(scouting[scout.key].hopeless for scout in first):
+                hopeless += rest
+            else:
+                hopeful += rest
+        explorations |= run(hopeful, Patience()) | run(hopeless, BRIEF) | scouting
+    return explorations
+
+
+def _scouts(group: Iterable[Failing]) -> list[Failing]:
+    """Return the first failing cell of each of the first few kernels."""
+    firsts: dict[str, Failing] = {}
+    for failing in group:
+        firsts.setdefault(failing.observation.kernel, failing)
+    return list(firsts.values())[:SCOUTS]
 
 
 class LoopOracle:
@@ -161,27 +209,30 @@ class LoopOracle:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._known: dict[str, Record] = {}
+        self._records: dict[str, Record] = {}
 
     def __call__(self, cells: Sequence[Cell]) -> Mapping[str, Record]:
-        new = list({cell.key: cell for cell in cells if cell.key not in self._known}.values())
+        new = {cell.key: cell for cell in cells if cell.key not in self._records}
         if new:
-            for record in self._loop.records(new):
-                self._known[record.key] = record
-        return {cell.key: self._known[cell.key] for cell in cells}
+            for record in self._loop.records(list(new.values())):
+                self._records[record.key] = record
+        return {cell.key: self._records[cell.key] for cell in cells}
 
 
 @dataclass(frozen=True)
-class TriedBefore:
-    """A sink that also knows records which no scan made, by key."""
+class ExtraRecords:
+    """A sink that also returns records from outside the store, by key."""
 
     sink: Sink
     records: Mapping[str, Record]
 
-    def done(self, keys: Iterable[str]) -> Mapping[str, Record]:
-        asked = list(keys)
-        known = {key: self.records[key] for key in asked if key in self.records}
-        return {**self.sink.done(asked), **known}
+    def latest_records(self, keys: Iterable[str]) -> Mapping[str, Record]:
+        keys = list(keys)
+        records = dict(self.sink.latest_records(keys))
+        for key in keys:
+            if key in self.records:
+                records[key] = self.records[key]
+        return records
 
     def add_many(self, run: str, records: Iterable[Record]) -> None:
         self.sink.add_many(run, records)
@@ -198,17 +249,17 @@ def searching(
     plan: Plan,
     store: Store,
     options: RunOptions,
-    tried: Mapping[str, Record] | None = None,
+    extra_records: Mapping[str, Record] | None = None,
 ) -> Iterator[tuple[Oracle, ActiveRun]]:
     """Yield an oracle over warm workers, which end with the context, and its run.
 
-    `tried` are records that the oracle may return beside the store's.
+    The oracle may return `extra_records` beside the store's.
     """
-    aside = replace(plan, cells=(), purpose=Purpose.FALLBACKS)
-    limited = replace(
+    candidates_plan = replace(plan, cells=(), purpose=Purpose.FALLBACKS)
+    candidate_options = replace(
         options, timeout=options.timeout or CANDIDATE_SECONDS, fresh=False, max_failures=None
     )
-    with open_run(aside, store, limited) as active:
-        if tried:
-            active.loop.sink = TriedBefore(active.loop.sink, tried)
+    with open_run(candidates_plan, store, candidate_options) as active:
+        if extra_records:
+            active.loop.sink = ExtraRecords(active.loop.sink, extra_records)
         yield LoopOracle(active.loop), active

@@ -84,7 +84,7 @@ class KeySet:
 
 
 @dataclass(frozen=True)
-class AskedCells:
+class RequestedCells:
     """How many cells a question asks of one toolchain on one target, and the digest of their key
     set. Both are None before the capture that decides it has ended."""
 
@@ -108,7 +108,7 @@ class Question:
 
     about: str
     selection: Mapping[str, Any] = field(default_factory=dict)
-    asked: tuple[AskedCells, ...] = ()
+    asked: tuple[RequestedCells, ...] = ()
     source: str = ""
 
     @property
@@ -148,28 +148,28 @@ class Question:
 
 
 @dataclass(frozen=True)
-class AskedPlace:
+class RequestedPlace:
     """A question on one toolchain and target. Where nobody knows its keys, `answered` are those
     that there is a record of, and `note` says why."""
 
     question: Question
-    asked: AskedCells
+    request: RequestedCells
     keys: KeySet | None
-    answered: tuple[str, ...] = ()
+    answered_keys: tuple[str, ...] = ()
     note: str = ""
 
     @property
     def known_keys(self) -> tuple[str, ...]:
         """The keys whose records count."""
         if self.keys is None:
-            return self.answered
+            return self.answered_keys
         return tuple(self.keys.kernels)
 
     @property
     def possible_keys(self) -> tuple[str, ...]:
         """These, and the keys of alternatives, whose records count where those are skipped."""
         if self.keys is None:
-            return self.answered
+            return self.answered_keys
         return tuple(self.keys.possible)
 
 

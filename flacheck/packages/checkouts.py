@@ -76,7 +76,7 @@ def cannot_build(path: Path) -> str | None:
     return None
 
 
-def said_of(path: Path) -> tuple[str, str, list[str]]:
+def read_metadata(path: Path) -> tuple[str, str, list[str]]:
     """The name, version and requirements of a checkout that is not built, as far as its files say
     them plainly. A source distribution brings what its build would say of the name."""
     project = _table(path, "project")
@@ -124,7 +124,7 @@ def _required_by_setup(file: Path) -> list[str]:
 def take(path: Path, into: Path) -> None:
     """Copy the Python packages of a checkout into a folder for imports, with the note that an
     installer would leave beside them."""
-    name, version, requires = said_of(path)
+    name, version, requires = read_metadata(path)
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc", "*.so")
     written = []
     for package in importable(path):
@@ -167,7 +167,7 @@ def files(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def copied(path: Path) -> Iterator[Path]:
+def temporary_copy(path: Path) -> Iterator[Path]:
     """The checkout elsewhere, history included: builds leave folders behind, and some read their
     version there."""
     with temporary_folder() as aside:
@@ -177,7 +177,7 @@ def copied(path: Path) -> Iterator[Path]:
         yield copy
 
 
-def installed(into: Path) -> importlib.metadata.Distribution:
+def find_built(into: Path) -> importlib.metadata.Distribution:
     """The distribution that was built from a folder, which installers note beside it."""
     for distribution in importlib.metadata.distributions(path=[str(into)]):
         said = distribution.read_text("direct_url.json")

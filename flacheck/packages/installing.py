@@ -56,7 +56,7 @@ def from_sources(root: Path, what: str, into: Path) -> dict[str, Any]:
     if why is None:
         try:
             done = install([str(root)], what, into, alone=True)
-            return {**done, **require(_required(into, checkouts.installed(into).name), into)}
+            return {**done, **require(_required(into, checkouts.find_built(into).name), into)}
         except wheels.Offline:
             raise
         except ToolchainError as error:
@@ -64,7 +64,7 @@ def from_sources(root: Path, what: str, into: Path) -> dict[str, Any]:
                 raise
             why = str(error).splitlines()[0]
     _empty(into)
-    _, _, requires = checkouts.said_of(root)
+    _, _, requires = checkouts.read_metadata(root)
     left_out = require(requires, into)
     checkouts.take(root, into)
     return {"installer": "copy", "why": why, **left_out}
@@ -192,7 +192,7 @@ def _fitting(name: str, bound: SpecifierSet, conflict: ToolchainError) -> str:
     """The highest version that a bound admits; the conflict is raised where there is none."""
     known = [*torch_pins.pins()]
     if name == "triton":
-        known = list(triton_releases.known())
+        known = list(triton_releases.known_releases())
     # A build for some CUDA is asked for by its exact name.
     known += [each.version for each in bound if each.operator in ("==", "===", "<=")]
     versions = [version for version in known if not version.endswith(".*")]

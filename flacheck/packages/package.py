@@ -168,9 +168,9 @@ def _build(checkout: Path, state: str, into: Path) -> dict[str, Any]:
     if checkouts.cannot_build(checkout):
         done = installing.from_sources(checkout, checkout.name, into)
     else:
-        with checkouts.copied(checkout) as copy:
+        with checkouts.temporary_copy(checkout) as copy:
             done = installing.from_sources(copy, checkout.name, into)
-    built = checkouts.installed(into)
+    built = checkouts.find_built(into)
     version = Version(built.version)
     local = ".".join(filter(None, [version.local, f"h{state[:8]}"]))
     return {**done, **_facts(into, canonicalize_name(built.name), f"{version.public}+{local}")}

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from flacheck.captures import travelling
-from flacheck.captures.travelling import Captures
+from flacheck.captures import capture_archive
+from flacheck.captures.capture_archive import Captures
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import size, sources
 from flacheck.inputs.expand import expand as expand_matrix
@@ -83,7 +83,7 @@ class ResolvedKernels:
         size.check(kernels.matrix, kernels.sources, selection, resolver)
         cells = expand_matrix(kernels.matrix, kernels.sources, selection, resolver, self.job.until)
         forms = {}
-        planned = list(cells)
+        cell_list = list(cells)
         for source in kernels.sources:
             kernel = source.kernel
             if kernel.operator and kernel.form:
@@ -91,7 +91,7 @@ class ResolvedKernels:
         return Plan(
             name=kernels.matrix.name,
             source=_source(subject),
-            cells=planned,
+            cells=cell_list,
             choices=resolver.choices,
             packages=kernels.packages,
             forms=forms,
@@ -117,7 +117,7 @@ def resolve(job: Job) -> Resolved:
     for target in job.selection.targets:
         targets.find(target)
     subject = job.subject
-    if subject.captured is not None and subject.package is None:
+    if subject.captures_file is not None and subject.package is None:
         raise UsageError("--captured holds the captures of a package: name it with --package")
     if subject.with_tests and not (subject.package and checkouts.is_path(subject.package)):
         raise UsageError(
@@ -147,7 +147,7 @@ def capture(resolved: Resolved) -> Captured:
     """
     if resolved.job.subject.package is None:
         return resolved.capture()
-    with travelling.opened(resolved.job.subject.captured) as archive:
+    with capture_archive.open_archive(resolved.job.subject.captures_file) as archive:
         return resolved.capture(archive)
 
 
@@ -196,10 +196,12 @@ def _coverage(plan: Plan) -> str:
         text += (
             f"; {each['toolchain']}: {each['recorded']} of {each['launchable']} kernels recorded"
         )
-        missed = [f"{one['kernel']} ({one['reason']})" for one in each["missed"][:_MOST_MISSED]]
-        if missed:
-            text += f", not recorded: {'; '.join(missed)}"
-        more = len(each["missed"]) - len(missed)
+        missed_kernels = [
+            f"{one['kernel']} ({one['reason']})" for one in each["missed"][:_MOST_MISSED]
+        ]
+        if missed_kernels:
+            text += f", not recorded: {'; '.join(missed_kernels)}"
+        more = len(each["missed"]) - len(missed_kernels)
         if more:
             text += f"; and {more} more"
     return text

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from packaging.version import Version
 
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.order import short
 from flacheck.capabilities.bisect.history import Bisection, Change, Entry, Find
 from flacheck.pipeline.resolved_cell import settings
@@ -106,7 +106,7 @@ def _torch(side: Sequence[str], torches: Sequence[str]) -> str:
 
 def _by_minor(torches: Sequence[str]) -> Mapping[str, list[str]]:
     sorted_torches = sorted(torches, key=Version)
-    return grouped(
+    return group_by_key(
         (".".join(map(str, Version(torch).release[:2])), torch) for torch in sorted_torches
     )
 

@@ -1,4 +1,4 @@
-"""Failure rules: one declaration a code, and the reading of attempts and logs by them."""
+"""Failure rules, one declaration a code, and the classification of attempts and logs."""
 
 from flacheck.rules.base import RULES as RULES
 from flacheck.rules.base import UNCLASSIFIED as UNCLASSIFIED
@@ -6,8 +6,8 @@ from flacheck.rules.classify import classify as classify
 from flacheck.rules.classify import read as read
 from flacheck.rules.decisive import decisive as decisive
 from flacheck.rules.decisive import is_wrapper as is_wrapper
-from flacheck.rules.measured import over_limits as over_limits
-from flacheck.rules.measured import slow as slow
+from flacheck.rules.measurements import over_limits as over_limits
+from flacheck.rules.measurements import slow as slow
 from flacheck.rules.signature import computed_again as computed_again
 from flacheck.rules.signature import normalise as normalise
 from flacheck.rules.signature import signature as signature

@@ -1,4 +1,4 @@
-"""What a rule is, and every rule by its code: `rules.yaml` holds the declarations."""
+"""The rules by code; `rules.yaml` holds the declarations."""
 
 import re
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ UNCLASSIFIED = "FC000"
 
 @dataclass(frozen=True)
 class Rule:
-    """One failure code: how to know it, why it happens, what to do.
+    """One failure code: its patterns in logs, its cause and its remedy.
 
     `patterns` search a whole log, in which `^` and `$` are the ends of lines; their named groups
     become facts, and a group named `function` the finding's function. Of several rules that match,
     the one with the highest `specificity` is decisive. `bad` and `good` are PEP 440 specifiers of
-    compilers (`triton==3.2.0`); empty when no release is to blame. `effect` is the verdict the
-    finding leads to: `fails`, `unknown`, `compiles` or `advisory`.
+    compilers (`triton==3.2.0`); empty if the cause is not a release. `effect` is the verdict that
+    follows from the finding: `fails`, `unknown`, `compiles` or `advisory`.
     """
 
     code: str
@@ -38,11 +38,15 @@ class Rule:
     confidence: str = "high"
 
     def search(self, log: str) -> re.Match[str] | None:
-        """The first match of the first pattern that matches at all."""
-        return next(filter(None, (pattern.search(log) for pattern in self.patterns)), None)
+        """Return the match of the first pattern that matches; None if no pattern does."""
+        for pattern in self.patterns:
+            match = pattern.search(log)
+            if match:
+                return match
+        return None
 
     def finding(self, message: str = "", **changes: Any) -> Finding:
-        """A finding of this rule."""
+        """Return a finding of this rule."""
         plain = {"title": self.title, "confidence": self.confidence, **changes}
         return Finding(self.code, message=message, **plain)
 

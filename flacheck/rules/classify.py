@@ -1,4 +1,4 @@
-"""From what a compiler said, or how an attempt ended, to findings; the most specific decides."""
+"""Findings from a compiler's output or the end of an attempt; the most specific one decides."""
 
 import re
 from collections.abc import Mapping
@@ -8,14 +8,14 @@ from typing import Any
 from flacheck.model import Attempt, Finding, Outcome
 from flacheck.rules.base import RULES, UNCLASSIFIED, Rule
 from flacheck.rules.decisive import Line, clean, decisive_lines, join
-from flacheck.rules.measured import key_findings
+from flacheck.rules.measurements import key_findings
 from flacheck.rules.signature import asserting_function
 
 _EXCERPT = 300
-_KILLED = "FC905"
+_SIGKILL = "FC905"
 _TAIL_LINES = 5
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
-# Frames that every failure of a kind passes through: they name no cause.
+# Frames that every failure of a kind passes through; none of them is the cause.
 _PLUMBING = re.compile(
     r"<|_*(?:run|compile|wrapper|make_\w+|ast_to_ttir|_init_handles|__init__|"
     r"(?:generic_)?visit\w*|decorator|raise_|_run|check_call)$"
@@ -23,7 +23,7 @@ _PLUMBING = re.compile(
 
 
 def _facts(match: re.Match[str]) -> dict[str, Any]:
-    """Numbers as numbers, lists of names as lists, the rest as printed."""
+    """Return numbers as numbers, lists of names as lists, the rest as text."""
     facts: dict[str, Any] = {}
     for name, value in match.groupdict().items():
         if value is None:
@@ -39,17 +39,18 @@ def _facts(match: re.Match[str]) -> dict[str, Any]:
 
 
 def _function(line: Line) -> str:
-    """The compiler's function that complained; Python's only where it is more than plumbing."""
+    """Return the compiler function that failed; a Python function only if it is not plumbing."""
     function = asserting_function(line.text)
     if not function and not _PLUMBING.match(line.function):
         function = line.function
     return function
 
 
-def _matched(rule: Rule, log: str, lines: list[Line]) -> Finding | None:
-    """The rule's finding in a log, the line that it stands on in front of the other decisive ones.
+def _match(rule: Rule, log: str, lines: list[Line]) -> Finding | None:
+    """Return the rule's finding in a log; its message begins with the matching line.
 
-    A decisive line is looked at before the whole log: a traceback shows source that says the same.
+    Decisive lines are searched before the whole log, because a traceback shows source with the same
+    words.
     """
     for line in lines:
         match = rule.search(line.text)
@@ -60,16 +61,21 @@ def _matched(rule: Rule, log: str, lines: list[Line]) -> Finding | None:
         match = rule.search(log)
         if match is None:
             return None
-        # Of several lines the last, the exception under its source.
+        # A match of several lines ends with the exception, under its source.
         last = match.start() + len(match[0].rstrip())
         number = log.count("\n", 0, last) + 1
         text = log[log.rfind("\n", 0, last) + 1 :].partition("\n")[0].strip()
-        cause = next((each for each in lines if each.number == number), Line(number, text, 0))
+        cause = Line(number, text, 0)
+        for line in lines:
+            if line.number == number:
+                cause = line
+                break
     function = ""
     if rule.effect != "unknown":
         function = _function(cause)
+    others = [line.text for line in lines if line is not cause]
     return rule.finding(
-        join([cause.text, *(line.text for line in lines if line is not cause)]),
+        join([cause.text, *others]),
         function=function,
         facts=_facts(match),
         line=cause.number,
@@ -78,13 +84,19 @@ def _matched(rule: Rule, log: str, lines: list[Line]) -> Finding | None:
 
 
 def read(text: str) -> list[Finding]:
-    """What a compiler's raw output says: decisive finding first, FC000 for an unknown failure, []
-    for none."""
+    """Return the findings in a compiler's raw output, the decisive one first.
+
+    FC000 stands for an unrecognised failure; without a failure the list is empty.
+    """
     log = clean(text)
     lines = decisive_lines(log)
     by_weight = sorted(RULES.values(), key=lambda rule: -rule.specificity)
-    findings = list(filter(None, (_matched(rule, log, lines) for rule in by_weight)))
-    # Of equally specific ones the first in the log: what a compiler says later follows from it.
+    findings = []
+    for rule in by_weight:
+        finding = _match(rule, log, lines)
+        if finding:
+            findings.append(finding)
+    # Among equally specific findings the first in the log decides: later errors follow from it.
     findings.sort(key=lambda finding: (-RULES[finding.code].specificity, finding.line or 0))
     if lines and not findings:
         message, first = join([line.text for line in lines]), lines[0]
@@ -93,45 +105,46 @@ def read(text: str) -> list[Finding]:
     return findings
 
 
-def _ended(attempt: Attempt) -> str:
-    """How an attempt ended, for want of a better message."""
+def _describe_end(attempt: Attempt) -> str:
+    """Return how an attempt ended, for a log without a better message."""
     how = attempt.signal or attempt.outcome.value
     if attempt.signal is None and attempt.exit_code is not None:
         how = f"exit status {attempt.exit_code}"
-    said = "nothing on stderr"
+    stderr = "nothing on stderr"
     tail = [line for line in attempt.log.splitlines() if line.strip()][-_TAIL_LINES:]
     if tail:
-        said = "\n".join(["the last lines were:", *tail])
-    return f"{how} in stage {attempt.stage or 'unknown'}, {said}"
+        stderr = "\n".join(["the last lines were:", *tail])
+    return f"{how} in stage {attempt.stage or 'unknown'}, {stderr}"
 
 
-def _failed(attempt: Attempt, keys: list[Finding]) -> list[Finding]:
-    """What the log says. An exception and the audit of the keys may tell of one fault: the audit's
-    facts then complete the exception."""
+def _classify_failure(attempt: Attempt, keys: list[Finding]) -> list[Finding]:
+    """Return the findings in the log and in the audit of the keys.
+
+    If both report one fault, the audit's facts complete the finding of the log.
+    """
     findings = read(attempt.log)
     if not findings or findings[0].code == UNCLASSIFIED:
-        ended = _ended(attempt)
+        message = _describe_end(attempt)
         if attempt.signal == "SIGKILL":
-            findings.insert(0, RULES[_KILLED].finding(ended, confidence="medium"))
+            findings.insert(0, RULES[_SIGKILL].finding(message, confidence="medium"))
         elif not findings:
-            findings = [RULES[UNCLASSIFIED].finding(join([ended]), confidence="low")]
-    if findings[0].code == _KILLED and attempt.oom_killed:
-        killed = findings.pop(0)
-        findings.insert(0, RULES["FC902"].finding(killed.message, facts={"killed": True}))
-    left = {finding.code: finding for finding in keys}
-    merged = []
+            findings = [RULES[UNCLASSIFIED].finding(join([message]), confidence="low")]
+    if findings[0].code == _SIGKILL and attempt.oom_killed:
+        signal = findings.pop(0)
+        findings.insert(0, RULES["FC902"].finding(signal.message, facts={"killed": True}))
+    audits = {finding.code: finding for finding in keys}
+    result = []
     for finding in findings:
-        audited = left.pop(finding.code, None)
-        if audited:
-            facts = {**finding.facts, **audited.facts}
-            finding = replace(finding, title=audited.title, facts=facts)
-        merged.append(finding)
-    return [*merged, *left.values()]
+        audit = audits.pop(finding.code, None)
+        if audit:
+            facts = {**finding.facts, **audit.facts}
+            finding = replace(finding, title=audit.title, facts=facts)
+        result.append(finding)
+    return [*result, *audits.values()]
 
 
 def classify(attempt: Attempt) -> list[Finding]:
-    """Why an attempt ended as it did, decisive finding first; [] for a finished one without a
-    fault.
+    """Return the findings of an attempt, the decisive one first; [] if it finished without a fault.
 
     Resource limits and slow compiles need more than the attempt: see `over_limits` and `slow`.
     """
@@ -148,4 +161,4 @@ def classify(attempt: Attempt) -> list[Finding]:
         if attempt.oom_killed:
             facts["killed"] = True
         return [RULES["FC902"].finding(message, facts=facts)]
-    return _failed(attempt, keys)
+    return _classify_failure(attempt, keys)

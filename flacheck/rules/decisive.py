@@ -1,7 +1,7 @@
-"""The lines of a compiler's output that say what went wrong, the cause before its wrappers.
+"""The decisive lines of a compiler's output, the cause before its wrappers.
 
-What a compiler says last is often a wrapper (`PassManager::run failed`); the line that names the
-cause stands above it. Native messages come before Python exceptions, and inner exceptions before
+The last message of a compiler is often a wrapper (`PassManager::run failed`); the line with the
+cause is above it. Native messages come before Python exceptions, and inner exceptions before
 outer ones.
 """
 
@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from flacheck.model import MESSAGE_LIMIT
 from flacheck.rules.signature import normalise
 
-# What launchers put in front of a line: ranks, pytest's E, quotation, glog, vLLM's and containers'
-# logs.
+# Prefixes of a line: ranks, pytest's E, quotation, glog, vLLM's and containers' logs.
 _PREFIX = re.compile(
     r"^(?:\[rank\d+\]:[ ]?|E[ ]{3,}|>[ ]|[EWI]\d{4}[ ][\d:.]+[ ]+\d+[ ]\S+\][ ]?"
     r"|(?:\([^()\n]*pid=\d+\)[ ])?(?:ERROR|WARNING|INFO)[ ]\d\d-\d\d[ ][\d:]+[ ]\[[^\]\n]+\][ ]?"
@@ -21,11 +20,11 @@ _PREFIX = re.compile(
     r"|\x1b\[[0-9;]*[A-Za-z]|\r$",
     re.MULTILINE,
 )
-# Operations of a module dump: most of a long log, and no line of them is a message.
+# Operations of a module dump: they fill most of a long log, and none is a message.
 _DUMP = re.compile(
     r"^ +(?:%[\w:]+ = |(?:tt|ttg|ttng|triton_\w+|scf|cf|arith|llvm|nvvm|gpu)\.\w).*$", re.MULTILINE
 )
-# Twice the longest message: no pattern has to be linear in a line of megabytes.
+# Longer lines are cut at twice the longest message, so that patterns need not be linear.
 _ENDLESS = re.compile(rf"^(.{{{2 * MESSAGE_LIMIT}}}).+$", re.MULTILINE)
 _NATIVE = re.compile(
     r"Assertion [`'(]|LLVM ERROR:|UNREACHABLE executed|^Unsupported conversion from|what\(\):"
@@ -52,19 +51,19 @@ _EXCEPTION = re.compile(
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line \d+, in (?P<function>\S+)')
 _CARET = re.compile(r"^\s*[\^~]+\s*$")
 _CHAIN = ("Traceback", "The above exception", "During handling")
-# A message has room for a few dozen; in the rest of a log rules are looked for as a whole.
+# A message has room for a few dozen; rules also search the log as a whole.
 _MOST_LINES = 500
-# Errors of the front end say where they are, and only below that what they are. A static assertion
-# is the kernel's own word: its text is all that tells it from another one.
+# Errors of the front end give the position first and the message below. Only its text distinguishes
+# a static assertion of a kernel from another one.
 _STATIC_ASSERTION = "CompileTimeAssertionFailure"
 _FRONT_END = ("CompilationError", _STATIC_ASSERTION, "UnsupportedLanguageConstruct")
-# How far a front-end error's source excerpt may reach before its caret.
+# The lines that a front-end error's source excerpt may have before its caret.
 _EXCERPT_LINES = 400
 
 
 @dataclass(frozen=True)
 class Line:
-    """A decisive line: its number from 1, its text, how near to the cause (0 is nearest)."""
+    """A decisive line: its number from 1, its text, its rank (0 is nearest to the cause)."""
 
     number: int
     text: str
@@ -78,22 +77,26 @@ def is_wrapper(line: str) -> bool:
 
 
 def clean(log: str) -> str:
-    """The log without launchers' prefixes, dumped IR and the ends of endless lines; the numbers of
-    lines stay."""
+    """Return the log without prefixes, dumps of IR and the ends of endless lines.
+
+    The numbers of lines stay.
+    """
     return _ENDLESS.sub(r"\1…", _DUMP.sub("", _PREFIX.sub("", log)))
 
 
 def _front_end_error(lines: list[str], start: int, kind: str) -> Iterator[Line]:
-    """The message of a front-end error stands behind the source excerpt and its caret; of a
-    static assertion without one the asserted line says most."""
+    """Yield the message of a front-end error, which is below the source excerpt and its caret.
+
+    A static assertion without a message gives the line of the assertion.
+    """
     for at in range(start + 1, min(len(lines), start + _EXCERPT_LINES)):
         if not _CARET.match(lines[at]):
             continue
         text = "".join(lines[at + 1 : at + 2]).strip()
-        said = text and not text.startswith(_CHAIN)
-        if said and kind == _STATIC_ASSERTION:
+        has_message = text and not text.startswith(_CHAIN)
+        if has_message and kind == _STATIC_ASSERTION:
             yield Line(at + 2, f"{kind}: {text}", 1)
-        elif said:
+        elif has_message:
             yield Line(at + 2, text, 1)
         elif kind == _STATIC_ASSERTION:
             yield Line(at, f"{kind}: {lines[at - 1].strip()}", 1)
@@ -103,7 +106,7 @@ def _front_end_error(lines: list[str], start: int, kind: str) -> Iterator[Line]:
 def _exception(lines: list[str], at: int, frame: str) -> Line:
     text = lines[at].strip()
     if text == "AssertionError":
-        # It says nothing; the asserted source line above it does.
+        # Only the source line above the exception shows the assertion.
         above = [line.strip() for line in lines[max(0, at - 2) : at] if not _CARET.match(line)]
         if above and above[-1].startswith("assert "):
             text = f"AssertionError: {above[-1]}"
@@ -116,12 +119,15 @@ def _exception(lines: list[str], at: int, frame: str) -> Line:
 def _scan(lines: list[str]) -> Iterator[Line]:
     function = ""
     for at, line in enumerate(lines):
-        if frame := _FRAME.match(line):
+        frame = _FRAME.match(line)
+        exception = _EXCEPTION.match(line)
+        if frame:
             function = frame["function"]
-        elif raised := _EXCEPTION.match(line):
-            is_front_end = (raised["text"] or "").startswith("at ")
-            if raised["type"] in _FRONT_END and is_front_end:
-                yield from _front_end_error(lines, at, raised["type"])
+        elif exception:
+            kind = exception["type"]
+            has_position = (exception["text"] or "").startswith("at ")
+            if kind in _FRONT_END and has_position:
+                yield from _front_end_error(lines, at, kind)
             else:
                 yield _exception(lines, at, function)
         elif is_wrapper(line) and _NATIVE.search(line):
@@ -131,10 +137,9 @@ def _scan(lines: list[str]) -> Iterator[Line]:
 
 
 def decisive_lines(log: str) -> list[Line]:
-    """All decisive lines, cause first, each message once; wrappers only where there is nothing
-    else."""
-    found = sorted(_scan(log.splitlines()), key=lambda line: line.rank)
-    causes = [line for line in found if line.rank < 2] or found
+    """Return all decisive lines, cause first, each message once; wrappers only without a cause."""
+    by_rank = sorted(_scan(log.splitlines()), key=lambda line: line.rank)
+    causes = [line for line in by_rank if line.rank < 2] or by_rank
     once: dict[str, Line] = {}
     for line in causes[:_MOST_LINES]:
         once.setdefault(normalise(line.text), line)
@@ -142,8 +147,7 @@ def decisive_lines(log: str) -> list[Line]:
 
 
 def join(lines: list[str]) -> str:
-    """Lines as one message of at most the model's limit, cut at the end of a line where that is
-    possible."""
+    """Return lines as one message within the model's limit, cut at a line's end if possible."""
     text = "\n".join(lines)
     if len(text) <= MESSAGE_LIMIT:
         return text
@@ -152,6 +156,8 @@ def join(lines: list[str]) -> str:
 
 
 def decisive(text: str) -> str:
-    """All decisive lines of a compiler's output, cause first, at most 2,000 characters; empty
-    without a failure."""
+    """Return the decisive lines of a compiler's output, cause first; empty without a failure.
+
+    The text has at most 2,000 characters.
+    """
     return join([line.text for line in decisive_lines(clean(text))])

@@ -1,4 +1,4 @@
-"""Explanations: a rule's texts, beside what it found in a log."""
+"""Explanations: the texts of a rule with its finding in a log."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,8 +13,10 @@ from flacheck.tables.advisories import Advisory
 
 @dataclass(frozen=True)
 class Explanation:
-    """One finding with its rule's cause, remedy, versions and links; `line` is None for a bare
-    code."""
+    """One finding with its rule's cause, remedy, versions and links.
+
+    `line` is None for a code without a log.
+    """
 
     code: str
     title: str
@@ -30,18 +32,18 @@ class Explanation:
 
 
 def of_code(code: str) -> list[Explanation]:
-    """The rule of that code; UsageError with the known ones when there is none."""
+    """Return the explanation of a code; raise UsageError with the valid codes for another one."""
     if code not in RULES:
         raise UsageError(f"no failure code {code}: known are {', '.join(sorted(RULES))}")
-    return [_explained(RULES[code].finding())]
+    return [_explain(RULES[code].finding())]
 
 
 def of_log(text: str) -> list[Explanation]:
-    """What a compiler's output shows, the decisive finding first; nothing without a failure."""
-    return [_explained(finding) for finding in read(text)]
+    """Return the findings in a compiler's output, the decisive one first."""
+    return [_explain(finding) for finding in read(text)]
 
 
-def _explained(finding: Finding) -> Explanation:
+def _explain(finding: Finding) -> Explanation:
     rule = RULES[finding.code]
     return Explanation(
         code=finding.code,
@@ -59,10 +61,10 @@ def _explained(finding: Finding) -> Explanation:
 
 
 def to_json(explanations: Sequence[Explanation], advisories: Sequence[Advisory] = ()) -> Json:
-    """The document flacheck.explain/1."""
+    """Return the document flacheck.explain/1."""
     findings = []
-    for each in explanations:
-        plain = asdict(each)
+    for explanation in explanations:
+        plain = asdict(explanation)
         del plain["links"]
         plain["versions"] = {"bad": list(plain.pop("bad")), "good": list(plain.pop("good"))}
         findings.append(plain)

@@ -1,5 +1,4 @@
-"""The identity of a failure: what it says, without what differs from one run or machine to the
-next."""
+"""The identity of a failure: its message without details of one run or machine."""
 
 import hashlib
 import re
@@ -17,7 +16,7 @@ _NAMELESS = re.compile(
 _TEMPLATE = re.compile(r"<[^<>]*>")
 _NAME = re.compile(r"(~?\w+)\s*$")
 
-# Order matters: quoted things and paths go before the numbers inside them.
+# The order matters: quotations and paths go before the numbers inside them.
 _NOISE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), by)
     for pattern, by in (
@@ -26,8 +25,8 @@ _NOISE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"^(?:[A-Z]\w*Error)\((['\"])(.*)\1\)$", r"\2"),
         (r"loc\([^()]*(?:\([^()]*\)[^()]*)*\)", "@"),
         (r"#loc\d*", "@"),
-        # A path begins where its first character does: looked for anywhere within, a long line of
-        # letters or of slashes would take the square of its length.
+        # The lookbehind lets a match begin only where a path begins. Without it a long line of
+        # letters or slashes would take quadratic time.
         (
             r"(?:[A-Za-z]:|(?<![\w.+~<>/\\-]))(?:[\w.+~<>-]*[/\\])+[\w.+~<>-]+",
             "@",
@@ -45,7 +44,7 @@ _NOISE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?<![\w.])\d+(?:x\d+)*x?", "#"),
         (r"(?<=#)(?:\.\d+)+", ""),
         (r"@+", "@"),
-        # Releases of LLVM word one error in two ways.
+        # LLVM releases word this error in two ways.
         (r"\bcouldn't\b", "could not"),
         (r"\s+", " "),
     )
@@ -53,10 +52,10 @@ _NOISE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 
 def normalise(message: str) -> str:
-    """A message without paths, lines, addresses, temporary names, SSA names and quantities.
+    """Return a message without paths, lines, addresses, temporary names, SSA names and quantities.
 
-    Of a failed assertion only the asserted expression counts: compilers print the function around
-    it differently.
+    A failed assertion is reduced to its expression, because compilers print the function around it
+    differently.
     """
     assertion = _assertion(message)
     if assertion:
@@ -68,18 +67,20 @@ def normalise(message: str) -> str:
 
 
 def _assertion(message: str) -> re.Match[str] | None:
-    # Without the word, each file's name in the line would be tried up to the line's end.
+    # Without this check, the pattern would try each file name up to the end of the line.
     if "Assertion" not in message:
         return None
     return _ASSERTION.search(message)
 
 
 def bare_name(declaration: str) -> str:
-    """The unqualified name of the function in a C++ declaration as `assert` prints it."""
+    """Return the unqualified function name in a C++ declaration as `assert` prints it."""
     plain = _NAMELESS.sub("", declaration).replace("operator()", "operator_call")
     # Templates nest; the innermost goes first.
-    while (shorter := _TEMPLATE.sub("", plain)) != plain:
+    shorter = _TEMPLATE.sub("", plain)
+    while shorter != plain:
         plain = shorter
+        shorter = _TEMPLATE.sub("", plain)
     name = _NAME.search(plain.partition("(")[0] or plain)
     if name is None:
         return ""
@@ -87,7 +88,7 @@ def bare_name(declaration: str) -> str:
 
 
 def asserting_function(message: str) -> str:
-    """The bare name of the function whose assertion failed, empty for other messages."""
+    """Return the bare name of the function whose assertion failed; empty for other messages."""
     assertion = _assertion(message)
     if assertion is None:
         return ""
@@ -95,22 +96,26 @@ def asserting_function(message: str) -> str:
 
 
 def signature(finding: Finding, stage: str | None) -> str:
-    """`FC302:ttgir:reshapeOuts:1a2b3c4d`: code, stage, bare function name, hash of what the first
-    line says."""
-    return f"{finding.code}:{stage or '-'}:{finding.function or '-'}:{_hashed(finding.message)}"
+    """Return code, stage, bare function name and message hash: `FC302:ttgir:reshapeOuts:1a2b3c4d`.
+
+    The hash is of the message's first line.
+    """
+    return f"{finding.code}:{stage or '-'}:{finding.function or '-'}:{_hash(finding.message)}"
 
 
 @lru_cache(maxsize=4096)
 def computed_again(signature: str, message: str) -> str:
-    """What a stored signature is today: an older flacheck may have told the words that count from
-    the noise in another way. `message` is what was stored beside it."""
+    """Return a stored signature as this version of flacheck computes it from its stored message.
+
+    An older version may have removed other noise.
+    """
     head = signature.rpartition(":")[0]
     if not head or not message:
         return signature
-    return f"{head}:{_hashed(message)}"
+    return f"{head}:{_hash(message)}"
 
 
-def _hashed(message: str) -> str:
-    # No more of it than is stored, so that a stored message gives the same.
+def _hash(message: str) -> str:
+    # The store cuts messages at this limit; the hash must be the same for a stored message.
     cause = message[:MESSAGE_LIMIT].partition("\n")[0]
     return hashlib.sha256(normalise(cause).encode()).hexdigest()[:8]

@@ -1,6 +1,6 @@
-"""Follows the statements of a definition in order: which names it uses at a sequence length.
+"""Interpretation of a definition's statements in order: the names it uses at a sequence length.
 
-A test whose outcome the source does not give may go both ways. Nothing is imported or run.
+Both branches of a test are followed if the source does not decide it. Nothing is imported or run.
 """
 
 from __future__ import annotations
@@ -19,15 +19,19 @@ MODE = "mode"
 TRAINING = "self.training"
 # How layers name the length of their input.
 _LENGTH_NAME = re.compile(r"[TL]|\w*len(gth)?")
+# How a block of statements ends.
 _GOES_ON, _RETURNS, _RAISES = "goes on", "returns", "raises"
-# The variables and attributes whose values are known at a statement.
-_Known = dict[str, Any]
+# The known values of variables and attributes at a statement.
+_Values = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class State:
-    """The question asked of a layer: a sequence length, whether it trains, and whether it is
-    `plain`, built with its constructor's defaults, or configured in whatever way."""
+    """The state in which a layer is examined.
+
+    `training` is True in training mode; `plain` is True for a layer that was built with its
+    constructor's defaults, False for any other configuration.
+    """
 
     length: int
     training: bool
@@ -35,7 +39,7 @@ class State:
 
 
 def uses(node: ast.AST, state: State) -> set[str]:
-    """The names used in a state; none for a class whose `forward` can only raise there."""
+    """Return the names used in a state; none for a class whose `forward` always raises there."""
     walk = _Walk(state)
     if isinstance(node, ast.ClassDef):
         ends = _walk_class(node, walk)
@@ -45,16 +49,16 @@ def uses(node: ast.AST, state: State) -> set[str]:
         walk.function(node, {})
     else:
         return all_names(node)
-    return walk.used
+    return walk.names
 
 
 def all_names(node: ast.AST) -> set[str]:
-    """Every dotted name that is evaluated in a node, in whatever branch."""
-    return {str(syntax.dotted(part)) for part in syntax.dotted_parts(node)}
+    """Return every dotted name that some branch of a node evaluates."""
+    return {str(syntax.dotted_name(part)) for part in syntax.dotted_parts(node)}
 
 
 def limit(node: ast.AST) -> int | None:
-    """The constant that a comparison holds against a sequence length, None for any other node."""
+    """Return the constant that a node compares with a sequence length, else None."""
     match node:
         case ast.Compare(side, [_], [ast.Constant(bound)]) if is_length(side):
             pass
@@ -62,14 +66,17 @@ def limit(node: ast.AST) -> int | None:
             pass
         case _:
             return None
-    # A truth value is an int to Python.
+    # bool is a subclass of int.
     if type(bound) is int:
         return bound
     return None
 
 
 def is_length(node: ast.AST) -> bool:
-    """`q_len`, `T`, `x.shape[1]`, `x.shape[-2]`, `x.size(1)`: the axis after the batch."""
+    """Return True for the length of the axis after the batch.
+
+    Examples: `q_len`, `T`, `x.shape[1]`, `x.shape[-2]`, `x.size(1)`.
+    """
     match node:
         case ast.Name(name):
             return bool(_LENGTH_NAME.fullmatch(name))
@@ -81,169 +88,202 @@ def is_length(node: ast.AST) -> bool:
 
 
 def sets_mode(node: ast.stmt) -> bool:
-    """Whether a statement assigns the name `mode`."""
-    return any(syntax.dotted(target) == MODE for target in syntax.targets(node))
+    """Return True for a statement that assigns the name `mode`."""
+    return any(syntax.dotted_name(target) == MODE for target in syntax.targets(node))
 
 
 def chooses_mode(node: ast.If) -> bool:
-    """Whether a branch of an `if` assigns `mode` directly."""
-    return any(sets_mode(statement) for statement in (*node.body, *node.orelse))
+    """Return True if a branch of an `if` assigns `mode` directly."""
+    statements = [*node.body, *node.orelse]
+    return any(map(sets_mode, statements))
 
 
 def _walk_class(node: ast.ClassDef, walk: _Walk) -> dict[str, str]:
-    """How each method ends; a plain object's know what its constructor alone stores."""
-    methods = {item.name: item for item in node.body if isinstance(item, syntax.FUNCTION)}
-    walk.use(
-        *(item for item in syntax.evaluated(node) if not isinstance(item, syntax.FUNCTION)),
-        known={},
-    )
-    ends = {}
-    # What the constructor leaves in `self` for good.
-    fixed: _Known = {}
+    """Return how each method ends; values that only the constructor stores are constants in it."""
+    methods: dict[str, syntax.Function] = {}
+    for item in node.body:
+        if isinstance(item, syntax.FUNCTION):
+            methods[item.name] = item
+    for part in syntax.evaluated_parts(node):
+        if not isinstance(part, syntax.FUNCTION):
+            walk.use(part, values={})
     constructor = methods.pop("__init__", None)
+    constants: _Values = {}
     if constructor and walk.state.plain:
-        given = {
-            name: default.value
-            for name, default in syntax.defaults(constructor.args).items()
-            if isinstance(default, ast.Constant)
-        }
-        built, _ = walk.function(constructor, given)
-        changing = syntax.stored(*methods.values())
-        for name, held in built.items():
-            if name.startswith("self.") and name not in changing:
-                fixed[name] = held
+        constants = _constants(constructor, methods.values(), walk)
     elif constructor:
         walk.function(constructor, {})
+    ends = {}
     for name, method in methods.items():
-        _, ends[name] = walk.function(method, fixed)
+        _, ends[name] = walk.function(method, constants)
     return ends
+
+
+def _constants(
+    constructor: syntax.Function, methods: Iterable[syntax.Function], walk: _Walk
+) -> _Values:
+    """Return the attributes that a constructor sets by its defaults and no method changes."""
+    defaults: _Values = {}
+    for name, default in syntax.defaults(constructor.args).items():
+        if isinstance(default, ast.Constant):
+            defaults[name] = default.value
+    after, _ = walk.function(constructor, defaults)
+    variable = syntax.stored_names(*methods)
+    constants = {}
+    for name, held in after.items():
+        if name.startswith("self.") and name not in variable:
+            constants[name] = held
+    return constants
 
 
 @dataclass
 class _Walk:
-    """A walk through statements in one state; `used` gathers the names on every way it takes."""
+    """A walk through statements in one state; `names` collects the names on every path."""
 
     state: State
-    used: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
 
-    def function(self, node: syntax.Function, known: _Known) -> tuple[_Known, str]:
-        """What is known behind a function's body, and how it ends."""
-        self.use(*node.decorator_list, node.args, known=known)
-        return self.block(node.body, known)
+    def function(self, node: syntax.Function, values: _Values) -> tuple[_Values, str]:
+        """Return the values after a function's body, and how it ends."""
+        self.use(*node.decorator_list, node.args, values=values)
+        return self.block(node.body, values)
 
-    def block(self, body: Iterable[ast.stmt], known: _Known) -> tuple[_Known, str]:
-        """What is known behind a block of statements, and how it ends."""
+    def block(self, body: Iterable[ast.stmt], values: _Values) -> tuple[_Values, str]:
+        """Return the values after a block of statements, and how it ends."""
         for statement in body:
-            known, end = self._step(statement, known)
+            values, end = self._step(statement, values)
             if end != _GOES_ON:
-                return known, end
-        return known, _GOES_ON
+                return values, end
+        return values, _GOES_ON
 
-    def use(self, *nodes: ast.AST, known: _Known) -> None:
-        """Note the names in some nodes, less the untaken arm of a conditional expression."""
+    def use(self, *nodes: ast.AST, values: _Values) -> None:
+        """Collect the names in some nodes, less the arm of a conditional that is not taken."""
         todo = list(nodes)
+        lookup = partial(self._lookup, values, False)
         while todo:
             node = todo.pop()
-            if name := syntax.dotted(node):
-                self.used.add(name)
+            name = syntax.dotted_name(node)
+            if name:
+                self.names.add(name)
             elif isinstance(node, ast.IfExp):
-                todo += [node.test, *arms(node, partial(self._told, known, False))]
+                todo.append(node.test)
+                todo += arms(node, lookup)
             else:
-                todo += syntax.evaluated(node)
+                todo += syntax.evaluated_parts(node)
 
-    def _step(self, node: ast.stmt, known: _Known) -> tuple[_Known, str]:
+    def _step(self, node: ast.stmt, values: _Values) -> tuple[_Values, str]:
         match node:
             case ast.If():
-                return self._if(node, known)
+                return self._if(node, values)
             case ast.With() | ast.AsyncWith():
-                self.use(*node.items, known=known)
-                return self.block(node.body, _without(known, syntax.stored(*node.items)))
+                self.use(*node.items, values=values)
+                inside = _without(values, syntax.stored_names(*node.items))
+                return self.block(node.body, inside)
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                # Its names are used; what it does to a `mode` of its own stays within it.
-                self.used |= uses(node, self.state)
-                return known, _GOES_ON
+                # Its names count as used; a `mode` that it assigns is local to it.
+                self.names |= uses(node, self.state)
+                return values, _GOES_ON
         if any(syntax.inner_blocks(node)):
-            return self._blocks(node, known), _GOES_ON
-        self.use(node, known=known)
+            return self._blocks(node, values), _GOES_ON
+        self.use(node, values=values)
         if isinstance(node, ast.Return):
-            return known, _RETURNS
+            return values, _RETURNS
         if isinstance(node, ast.Raise):
-            return known, _RAISES
+            return values, _RAISES
         if isinstance(node, ast.Assert):
-            truth = self._value(node.test, known)
+            truth = self._value(node.test, values)
             if truth is not UNKNOWN and not truth:
-                return known, _RAISES
-        return self._assigned(node, known), _GOES_ON
+                return values, _RAISES
+        return self._assign(node, values), _GOES_ON
 
-    def _if(self, node: ast.If, known: _Known) -> tuple[_Known, str]:
-        truth = self._value(node.test, known, deciding=chooses_mode(node))
-        self.use(node.test, known=known)
+    def _if(self, node: ast.If, values: _Values) -> tuple[_Values, str]:
+        truth = self._value(node.test, values, sets_mode=chooses_mode(node))
+        self.use(node.test, values=values)
         if truth is UNKNOWN:
-            # Both ways are walked, each from what was known before.
-            return _met(self.block(node.body, known), self.block(node.orelse, known))
+            # Both branches begin with the values before the `if`.
+            body = self.block(node.body, values)
+            orelse = self.block(node.orelse, values)
+            return _join(body, orelse)
         if truth:
-            return self.block(node.body, known)
-        return self.block(node.orelse, known)
+            return self.block(node.body, values)
+        return self.block(node.orelse, values)
 
-    def _blocks(self, node: ast.stmt, known: _Known) -> _Known:
-        """Loops, `try`, `match`: any of their blocks may run or not, more than once, or in part."""
-        children = ast.iter_child_nodes(node)
-        self.use(*(child for child in children if isinstance(child, ast.expr)), known=known)
-        # A later turn of a loop sees what an earlier one assigned.
-        changing = syntax.stored(node)
-        known = _without(known, changing)
+    def _blocks(self, node: ast.stmt, values: _Values) -> _Values:
+        """Walk the blocks of a loop, `try` or `match`.
+
+        Each block may run or not, more than once, or in part.
+        """
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self.use(child, values=values)
+        # A later iteration of a loop reads the assignments of an earlier one.
+        variable = syntax.stored_names(node)
+        values = _without(values, variable)
         for block in syntax.inner_blocks(node):
-            behind, end = self.block(block, known)
-            known, _ = _met((known, _GOES_ON), (_without(behind, changing), end))
-        return known
+            after, end = self.block(block, values)
+            values, _ = _join((values, _GOES_ON), (_without(after, variable), end))
+        return values
 
-    def _assigned(self, node: ast.stmt, known: _Known) -> _Known:
-        whole = {name for target in syntax.targets(node) if (name := syntax.dotted(target))}
-        parts = syntax.stored(
-            *(target for target in syntax.targets(node) if not syntax.dotted(target))
-        )
-        after = _without(known, whole | parts)
-        assigned = getattr(node, "value", None)
-        if whole and assigned and not isinstance(node, ast.AugAssign):
-            worth = self._value(assigned, known, deciding=sets_mode(node))
-            if worth is not UNKNOWN:
-                after.update(dict.fromkeys(whole, worth))
+    def _assign(self, node: ast.stmt, values: _Values) -> _Values:
+        names: set[str] = set()
+        changes: set[str] = set()
+        for target in syntax.targets(node):
+            name = syntax.dotted_name(target)
+            if name:
+                names.add(name)
+            else:
+                changes |= syntax.stored_names(target)
+        after = _without(values, names | changes)
+        expression = getattr(node, "value", None)
+        if names and expression and not isinstance(node, ast.AugAssign):
+            result = self._value(expression, values, sets_mode=sets_mode(node))
+            if result is not UNKNOWN:
+                after.update(dict.fromkeys(names, result))
         return after
 
-    def _value(self, node: ast.expr, known: _Known, deciding: bool = False) -> Any:
-        """What an expression is worth here. Lengths are known only when `deciding` the mode:
-        elsewhere the second axis of a tensor need not be the sequence."""
-        return value(node, partial(self._told, known, deciding))
+    def _value(self, node: ast.expr, values: _Values, sets_mode: bool = False) -> Any:
+        """Return the value of an expression here.
 
-    def _told(self, known: _Known, deciding: bool, node: ast.AST) -> Any:
-        if deciding and limit(node) is not None:
-            return value(node, self._measured)
-        name = syntax.dotted(node)
+        A length has a value only in an expression that `sets_mode`: elsewhere the second axis of a
+        tensor need not be the sequence.
+        """
+        return value(node, partial(self._lookup, values, sets_mode))
+
+    def _lookup(self, values: _Values, sets_mode: bool, node: ast.AST) -> Any:
+        if sets_mode and limit(node) is not None:
+            return value(node, self._length)
+        name = syntax.dotted_name(node)
         if name == TRAINING:
             return self.state.training
-        return known.get(name or "", UNKNOWN)
+        return values.get(name or "", UNKNOWN)
 
-    def _measured(self, node: ast.AST) -> Any:
+    def _length(self, node: ast.AST) -> Any:
         if is_length(node):
             return self.state.length
         return UNKNOWN
 
 
-def _without(known: _Known, names: Iterable[str]) -> _Known:
-    forgotten = set(names)
-    return {name: held for name, held in known.items() if name not in forgotten}
+def _without(values: _Values, names: Iterable[str]) -> _Values:
+    rest = dict(values)
+    for name in names:
+        rest.pop(name, None)
+    return rest
 
 
-def _met(one: tuple[_Known, str], other: tuple[_Known, str]) -> tuple[_Known, str]:
-    """Where two branches meet: what both agree on, unless one of them has ended before."""
-    (known, end), (others, other_end) = one, other
+def _join(one: tuple[_Values, str], other: tuple[_Values, str]) -> tuple[_Values, str]:
+    """Join two branches: keep the values on which all branches that go on agree."""
+    values, end = one
+    other_values, other_end = other
+    if end == other_end == _RAISES:
+        return values, _RAISES
     if end != _GOES_ON and other_end != _GOES_ON:
-        if end == other_end == _RAISES:
-            return known, _RAISES
-        return known, _RETURNS
+        return values, _RETURNS
     if end != _GOES_ON:
-        return others, _GOES_ON
+        return other_values, _GOES_ON
     if other_end != _GOES_ON:
-        return known, _GOES_ON
-    both = {name: held for name, held in known.items() if others.get(name, UNKNOWN) == held}
-    return both, _GOES_ON
+        return values, _GOES_ON
+    common = {}
+    for name, held in values.items():
+        if other_values.get(name, UNKNOWN) == held:
+            common[name] = held
+    return common, _GOES_ON

@@ -1,4 +1,4 @@
-"""Which of a kernel's constexprs are tile sizes, and what ties them together."""
+"""The constexprs of a kernel that are tile sizes, and the relations between them."""
 
 import ast
 from dataclasses import dataclass
@@ -9,30 +9,33 @@ from flacheck.source import syntax
 
 @dataclass(frozen=True)
 class KernelCode:
-    """What a kernel's syntax tree says of its parameters.
+    """The roles of a kernel's parameters, read from its syntax tree.
 
-    `blocks` are the sides of tiles (`tl.arange(0, X)`, a block pointer's block shape, `tl.zeros([X,
-    …])`); `tiled` those of which there is more than one, told apart by an index (`i * X`,
-    `tl.cdiv(…, X)`, `range(…, X)`); `sizes` those that shape data (a block pointer's shape and
-    strides); `steering` those that decide a branch, a loop's bounds or a tile's side; `divided`
-    pairs (X, Y) for `X // Y`, `X % Y` and `tl.cdiv(X, Y)`; `dots` is whether it multiplies
-    matrices, as is assumed of a kernel whose source cannot be read.
+    - `blocks`: the sides of tiles (`tl.arange(0, X)`, a block pointer's block shape, `tl.zeros([X,
+      …])`)
+    - `indexed_blocks`: the sides of tiles that an index counts (`i * X`, `tl.cdiv(…, X)`,
+      `range(…, X)`)
+    - `sizes`: the parameters that shape data (a block pointer's shape and strides)
+    - `steering`: the parameters that decide a branch, a loop's bounds or a tile's side
+    - `divisions`: pairs (X, Y) for `X // Y`, `X % Y` and `tl.cdiv(X, Y)`
+    - `dots`: True if the kernel multiplies matrices, which is also assumed of a kernel whose source
+      cannot be read
     """
 
     parameters: tuple[str, ...] = ()
     blocks: frozenset[str] = frozenset()
-    tiled: frozenset[str] = frozenset()
+    indexed_blocks: frozenset[str] = frozenset()
     sizes: frozenset[str] = frozenset()
     steering: frozenset[str] = frozenset()
-    divided: frozenset[tuple[str, str]] = frozenset()
+    divisions: frozenset[tuple[str, str]] = frozenset()
     dots: bool = True
 
 
 @cache
 def code_of(source: bytes, qualname: str) -> KernelCode:
-    """What a module's source says of one of its functions; nothing of one that it does not have."""
+    """Read the roles of a function's parameters; empty if the module does not have the function."""
     name = qualname.rpartition(".")[2]
-    # Where a name is defined anew, Python keeps the last.
+    # When a name is defined again, Python keeps the last definition.
     function = None
     for node in ast.walk(syntax.tree(source)):
         if isinstance(node, ast.FunctionDef) and node.name == name:
@@ -45,70 +48,72 @@ def code_of(source: bytes, qualname: str) -> KernelCode:
             notes.add(node)
     own = tuple(parameter.arg for parameter in syntax.parameters(function))
     blocks = notes.blocks.intersection(own)
+    divisions = [pair for pair in notes.divisions if set(pair) <= set(own)]
     return KernelCode(
         parameters=own,
         blocks=frozenset(blocks),
-        tiled=frozenset(notes.tiled & blocks),
+        indexed_blocks=frozenset(notes.indexed_blocks & blocks),
         sizes=frozenset(notes.sizes.intersection(own)),
         steering=frozenset(notes.deciding.intersection(own) | blocks),
-        divided=frozenset((one, by) for one, by in notes.divided if one in own and by in own),
+        divisions=frozenset(divisions),
         dots=notes.dots,
     )
 
 
 class _Notes:
-    """What the nodes of a kernel say of names, parameters or not."""
+    """Roles of the names in a kernel, parameters or not."""
 
     def __init__(self) -> None:
         self.blocks: set[str] = set()
-        self.tiled: set[str] = set()
+        self.indexed_blocks: set[str] = set()
         self.sizes: set[str] = set()
         self.deciding: set[str] = set()
-        self.divided: set[tuple[str, str]] = set()
+        self.divisions: set[tuple[str, str]] = set()
         self.dots = False
 
     def add(self, node: ast.AST) -> None:
-        """Take in one node, not what is below it."""
+        """Record the roles that one node gives to names; do not descend."""
         match node:
             case ast.Call():
                 self._call(node)
             case ast.BinOp(op=ast.Mult()):
-                self.tiled.update(syntax.names_in([node.left, node.right]))
+                self.indexed_blocks.update(syntax.names_in([node.left, node.right]))
             case ast.BinOp(op=ast.FloorDiv() | ast.Mod()):
                 self._division(node.left, node.right)
             case ast.If() | ast.IfExp() | ast.While():
                 self.deciding |= syntax.names_below(node.test)
 
     def _call(self, call: ast.Call) -> None:
-        match syntax.called(call):
+        match syntax.called_name(call):
             case "arange":
-                # `tl.arange(0, X)`: the end is the size, for a range begins at 0.
+                # The end of `tl.arange(0, X)` is its size, because a range begins at 0.
                 self.blocks.update(syntax.names_in(call.args[-1:]))
             case "make_block_ptr":
                 # Its arguments in order: base, shape, strides, offsets, block_shape, order.
-                self.blocks.update(
-                    syntax.names_in(syntax.elements(syntax.argument(call, "block_shape", 4)))
-                )
-                for shaping in (
-                    syntax.argument(call, "shape", 1),
-                    syntax.argument(call, "strides", 2),
-                ):
-                    if shaping:
-                        self.sizes |= syntax.names_below(shaping)
+                self._add_block(syntax.argument(call, "block_shape", 4))
+                shape = syntax.argument(call, "shape", 1)
+                strides = syntax.argument(call, "strides", 2)
+                for node in (shape, strides):
+                    if node:
+                        self.sizes |= syntax.names_below(node)
             case "zeros" | "full" | "broadcast_to" | "reshape" | "view":
-                for given in call.args:
-                    self.blocks.update(syntax.names_in(syntax.elements(given)))
+                for argument in call.args:
+                    self._add_block(argument)
             case "cdiv":
-                self.tiled.update(syntax.names_in(call.args[1:]))
+                self.indexed_blocks.update(syntax.names_in(call.args[1:]))
                 self._division(*call.args[:2])
             case "range" | "static_range":
-                self.tiled.update(syntax.names_in(call.args[2:]))
+                self.indexed_blocks.update(syntax.names_in(call.args[2:]))
                 for bound in call.args:
                     self.deciding |= syntax.names_below(bound)
             case name if name.startswith("dot"):
                 self.dots = True
 
+    def _add_block(self, shape: ast.expr | None) -> None:
+        sides = syntax.elements(shape)
+        self.blocks.update(syntax.names_in(sides))
+
     def _division(self, *sides: ast.expr) -> None:
         names = tuple(syntax.names_in(sides))
         if len(names) == 2:
-            self.divided.add((names[0], names[1]))
+            self.divisions.add((names[0], names[1]))

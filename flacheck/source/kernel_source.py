@@ -1,4 +1,4 @@
-"""A kernel file as text and syntax tree: all that a kernel of it uses, and the digest of that."""
+"""A kernel file as text and syntax tree, with the digest of all that a kernel uses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from flacheck.errors import MatrixError
 from flacheck.source.syntax import DEFINITION, first_line, names_below, parse
 
-# What a kernel file says of its kernels for a scan, and no kernel computes with.
+# Declarations of a kernel file for a scan; kernels do not compute with them.
 DECLARATIONS = ("OPERATOR", "SHAPES", "KERNELS")
 
 
@@ -26,12 +26,12 @@ class KernelSource:
 
     @staticmethod
     def of(file: Path) -> KernelSource:
-        """A kernel file. Raises MatrixError when it is not Python."""
-        return KernelSource.parsed(file, file.read_text(encoding="utf-8"))
+        """Read a kernel file; raise MatrixError if it is not Python."""
+        return KernelSource.from_text(file, file.read_text(encoding="utf-8"))
 
     @staticmethod
-    def parsed(file: Path, text: str) -> KernelSource:
-        """A text as the contents of a file. Raises MatrixError when it is not Python."""
+    def from_text(file: Path, text: str) -> KernelSource:
+        """Parse a text as the contents of a file; raise MatrixError if it is not Python."""
         try:
             tree = parse(text)
         except SyntaxError as error:
@@ -43,35 +43,35 @@ class KernelSource:
         return KernelSource(file, text, tree, bound)
 
     def function(self, name: object) -> ast.FunctionDef | None:
-        """The module's function of that name."""
+        """Return the module's last function of that name."""
         for statement in reversed(self.bound.get(str(name), ())):
             if isinstance(statement, ast.FunctionDef):
                 return statement
         return None
 
     def digest(self, name: str) -> str:
-        """SHA-256 of the function's source with all module-level statements that it uses, directly
-        or not.
+        """Return the SHA-256 of a function and of the module-level statements that it uses.
 
-        The declarations are not followed: a cell's launch and options hold by value what they say
-        of it.
+        Statements count when they are used directly or through others. The declarations do not:
+        a cell's launch and options hold their values.
         """
-        used: set[ast.stmt] = set()
+        statements: set[ast.stmt] = set()
         names = [name]
         while names:
             for statement in self.bound.get(names.pop(), ()):
-                if statement not in used:
-                    used.add(statement)
+                if statement not in statements:
+                    statements.add(statement)
                     names += sorted(free_names(statement) - set(DECLARATIONS))
         lines = self.text.splitlines()
         parts = []
-        for statement in sorted(used, key=first_line):
-            parts += lines[first_line(statement) - 1 : statement.end_lineno]
+        for statement in sorted(statements, key=first_line):
+            start = first_line(statement) - 1
+            parts += lines[start : statement.end_lineno]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def bindings(statement: ast.stmt) -> set[str]:
-    """The module-level names that a top-level statement binds, or changes in place."""
+    """Return the module-level names that a top-level statement binds or changes in place."""
     if isinstance(statement, DEFINITION):
         return {statement.name}
     names: set[str] = set()
@@ -90,15 +90,25 @@ def bindings(statement: ast.stmt) -> set[str]:
 
 
 def free_names(statement: ast.stmt) -> set[str]:
-    """The names that a statement reads, less a function's own parameters and variables."""
+    """Return the names that a statement reads, less a function's own parameters and variables."""
     if not isinstance(statement, ast.FunctionDef):
-        names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
-        return {name.id for name in names if isinstance(name.ctx, ast.Load)}
+        return _names(statement, ast.Load)
     # Decorators, defaults and annotations are read where the function is defined.
     outside: set[str] = set()
     for part in (*statement.decorator_list, statement.args):
         outside |= names_below(part)
     local = {each.arg for each in ast.walk(statement.args) if isinstance(each, ast.arg)}
-    names = [n for part in statement.body for n in ast.walk(part) if isinstance(n, ast.Name)]
-    local |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
-    return outside | ({name.id for name in names if isinstance(name.ctx, ast.Load)} - local)
+    loads: set[str] = set()
+    for part in statement.body:
+        local |= _names(part, ast.Store)
+        loads |= _names(part, ast.Load)
+    return outside | (loads - local)
+
+
+def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    """Return the plain names below a node that are read (Load) or assigned (Store)."""
+    names = set()
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, context):
+            names.add(part.id)
+    return names

@@ -1,4 +1,4 @@
-"""A package's modules, each read once: what their names stand for, which kernels they launch."""
+"""A package's modules, each read once: the targets of their names and the kernels they launch."""
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,17 +8,17 @@ from pathlib import Path
 
 from flacheck.source import syntax
 
-# Kernels for other vendors' devices are not ours to compile, and their modules not ours to call.
+# flacheck neither compiles kernels for other vendors' devices nor calls their modules.
 OTHER_VENDORS = frozenset(
     """
     ascend npu cambricon mlu mthreads musa kunlunxin iluvatar metax hygon aipu tsingmicro enflame
     sunrise spacemit
     """.split()
 )
-# Folders and files whose modules no user of a package imports; some of them run when they are.
-_UNUSED = ("test", "tests", "testing", "benchmark", "benchmarks", "examples", "docs")
+# Folders and files whose modules users of a package do not import; importing some runs code.
+_INTERNAL = frozenset("test tests testing benchmark benchmarks examples docs".split())
 _RUNS = ("__main__", "setup", "conftest")
-# Re-exports go a few modules deep; a circle of imports must end somewhere.
+# Re-exports go a few modules deep; the limit also ends a circle of imports.
 DEEPEST = 16
 
 
@@ -32,49 +32,53 @@ class Import:
 
 @dataclass(frozen=True)
 class PackageModule:
-    """What a module's names stand for. A name that branches bind anew has several imports; imports
-    within functions count as if they stood outside. Empty when the module is missing or not Python.
+    """The names of a module: empty if the module is missing or not Python.
 
-    `file` is relative to the package's folder; `kernels` are the functions that Triton compiles,
-    `launches` pairs (top-level function or class, name of the kernel).
+    A name that branches bind anew has several imports. Imports within functions count as if they
+    stood outside. `file` is relative to the package's folder; `kernels` are the functions that
+    Triton compiles, `launches` pairs (top-level function or class, name of the kernel).
     """
 
     file: str = ""
     imports: Mapping[str, tuple[Import, ...]] = field(default_factory=dict)
-    defined: frozenset[str] = frozenset()
+    definitions: frozenset[str] = frozenset()
     kernels: frozenset[str] = frozenset()
     launches: tuple[tuple[str, str], ...] = ()
 
 
 def package_of(module: str) -> str:
-    """The top-level package of a module."""
+    """Return the top-level package of a module."""
     return module.partition(".")[0]
 
 
 def module_name(root: Path, file: Path) -> str:
-    """The dotted name by which a file below a folder for imports is imported."""
+    """Return the dotted name by which a file below a folder for imports is imported."""
     parts = file.relative_to(root).with_suffix("").parts
     return ".".join(parts).removesuffix(".__init__")
 
 
 def importable(file: str) -> str | None:
-    """The module that a file of a distribution holds, None when users of it import none: tests,
-    benchmarks, what runs by itself, what is for other vendors' devices."""
+    """Return the module that a file of a distribution holds; None if users do not import it.
+
+    Left out are tests, benchmarks, scripts and modules for other vendors' devices.
+    """
     parts = file.removesuffix(".py").split("/")
     if not file.endswith(".py") or not all(map(str.isidentifier, parts)):
         return None
-    name = parts[-1]
-    if any(part in _UNUSED for part in parts[:-1]) or name in _RUNS:
-        return None
-    if OTHER_VENDORS.intersection(word for part in parts for word in part.lower().split("_")):
+    *folders, name = parts
+    if name in _RUNS or not _INTERNAL.isdisjoint(folders):
         return None
     if name.startswith("test_") or name.endswith("_test"):
         return None
+    for part in parts:
+        words = part.lower().split("_")
+        if not OTHER_VENDORS.isdisjoint(words):
+            return None
     return ".".join(parts).removesuffix(".__init__")
 
 
 def file_of(root: Path, module: str) -> Path | None:
-    """The file of a module below a folder for imports."""
+    """Return the file of a module below a folder for imports."""
     base = root.joinpath(*module.split("."))
     for file in (base.with_name(f"{base.name}.py"), base / "__init__.py"):
         if file.is_file():
@@ -84,31 +88,31 @@ def file_of(root: Path, module: str) -> Path | None:
 
 @cache
 def read(root: Path, module: str) -> PackageModule:
-    """A module of the package in a folder. What is installed in the cache stays as it is."""
+    """Read a module of the package in a folder; files in the cache do not change."""
     file = file_of(root, module)
     if file is None:
         return PackageModule()
     package = module
     if file.name != "__init__.py":
         package = module.rpartition(".")[0]
-    parsed = syntax.tree(syntax.content(file))
+    tree = syntax.tree(syntax.content(file))
     imports: dict[str, list[Import]] = {}
-    for statement, _ in statements(parsed.body):
+    for statement, _ in statements(tree.body):
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
-            for name, target in _imported(statement, package):
+            for name, target in _imports(statement, package):
                 imports.setdefault(name, []).append(target)
-    kernels, launches = _kernels_and_launches(parsed)
+    kernels, launches = _kernels_and_launches(tree)
     return PackageModule(
         file.relative_to(root).as_posix(),
         {name: tuple(bound) for name, bound in imports.items()},
-        frozenset(name for name, _ in definitions(parsed)),
+        frozenset(name for name, _ in definitions(tree)),
         frozenset(kernels),
         tuple(launches),
     )
 
 
 def definitions(module: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
-    """Each name that a module gives to a function, a class or a value, with the statement."""
+    """Yield each name of a module's functions, classes and values, with its statement."""
     for statement, outside in statements(module.body):
         if outside and isinstance(statement, syntax.DEFINITION):
             yield statement.name, statement
@@ -119,10 +123,10 @@ def definitions(module: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
 
 
 def statements(body: Iterable[ast.stmt], outside: bool = True) -> Iterator[tuple[ast.stmt, bool]]:
-    """Every statement, with whether it stands outside functions and classes."""
+    """Yield every statement, and True if it stands outside functions and classes."""
     for statement in body:
         yield statement, outside
-        # A name that a function assigns is its own.
+        # A name that a function assigns is local to it.
         deeper = outside and not isinstance(statement, syntax.DEFINITION)
         for block in syntax.inner_blocks(statement):
             yield from statements(block, deeper)
@@ -130,12 +134,15 @@ def statements(body: Iterable[ast.stmt], outside: bool = True) -> Iterator[tuple
 
 @cache
 def launchable(folder: str | Path, prefix: str) -> Mapping[str, tuple[str, ...]]:
-    """The kernels below a module prefix (`fla.ops`), each with the functions that launch it."""
+    """Return the kernels below a module prefix (`fla.ops`) with the functions that launch them."""
     root = Path(folder)
     launchers: dict[str, set[str]] = {}
     package = package_of(prefix)
-    alone = root / f"{package}.py"
-    for file in sorted([*root.joinpath(package).rglob("*.py"), *filter(Path.is_file, [alone])]):
+    files = list(root.joinpath(package).rglob("*.py"))
+    single_file = root / f"{package}.py"
+    if single_file.is_file():
+        files.append(single_file)
+    for file in sorted(files):
         if importable(file.relative_to(root).as_posix()) is None:
             continue
         module = module_name(root, file)
@@ -143,24 +150,24 @@ def launchable(folder: str | Path, prefix: str) -> Mapping[str, tuple[str, ...]]
             kernel = _kernel(root, module, name)
             if kernel and kernel.startswith((f"{prefix}.", f"{prefix}:")):
                 launchers.setdefault(kernel, set()).add(f"{module}:{launcher}")
-    return {kernel: tuple(sorted(who)) for kernel, who in sorted(launchers.items())}
+    return {kernel: tuple(sorted(names)) for kernel, names in sorted(launchers.items())}
 
 
 def _kernel(root: Path, module: str, name: str) -> str | None:
-    """`module:name` of the kernel that a name of a module leads to, through imports."""
+    """Return `module:name` of the kernel that a module's name refers to through imports."""
     for _ in range(DEEPEST):
         here = read(root, module)
-        # Without a name it is a module, and a module is nothing to launch.
-        imported = next((each for each in here.imports.get(name, ()) if each.name), None)
-        if imported is None:
+        # An import without a name is a module, which cannot be launched.
+        targets = [each for each in here.imports.get(name, ()) if each.name]
+        if not targets:
             break
-        module, name = imported.module, imported.name
+        module, name = targets[0].module, targets[0].name
     if name in read(root, module).kernels:
         return f"{module}:{name}"
     return None
 
 
-def _imported(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[tuple[str, Import]]:
+def _imports(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[tuple[str, Import]]:
     if isinstance(node, ast.Import):
         for item in node.names:
             if item.asname:
@@ -178,13 +185,13 @@ def _imported(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[tuple
 
 
 def _kernels_and_launches(module: ast.Module) -> tuple[set[str], list[tuple[str, str]]]:
-    """Both in one walk, for a package has a million nodes."""
+    """Return both from one walk: a package has a million nodes."""
     kernels: set[str] = set()
     launches: list[tuple[str, str]] = []
     for owner in module.body:
         for node in ast.walk(owner):
             if isinstance(node, syntax.FUNCTION) and syntax.is_kernel(node):
                 kernels.add(node.name)
-            elif name := syntax.launched(node):
+            elif name := syntax.launched_name(node):
                 launches.append((getattr(owner, "name", "<module>"), name))
     return kernels, launches

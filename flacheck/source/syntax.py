@@ -1,4 +1,4 @@
-"""What syntax says at a glance: names, parameters, what a statement binds, what a call is given."""
+"""Simple queries on syntax trees: names, parameters, assignments and call arguments."""
 
 import ast
 import warnings
@@ -9,26 +9,28 @@ from pathlib import Path
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 DEFINITION = (*FUNCTION, ast.ClassDef)
-# An argument holds nothing but its annotation; the others hold nothing, and are most of a tree.
+# Most nodes of a tree are of these kinds, and none of their children is evaluated.
 _LEAVES = (ast.arg, ast.Constant, ast.expr_context, ast.operator, ast.cmpop)
-# As it is imported: `import triton`, or `from triton import jit`.
+# After `import triton`, and after `from triton import jit`.
 _JIT = ("triton.jit", "jit")
 
 
-# A module is read by several readers, one soon after the other; the trees of a whole package take
-# a hundred megabytes, so only the last few stay.
+# Several readers parse the same module shortly after each other. The trees of a whole package take
+# a hundred megabytes, so the cache holds only the last few.
 @lru_cache(maxsize=64)
 def parse(source: bytes | str) -> ast.Module:
-    """The syntax tree of a module, shared by all who read it: nobody changes it. Raises SyntaxError
-    and what else the parser raises for text that is not Python."""
+    """Parse a module; the tree is shared, so callers must not change it.
+
+    Raises SyntaxError and the parser's other errors for text that is not Python.
+    """
     with warnings.catch_warnings():
-        # Invalid escapes in other people's strings are none of our user's concern.
+        # A user of flacheck cannot mend invalid escapes in a package's strings.
         warnings.simplefilter("ignore")
         return ast.parse(source)
 
 
 def tree(source: bytes | str) -> ast.Module:
-    """The syntax tree of a module, empty when the text is not Python."""
+    """Return the syntax tree of a module, empty if the text is not Python."""
     try:
         return parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -36,34 +38,34 @@ def tree(source: bytes | str) -> ast.Module:
 
 
 def content(file: Path) -> bytes:
-    """The bytes of a file, none of a file that cannot be read."""
+    """Return the bytes of a file, empty if the file cannot be read."""
     try:
         return file.read_bytes()
     except OSError:
         return b""
 
 
-def dotted(node: ast.AST | None) -> str | None:
-    """`a.b.c` of a name or a chain of attributes, None for all else."""
+def dotted_name(node: ast.AST | None) -> str | None:
+    """Return `a.b.c` for a name or a chain of attributes, None for any other node."""
     if isinstance(node, ast.Name):
         return node.id
-    if isinstance(node, ast.Attribute) and (base := dotted(node.value)):
+    if isinstance(node, ast.Attribute) and (base := dotted_name(node.value)):
         return f"{base}.{node.attr}"
     return None
 
 
 def names_in(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """The plain names among some nodes, not those below them."""
+    """Return the plain names among some nodes, not those below them."""
     return (node.id for node in nodes if isinstance(node, ast.Name))
 
 
 def names_below(node: ast.AST) -> set[str]:
-    """Every plain name in a node."""
+    """Return every plain name in a node."""
     return set(names_in(ast.walk(node)))
 
 
-def called(node: ast.AST) -> str:
-    """The last part of the name that is called, or of a name itself: `cdiv` of `triton.cdiv(…)`."""
+def called_name(node: ast.AST) -> str:
+    """Return the last part of the called name, or of a name: `cdiv` for `triton.cdiv(…)`."""
     if isinstance(node, ast.Call):
         node = node.func
     if isinstance(node, ast.Attribute):
@@ -72,7 +74,7 @@ def called(node: ast.AST) -> str:
 
 
 def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
-    """What a call is given for a parameter, by name or, where it may be, by position."""
+    """Return a call's argument for a parameter, passed by name or at a position."""
     for keyword in call.keywords:
         if keyword.arg == name:
             return keyword.value
@@ -82,57 +84,65 @@ def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr
 
 
 def elements(node: ast.AST | None) -> list[ast.expr]:
-    """The elements of a list or a tuple that is written out, none of anything else."""
+    """Return the elements of a list or tuple display, an empty list for any other node."""
     if isinstance(node, (ast.Tuple, ast.List)):
         return list(node.elts)
     return []
 
 
 def constants_in(node: ast.AST | None) -> list[ast.Constant]:
-    """The constants among the elements of a list or a tuple."""
+    """Return the constants among the elements of a list or a tuple."""
     return [each for each in elements(node) if isinstance(each, ast.Constant)]
 
 
 def parameters(function: Function) -> list[ast.arg]:
-    """The parameters of a function, less `*args` and `**kwargs`."""
+    """Return the parameters of a function, less `*args` and `**kwargs`."""
     arguments = function.args
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
 
 
 def defaults(arguments: ast.arguments) -> dict[str, ast.expr]:
-    """The default of each parameter that has one."""
-    by_place = [*arguments.posonlyargs, *arguments.args]
-    pairs = [
-        *zip(reversed(by_place), reversed(arguments.defaults)),
-        *zip(arguments.kwonlyargs, arguments.kw_defaults),
-    ]
-    return {parameter.arg: default for parameter, default in pairs if default is not None}
+    """Return the default of each parameter that has one."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    by_name: dict[str, ast.expr] = {}
+    # Defaults belong to the last positional parameters.
+    for parameter, default in zip(reversed(positional), reversed(arguments.defaults)):
+        by_name[parameter.arg] = default
+    for parameter, keyword_default in zip(arguments.kwonlyargs, arguments.kw_defaults):
+        if keyword_default is not None:
+            by_name[parameter.arg] = keyword_default
+    return by_name
 
 
 def is_kernel(node: ast.AST) -> bool:
-    """Whether a function is compiled by Triton (`@triton.jit`, perhaps with arguments)."""
+    """Return True for a function that Triton compiles (`@triton.jit`, perhaps with arguments)."""
     if not isinstance(node, FUNCTION):
         return False
-    decorators = (getattr(decorator, "func", decorator) for decorator in node.decorator_list)
-    return any(dotted(decorator) in _JIT for decorator in decorators)
+    for decorator in node.decorator_list:
+        function = getattr(decorator, "func", decorator)
+        if dotted_name(function) in _JIT:
+            return True
+    return False
 
 
-def launched(node: ast.AST) -> str | None:
-    """The name of the kernel that a call launches (`name[grid](…)`), None for any other node."""
+def launched_name(node: ast.AST) -> str | None:
+    """Return the name of the kernel that a call launches (`name[grid](…)`), else None."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
         return getattr(node.func.value, "id", None)
     return None
 
 
 def first_line(statement: ast.stmt) -> int:
-    """The line on which a statement begins, its decorators included."""
+    """Return the line on which a statement begins, its decorators included."""
+    line = statement.lineno
     if isinstance(statement, DEFINITION):
-        return min([statement.lineno, *(d.lineno for d in statement.decorator_list)])
-    return statement.lineno
+        for decorator in statement.decorator_list:
+            line = min(line, decorator.lineno)
+    return line
 
 
 def targets(node: ast.stmt) -> list[ast.expr]:
-    """What a statement assigns to."""
+    """Return the targets of an assignment, an empty list for any other statement."""
     if isinstance(node, (ast.AnnAssign, ast.AugAssign)):
         return [node.target]
     if isinstance(node, ast.Assign):
@@ -140,8 +150,8 @@ def targets(node: ast.stmt) -> list[ast.expr]:
     return []
 
 
-def evaluated(node: ast.AST) -> Iterable[ast.AST]:
-    """A node's children without annotations: naming a layer as a type does not run it."""
+def evaluated_parts(node: ast.AST) -> Iterable[ast.AST]:
+    """Return a node's children without annotations: a layer named as a type does not run."""
     if isinstance(node, FUNCTION):
         return [*node.decorator_list, node.args, *node.body]
     if isinstance(node, ast.AnnAssign):
@@ -152,26 +162,27 @@ def evaluated(node: ast.AST) -> Iterable[ast.AST]:
 
 
 def dotted_parts(*nodes: ast.AST) -> Iterator[ast.AST]:
-    """Every name or chain of attributes that is evaluated in some nodes, in whatever branch."""
+    """Yield every name or chain of attributes that some branch of the nodes evaluates."""
     todo = list(nodes)
     while todo:
         node = todo.pop()
-        if dotted(node):
+        if dotted_name(node):
             yield node
         else:
-            todo += evaluated(node)
+            todo += evaluated_parts(node)
 
 
-def stored(*nodes: ast.AST) -> frozenset[str]:
-    """Every variable and attribute that is assigned in some nodes."""
-    parts = dotted_parts(*nodes)
-    return frozenset(
-        str(dotted(part)) for part in parts if isinstance(getattr(part, "ctx", None), ast.Store)
-    )
+def stored_names(*nodes: ast.AST) -> frozenset[str]:
+    """Return every variable and attribute that some nodes assign."""
+    names = set()
+    for part in dotted_parts(*nodes):
+        if isinstance(getattr(part, "ctx", None), ast.Store):
+            names.add(str(dotted_name(part)))
+    return frozenset(names)
 
 
 def inner_blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    """The blocks of statements that a statement holds."""
+    """Yield the blocks of statements in a statement."""
     for part in (node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())):
         for field in ("body", "orelse", "finalbody"):
             yield getattr(part, field, [])

@@ -1,15 +1,15 @@
-"""What an expression is worth: constants, comparisons, the arithmetic of sizes."""
+"""Evaluation of expressions: constants, comparisons, the arithmetic of sizes."""
 
 import ast
 import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from flacheck.source.syntax import called
+from flacheck.source.syntax import called_name
 
-# None is a value that a source may give.
+# A marker of its own, because None is a value that a source may contain.
 UNKNOWN = object()
-# The value of a node that the caller knows, UNKNOWN for all others.
+# Returns the value of a node if the caller has one, else UNKNOWN.
 Lookup = Callable[[ast.AST], Any]
 
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
@@ -34,16 +34,16 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def next_power_of_2(number: int) -> int:
-    """The smallest power of two that is not below a number."""
+    """Return the smallest power of two that is not below a number."""
     return 1 << (max(number, 1) - 1).bit_length()
 
 
 def cdiv(number: int, by: int) -> int:
-    """A quotient, rounded up."""
+    """Return a quotient, rounded up."""
     return -(-number // by)
 
 
-# What host code computes tile sizes with, as Triton defines it.
+# The functions by which host code computes tile sizes, as Triton defines them.
 _CALLS: dict[str, Callable[..., int]] = {
     "next_power_of_2": next_power_of_2,
     "cdiv": cdiv,
@@ -52,38 +52,39 @@ _CALLS: dict[str, Callable[..., int]] = {
 }
 
 
-def value(node: ast.AST, known: Lookup) -> Any:
-    """What an expression is worth where the values of some nodes are known, or UNKNOWN."""
-    # First, so that a caller may also settle a whole comparison.
-    told = known(node)
-    if told is not UNKNOWN:
-        return told
+def value(node: ast.AST, lookup: Lookup) -> Any:
+    """Evaluate an expression with a lookup of some nodes' values; return UNKNOWN if it fails."""
+    # First, so that a caller may also decide a whole comparison.
+    own = lookup(node)
+    if own is not UNKNOWN:
+        return own
     match node:
         case ast.Constant():
             return node.value
         case ast.Tuple() | ast.List() | ast.Set():
-            items = [value(item, known) for item in node.elts]
+            items = [value(item, lookup) for item in node.elts]
             return UNKNOWN if UNKNOWN in items else items
         case ast.UnaryOp(op=ast.Not()):
-            truth = value(node.operand, known)
+            truth = value(node.operand, lookup)
             return UNKNOWN if truth is UNKNOWN else not truth
         case ast.BoolOp():
-            return _joined(node, [value(item, known) for item in node.values])
+            return _join(node, [value(item, lookup) for item in node.values])
         case ast.Compare(ops=[comparison], comparators=[right]):
-            return _applied(_COMPARISONS[type(comparison)], [node.left, right], known, False)
+            compare = _COMPARISONS[type(comparison)]
+            return _apply(compare, [node.left, right], lookup, integers_only=False)
         case ast.BinOp() if type(node.op) in _ARITHMETIC:
-            return _applied(_ARITHMETIC[type(node.op)], [node.left, node.right], known)
-        case ast.Call(keywords=[]) if called(node) in _CALLS:
-            return _applied(_CALLS[called(node)], node.args, known)
+            return _apply(_ARITHMETIC[type(node.op)], [node.left, node.right], lookup)
+        case ast.Call(keywords=[]) if called_name(node) in _CALLS:
+            return _apply(_CALLS[called_name(node)], node.args, lookup)
         case ast.IfExp():
-            first, *others = (value(arm, known) for arm in arms(node, known))
-            return first if all(first == other for other in others) else UNKNOWN
+            results = [value(arm, lookup) for arm in arms(node, lookup)]
+            return results[0] if all(results[0] == each for each in results) else UNKNOWN
     return UNKNOWN
 
 
-def arms(node: ast.IfExp, known: Lookup) -> list[ast.expr]:
-    """The arms of a conditional expression that may be taken."""
-    truth = value(node.test, known)
+def arms(node: ast.IfExp, lookup: Lookup) -> list[ast.expr]:
+    """Return the arms of a conditional expression that may be taken."""
+    truth = value(node.test, lookup)
     if truth is UNKNOWN:
         return [node.body, node.orelse]
     if truth:
@@ -91,25 +92,30 @@ def arms(node: ast.IfExp, known: Lookup) -> list[ast.expr]:
     return [node.orelse]
 
 
-def _joined(node: ast.BoolOp, items: list[Any]) -> Any:
-    """One known side can settle an `and` or an `or`, whatever the others are."""
-    settles = isinstance(node.op, ast.Or)
-    if any(item is not UNKNOWN and bool(item) is settles for item in items):
-        return settles
+def _join(node: ast.BoolOp, items: list[Any]) -> Any:
+    """Evaluate `and` or `or`: one side can decide it, whatever the others are."""
+    decisive = isinstance(node.op, ast.Or)
+    for item in items:
+        if item is not UNKNOWN and bool(item) is decisive:
+            return decisive
     if UNKNOWN in items:
         return UNKNOWN
-    return not settles
+    return not decisive
 
 
-def _applied(
-    function: Callable[..., Any], sides: Iterable[ast.AST], known: Lookup, of_integers: bool = True
+def _apply(
+    function: Callable[..., Any],
+    sides: Iterable[ast.AST],
+    lookup: Lookup,
+    integers_only: bool = True,
 ) -> Any:
-    values = [value(side, known) for side in sides]
-    if any(each is UNKNOWN for each in values):
-        return UNKNOWN
-    # A product of a string and a large number is nothing to compute.
-    if of_integers and any(type(each) is not int for each in values):
-        return UNKNOWN
+    values = []
+    for side in sides:
+        each = value(side, lookup)
+        # The product of a string and a large number would take too much memory.
+        if each is UNKNOWN or (integers_only and type(each) is not int):
+            return UNKNOWN
+        values.append(each)
     try:
         return function(*values)
     except (TypeError, ValueError, ArithmeticError):

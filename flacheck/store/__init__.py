@@ -24,7 +24,6 @@ from msgspec import convert
 from flacheck import rules
 from flacheck.errors import UsageError
 from flacheck.model import (
-    AskedCells,
     Cell,
     Json,
     Kernel,
@@ -32,12 +31,13 @@ from flacheck.model import (
     Purpose,
     Question,
     Record,
+    RequestedCells,
     Verdict,
     canonical,
     digest,
 )
 from flacheck.store import form, queries
-from flacheck.store.database import connect, explained, missing
+from flacheck.store.database import connect, explain_errors, missing
 from flacheck.store.file import StoreFile
 
 FILE = "flacheck.sqlite"
@@ -78,7 +78,7 @@ class Store(StoreFile):
     def open(directory: str | Path = ".flacheck", create: bool = True) -> Store:
         """The store in `directory`, made when `create`; else a missing one is a UsageError."""
         path = Path(directory) / FILE
-        with explained(path):
+        with explain_errors(path):
             if create:
                 path.parent.mkdir(parents=True, exist_ok=True)
             elif not path.exists():
@@ -220,7 +220,7 @@ class Store(StoreFile):
         for row in other._rows(f"SELECT {queries.RUN} FROM runs"):
             run = other._run(row)
             for asked in run.question.asked if run.question else ():
-                with form.undamaged(other.path, "the question of the run", run.id):
+                with form.check_row(other.path, "the question of the run", run.id):
                     if asked.keys is not None and asked.keys not in key_sets:
                         raise ValueError(f"it asks for keys {asked.keys}, which are not stored")
             *kept, its_purpose, question = row
@@ -229,12 +229,12 @@ class Store(StoreFile):
             values = (*kept, its_purpose, question)
             db.execute(f"INSERT OR IGNORE INTO runs ({queries.RUN}) VALUES ({marks})", values)
         for name, body in other._rows("SELECT id, body FROM kernels"):
-            with form.undamaged(other.path, "the kernel", name):
+            with form.check_row(other.path, "the kernel", name):
                 form.kernel(body)
                 form.check_digest(name, body)
             db.execute("INSERT OR IGNORE INTO kernels VALUES (?, ?)", (name, body))
         for cell in other._rows("SELECT key, kernel, stage, until FROM cells"):
-            with form.undamaged(other.path, "the cell", cell[0]):
+            with form.check_row(other.path, "the cell", cell[0]):
                 convert(cell, tuple[str, str, str, str | None])
             db.execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?)", cell)
         return self._take_records(db, other)
@@ -243,7 +243,7 @@ class Store(StoreFile):
         digests = set()
         # One at a time, for each may be large.
         for (name,) in other._rows("SELECT digest FROM key_sets"):
-            with form.undamaged(other.path, "the set of keys", name):
+            with form.check_row(other.path, "the set of keys", name):
                 ((body,),) = other._rows("SELECT body FROM key_sets WHERE digest = ?", name)
                 if form.key_set(body).digest != name:
                     raise ValueError("its digest is that of other keys")
@@ -260,7 +260,7 @@ class Store(StoreFile):
         ):
             key, run, added, verdict, body = row
             record = other._record((body, None, None, None), cached=False)
-            with form.undamaged(other.path, "the record", key):
+            with form.check_row(other.path, "the record", key):
                 convert(added, float)
                 if (key, verdict, type(run)) != (record.key, record.verdict.value, str):
                     raise ValueError("its key, its verdict or its run is another in its columns")
@@ -271,7 +271,7 @@ class Store(StoreFile):
                 ids[there] = _insert(db, (key, run, added, verdict, body))
                 new += 1
         for run, taken in other._rows("SELECT run, record FROM run_records"):
-            with form.undamaged(other.path, "a record of the run", run):
+            with form.check_row(other.path, "a record of the run", run):
                 convert(run, str)
                 row = [run, ids[taken]]
             db.execute("INSERT OR IGNORE INTO run_records VALUES (?, ?)", row)
@@ -298,7 +298,7 @@ class Store(StoreFile):
                 continue
             with Store.open(old.parent) as other:
                 self.merge(other, purpose=purpose)
-            with explained(old):
+            with explain_errors(old):
                 old.rename(old.with_name(f"{FILE}.merged"))
 
     # Cells
@@ -320,13 +320,13 @@ class Store(StoreFile):
 
     # Records out
 
-    def known(self, keys: Iterable[str]) -> dict[str, Verdict]:
+    def latest_verdicts(self, keys: Iterable[str]) -> dict[str, Verdict]:
         """The latest verdict of each key that has one: what a large scan asks, at a few bytes a
         cell."""
         rows = self._latest_of(keys, "r.key, r.verdict", "records r")
         return {key: Verdict(verdict) for key, verdict in rows}
 
-    def done(self, keys: Iterable[str]) -> dict[str, Record]:
+    def latest_records(self, keys: Iterable[str]) -> dict[str, Record]:
         """The latest record of each key that has one, marked `cached`."""
         rows = self._latest_of(keys, queries.BODY, queries.JOINED)
         records = (self._record(row, cached=True) for row in rows)
@@ -343,11 +343,11 @@ class Store(StoreFile):
         for _, origin, *body in self._paged(sql, run, ordered=True):
             yield self._record(body, cached=origin != run)
 
-    def key_set(self, asked: AskedCells) -> KeySet | None:
+    def key_set(self, asked: RequestedCells) -> KeySet | None:
         """The keys that are asked; None where the capture that decides them has not ended."""
         if asked.keys is None:
             return None
-        with form.undamaged(self.path, "the set of keys", asked.keys):
+        with form.check_row(self.path, "the set of keys", asked.keys):
             ((body,),) = self._rows("SELECT body FROM key_sets WHERE digest = ?", asked.keys)
             return form.key_set(body)
 
@@ -371,9 +371,9 @@ class Store(StoreFile):
 
     def latest(self) -> Iterator[Record]:
         """The latest record of every key that a scan, or a command like it, has asked for."""
-        return (record for _, record in self.dated())
+        return (record for _, record in self.latest_with_times())
 
-    def dated(self) -> Iterator[tuple[float, Record]]:
+    def latest_with_times(self) -> Iterator[tuple[float, Record]]:
         """The same with the time when it was made, in seconds since 1970."""
         sql = (
             f"SELECT r.id, r.added, {queries.BODY} FROM {queries.JOINED} WHERE r.id > ?"
@@ -428,7 +428,7 @@ class Store(StoreFile):
         """A stored record with its cell, from the columns of `queries.BODY`; one whose cell is not
         stored cannot be compiled again."""
         body, kernel, stage, until = row
-        with form.undamaged(self.path, "the record", str(body)[:60]):
+        with form.check_row(self.path, "the record", str(body)[:60]):
             plain = {**form.record(body), "cached": cached}
             if kernel is None or stage is None:
                 return _of_today(Record.from_json(plain))
@@ -439,7 +439,7 @@ class Store(StoreFile):
 
     def _run(self, row: tuple[Any, ...]) -> StoredRun:
         run, started, finished, matrix, environment, context, purpose, question = row
-        with form.undamaged(self.path, "the run", run):
+        with form.check_row(self.path, "the run", run):
             form.columns({"id": run, "started": started, "finished": finished, "matrix": matrix})
             asked = None
             if question:

@@ -90,7 +90,7 @@ _ADVICE = {
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def explain_errors(path: Path) -> Iterator[None]:
     """Turn whatever SQLite or the system raises about the store into one StoreError that says what
     to do."""
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flacheck.errors import StoreError
-from flacheck.store.database import explained
+from flacheck.store.database import explain_errors
 from flacheck.store.queries import CHUNK
 
 
@@ -22,11 +22,11 @@ class StoreFile:
         self._version = self._data_version()
 
     def close(self) -> None:
-        with explained(self.path):
+        with explain_errors(self.path):
             self._db.close()
 
     def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        with explained(self.path):
+        with explain_errors(self.path):
             return self._db.execute(sql, values).fetchall()
 
     def _paged(self, sql: str, *values: Any, ordered: bool = False) -> Iterator[tuple[Any, ...]]:
@@ -46,7 +46,7 @@ class StoreFile:
         return before != self._version
 
     def _data_version(self) -> int:
-        with explained(self.path):
+        with explain_errors(self.path):
             return int(self._db.execute("PRAGMA data_version").fetchone()[0])
 
     @contextmanager
@@ -56,7 +56,7 @@ class StoreFile:
                 f"{self.path} was deleted or replaced while it was written to: what was stored in"
                 " it is gone; give the same command again"
             )
-        with explained(self.path):
+        with explain_errors(self.path):
             # IMMEDIATE: a second writer waits here, where waiting is allowed, not in the middle.
             self._db.execute("BEGIN IMMEDIATE")
             try:

@@ -197,7 +197,7 @@ def _check_finite(value: Any) -> None:
 
 
 @contextmanager
-def undamaged(path: Path, what: str, key: Any) -> Iterator[None]:
+def check_row(path: Path, what: str, key: Any) -> Iterator[None]:
     """Turn whatever a damaged row makes its reader raise into one StoreError that names it."""
     try:
         yield

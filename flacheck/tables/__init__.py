@@ -18,7 +18,7 @@ def table(name: str) -> dict[str, Any]:
     return loaded
 
 
-def shipped(name: str) -> Path:
+def find_shipped_folder(name: str) -> Path:
     """A folder of flacheck's own, `kernels` or `matrices`: inside the package when installed from a
     wheel, beside it in a checkout."""
     package = Path(__file__).resolve().parent.parent

@@ -219,7 +219,7 @@ _ALIASES = {alias: row for row in _ROWS for alias in row.aliases} | {
 _VARIANT = re.compile(r"sxm\d?|pcie|nvl|hbm\de?|\d+gb|ti|super|laptop|gpu|generation")
 
 
-def spelled(name: str) -> str:
+def cell_target_name(name: str) -> str:
     """The target called `name`, with the letter of features that only this GPU (`sm90a`) or its
     family (`sm100f`) has; every compiler of C++ tells these from the plain target."""
     target = find(name)
@@ -231,7 +231,7 @@ def spelled(name: str) -> str:
 
 def spellings(name: str) -> set[str]:
     """A target as cells may name it: `sm90a` also finds what Triton compiled for sm90."""
-    return {find(name).name, spelled(name)}
+    return {find(name).name, cell_target_name(name)}
 
 
 def find(name: str) -> Target:

@@ -73,7 +73,7 @@ def _is_path(text: str) -> bool:
 
 def _resolve(spec: str) -> Resolution:
     if spec == "installed":
-        return Resolution((FAMILIES[_DEFAULT].installed(),))
+        return Resolution((FAMILIES[_DEFAULT].find_installed(),))
     if _is_path(spec):
         holding = [family for family in FAMILIES.values() if family.holds(spec)]
         return Resolution((next(iter(holding), FAMILIES[_DEFAULT]).at(spec),))
@@ -87,7 +87,7 @@ def _resolve(spec: str) -> Resolution:
         if name == by_torch.NAME:
             return by_torch.resolve(rest)
         if rest.lstrip("= ") == "installed":
-            return Resolution((FAMILIES[name].installed(),))
+            return Resolution((FAMILIES[name].find_installed(),))
         return FAMILIES[name].resolve(rest)
     except (InvalidVersion, InvalidSpecifier) as error:
         raise UsageError(

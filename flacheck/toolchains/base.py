@@ -17,7 +17,7 @@ class Choice:
 
     `identity` is what goes into a cell's key. `origin` is "cache" (a release in the user's cache),
     "installed" (in this Python's environment) or "path"; `location` the folder or wheel file of the
-    last two. `reason` says why it cannot be had at all, `refused` maps the targets it does not know
+    last two. `reason` says why it cannot be had at all, `unsupported` maps the targets it does not know
     to why.
     """
 
@@ -27,11 +27,11 @@ class Choice:
     origin: str
     location: str | None = None
     reason: str | None = None
-    refused: Mapping[str, str] = field(default_factory=dict, hash=False)
+    unsupported: Mapping[str, str] = field(default_factory=dict, hash=False)
 
-    def knows(self, target: str) -> str | None:
+    def skip_reason(self, target: str) -> str | None:
         """None for a target it knows, else the reason for `skipped`."""
-        return self.refused.get(target)
+        return self.unsupported.get(target)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Toolchain:
     worker: str
     stages: tuple[str, ...] = ()
     ld_lld: str | None = None
-    refused: Mapping[str, str] = field(default_factory=dict, hash=False)
+    unsupported: Mapping[str, str] = field(default_factory=dict, hash=False)
     missing: Mapping[str, str] = field(default_factory=dict, hash=False)
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)
     config: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -75,13 +75,13 @@ class Toolchain:
 
     def targets(self) -> tuple[str, ...]:
         """The names of the targets it knows."""
-        return tuple(name for name in TARGETS if name not in self.refused)
+        return tuple(name for name in TARGETS if name not in self.unsupported)
 
-    def knows(self, target: str) -> str | None:
+    def skip_reason(self, target: str) -> str | None:
         """None for a target it knows, else the reason for `skipped`."""
-        return self.refused.get(target)
+        return self.unsupported.get(target)
 
-    def lacks(self, target: str) -> str | None:
+    def missing_tool(self, target: str) -> str | None:
         """None when the target can be compiled here, else what is missing: the reason for
         `unknown`."""
         return self.missing.get(target)
@@ -124,7 +124,7 @@ class Family(Protocol):
         """The releases that a specification (an exact version, a PEP 440 specifier) asks for."""
         ...
 
-    def installed(self) -> Choice:
+    def find_installed(self) -> Choice:
         """The one in this Python's environment, or a ToolchainError."""
         ...
 

@@ -17,7 +17,7 @@ _NUMBERS = re.compile(r"\d+(\.\d+)*")
 _PARTS_OF_A_RELEASE = 3
 
 
-def named(text: str) -> str:
+def parse_requirement(text: str) -> str:
     """A requirement for what a user says of torch alone: `torch==2.9.*` for `2.9`, `torch==2.9.1`
     for `2.9.1`, `torch>=2.5,<2.9` for `>=2.5,<2.9`; `installed` is the release that is here.
 
@@ -65,7 +65,7 @@ def releases(specifiers: SpecifierSet) -> dict[str, str]:
         )
     if not admitted:
         raise UsageError(f"no release of torch matches {specifiers}; there are {_near(specifiers)}")
-    known = [Version(text) for text in triton_releases.known()]
+    known = [Version(text) for text in triton_releases.known_releases()]
     pinned = {}
     for torch, pin in admitted.items():
         fitting = list(SpecifierSet(pin).filter(known))

@@ -152,7 +152,7 @@ def _confinement() -> Check:
             closed = json.loads(done.stdout)
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             return Check("confinement", False, f"cannot be tried: {error}", remedy, optional=True)
-    offered = confinement.offered()
+    offered = confinement.available_confinement()
     detail = f"Landlock {offered['landlock'] or 'is not offered'}, seccomp"
     if not offered["seccomp"]:
         detail += " is not offered"

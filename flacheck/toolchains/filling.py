@@ -49,7 +49,7 @@ def keep(folder: Path) -> None:
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Hold a folder that no other process uses; raise InUse for one that is in use."""
-    with explained(folder):
+    with explain_os_errors(folder):
         # A lock that this process shares becomes its own; on another handle it would be refused.
         handle = _IN_USE.pop(folder, None) or _open_lock(folder, ".use")
     try:
@@ -92,9 +92,9 @@ def _command(process: int) -> str:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def hold_lock(folder: Path) -> Iterator[None]:
     """Hold the folder's lock, which dies with its process; say so when another process has it."""
-    with explained(folder):
+    with explain_os_errors(folder):
         handle = _open_lock(folder, ".lock")
     try:
         try:
@@ -118,12 +118,12 @@ def fill(folder: Path, make: Callable[[Path], dict[str, Any]]) -> Shelf:
     shelf = read_shelf(folder)
     if shelf:
         return shelf
-    with locked(folder):
+    with hold_lock(folder):
         # Whoever held the lock may have filled it.
         shelf = read_shelf(folder)
         if shelf:
             return shelf
-        with explained(folder), _temporary(folder) as temporary:
+        with explain_os_errors(folder), _temporary(folder) as temporary:
             manifest = make(temporary)
             with open(temporary / MANIFEST, "w") as file:
                 json.dump(manifest, file, indent=1, sort_keys=True)
@@ -151,7 +151,7 @@ def discard(folders: Iterable[Path]) -> None:
         for folder in chosen:
             held.enter_context(_alone(folder))
         for folder in chosen:
-            with locked(folder), explained(folder):
+            with hold_lock(folder), explain_os_errors(folder):
                 prefix = f"{TEMPORARY}{folder.name}-"
                 grave = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
                 folder.rename(grave / folder.name)
@@ -186,7 +186,7 @@ def _sweep(stale: Path, ours: str) -> None:
 
 
 @contextlib.contextmanager
-def explained(folder: Path) -> Iterator[None]:
+def explain_os_errors(folder: Path) -> Iterator[None]:
     """Turn the system's refusals into one message that says what to do."""
     try:
         yield

@@ -56,7 +56,7 @@ def of_default() -> str:
     return identity(DEFAULT) or DEFAULT
 
 
-def found_programs(*names: str) -> list[str]:
+def find_programs(*names: str) -> list[str]:
     """The paths of programs, without those that are not here."""
     paths = [shutil.which(name, path=_PATH) for name in names]
     return [path for path in paths if path is not None]
@@ -66,8 +66,8 @@ def found_programs(*names: str) -> list[str]:
 def programs() -> list[str]:
     """Every program that a compile of a unit executes beside the toolkit's own: the C++ compilers
     here with what they start, and the shell that nvcc gives its commands to."""
-    paths = [*found().values(), *found_programs("sh", *_BESIDE_NVCC)]
-    for compiler in found().values():
+    paths = [*find_compilers().values(), *find_programs("sh", *_BESIDE_NVCC)]
+    for compiler in find_compilers().values():
         # One that keeps what was compiled before starts the next one of its name.
         paths += [f"{folder}/{Path(compiler).name}" for folder in _PATH.split(":")]
         for name in _PARTS:
@@ -90,11 +90,11 @@ def _part(compiler: str, name: str) -> list[str]:
     if Path(path).is_absolute():
         return [path]
     # The compiler looks for it on the PATH.
-    return found_programs(name)
+    return find_programs(name)
 
 
 @cache
-def found() -> Mapping[str, str]:
+def find_compilers() -> Mapping[str, str]:
     """Every C++ compiler here: its identity and its path."""
     names = [DEFAULT, "clang++"]
     for kind in (DEFAULT, "clang++"):

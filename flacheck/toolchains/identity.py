@@ -60,7 +60,7 @@ def _hash(path: Path, book: dict[str, str]) -> str:
     return book[key]
 
 
-def recorded(record: str, top: str) -> dict[str, str]:
+def recorded_content(record: str, top: str) -> dict[str, str]:
     """The deciding files below `top/` in the text of a RECORD → SHA-256."""
     files = record_hashes(record).items()
     return {name: value for name, value in files if name.startswith(f"{top}/") and decides(name)}
@@ -81,7 +81,7 @@ def wheel_content(wheel: Path, top: str) -> dict[str, str]:
     """What `content` will say of a wheel file once it is unpacked, read from its RECORD."""
     with zipfile.ZipFile(wheel) as archive:
         record = next(name for name in archive.namelist() if name.endswith(".dist-info/RECORD"))
-        return recorded(archive.read(record).decode(), top)
+        return recorded_content(archive.read(record).decode(), top)
 
 
 def local(name: str, version: str, files: Mapping[str, str]) -> str:
@@ -95,7 +95,7 @@ def is_release(
     """Whether an installed package is, file by file, what an index served."""
     if distribution.read_text("direct_url.json") is not None:
         return False
-    return recorded(distribution.read_text("RECORD") or "", package.name) == files
+    return recorded_content(distribution.read_text("RECORD") or "", package.name) == files
 
 
 def toolkit(root: Path) -> dict[str, str]:
@@ -113,7 +113,7 @@ def toolkit(root: Path) -> dict[str, str]:
     return hashes
 
 
-def damaged(folder: Path) -> str | None:
+def find_damaged_file(folder: Path) -> str | None:
     """The first file in a folder that is not what the wheel it came from held; None where all
     are."""
     book = cache.read_json(_BOOK)
@@ -133,10 +133,10 @@ def damaged(folder: Path) -> str | None:
     return wrong
 
 
-def altered(folder: Path, name: str) -> bool:
+def is_altered(folder: Path, name: str) -> bool:
     """Whether the package in a folder differs from its own RECORD."""
     distributions = importlib.metadata.distributions(name=name, path=[str(folder)])
     distribution = next(iter(distributions), None)
     if distribution is None:
         return True
-    return recorded(distribution.read_text("RECORD") or "", name) != content(folder / name)
+    return recorded_content(distribution.read_text("RECORD") or "", name) != content(folder / name)

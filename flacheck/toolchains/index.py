@@ -49,14 +49,14 @@ def available(name: str, python: str | None = None, binary_only: bool = True) ->
     known = cache.read_json(book)
     entry = known.get(page, {})
     if time.time() - entry.get("time", 0) < DAY:
-        return parsed(entry["versions"])
+        return parse_versions(entry["versions"])
     try:
         versions = _ask(name, python, binary_only)
     except wheels.Offline as error:
         if not entry:
             raise
         others = getattr(error, "versions", ())
-        return sorted({*parsed(entry["versions"]), *others})
+        return sorted({*parse_versions(entry["versions"]), *others})
     entry = {"time": time.time(), "versions": [str(version) for version in versions]}
     cache.write_json(book, {**known, page: entry})
     return versions
@@ -94,7 +94,7 @@ def _ask(name: str, python: str | None, binary_only: bool) -> list[Version]:
             f" {installer.name}, and try again"
         )
         if code == 0 and listed:
-            versions = parsed(listed[1].split(","))
+            versions = parse_versions(listed[1].split(","))
             if unread:
                 raise PartialAnswer(partly, versions)
             return versions
@@ -122,7 +122,7 @@ def _unread(output: str) -> str:
     return ""
 
 
-def parsed(texts: Sequence[str]) -> list[Version]:
+def parse_versions(texts: Sequence[str]) -> list[Version]:
     """Final versions without local parts among the texts, oldest first."""
     versions = set()
     for text in texts:

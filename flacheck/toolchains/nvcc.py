@@ -40,7 +40,7 @@ class Nvcc:
     stages = STAGES
 
     def target(self, name: str) -> str:
-        return targets.spelled(name)
+        return targets.cell_target_name(name)
 
     def options(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """The standard and the host compiler, by its exact version, where they are not given."""
@@ -60,9 +60,9 @@ class Nvcc:
         return Resolution(tuple(map(releases.release, newest)), warnings)
 
     def resolve(self, spec: str) -> Resolution:
-        return releases.resolved(spec, releases.matching, releases.exact)
+        return releases.resolve_spec(spec, releases.matching, releases.exact)
 
-    def installed(self) -> Choice:
+    def find_installed(self) -> Choice:
         """The machine's own: CUDA_HOME, else the nvcc on the PATH, else /usr/local/cuda."""
         for root in _system_roots():
             if self.holds(str(root)):
@@ -83,7 +83,7 @@ class Nvcc:
         if choice.location:
             return _toolchain(choice, Path(choice.location))
         shelf = filling.fill(_folder(choice), lambda into: _download(choice, into))
-        damaged = identity.damaged(shelf.path)
+        damaged = identity.find_damaged_file(shelf.path)
         if damaged:
             raise ToolchainError(
                 f"the files of {choice.identity} in {shelf.path} were changed after its"
@@ -119,7 +119,7 @@ def _found(root: Path, origin: str) -> Choice:
     known = [int(number) for number in _ARCHITECTURE.findall(_ask(root, "--list-gpu-code"))]
     name = identity.local(NAME, version[1], identity.toolkit(root))
     refused = releases.refusals(f"{NAME} {version[1]}", known)
-    return Choice(NAME, version[1], name, origin, str(root), refused=refused)
+    return Choice(NAME, version[1], name, origin, str(root), unsupported=refused)
 
 
 def _ask(root: Path, question: str) -> str:
@@ -153,11 +153,11 @@ def _interpreter(program: Path) -> list[str]:
     if not first.startswith("#!") or not words:
         return []
     # `#!/usr/bin/env bash` names two.
-    return [words[0], *host_compilers.found_programs(*words[1:])]
+    return [words[0], *host_compilers.find_programs(*words[1:])]
 
 
 def _toolchain(choice: Choice, root: Path) -> Toolchain:
-    hosts = host_compilers.found()
+    hosts = host_compilers.find_compilers()
     missing = {}
     if not hosts:
         lacking = "nvcc preprocesses with a C++ compiler, and none is here: install g++"
@@ -171,7 +171,7 @@ def _toolchain(choice: Choice, root: Path) -> Toolchain:
         paths=(str(root),),
         worker="nvcc_worker",
         stages=STAGES,
-        refused=choice.refused,
+        unsupported=choice.unsupported,
         missing=missing,
         config={
             "toolkit": str(root),

@@ -22,7 +22,7 @@ _FIRST_OWN, _FIRST_FAMILY = 90, 100
 _MINOR = re.compile(r"(?:={2,3}\s*)?(\d+\.\d+)")
 
 
-def known() -> list[Version]:
+def shipped_versions() -> list[Version]:
     """Every release of the shipped table, oldest first."""
     return sorted(Version(text) for text in table("nvcc_releases")["releases"])
 
@@ -35,7 +35,7 @@ def here() -> tuple[list[Version], tuple[str, ...]]:
     except ToolchainError as error:
         versions = getattr(error, "versions", ())
         warnings = (f"{error}; going by the releases that flacheck knows of",)
-    return sorted({*known(), *(v for v in versions if v >= OLDEST)}), warnings
+    return sorted({*shipped_versions(), *(v for v in versions if v >= OLDEST)}), warnings
 
 
 def newest_of_minors(versions: Iterable[Version]) -> list[Version]:
@@ -48,7 +48,7 @@ def newest_of_minors(versions: Iterable[Version]) -> list[Version]:
 
 def matching(specifiers: SpecifierSet) -> Resolution:
     """The newest patch release of each minor version that specifiers allow."""
-    versions = [version for version in known() if version in specifiers]
+    versions = [version for version in shipped_versions() if version in specifiers]
     warnings: tuple[str, ...] = ()
     # The index is asked where the table cannot answer, or where newer releases would match too.
     if not versions or Version(f"{versions[-1].major + 1}.0") in specifiers:
@@ -57,12 +57,12 @@ def matching(specifiers: SpecifierSet) -> Resolution:
     if not versions and warnings:
         raise ToolchainError(f"flacheck knows no {NAME} that matches {specifiers}: {warnings[0]}")
     if not versions:
-        there = ", ".join(map(str, known()))
+        there = ", ".join(map(str, shipped_versions()))
         raise UsageError(f"no release of {NAME} matches {specifiers}; there are {there}{_older()}")
     return Resolution(tuple(release(each) for each in newest_of_minors(versions)), warnings)
 
 
-def resolved(
+def resolve_spec(
     spec: str,
     matching: Callable[[SpecifierSet], Resolution],
     exact: Callable[[Version], Choice],
@@ -81,9 +81,9 @@ def resolved(
 
 def exact(version: Version) -> Choice:
     """A release by its version, from the shipped table before the index is asked."""
-    if version in known() or (version >= OLDEST and index.has(_DISTRIBUTION, version)):
+    if version in shipped_versions() or (version >= OLDEST and index.has(_DISTRIBUTION, version)):
         return release(version)
-    near = ", ".join(map(str, index.near(version, known())))
+    near = ", ".join(map(str, index.near(version, shipped_versions())))
     raise UsageError(f"there is no {NAME} {version}; the nearest are {near}{_older()}")
 
 
@@ -97,7 +97,7 @@ def _older() -> str:
 def release(version: Version) -> Choice:
     """A release from the index."""
     refused = refusals(f"{NAME} {version}", _listed(version))
-    return Choice(NAME, str(version), f"{NAME}=={version}", "cache", refused=refused)
+    return Choice(NAME, str(version), f"{NAME}=={version}", "cache", unsupported=refused)
 
 
 def _listed(version: Version) -> list[int]:

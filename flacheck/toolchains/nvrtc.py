@@ -33,7 +33,7 @@ class Nvrtc:
     stages = STAGES
 
     def target(self, name: str) -> str:
-        return targets.spelled(name)
+        return targets.cell_target_name(name)
 
     def options(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """The standard; no host compiler has a part in it."""
@@ -50,9 +50,9 @@ class Nvrtc:
         return Resolution(tuple(map(_release, releases.newest_of_minors(_known()))))
 
     def resolve(self, spec: str) -> Resolution:
-        return releases.resolved(spec, _matching, _exact)
+        return releases.resolve_spec(spec, _matching, _exact)
 
-    def installed(self) -> Choice:
+    def find_installed(self) -> Choice:
         raise ToolchainError(
             f"flacheck takes {NAME} from the package index only: ask for a release"
             f" (--toolchain {NAME}==12.4), or for the machine's whole toolkit (nvcc==installed)"
@@ -67,7 +67,7 @@ class Nvrtc:
 
     def provide(self, choice: Choice) -> Toolchain:
         shelf = filling.fill(_folder(choice), lambda into: _download(choice, into))
-        damaged = identity.damaged(shelf.path)
+        damaged = identity.find_damaged_file(shelf.path)
         if damaged:
             raise ToolchainError(
                 f"the files of {choice.identity} in {shelf.path} were changed after its"
@@ -83,11 +83,11 @@ class Nvrtc:
             paths=(str(shelf.path),),
             worker="nvrtc_worker",
             stages=STAGES,
-            refused=choice.refused,
+            unsupported=choice.unsupported,
             config={
                 "library": str(shelf.path / _LIBRARY),
                 "includes": [str(folder) for folder in includes],
-                "programs": host_compilers.found_programs("c++filt"),
+                "programs": host_compilers.find_programs("c++filt"),
             },
             fills_memory=True,
         )
@@ -135,7 +135,7 @@ def _release(version: Version) -> Choice:
     refused = releases.refusals(
         f"{NAME} {version}", minor["targets"], families=minor.get("families", False)
     )
-    return Choice(NAME, str(version), f"{NAME}=={version}", "cache", refused=refused)
+    return Choice(NAME, str(version), f"{NAME}=={version}", "cache", unsupported=refused)
 
 
 def _folder(choice: Choice) -> Path:

@@ -59,7 +59,7 @@ class Triton:
             return Resolution((releases.exact(Version(plain if is_exact else spec)),))
         return releases.matching(SpecifierSet(spec))
 
-    def installed(self) -> Choice:
+    def find_installed(self) -> Choice:
         """The one that `import triton` would find in this environment; nothing is imported."""
         spec = importlib.util.find_spec(NAME)
         if spec is None or not spec.submodule_search_locations:
@@ -102,7 +102,7 @@ class Triton:
             return _toolchain(choice, _linked(choice))
         shelf = filling.fill(folder(choice), lambda into: _download(choice, into))
         # Its keys say that it is the release; an edit since it was installed would falsify them.
-        if identity.altered(shelf.path, NAME):
+        if identity.is_altered(shelf.path, NAME):
             raise ToolchainError(
                 f"the files of {choice.identity} in {shelf.path} were changed after its"
                 f" installation; run `flacheck toolchain remove {choice.identity}`, and the next"
@@ -186,7 +186,7 @@ def _install(choice: Choice, wanted: str, into: Path) -> dict[str, Any]:
     about = {"name": NAME, "version": choice.version, "identity": choice.identity}
     what = f"{NAME} {choice.version}"
     done = wheels.install(requirements, into, what=what, binary_only=(NAME,))
-    if identity.altered(into, NAME):
+    if identity.is_altered(into, NAME):
         # uv links its own cache's files, so an edit in some environment can reach every later
         # install.
         installer = done["installer"]
@@ -243,7 +243,7 @@ def _toolchain(choice: Choice, paths: tuple[str, ...]) -> Toolchain:
         worker="triton_worker",
         stages=STAGES,
         ld_lld=linker.path,
-        refused=choice.refused,
+        unsupported=choice.unsupported,
         missing=missing,
         environment={"TRITON_BACKENDS_IN_TREE": "1", **linker.environment},
         config=config,

@@ -80,19 +80,19 @@ def _in_cache() -> list[Version]:
         is_release = shelf.manifest.get("identity") == f"{NAME}=={version}"
         if is_release and shelf.path.name.endswith(suffix()):
             versions.append(str(version))
-    return index.parsed(versions)
+    return index.parse_versions(versions)
 
 
 def suffix() -> str:
     return f"-{cache.python_tag()}"
 
 
-def known() -> list[str]:
+def known_releases() -> list[str]:
     """Every release that the shipped table or an earlier look at the index names, oldest first;
     asks nobody."""
     versions = set(_shipped())
     for page in cache.read_json(f"index/{NAME}.json").values():
-        versions.update(index.parsed(page["versions"]))
+        versions.update(index.parse_versions(page["versions"]))
     return [str(version) for version in sorted(versions) if version >= OLDEST]
 
 
@@ -101,25 +101,27 @@ def here() -> tuple[list[Version], tuple[str, ...]]:
     try:
         listed, warnings = index.available(NAME), ()
     except ToolchainError as error:
-        known = {v for v in _shipped() if _reason(v) is None} | set(_in_cache())
+        versions = {v for v in _shipped() if _reason(v) is None} | set(_in_cache())
         # Some indexes may have answered while another did not.
-        known.update(v for v in getattr(error, "versions", ()) if v >= OLDEST)
-        return sorted(known), (f"{error}; going by the releases that flacheck knows of",)
+        versions.update(v for v in getattr(error, "versions", ()) if v >= OLDEST)
+        return sorted(versions), (f"{error}; going by the releases that flacheck knows of",)
     return [v for v in listed if v >= OLDEST], warnings
 
 
 def matching(specifiers: SpecifierSet) -> Resolution:
     """The releases that specifiers allow, and a warning for each that has no wheel here."""
     there, warnings = here()
-    known = sorted({*there, *_shipped()})
-    wanted = [version for version in known if version in specifiers]
+    versions = sorted({*there, *_shipped()})
+    wanted = [version for version in versions if version in specifiers]
     if not wanted:
         ask_for_torch(str(specifiers), specifiers)
         if warnings:
             raise ToolchainError(
                 f"flacheck knows no {NAME} that matches {specifiers}: {warnings[0]}"
             )
-        raise UsageError(f"no release of {NAME} matches {specifiers}; there are {_listing(known)}")
+        raise UsageError(
+            f"no release of {NAME} matches {specifiers}; there are {_listing(versions)}"
+        )
     choices = []
     for version in wanted:
         if version in there:
@@ -134,9 +136,9 @@ def exact(version: Version) -> Choice:
     if version < OLDEST:
         ask_for_torch(str(version), SpecifierSet(f"=={version}.*"))
         raise UsageError(f"flacheck drives {NAME} {OLDEST} and newer, not {version}")
-    for known in _shipped():
-        if known == version:
-            return release(known, _reason(known))
+    for listed_version in _shipped():
+        if listed_version == version:
+            return release(listed_version, _reason(listed_version))
     if version in _in_cache() or index.has(NAME, version):
         return release(version)
     # Perhaps it has a wheel for some other Python (the shipped table knows the older releases).

@@ -24,10 +24,10 @@ from typing import Any
 
 from flacheck.fallbacks.candidates import Candidate
 from flacheck.fallbacks.constexprs import HOST, TUNABLE
-from flacheck.fallbacks.exploration import BUDGET, Exploration, Oracle, compiled
-from flacheck.fallbacks.failing import Failing, Scanned
+from flacheck.fallbacks.exploration import BUDGET, Exploration, Oracle, compiles_fully
+from flacheck.fallbacks.failing import Failing, ScanResult
 from flacheck.fallbacks.ranking import order
-from flacheck.fallbacks.searching import explored, searching
+from flacheck.fallbacks.searching import explore_failures, searching
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.pipeline import planning
@@ -41,7 +41,7 @@ TRITON, TARGETS = ("3.2.0", "3.3.0", "3.9.0"), ("sm70", "sm80", "sm90")
 
 def exhaustive(failing: Failing) -> list[Candidate]:
     """Own configurations × halved tiles, nearest first, each once."""
-    known = failing.known
+    known = failing.constexprs
     tiles = {
         name: each.value for name, each in known.by_name.items() if each.mark in (TUNABLE, HOST)
     }
@@ -52,7 +52,7 @@ def exhaustive(failing: Failing) -> list[Candidate]:
             name: value for name, value in config.items() if name != "kwargs" and value is not None
         }
         sizes = [
-            [size, *known.halved(name, size)] if type(size) is int else [size]
+            [size, *known.halve(name, size)] if type(size) is int else [size]
             for name, size in start.items()
         ]
         for values in product(*sizes):
@@ -91,11 +91,11 @@ class Compared:
 
 
 def compare(
-    asked: Scanned, oracle: Oracle, budget: int, sample: int, minutes: float
+    asked: ScanResult, oracle: Oracle, budget: int, sample: int, minutes: float
 ) -> list[Compared]:
     """Both searches over all failing cells, release by release."""
-    failures = sorted(asked.failing(), key=lambda each: order(each.observed))
-    ways = explored(failures, lambda each: [each.cell], oracle, budget)
+    failures = sorted(asked.failing(), key=lambda each: order(each.observation))
+    ways = explore_failures(failures, lambda each: [each.cell], oracle, budget)
     rows = {each.key: _searched(each, ways.get(each.key)) for each in failures}
     chance = random.Random(0)
     served = [key for key, row in rows.items() if row.found]
@@ -116,13 +116,13 @@ def compare(
 
 
 def _searched(failing: Failing, way: Exploration | None) -> Compared:
-    return Compared(failing, way.answer if way else None, way.asked if way else 0)
+    return Compared(failing, way.answer if way else None, way.compile_count if way else 0)
 
 
 def _in_full(row: Compared, oracle: Oracle) -> Compared:
     cell, space = row.failing.cell, exhaustive(row.failing)
     records = oracle([each.of(cell) for each in space])
-    best = next((each for each in space if compiled(records.get(each.of(cell).key))), None)
+    best = next((each for each in space if compiles_fully(records.get(each.of(cell).key))), None)
     return replace(row, best=best, size=len(space))
 
 
@@ -201,7 +201,7 @@ def main() -> None:
     with Store.open(chosen.store) as store:
         records = list(records_of(plan, store, RunOptions(jobs=chosen.jobs)))
         with searching(plan, store, RunOptions(jobs=chosen.jobs)) as (oracle, _):
-            scanned = Scanned(plan, records)
+            scanned = ScanResult(plan, records)
             results = compare(scanned, oracle, chosen.budget, chosen.sample, chosen.minutes)
             for line in table(results):
                 print(line, flush=True)

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from flacheck.capabilities.repro import versions
 from flacheck.capabilities.repro.budget import Budget
-from flacheck.capabilities.repro.compilers import LONGEST, Compilers, provided
+from flacheck.capabilities.repro.compilers import LONGEST, Compilers, provide_releases
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kinds import kind_of
 from flacheck.capabilities.repro.oracle import Oracle
@@ -122,7 +122,7 @@ class Comparison:
     def rows(self, store: Store, rivals: Sequence[Rival]) -> Iterator[Row]:
         """A row for flacheck repro, one for the original, then one for each rival."""
         found = chosen(self.case, store)
-        releases = provided(found.cell.toolchain, found.cell.target, ())
+        releases = provide_releases(found.cell.toolchain, found.cell.target, ())
         budget = Budget(compiles=self.budget)
         with Compilers(releases, found.packages, budget=budget) as compilers:
             ours = begin(found.cell, compilers)
@@ -131,7 +131,7 @@ class Comparison:
             took, result = ours.oracle.effort.seconds, ours.finish(runs=1)
             ran = result.effort.ran
             ended = "budget spent" if ran >= self.budget else "ended by itself"
-            yield self._row("flacheck repro", result.reduced, result, compilers, ran, took, ended)
+            yield self._row("flacheck repro", result.reduction, result, compilers, ran, took, ended)
             # A busy machine must not refuse what it would accept at leisure.
             compilers.patience = LONGEST
             yield self._row("(original)", result.original, result, compilers)
@@ -160,7 +160,9 @@ class Comparison:
         seconds: float = 0.0,
         ended: str = "",
     ) -> Row:
-        differing = versions.differing(result.original_table, versions.judged(best, compilers))
+        differing = versions.differing(
+            result.original_table, versions.judge_releases(best, compilers)
+        )
         return Row(
             self.case.name, reducer, best.lines, best.nodes, ran, seconds, len(differing), ended
         )

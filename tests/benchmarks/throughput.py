@@ -12,7 +12,7 @@ from flacheck.analysis.context import Context
 from flacheck.analysis.summary import summarise
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Loop, Timeouts
-from flacheck.fallbacks import seen
+from flacheck.fallbacks import alternatives
 from flacheck.store import Store
 from tests import fake
 
@@ -29,7 +29,7 @@ def main() -> None:
         settled = sum(1 for _ in loop.records(cells))
         pool.close()
         rate = settled / (time.monotonic() - started)
-        summary = summarise(store.records(run), Context(fallbacks=seen.fallbacks))
+        summary = summarise(store.records(run), Context(fallbacks=alternatives.fallbacks))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
         f"{settled} cells, {summary.tally.compiles} compile: {rate:.0f} cells a second (at least 500)"

@@ -9,7 +9,7 @@ from typing import Any
 
 from flacheck.engine import policies
 from flacheck.engine.executors import Task
-from flacheck.engine.provider import Untried
+from flacheck.engine.provider import Unavailable
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.model import Attempt, Cell, Json, Kernel, Launch, Stubbed
 
@@ -37,7 +37,7 @@ class Provider:
     """Provides workers of the fake compiler; a test may answer in its place."""
 
     table: dict[str, Any]
-    kind_of: Callable[[Cell], WorkerKind | Untried] | None = None
+    kind_of: Callable[[Cell], WorkerKind | Unavailable] | None = None
     refuses: Callable[[Cell], str | None] = lambda cell: None
     memory_mb: int = 512
     loss_of: Callable[[Cell], str | None] = lambda cell: None
@@ -48,7 +48,7 @@ class Provider:
     def attempt(self, cell: Cell) -> Attempt | None:
         return None
 
-    def worker_kind(self, cell: Cell) -> WorkerKind | Untried:
+    def worker_kind(self, cell: Cell) -> WorkerKind | Unavailable:
         if self.kind_of is not None:
             return self.kind_of(cell)
         return kind(self.table, cell.toolchain.partition("==")[2], memory_mb=512)

@@ -32,7 +32,7 @@ from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import UsageError
 from flacheck.model import Attempt, Json, Outcome, canonical
 from flacheck.packages.package import Package
-from flacheck.tables import shipped, targets
+from flacheck.tables import find_shipped_folder, targets
 
 # The longest that a scan's compile takes before anything is known of its kernel.
 _SECONDS = 300.0
@@ -75,7 +75,7 @@ class Bench:
             raise UsageError("--bench needs a GPU: install torch with CUDA beside flacheck")
         (choice,) = toolchains.resolve(["installed"]).choices
         self._config = toolchains.provide(choice).worker_config()
-        self._config |= {"worker": "bench_worker", "corpus": str(shipped("kernels"))}
+        self._config |= {"worker": "bench_worker", "corpus": str(find_shipped_folder("kernels"))}
         self._config |= {"torch": torch, "device": device, "recycle_mb": _RESIDENT_MB}
         self._config["trust"] = trust
         # The driver of a GPU needs devices and files that nobody lists.
@@ -187,7 +187,7 @@ class Bench:
     def _ask(self, kind: WorkerKind, request: Json) -> Attempt:
         """One at a time, for two on a card would time each other."""
         self._pool.submit([Task(0, kind, request)])
-        (attempt,) = [attempt for ended in self._pool.completed() for _, attempt in ended]
+        (attempt,) = [attempt for ended in self._pool.results() for _, attempt in ended]
         return attempt
 
 

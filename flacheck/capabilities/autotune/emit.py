@@ -24,7 +24,7 @@ from typing import Any
 from packaging.version import Version
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.order import kernel_name, short, split
 from flacheck.capabilities.autotune.results import ExaminedConfig, Fate, TunerResult, TuningKey
 from flacheck.model import Json, canonical
@@ -119,7 +119,7 @@ def _gains_nothing(result: TunerResult, number: int) -> str:
 def choices(results: Sequence[TunerResult]) -> list[KeptConfigs]:
     """Return one for each kernel with configurations; a kernel of which every configuration fails
     gets its nearest fallbacks, if they are configurations."""
-    tried = grouped((result.kernel, result) for result in results if result.configs)
+    tried = group_by_key((result.kernel, result) for result in results if result.configs)
     return [KeptConfigs(kernel, of, _configs(of)) for kernel, of in tried.items()]
 
 
@@ -278,7 +278,9 @@ class FlaFile:
 def fla(results: Sequence[TunerResult], reading: Sequence[str] = ()) -> Iterator[FlaFile]:
     """Yield a file for each function's name, also where every key is left out. `reading` are all
     kernels of the package that read such files."""
-    named = grouped((kernel_name(result.kernel), result) for result in results if result.configs)
+    named = group_by_key(
+        (kernel_name(result.kernel), result) for result in results if result.configs
+    )
     for function, of in named.items():
         kernels = {result.kernel for result in of}
         same_name = [name for name in reading if kernel_name(name) == function]

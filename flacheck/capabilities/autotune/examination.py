@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.order import some
 from flacheck.capabilities.autotune import judging
 from flacheck.capabilities.autotune.bench import Bench
@@ -127,7 +127,7 @@ class Examination:
                     opened,
                     RunOptions(jobs=self.jobs),
                     budget=budget,
-                    tried=tried,
+                    extra_records=tried,
                 )
 
         return with_fallbacks(judged, search)
@@ -149,7 +149,7 @@ def with_fallbacks(
                 tried[cell.key] = config.record.with_(cell=cell)
     if not cells:
         return results
-    of_cell = grouped((each.key, each) for each in search(list(cells.values()), tried))
+    of_cell = group_by_key((each.key, each) for each in search(list(cells.values()), tried))
     mended = []
     for asked, result in examined:
         own: list[Fallback] = []

@@ -13,7 +13,7 @@ from flacheck.analysis.order import some
 from flacheck.capabilities.autotune.results import TunedLaunch
 from flacheck.errors import UsageError
 from flacheck.packages.package import Package
-from flacheck.source import autotuned
+from flacheck.source import autotuners
 
 _VARIABLE = "FLA_CONFIG_DIR"
 _DECORATOR = "fla_cache_autotune"
@@ -88,7 +88,7 @@ def reading_kernels(package: Package) -> list[str]:
     kernels = []
     for file in _files(package):
         module = ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
-        for name in autotuned.names_in(file, (_DECORATOR,)):
+        for name in autotuners.names_in(file, (_DECORATOR,)):
             kernels.append(f"{module}:{name}")
     return kernels
 

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.autotune.keys import binary
 from flacheck.capabilities.autotune.results import Args, TunedLaunch
 from flacheck.errors import EmptySelection, UsageError
@@ -29,9 +29,9 @@ from flacheck.model import Cell, Corpus, Cut, Kernel, Launch, Stubbed, digest
 from flacheck.packages.package import Package
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.package_launches import PackageCapture, resolve_package
-from flacheck.source import autotuned
-from flacheck.source.autotuned import Declared
-from flacheck.tables import shipped
+from flacheck.source import autotuners
+from flacheck.source.autotuners import AutotunedKernel
+from flacheck.tables import find_shipped_folder
 from flacheck.toolchains import Resolver
 from flacheck.toolchains.base import Choice
 
@@ -85,18 +85,18 @@ def of_launches(
     read = launches.read(file, trust=trust)
     entries = launches_file.entries_of(read, file, line, trust)
     check_kernels(selection.kernels, [entry.kernel for entry in entries])
-    selected = call_paths.asked(entries, selection, str(file))
+    selected = call_paths.select_checked(entries, selection, str(file))
     wanted: Sequence[RecordedLaunch] = [entry for entry in selected if entry.launch.configs]
     if not wanted and line is not None:
         raise UsageError(f"{file}:{line}: the kernel that is launched here has no autotuner")
     if not wanted:
         raise EmptySelection(f"{file}: no kernel that {_globs(selection)} names has an autotuner")
     wanted, refusals = launches.without_refused(wanted)
-    provided = replay.provided(file, wanted, trust)
+    provided = replay.provide_packages(file, wanted, trust)
     targets = launches_file.recorded_targets(read)
     resolver = Resolver()
     tuned: list[TunedLaunch] = []
-    for of_kernel in grouped((entry.kernel, entry) for entry in wanted).values():
+    for of_kernel in group_by_key((entry.kernel, entry) for entry in wanted).values():
         tuned += _of_entries(
             of_kernel,
             selection,
@@ -108,7 +108,7 @@ def of_launches(
         )
     if not tuned:
         raise EmptySelection(f"{file}: none of its launches in the dtypes asked can be built again")
-    _, changed = stale.found(file, wanted)
+    _, changed = stale.find_changes(file, wanted)
     notes = [*changed, *refusals, *resolver.warnings]
     return TunedLaunches(tuned, resolver.choices, provided, notes, trust)
 
@@ -133,9 +133,9 @@ def of_package(spec: str, selection: Selection, every_key: bool = False) -> Tune
             known += [(read, source) for source in sources]
     tuned: list[TunedLaunch] = []
     for capture in captures:
-        asked = call_paths.selected(_recorded(capture), selection, package.identity)
+        asked = call_paths.select_launches(_recorded(capture), selection, package.identity)
         recorded = [entry for entry in asked if entry.launch.configs]
-        launched = grouped((entry.kernel, entry) for entry in recorded)
+        launched = group_by_key((entry.kernel, entry) for entry in recorded)
         for name, entries in launched.items():
             if selection.names(name):
                 tuned += _of_capture(capture, entries, known, selection, resolver, every_key)
@@ -227,7 +227,7 @@ def _autotuned_names(package: Package) -> Iterator[str]:
     for top in package.modules:
         for file in sorted((root / top).rglob("*.py")):
             module = ".".join(file.relative_to(root).with_suffix("").parts)
-            for name in autotuned.names_in(file):
+            for name in autotuners.names_in(file):
                 yield f"{module.removesuffix('.__init__')}:{name}"
 
 
@@ -242,7 +242,7 @@ def _of_sources(
     """One launch of each kernel under each toolchain on each target, with `every_key` one of each
     binary, in one dtype unless the selection names several."""
     runs = _runs(sources, selection, resolver, DEFAULT_TARGETS, read.blocks)
-    places = grouped(
+    places = group_by_key(
         ((run.kernel.name, run.kernel.package, run.toolchain, run.target), run) for run in runs
     )
     tuned = []
@@ -254,7 +254,7 @@ def _of_sources(
         if every_key:
             same = [each for each in cells if selection.dtypes or each.dtype == chosen.dtype]
             equivalent_calls = list(
-                grouped((binary(_arguments(each)), each) for each in same).values()
+                group_by_key((binary(_arguments(each)), each) for each in same).values()
             )
         for group in equivalent_calls:
             made = TunedLaunch(group[0], {}, observed_calls, True, declaration, by_matrix=True)
@@ -288,14 +288,14 @@ def _of_entries(
     groups = [[min(fitting, key=lambda entry: entry.made_up)]]
     if every_key:
         real = [entry for entry in fitting if not entry.made_up] or fitting
-        groups = list(grouped((binary(_call(entry)), entry) for entry in real).values())
+        groups = list(group_by_key((binary(_call(entry)), entry) for entry in real).values())
     for group in groups:
         chosen = group[0]
         sources = launches.sources([chosen])
         options: Mapping[str, Any] = {}
         # A kernel that is defined within a function has no name to import.
         if chosen.package in provided and "<locals>" not in chosen.kernel:
-            sources, options = replay.decorated([chosen], provided), chosen.options
+            sources, options = replay.decorated_sources([chosen], provided), chosen.options
         for cell in _runs(sources, replace(selection, dtypes=()), resolver, targets):
             declaration = _declared(cell.kernel, provided)
             made = TunedLaunch(
@@ -328,17 +328,17 @@ def _runs(
     yield from expand(made, sources, Selection(dtypes=selection.dtypes), resolver)
 
 
-def _declared(kernel: Kernel, provided: _Packages) -> Declared | None:
+def _declared(kernel: Kernel, provided: _Packages) -> AutotunedKernel | None:
     """A kernel's source: flacheck's own, the package's, else the cut one without a file."""
     origin = kernel.origin
     if isinstance(origin, Corpus):
-        file = shipped("kernels") / f"{origin.family}.py"
-        return autotuned.of_file(file, origin.name, f"kernels/{file.name}")
+        file = find_shipped_folder("kernels") / f"{origin.family}.py"
+        return autotuners.of_file(file, origin.name, f"kernels/{file.name}")
     package = provided.get(kernel.package or "")
     if package is not None:
-        return autotuned.of_module(Path(package.path), kernel.name)
+        return autotuners.of_module(Path(package.path), kernel.name)
     if isinstance(origin, Cut):
-        return autotuned.of_text(origin.source, origin.qualname)
+        return autotuners.of_text(origin.source, origin.qualname)
     return None
 
 

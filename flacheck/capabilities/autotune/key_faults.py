@@ -67,7 +67,7 @@ def by_position(evidence: KeyEvidence) -> Iterator[KeyFault]:
         fix = f"move {', '.join(last)} behind all keys in the kernel's signature"
         fault = KeyFault(want, kind, want, looked_up["got"], _BY_POSITION[kind], fix=fix)
         if declaration:
-            fix, lines = declaration.moved_last(last), declaration.signature
+            fix, lines = declaration.with_parameters_last(last), declaration.signature
             fault = replace(
                 fault, file=declaration.file, line=lines.line, end_line=lines.end_line, fix=fix
             )

@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from flacheck.capabilities.autotune.results import Args, TunedLaunch, TuningKey
 from flacheck.model import canonical
-from flacheck.source.autotuned import Declared
+from flacheck.source.autotuners import AutotunedKernel
 
 # Triton 3.0 and 3.1 look keys up by their position in a list from which omitted arguments are
 # missing; from here on by name.
@@ -57,10 +57,12 @@ class KeyEvidence:
     @property
     def unspecialized(self) -> tuple[str, ...]:
         """Arguments that the compiler is told not to look at."""
-        return self.tuned_launch.declaration.unspecialized if self.tuned_launch.declaration else ()
+        return (
+            self.tuned_launch.declaration.do_not_specialize if self.tuned_launch.declaration else ()
+        )
 
     @property
-    def in_file(self) -> Declared | None:
+    def in_file(self) -> AutotunedKernel | None:
         """The source where its line numbers mean something: None for one cut out of its file."""
         declaration = self.tuned_launch.declaration
         if declaration is None or declaration.file is None:
@@ -108,8 +110,8 @@ class KeyEvidence:
         """The orders in which host code passes the arguments, or that of the signature."""
         orders: dict[tuple[str, ...], None] = {}
         for host in self.tuned_launch.hosts:
-            passed = [name for name in host.passed if name in self.arguments]
-            rest = [name for name in self.arguments if name not in host.passed]
+            passed = [name for name in host.arguments if name in self.arguments]
+            rest = [name for name in self.arguments if name not in host.arguments]
             order = (*passed, *rest)
             orders[order] = None
         return list(orders) or [self.arguments]

@@ -85,7 +85,9 @@ def _is_free(evidence: KeyEvidence, name: str) -> bool:
     ):
         return False
     keys = tuple(key for key in tuned.keys if key in evidence.arguments)
-    return any(name in host.passed and not host.settled(name, keys) for host in tuned.hosts)
+    return any(
+        name in host.arguments and not host.is_determined_by(name, keys) for host in tuned.hosts
+    )
 
 
 def _free(evidence: KeyEvidence, name: str) -> KeyFault:

@@ -38,7 +38,7 @@ def find_pruned_configs(
     pool = LocalPool(1, lambda task: _SECONDS)
     try:
         pool.submit(tasks)
-        for ended in pool.completed():
+        for ended in pool.results():
             for task, attempt in ended:
                 if attempt.outcome is Outcome.FINISHED:
                     left_out[task.name.key] = _left_out(attempt.facts["configs"], task.name)

@@ -6,11 +6,11 @@ from enum import Enum
 from typing import Any
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.order import counted, kernel_name
+from flacheck.analysis.order import count_noun, kernel_name
 from flacheck.capabilities.autotune.occupancy import Occupancy
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model import Cell, Json, Launch, Record, Verdict, canonical
-from flacheck.source.autotuned import Declared
+from flacheck.source.autotuners import AutotunedKernel
 from flacheck.source.host_code import HostLaunch
 from flacheck.source.kernel_code import KernelCode
 
@@ -43,7 +43,7 @@ class TunedLaunch:
     options: Mapping[str, Any]
     observed_calls: tuple[Args, ...]
     is_captured: bool
-    declaration: Declared | None
+    declaration: AutotunedKernel | None
     by_matrix: bool = False
     code: KernelCode = field(default_factory=KernelCode)
     hosts: tuple[HostLaunch, ...] = ()
@@ -219,7 +219,7 @@ class TunerResult:
         if self.ends:
             lines.append(f"{place}: the run ends: {self.ends}")
         elif ending:
-            lines.append(f"{place}: {counted(len(ending), 'configuration')} would end the run")
+            lines.append(f"{place}: {count_noun(len(ending), 'configuration')} would end the run")
         for fault in self.keys:
             lines.append(f"{place}: {fault.fault}: {fault.key} {fault.why}")
         return lines

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from flacheck.analysis.order import split, spoken
+from flacheck.analysis.order import split, toolchain_label
 from flacheck.model import Json, Verdict
 
 
@@ -36,7 +36,7 @@ class ComparedSide:
         if self.torch:
             return f"torch {self.torch}"
         if self.toolchain:
-            return spoken(self.toolchain)
+            return toolchain_label(self.toolchain)
         return self.name
 
     @property

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.diff.sides import ReleaseSide, Side, StoredSide
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs.expand import Selection
@@ -155,7 +155,9 @@ def _of_subject(
         subject = replace(subject, configs="shared")
     releases = [side for side in (before, after) if isinstance(side, ReleaseSide)]
     # The sides that have a subject in common are planned together.
-    specs = grouped((_subject_of(side, releases, subject, chosen), side.spec) for side in releases)
+    specs = group_by_key(
+        (_subject_of(side, releases, subject, chosen), side.spec) for side in releases
+    )
     plans = []
     captures: list[PackageCapture] = []
     for about, own in specs.items():
@@ -215,7 +217,7 @@ def one_each(made: Iterable[Cell]) -> list[Cell]:
     What has no launch, such as an import that a package refused, stays.
     """
     made = list(made)
-    groups = grouped((_group(cell), cell) for cell in made)
+    groups = group_by_key((_group(cell), cell) for cell in made)
     kept: set[str] = set()
     for (*_, is_launch), members in groups.items():
         if is_launch:
@@ -231,7 +233,7 @@ def _group(cell: Cell) -> tuple[str, str | None, str, str, bool]:
 
 def _same(members: Sequence[Cell]) -> list[Cell]:
     """One cell a compiler out of those of one kernel and dtype."""
-    by_compiler = grouped((cell.toolchain, cell) for cell in members)
+    by_compiler = group_by_key((cell.toolchain, cell) for cell in members)
     offered = [{_identity(cell) for cell in own} for own in by_compiler.values()]
     common = set.intersection(*offered)
 

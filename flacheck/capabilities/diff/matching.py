@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.order import split
 from flacheck.model import Record, Verdict, canonical
 
@@ -99,7 +99,7 @@ def _by_group(
 
 def _best_of(records: Iterable[Record]) -> dict[Group, Record]:
     """The best record of each kernel, dtype and target; of equally good ones the first."""
-    groups = grouped((group_of(record), record) for record in records)
+    groups = group_by_key((group_of(record), record) for record in records)
     return {group: min(there, key=_rank) for group, there in groups.items()}
 
 

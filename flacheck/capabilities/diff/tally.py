@@ -23,7 +23,13 @@ class KernelTally:
     @property
     def still(self) -> int:
         broken = (*self.failing, *self.refused_by_package, *self.waived_failures)
-        gone = {*broken, *self.not_launched, *self.not_reached, *self.without_verdict, *self.not_tested}
+        gone = {
+            *broken,
+            *self.not_launched,
+            *self.not_reached,
+            *self.without_verdict,
+            *self.not_tested,
+        }
         return sum(kernel not in gone for kernel in self.compiled_before)
 
 

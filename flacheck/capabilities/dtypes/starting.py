@@ -15,8 +15,8 @@ import msgspec
 
 from flacheck.capabilities.dtypes import observation
 from flacheck.capabilities.dtypes.observation import Mode, Observation
+from flacheck.captures.capture_job import guest_environment, recipe_of, run_guest
 from flacheck.captures.cards import card
-from flacheck.captures.drive import guest_environment, recipe_of, run_guest
 from flacheck.engine import policies
 from flacheck.errors import UsageError
 from flacheck.guest.engine.confinement import Policy

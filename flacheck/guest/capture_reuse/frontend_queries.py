@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..engine.messages import Kernel
-from ..recorder.described import Functions, argument
-from ..workers.cut import CutResult, handed
+from ..recorder.launch_description import Functions, argument
+from ..workers.cut import CutResult, passed_functions
 
 # Arguments of these kinds can be built again from their description.
 _REBUILDABLE_KINDS = ("int", "float", "bool", "dtype", "function")
@@ -32,7 +32,7 @@ class FrontendQueries:
         self, function: Kernel, arguments: Mapping[str, Any], refusal: list[Any] | None
     ) -> None:
         """Add one check and its result."""
-        functions = handed(function, dict(arguments))
+        functions = passed_functions(function, dict(arguments))
         cut = self._cut(function, functions)
         descriptions: dict[str, Any] = {}
         lost_arguments = []

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..engine import releases
 from ..engine.loader import module_from
-from ..recorder.described import Identities, configuration
+from ..recorder.launch_description import Identities, configuration
 from ..workers.values import constants
 from .triton_api_trace import fingerprint
 

@@ -25,7 +25,7 @@ from ..engine import releases, vendor_libraries
 from ..engine.driver import TargetDriver
 from ..engine.loader import module_from
 from ..recorder import frontend, refusals
-from ..recorder.described import Identities
+from ..recorder.launch_description import Identities
 from ..recorder.recorder import Recorder
 from ..workers import torch_stub, values
 from . import kernel_decorators, triton_api_trace
@@ -59,7 +59,7 @@ class ImportState:
             "bound": self._bound_reason(recorder, queries, release_warnings),
             "answers": self._trace.results,
             "kernels": self._kernels,
-            "options": refusals.asked,
+            "options": refusals.option_queries,
             "sources": queries.sources,
             "questions": queries.queries,
         }

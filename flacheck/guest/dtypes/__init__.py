@@ -97,8 +97,8 @@ def follow(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
         report["missing"] = _sort_missing(stand_ins.missing)
         return {**report, "error": f"{type(error).__name__}: {error}", "kind": "import"}
     report["modules"] = failures
-    recorder.heard = follower.launch
-    recorder.journal.seen = follower.ids.append
+    recorder.on_launch = follower.launch
+    recorder.journal.on_launch = follower.ids.append
     runner = Runner(builder, follower)
     for subject in followables:
         if time.process_time() > config["seconds"]:
@@ -135,8 +135,8 @@ def follow_script(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
     script = config["script"]
     os.chdir(script["folder"])
     follower = Follower()
-    recorder.heard = follower.launch
-    recorder.journal.seen = follower.ids.append
+    recorder.on_launch = follower.launch
+    recorder.journal.on_launch = follower.ids.append
     forced_mode = None
     if script["forced"] is not None:
         forced_mode = Precision(**script["forced"])

@@ -1,1 +1,1 @@
-"""The warm server and what it needs: the standard library and the compiler only."""
+"""The warm server and its parts; it imports the standard library and the compiler only."""

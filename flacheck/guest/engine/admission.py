@@ -1,8 +1,8 @@
 """The second check of source from a file, against the release that is to compile it.
 
-flacheck has read the text before it was sent and held its names to a list. Here each name is looked
-up: it must lead to a function, class or constant of Triton's language, whatever else is in the
-release's modules. And Triton must read each function as flacheck read it.
+flacheck checks the names in the text against a list before it sends the text. This module looks
+each name up: the name must lead to a function, class or constant of Triton's language, whatever
+else the release's modules contain. Triton must also parse each function as flacheck parsed it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MODULES = (
     "triton.language.extra.cuda.libdevice",
     "triton.language.extra.hip.libdevice",
 )
-# Of `triton.language`. Every other class that a name leads to is refused.
+# Classes of `triton.language`. Every other class is refused.
 CLASSES = frozenset(
     """
     PropagateNan async_task block_type condition const constexpr dtype pointer_type range slice
@@ -37,34 +37,35 @@ CLASSES = frozenset(
 )
 # Functions of `triton` that releases up to 3.4 leave as plain Python.
 _PLAIN = ("triton.cdiv", "triton.next_power_of_2")
-# Of `triton`, only to decorate a function. A reduction puts an autotuner around a kernel.
+# Names of `triton` that may only decorate a function. A reduction puts an autotuner around a
+# kernel.
 _DECORATORS = frozenset(["jit", "constexpr_function", "autotune", "heuristics", "Config"])
-# From 3.2 on its functions are empty: the compiler takes those of the target's own library.
+# Its functions are empty from 3.2 on: the compiler uses those of the target's own library.
 _LIBDEVICE = "triton.language.extra.libdevice"
 _LITERALS = (bool, int, float, str)
 
 
 class NotAdmitted(Exception):
-    """Source or a launch from a file that leads out of Triton's language."""
+    """Source or a launch from a file that uses names outside Triton's language."""
 
 
 def check_names(source: str) -> None:
-    """Raise NotAdmitted unless every name that the source takes from Triton leads to the language.
+    """Raise NotAdmitted unless every name that the source takes from Triton is admitted.
 
-    A name that the release lacks is left to the compiler, whose failure it is.
+    A name that the release lacks is left to the compiler, which fails on it.
     """
     tree = ast.parse(source)
-    _Names(_imported(tree)).visit(tree)
+    _Names(_imported_modules(tree)).visit(tree)
 
 
 def check_functions(module: types.ModuleType, source: str) -> None:
-    """Raise NotAdmitted unless Triton reads each function of the module as the source has it."""
-    written = {}
+    """Raise NotAdmitted unless Triton parses each function of the module as the source has it."""
+    source_functions = {}
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef):
-            written[node.name] = _without_decorators(node)
+            source_functions[node.name] = _without_decorators(node)
     for value in vars(module).values():
-        function: Any = releases.undecorated(value)
+        function: Any = releases.strip_decorators(value)
         if not isinstance(function, releases.function_classes()):
             continue
         # The interpreter runs the function itself.
@@ -73,12 +74,12 @@ def check_functions(module: types.ModuleType, source: str) -> None:
         if function.fn.__module__ != module.__name__:
             continue
         name = function.fn.__name__
-        if _read(function) != written.get(name):
+        if _read(function) != source_functions.get(name):
             raise NotAdmitted(f"Triton reads {name} otherwise than it is written")
 
 
 def _read(function: Any) -> str | None:
-    """Return the function as Triton parses it, None where it is not one function."""
+    """Return the function as Triton parses it, None if it is not a single function."""
     try:
         (node,) = function.parse().body
     except (AssertionError, SyntaxError, ValueError):
@@ -87,8 +88,11 @@ def _read(function: Any) -> str | None:
 
 
 def check_launch(kernel: Kernel, request: Request) -> None:
-    """Raise NotAdmitted for an argument that is not a parameter of the kernel, which Triton would
-    take for an option of the compiler, and for a constant that is not a function."""
+    """Raise NotAdmitted for a launch with an unknown parameter or a foreign constant.
+
+    Triton would treat an argument that is not a parameter of the kernel as an option of the
+    compiler. A constant must be a function of the source or of Triton.
+    """
     function = releases.unwrap(kernel)
     launch = request.get("launch") or {}
     groups = [launch.get("args", {}), launch.get("heuristics", {})]
@@ -104,7 +108,7 @@ def check_launch(kernel: Kernel, request: Request) -> None:
 
 
 def _function_names(value: Any) -> Iterator[str]:
-    """Names in `{"function": NAME}`, at any depth."""
+    """Yield the names in `{"function": NAME}`, at any depth."""
     if isinstance(value, Mapping):
         if isinstance(value.get("function"), str):
             yield value["function"]
@@ -116,19 +120,20 @@ def _function_names(value: Any) -> Iterator[str]:
 
 
 def _is_own(value: Any, function: Kernel) -> bool:
-    """True for a function of the source that holds the kernel."""
+    """Return True for a function of the source that holds the kernel."""
     if not isinstance(value, releases.function_classes()):
         return False
     return bool(value.fn.__module__ == function.fn.__module__)
 
 
 def _without_decorators(node: ast.FunctionDef) -> str:
-    bare = ast.FunctionDef(**{**dict(ast.iter_fields(node)), "decorator_list": []})
-    return ast.dump(bare)
+    fields = dict(ast.iter_fields(node))
+    fields["decorator_list"] = []
+    return ast.dump(ast.FunctionDef(**fields))
 
 
-def _imported(tree: ast.Module) -> dict[str, types.ModuleType]:
-    """The modules that the source imports, by the names that it gives them."""
+def _imported_modules(tree: ast.Module) -> dict[str, types.ModuleType]:
+    """Return the modules that the source imports, by the names that it gives them."""
     modules = {}
     for node in tree.body:
         if isinstance(node, ast.Import):
@@ -149,8 +154,10 @@ def _imported(tree: ast.Module) -> dict[str, types.ModuleType]:
 
 
 def _module(path: str) -> Any:
-    """A module of the language, the way an import statement reaches it; None where the release has
-    none, for then the import itself fails."""
+    """Return a module of the language, reached as by an import statement.
+
+    It is None if the release lacks the module, because then the import itself fails.
+    """
     if path not in MODULES:
         raise NotAdmitted(f"{path} is not a module of Triton's language")
     try:
@@ -165,7 +172,7 @@ def _module(path: str) -> Any:
 
 
 class _Names(ast.NodeVisitor):
-    """Every path that starts from an imported module."""
+    """A visitor that checks every path that starts from an imported module."""
 
     def __init__(self, modules: Mapping[str, types.ModuleType]) -> None:
         self._modules = modules
@@ -197,7 +204,7 @@ class _Names(ast.NodeVisitor):
 
 
 class _Decorator(_Names):
-    """What stands above a function."""
+    """A visitor for the decorators of a function."""
 
     def _follow(self, module: types.ModuleType, names: list[str]) -> None:
         if module.__name__ != "triton" or len(names) != 1 or names[0] not in _DECORATORS:
@@ -205,13 +212,15 @@ class _Decorator(_Names):
 
 
 def follow(module: types.ModuleType, names: list[str], within: bool = False) -> Any:
-    """Return the first object along a path that is not a module, None where the release lacks a
-    name. A path that ends at a module is refused unless it is looked at `within` an import."""
+    """Return the first object along a path that is not a module, None for a missing name.
+
+    A path that ends at a module is refused unless it is part of an import (`within`).
+    """
     value: Any = module
     path = _module_path(module)
     for name in names:
         path = f"{path}.{name}"
-        # A module may be no attribute of the one around it until it is imported.
+        # A module may be missing from its parent's attributes until it is imported.
         value = _module(path) if path in MODULES else getattr(value, name, None)
         if value is None:
             return None
@@ -240,7 +249,7 @@ def _check(value: Any, path: str) -> None:
     if isinstance(value, type):
         good = module == "triton.language" and name in CLASSES
     elif isinstance(value, types.FunctionType) and not good:
-        # A function that is only passed on bears the name of another module.
+        # A function that is only re-exported has the name of another module.
         in_place = (value.__module__, value.__name__) == (module, name)
         good = in_place and (path in _PLAIN or _is_in_library(path))
     if not good:
@@ -248,7 +257,7 @@ def _check(value: Any, path: str) -> None:
 
 
 def _is_function(value: Any) -> bool:
-    """True for a builtin or a JIT function of Triton's own."""
+    """Return True for a builtin or a JIT function of Triton's own."""
     if isinstance(value, releases.function_classes()):
         value = value.fn
     elif getattr(value, "__triton_builtin__", None) is not True:
@@ -259,9 +268,12 @@ def _is_function(value: Any) -> bool:
 
 
 def _is_in_library(path: str) -> bool:
-    """True for a name of libdevice that the library of some target has as a builtin."""
+    """Return True for a name of libdevice that a target's library has as a builtin."""
     module, _, name = path.rpartition(".")
     if module != _LIBDEVICE:
         return False
-    libraries = [_module(f"triton.language.extra.{target}.libdevice") for target in ("cuda", "hip")]
-    return any(_is_function(getattr(library, name, None)) for library in libraries)
+    for target in ("cuda", "hip"):
+        library = _module(f"triton.language.extra.{target}.libdevice")
+        if _is_function(getattr(library, name, None)):
+            return True
+    return False

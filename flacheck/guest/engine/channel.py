@@ -1,8 +1,10 @@
-"""Messages between flacheck and a worker: one JSON value a packet on a SOCK_SEQPACKET socket. A
-packet arrives whole or not at all, so a process killed in the middle of an answer cannot garble the
-next one, and a process that dies before it reads leaves the request to its heir. A long message
-travels as a file in memory, whose descriptor is in the packet: sockets take no packet of megabytes
-without the administrator's leave."""
+"""Messages between flacheck and a worker: one JSON value a packet on a SOCK_SEQPACKET socket.
+
+A packet arrives whole or not at all. A process that is killed while it sends an answer cannot
+garble the next answer, and a process that dies before it reads a request leaves the request to its
+successor. A long message travels as a file in memory whose descriptor is in the packet, because
+without privileges a socket does not take packets of megabytes.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-# The guest is imported from its folder, under a name of its own: the interpreter knows no flacheck.
-# The arguments are that folder and the module whose `main` runs, then those that `main` reads.
+# The guest is imported from its folder under the name `flacheck_guest`, because flacheck is not
+# installed in the interpreter. The arguments are that folder, the module whose `main` runs, and the
+# arguments of `main`.
 GUEST = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BOOT = (
     "import importlib.util as u, sys; f = sys.argv.pop(1); n = 'flacheck_guest'; "
@@ -22,31 +25,34 @@ BOOT = (
     "m = sys.modules[n] = u.module_from_spec(s); s.loader.exec_module(m); "
     "import importlib; importlib.import_module(n + sys.argv.pop(1)).main()"
 )
-# Bytes that a socket is asked to hold for its reader, and the longest packet: a dozen requests wait
-# at a worker even where the system grants less.
+# The socket's buffer in bytes, and the longest packet. A dozen requests fit at a worker even if the
+# system grants a smaller buffer.
 BUFFER, PACKET = 1 << 20, 1 << 14
-# Bytes of the longest message: the largest source that is admitted, many times over.
+# Bytes of the longest message, many times the largest source that is admitted.
 LONGEST = 64 << 20
-# The first byte of a packet can be looked at without taking the packet: whether the message is for
-# a fresh worker only, and whether it lies in a file.
+# The first byte of a packet can be read without taking the packet. It marks a message for a fresh
+# worker only, and a message in a file.
 FRESH, ANY, FRESH_FILE, ANY_FILE = b"!", b".", b"?", b":"
 # A compiler's dump of a module can fill megabytes.
 LOG_LIMIT = 120_000
 
 
 class Garbled(Exception):
-    """What arrived is no message: a compiler wrote to a descriptor that was not its own."""
+    """Received data that is not a message: a compiler wrote to a foreign descriptor."""
 
 
 def receive(sock: socket.socket, flags: int = 0) -> dict[str, Any] | None:
-    """The next message, or None when the other side is gone; with MSG_PEEK it stays where it is.
-    Raises Garbled for anything else."""
-    # Not `recv_fds`, which does not pass its flags on.
+    """Return the next message, None if the other side is gone; MSG_PEEK leaves it in place.
+
+    Raises Garbled if the data is not a message.
+    """
+    # `recv_fds` does not pass its flags on.
     size, room = PACKET + 1, socket.CMSG_SPACE(4)
     try:
         packet, ancillary, _, _ = sock.recvmsg(size, room, flags)
     except ConnectionResetError:
-        # The other side ended with something unread, which is said before what it had sent itself.
+        # The other side ended before it read everything. This error comes before the data that it
+        # sent itself.
         try:
             packet, ancillary, _, _ = sock.recvmsg(size, room, flags)
         except ConnectionResetError:
@@ -64,9 +70,9 @@ def receive(sock: socket.socket, flags: int = 0) -> dict[str, Any] | None:
     try:
         message = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Garbled(f"a packet that is no JSON: {error}") from None
+        raise Garbled(f"a packet that is not JSON: {error}") from None
     if not isinstance(message, dict):
-        raise Garbled("a packet that is no JSON object")
+        raise Garbled("a packet that is not a JSON object")
     return message
 
 
@@ -79,7 +85,7 @@ def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
 
 
 def _content(files: list[int]) -> bytes:
-    """A long message, read from its beginning: whoever peeks shares the file's position."""
+    """Return a long message from its start: a reader that peeks shares the file's position."""
     if not files:
         raise Garbled("a long message without its file")
     try:
@@ -92,35 +98,40 @@ def _content(files: list[int]) -> bytes:
 
 
 def take(sock: socket.socket) -> None:
-    """Take the packet that was looked at."""
+    """Take the packet that was peeked at."""
     sock.recv(1)
 
 
 def send(
     sock: socket.socket, message: Mapping[str, object], fresh: bool = False, flags: int = 0
 ) -> None:
-    """`fresh`: only a worker that has done nothing yet may take this one."""
+    """Send a message; if `fresh`, only for a worker that has not run any request yet."""
     text = json.dumps(message).encode()
     if len(text) < PACKET:
-        sock.send((FRESH if fresh else ANY) + text, flags)
+        mark = ANY
+        if fresh:
+            mark = FRESH
+        sock.send(mark + text, flags)
         return
     with open(os.memfd_create("message"), "wb") as file:
         file.write(text)
         file.flush()
-        mark = FRESH_FILE if fresh else ANY_FILE
+        mark = ANY_FILE
+        if fresh:
+            mark = FRESH_FILE
         socket.send_fds(sock, [mark], [file.fileno()], flags)
 
 
-def wants_fresh(sock: socket.socket) -> bool:
-    """Whether the request that comes next is for a fresh worker; it stays where it is."""
+def needs_fresh_worker(sock: socket.socket) -> bool:
+    """Return True if the next request is for a fresh worker; it stays in the socket."""
     try:
         return sock.recv(1, socket.MSG_PEEK) in (FRESH, FRESH_FILE)
     except ConnectionResetError:
         return False
 
 
-def trimmed(log: bytes) -> str:
-    """The log as text; of a long one the beginning and the end, for the cause stands at either."""
+def trim_log(log: bytes) -> str:
+    """Return the log as text; of a long log the start and the end, which hold the cause."""
     if len(log) > LOG_LIMIT:
         half = LOG_LIMIT // 2
         cut = f"\n[… {len(log) - 2 * half} bytes cut]\n".encode()

@@ -6,8 +6,8 @@ can leave it again. Everything else is refused by the kernel, whatever code runs
 Landlock (Linux 5.19 with its ABI 2; linux/landlock.h) holds files, and keeps a process from reading
 the memory and the environment of processes outside; since Linux 6.12 (ABI 6) also from signalling
 them. seccomp refuses system calls that neither a compiler nor a Python program needs, and those
-that Landlock does not see. A kernel without one of them confines by the other alone: `offered`
-returns what there is.
+that Landlock does not see. On a kernel that lacks one of
+them, the other confines alone; `available_confinement` returns what the kernel has.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Policy(TypedDict):
     trusted: bool
 
 
-class Offered(TypedDict):
+class AvailableConfinement(TypedDict):
     """The version of Landlock's ABI that the kernel has, 0 without Landlock, and seccomp."""
 
     landlock: int
@@ -51,10 +51,10 @@ class Offered(TypedDict):
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
 # The rights that the kernel accepts for what is not a folder.
-_OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _READS = _READ_FILE | _READ_DIR
-# How many rights each version of the ABI knows. The first one refuses to move a file between two
-# folders, as each release of Triton does: it is not used.
+# The number of rights in each version of the ABI. Version 1 is not used: it refuses to move a file
+# between two folders, which each release of Triton does.
 _RIGHTS_OF_ABI = {2: 14, 3: 15, 4: 15, 5: 16}
 _OLDEST_ABI = 2
 _TRUNCATE_ABI, _SCOPE_ABI = 3, 6
@@ -64,12 +64,12 @@ _VERSION_FLAG, _RULE_PATH_BENEATH = 1, 1
 # From linux/prctl.h, linux/seccomp.h and linux/capability.h.
 _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
 _SET_MODE_FILTER, _GET_ACTION_AVAIL = 1, 2
-# Without it kernels before 5.16 slow the whole process down, for what a filter has no part in.
+# Without this flag, kernels before 5.16 slow the whole process down.
 _FLAG_SPEC_ALLOW = 4
 _RET_ALLOW, _RET_ERRNO = 0x7FFF0000, 0x00050000
 _CAPABILITY_VERSION_3 = 0x20080522
-# CAP_CHOWN, CAP_DAC_OVERRIDE and CAP_FOWNER: root goes on to reach the files of the policy, whoever
-# owns them. CAP_PERFMON and CAP_SYS_ADMIN would open the memory of all processes past Landlock.
+# CAP_CHOWN, CAP_DAC_OVERRIDE and CAP_FOWNER let root still use the policy's files, whoever owns
+# them. CAP_PERFMON and CAP_SYS_ADMIN would bypass Landlock and open the memory of all processes.
 _KEPT_CAPABILITIES = 1 << 0 | 1 << 1 | 1 << 3
 
 # From linux/filter.h and linux/bpf_common.h: load a word, jump if equal, greater or equal, or any
@@ -87,14 +87,13 @@ _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _SECCOMP, _CAPGET, _CAPSET = (317, 277), (125, 90), (126, 91)
 _CLONE, _TRUNCATE_CALL = (56, 220), (76, 45)
-# Captured programs may run under Python 3.9, which knows no `|` between types.
+# Captured programs may run under Python 3.9, which does not support `|` between types.
 _Number = Union[int, None]  # noqa: UP007
-# System calls by name, with their numbers on x86_64 and aarch64; None where a machine has no such
-# call.
+# System calls by name, with their numbers on x86_64 and aarch64; None if a machine lacks the call.
 _Numbers = Mapping[str, tuple[_Number, _Number]]
 # Refused.
-_REFUSED: _Numbers = {
-    # All of the network, and sockets of the machine's services. Pairs of sockets stay.
+_REFUSED_CALLS: _Numbers = {
+    # The whole network, and sockets of the machine's services. Socket pairs stay allowed.
     "socket": (41, 198),
     # Other processes.
     "ptrace": (101, 117),
@@ -120,7 +119,7 @@ _REFUSED: _Numbers = {
     "mount_setattr": (442, 442),
     "setns": (308, 268),
     "unshare": (272, 97),
-    # Programs and rings in the kernel, and what has been a way into it.
+    # Programs and rings in the kernel, and calls that have been used to attack it.
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
     "userfaultfd": (323, 282),
@@ -152,9 +151,9 @@ _REFUSED: _Numbers = {
     "syslog": (103, 116),
     "vhangup": (153, 58),
 }
-# Not done, and answered as if they were: mode, owner and times of files, which Landlock does not
-# hold. Linkers and `shutil` change them by the way, and need no more than not to fail.
-_PRETENDED: _Numbers = {
+# These calls do nothing and report success: mode, owner and times of files, which Landlock does not
+# cover. Linkers and `shutil` change them on the side and only need them not to fail.
+_PRETENDED_CALLS: _Numbers = {
     "chmod": (90, None),
     "fchmod": (91, 52),
     "fchmodat": (268, 53),
@@ -168,8 +167,8 @@ _PRETENDED: _Numbers = {
     "futimesat": (261, None),
     "utimensat": (280, 88),
 }
-# Answered as on a file system that has no extended attributes.
-_UNSUPPORTED: _Numbers = {
+# These calls fail as on a file system without extended attributes.
+_UNSUPPORTED_CALLS: _Numbers = {
     "setxattr": (188, 5),
     "lsetxattr": (189, 6),
     "fsetxattr": (190, 7),
@@ -177,9 +176,9 @@ _UNSUPPORTED: _Numbers = {
     "lremovexattr": (198, 15),
     "fremovexattr": (199, 16),
 }
-# Answered as by a kernel that lacks it, whereupon libraries take `clone`, whose flags a filter can
-# see.
-_ABSENT: _Numbers = {"clone3": (435, 435)}
+# This call fails as in a kernel that lacks it. Libraries then use `clone`, whose flags a filter can
+# read.
+_ABSENT_CALLS: _Numbers = {"clone3": (435, 435)}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -190,8 +189,8 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def offered() -> Offered:
-    """Return what this kernel has to confine a process with."""
+def available_confinement() -> AvailableConfinement:
+    """Return the means that this kernel has to confine a process."""
     machine = platform.machine()
     if machine not in _MACHINES:
         return {"landlock": 0, "seccomp": False}
@@ -199,33 +198,38 @@ def offered() -> Offered:
     if version < _OLDEST_ABI:
         version = 0
     action = ctypes.c_uint32(_RET_ERRNO)
-    number = _of_machine(_SECCOMP)
+    number = _for_machine(_SECCOMP)
     has_filter = _libc.syscall(number, _GET_ACTION_AVAIL, 0, ctypes.byref(action)) == 0
     return {"landlock": version, "seccomp": has_filter}
 
 
 def hide() -> None:
-    """Close this process's memory and environment to other processes of its user, and do without
-    core files. Root, and Landlock's absence, leave the user's other processes open."""
+    """Close this process's memory and environment to other processes of its user.
+
+    It also disables core files. If the user is root, or without Landlock, the user's other
+    processes stay open.
+    """
     _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 class Confinement:
-    """A policy that is ready to be entered: its files are looked up once, also for many processes
-    that are forked from this one."""
+    """A policy that is ready to be entered.
+
+    Its files are looked up once, even for many processes forked from this one.
+    """
 
     def __init__(self, policy: Policy) -> None:
-        there = offered()
-        self._abi, self._handled, self._rules = there["landlock"], 0, -1
+        available = available_confinement()
+        self._abi, self._handled, self._rules = available["landlock"], 0, -1
         self._filter = b""
-        if there["seccomp"] and not policy["trusted"]:
-            self._filter = _assembled(self._abi)
+        if available["seccomp"] and not policy["trusted"]:
+            self._filter = _assemble_filter(self._abi)
         if self._abi:
             self._prepare(policy)
 
     def _prepare(self, policy: Policy) -> None:
-        known = _RIGHTS_OF_ABI.get(self._abi, max(_RIGHTS_OF_ABI.values()))
-        self._handled = (1 << known) - 1
+        right_count = _RIGHTS_OF_ABI.get(self._abi, max(_RIGHTS_OF_ABI.values()))
+        self._handled = (1 << right_count) - 1
         attributes = struct.pack("=Q", self._handled)
         if self._abi >= _SCOPE_ABI and not policy["trusted"]:
             scope = _SCOPE_SIGNAL | _SCOPE_ABSTRACT_SOCKET
@@ -240,39 +244,39 @@ class Confinement:
 
     def _allow(self, path: str, rights: int) -> None:
         try:
-            there = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
             return
         try:
-            if not stat.S_ISDIR(os.fstat(there).st_mode):
-                rights &= _OF_A_FILE
-            rule = struct.pack("=Qi", rights & self._handled, there)
+            if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                rights &= _FILE_RIGHTS
+            rule = struct.pack("=Qi", rights & self._handled, descriptor)
             _call(_LANDLOCK_ADD, self._rules, _RULE_PATH_BENEATH, rule, 0)
         finally:
-            os.close(there)
+            os.close(descriptor)
 
     def enter(self) -> None:
-        """Confine this process for good; raises OSError where the kernel refuses."""
+        """Confine this process for good; raise OSError if the kernel refuses."""
         _drop_capabilities()
         if _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
             raise OSError(ctypes.get_errno(), "PR_SET_NO_NEW_PRIVS was refused")
         if self._rules != -1:
-            # Its own entry in /proc, which has another name in each process.
+            # The process's own entry in /proc, which has another name in each process.
             self._allow("/proc/self", _READS | _WRITE_FILE)
             _call(_LANDLOCK_RESTRICT, self._rules, 0)
             os.close(self._rules)
         if self._filter:
             program = _Program(len(self._filter) // 8, self._filter)
-            number = _of_machine(_SECCOMP)
+            number = _for_machine(_SECCOMP)
             _call(number, _SET_MODE_FILTER, _FLAG_SPEC_ALLOW, ctypes.byref(program))
 
 
-def _of_machine(numbers: tuple[int, int]) -> int:
+def _for_machine(numbers: tuple[int, int]) -> int:
     return numbers[_MACHINES[platform.machine()][1]]
 
 
 def _call(number: int, *arguments: object) -> int:
-    """Make a system call; raises OSError."""
+    """Make a system call; raise OSError if it fails."""
     result: int = _libc.syscall(number, *arguments)
     if result < 0:
         code = ctypes.get_errno()
@@ -281,30 +285,32 @@ def _call(number: int, *arguments: object) -> int:
 
 
 def _drop_capabilities() -> None:
-    """Give up what root can do beyond using files."""
+    """Give up the capabilities of root, except for using files."""
     if platform.machine() not in _MACHINES:
         return
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
-    held = ctypes.create_string_buffer(24)
-    _call(_of_machine(_CAPGET), header, held)
+    capability_data = ctypes.create_string_buffer(24)
+    _call(_for_machine(_CAPGET), header, capability_data)
     # The lower 32 capabilities, effective, permitted and inheritable; then the higher ones.
-    effective, permitted, *_ = struct.unpack("=6I", held.raw)
-    kept = (effective & _KEPT_CAPABILITIES, permitted & _KEPT_CAPABILITIES, 0)
-    _call(_of_machine(_CAPSET), header, struct.pack("=6I", *kept, 0, 0, 0))
+    effective_bits, permitted_bits, *_ = struct.unpack("=6I", capability_data.raw)
+    effective_bits &= _KEPT_CAPABILITIES
+    permitted_bits &= _KEPT_CAPABILITIES
+    capabilities = struct.pack("=6I", effective_bits, permitted_bits, 0, 0, 0, 0)
+    _call(_for_machine(_CAPSET), header, capabilities)
 
 
-def _assembled(abi: int) -> bytes:
-    """The filter of system calls as a program of classic BPF."""
+def _assemble_filter(abi: int) -> bytes:
+    """Return the filter of system calls as a program of classic BPF."""
     architecture, column = _MACHINES[platform.machine()]
     answers: dict[int, list[tuple[_Number, _Number]]] = {
-        _RET_ERRNO | errno.EPERM: list(_REFUSED.values()),
-        _RET_ERRNO | 0: list(_PRETENDED.values()),
-        _RET_ERRNO | errno.ENOTSUP: list(_UNSUPPORTED.values()),
-        _RET_ERRNO | errno.ENOSYS: list(_ABSENT.values()),
+        _RET_ERRNO | errno.EPERM: list(_REFUSED_CALLS.values()),
+        _RET_ERRNO | 0: list(_PRETENDED_CALLS.values()),
+        _RET_ERRNO | errno.ENOTSUP: list(_UNSUPPORTED_CALLS.values()),
+        _RET_ERRNO | errno.ENOSYS: list(_ABSENT_CALLS.values()),
     }
     if abi < _TRUNCATE_ABI:
         answers[_RET_ERRNO | errno.EPERM].append(_TRUNCATE_CALL)
-    # A jump says how many instructions to pass over, if its condition holds and if not.
+    # A jump has two counts of instructions to skip: if its condition holds, and if not.
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_JUMP_EQUAL, 1, 0, architecture),
@@ -329,23 +335,27 @@ def _assembled(abi: int) -> bytes:
 
 
 def main() -> None:
-    """Run as a trial: enter the policy that is the process's argument, try to break out of it, and
-    print for each way whether it was closed, as a JSON object. The second argument is a file that
-    the policy does not name, in a folder that it does not name."""
+    """Enter a policy, try to break out of it, and print for each way if it is closed.
+
+    The first argument of the process is the policy. The second is a file in a folder, both of which
+    the policy does not name. The output is a JSON object.
+    """
     policy: Policy = json.loads(sys.argv[1])
     outside = sys.argv[2]
     Confinement(policy).enter()
-    print(json.dumps(closed(outside)))
+    print(json.dumps(check_escapes(outside)))
 
 
-def closed(outside: str) -> dict[str, bool]:
-    """Return for each way out of a compiler's policy whether it is closed to this process.
-    `outside` is a file that the policy does not name."""
+def check_escapes(outside: str) -> dict[str, bool]:
+    """Return for each way out of a compiler's policy if it is closed to this process.
+
+    `outside` is a file that the policy does not name.
+    """
     parent = os.getppid()
     ways: dict[str, Callable[[], object]] = {
         "reading files": lambda: open(outside).close(),
         "writing files": lambda: open(outside + ".new", "w").close(),
-        "programs": lambda: _executed("/bin/sh"),
+        "programs": lambda: _execute("/bin/sh"),
         "network": lambda: socket.socket(socket.AF_INET).close(),
         "other processes": lambda: open(f"/proc/{parent}/environ", "rb").close(),
         "signals": lambda: os.kill(parent, 0),
@@ -361,8 +371,8 @@ def closed(outside: str) -> dict[str, bool]:
     return answers
 
 
-def _executed(program: str) -> None:
-    """Run a program that does nothing; raises PermissionError where it may not be run."""
+def _execute(program: str) -> None:
+    """Run a program that does nothing; raise PermissionError if it may not be run."""
     child = os.fork()
     if child == 0:
         try:

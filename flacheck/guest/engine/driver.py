@@ -1,4 +1,4 @@
-"""A driver for a GPU that is not there: every release asks it which target it compiles for."""
+"""A driver for a GPU that is not present. Every release reads its compile target from it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from .messages import CardRow
 
 
 def nothing(*args: object, **kwargs: object) -> None:
-    """Stands for whatever a card would do."""
+    """Do nothing, in place of a method that would use a card."""
 
 
 def constant(value: object) -> Callable[..., Any]:
-    """Says always the same, whatever it is asked."""
+    """Return a function that always returns this value."""
     return lambda *args, **kwargs: value
 
 
 class Launcher:
-    """Stands where a release compiles its launcher: a launch gets this far, and nothing runs."""
+    """A stand-in for a compiled launcher: a launch ends here, and nothing runs."""
 
     __init__ = __call__ = nothing
 
 
 class TargetDriver:
-    """Triton's driver protocol, as far as compiling and autotuning reach."""
+    """Triton's driver protocol, as far as compiling and autotuning use it."""
 
     launcher_cls = Launcher
     set_current_device = get_empty_cache_for_benchmark = clear_cache = unload_module = nothing
@@ -37,15 +37,15 @@ class TargetDriver:
     def __init__(self) -> None:
         self.card: CardRow = {}
         self._indices: dict[str, int] = {}
-        # Triton asks the driver's `utils` for a card's properties and to load a binary.
+        # Triton reads a card's properties and loads a binary through the driver's `utils`.
         self.utils = self
 
     def select(self, card: CardRow) -> None:
-        """From now on this card is the current device."""
+        """Make this card the current device."""
         self.card = card
 
     def get_current_device(self) -> int:
-        """One index a target: releases that cache a backend by device then keep targets apart."""
+        """Return one index a target, so that a release that caches by device separates targets."""
         return self._indices.setdefault(self.card["name"], len(self._indices))
 
     def get_current_target(self) -> object:
@@ -57,8 +57,8 @@ class TargetDriver:
     def get_active_torch_device(self) -> Any:
         import torch
 
-        # As the real driver has it, with its number: tensors on the card say theirs, and programs
-        # compare. To torch every imitated card is the first.
+        # With the index, as the real driver returns it: tensors on the card have one, and programs
+        # compare devices. In torch every imitated card is the first.
         return torch.device("cuda", 0)
 
     def get_device_interface(self) -> Any:
@@ -73,19 +73,19 @@ class TargetDriver:
         return name
 
     def get_device_properties(self, device: int = 0) -> dict[str, int]:
-        """Properties of the real card that stands for the target."""
+        """Return the properties of the real card that stands for the target."""
         card = self.card
         return {
             "max_shared_mem": card["shared_limit"],
             "multiprocessor_count": card["multiprocessors"],
             "max_num_regs": card["registers"],
             "warpSize": card["warp_size"],
-            # Speeds of no card: they go into estimates of a run time, and nothing runs.
+            # Arbitrary speeds: they only affect estimates of a run time, and nothing runs.
             "sm_clock_rate": 1_000_000,
             "mem_clock_rate": 1_000_000,
             "mem_bus_width": 1024,
         }
 
     def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[int, ...]:
-        """What loading says: module, function, registers, spills; since 3.4 the most threads."""
-        return releases.loaded(self.card["max_threads"])
+        """Return the result of loading a binary, as `binary_handles` has it."""
+        return releases.binary_handles(self.card["max_threads"])

@@ -1,7 +1,10 @@
-"""Finds the kernel a request names: in our corpus, in a package, or in source sent along. A package
-is imported without its `__init__` files: those of layers and models pull in torch and more, and one
-that runs in the middle of an import of its own submodules fails. A name asked of such a module is
-looked up where its `__init__` imports it from; only one that it does not import makes it run."""
+"""A loader for the kernel of a request: from our corpus, a package, or source in the request.
+
+A package is imported without its `__init__` files. Those of layers and models import torch and
+more, and one that runs in the middle of an import of its own submodules fails. A name that such a
+module lacks is looked up where its `__init__` imports it from. The `__init__` runs only if it does
+not import the name.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,11 @@ Importing = Callable[[], contextlib.AbstractContextManager[object]]
 
 
 class LazyPackages(importlib.abc.MetaPathFinder):
-    """Imports packages with their `__init__` put off: `folders` maps their names to the folders
-    they lie in. That of `dependencies`, which only others want, runs when it is first asked."""
+    """A finder that imports packages without running their `__init__`.
+
+    `folders` maps the packages' names to the folders in which they lie. The `__init__` of
+    `dependencies`, which only other packages import, runs at the first access to a missing name.
+    """
 
     def __init__(self) -> None:
         self.folders: dict[str, str] = {}
@@ -38,7 +44,7 @@ class LazyPackages(importlib.abc.MetaPathFinder):
         if top not in self.folders:
             return None
         folder = os.path.join(self.folders[top], *name.split("."))
-        # A plain module is for the ordinary finders.
+        # The ordinary finders import plain modules.
         if not os.path.isfile(os.path.join(folder, "__init__.py")):
             return None
         looks_up = top not in self.dependencies
@@ -48,17 +54,19 @@ class LazyPackages(importlib.abc.MetaPathFinder):
 
 
 class _LazyModule(types.ModuleType):
-    """A package whose `__init__` was put off. The import system binds each submodule to its name in
-    the package; where the `__init__` gives that name to something else (`from .entry import entry`)
-    it would do so after, so the submodule is not bound."""
+    """A package whose `__init__` was put off.
+
+    The import system binds each submodule to its name in the package. If the `__init__` binds that
+    name to something else (`from .entry import entry`), it would do so later, so this class does
+    not bind the submodule.
+    """
 
     def __setattr__(self, name: str, value: object) -> None:
         lazy = getattr(self.__spec__, "loader", None)
+        is_renamed = False
         if isinstance(lazy, _LazyInit) and isinstance(value, types.ModuleType):
-            taken = lazy.renames(self.__name__, name)
-        else:
-            taken = False
-        if not taken:
+            is_renamed = lazy.renames(self.__name__, name)
+        if not is_renamed:
             super().__setattr__(name, value)
 
 
@@ -71,24 +79,24 @@ class _LazyInit(importlib.abc.Loader):
         return _LazyModule(spec.name)
 
     def renames(self, package: str, name: str) -> bool:
-        """Whether the `__init__` imports something else under the name of a submodule."""
-        _, imported = _read(self._file, package)
-        return name in imported and imported[name] != (package, name)
+        """Return True if the `__init__` imports something else under a submodule's name."""
+        _, imported_names = _read(self._file, package)
+        return name in imported_names and imported_names[name] != (package, name)
 
     def exec_module(self, module: types.ModuleType) -> None:
         module.__file__ = self._file
-        # Python asks this function for every name that the module lacks.
+        # Python calls this function for every name that the module lacks.
         module.__dict__["__getattr__"] = functools.partial(self._missing, module)
 
     def run(self, module: types.ModuleType) -> None:
-        """Run the `__init__` that was put off, if that was not done before."""
+        """Run the `__init__` that was put off, once."""
         if not self._ran:
             self._ran = True
             with open(self._file, "rb") as file:
                 exec(compile(file.read(), self._file, "exec"), module.__dict__)
 
     def _missing(self, module: types.ModuleType, name: str) -> object:
-        # The import system asks for `__path__` and others: these are never worth a look.
+        # The import system reads `__path__` and other special names, which are not looked up.
         special = name.startswith("__")
         path = os.path.join(self._folder, name)
         is_submodule = not special and not self.renames(module.__name__, name)
@@ -96,11 +104,11 @@ class _LazyInit(importlib.abc.Loader):
             if is_submodule and os.path.isfile(file):
                 return importlib.import_module(f"{module.__name__}.{name}")
         if self._looks_up:
-            literals, imported = _read(self._file, module.__name__)
+            literals, imported_names = _read(self._file, module.__name__)
             if name in literals:
                 return literals[name]
-            if name in imported:
-                return _from(*imported[name])
+            if name in imported_names:
+                return _from(*imported_names[name])
         if not special:
             self.run(module)
             if name in module.__dict__:
@@ -109,27 +117,27 @@ class _LazyInit(importlib.abc.Loader):
 
 
 class AliasFinder(importlib.abc.MetaPathFinder):
-    """Asked last: a module that no file holds may be another one's old name in an `__init__`."""
+    """The last finder: a module without a file may be an alias that an `__init__` defines."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         parent = sys.modules.get(name.rpartition(".")[0])
         lazy = getattr(getattr(parent, "__spec__", None), "loader", None)
         if parent is None or not isinstance(lazy, _LazyInit):
             return None
-        # Where it fails there is no such module, as for whoever asks in a `try`.
+        # If the `__init__` fails, the module does not exist. The importer may expect that in a
+        # `try`.
         with contextlib.suppress(Exception):
             lazy.run(parent)
-        named = sys.modules.get(name)
-        if named is None:
+        module = sys.modules.get(name)
+        if module is None:
             return None
-        # Of a module that is there the import system takes its own spec and would load it once
-        # more.
-        named.__spec__ = ModuleSpec(name, _LoadedModule(named), origin="an alias")
-        return named.__spec__
+        # The import system would take the spec of an existing module and load the module again.
+        module.__spec__ = ModuleSpec(name, _LoadedModule(module), origin="an alias")
+        return module.__spec__
 
 
 class _LoadedModule(importlib.abc.Loader):
-    """A module that is there already; it keeps its own spec."""
+    """A loader that returns an existing module, which keeps its own spec."""
 
     def __init__(self, module: types.ModuleType) -> None:
         self._module, self._spec = module, module.__spec__
@@ -143,15 +151,15 @@ class _LoadedModule(importlib.abc.Loader):
 
 @functools.cache
 def _read(path: str, package: str) -> tuple[dict[str, object], dict[str, tuple[str, str]]]:
-    """Literal values at an `__init__`'s top level, and imported names with where they come from."""
+    """Return an `__init__`'s literals and the imported names with their origins."""
     literals: dict[str, object] = {}
-    imported: dict[str, tuple[str, str]] = {}
+    imported_names: dict[str, tuple[str, str]] = {}
     with open(path, "rb") as file:
         try:
             tree = ast.parse(file.read())
         except (SyntaxError, ValueError):
-            # It says so itself to whoever makes it run.
-            return literals, imported
+            # The same error comes up when the `__init__` runs.
+            return literals, imported_names
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             with contextlib.suppress(ValueError):
@@ -160,24 +168,26 @@ def _read(path: str, package: str) -> tuple[dict[str, object], dict[str, tuple[s
             relative = "." * node.level + (node.module or "")
             module = importlib.util.resolve_name(relative, package)
             for alias in node.names:
-                imported[alias.asname or alias.name] = (module, alias.name)
-    return literals, imported
+                imported_names[alias.asname or alias.name] = (module, alias.name)
+    return literals, imported_names
 
 
 def _from(module: str, name: str) -> object:
-    """`from module import name`."""
-    imported = importlib.import_module(module)
+    """Return the object that `from module import name` binds."""
+    origin = importlib.import_module(module)
     try:
-        return getattr(imported, name)
+        return getattr(origin, name)
     except AttributeError:
         return importlib.import_module(f"{module}.{name}")
 
 
 class Loader:
-    """Kernels by origin, kept until another card is asked for: packages look at it when imported.
-    `turn` is told the new card: torch, or what stands in for it, speaks of it from then on, and
-    modules of packages are imported within `importing`. Where kernels run, what packages depend on
-    is used, and imported as ever (`whole_dependencies`)."""
+    """Kernels by origin. They are kept until the card changes, which packages read at import.
+
+    `turn` is called with the new card, which torch or its stand-in then describes. Modules of
+    packages are imported within `importing`. Where kernels run, the packages' dependencies are used
+    and imported in the ordinary way (`whole_dependencies`).
+    """
 
     def __init__(
         self,
@@ -197,10 +207,10 @@ class Loader:
         for package in config.get("packages", {}).values():
             sys.path.append(package["path"])
             for name in os.listdir(package["path"]):
-                # Beside a package's own modules lie others, on which it depends.
+                # The folder also holds other modules, on which the package depends.
                 own = name in package["modules"]
                 if name in sys.modules and not own:
-                    # torch imported it and goes on to use it: it is not imported once more.
+                    # torch imported the module and still uses it, so it is not imported again.
                     continue
                 is_package = os.path.isfile(os.path.join(package["path"], name, "__init__.py"))
                 if is_package and (own or not whole_dependencies):
@@ -209,7 +219,10 @@ class Loader:
                         self._finder.dependencies.add(name)
 
     def load(self, origin: KernelOrigin, card: CardRow) -> Kernel:
-        """The kernel, on that card. Raises what its module raises when it is imported."""
+        """Return the kernel for that card.
+
+        Raises whatever the kernel's module raises during its import.
+        """
         if card["name"] != self._card:
             self._kernels.clear()
             for name in list(sys.modules):
@@ -226,22 +239,24 @@ class Loader:
         if "corpus" in origin:
             return getattr(corpus_module(self._corpus, origin["corpus"]), origin["name"])
         if "source" in origin:
-            return getattr(self._written(origin["source"]), origin["qualname"])
+            return getattr(self._inline_module(origin["source"]), origin["qualname"])
         try:
             return self._of_module(origin.get("import") or origin["module"], origin["qualname"])
         except Exception:
-            # A package's own code runs in its import, and may raise anything. The capture could
-            # import it: what fails here is this process's own doing.
+            # A package's own code runs in its import and may raise anything. The capture could
+            # import it, so this failure comes from this process.
             if "cut" not in origin:
                 raise
-            return getattr(self._written(origin["cut"]), origin["qualname"].rpartition(".")[2])
+            return getattr(
+                self._inline_module(origin["cut"]), origin["qualname"].rpartition(".")[2]
+            )
 
     def _of_module(self, module: str, qualname: str) -> Kernel:
         with self._importing():
             try:
                 part: Kernel = importlib.import_module(module)
             except ImportError:
-                if not self._whole():
+                if not self._import_whole_dependencies():
                     raise
                 part = importlib.import_module(module)
         home = part
@@ -251,16 +266,19 @@ class Loader:
             except AttributeError:
                 if not isinstance(getattr(part, "__wrapped__", part), types.FunctionType):
                     raise
-                # What its function was given decides what it does, so nobody can make it anew.
-                said = f"{qualname} is defined within a function of {module}"
-                raise ImportError(f"{said}, and its source could not be cut out") from None
+                # The function's arguments decide what the kernel does, so it cannot be made anew.
+                reason = f"{qualname} is defined within a function of {module}"
+                raise ImportError(f"{reason}, and its source could not be cut out") from None
         if isinstance(part, types.FunctionType):
             return _under_another_name(home, qualname)
         return part
 
-    def _whole(self) -> bool:
-        """From now on dependencies are imported as ever: some import names of each other that only
-        their `__init__` files give in the right order. False where they were so before."""
+    def _import_whole_dependencies(self) -> bool:
+        """Import dependencies in the ordinary way from now on; return False if they were before.
+
+        Some dependencies import names of each other in an order that only their `__init__` files
+        give.
+        """
         lazy = set(self._finder.dependencies)
         self._finder.dependencies.clear()
         for name in list(sys.modules):
@@ -271,20 +289,21 @@ class Loader:
         return bool(lazy)
 
     def is_admitted(self, origin: KernelOrigin) -> bool:
-        """Return True for a kernel in a text that was admitted, not trusted."""
+        """Return True for a kernel in a text that was checked, not trusted."""
         return "source" in origin and not self._trust
 
-    def _written(self, source: str) -> types.ModuleType:
-        """Triton reads a function's source from its file, so inline source becomes one.
+    def _inline_module(self, source: str) -> types.ModuleType:
+        """Return the module of an inline source, which is written to a file for Triton.
 
-        Raises NotAdmitted for source that nobody trusts and that leads out of the language.
+        Raises NotAdmitted if the source is not trusted and uses names outside Triton's language.
         """
         if not self._trust:
             admission.check_names(source)
         name = "inline_" + hashlib.sha256(source.encode()).hexdigest()[:16]
         path = os.path.join(self._scratch, name + ".py")
         if not os.path.exists(path):
-            # Written beside it and renamed, for another worker may read it at any moment.
+            # Written to another file and renamed, because another worker may read the module at any
+            # time.
             with open(f"{path}.{os.getpid()}", "w") as file:
                 file.write(source)
             os.replace(f"{path}.{os.getpid()}", path)
@@ -295,11 +314,15 @@ class Loader:
 
 
 def _under_another_name(module: types.ModuleType, qualname: str) -> Kernel:
-    """The kernel that was defined under a name which a function of the host bears by now: modules
-    keep such a kernel under another one. Raises AttributeError where it is lost."""
+    """Return the kernel that was defined under a name of a host function.
+
+    Modules keep such a kernel under another name.
+
+    Raises AttributeError if the module lacks such a kernel.
+    """
     for value in list(vars(module).values()):
         inner = value
-        # Not by Triton's classes: packages wrap kernels in objects of their own.
+        # Packages also wrap kernels in objects of their own, so Triton's classes are not checked.
         while not isinstance(inner, types.FunctionType) and hasattr(inner, "fn"):
             inner = inner.fn
         if inner is value or not isinstance(inner, types.FunctionType):
@@ -310,12 +333,12 @@ def _under_another_name(module: types.ModuleType, qualname: str) -> Kernel:
 
 
 def corpus_module(corpus: str, family: str) -> types.ModuleType:
-    """The module of a family of our own kernels; `corpus` is the folder of these."""
+    """Return the module of a family of our own kernels in the folder `corpus`."""
     return module_from(os.path.join(corpus, family + ".py"), "flacheck_kernels_" + family)
 
 
 def module_from(path: str, name: str) -> types.ModuleType:
-    """The module that a file holds; the same one when it is asked for again."""
+    """Return the module of a file; import it only once."""
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

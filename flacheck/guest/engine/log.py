@@ -9,9 +9,9 @@ import sys
 
 from . import channel
 
-# An error as LLVM, MLIR and the assemblers print it: `error: …`, `k.py:3:4: error: …`,
-# `<inline asm>:1:2: error: …`, `ptxas fatal   : …`. A warning, a remark or a note that quotes one
-# is not an error. Both lengths are bounded, so that a line of megabytes costs no more than others.
+# An error as LLVM, MLIR and the assemblers print it: `error: …`, `k.py:3:4: error: …`, `<inline
+# asm>:1:2: error: …`, `ptxas fatal   : …`. A warning, a remark or a note that quotes an error does
+# not match. Both lengths are limited, so that a line of megabytes costs no more than others.
 _ERROR = re.compile(
     rb"^(?!.{0,300}?\b(?:warning|remark|note)\s*: )"
     rb"(?:.{1,300}?[:;)] |ptxas\S{0,30}\s)?(?:fatal )?(?:error|fatal)\s*: ",
@@ -20,16 +20,16 @@ _ERROR = re.compile(
 
 
 class _PythonStream(io.FileIO):
-    """One of Python's standard streams; `written` collects the spans of the log that it wrote."""
+    """A standard stream of Python; `spans` collects the parts of the log that it wrote."""
 
-    def __init__(self, descriptor: int, written: list[tuple[int, int]]) -> None:
+    def __init__(self, descriptor: int, spans: list[tuple[int, int]]) -> None:
         super().__init__(descriptor, "w", closefd=False)
-        self._written = written
+        self._spans = spans
 
     def write(self, text: bytes) -> int | None:  # type: ignore[override]
         size = super().write(text)
         end = os.lseek(self.fileno(), 0, os.SEEK_CUR)
-        self._written.append((end - (size or 0), end))
+        self._spans.append((end - (size or 0), end))
         return size
 
 
@@ -38,7 +38,7 @@ class Log:
 
     def __init__(self) -> None:
         self._file = os.memfd_create("log")
-        self._of_python: list[tuple[int, int]] = []
+        self._python_spans: list[tuple[int, int]] = []
         self._stages: list[tuple[int, str]] = []
 
     def take_streams(self) -> None:
@@ -49,7 +49,7 @@ class Log:
         sys.stdout, sys.stderr = self._text_stream(1), self._text_stream(2)
 
     def _text_stream(self, descriptor: int) -> io.TextIOWrapper:
-        raw = _PythonStream(descriptor, self._of_python)
+        raw = _PythonStream(descriptor, self._python_spans)
         # Unbuffered: text that is written late would stand behind what native code printed later.
         return io.TextIOWrapper(
             raw,
@@ -59,24 +59,24 @@ class Log:
         )
 
     def clear(self) -> None:
-        """Begin anew, for the next worker or request."""
+        """Empty the log for the next worker or request."""
         os.ftruncate(self._file, 0)
         os.lseek(self._file, 0, os.SEEK_SET)
-        self._of_python.clear()
+        self._python_spans.clear()
         self._stages.clear()
 
     def note_stage(self, name: str) -> None:
-        """Note that all that is printed from now on belongs to a stage."""
+        """Note that everything printed from now on belongs to a stage."""
         self._stages.append((os.lseek(self._file, 0, os.SEEK_CUR), name))
 
     def text(self, scratch: str) -> str:
-        """All that was printed; the folder of temporary files is named <scratch>."""
-        return _shown(self._content(), scratch)
+        """Return everything that was printed; the scratch folder is replaced by <scratch>."""
+        return _show(self._content(), scratch)
 
     def native_text(self, scratch: str) -> str:
-        """The text that native code printed since the first stage, without Python's own."""
+        """Return the text that native code printed since the first stage, without Python's own."""
         lines = [line for line in self._native().splitlines() if line]
-        return _shown(b"\n".join(lines), scratch)
+        return _show(b"\n".join(lines), scratch)
 
     def error_stage(self) -> str | None:
         """Return the stage in which native code first printed an error, None without one.
@@ -90,16 +90,16 @@ class Log:
         error = _ERROR.search(self._native())
         if error is None:
             return None
-        reached = self._stages[0][1]
+        stage = self._stages[0][1]
         for position, name in self._stages:
             if position <= error.start():
-                reached = name
-        return reached
+                stage = name
+        return stage
 
     def _native(self) -> bytes:
-        """The content of the log with line ends in place of what Python and the import wrote."""
+        """Return the log with line ends in place of the text of Python and the import."""
         content = bytearray(self._content())
-        spans = list(self._of_python)
+        spans = list(self._python_spans)
         if self._stages:
             spans.append((0, self._stages[0][0]))
         for start, end in spans:
@@ -110,5 +110,5 @@ class Log:
         return os.pread(self._file, os.fstat(self._file).st_size, 0)
 
 
-def _shown(text: bytes, scratch: str) -> str:
-    return channel.trimmed(text.replace(scratch.encode(), b"<scratch>"))
+def _show(text: bytes, scratch: str) -> str:
+    return channel.trim_log(text.replace(scratch.encode(), b"<scratch>"))

@@ -1,5 +1,7 @@
-"""What travels between flacheck and its workers, as types: plain JSON objects on both sides. The
-words are those of docs/concepts.md. Nothing checks them here: flacheck wrote what arrives."""
+"""Types of the messages between flacheck and its workers: plain JSON objects on both sides.
+
+docs/concepts.md defines the words. The messages are not checked here, because flacheck wrote them.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,14 @@ from typing import Any, Protocol, TypedDict, Union
 
 from .confinement import Policy
 
-# A JITFunction, or the Autotuner and Heuristics around one. Triton's releases differ in all that
-# these have, and none declares types for it.
+# A JITFunction, or the Autotuner and Heuristics around one. Their attributes differ between
+# Triton's releases, and none declares types for them.
 Kernel = Any
-# One argument of a launch: null, a plain value, or an object with one key that says what it is
-# ("int", "float", "bool", "constexpr", "tuple", "descriptor", or "dtype" with "align").
-# Captured programs may run under Python 3.9, which knows no `|` between types.
+# One argument of a launch: null, a plain value, or an object with one key for its kind ("int",
+# "float", "bool", "constexpr", "tuple", "descriptor", or "dtype" with "align"). Captured programs
+# may run under Python 3.9, which does not support `|` between types.
 ArgumentSpec = Union[dict[str, Any], bool, int, float, str, None]  # noqa: UP007
-# Tells flacheck how far a request got, should the process die: takes the name of a stage.
+# Records the stage that a request has reached, in case the process dies.
 Mark = Callable[[str], None]
 
 
@@ -29,14 +31,20 @@ KernelOrigin = dict[str, Any]
 # A row of flacheck's table of targets: a GPU architecture and one real card of it.
 CardRow = dict[str, Any]
 
+# A JSON object.
+Json = dict[str, Any]
+
 
 class Request(TypedDict, total=False):
-    """What a worker is asked. `op` names the operation, `until` the last stage to run, `ir` a
-    module's text; `target` is the card's architecture as the cell has it (`sm90a`); `timeout` is in
-    seconds; a `launch` has its `args` by name, for an autotuner its `configs` and the names in its
-    key (`keys`). A worker with a card is asked for a launch by its
-    id, with the configuration to time. Our own kernels are launched there by `dtype` and `shape`,
-    others with `memory`: `storages` in bytes, and where each of the `tensors` lies in them."""
+    """A request to a worker.
+
+    `op` names the operation, `until` the last stage to run, `ir` a module's text. `target` is the
+    card's architecture as in the cell (`sm90a`), `timeout` is in seconds. A `launch` has its `args`
+    by name, and for an autotuner its `configs` and the names in its key (`keys`). A worker with a
+    card gets a launch by its id, with the configuration to time. Our own kernels are launched there
+    by `dtype` and `shape`, others with `memory`: the bytes of its `storages`, and the position of
+    each of the `tensors` in them.
+    """
 
     id: int
     op: str
@@ -44,34 +52,36 @@ class Request(TypedDict, total=False):
     kernel: KernelOrigin
     card: CardRow
     target: str
-    launch: dict[str, Any]
-    options: dict[str, Any]
+    launch: Json
+    options: Json
     until: str | None
     ir: str
     launch_id: str
-    config: dict[str, Any]
+    config: Json
     grid: list[int]
     dtype: str
     shape: dict[str, int]
-    memory: dict[str, Any]
+    memory: Json
 
 
 class WorkerConfig(TypedDict, total=False):
-    """What a server is started with: the compiler's `identity` and folders (`path`), which worker
-    of ours (`worker`) or whose (`worker_file`), and what that worker needs. `memory_mb` bounds the
-    address space; a worker that holds more than `recycle_mb` is replaced. Each of the `packages`
-    has a `path`, a folder for imports, and the `modules` in it that are the package's own; its
-    build's folders of headers are its `includes`, those that units may read its `headers`. Beside
-    `torch`, the guest's module `package_card` holds the card that they are imported under.
-    `programs` are those that the compiler executes and does not bring, `confinement` is the policy
-    of the worker. `trust` is the user's word for texts of kernels; other texts are held to
-    Triton's language."""
+    """The configuration of a server.
+
+    It has the compiler's `identity` and folders (`path`), the worker's module (`worker`) or file
+    (`worker_file`), and that worker's own settings. `memory_mb` limits the address space; a worker
+    that uses more than `recycle_mb` is replaced. Each of the `packages` has a `path` (a folder for
+    imports) and the `modules` in it that are the package's own; `includes` are the header folders
+    of its build, `headers` those that units may read. With `torch`, the guest's module
+    `package_card` holds the card under which packages are imported. `programs` are those that the
+    compiler executes and does not bring, `confinement` is the policy of the worker. `trust` is True
+    if the user trusts texts of kernels; otherwise they may use Triton's language only.
+    """
 
     path: list[str]
     identity: str
     worker: str
     worker_file: str
-    packages: dict[str, dict[str, Any]]
+    packages: dict[str, Json]
     trust: bool
     corpus: str
     torch: str
@@ -90,9 +100,12 @@ class WorkerConfig(TypedDict, total=False):
 
 
 class Reply(TypedDict, total=False):
-    """What a request came to. `outcome` is "finished" or "raised", `exception` the class names of
-    an error and its causes, `tolerated` whether the release's Autotuner would skip it; `exit_code`
-    is that of a compiler that is a program of its own."""
+    """The result of a request.
+
+    `outcome` is "finished" or "raised", `exception` the class names of an error and its causes.
+    `tolerated` is True if the release's Autotuner would skip it. `exit_code` belongs to a compiler
+    that is a program of its own.
+    """
 
     outcome: str
     stage: str | None
@@ -100,18 +113,18 @@ class Reply(TypedDict, total=False):
     seconds: float
     cpu_seconds: float
     peak_mb: float | None
-    resources: dict[str, Any]
-    facts: dict[str, Any]
+    resources: Json
+    facts: Json
     exception: list[str]
     tolerated: bool
     log: str
 
 
 class CompilerWorker(Protocol):
-    """What a module of `workers`, or a custom one, makes of a config under the name `Worker`."""
+    """The class `Worker` in a module of `workers` or in a custom module."""
 
     def run(self, request: Request, mark: Mark) -> Reply:
-        """Answer a request, or raise whatever the compiler raises."""
+        """Run a request and return its reply, or raise the compiler's exception."""
 
     def tolerates(self, error: BaseException) -> bool:
-        """Whether the release's Autotuner would skip a configuration for this error."""
+        """Return True if the release's Autotuner would skip a configuration for this error."""

@@ -1,4 +1,4 @@
-"""How Triton's releases differ, for everything else in this folder: the one place that knows."""
+"""The differences between Triton's releases, for all other modules of the guest."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from .messages import Kernel, Mark
 
-# Told a stage's name, its result and the compile's metadata.
+# Called with a stage's name, its result and the compile's metadata.
 AfterStage = Callable[[str, object, "dict[str, Any]"], None]
 
 
 def install_driver(driver: Any) -> None:
-    """Have Triton compile for what this driver says is there."""
+    """Make Triton compile for the card of this driver."""
     from triton.backends.compiler import GPUTarget
     from triton.runtime.driver import driver as config
 
@@ -25,17 +25,19 @@ def install_driver(driver: Any) -> None:
 
 
 def time_once() -> None:
-    """Have Triton's own benchmarks run what they time once: on a card that is not there all takes
-    the same."""
+    """Replace Triton's own benchmarks by ones that run the function once.
+
+    On an imitated card everything takes the same time.
+    """
     import triton.testing
 
     for name in ("do_bench", "do_bench_cudagraph"):
         if hasattr(triton.testing, name):
-            setattr(triton.testing, name, timed_once)
+            setattr(triton.testing, name, run_once)
 
 
-def timed_once(fn: Callable[[], object], *args: Any, **how: Any) -> Any:
-    """In place of `do_bench`, in all of its forms."""
+def run_once(fn: Callable[[], object], *args: Any, **how: Any) -> Any:
+    """Run a function once and return constant times, in any form of `do_bench`."""
     fn()
     if how.get("quantiles"):
         times = [1.0] * len(how["quantiles"])
@@ -48,32 +50,35 @@ def timed_once(fn: Callable[[], object], *args: Any, **how: Any) -> Any:
 
 
 def skip_library_hash(identity: str) -> None:
-    """Let the release's identity stand for the hash of its files in every key of Triton's cache."""
+    """Use the release's identity instead of the hash of its files in Triton's cache keys."""
     import triton.compiler.compiler
     import triton.runtime.autotuner
     import triton.runtime.cache
 
-    # The hash reads a library of 300 MB; this process's cache is private and thrown away.
+    # The hash reads a library of 300 MB, and this process's cache is private and deleted.
     for module in (triton.compiler.compiler, triton.runtime.cache, triton.runtime.autotuner):
         if hasattr(module, "triton_key"):
             module.triton_key = lambda: identity
 
 
 class StageReached(Exception):
-    """The last stage asked for is done."""
+    """Raised at the end of the last requested stage."""
 
 
 def mark_stages(before: Mark, after: AfterStage) -> None:
-    """Have `before` told of every compiler stage that begins, `after` of each that is done. Either
-    ends the compile with `StageReached`."""
+    """Call `before` at the start of every compiler stage and `after` at its end.
+
+    Both may end the compile with `StageReached`.
+    """
     from triton.backends import backends
 
-    # From the registry: up to 3.2 it holds other copies of the classes than the import system.
+    # From the registry, because up to 3.2 its classes are other copies than those of the import
+    # system.
     for backend in backends.values():
-        backend.compiler.add_stages = _marked(backend.compiler.add_stages, before, after)
+        backend.compiler.add_stages = _mark(backend.compiler.add_stages, before, after)
 
 
-def _marked(add_stages: Callable[..., None], before: Mark, after: AfterStage) -> Any:
+def _mark(add_stages: Callable[..., None], before: Mark, after: AfterStage) -> Any:
     def marked_stage(name: str, run: Callable[[Any, Any], object]) -> Any:
         def stage(src: Any, metadata: dict[str, Any]) -> object:
             before(name)
@@ -91,24 +96,26 @@ def _marked(add_stages: Callable[..., None], before: Mark, after: AfterStage) ->
     return add_marked_stages
 
 
-def watch_front_end(seen: Callable[[BaseException], None]) -> None:
-    """Have `seen` told of an error of the front end before the compiler strips its own frames from
-    the traceback."""
+def watch_front_end(on_error: Callable[[BaseException], None]) -> None:
+    """Call `on_error` with each error of the front end while it has the compiler's frames.
+
+    The compiler removes its own frames from the traceback afterwards.
+    """
     import triton.compiler.compiler as compiler
 
     strip = compiler.filter_traceback
 
-    def watched(error: BaseException) -> object:
-        # The compiler strips the causes of an error by the same function.
+    def wrapper(error: BaseException) -> object:
+        # The compiler removes frames from the causes of an error with the same function.
         if error is sys.exc_info()[1]:
-            seen(error)
+            on_error(error)
         return strip(error)
 
-    compiler.filter_traceback = watched
+    compiler.filter_traceback = wrapper
 
 
 def end_before_stages() -> None:
-    """Have every compile end where the front end has read the kernel."""
+    """End every compile as soon as the front end has read the kernel."""
 
     def stop(stage: str) -> None:
         raise StageReached
@@ -119,13 +126,16 @@ def end_before_stages() -> None:
 def front_end_error(
     run: Callable[..., Any], function: Kernel, arguments: Mapping[str, Any]
 ) -> Exception | None:
-    """What the front end says against a launch, where every compile ends before its stages."""
+    """Return the front end's error about a launch, None without one.
+
+    Every compile must end before its stages (`end_before_stages`).
+    """
     try:
         run(function, grid=None, warmup=True, **arguments)
     except StageReached:
         return None
     except Exception as error:
-        # The error is the answer, and every release raises classes of its own.
+        # The error is the result, and every release raises classes of its own.
         return error
     finally:
         forget_compiled(function)
@@ -133,7 +143,7 @@ def front_end_error(
 
 
 def unwrap(kernel: Kernel) -> Kernel:
-    """The JITFunction below autotuners and heuristics."""
+    """Return the JITFunction below autotuners and heuristics."""
     from triton.runtime.jit import JITFunction
 
     while not isinstance(kernel, JITFunction):
@@ -141,8 +151,8 @@ def unwrap(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def undecorated(kernel: Kernel) -> Kernel:
-    """What lies below autotuners and heuristics, in Triton's interpreter too."""
+def strip_decorators(kernel: Kernel) -> Kernel:
+    """Return the function below autotuners and heuristics, in Triton's interpreter too."""
     from triton.runtime.autotuner import Autotuner, Heuristics
 
     while isinstance(kernel, (Autotuner, Heuristics)):
@@ -155,7 +165,7 @@ def function_classes() -> Any:
     import triton.runtime.jit as jit
 
     classes = [jit.JITFunction]
-    # 3.5 brought a class for those that are called.
+    # 3.5 has a class for functions that are called at compile time.
     if hasattr(jit, "ConstexprFunction"):
         classes.append(jit.ConstexprFunction)
     interpreter = sys.modules.get("triton.runtime.interpreter")
@@ -166,14 +176,14 @@ def function_classes() -> Any:
 
 @contextlib.contextmanager
 def without_launches(refusal: Exception) -> Iterator[None]:
-    """Have `kernel[grid]` raise `refusal`: a launch takes options that name files."""
+    """Make `kernel[grid]` raise `refusal`, because a launch takes options that name files."""
     from triton.runtime.jit import KernelInterface
 
-    def refused(self: Any, grid: object) -> Any:
+    def refuse(self: Any, grid: object) -> Any:
         raise refusal
 
     subscript = KernelInterface.__getitem__
-    KernelInterface.__getitem__ = refused
+    KernelInterface.__getitem__ = refuse
     try:
         yield
     finally:
@@ -181,7 +191,7 @@ def without_launches(refusal: Exception) -> Iterator[None]:
 
 
 def autotuner(kernel: Kernel) -> Kernel | None:
-    """The Autotuner in a stack of decorators, or None."""
+    """Return the Autotuner in a stack of decorators, or None."""
     from triton.runtime.autotuner import Autotuner
 
     while kernel is not None and not isinstance(kernel, Autotuner):
@@ -190,8 +200,8 @@ def autotuner(kernel: Kernel) -> Kernel | None:
 
 
 @contextlib.contextmanager
-def borrowed(tuner: Kernel) -> Iterator[None]:
-    """Leave an autotuner as it was: a worker keeps its kernels for the requests that follow."""
+def restore_autotuner(tuner: Kernel) -> Iterator[None]:
+    """Restore an autotuner on exit: a worker keeps its kernels for later requests."""
     before = dict(tuner.__dict__)
     try:
         yield
@@ -200,16 +210,18 @@ def borrowed(tuner: Kernel) -> Iterator[None]:
         tuner.__dict__.update(before)
 
 
-def tuned(function: Kernel, configs: list[Any]) -> Kernel:
-    """A function without an autotuner of its own under the release's own one."""
+def add_autotuner(function: Kernel, configs: list[Any]) -> Kernel:
+    """Return a function without an autotuner under the release's own autotuner."""
     import triton
 
     return triton.autotune(configs=configs, key=[])(function)
 
 
 def has_positional_keys(tuner: Kernel) -> bool:
-    """Whether an autotuner's key holds arguments by position, as in 3.0 and 3.1: positions in the
-    full argument list, looked up among those that were passed."""
+    """Return True if an autotuner's key holds arguments by position, as in 3.0 and 3.1.
+
+    Those are positions in the full argument list, applied to the list of passed arguments.
+    """
     return hasattr(tuner, "key_idx")
 
 
@@ -220,7 +232,7 @@ def key_names(tuner: Kernel) -> list[str]:
 
 
 def set_keys(tuner: Kernel, names: list[str]) -> None:
-    """Have the key hold these arguments, and the dtypes that are always in it."""
+    """Set the arguments in the key; their dtypes are always in it."""
     if has_positional_keys(tuner):
         tuner.key_idx = [tuner.arg_names.index(name) for name in names]
     else:
@@ -228,32 +240,36 @@ def set_keys(tuner: Kernel, names: list[str]) -> None:
 
 
 def replace_timing(tuner: Kernel, time: Callable[..., list[float]]) -> None:
-    """Have `time(call)` stand for `do_bench(call)`."""
+    """Use `time(call)` instead of `do_bench(call)`."""
     import triton.runtime.autotuner as autotuner
 
-    # A global up to 3.1, then the autotuner's own.
+    # Up to 3.1 it is a global, later an attribute of the autotuner.
     if hasattr(autotuner, "do_bench"):
         autotuner.do_bench = time
     tuner.do_bench = time
-    # Either would go round the timing: a graph is replayed, a result is read from a file.
+    # Both would bypass the timing: a graph is replayed, a result is read from a file.
     tuner.use_cuda_graph = tuner.cache_results = False
 
 
-def watch_loading(seen: Callable[[Any], None]) -> None:
-    """Have `seen(compiled)` called before a finished compile is checked and loaded."""
+def watch_loading(on_compiled: Callable[[Any], None]) -> None:
+    """Call `on_compiled` with each finished compile before it is checked and loaded."""
     from triton.compiler.compiler import CompiledKernel
 
     load = CompiledKernel._init_handles
 
-    def watched(self: Any) -> object:
-        seen(self)
+    def wrapper(self: Any) -> object:
+        on_compiled(self)
         return load(self)
 
-    CompiledKernel._init_handles = watched
+    CompiledKernel._init_handles = wrapper
 
 
-def loaded(most_threads: int) -> tuple[int, ...]:
-    """What `load_binary` returns: four values, or five where the loader wants the most threads."""
+def binary_handles(most_threads: int) -> tuple[int, ...]:
+    """Return the values that `load_binary` returns.
+
+    They are the module, the function, registers and spills, and since 3.4 the maximum of threads if
+    the loader reads it.
+    """
     from triton.compiler.compiler import CompiledKernel
 
     handles = (1, 1, 0, 0)
@@ -263,7 +279,7 @@ def loaded(most_threads: int) -> tuple[int, ...]:
 
 
 def _names(function: Any) -> set[str]:
-    """The attributes that a function, or one that it was wrapped around, speaks of."""
+    """Return the names that a function, or a function that it wraps, uses as attributes."""
     names = set(function.__code__.co_names)
     for cell in function.__closure__ or ():
         if inspect.isfunction(cell.cell_contents):
@@ -272,14 +288,14 @@ def _names(function: Any) -> set[str]:
 
 
 def with_heuristics(kernel: Kernel, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with those that @triton.heuristics computes and the launch leaves out."""
+    """Return the arguments with those that @triton.heuristics adds to the launch."""
     from triton.runtime.autotuner import Heuristics
 
     complete = dict(arguments)
     while hasattr(kernel, "fn"):
         if isinstance(kernel, Heuristics):
             for name, compute in kernel.values.items():
-                # What was recorded holds: here tensors have neither a shape nor contents.
+                # Recorded values win: here tensors have neither a shape nor contents.
                 if name not in complete:
                     complete[name] = compute(complete)
         kernel = kernel.fn
@@ -287,22 +303,27 @@ def with_heuristics(kernel: Kernel, arguments: Mapping[str, Any]) -> dict[str, A
 
 
 @contextlib.contextmanager
-def recorded_heuristics(kernel: Kernel, recorded: Mapping[str, Any]) -> Iterator[None]:
-    """Have @triton.heuristics give what was recorded: here tensors have neither a shape nor
-    contents, so a function that asks for either would be wrong or raise."""
+def recorded_heuristics(kernel: Kernel, recorded_values: Mapping[str, Any]) -> Iterator[None]:
+    """Make @triton.heuristics return the values that were recorded.
+
+    Here tensors have neither a shape nor contents, so a function that reads either would be wrong
+    or raise.
+    """
     from triton.runtime.autotuner import Heuristics
 
-    changed = []
+    originals = []
     while hasattr(kernel, "fn"):
         if isinstance(kernel, Heuristics):
-            changed.append((kernel, kernel.values))
-            held = {name: _always(recorded[name]) for name in kernel.values if name in recorded}
-            kernel.values = {**kernel.values, **held}
+            originals.append((kernel, kernel.values))
+            functions = dict(kernel.values)
+            for name in functions.keys() & recorded_values.keys():
+                functions[name] = _always(recorded_values[name])
+            kernel.values = functions
         kernel = kernel.fn
     try:
         yield
     finally:
-        for heuristics, values in changed:
+        for heuristics, values in originals:
             heuristics.values = values
 
 
@@ -311,28 +332,28 @@ def _always(value: object) -> Callable[[Any], object]:
 
 
 def forget_compiled(function: Kernel) -> None:
-    """Drop what the function keeps of finished compiles."""
+    """Drop the finished compiles that the function keeps."""
     # `cache` up to 3.2, then `device_caches`.
     if not hasattr(function, "device_caches"):
         function.cache.clear()
         return
     for caches in function.device_caches.values():
-        # What follows the two caches is the backend and the target, in an order of the release's.
+        # The backend and the target follow the two caches, in an order that depends on the release.
         for cache in caches[:2]:
             if isinstance(cache, dict):
                 cache.clear()
 
 
 def tolerated_errors() -> tuple[type[BaseException], ...]:
-    """What this release's Autotuner skips a configuration for, instead of ending the run."""
+    """Return the errors for which this release's Autotuner skips a configuration."""
     import triton.runtime.autotuner as autotuner
     from triton.compiler.errors import CompileTimeAssertionFailure
 
-    tolerated = [autotuner.OutOfResources, CompileTimeAssertionFailure]
-    # 3.3 brought this one.
+    error_classes = [autotuner.OutOfResources, CompileTimeAssertionFailure]
+    # This class exists since 3.3.
     if hasattr(autotuner, "PTXASError"):
-        tolerated.append(autotuner.PTXASError)
-    return tuple(tolerated)
+        error_classes.append(autotuner.PTXASError)
+    return tuple(error_classes)
 
 
 def binary_folder() -> str:

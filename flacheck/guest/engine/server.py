@@ -1,15 +1,15 @@
 """A warm process that forks workers and outlives them.
 
-flacheck talks to whatever process reads the socket: the worker forked last. The server itself
-only forks one when a request waits and none lives, watches it, and says how it ended:
+flacheck sends requests to the process that reads the socket: the worker forked last. The server
+itself forks a worker when a request waits and no worker lives, watches it, and reports its end:
 
     flacheck ──request──▶ socket ──▶ worker (compiles request after request)
              ◀──answer───────────────┘ │ dies
              ◀──"exit", status, stage, log── server ── forks the next
 
-So a plain compile pays no fork, and a crash pays one fork and no new start of the compiler.
-When flacheck dies, the socket closes; the server then kills the worker's whole process group
-and ends, and so does the worker when the server dies.
+So a plain compile needs no fork, and a crash needs one fork but no new start of the compiler.
+When flacheck dies, the socket closes. The server then kills the worker's whole process group
+and ends. The worker also ends when the server dies.
 """
 
 from __future__ import annotations
@@ -38,58 +38,61 @@ from .loader import module_from
 from .log import Log
 from .messages import CompilerWorker, Reply, Request, WorkerConfig
 
-# Exit codes of a worker: it ended on purpose; it could not be heard any more, for a compiler closed
-# its socket. 1 is that of one that did not get as far as work.
+# Exit codes of a worker: it ended on purpose, or a compiler closed its socket. The code is 1 if the
+# worker ended before its first request.
 RECYCLE, UNHEARD = 75, 76
 _POLL_MS = 200
 # A prctl option, from linux/prctl.h: the signal that a process gets when its parent dies.
 _PR_SET_PDEATHSIG = 1
-# Bounds each file that a worker writes. The log is one, in memory: a compiler that prints without
-# end is stopped here. A program that it starts may be given more, for what it writes to the disk.
+# The limits for the files that a worker writes. The log is a file in memory: a compiler that prints
+# without end is stopped here. A program that the worker starts may get the higher limit, for its
+# files on disk.
 _LOG_BYTES, _FILE_BYTES = 64 << 20, 4 << 30
-# Compilers keep some memory of every compile. Where the config names no size, this ends the worker
-# before a machine with many of them is short of memory.
+# Compilers keep some memory of every compile. Without a size in the config, this limit ends the
+# worker before many workers exhaust the machine's memory.
 _RECYCLE_MB = 2_000
-# The request in work, how many were finished, the stage reached.
+# The running request, the number of finished requests, the stage.
 _PAGE = struct.Struct("qq32s")
 
 
 class SharedPage:
-    """A page of memory that outlives the worker writing it: which request, which stage, how many
-    done. The compiler may take its process down at any instruction, so what the worker was doing is
-    written where the server still sees it. Writing costs no system call."""
+    """A page of memory that outlives its worker: the request, its stage, the finished count.
+
+    The compiler may kill its process at any instruction, so the worker's state is written where the
+    server can still read it. Writing needs no system call.
+    """
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)
-        self._request, self._done = -1, 0
+        self._request, self._finished_count = -1, 0
         self.stage("")
 
     @property
     def fresh(self) -> bool:
-        """Whether the worker has finished nothing yet."""
-        return self._done == 0
+        """True until the worker has finished a request."""
+        return self._finished_count == 0
 
     def begin(self, request: int) -> None:
-        """A request begins: with the import of its kernel."""
+        """Note the start of a request, at the import of its kernel."""
         self._request = request
         self.stage("import")
 
     def stage(self, name: str) -> None:
-        _PAGE.pack_into(self._memory, 0, self._request, self._done, name.encode()[:32])
+        _PAGE.pack_into(self._memory, 0, self._request, self._finished_count, name.encode()[:32])
 
     def finish(self) -> None:
         self._request = -1
-        self._done += 1
+        self._finished_count += 1
         self.stage("")
 
     def read(self) -> tuple[int, int, str]:
-        """The request in work (-1: none), how many were finished, the stage reached."""
-        request, done, stage = _PAGE.unpack_from(self._memory, 0)
-        return request, done, stage.rstrip(b"\0").decode()
+        """Return the running request (-1 for none), the number of finished ones, and the stage."""
+        request, finished_count, stage = _PAGE.unpack_from(self._memory, 0)
+        return request, finished_count, stage.rstrip(b"\0").decode()
 
 
 def main() -> None:
-    """Run as the server: the config and the socket's number are the process's arguments."""
+    """Run as the server, with the config and the socket's number as arguments."""
     config: WorkerConfig = json.loads(sys.argv[1])
     config["server_pid"] = os.getpid()
     sock = socket.socket(fileno=int(sys.argv[2]))
@@ -99,18 +102,18 @@ def main() -> None:
     log.take_streams()
     try:
         confinement = Confinement(config["confinement"])
-        # One of our workers by its module's name, or a file's.
+        # One of our workers by its module's name, or a custom one by its file.
         if "worker_file" in config:
             module = module_from(config["worker_file"], f"{__package__}.custom_worker")
         else:
             module = importlib.import_module("..workers." + config["worker"], __package__)
         worker: CompilerWorker = module.Worker(config)
-    except BaseException:  # whatever the compiler's own import does is an answer, not our crash
+    except BaseException:  # an error of the compiler's import is a result
         traceback.print_exc()
         channel.send(sock, {"event": "broken", "log": log.text(config["scratch"])})
         return
     channel.send(sock, {"event": "ready", "pid": os.getpid()})
-    # A collection would write to every page that the workers share with this process.
+    # A garbage collection would write to every page that the workers share with this process.
     gc.collect()
     gc.freeze()
     _serve(sock, worker, config, log, confinement)
@@ -123,15 +126,15 @@ def _serve(
     log: Log,
     confinement: Confinement,
 ) -> None:
-    """Fork a worker whenever a request waits and none lives, until flacheck is gone."""
-    while _waiting(sock):
+    """Fork a worker whenever a request waits and no worker lives, until flacheck is gone."""
+    while _wait_for_request(sock):
         page = SharedPage()
         log.clear()
         pid = os.fork()
         if pid == 0:
             _become_worker(sock, worker, config, page, log, confinement)
         alive = _watch(pid, sock)
-        # What the worker started (an assembler that never ends) goes with it.
+        # The worker's children (an assembler that never ends) are killed with it.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
         _, status, usage = os.wait4(pid, 0)
@@ -139,13 +142,13 @@ def _serve(
             break
         peak_mb = usage.ru_maxrss / 1024
         obituary = _obituary(pid, status, page)
-        said = log.text(config["scratch"])
-        channel.send(sock, {**obituary, "log": said, "peak_mb": peak_mb})
+        log_text = log.text(config["scratch"])
+        channel.send(sock, {**obituary, "log": log_text, "peak_mb": peak_mb})
     shutil.rmtree(config["scratch"], ignore_errors=True)
 
 
-def _waiting(sock: socket.socket) -> bool:
-    """Block until a request waits; False when flacheck is gone."""
+def _wait_for_request(sock: socket.socket) -> bool:
+    """Block until a request waits; return False if flacheck is gone."""
     try:
         return bool(sock.recv(1, socket.MSG_PEEK))
     except ConnectionResetError:
@@ -153,14 +156,14 @@ def _waiting(sock: socket.socket) -> bool:
 
 
 def _watch(pid: int, sock: socket.socket) -> bool:
-    """Wait for the worker's end, leaving it to be reaped; False when flacheck went first."""
+    """Wait for the worker's end without reaping it; return False if flacheck ended first."""
     poll = select.poll()
     poll.register(sock, select.POLLRDHUP)
     pause: int | None = None
     try:
         child = os.pidfd_open(pid)
         poll.register(child, select.POLLIN)
-    except OSError:  # kernels before 5.3 have no such descriptor: look every _POLL_MS instead
+    except OSError:  # kernels before 5.3 lack pidfds: poll every _POLL_MS instead
         child, pause = -1, _POLL_MS
     try:
         while True:
@@ -175,9 +178,10 @@ def _watch(pid: int, sock: socket.socket) -> bool:
 
 
 def _obituary(pid: int, status: int, page: SharedPage) -> dict[str, Any]:
-    """How a worker ended: by a `signal` or with an `exit_code`, and in the middle of what."""
-    request, done, stage = page.read()
-    event: dict[str, Any] = {"event": "exit", "pid": pid, "request": request, "done": done}
+    """Return the event for a worker's end: its `signal` or `exit_code`, request and stage."""
+    request, finished_count, stage = page.read()
+    event: dict[str, Any] = {"event": "exit", "pid": pid}
+    event |= {"request": request, "done": finished_count}
     event |= {"stage": stage or None, "signal": None, "exit_code": None}
     if os.WIFSIGNALED(status):
         event["signal"] = signal.Signals(os.WTERMSIG(status)).name
@@ -194,23 +198,24 @@ def _become_worker(
     log: Log,
     confinement: Confinement,
 ) -> None:
-    """Never returns: the forked process works until it is told to stop, is too big, or dies."""
+    """Run as a worker until the process is recycled or dies; never return."""
     code = 1
     try:
         os.setpgid(0, 0)
-        # Python would make an exception of it, which would pass for the compiler's.
+        # Python would raise an exception, which would look like the compiler's.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # The server may have died before that call: then no signal comes.
+        # If the server died before that call, the signal never comes.
         if os.getppid() != config["server_pid"]:
             os._exit(RECYCLE)
-        # A core file is of no use to anybody.
+        # Core files are not used.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (_LOG_BYTES, _FILE_BYTES))
         if config.get("memory_mb"):
             limit = config["memory_mb"] << 20
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        # Only now: the server imported the compiler alone, the worker gets other people's code.
+        # Only now, because the worker runs other people's code and the server only imported the
+        # compiler.
         confinement.enter()
         channel.send(sock, {"event": "hello", "pid": os.getpid()})
         _work(sock, worker, config, page, log)
@@ -220,11 +225,15 @@ def _become_worker(
 
 
 def _work(
-    sock: socket.socket, worker: CompilerWorker, config: WorkerConfig, page: SharedPage, log: Log
+    sock: socket.socket,
+    worker: CompilerWorker,
+    config: WorkerConfig,
+    page: SharedPage,
+    log: Log,
 ) -> None:
-    """Answer request after request, until the next one is for another worker."""
-    while page.fresh or not channel.wants_fresh(sock):
-        # Only looked at until the page names it: a worker that dies here loses no request.
+    """Run request after request, until the next one needs a fresh worker."""
+    while page.fresh or not channel.needs_fresh_worker(sock):
+        # Peek until the page names the request: if the worker dies here, the request is not lost.
         message = channel.receive(sock, socket.MSG_PEEK)
         if message is None:
             return
@@ -236,22 +245,23 @@ def _work(
         answer = _attempt(worker, request, page, log)
         event = {"event": "answer", "request": request["id"], "pid": os.getpid()}
         try:
-            # A compiler that closes the socket may have closed the log as well.
-            answer["log"] = _told(answer, log, config["scratch"])
+            # A compiler that closes the socket may also have closed the log.
+            answer["log"] = _log_for_reply(answer, log, config["scratch"])
             channel.send(sock, {**event, "attempt": answer})
         except OSError:
             os._exit(UNHEARD)
-        # Not before: a request is done when its answer is on its way.
+        # Only now, because a request is finished when its reply is sent.
         page.finish()
         if _resident_mb() > config.get("recycle_mb", _RECYCLE_MB):
             return
 
 
-def _told(answer: Reply, log: Log, scratch: str) -> str:
-    """Return the log that goes with an answer, none with a finished compile.
+def _log_for_reply(answer: Reply, log: Log, scratch: str) -> str:
+    """Return the log for a reply, "" for a finished compile.
 
     A compiler may print an error, go on, and return a broken kernel: LLVM does so for inline
-    assembly under Triton 3.8.0 and 3.9.0. The answer becomes a failure in the error's stage.
+    assembly under Triton 3.8.0 and 3.9.0. The reply then becomes a failure in the stage of the
+    error.
     """
     if answer["outcome"] != "finished":
         return log.text(scratch)
@@ -263,14 +273,14 @@ def _told(answer: Reply, log: Log, scratch: str) -> str:
 
 
 def _attempt(worker: CompilerWorker, request: Request, page: SharedPage, log: Log) -> Reply:
-    """One request, whatever happens; the only place that catches everything."""
+    """Run one request and return its reply; this is the only place that catches everything."""
 
     def mark(stage: str) -> None:
         page.stage(stage)
         log.note_stage(stage)
 
-    started, cpu = time.perf_counter(), _cpu()
-    # The peak begins anew; where a sandbox refuses, it is that of the worker's life.
+    start, cpu = time.perf_counter(), _cpu()
+    # Reset the peak. If a sandbox refuses this, the peak is that of the worker's whole life.
     with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
         file.write("5")
     answer: Reply = {"outcome": "finished"}
@@ -283,15 +293,15 @@ def _attempt(worker: CompilerWorker, request: Request, page: SharedPage, log: Lo
         answer["facts"] = getattr(error, "facts", {})
         answer["resources"] = getattr(error, "resources", {})
     answer.setdefault("stage", page.read()[2])
-    answer.setdefault("seconds", time.perf_counter() - started)
+    answer.setdefault("seconds", time.perf_counter() - start)
     answer["cpu_seconds"] = _cpu() - cpu
-    # A worker whose compiler is a program of its own knows that program's peak.
+    # If the compiler is a program of its own, the worker reports that program's peak.
     answer.setdefault("peak_mb", _peak_mb())
     return answer
 
 
 def _chain(error: BaseException) -> list[str]:
-    """The class names of an exception and of its causes, outermost first."""
+    """Return the class names of an exception and of its causes, outermost first."""
     names = []
     current: BaseException | None = error
     while current is not None:
@@ -304,15 +314,15 @@ def _chain(error: BaseException) -> list[str]:
 
 
 def _cpu() -> float:
-    """Seconds of processor time, of the assemblers that ended too."""
+    """Return the seconds of CPU time, with those of ended children."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
 
 def _limit_cpu(seconds: float | None) -> None:
-    """Bounds an orphaned assembler even when every process that could kill it is dead."""
+    """Limit the CPU time, which ends an orphaned assembler if no process is left to kill it."""
     if seconds:
-        # Twice the time-out and a little: a living flacheck ends the worker first, by the clock.
+        # Twice the timeout plus a margin: a living flacheck ends the worker earlier, by the clock.
         soft = int(_cpu() + 2 * seconds) + 10
         resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
 

@@ -1,5 +1,8 @@
-"""What Triton's own bindings ask of the vendor's libraries, where there is no card: cuBLAS
-multiplies nothing, and the profiler measures nothing. Neither launches kernels of the program."""
+"""Stand-ins for the vendor libraries behind Triton's bindings, on an imitated card.
+
+cuBLAS multiplies nothing, and the profiler measures nothing. Neither launches kernels of the
+program.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ PROFILER = "triton._C.libproton"
 
 
 class NoBlas:
-    """Stands for a handle of cuBLAS."""
+    """A stand-in for a handle of cuBLAS."""
 
     __init__ = nothing
 
@@ -24,7 +27,10 @@ class NoBlas:
 
 
 def leave_out_blas() -> None:
-    """To be called once Triton is imported; releases before 3.1 bind no cuBLAS."""
+    """Replace cuBLAS; call this after the import of Triton.
+
+    Releases before 3.1 do not bind cuBLAS.
+    """
     library = getattr(sys.modules.get("triton._C.libtriton"), "nvidia", None)
     blas: Any = getattr(library, "cublas", None)
     if hasattr(blas, "CublasLt"):
@@ -32,15 +38,15 @@ def leave_out_blas() -> None:
 
 
 def leave_out_profiler() -> None:
-    """To be called once the profiler's extension is imported: its sessions count nothing."""
+    """Replace the profiler's sessions; call this after the import of its extension."""
     profiler = getattr(sys.modules[PROFILER], "proton", None)
     for name in dir(profiler):
-        # Not its classes, from which Triton derives.
-        offered = getattr(profiler, name)
-        if not name.startswith("_") and callable(offered) and not isinstance(offered, type):
+        # Triton derives from its classes, so they stay.
+        function = getattr(profiler, name)
+        if not name.startswith("_") and callable(function) and not isinstance(function, type):
             setattr(profiler, name, _session)
 
 
 def _session(*args: object, **kwargs: object) -> int:
-    """The first session, or the first scope."""
+    """Return the index of the first session or scope."""
     return 0

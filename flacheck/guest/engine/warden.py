@@ -1,11 +1,13 @@
-"""Watches over one program for flacheck: ends it, with all that it started, when flacheck dies,
-when it holds too much memory, or when its time is over.
+"""A warden that watches one program for flacheck.
+
+It ends the program with all its children when flacheck dies, when they use too much memory, or
+when the time is over:
 
     flacheck ──pipe──▶ warden ──▶ the program ──▶ whatever it starts
              ◀─report──┘
 
-The pipe closes with flacheck, however it ends. The program dies with the warden, and what outlives
-its own parent becomes the warden's child, so nothing gets away.
+The pipe closes when flacheck ends for any reason. The program dies with the warden. A process that
+outlives its own parent becomes the warden's child, so no process escapes.
 """
 
 from __future__ import annotations
@@ -24,20 +26,23 @@ from typing import Any
 
 from .confinement import Confinement
 
-# prctl options, from linux/prctl.h: the signal at the parent's death; to adopt orphans.
+# Options of prctl, from linux/prctl.h: the signal at the parent's death, and the adoption of
+# orphans.
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-# Seconds between two looks at memory and clock.
+# Seconds between two checks of memory and clock.
 _PAUSE = 0.25
 _PAGE_MB = resource.getpagesize() / (1 << 20)
-# Bounds each file that the program writes.
+# The size limit of each file that the program writes.
 _FILE_BYTES = 4 << 30
 
 
 def main() -> None:
-    """Run as the warden: the config is the process's argument. `command` is run in `folder` with
-    its output in `log`; `memory_mb` bounds what it and all it starts hold, `seconds` its time;
-    `pipe` closes when flacheck is gone, and takes the report; `confinement` is the program's
-    policy, if it has one."""
+    """Run as the warden; the config is the process's argument.
+
+    `command` is run in `folder` with its output in `log`. `memory_mb` limits the memory of the
+    program and its children, `seconds` its time. `pipe` closes when flacheck is gone, and takes the
+    report. `confinement` is the program's policy or None.
+    """
     config: dict[str, Any] = json.loads(sys.argv[1])
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -53,11 +58,11 @@ def main() -> None:
 
 
 def _become(config: dict[str, Any], libc: Any, warden: int) -> None:
-    """Never returns: the forked process becomes the program."""
+    """Become the program; never return."""
     try:
         os.setsid()
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # The warden may have died before that call: then no signal comes.
+        # If the warden died before that call, the signal never comes.
         if os.getppid() != warden:
             os._exit(126)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -67,7 +72,7 @@ def _become(config: dict[str, Any], libc: Any, warden: int) -> None:
         os.dup2(log, 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_BYTES, _FILE_BYTES))
-        # Bounds what no signal reaches, and what starts anew without end.
+        # This also ends processes that a signal does not reach, and endless restarts.
         seconds = int(config["seconds"]) * 4 + 60
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         os.chdir(config["folder"])
@@ -79,41 +84,41 @@ def _become(config: dict[str, Any], libc: Any, warden: int) -> None:
 
 
 def _watch(child: int, config: dict[str, Any]) -> dict[str, Any]:
-    """Wait for the end, whoever makes it."""
+    """Wait for the end of the program, or for a reason to end it; return the report."""
     end = time.monotonic() + config["seconds"]
     pipe = config["pipe"]
-    watched = [pipe]
-    # Kernels before 5.3 have no such descriptor: then the child is looked at every _PAUSE.
+    descriptors = [pipe]
+    # Kernels before 5.3 lack pidfds: then the child is checked every _PAUSE.
     with contextlib.suppress(OSError):
-        watched.append(os.pidfd_open(child))
+        descriptors.append(os.pidfd_open(child))
     report: dict[str, Any] = {"exit_code": None, "signal": None, "over": None, "peak_mb": 0.0}
     while True:
-        ended, status, _ = os.wait4(child, os.WNOHANG)
-        if ended:
+        ended_pid, status, _ = os.wait4(child, os.WNOHANG)
+        if ended_pid:
             if os.WIFSIGNALED(status):
                 report["signal"] = signal.Signals(os.WTERMSIG(status)).name
             else:
                 report["exit_code"] = os.WEXITSTATUS(status)
             return report
-        held = sum(_resident_mb(pid) for pid in _below(os.getpid()))
-        report["peak_mb"] = max(report["peak_mb"], held)
-        if held > config["memory_mb"]:
+        used_mb = sum(_resident_mb(pid) for pid in _below(os.getpid()))
+        report["peak_mb"] = max(report["peak_mb"], used_mb)
+        if used_mb > config["memory_mb"]:
             report["over"] = "memory"
             return report
         if time.monotonic() > end:
             report["over"] = "time"
             return report
-        # Nothing is ever written into it: readable means that flacheck is gone.
-        if pipe in select.select(watched, [], [], _PAUSE)[0]:
+        # flacheck never writes to the pipe, so a readable pipe means that flacheck is gone.
+        if pipe in select.select(descriptors, [], [], _PAUSE)[0]:
             report["over"] = "parent"
             return report
 
 
 def _end(child: int) -> None:
-    """Kill all that is left, also what was started while that went on."""
+    """Kill all remaining processes, also those that start meanwhile."""
     while True:
-        left = list(_below(os.getpid()))
-        for pid in left:
+        remaining = list(_below(os.getpid()))
+        for pid in remaining:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         try:
@@ -125,7 +130,7 @@ def _end(child: int) -> None:
 
 
 def _below(pid: int) -> Iterator[int]:
-    """All processes below this one."""
+    """Yield all processes below this one."""
     for thread in _names(f"/proc/{pid}/task"):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children") as file:
             for child in map(int, file.read().split()):
@@ -140,7 +145,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _resident_mb(pid: int) -> float:
-    """What the process holds and does not share."""
+    """Return the resident memory that the process does not share, in MB."""
     with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{pid}/statm") as file:
         _, resident, shared, *_ = map(int, file.read().split())
         return max(resident - shared, 0) * _PAGE_MB

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..fake_cuda.registered import BODIES
+from ..fake_cuda.registrations import BODIES
 from .operators import FUNCTION, Operator
 from .plans import CallPlan, Plans
 

@@ -1,9 +1,11 @@
-"""Records what a program launches. Runs in the program's own interpreter: the standard library and
-that interpreter's torch and triton, nothing else of flacheck.
+"""The recorder of a program's launches.
 
-`flacheck capture -- CMD` comes in through `start/sitecustomize.py`. A driver that calls a package's
-operators comes in by hand; the guest's folder is a package of any name to it (flacheck calls it
-`flacheck_guest`):
+It runs in the program's own interpreter and imports only the standard library, that interpreter's
+torch and triton, and the guest itself.
+
+`flacheck capture -- CMD` starts it through `start/sitecustomize.py`. A driver that calls a
+package's operators starts it itself; it may import the guest's folder as a package of any name
+(flacheck uses `flacheck_guest`):
 
     from flacheck_guest.recorder.session import Settings, session
     with session(Settings(output="l.jsonl", card=card)) as recorder:
@@ -14,7 +16,7 @@ operators comes in by hand; the guest's folder is a package of any name to it (f
         recorder.calls - before               # launches since, identical ones too
         recorder.kernels                      # Counter: "module:qualname" -> launches
 
-A launches file is written line by line, each in one append, so that several processes can share it:
+A launches file is written line by line. Each line is one append, so that processes can share it:
 
     {"schema": "flacheck.launches/1", "package", "device", "triton", "torch"}
     {"id", "kernel", "package", "qualname", "source", "text"?, "uncut"?, "defined"?, "launch",
@@ -26,13 +28,13 @@ A launches file is written line by line, each in one append, so that several pro
                                                         operation) that were made up
     {"end": true, "coverage": …}  written by whoever started the program
 
-`source` names the kernel's cut-out text, which stands as `text` in the first line that uses it in
-its process; `uncut` says why there is none. `defined` says there where the kernel and its helpers
-stand, with digests of what they say, so that a reader sees what has changed since. `heuristics` are
-the values that @triton.heuristics gave above the autotuner: their names stand in the launch's
-`omitted` beside those that configurations give. A launch is `guessed`, with `module:line`, when the
-program's function that read a made-up value there, or one of the same package that called it, was
-still running: what it launched may not be what it would launch on the card. A call path names
-the functions of the kernel's package that led to the launch, those of a backward pass with those of
-its forward pass.
+`source` names the kernel's cut-out text, which is the `text` of the first line that uses it in its
+process; `uncut` is the reason if there is none. `defined` holds in that line the files of the
+kernel and its helpers, with digests of their text, so that a reader can detect later changes.
+`heuristics` are the values of @triton.heuristics above the autotuner: their names are in the
+launch's `omitted`, beside those that configurations provide. A launch is `guessed`, with
+`module:line`, if the program's function that read a made-up value there was still running, or a
+function of the same package that called it: on the card the launch may be different. A call path
+names the functions of the kernel's package that led to the launch, those of a backward pass with
+those of its forward pass.
 """

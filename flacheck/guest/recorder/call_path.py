@@ -1,6 +1,9 @@
-"""Through which functions of a package a launch came. A launch of a backward pass came through the
-functions that called the forward pass, too: torch's engine calls a node long after they returned,
-so each node of a Python function is told its path when it is made."""
+"""Call paths: the functions of a package that led to a launch.
+
+The path of a launch in a backward pass includes the functions that called the forward pass. torch's
+engine calls a node long after those returned, so each node of a Python function stores its path
+when it is made.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,16 @@ from collections.abc import Callable, Collection, Iterator
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from .described import Identities, program
+from .launch_description import Identities, program
 
-# Attribute of a node of torch's graph.
+# The attribute of a node of torch's graph with its path.
 _PATH = "_flacheck_path"
 _GUEST = __name__.partition(".")[0]
 _STANDARD_LIBRARY = os.path.realpath(os.path.dirname(os.__file__)) + os.sep
 
 
 class _Function(NamedTuple):
-    """A function on a path, and the `name==version` of its package, None for a program's own."""
+    """A function on a path, and the `name==version` of its package, None for the program."""
 
     name: str
     package: str | None
@@ -29,26 +32,33 @@ _Path = tuple[_Function, ...]
 
 
 class CallPaths:
-    """The call path of what happens now; `packages` are those that are driven, whose functions
-    count also where the kernel is another package's."""
+    """The call path of the current point of execution.
+
+    `packages` are those that are driven. Their functions are on the path even if the kernel belongs
+    to another package.
+    """
 
     def __init__(self, identities: Identities, packages: Collection[str]) -> None:
         self._identities, self._packages = identities, frozenset(packages)
-        # By id, for the hash of a code object reads all of its bytes; each kept, so that no id is
-        # given twice.
+        # By id, because the hash of a code object reads all of its bytes. The code objects are
+        # kept, so that an id is not used twice.
         self._functions: dict[int, tuple[CodeType, _Function | None]] = {}
         self._modules: dict[str, str | None] = {}
         self._backward: CodeType | None = None
         self._undo: Callable[[], None] | None = None
 
     def of_launch(self, package: str | None) -> tuple[str, ...]:
-        """The dotted names of the functions of the kernel's package (of the program, for a kernel
-        of its own) that led here, outermost first and each once: a recursion is no longer path."""
-        asked = {package, *self._packages}
-        return tuple(each.name for each in self._here() if each.package in asked)
+        """Return the dotted names of the functions that led here, outermost first, each once.
+
+        They are those of the kernel's package, or of the program for a kernel of its own, and of
+        the driven packages. A recursion does not make a path longer.
+        """
+        packages = {package, *self._packages}
+        names = [each.name for each in self._here() if each.package in packages]
+        return tuple(names)
 
     def follow_autograd(self) -> None:
-        """From here on the nodes of Python functions know their paths."""
+        """Store its path in each node of a Python function from now on."""
         from torch.autograd import function as autograd
 
         self._backward = autograd.BackwardCFunction.apply.__code__
@@ -56,7 +66,10 @@ class CallPaths:
 
         def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
             result = before.__func__(cls, *args, **kwargs)
-            for output in result if isinstance(result, tuple) else (result,):
+            outputs = result
+            if not isinstance(result, tuple):
+                outputs = (result,)
+            for output in outputs:
                 node = getattr(output, "grad_fn", None)
                 if isinstance(node, cls._backward_cls):
                     setattr(node, _PATH, self._here())
@@ -74,8 +87,10 @@ class CallPaths:
             self._undo()
 
     def _here(self) -> _Path:
-        """The functions that lead here, libraries left out; a node's own path in place of what
-        called the engine."""
+        """Return the functions that lead here, without those of libraries.
+
+        A node's own path replaces the path of the engine that called it.
+        """
         inner: list[_Function] = []
         outer: _Path = ()
         for frame in _stack(sys._getframe(1)):
@@ -90,27 +105,38 @@ class CallPaths:
 
     def _function(self, frame: FrameType) -> _Function | None:
         code = frame.f_code
-        known = self._functions.get(id(code))
-        if known is None:
-            known = self._functions[id(code)] = code, self._named(code, frame.f_globals)
-        return known[1]
+        entry = self._functions.get(id(code))
+        if entry is None:
+            entry = code, self._describe(code, frame.f_globals)
+            self._functions[id(code)] = entry
+        return entry[1]
 
-    def _named(self, code: CodeType, scope: dict[str, Any]) -> _Function | None:
-        """None for what is no function of a package or program."""
+    def _describe(self, code: CodeType, scope: dict[str, Any]) -> _Function | None:
+        """Return the function of a code object, None if it is not of a package or program."""
         module = scope.get("__name__")
         file = scope.get("__file__") or ""
-        if not isinstance(module, str) or module.partition(".")[0] == _GUEST:
+        if not isinstance(module, str):
             return None
-        if code.co_filename.startswith("<frozen") or _is_standard(os.path.realpath(file)):
+        if module.partition(".")[0] == _GUEST:
+            return None
+        if code.co_filename.startswith("<frozen"):
+            return None
+        if _is_standard(os.path.realpath(file)):
             return None
         if module not in self._modules:
-            self._modules[module] = self._identities.package_of(file) if file else None
+            self._modules[module] = None
+            if file:
+                self._modules[module] = self._identities.package_of(file)
         package = self._modules[module]
         if module == "__main__":
             module = program()
-        # `outer.<locals>.inner` is `outer.inner`; a lambda or a comprehension is its function.
-        parts = [part for part in _qualname(code, scope).split(".") if not part.startswith("<")]
-        return _Function(".".join([module, *parts]), package)
+        # `outer.<locals>.inner` is `outer.inner`; a lambda or a comprehension has its function's
+        # name.
+        parts = [module]
+        for part in _qualname(code, scope).split("."):
+            if not part.startswith("<"):
+                parts.append(part)
+        return _Function(".".join(parts), package)
 
 
 def _stack(innermost: FrameType) -> Iterator[FrameType]:
@@ -128,10 +154,13 @@ def _is_standard(file: str) -> bool:
 
 
 def _qualname(code: CodeType, scope: dict[str, Any]) -> str:
-    """As Python 3.11 and later say it; before, a method is looked for in its module's classes."""
-    said = getattr(code, "co_qualname", None)
-    if said is not None:
-        return str(said)
+    """Return a function's qualified name, as in Python 3.11 and later.
+
+    Before 3.11, methods are looked up in the classes of their module.
+    """
+    qualname = getattr(code, "co_qualname", None)
+    if qualname is not None:
+        return str(qualname)
     for thing in list(scope.values()):
         if isinstance(thing, type) and thing.__module__ == scope["__name__"]:
             for part in vars(thing).values():

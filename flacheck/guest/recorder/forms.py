@@ -1,5 +1,8 @@
-"""What is written of an argument, as parts of a key that cost little: where two keys are equal, so
-is what `described` says of the arguments. A kind of value that this does not know has no key."""
+"""Arguments as parts of a cheap key.
+
+If two keys are equal, `launch_description` gives the same description of the arguments. Values of
+unsupported kinds are unkeyable.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,22 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from .described import ALIGNMENT, DESCRIPTOR_EXTRAS
+from .launch_description import ALIGNMENT, DESCRIPTOR_EXTRAS
 
-# Written as they are; 1 and True are equal, so each part of a key comes after its type.
+# Values that are part of a key unchanged. 1 and True are equal, so each part of a key follows its
+# type.
 _PLAIN = (type(None), bool, int, str)
 
 
-class Unsuited(Exception):
-    """A value that nothing short stands for."""
+class UnkeyableValue(Exception):
+    """A value that no short key represents."""
 
 
 class Same:
-    """Stands for one object and no other, however those compare; it keeps the object, so that no
-    other gets its id."""
+    """A key part for one object, compared by identity.
+
+    It keeps the object, so that no other object gets its id.
+    """
 
     __slots__ = ("thing",)
 
@@ -34,7 +40,10 @@ class Same:
 
 
 def add_argument(value: Any, key: list[Any]) -> None:
-    """As `described.argument` has it. Raises Unsuited."""
+    """Add an argument to the key, as `launch_description.argument` describes it.
+
+    Raises UnkeyableValue for a value of an unsupported kind.
+    """
     kind = type(value)
     if kind in _PLAIN:
         key += (kind, value)
@@ -56,12 +65,15 @@ def add_argument(value: Any, key: list[Any]) -> None:
 
 
 def add_constant(value: Any, key: list[Any]) -> None:
-    """As `described.constant` has it. Raises Unsuited."""
+    """Add a constant to the key, as `launch_description.constant` describes it.
+
+    Raises UnkeyableValue for a value of an unsupported kind.
+    """
     kind = type(value)
     if kind in _PLAIN:
         key += (kind, value)
     elif kind is float:
-        # Zeros of either sign are equal, and no NaN is equal to itself.
+        # The two zeros are equal, and a NaN does not equal itself.
         key += (kind, value.hex())
     elif kind.__name__ == "constexpr":
         key.append(kind)
@@ -75,11 +87,12 @@ def add_constant(value: Any, key: list[Any]) -> None:
     elif kind.__name__ == "JITFunction":
         key += (kind, Same(value))
     else:
-        raise Unsuited
+        raise UnkeyableValue
 
 
 def _add_tensor(tensor: Any, key: list[Any]) -> None:
-    key += (str(tensor.dtype), math.gcd(tensor.data_ptr(), ALIGNMENT))
+    alignment = math.gcd(tensor.data_ptr(), ALIGNMENT)
+    key += (str(tensor.dtype), alignment)
 
 
 def _add_descriptor(descriptor: Any, key: list[Any]) -> None:

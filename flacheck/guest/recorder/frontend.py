@@ -8,7 +8,7 @@ import textwrap
 from typing import Any
 
 from ..engine import releases
-from ..workers.removed import removed_api
+from ..workers.removed_api import removed_api
 
 
 def set_up() -> None:

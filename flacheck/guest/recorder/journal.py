@@ -1,4 +1,4 @@
-"""The launches file as it is written: a line is one append, kept even if the next step kills us."""
+"""The writer of the launches file. A line is one append, kept if the process is killed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-# As `flacheck/model/launch.py` says it, which is not imported in this interpreter.
+# The value in `flacheck/model/launch.py`, which is not imported in this interpreter.
 SCHEMA = "flacheck.launches/1"
-# A program may launch thousands of times a second, and a kill loses the counts since the last line.
+# A program may launch thousands of times a second. A kill loses the counts since the last line.
 _SECONDS_BETWEEN_COUNTS = 2.0
 
 Line = dict[str, Any]
@@ -23,33 +23,36 @@ Path = tuple[str, ...]
 
 
 class Journal:
-    """Each distinct launch once, then how many more of it there were. Any thread may tell it of
-    one; `seen` is told the identity of each, new or not."""
+    """A launches file: each distinct launch once, then the number of its repetitions.
+
+    Any thread may report launches. `on_launch` is called with the identity of each, new or not.
+    """
 
     def __init__(self, output: str, package: str | None, device: str) -> None:
         self.output, self._package, self._device = output, package, device
-        self.seen: Callable[[str], object] = lambda identity: None
-        # How many values were made up for the program so far.
+        self.on_launch: Callable[[str], object] = lambda identity: None
+        # The number of values that were made up for the program so far.
         self.guesses = 0
-        # Reentrant, for a signal may come in between. Nothing of the program's is waited for while
-        # it is held.
+        # Reentrant, because a signal may interrupt. The journal never waits for the program while
+        # it holds the lock.
         self._lock = threading.RLock()
         self._written: set[str] = set()
         self._sources: set[str] = set()
-        # Kernels with their sources, of which a line says already where they stand.
-        self._placed: set[tuple[str, str | None]] = set()
+        # Kernels and sources whose `defined` has been written.
+        self._defined: set[tuple[str, str | None]] = set()
         self._more: dict[str, int] = {}
-        # Call paths: the digest of each, of each launch, and what is not written yet of both.
+        # Call paths: the digest of each, those of each launch, and those of both that are not
+        # written yet.
         self._paths: dict[Path, str] = {}
         self._paths_of: dict[str, set[Path]] = {}
         self._new_paths: list[Path] = []
         self._more_paths: dict[str, list[str]] = {}
         self._guesses: dict[tuple[str, str], int] = {}
-        self._counted = time.monotonic()
-        self._begun = False
+        self._last_count = time.monotonic()
+        self._has_header = False
         atexit.register(self.flush)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self.flush, after_in_child=self._forked)
+            os.register_at_fork(before=self.flush, after_in_child=self._start_in_child)
 
     def launch(
         self,
@@ -58,18 +61,21 @@ class Journal:
         remarks: Line,
         sizes: Callable[[], Line],
         path: Path = (),
-        defined: Sequence[Line] = (),
+        definitions: Sequence[Line] = (),
     ) -> str:
-        """The identity of the launch. `text` is that of the line's source; `remarks` are no part of
-        what makes a launch distinct, nor are the call `path` by which it came, of which it keeps
-        all, and what `sizes()` gives: that is only asked of the first of equal launches. `defined`
-        says where the functions of the source stand."""
-        distinct = json.dumps(line, sort_keys=True, separators=(",", ":"))
-        identity = hashlib.sha256(distinct.encode()).hexdigest()[:16]
-        self.seen(identity)
-        placed = {}
+        """Record a launch and return its identity.
+
+        `text` is the text of the line's source, `remarks` are additions that do not make a launch
+        distinct. The call `path` does not either; all paths of a launch are kept. `sizes()` returns
+        more fields and is only called for the first of equal launches. `definitions` are the places
+        of the source's functions.
+        """
+        text_form = json.dumps(line, sort_keys=True, separators=(",", ":"))
+        identity = _digest(text_form)[:16]
+        self.on_launch(identity)
+        memory = {}
         if identity not in self._written:
-            placed = sizes()
+            memory = sizes()
         with self._lock:
             self.begin()
             new_path = self._new_path(identity, path)
@@ -77,21 +83,24 @@ class Journal:
                 self._count(identity, new_path)
                 return identity
             self._written.add(identity)
-            extra = {name: value for name, value in remarks.items() if value is not None}
-            if text is not None and line["source"] not in self._sources:
-                self._sources.add(line["source"])
-                extra["text"] = text
-            told = line["kernel"], line["source"]
-            if defined and told not in self._placed:
-                self._placed.add(told)
-                extra["defined"] = list(defined)
-            named = {"id": identity, **line, **placed, "paths": new_path, **extra}
-            self._append(*self._path_lines(), named)
+            entry = {"id": identity, **line, **memory, "paths": new_path}
+            for name, value in remarks.items():
+                if value is not None:
+                    entry[name] = value
+            source = line["source"]
+            if text is not None and source not in self._sources:
+                self._sources.add(source)
+                entry["text"] = text
+            kernel_and_source = line["kernel"], source
+            if definitions and kernel_and_source not in self._defined:
+                self._defined.add(kernel_and_source)
+                entry["defined"] = list(definitions)
+            self._append(*self._path_lines(), entry)
             return identity
 
     def again(self, identity: str, path: Path = ()) -> None:
-        """One more of a launch that has its line, by its identity."""
-        self.seen(identity)
+        """Record one more launch of an identity that has a line."""
+        self.on_launch(identity)
         with self._lock:
             self._count(identity, self._new_path(identity, path))
 
@@ -99,49 +108,51 @@ class Journal:
         self._more[identity] = self._more.get(identity, 0) + 1
         if new_path:
             self._more_paths.setdefault(identity, []).extend(new_path)
-        if time.monotonic() - self._counted > _SECONDS_BETWEEN_COUNTS:
+        if time.monotonic() - self._last_count > _SECONDS_BETWEEN_COUNTS:
             self.flush()
 
     def _new_path(self, identity: str, path: Path) -> list[str]:
-        """The digest of a path, if this launch did not come by it before; no path has none."""
-        seen = self._paths_of.setdefault(identity, set())
-        if path in seen or not path:
+        """Return the digest of a path if it is new for this launch, else an empty list."""
+        paths = self._paths_of.setdefault(identity, set())
+        if path in paths or not path:
             return []
-        seen.add(path)
+        paths.add(path)
         if path not in self._paths:
-            # A dozen digits tell apart as many paths as a program can have.
-            self._paths[path] = hashlib.sha256("\n".join(path).encode()).hexdigest()[:12]
+            # Twelve digits distinguish all paths of a program.
+            self._paths[path] = _digest("\n".join(path))[:12]
             self._new_paths.append(path)
         return [self._paths[path]]
 
     def _path_lines(self) -> list[Line]:
-        """The paths that no line said yet: they stand before the lines that refer to them."""
+        """Return the lines of new paths, which come before the lines that refer to them."""
         new, self._new_paths = self._new_paths, []
         return [{"path": self._paths[path], "through": path} for path in new]
 
     def guess(self, at: str, kind: str) -> None:
-        """A value of this kind was made up for the program at `module:line`: a new one is written
-        at once, when there is a file yet; a program that launches nothing needs none."""
+        """Record that a value of this kind was made up for the program at `module:line`.
+
+        A new guess is written at once if the file exists. A program without launches needs no file.
+        """
         with self._lock:
             self.guesses += 1
-            new = (at, kind) not in self._guesses
-            self._guesses[at, kind] = self._guesses.get((at, kind), 0) + 1
-            if new:
+            count = self._guesses.get((at, kind))
+            self._guesses[at, kind] = (count or 0) + 1
+            if count is None:
                 self.flush()
 
     def flush(self) -> None:
         with self._lock:
-            if not self._begun:
+            if not self._has_header:
                 return
             more, self._more = self._more, {}
-            self._counted = time.monotonic()
+            self._last_count = time.monotonic()
             paths, self._more_paths = self._more_paths, {}
             lines = self._path_lines()
             for each, count in more.items():
-                counted: Line = {"of": each, "count": count}
+                repetition: Line = {"of": each, "count": count}
                 if each in paths:
-                    counted["paths"] = paths[each]
-                lines.append(counted)
+                    repetition["paths"] = paths[each]
+                lines.append(repetition)
             for (at, kind), count in self._guesses.items():
                 if count:
                     lines.append({"guessed": kind, "at": at, "count": count})
@@ -149,26 +160,35 @@ class Journal:
             if lines:
                 self._append(*lines)
 
-    def _forked(self) -> None:
-        """What the parent counted is the parent's, and so is the thread that holds the lock."""
+    def _start_in_child(self) -> None:
+        """Drop the counts and the lock, which belong to the parent process."""
         self._lock = threading.RLock()
         self._guesses.clear()
 
     def begin(self) -> None:
-        """Write the header, unless that was done."""
-        if self._begun:
+        """Write the header once."""
+        if self._has_header:
             return
-        self._begun = True
+        self._has_header = True
         header = {"schema": SCHEMA, "package": self._package, "device": self._device}
         for name in ("triton", "torch"):
-            header[name] = getattr(sys.modules.get(name), "__version__", None)
+            module = sys.modules.get(name)
+            header[name] = getattr(module, "__version__", None)
         self._append(header)
 
     def _append(self, *lines: Line) -> None:
-        rest = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode()
-        file = os.open(self.output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        text = ""
+        for line in lines:
+            text += json.dumps(line, ensure_ascii=False) + "\n"
+        rest = text.encode()
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        file = os.open(self.output, flags, 0o644)
         try:
             while rest:
                 rest = rest[os.write(file, rest) :]
         finally:
             os.close(file)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

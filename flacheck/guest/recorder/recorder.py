@@ -1,5 +1,7 @@
-"""Sits before the compiler: sees every launch on its way through heuristics and autotuner, and
-writes it down. On the fake device a launch ends here, on a real one it goes on then."""
+"""A layer before the compiler: it records each launch behind heuristics and autotuner.
+
+On the fake device a launch ends here. On a real device it goes on afterwards.
+"""
 
 from __future__ import annotations
 
@@ -12,69 +14,81 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..engine import releases
-from ..engine.messages import Kernel
-from ..workers.cut import CutResult, Cutter, handed
+from ..engine.messages import Json, Kernel
+from ..workers.cut import CutResult, Cutter, passed_functions
 from .call_path import CallPaths
-from .described import Functions, Identities, argument, configuration, constant, laid_out
-from .forms import Same, Unsuited
+from .forms import Same, UnkeyableValue
 from .journal import Journal
+from .launch_description import (
+    Functions,
+    Identities,
+    argument,
+    configuration,
+    constant,
+    memory_layout,
+)
 from .places import Places
 from .refusals import check
-from .repeated import SWITCHES, Key, Repeated, Written
+from .repeated_launches import SWITCHES, Key, RepeatedLaunches, WrittenLaunch
 
 Run = Callable[..., Any]
 Args = Sequence[Any]
 Kwargs = dict[str, Any]
-# A layer is called with the `run` that was there, whose `self` that is, and its arguments.
+# A layer is called with the original `run`, its `self`, and its arguments.
 Layer = Callable[[Run, Any, Args, Kwargs], Any]
 
-# Told a kernel's name, its function and its arguments.
+# Called with a kernel's name, its function and its arguments.
 Arrival = Callable[[str, Kernel, Mapping[str, Any]], None]
 
 _MOST_EXTENTS = 3
-# What a grid may raise that is asked for a configuration which the host never came to.
+# Errors of a grid that is called for a configuration which the host never used.
 _ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError)
 
 
 @dataclass(frozen=True)
-class _Arrived:
-    """The launch as it arrives at the compiler, under one configuration. `bound` are its arguments,
-    `args` those of them that the host passed, described; `inner` what heuristics below the
-    autotuner gave; `grid` what the host gave, `extents` what that comes to for the first
-    configuration."""
+class _ConfiguredLaunch:
+    """A launch as it arrives at the compiler, under one configuration.
+
+    `bound` are its arguments, `args` the descriptions of those that the host passed, `inner` the
+    values of heuristics below the autotuner. `grid` is the host's grid, `extents` its value for the
+    first configuration.
+    """
 
     function: Kernel
-    bound: dict[str, Any]
-    args: dict[str, Any]
+    bound: Kwargs
+    args: Kwargs
     functions: Functions
-    options: dict[str, Any]
+    options: Kwargs
     config: Any
-    inner: dict[str, Any]
+    inner: Kwargs
     grid: Any
     extents: list[int] | None
 
 
 @dataclass
 class _HostCall:
-    """One launch by the host: the names that it passed, and what the layers on the way add;
-    `heuristics` are the names that heuristics give, and whether those stand below an autotuner."""
+    """One launch by the host, and the additions of the layers on the way.
 
-    passed: set[str]
+    `host_names` are the names that the host passed. `heuristics` maps the names from heuristics to
+    True if those are below an autotuner.
+    """
+
+    host_names: set[str]
     heuristics: dict[str, bool] = field(default_factory=dict)
     tuner: Kernel | None = None
     config: Any = None
-    arrived: list[_Arrived] = field(default_factory=list)
+    launches: list[_ConfiguredLaunch] = field(default_factory=list)
 
 
 class _ThreadsLaunch(threading.local):
-    """The launch in progress on a thread, and whether launches go by unseen."""
+    """The launch in progress on a thread, and a switch that turns recording off."""
 
     call: _HostCall | None = None
-    muted = False
+    is_muted = False
 
 
-# What a compiled kernel takes of the card: nobody knows before it is compiled. Programs divide by
-# these to find how many fit, so they are what many a small kernel has, and never 0.
+# A compiled kernel's use of the card, which is unknown before the compile. Programs divide by these
+# numbers, so they are those of a typical small kernel and never 0.
 _REGISTERS, _SHARED = 32, 1024
 
 
@@ -84,13 +98,13 @@ class _Metadata(NamedTuple):
     name: str = ""
 
 
-class Launched:
-    """Stands for a compiled kernel on the fake device."""
+class FakeCompiledKernel:
+    """A stand-in for a compiled kernel on the fake device."""
 
     n_regs, n_spills, shared = _REGISTERS, 0, _SHARED
     n_max_threads = 1024
     num_warps = 4
-    # Handles of the driver's.
+    # Handles of the driver.
     function = module = 0
     hash = name = ""
 
@@ -106,45 +120,52 @@ class Launched:
 
 
 class Recorder:
-    """`calls` and `kernels` count launches, `arrivals` the configurations described for them;
-    `during` is a remark for the lines that follow. `launched` is told the arguments of each launch
-    that ended here, `heard` the kernel's name and its arguments by name once the launch is written,
-    `arrived` the same with the function; `followed` says after which guess of a value a launch
-    came. On a real device, where memory holds what kernels wrote, `launched` and `followed` have
-    nothing to do."""
+    """The recorder of launches.
+
+    `calls` and `kernels` count launches, `arrivals` the configurations described for them. `during`
+    is a remark for the following lines. `after_fake_launch` is called with the arguments of each
+    launch that ended here. Once a launch is written, `on_launch` is called with the kernel's name
+    and its arguments by name, and `on_arrival` with the function as well. `current_guess` returns
+    the guessed value on which a launch may depend. On a real device, where memory holds the
+    kernels' results, `after_fake_launch` and `current_guess` do nothing.
+    """
 
     def __init__(self, journal: Journal, packages: Mapping[str, str], real: bool) -> None:
         self.journal, self._real = journal, real
         self._thread = _ThreadsLaunch()
         self._originals: list[tuple[Any, Run]] = []
         self._cutter = Cutter()
-        self._repeated = Repeated()
-        # Functions with the names of arguments that their launchers take.
-        self._taken: set[tuple[Same, int, tuple[str, ...]]] = set()
-        # The `run` of kernels with the layer before it, once that is there.
+        self._repeated = RepeatedLaunches()
+        # Functions with the names of arguments that their launchers accept.
+        self._accepted_calls: set[tuple[Same, int, tuple[str, ...]]] = set()
+        # The `run` of kernels with this recorder's layer, once it is installed.
         self._kernels_run: Run | None = None
         self._identities = Identities(packages)
         self.paths = CallPaths(self._identities, packages.values())
         self._places = Places(self._identities, journal.output)
         self.calls = self.arrivals = 0
         self.kernels: collections.Counter[str] = collections.Counter()
-        # The kernels of which Triton refuses a launch, with what it says.
-        self.refused: dict[str, str] = {}
+        # The kernels of which Triton rejects a launch, with its message.
+        self.rejections: dict[str, str] = {}
         self.during: str | None = None
-        self.launched: Callable[[Iterable[Any]], None] = lambda arguments: None
-        self.followed: Callable[[], str | None] = lambda: None
-        # To be called where something of the program's may have been ended at any point.
+        self.after_fake_launch: Callable[[Iterable[Any]], None] = lambda arguments: None
+        self.current_guess: Callable[[], str | None] = lambda: None
+        # Called where the program's code may have been ended at any point.
         self.hold_card: Callable[[], None] = lambda: None
-        self.heard: Callable[[str, Mapping[str, Any]], None] = lambda kernel, arguments: None
-        self.arrived: Arrival = lambda kernel, function, arguments: None
+        self.on_launch: Callable[[str, Mapping[str, Any]], None] = lambda kernel, arguments: None
+        self.on_arrival: Arrival = lambda kernel, function, arguments: None
 
     def install(self) -> None:
         """Put a layer before the `run` of kernels, autotuners and heuristics."""
         from triton.runtime.autotuner import Autotuner, Heuristics
         from triton.runtime.jit import JITFunction
 
-        ours = {JITFunction: self._kernel, Autotuner: self._autotuner, Heuristics: self._heuristics}
-        for kind, layer in ours.items():
+        layers = {
+            JITFunction: self._kernel,
+            Autotuner: self._autotuner,
+            Heuristics: self._heuristics,
+        }
+        for kind, layer in layers.items():
             self._originals.append((kind, kind.run))
             kind.run = _method(layer, kind.run)
         self._kernels_run = JITFunction.run
@@ -157,12 +178,13 @@ class Recorder:
 
     @contextlib.contextmanager
     def _call(self, layer: Any, args: Args, kwargs: Kwargs) -> Iterator[_HostCall]:
-        """The launch in progress on this thread; the outermost layer opens it."""
+        """Yield the launch in progress on this thread; the outermost layer opens it."""
         if self._thread.call is not None:
             yield self._thread.call
             return
-        passed = {*layer.arg_names[: len(args)], *(kwargs.keys() & set(layer.arg_names))}
-        self._thread.call = _HostCall(passed)
+        host_names = set(layer.arg_names[: len(args)])
+        host_names |= kwargs.keys() & set(layer.arg_names)
+        self._thread.call = _HostCall(host_names)
         try:
             yield self._thread.call
         finally:
@@ -174,7 +196,7 @@ class Recorder:
             return run(layer, *args, **kwargs)
 
     def _autotuner(self, run: Run, tuner: Kernel, args: Args, kwargs: Kwargs) -> Any:
-        if self._thread.muted:
+        if self._thread.is_muted:
             return run(tuner, *args, **kwargs)
         with self._call(tuner, args, kwargs) as call:
             outermost = call.tuner is None
@@ -186,57 +208,75 @@ class Recorder:
             if outermost:
                 result = self._run(call, tuner, configs, args, kwargs)
             else:
-                result = self._tried(call, tuner, configs, args, kwargs)
+                result = self._try_configs(call, tuner, configs, args, kwargs)
             if not self._real:
                 return result
-        # Now for real: the tuner times its configurations, which were written already.
-        self._thread.muted = True
+        # Now the real run: the tuner times its configurations, which are already written.
+        self._thread.is_muted = True
         try:
             return run(tuner, *args, **kwargs)
         finally:
-            self._thread.muted = False
+            self._thread.is_muted = False
 
     def _run(
-        self, call: _HostCall, tuner: Kernel, configs: Sequence[Any], args: Args, kwargs: Kwargs
+        self,
+        call: _HostCall,
+        tuner: Kernel,
+        configs: Sequence[Any],
+        args: Args,
+        kwargs: Kwargs,
     ) -> Any:
-        """One run of the outermost autotuner."""
+        """Record one run of the outermost autotuner."""
         key, first = self._key_of_run(call, tuner, configs, args, kwargs)
-        written = self._repeated.written(key)
-        if written is not None:
+        earlier = self._repeated.find(key)
+        if earlier is not None:
             _leave(tuner, configs)
-            self.launched([*args, *kwargs.values()])
-            self._again(written, first)
-            return Launched(written.options)
-        result = self._tried(call, tuner, configs, args, kwargs)
+            self.after_fake_launch([*args, *kwargs.values()])
+            self._count_again(earlier, first)
+            return FakeCompiledKernel(earlier.options)
+        result = self._try_configs(call, tuner, configs, args, kwargs)
         self._repeated.keep(key, self._write(call))
         return result
 
-    def _tried(
-        self, call: _HostCall, tuner: Kernel, configs: Sequence[Any], args: Args, kwargs: Kwargs
+    def _try_configs(
+        self,
+        call: _HostCall,
+        tuner: Kernel,
+        configs: Sequence[Any],
+        args: Args,
+        kwargs: Kwargs,
     ) -> Any:
-        """Each configuration that the tuner would try, up to the compiler and no further."""
+        """Run each configuration that the tuner would try, up to the compiler."""
         result = None
         for config in configs:
             call.config = config
             _call_hook(tuner, config, kwargs)
-            result = tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+            options = config.all_kwargs()
+            result = tuner.fn.run(*args, **kwargs, **options)
         call.config = None
         _leave(tuner, configs)
         return result
 
     def _key_of_run(
-        self, call: _HostCall, tuner: Kernel, configs: Sequence[Any], args: Args, kwargs: Kwargs
+        self,
+        call: _HostCall,
+        tuner: Kernel,
+        configs: Sequence[Any],
+        args: Args,
+        kwargs: Kwargs,
     ) -> tuple[Key | None, Kwargs]:
-        """The run's key, None if it can have none, and the arguments that the kernel has under the
-        first configuration. Where the key is known, Triton on the card would tune nothing: it calls
-        the hook of one configuration only, and launches that."""
+        """Return the run's key and the kernel's arguments under the first configuration.
+
+        The key is None if an argument is unkeyable. If the key was written before, Triton on the
+        card would tune nothing: it calls the hook of one configuration only and launches that.
+        """
         function = tuner.fn
-        # Heuristics below the autotuner compute something for each configuration, and packages put
+        # Heuristics below the autotuner compute a value for each configuration, and packages add
         # layers of their own there.
         if getattr(function.run, "__func__", None) is not self._kernels_run:
             return None, {}
-        tried = {**kwargs, **configs[0].all_kwargs()}
-        first = _bound(function, args, tried)
+        first_kwargs = {**kwargs, **configs[0].all_kwargs()}
+        first = _bind(function, args, first_kwargs)
         parts = _parts(call, function)
         try:
             self._repeated.add_configs(configs, parts)
@@ -244,143 +284,171 @@ class Recorder:
             if configs[0].pre_hook is not None:
                 _call_hook(tuner, configs[0], kwargs)
                 self._repeated.add_arguments(function, args, kwargs, parts)
-        except Unsuited:
+        except UnkeyableValue:
             return None, first
         if not self._real:
-            # Before the grid is asked, as Triton does.
-            self._check(function, args, tried)
-        return (*parts, _frozen(_extents(kwargs.get("grid"), function, first))), first
+            # Before the grid is called, as in Triton.
+            self._check(function, args, first_kwargs)
+        extents = _extents(kwargs.get("grid"), function, first)
+        return (*parts, _frozen(extents)), first
 
     def _kernel(self, run: Run, function: Kernel, args: Args, kwargs: Kwargs) -> Any:
-        if self._thread.muted:
+        if self._thread.is_muted:
             return run(function, *args, **kwargs)
         if not self._real:
             self._check(function, args, kwargs)
         with self._call(function, args, kwargs) as call:
-            tuned = call.tuner is not None
-            if tuned:
-                self._arrives(call, function, args, kwargs)
+            is_tuned = call.tuner is not None
+            if is_tuned:
+                self._add_launch(call, function, args, kwargs)
             else:
                 self._launch(call, function, args, kwargs)
-        if self._real and not tuned:
+        if self._real and not is_tuned:
             return run(function, *args, **kwargs)
-        self.launched([*args, *kwargs.values()])
-        return Launched(kwargs)
+        self.after_fake_launch([*args, *kwargs.values()])
+        return FakeCompiledKernel(kwargs)
 
     def _check(self, function: Kernel, args: Args, kwargs: Kwargs) -> None:
-        """Ends the call of a launch that Triton would refuse, and notes why."""
+        """Raise Triton's error for a launch that Triton would reject, and note it."""
         names = Same(function), len(args), tuple(kwargs)
-        if names in self._taken:
+        if names in self._accepted_calls:
             return
         try:
             check(function, len(args), kwargs)
         except (KeyError, TypeError) as error:
             name = self._identities.of(function.fn)[0]
-            self.refused[name] = f"{type(error).__name__}: {error.args[0]}"
+            self.rejections[name] = f"{type(error).__name__}: {error.args[0]}"
             raise
-        self._taken.add(names)
+        self._accepted_calls.add(names)
 
     def _launch(self, call: _HostCall, function: Kernel, args: Args, kwargs: Kwargs) -> None:
-        """A launch that comes by no autotuner."""
-        bound = _bound(function, args, kwargs)
+        """Record a launch without an autotuner."""
+        bound = _bind(function, args, kwargs)
         parts = _parts(call, function)
         key: Key | None = None
         try:
             self._repeated.add_arguments(function, args, kwargs, parts)
-            key = (*parts, _frozen(_extents(kwargs.get("grid"), function, bound)))
-        except Unsuited:
+            extents = _extents(kwargs.get("grid"), function, bound)
+            key = (*parts, _frozen(extents))
+        except UnkeyableValue:
             pass
-        written = self._repeated.written(key)
-        if written is not None:
-            self._again(written, bound)
+        earlier = self._repeated.find(key)
+        if earlier is not None:
+            self._count_again(earlier, bound)
             return
-        self._arrives(call, function, args, kwargs)
+        self._add_launch(call, function, args, kwargs)
         self._repeated.keep(key, self._write(call))
-        # A tuner of the program's own may come with the next configuration.
-        call.arrived.clear()
+        # A tuner of the program's own may continue with the next configuration.
+        call.launches.clear()
 
-    def _again(self, written: Written, bound: Kwargs) -> None:
-        """One more of a launch whose lines are written."""
-        self.calls += len(written.identities)
-        self.kernels[written.kernel] += len(written.identities)
-        # Nobody asks for the answer here; without the question the guesses would pile up.
-        self.followed()
-        path = self.paths.of_launch(written.package)
-        for identity in written.identities:
+    def _count_again(self, launch: WrittenLaunch, bound: Kwargs) -> None:
+        """Record one more of a launch whose lines are written."""
+        self.calls += len(launch.identities)
+        self.kernels[launch.kernel] += len(launch.identities)
+        # The result is not used, but without the call the guesses would pile up.
+        self.current_guess()
+        path = self.paths.of_launch(launch.package)
+        for identity in launch.identities:
             self.journal.again(identity, path)
-        self.arrived(written.kernel, written.function, bound)
-        self.heard(written.kernel, bound)
+        self.on_arrival(launch.kernel, launch.function, bound)
+        self.on_launch(launch.kernel, bound)
 
-    def _arrives(self, call: _HostCall, function: Kernel, args: Args, kwargs: Kwargs) -> None:
-        bound = _bound(function, args, kwargs)
-        options = {n: v for n, v in kwargs.items() if n not in bound and n not in SWITCHES}
-        inner = {n: bound[n] for n, inside in call.heuristics.items() if inside and n in bound}
+    def _add_launch(self, call: _HostCall, function: Kernel, args: Args, kwargs: Kwargs) -> None:
+        bound = _bind(function, args, kwargs)
+        options = {}
+        for name, value in kwargs.items():
+            if name not in bound and name not in SWITCHES:
+                options[name] = value
+        inner = {}
+        for name, is_below_tuner in call.heuristics.items():
+            if is_below_tuner and name in bound:
+                inner[name] = bound[name]
         grid, extents = kwargs.get("grid"), None
-        if not call.arrived:
+        if not call.launches:
             extents = _extents(grid, function, bound)
-        functions = handed(function, bound)
-        # Described now, for the next configuration's hook may change the arguments.
-        given = _passed(call, function, bound, functions)
-        config = call.config
+        functions = passed_functions(function, bound)
+        # Described now, because the next configuration's hook may change the arguments.
+        descriptions = _describe_arguments(call, function, bound, functions)
         self.arrivals += 1
-        call.arrived.append(
-            _Arrived(function, bound, given, functions, options, config, inner, grid, extents)
+        launch = _ConfiguredLaunch(
+            function=function,
+            bound=bound,
+            args=descriptions,
+            functions=functions,
+            options=options,
+            config=call.config,
+            inner=inner,
+            grid=grid,
+            extents=extents,
         )
+        call.launches.append(launch)
 
-    def _write(self, call: _HostCall) -> Written:
-        """One line for the configurations that see the same arguments: hooks may change those."""
-        groups: dict[str, list[_Arrived]] = {}
-        for arrived in call.arrived:
-            groups.setdefault(repr(arrived.args), []).append(arrived)
+    def _write(self, call: _HostCall) -> WrittenLaunch:
+        """Write a line for each group of configurations with the same arguments.
+
+        Hooks may change the arguments between configurations.
+        """
+        groups: dict[str, list[_ConfiguredLaunch]] = {}
+        for launch in call.launches:
+            group = groups.setdefault(repr(launch.args), [])
+            group.append(launch)
         identities = [self._write_group(call, group) for group in groups.values()]
-        first, last = call.arrived[0], call.arrived[-1]
+        first, last = call.launches[0], call.launches[-1]
         kernel, package = self._identities.of(first.function.fn)
-        self.arrived(kernel, first.function, first.bound)
-        self.heard(kernel, first.bound)
-        return Written(first.function, kernel, package, tuple(identities), last.options)
+        self.on_arrival(kernel, first.function, first.bound)
+        self.on_launch(kernel, first.bound)
+        return WrittenLaunch(first.function, kernel, package, tuple(identities), last.options)
 
     def refusal(self, function: Kernel, arguments: Mapping[str, Any]) -> Exception | None:
-        """The error of Triton's front end where a kernel does not take these arguments. Nothing
-        is compiled."""
+        """Return the error of Triton's front end for a launch, or None; compile nothing."""
         from triton.runtime.jit import JITFunction
 
-        (run,) = [run for kind, run in self._originals if kind is JITFunction]
+        run = dict(self._originals)[JITFunction]
         return releases.front_end_error(run, function, arguments)
 
     def cut(self, function: Kernel, functions: Functions) -> CutResult:
-        """The source of a kernel; `functions` are those that a launch hands it."""
+        """Return the source of a kernel; `functions` are those that a launch passes."""
         return self._cutter.cut(function, functions)
 
-    def _write_group(self, call: _HostCall, group: list[_Arrived]) -> str:
-        """The identity of the line."""
+    def _write_group(self, call: _HostCall, group: list[_ConfiguredLaunch]) -> str:
+        """Write the line of a group and return its identity."""
         first = group[0]
-        # The options that the host gave, without those of the configuration.
-        given = set(first.options)
+        # The options of the host, without those of the configuration.
+        host_options = set(first.options)
         if first.config is not None:
-            given -= first.config.all_kwargs().keys()
+            host_options -= first.config.all_kwargs().keys()
+        options = {}
+        for option in sorted(host_options):
+            options[option] = constant(first.options[option], {})
         name, package = self._identities.of(first.function.fn)
         line = {
             "kernel": name,
             "package": package,
             "qualname": first.function.fn.__name__,
             "launch": _launch(call, group),
-            "options": {name: constant(first.options[name], {}) for name in sorted(given)},
+            "options": options,
             "grid": first.extents,
         }
-        outer = [n for n, inside in call.heuristics.items() if not inside and n in first.bound]
+        outer = {}
+        for heuristic, is_below_tuner in call.heuristics.items():
+            if heuristic in first.bound and not is_below_tuner:
+                value = constant(first.bound[heuristic], first.functions)
+                outer[heuristic] = {"constexpr": value}
         if outer:
-            line["heuristics"] = {
-                n: {"constexpr": constant(first.bound[n], first.functions)} for n in outer
-            }
+            line["heuristics"] = outer
         self.calls += 1
         self.kernels[name] += 1
         cut = self.cut(first.function, first.functions)
         line["source"] = cut.digest
-        remarks = {"by": self.during, "uncut": cut.reason, "guessed": self.followed()}
+        remarks = {
+            "by": self.during,
+            "uncut": cut.reason,
+            "guessed": self.current_guess(),
+        }
         path = self.paths.of_launch(package)
-        defined = self._places.of(cut.functions)
+        definitions = self._places.of(cut.functions)
         sizes = functools.partial(_sizes, call, group)
-        return self.journal.launch(line, cut.text, remarks, sizes, path, defined)
+        return self.journal.launch(line, cut.text, remarks, sizes, path, definitions)
 
 
 def _method(layer: Layer, run: Run) -> Run:
@@ -396,26 +464,31 @@ def _call_hook(tuner: Kernel, config: Any, kwargs: Kwargs) -> None:
 
 
 def _leave(tuner: Kernel, configs: Sequence[Any]) -> None:
-    """As the tuner leaves itself; hosts ask it for its best configuration."""
+    """Leave the tuner in its state after a run: hosts read its best configuration."""
     tuner.best_config = configs[0]
     tuner.nargs = None
 
 
-def _bound(function: Kernel, args: Args, kwargs: Kwargs) -> Kwargs:
+def _bind(function: Kernel, args: Args, kwargs: Kwargs) -> Kwargs:
     names = function.arg_names
     bound = dict(zip(names, args))
-    bound |= {name: value for name, value in kwargs.items() if name in names}
+    for name, value in kwargs.items():
+        if name in names:
+            bound[name] = value
     return bound
 
 
 def _parts(call: _HostCall, function: Kernel) -> list[Any]:
-    """The beginning of a launch's key: what is the same for all configurations. An autotuner's
-    keys and the number of its heuristics may be changed by whoever holds them."""
+    """Return the start of a launch's key, which is the same for all configurations.
+
+    Programs may change an autotuner's keys and the number of its heuristics.
+    """
     keys = None
     if call.tuner is not None:
         keys = tuple(releases.key_names(call.tuner))
     heuristics = tuple(call.heuristics.items())
-    return [Same(call.tuner), keys, Same(function), frozenset(call.passed), heuristics]
+    host_names = frozenset(call.host_names)
+    return [Same(call.tuner), keys, Same(function), host_names, heuristics]
 
 
 def _frozen(extents: list[int] | None) -> tuple[int, ...] | None:
@@ -424,73 +497,85 @@ def _frozen(extents: list[int] | None) -> tuple[int, ...] | None:
     return tuple(extents)
 
 
-def _passed(call: _HostCall, function: Kernel, bound: Kwargs, functions: Functions) -> Kwargs:
-    passed = call.passed
+def _describe_arguments(
+    call: _HostCall, function: Kernel, bound: Kwargs, functions: Functions
+) -> Kwargs:
+    names = call.host_names
     if call.config is not None:
-        passed = passed - call.config.kwargs.keys()
+        names = names - call.config.kwargs.keys()
     if call.tuner is None:
-        # What no heuristic gave comes from the host, or from a tuner of the program's own.
-        passed = passed | (bound.keys() - call.heuristics.keys())
-    described = {}
+        # Values that are not from a heuristic come from the host, or from a tuner of the program's
+        # own.
+        names = names | (bound.keys() - call.heuristics.keys())
+    descriptions: Kwargs = {}
     for parameter in function.params:
         name = parameter.name
-        if name not in bound or name not in passed:
+        if name not in bound or name not in names:
             continue
         if parameter.is_constexpr:
-            described[name] = {"constexpr": constant(bound[name], functions)}
+            value = constant(bound[name], functions)
+            descriptions[name] = {"constexpr": value}
         else:
-            described[name] = argument(bound[name], functions)
-    return described
+            descriptions[name] = argument(bound[name], functions)
+    return descriptions
 
 
-def _launch(call: _HostCall, group: Sequence[_Arrived]) -> dict[str, Any]:
+def _launch(call: _HostCall, group: Sequence[_ConfiguredLaunch]) -> Json:
     first = group[0]
     names = first.function.arg_names
-    launch: dict[str, Any] = {"args": first.args}
-    omitted = [name for name in names if name in first.bound and name not in first.args]
-    if omitted:
-        launch["omitted"] = omitted
+    launch: Json = {"args": first.args}
+    omitted_names = []
+    for name in names:
+        if name in first.bound and name not in first.args:
+            omitted_names.append(name)
+    if omitted_names:
+        launch["omitted"] = omitted_names
     if call.tuner is not None:
-        launch["configs"] = [_config(arrived) for arrived in group]
+        launch["configs"] = [_config(each) for each in group]
         keys = releases.key_names(call.tuner)
         if keys:
             launch["keys"] = keys
     return launch
 
 
-def _config(arrived: _Arrived) -> dict[str, Any]:
-    """A configuration with what heuristics below the autotuner make of it."""
-    entry = configuration(arrived.config, arrived.functions)
-    for name, value in arrived.inner.items():
-        entry["kwargs"][name] = constant(value, arrived.functions)
+def _config(launch: _ConfiguredLaunch) -> Json:
+    """Return a configuration with the values of heuristics below the autotuner."""
+    entry = configuration(launch.config, launch.functions)
+    for name, value in launch.inner.items():
+        entry["kwargs"][name] = constant(value, launch.functions)
     return entry
 
 
-def _sizes(call: _HostCall, group: Sequence[_Arrived]) -> dict[str, Any]:
-    """What a repetition needs beside the launch: the grid of each configuration, the tensors."""
+def _sizes(call: _HostCall, group: Sequence[_ConfiguredLaunch]) -> Json:
+    """Return what a repetition needs beside the launch: grids and tensors."""
     first = group[0]
-    memory = laid_out({name: first.bound[name] for name in first.args})
+    arguments = {name: first.bound[name] for name in first.args}
+    memory = memory_layout(arguments)
     if call.tuner is None:
         return memory
-    grids = [_known_extents(arrived) for arrived in group]
-    # A grid may leave something with the host: the first is asked last, as if it were the only one.
-    _known_extents(call.arrived[0])
+    grids = [_known_extents(launch) for launch in group]
+    # A grid may have side effects: the first grid is called last, as if it were the only one.
+    _known_extents(call.launches[0])
     return {"grids": grids, **memory}
 
 
-def _known_extents(arrived: _Arrived) -> list[int] | None:
+def _known_extents(launch: _ConfiguredLaunch) -> list[int] | None:
     try:
-        return _extents(arrived.grid, arrived.function, arrived.bound)
+        return _extents(launch.grid, launch.function, launch.bound)
     except (*_ERRORS, RuntimeError, TypeError, ValueError):
         return None
 
 
 def _extents(grid: Any, function: Kernel, bound: Mapping[str, Any]) -> list[int] | None:
-    """How many programs run; a callable grid is given arguments and defaults, as in Triton."""
+    """Return the number of programs, or None; a callable grid gets arguments and defaults."""
     if callable(grid):
-        defaults = {p.name: p.default for p in function.params if p.has_default}
-        grid = grid({**defaults, **bound})
+        arguments = {}
+        for parameter in function.params:
+            if parameter.has_default:
+                arguments[parameter.name] = parameter.default
+        arguments.update(bound)
+        grid = grid(arguments)
     if grid is None:
         return None
-    # Triton launches the first three, and passes over any more without a word.
+    # Triton launches the first three and silently ignores the others.
     return [int(extent) for extent in grid][:_MOST_EXTENTS]

@@ -1,4 +1,4 @@
-"""What Triton's launcher refuses before it compiles anything, by the names alone."""
+"""Errors that Triton's launcher raises before it compiles, from the argument names alone."""
 
 from __future__ import annotations
 
@@ -8,28 +8,32 @@ import warnings
 from collections.abc import Iterable, Sequence
 
 from ..engine.messages import Kernel
-from .repeated import SWITCHES
+from .repeated_launches import SWITCHES
 
-# What launches named beside their kernels' parameters, and whether the release has such an option.
-asked: dict[str, bool] = {}
+# Names that launches passed beside their kernels' parameters, and True for an option of the
+# release.
+option_queries: dict[str, bool] = {}
 
 
-def check(function: Kernel, positional: int, given: Iterable[str]) -> None:
-    """Raises what Triton raises of a launch with so many positional and these keyword arguments.
+def check(function: Kernel, positional: int, keyword_names: Iterable[str]) -> None:
+    """Raise Triton's error for a launch with these positional and keyword arguments.
 
     A kernel that collects its constants in `**meta` is from before Triton 2.0: since then that is a
-    parameter like any other, which no launch can give. A name that is neither a parameter's nor an
-    option's ends a launch likewise, and so does an argument that is lacking.
+    parameter like any other, which no launch can pass. A launch also fails if a name is neither a
+    parameter nor an option, or if an argument is missing.
     """
-    given = [*given]
-    for parameter in inspect.signature(function.fn).parameters.values():
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            raise TypeError(_missing([parameter.name]))
-    names = {*function.arg_names[:positional], *given}
-    lacking = [p.name for p in function.params if not p.has_default and p.name not in names]
+    keyword_names = [*keyword_names]
+    for item in inspect.signature(function.fn).parameters.values():
+        if item.kind is inspect.Parameter.VAR_KEYWORD:
+            raise TypeError(_missing([item.name]))
+    names = {*function.arg_names[:positional], *keyword_names}
+    lacking = []
+    for parameter in function.params:
+        if not parameter.has_default and parameter.name not in names:
+            lacking.append(parameter.name)
     if lacking:
         raise TypeError(_missing(lacking))
-    for name in given:
+    for name in keyword_names:
         if name in function.arg_names or name in SWITCHES:
             continue
         if not is_option(name):
@@ -37,26 +41,30 @@ def check(function: Kernel, positional: int, given: Iterable[str]) -> None:
 
 
 def is_option(name: str) -> bool:
-    """Whether the compiler of this release, for the current card, has an option of this name."""
-    if name not in asked:
-        asked[name] = name in _options()
-    return asked[name]
+    """Return True if this release's compiler has such an option for the current card."""
+    if name not in option_queries:
+        option_queries[name] = name in _options()
+    return option_queries[name]
 
 
 def _missing(names: Sequence[str]) -> str:
-    plural = "s" * (len(names) > 1)
-    said = ", ".join(map(repr, names))
-    return f"dynamic_func() missing {len(names)} required positional argument{plural}: {said}"
+    plural = ""
+    if len(names) > 1:
+        plural = "s"
+    shown_names = ", ".join(map(repr, names))
+    return (
+        f"dynamic_func() missing {len(names)} required positional argument{plural}: {shown_names}"
+    )
 
 
 @functools.lru_cache(maxsize=1)
 def _options() -> frozenset[str]:
-    """The options of this release's compiler for the current card."""
+    """Return the options of this release's compiler for the current card."""
     from triton.compiler.compiler import make_backend
     from triton.runtime import driver
 
     backend = make_backend(driver.active.get_current_target())
-    # What Triton warns of options is said when a kernel is compiled with them, not here.
+    # Triton's warnings about options belong to a compile, not to this check.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return frozenset(vars(backend.parse_options({})))

@@ -1,5 +1,8 @@
-"""Waits for torch and triton to be imported, and patches each when it is: a program without them
-pays nothing. Knows who read a value that nobody knows, and whether a launch may follow from it."""
+"""Recording sessions: patches for torch and triton, applied when each is imported.
+
+A program that imports neither is unaffected. The session also finds the reader of each guessed
+value, and whether a later launch may depend on it.
+"""
 
 from __future__ import annotations
 
@@ -18,23 +21,26 @@ from typing import Any
 from ..engine import releases, vendor_libraries
 from ..engine.driver import TargetDriver
 from ..engine.messages import CardRow
-from .described import program
 from .journal import Journal
+from .launch_description import program
 from .recorder import Recorder
 
-# What a program reads through; a guess is the doing of who called these.
+# Libraries through which a program reads. A guess belongs to the code that called them.
 _GUEST = __name__.partition(".")[0]
 _LIBRARIES = (*"torch numpy triton contextlib functools threading".split(), _GUEST)
 _BENCHMARKS = "torch._inductor.runtime.benchmarking"
-# How the settings reach the processes that a captured program starts.
+# The environment variable with the settings, for the processes that a captured program starts.
 VARIABLE = "FLACHECK_CAPTURE_SETTINGS"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """`output` is the launches file; `card` a row of flacheck's target table with the card's own
-    name and size, None for the real device; `packages` maps a folder to the `name==version` whose
-    modules lie in it; `package` goes into the header."""
+    """The settings of a session.
+
+    `output` is the launches file. `card` is a row of flacheck's target table with the card's own
+    name and size, None for the real device. `packages` maps a folder to the `name==version` whose
+    modules lie in it. `package` goes into the header.
+    """
 
     output: str
     card: CardRow | None = None
@@ -43,13 +49,14 @@ class Settings:
 
 
 def install() -> None:
-    """Record whatever this process launches, as the variable says."""
-    _Watch(Settings(**json.loads(os.environ[VARIABLE]))).begin()
+    """Record the launches of this process with the settings in the environment variable."""
+    settings = Settings(**json.loads(os.environ[VARIABLE]))
+    _Watch(settings).begin()
 
 
 @contextlib.contextmanager
 def session(settings: Settings) -> Iterator[Recorder]:
-    """Record until the block ends; fake tensors are of use inside only."""
+    """Record until the block ends; fake tensors are valid inside only."""
     watch = _Watch(settings)
     watch.begin()
     try:
@@ -59,11 +66,11 @@ def session(settings: Settings) -> Iterator[Recorder]:
 
 
 class _Watch(importlib.abc.MetaPathFinder):
-    """A finder that finds nothing itself: it has a watched module call back once it is there."""
+    """A finder that finds nothing itself, but reports the import of watched modules."""
 
     def __init__(self, settings: Settings) -> None:
         self._card = settings.card
-        # A FakeDevice: its module is imported once there is a torch to fake.
+        # A FakeDevice. Its module is imported once torch is there.
         self._device: Any = None
         device = "real"
         if settings.card is not None:
@@ -71,7 +78,7 @@ class _Watch(importlib.abc.MetaPathFinder):
         journal = Journal(settings.output, settings.package, device)
         self._readers = Readers(journal.guess)
         self.recorder = Recorder(journal, settings.packages, real=settings.card is None)
-        self.recorder.followed = self._readers.followed
+        self.recorder.current_guess = self._readers.current_guess
         self._actions = {"torch": self._torch, "triton": self._triton}
         if settings.card is not None:
             self._actions[_BENCHMARKS] = _time_once
@@ -81,7 +88,7 @@ class _Watch(importlib.abc.MetaPathFinder):
         sys.meta_path.insert(0, self)
         for name in list(self._actions):
             if name in sys.modules:
-                self._arrived(name)
+                self._run_action(name)
 
     def end(self) -> None:
         if self in sys.meta_path:
@@ -100,11 +107,11 @@ class _Watch(importlib.abc.MetaPathFinder):
             spec = finder.find_spec(name, path, target)
             if spec is not None:
                 if spec.loader is not None:
-                    spec.loader = Announcing(spec.loader, lambda: self._arrived(name))
+                    spec.loader = Announcing(spec.loader, lambda: self._run_action(name))
                 return spec
         return None
 
-    def _arrived(self, name: str) -> None:
+    def _run_action(self, name: str) -> None:
         action = self._actions.pop(name, None)
         if action:
             action()
@@ -113,11 +120,11 @@ class _Watch(importlib.abc.MetaPathFinder):
         if self._card is not None:
             from ..fake_cuda.device import FakeDevice
 
-            self._device = FakeDevice(self._card, self._readers.guessed)
+            self._device = FakeDevice(self._card, self._readers.note_guess)
             self._device.enter()
-            self.recorder.launched = self._device.launched
+            self.recorder.after_fake_launch = self._device.forget_written
             self.recorder.hold_card = self._device.hold
-        # After the fake device, which puts an apply of its own in torch's place.
+        # After the fake device, which replaces torch's `apply`.
         self.recorder.paths.follow_autograd()
 
     def _triton(self) -> None:
@@ -131,19 +138,19 @@ class _Watch(importlib.abc.MetaPathFinder):
 
 
 def _time_once() -> None:
-    """Have Inductor's benchmarks, which packages borrow, run once what they time."""
+    """Make Inductor's benchmarks, which packages use, run their function once."""
     benchmarks = sys.modules[_BENCHMARKS]
     for name in ("Benchmarker", "TritonBenchmarker", "InductorBenchmarker"):
         kind = getattr(benchmarks, name, None)
         if kind is not None:
-            kind.benchmark_gpu = lambda self, call, *_, **how: releases.timed_once(call, **how)
+            kind.benchmark_gpu = lambda self, call, *_, **how: releases.run_once(call, **how)
 
 
 class Announcing(importlib.abc.Loader):
-    """A module's own loader, and a word to say when it is done."""
+    """A module's own loader with a callback after the import."""
 
-    def __init__(self, loader: importlib.abc.Loader, done: Callable[[], None]) -> None:
-        self._loader, self._done = loader, done
+    def __init__(self, loader: importlib.abc.Loader, callback: Callable[[], None]) -> None:
+        self._loader, self._callback = loader, callback
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -152,33 +159,40 @@ class Announcing(importlib.abc.Loader):
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        # The program sees the loader that it would see without us.
+        # The program sees the same loader as without flacheck.
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        self._done()
+        self._callback()
 
 
 class _ThreadsReads(threading.local):
-    """What one thread's functions have read."""
+    """The guesses that the functions of a thread have read."""
 
     def __init__(self) -> None:
-        # The outermost frame of the reader's package → where it read. Frames are kept, not their
-        # ids, so that no other can pass for one.
+        # Maps the outermost frame of the reader's package to the place of the read. Frames are
+        # kept, not their ids, which could be used again.
         self.following: dict[FrameType, str] = {}
 
 
 class Readers:
-    """`note(at, kind)` hears of each guess: `module:line` of the program, and what it read."""
+    """The readers of guessed values.
+
+    `note(at, kind)` is called for each guess, with `module:line` of the program and the kind of
+    value.
+    """
 
     def __init__(self, note: Callable[[str, str], None]) -> None:
         self._note = note
         self._thread = _ThreadsReads()
 
-    def guessed(self, kind: str) -> None:
-        """The program reads something unknown right now, directly or through a library."""
-        frames = [frame for frame in _stack(sys._getframe(1)) if _package(frame) not in _LIBRARIES]
+    def note_guess(self, kind: str) -> None:
+        """Record that the program reads a guessed value now, directly or through a library."""
+        frames = []
+        for frame in _stack(sys._getframe(1)):
+            if _package(frame) not in _LIBRARIES:
+                frames.append(frame)
         if not frames:
             return
         name = _name(frames[0])
@@ -186,12 +200,17 @@ class Readers:
             name = program()
         at = f"{name}:{frames[0].f_lineno}"
         self._note(at, kind)
-        mine = [frame for frame in frames if _package(frame) == _package(frames[0])]
-        self._thread.following[mine[-1]] = at
+        package = _package(frames[0])
+        for frame in reversed(frames):
+            if _package(frame) == package:
+                self._thread.following[frame] = at
+                break
 
-    def followed(self) -> str | None:
-        """Where the last guess was made by something that has not returned to another package
-        since: what the program does from there on may rest on it. None without such a guess."""
+    def current_guess(self) -> str | None:
+        """Return the place of the last guess on which current code may depend, or None.
+
+        That is a guess whose reader has not yet returned to another package.
+        """
         following = self._thread.following
         if following:
             running = set(_stack(sys._getframe(1)))

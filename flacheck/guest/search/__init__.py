@@ -130,7 +130,7 @@ class _Capture:
             "operators": search.report,
             "late": search.late,
             "cut": search.cut,
-            "refused": self._recorder.refused,
+            "refused": self._recorder.rejections,
             "untaken": caller.refusals,
         }
 

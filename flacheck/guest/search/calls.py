@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..capture_reuse.frontend_queries import FrontendQueries
-from ..fake_cuda.registered import BODIES
+from ..fake_cuda.registrations import BODIES
 from ..inference import optimizers, torch_calls
 from ..inference.arguments import NOTHING, Arguments, as_number, is_length, is_tensor
 from ..inference.operators import LAYER, METHOD, Operator
@@ -103,7 +103,7 @@ class Caller:
         self._work_limit = 0.0
         # The arguments of the current call.
         self._arguments: Mapping[str, Any] = {}
-        recorder.heard = self._check_limits
+        recorder.on_launch = self._check_limits
 
     @property
     def recorded_kernels(self) -> frozenset[str]:

@@ -38,7 +38,7 @@ class FrontendChecks:
         trust.is_refused = self._is_refused
         # The forms of launches by their identities.
         self._forms: dict[str, _LaunchForm] = {}
-        recorder.arrived = self._add_launch
+        recorder.on_arrival = self._add_launch
         self._pending: dict[str, tuple[Kernel, Mapping[str, Any]]] = {}
         self._accepted_kernels: set[str] = set()
         self._errors: dict[_LaunchForm, Exception | None] = {}

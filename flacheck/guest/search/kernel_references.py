@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch._library.custom_ops import CustomOpDef
 
-from ..fake_cuda.registered import BODIES
+from ..fake_cuda.registrations import BODIES
 from ..inference import usage
 
 # Autotuners and heuristics around one kernel.
@@ -187,7 +187,7 @@ class KernelReferences:
         elif module is torch and "ops" in code.co_names:
             # `torch.ops.namespace.name`: the functions that are registered by that name.
             for name in code.co_names:
-                yield from BODIES.named(name)
+                yield from BODIES.bodies_named(name)
 
     def _is_reference(self, value: Any) -> bool:
         return bool(_may_refer(value) or kernel_name(value) or self._is_own_object(value))

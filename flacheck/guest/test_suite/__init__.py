@@ -1,15 +1,14 @@
-"""Runs a checkout's own tests so that the recorder sees what they launch.
+"""A run of a checkout's own tests, whose launches are recorded.
 
 The host starts it with one argument, a JSON object: `output` (the launches file), `report` (a JSON
 file), `card` (a row of the target table), `package` (`name==version`), `packages` (folder →
-`name==version`, the checkout among them), `checkout` (its folder), `seconds` (of work, as the
-package driver counts it), `progress` (a file that says what is being run).
+`name==version`, including the checkout), `checkout` (its folder), `seconds` (of work, as the
+package driver counts it), `progress` (a file that names the current test).
 
-The report: {"tests": {"passed", "failed", "skipped"}, "failures": {test: its last words},
-"wanting": tests that failed where a value was read that nobody computed, "cut": functions of which
-no test was run for want of time, "unrun": how many cases were not run, "uncollected": {file: why},
-"ended": why nothing could be run, or null, "work": in seconds of a usual machine, "seconds": of
-CPU}
+The report: {"tests": {"passed", "failed", "skipped"}, "failures": {test: its last error line},
+"wanting": tests that failed after reading a guessed value, "cut": functions of which no test ran
+in the available time, "unrun": the number of cases that did not run, "uncollected": {file: why},
+"ended": why nothing could run, or null, "work": in seconds of a usual machine, "seconds": of CPU}
 """
 
 import json
@@ -23,10 +22,15 @@ from ..recorder.session import Settings, session
 
 def main() -> None:
     config = json.loads(sys.argv[1])
-    settings = Settings(config["output"], config["card"], config["packages"], config["package"])
+    settings = Settings(
+        output=config["output"],
+        card=config["card"],
+        packages=config["packages"],
+        package=config["package"],
+    )
     with session(settings) as recorder:
         report = _run(config, recorder)
-        # A launches file has a header, also where nothing was launched.
+        # A launches file has a header even without launches.
         recorder.journal.begin()
     report["seconds"] = round(time.process_time(), 1)
     partial = f"{config['report']}.part"
@@ -47,7 +51,7 @@ def _run(config: dict[str, Any], recorder: Any) -> dict[str, Any]:
     watcher = Watcher(config, recorder)
     os.chdir(config["checkout"])
     sys.path.insert(0, config["checkout"])
-    # The checkout's own settings may name plugins that are not here.
+    # The checkout's settings may name plugins that are not installed.
     flags = ["-q", "-p", "no:cacheprovider", "-o", "addopts="]
     # These plugins open sockets when they are loaded, which the confinement refuses.
     flags += ["-p", "no:rerunfailures", "-p", "no:xdist"]

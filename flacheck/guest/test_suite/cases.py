@@ -1,36 +1,45 @@
-"""Which cases of a parametrised test are run, and in which order: a product of ten parameters has
-tens of thousands of them, and most launch what others launch."""
+"""The selection and order of the cases of a parametrised test.
+
+A product of ten parameters has tens of thousands of cases, most of which launch the same kernels.
+"""
 
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# Cases of one function that are kept: more are not reached in the time that there is, and to
-# collect them takes minutes.
+# The maximum number of cases of a function: more would not run in the available time, and
+# collecting them takes minutes.
 MOST = 96
 
 
 def in_order(cases: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The places of cases, each the values of its parameters by name: those first that bring a
-    value which none before them had, then the others, without an order in which a parameter would
-    keep its value for long. The same cases always come in the same order."""
-    met: set[tuple[str, int]] = set()
+    """Return the indices of cases in the order in which to run them.
+
+    Each case is the values of its parameters by name. Cases with a value that no earlier case has
+    come first. The others follow in shuffled order, so that no parameter keeps its value for long.
+    The order is always the same for the same cases.
+    """
+    previous_values: set[tuple[str, int]] = set()
     first, others = [], []
     for place, values in enumerate(cases):
-        # The cases of a product share their values, which need be neither hashable nor comparable.
-        brings = {(name, id(value)) for name, value in values.items()}
-        if brings <= met and place:
+        # The cases of a product share their values, which may be neither hashable nor comparable.
+        own_values = set()
+        for name, value in values.items():
+            own_values.add((name, id(value)))
+        if own_values <= previous_values and place:
             others.append(place)
         else:
             first.append(place)
-        met |= brings
+        previous_values |= own_values
     random.Random(len(cases)).shuffle(others)
     return [*first, *others]
 
 
 def thin(metafunc: Any) -> int:
-    """Leave at most so many of the cases that pytest has made for a function, in that order; how
-    many were left out. A pytest that keeps its cases elsewhere is left alone."""
+    """Keep at most MOST of pytest's cases of a function, in that order; return the rest's count.
+
+    A pytest that stores its cases elsewhere is left unchanged.
+    """
     calls = getattr(metafunc, "_calls", None)
     if not isinstance(calls, list) or len(calls) < 2:
         return 0

@@ -1,4 +1,4 @@
-"""A plugin of pytest: which test launches what, how each ends, and when the time is over."""
+"""A pytest plugin: it records which test launches what, its result, and the end of time."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ from ..fake_cuda.known_values import KnownValues
 from ..search.work import Work, operations_in
 from . import cases
 
-# Of work, for one test, and its share of all: nothing is computed, so what takes longer loops over
-# sizes.
+# The limits of work for one test, absolute and as a share of the budget. Nothing is computed, so a
+# test that takes longer loops over sizes.
 _A_TEST, _A_SHARE = 10.0, 0.2
-# What a test does beside its operations, as work: making it ready, and comparing.
+# The overhead of a test beside its operations, in calls: set-up and comparison.
 _CALLS_IN_A_TEST = 10
-# CPU seconds after which a test hangs, or this machine is very slow; for all tests, times their
-# budget.
+# CPU seconds after which a test counts as hung, or the machine as very slow. For all tests together
+# it is a factor of their budget.
 _HANGS = 60.0
 _PATIENCE = 4.0
 _KEPT_FAILURES = 200
 
 
 class TestTooLong(BaseException):
-    """A test used up its time."""
+    """A test exceeded its limit of work."""
 
 
 class Watcher:
-    """Runs a case of each test function before any second one, so that a short time reaches all of
-    them."""
+    """A plugin that runs a case of each test function before any second case.
+
+    So even a short time reaches all functions.
+    """
 
     def __init__(self, config: dict[str, Any], recorder: Any) -> None:
         self._progress: str | None = config.get("progress")
@@ -45,7 +47,8 @@ class Watcher:
         self._wanting: list[str] = []
         self._uncollected: dict[str, str] = {}
         self._functions: dict[str, bool] = {}
-        # Cases that were not collected, and those that were and did not run.
+        # The number of cases that were not collected, and of those that were collected and have not
+        # run.
         self._thinned = 0
         self._waiting = 0
         self._guesses_before = 0
@@ -64,12 +67,12 @@ class Watcher:
         return result
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        seen: collections.Counter[str] = collections.Counter()
+        counts_by_function: collections.Counter[str] = collections.Counter()
         rounds = {}
         for item in items:
             function = item.nodeid.partition("[")[0]
-            rounds[item] = seen[function]
-            seen[function] += 1
+            rounds[item] = counts_by_function[function]
+            counts_by_function[function] += 1
             self._functions[function] = False
         items.sort(key=lambda item: rounds[item])
         self._waiting = len(items)
@@ -98,33 +101,39 @@ class Watcher:
             signal.signal(signal.SIGPROF, before)
 
     def _is_over(self) -> bool:
-        """By the work that was done; a machine on which that takes far longer ends all the same."""
+        """Return True if the budget of work is used up, or far too much CPU time."""
         is_done: bool = self.work() > self._budget
         return is_done or time.process_time() > _PATIENCE * self._budget
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        if report.when == "call" or (report.when == "setup" and not report.passed):
-            self._counts[report.outcome] += 1
-            if report.failed and len(self._failures) < _KEPT_FAILURES:
-                self._failures[report.nodeid] = _last_words(report.longreprtext)
-                if self._recorder.journal.guesses > self._guesses_before:
-                    self._wanting.append(report.nodeid)
+        is_end = report.when == "call"
+        if report.when == "setup":
+            is_end = not report.passed
+        if not is_end:
+            return
+        self._counts[report.outcome] += 1
+        if report.failed and len(self._failures) < _KEPT_FAILURES:
+            self._failures[report.nodeid] = _last_words(report.longreprtext)
+            if self._recorder.journal.guesses > self._guesses_before:
+                self._wanting.append(report.nodeid)
 
     def report(self) -> dict[str, Any]:
+        cut = [name for name, ran in self._functions.items() if not ran]
         return {
             "tests": self._counts,
             "failures": self._failures,
             "wanting": self._wanting,
             "uncollected": self._uncollected,
-            "cut": [name for name, ran in self._functions.items() if not ran],
+            "cut": cut,
             "unrun": self._thinned + self._waiting,
             "ended": None,
         }
 
     def _tell(self, doing: str) -> None:
         if self._progress:
-            with open(self._progress, "w", encoding="utf-8", errors="replace") as file:
-                file.write(doing)
+            text = doing.encode("utf-8", "replace")
+            with open(self._progress, "wb") as file:
+                file.write(text)
 
 
 def _stop(*_: object) -> None:
@@ -132,7 +141,11 @@ def _stop(*_: object) -> None:
 
 
 def _last_words(text: str) -> str:
-    """The line that says what is wrong: pytest marks it with an E."""
-    said = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
-    lines = said or [line.strip() for line in text.splitlines() if line.strip()]
-    return next(iter(lines), "")[:300]
+    """Return the line with the error: pytest marks it with an E."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    for line in lines:
+        if line.startswith("E "):
+            return line[1:].strip()[:300]
+    if not lines:
+        return ""
+    return lines[0].strip()[:300]

@@ -1,1 +1,1 @@
-"""One file a compiler or operation."""
+"""Workers: one file for each compiler or operation."""

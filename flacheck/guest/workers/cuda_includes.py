@@ -1,8 +1,8 @@
-"""Which files a unit may read, for a compiler that does not say which it reads: its sources are
-searched for what they include before they are compiled.
+"""The files that a unit may read, for a compiler that does not list the files it reads.
 
-Nothing is preprocessed, so a file counts although a condition leaves it out, or its name stands in
-a comment that begins lines before: a unit may be refused for no reason, and none is let through.
+The unit's sources are searched for includes before they are compiled. Nothing is preprocessed: a
+file also counts if a condition excludes it, or if its name is in a comment that started on an
+earlier line. So a unit may be refused without need, but none is accepted wrongly.
 """
 
 from __future__ import annotations
@@ -13,97 +13,102 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from .cuda_units import UnitRefused
 
-# A line goes on after a backslash; compilers overlook blanks behind it.
+# A line continues after a backslash; compilers ignore blanks behind it.
 _SPLICE = re.compile(r"\\[ \t]*\r?\n")
 _TRIGRAPHS = {"??=": "#", "??/": "\\"}
 _COMMENT = r"(?:[ \t\v\f]|/\*.*?\*/)*"
 _DIRECTIVE = re.compile(
     rf"(?:#|%:){_COMMENT}(?:include_next|include|import|embed)\b{_COMMENT}([^\n]*)", re.DOTALL
 )
-_NAMED = re.compile(r'"([^"\n]+)"|<([^>\n]+)>')
-# A file of a project is rarely larger than some hundred kilobytes, and a unit reads a few thousand.
+_NAME = re.compile(r'"([^"\n]+)"|<([^>\n]+)>')
+# A project's file rarely exceeds some hundred kilobytes, and a unit reads a few thousand files.
 _LARGEST = 8 << 20
 _MOST = 20_000
 
 
 def check_includes(
-    unit: str, searched: Sequence[str], allowed: Iterable[str], trusted: Sequence[str]
+    unit: str,
+    search_folders: Sequence[str],
+    allowed_folders: Iterable[str],
+    trusted_folders: Sequence[str],
 ) -> None:
-    """Raises UnitRefused where the unit, or a file that it includes, includes one that lies in none
-    of the `allowed` folders. `searched` are the include folders in their order; files in `trusted`
-    folders are not searched themselves."""
-    roots = [os.path.realpath(folder) for folder in allowed]
-    known = [os.path.realpath(folder) for folder in trusted]
+    """Raise UnitRefused if the unit includes a file outside the allowed folders.
+
+    That also covers files that its included files include. `search_folders` are the include folders
+    in their order. Files in `trusted_folders` are not searched themselves.
+    """
+    roots = [os.path.realpath(folder) for folder in allowed_folders]
+    trusted_roots = [os.path.realpath(folder) for folder in trusted_folders]
     first = os.path.abspath(unit)
     if not _lies_in(first, roots):
         raise UnitRefused(
             f"the unit includes {os.path.basename(unit)}, which is in none of its folders: "
             "it was not compiled"
         )
-    waiting, seen = [first], {first}
+    waiting, paths = [first], {first}
     while waiting:
         file = waiting.pop()
-        for name in _included(file):
-            for place in _places(name, file, searched):
-                path = os.path.normpath(place)
-                # Another folder may come first for the compiler: each that has the file counts.
-                if path in seen or not os.path.exists(path):
+        for name in _included_names(file):
+            for candidate in _places(name, file, search_folders):
+                path = os.path.normpath(candidate)
+                # The compiler may use another folder first, so every folder with the file counts.
+                if path in paths or not os.path.exists(path):
                     continue
-                seen.add(path)
+                paths.add(path)
                 if not _lies_in(path, roots):
                     raise UnitRefused(
                         f"the unit includes {name}, which is in none of its folders: "
                         "it was not compiled"
                     )
-                if not _lies_in(path, known):
+                if not _lies_in(path, trusted_roots):
                     waiting.append(path)
-        if len(seen) > _MOST:
+        if len(paths) > _MOST:
             raise UnitRefused(f"the unit includes {_MOST}, or more, files: it was not compiled")
 
 
-def _included(file: str) -> Iterator[str]:
-    """The names that a file includes."""
+def _included_names(file: str) -> Iterator[str]:
+    """Yield the names that a file includes."""
     short = os.path.basename(file)
     if not os.path.isfile(file):
-        raise UnitRefused(f"the unit includes {short}, which is no file: it was not compiled")
+        raise UnitRefused(f"the unit includes {short}, which is not a file: it was not compiled")
     try:
-        with open(file, encoding="utf-8-sig", errors="replace") as opened:
-            text = opened.read(_LARGEST)
+        with open(file, encoding="utf-8-sig", errors="replace") as stream:
+            text = stream.read(_LARGEST)
     except PermissionError:
         raise UnitRefused(
             f"the unit includes {short}, which is in none of its folders: it was not compiled"
         ) from None
     if "\0" in text or len(text) == _LARGEST:
-        # In another encoding the compiler might read what is not found here.
-        raise UnitRefused(f"the unit includes {short}, which is no text: it was not compiled")
-    for written, meant in _TRIGRAPHS.items():
-        text = text.replace(written, meant)
+        # In another encoding the compiler might read includes that this search misses.
+        raise UnitRefused(f"the unit includes {short}, which is not text: it was not compiled")
+    for trigraph, character in _TRIGRAPHS.items():
+        text = text.replace(trigraph, character)
     text = _SPLICE.sub("", text)
     for match in _DIRECTIVE.finditer(text):
-        # A directive begins its line, but for comments.
+        # Only comments may precede a directive on its line.
         before = text[: match.start()].rpartition("\n")[2].strip()
         if before and not before.endswith("*/"):
             continue
-        named = _NAMED.match(match[1].lstrip())
-        if named is None:
-            said = match[1].split()[:1] or ["nothing"]
+        name_match = _NAME.match(match[1].lstrip())
+        if name_match is None:
+            words = match[1].split()[:1] or ["nothing"]
             raise UnitRefused(
-                f"the unit includes {said[0][:60]}, a macro: only the preprocessor knows which "
-                "file that is, so the unit was not compiled"
+                f"the unit includes {words[0][:60]}, a macro: only the preprocessor can expand it, "
+                "so the unit was not compiled"
             )
-        yield named[1] or named[2]
+        yield name_match[1] or name_match[2]
 
 
-def _places(name: str, includer: str, searched: Sequence[str]) -> Iterator[str]:
+def _places(name: str, includer: str, search_folders: Sequence[str]) -> Iterator[str]:
     if name.startswith("/"):
         yield name
         return
     yield os.path.join(os.path.dirname(includer), name)
-    for folder in searched:
+    for folder in search_folders:
         yield os.path.join(folder, name)
 
 
 def _lies_in(path: str, roots: Iterable[str]) -> bool:
-    """Whether a file lies there, wherever links lead to it from."""
+    """Return True if a file lies in one of the folders, links resolved."""
     real = os.path.realpath(path)
     return any(real.startswith(root + os.sep) for root in roots)

@@ -1,7 +1,9 @@
-"""A kernel cut out of its program: one module that imports only triton and holds all that the
-kernel uses. What the kernel reads from its surroundings is frozen as it is now: constants by value,
-helper functions by source, names of the language by their path. Branches over the release of Triton
-are thereby decided."""
+"""A kernel cut out of its program: one module that imports only triton.
+
+The module holds everything that the kernel uses. Values from the kernel's surroundings are frozen
+as they are now: constants by value, helper functions by source, names of the language by their
+path. This also decides branches over the release of Triton.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +22,23 @@ from typing import Any
 from ..engine.messages import Kernel
 from .values import LANGUAGE_NAMES
 
+# Values by name, in a module or among arguments.
+Scope = dict[str, Any]
 _HEAD = "import triton\nimport triton.language as tl\n"
-# A name of a type as Triton's signatures have them: `*fp32`, `i64`.
+# A type name as in Triton's signatures: `*fp32`, `i64`.
 _TYPE = re.compile(r"[*a-z0-9]{1,16}")
-# Python's own types, by which Triton decides what a number without a dtype is.
+# Python's own types. Triton derives the dtype of a number without one from them.
 _PLAIN_TYPES = (bool, int, float)
-# What @triton.jit was told that changes how a launch is specialised or compiled.
+# The options of @triton.jit that change how a launch is specialised or compiled.
 _FLAGS = ("do_not_specialize", "do_not_specialize_on_alignment", "noinline")
 
 
 @dataclass(frozen=True)
 class CutResult:
-    """A module's text, or the reason why there is none; `functions` are those that stand in it, or
-    came as far as that."""
+    """A module's text, or the reason why there is none.
+
+    `functions` are those in the text, or those reached before the failure.
+    """
 
     text: str | None
     reason: str | None = None
@@ -43,22 +49,27 @@ class CutResult:
         """The name by which launches refer to the text."""
         if self.text is None:
             return None
-        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+        digest = hashlib.sha256(self.text.encode())
+        return digest.hexdigest()[:16]
 
 
-def handed(function: Kernel, bound: dict[str, Any]) -> dict[Kernel, str]:
-    """The jit functions among a launch's arguments, also those in tuples, with their names in the
-    kernel's module: two of the same name, or one of the kernel's, get a number."""
+def passed_functions(function: Kernel, bound: Scope) -> dict[Kernel, str]:
+    """Return the jit functions among a launch's arguments, with their names in the module.
+
+    Functions in tuples are included. A function whose name is already in use gets a number.
+    """
     names = {function: function.fn.__name__}
     for value in _functions(bound.values()):
         if value not in names:
             names[value] = _free(value.fn.__name__, names.values())
-    return {value: name for value, name in names.items() if value is not function}
+    del names[function]
+    return names
 
 
 def _functions(values: Iterable[Any]) -> Iterator[Kernel]:
     for value in values:
-        # By their names: each release has classes of its own, and Triton may not be there yet.
+        # Classes are compared by name, because each release has classes of its own and Triton may
+        # not be imported yet.
         if type(value).__name__ == "constexpr":
             value = value.value
         if type(value).__name__ == "JITFunction":
@@ -67,110 +78,125 @@ def _functions(values: Iterable[Any]) -> Iterator[Kernel]:
             yield from _functions(value)
 
 
-def _free(name: str, taken: Iterable[str]) -> str:
+def _free(name: str, used_names: Iterable[str]) -> str:
     free, number = name, 2
-    while free in taken:
+    while free in used_names:
         free, number = f"{name}_{number}", number + 1
     return free
 
 
 class Cutter:
-    """Cuts each kernel once for each set of functions that a launch hands it."""
+    """Cuts each kernel once for each set of functions that a launch passes."""
 
     def __init__(self) -> None:
         self._done: dict[tuple[Kernel, ...], CutResult] = {}
 
     def cut(self, function: Kernel, functions: dict[Kernel, str]) -> CutResult:
-        """`functions` are those that `handed` found."""
+        """Return the module of a kernel; `functions` are those of `passed_functions`."""
         key = (function, *functions)
         if key not in self._done:
             module = _CutModule({function: function.fn.__name__, **functions})
+            text: str | None = None
+            reason: str | None = None
             try:
                 for root in key:
                     module.function(root)
                 text = module.text()
                 ast.parse(text)
-                self._done[key] = CutResult(text, None, tuple(module.functions))
-            except (Unwritten, SyntaxError, OSError) as error:
-                self._done[key] = CutResult(None, str(error), tuple(module.functions))
+            except (UnwritableValue, SyntaxError, OSError) as error:
+                text, reason = None, str(error)
+            self._done[key] = CutResult(text, reason, tuple(module.functions))
         return self._done[key]
 
 
 class _CutModule:
-    """The text under way: each function and constant once, under a name of its own."""
+    """The text in progress: each function and constant once, under a unique name."""
 
     def __init__(self, roots: dict[Kernel, str]) -> None:
         self._roots = roots
-        # By a function's id, or a constant's name, text and whether it is declared `tl.constexpr`.
+        # The key is a function's id, or a constant's name, text and whether it is a `tl.constexpr`.
         self._names: dict[object, str] = {}
-        self._taken: set[str] = {"tl", "triton", *roots.values()}
+        self._used_names: set[str] = {"tl", "triton", *roots.values()}
         self._pieces: list[str] = []
-        # Modules of triton beside its language, with the names that they are imported as.
+        # Modules of triton outside its language, with the names under which they are imported.
         self._imports: dict[str, str] = {}
         self.functions: list[Kernel] = []
 
     def text(self) -> str:
-        aliases = sorted(self._imports.items())
-        imports = "".join(f"import {module} as {name}\n" for module, name in aliases)
-        return _HEAD + imports + "\n\n" + "\n\n\n".join(self._pieces) + "\n"
+        imports = ""
+        for module, name in sorted(self._imports.items()):
+            imports += f"import {module} as {name}\n"
+        pieces = "\n\n\n".join(self._pieces)
+        return f"{_HEAD}{imports}\n\n{pieces}\n"
 
     def function(self, function: Kernel) -> str:
-        """The name under which a jit function stands in the module."""
+        """Return the name of a jit function in the module; add the function if needed."""
         key = id(function)
         if key not in self._names:
-            self._names[key] = self._roots.get(function) or self._free(function.fn.__name__)
+            name = self._roots.get(function)
+            name = name or self._free(function.fn.__name__)
+            self._names[key] = name
             self.functions.append(function)
-            self._pieces.append(self._written(function, self._names[key]))
+            self._pieces.append(self._function_text(function, name))
         return self._names[key]
 
-    def constant(self, name: str, value: Any, annotated: bool) -> str:
-        """The name under which a constant stands in the module. Raises Unwritten."""
+    def constant(self, name: str, value: Any, is_constexpr: bool) -> str:
+        """Return a constant's name in the module; add it or raise UnwritableValue."""
         text = literal(value)
-        key = (name, text, annotated)
+        key = (name, text, is_constexpr)
         if key not in self._names:
-            declared = self._names[key] = self._free(name)
-            if annotated:
-                declared += ": tl.constexpr"
-            self._pieces.append(f"{declared} = {text}")
+            declaration = self._names[key] = self._free(name)
+            if is_constexpr:
+                declaration += ": tl.constexpr"
+            self._pieces.append(f"{declaration} = {text}")
         return self._names[key]
 
     def path(self, value: Any) -> str:
-        """The path to a part of triton. Raises Unwritten."""
-        path, needed = path_of(value)
-        if needed is None:
+        """Return the path to a part of triton, or raise UnwritableValue."""
+        path, module = path_of(value)
+        if module is None:
             return path
-        # Under a name of its own: the compiler puts the GPU's functions in the place of a module
-        # like libdevice where the name stands for it, and in 3.3 not at the end of a path.
-        if needed not in self._imports:
-            self._imports[needed] = self._free(needed.rpartition(".")[2])
-        return self._imports[needed] + path[len(_short(needed)) :]
+        # The module gets a name of its own, because the compiler replaces a module like libdevice
+        # by the GPU's functions only where a name stands for it. In 3.3 it does not do so at the
+        # end of a path.
+        if module not in self._imports:
+            self._imports[module] = self._free(module.rpartition(".")[2])
+        return self._imports[module] + path[len(_short(module)) :]
 
     def _free(self, name: str) -> str:
-        free = _free(name, self._taken)
-        self._taken.add(free)
+        free = _free(name, self._used_names)
+        self._used_names.add(free)
         return free
 
-    def _written(self, function: Kernel, name: str) -> str:
-        tree: Any = ast.parse(textwrap.dedent(function.src)).body[0]
+    def _function_text(self, function: Kernel, name: str) -> str:
+        source = textwrap.dedent(function.src)
+        tree: Any = ast.parse(source).body[0]
         tree.name, tree.decorator_list, tree.returns = name, [], None
         self._sign(tree.args, function.fn)
-        # Globals, and the variables of the functions around it.
+        # Globals, and the variables of the enclosing functions.
         scope = dict(function.fn.__globals__)
         if function.fn.__closure__:
             scope.update(inspect.getclosurevars(function.fn).nonlocals)
-        rewriter = _Rewriter(self, scope, _annotated(function.fn), _locals(tree))
+        constexpr_names = _constexpr_names(function.fn)
+        rewriter = _Rewriter(self, scope, constexpr_names, _locals(tree))
         tree.body = [rewriter.visit(statement) for statement in tree.body]
         return f"{_decorator(function)}\n{ast.unparse(ast.fix_missing_locations(tree))}"
 
     def _sign(self, arguments: ast.arguments, function: Any) -> None:
-        """Annotations and defaults by what they are, not by the names that stood for them."""
+        """Write annotations and defaults as values, not as the names that stood for them."""
         signature = inspect.signature(function).parameters
         positional = [*arguments.posonlyargs, *arguments.args]
         for parameter in [*positional, *arguments.kwonlyargs]:
             parameter.annotation = self._annotation(signature[parameter.arg].annotation)
-        defaults = [self._default(signature[parameter.arg]) for parameter in positional]
-        arguments.defaults = [default for default in defaults if default is not None]
-        arguments.kw_defaults = [self._default(signature[p.arg]) for p in arguments.kwonlyargs]
+        arguments.defaults = []
+        for parameter in positional:
+            default = self._default(signature[parameter.arg])
+            if default is not None:
+                arguments.defaults.append(default)
+        arguments.kw_defaults = []
+        for parameter in arguments.kwonlyargs:
+            default = self._default(signature[parameter.arg])
+            arguments.kw_defaults.append(default)
 
     def _default(self, parameter: inspect.Parameter) -> ast.expr | None:
         if parameter.default is inspect.Parameter.empty:
@@ -178,7 +204,7 @@ class _CutModule:
         return self._value(parameter.default)
 
     def _annotation(self, annotation: Any) -> ast.expr | None:
-        """Triton looks for `constexpr` and for type names; another annotation tells it nothing."""
+        """Return an annotation that Triton reads: `constexpr` or a type name, else None."""
         if isinstance(annotation, str):
             for word in ("constexpr", "const"):
                 if word in annotation:
@@ -194,59 +220,74 @@ class _CutModule:
     def _value(self, value: Any) -> ast.expr:
         try:
             return _expression(literal(value))
-        except Unwritten:
+        except UnwritableValue:
             return _expression(self.path(value))
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Replaces every name that a function reads from outside by what the module calls it."""
+    """Replaces every name that a function reads from outside by its name in the module."""
 
     def __init__(
-        self, module: _CutModule, scope: dict[str, Any], annotated: set[str], local: set[str]
+        self,
+        module: _CutModule,
+        scope: Scope,
+        constexpr_names: set[str],
+        local: set[str],
     ) -> None:
-        self._module, self._annotated = module, annotated
-        self._outside = {name: value for name, value in scope.items() if name not in local}
+        self._module, self._constexpr_names = module, constexpr_names
+        self._outside = dict(scope)
+        for name in local & scope.keys():
+            del self._outside[name]
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        if isinstance(node.ctx, ast.Load) and node.id in self._outside:
-            return self._named(node.id, self._outside[node.id])
-        return node
+        if not isinstance(node.ctx, ast.Load):
+            return node
+        if node.id not in self._outside:
+            return node
+        return self._global_expression(node.id, self._outside[node.id])
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """A path through modules and classes of the program leads to what stands at its end."""
+        """Replace a path through modules and classes of the program by the value at its end."""
         names = [node.attr]
         root = node.value
         while isinstance(root, ast.Attribute):
             names.append(root.attr)
             root = root.value
-        if not isinstance(root, ast.Name) or root.id not in self._outside:
+        if not isinstance(root, ast.Name):
+            return self.generic_visit(node)
+        if root.id not in self._outside:
             return self.generic_visit(node)
         value, name = self._outside[root.id], root.id
         while names and _is_namespace(value):
             name = names.pop()
             value = getattr(value, name)
-        result = self._named(name, value) if name == root.id else self._reached(value)
+        if name == root.id:
+            result = self._global_expression(name, value)
+        else:
+            result = self._attribute_expression(value)
         for attribute in reversed(names):
             result = ast.Attribute(result, attribute, ast.Load())
         return result
 
-    def _reached(self, value: Any) -> ast.expr:
-        """What an attribute of a module or class is: Triton asks no declaration of it."""
+    def _attribute_expression(self, value: Any) -> ast.expr:
+        """Return the value of an attribute of a module or class, which needs no declaration."""
         try:
             return _expression(literal(value))
-        except Unwritten:
-            return self._named(getattr(value, "__name__", ""), value)
+        except UnwritableValue:
+            return self._global_expression(getattr(value, "__name__", ""), value)
 
-    def _named(self, name: str, value: Any) -> ast.expr:
+    def _global_expression(self, name: str, value: Any) -> ast.expr:
         while type(value).__name__ in ("Autotuner", "Heuristics"):
             value = value.fn
         jit = type(value).__name__ in ("JITFunction", "ConstexprFunction")
         if jit and not value.fn.__module__.startswith("triton."):
             return _expression(self._module.function(value))
         try:
-            return _expression(self._module.constant(name, value, name in self._annotated))
-        except Unwritten:
-            return _expression(self._module.path(value))
+            is_constexpr = name in self._constexpr_names
+            text = self._module.constant(name, value, is_constexpr)
+        except UnwritableValue:
+            text = self._module.path(value)
+        return _expression(text)
 
 
 def _expression(text: str) -> ast.expr:
@@ -254,7 +295,10 @@ def _expression(text: str) -> ast.expr:
 
 
 def _is_namespace(value: Any) -> bool:
-    """Whether its attributes are looked up now; those of the language the release finds."""
+    """Return True if the value's attributes are looked up now.
+
+    The release itself looks up attributes of its language.
+    """
     if isinstance(value, types.ModuleType):
         return not value.__name__.startswith("triton")
     if isinstance(value, (enum.Enum, types.SimpleNamespace)):
@@ -262,16 +306,24 @@ def _is_namespace(value: Any) -> bool:
     return isinstance(value, type) and not value.__module__.startswith("triton")
 
 
-def _annotated(function: Any) -> set[str]:
-    """The module's names that are declared `tl.constexpr`: a kernel may read no others."""
+def _constexpr_names(function: Any) -> set[str]:
+    """Return the module's names with a `tl.constexpr` annotation; kernels may read no others."""
     annotations = function.__globals__.get("__annotations__", {})
-    return {name for name, kind in annotations.items() if "constexpr" in str(kind)}
+    names = set()
+    for name, annotation in annotations.items():
+        if "constexpr" in str(annotation):
+            names.add(name)
+    return names
 
 
 def _locals(tree: ast.AST) -> set[str]:
-    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    stored = {name.id for name in names if isinstance(name.ctx, ast.Store)}
-    return stored | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
 
 
 def _decorator(function: Kernel) -> str:
@@ -289,15 +341,18 @@ def _decorator(function: Kernel) -> str:
     return f"@triton.jit({', '.join(flags)})"
 
 
-class Unwritten(Exception):
-    """A value that no text stands for."""
+class UnwritableValue(Exception):
+    """A value without a text."""
 
 
 def literal(value: Any) -> str:
-    """A literal, `tl.constexpr(…)` of one, or a dtype of the language. Raises Unwritten."""
+    """Return a literal, `tl.constexpr(…)` of one, or a dtype of the language.
+
+    Raises UnwritableValue for any other value.
+    """
     if value is None or isinstance(value, bool):
         return repr(value)
-    # The class's own text: that of an enumeration is no literal.
+    # The text of the base class, because that of an enumeration is not a literal.
     for plain in (int, str):
         if isinstance(value, plain):
             return plain.__repr__(value)
@@ -306,33 +361,45 @@ def literal(value: Any) -> str:
             return float.__repr__(value)
         return f'float("{value}")'
     if type(value) is list:
-        return "[" + ", ".join(map(literal, value)) + "]"
+        items = ", ".join(map(literal, value))
+        return f"[{items}]"
     if type(value) is tuple:
+        items = ", ".join(map(literal, value))
         if len(value) == 1:
-            return f"({literal(value[0])},)"
-        return "(" + ", ".join(map(literal, value)) + ")"
+            items += ","
+        return f"({items})"
     kind = type(value)
     if kind.__name__ == "constexpr":
         return f"tl.constexpr({literal(value.value)})"
     if kind.__name__ == "dtype" and kind.__module__.startswith("triton"):
         return "tl." + LANGUAGE_NAMES.get(str(value), str(value))
-    raise Unwritten(f"a value of {kind.__module__}.{kind.__qualname__} cannot be written down")
+    raise UnwritableValue(
+        f"a value of {kind.__module__}.{kind.__qualname__} cannot be written down"
+    )
 
 
 def path_of(value: Any) -> tuple[str, str | None]:
-    """Where triton has it, and the module to import first where `triton.language` lacks it."""
-    if isinstance(value, types.ModuleType) and value.__name__.partition(".")[0] == "triton":
-        return _short(value.__name__), _import(value.__name__)
+    """Return the path of a part of triton, and the module to import for it.
+
+    The module is None if `triton.language` has the path.
+    """
+    if isinstance(value, types.ModuleType):
+        path = value.__name__
+        if path.partition(".")[0] == "triton":
+            return _short(path), _import(path)
     function = getattr(value, "fn", value)
-    module, name = getattr(function, "__module__", None), getattr(function, "__name__", None)
+    module = getattr(function, "__module__", None)
+    name = getattr(function, "__name__", None)
     if not name or not str(module).startswith("triton"):
-        called = name or type(value).__name__
-        raise Unwritten(f"{called} of {module} is no part of triton and cannot be cut out")
+        shown_name = name or type(value).__name__
+        reason = "is not part of triton and cannot be cut out"
+        raise UnwritableValue(f"{shown_name} of {module} {reason}")
     import triton
     import triton.language as tl
 
-    # The shortest public path comes first: where a name is defined moves from release to release.
-    for place, prefix in ((tl, "tl"), (tl.math, "tl.math"), (triton, "triton")):
+    # The shortest public path comes first, because the place of a definition changes between
+    # releases.
+    for prefix, place in {"tl": tl, "tl.math": tl.math, "triton": triton}.items():
         if getattr(place, name, None) is value:
             return f"{prefix}.{name}", None
     return f"{_short(str(module))}.{name}", _import(str(module))

@@ -1,8 +1,9 @@
-"""Drives nvcc over one CUDA C++ translation unit at a time: a quick look of the front end first,
-then the whole compile, whose assembler says what each function asks of the GPU.
+"""A driver of nvcc for one CUDA C++ translation unit at a time.
 
-nvcc starts other programs and says which (`-v`), so the stage is known whatever becomes of it. It
-hands their command lines to a shell: nothing that a shell would act upon is let through.
+A quick run of the front end comes first, then the whole compile, whose assembler reports the
+resources of each function. nvcc prints the programs that it starts (`-v`), so the stage is known
+however the compile ends. It passes their command lines to a shell, so text that a shell would
+interpret is refused.
 """
 
 from __future__ import annotations
@@ -14,20 +15,19 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable
-from typing import Any
 
-from ..engine.messages import Mark, Reply, Request, WorkerConfig
+from ..engine.messages import Json, Mark, Reply, Request, WorkerConfig
 from .cuda_units import (
     FunctionFigures,
     UnitRefused,
-    checked,
-    checked_file,
+    check_file_name,
+    check_flag,
     define,
     projects,
     write,
 )
 
-# Lines of `nvcc -v`: a setting, or the command that it starts next.
+# Lines of `nvcc -v`: a setting, or the next command.
 _SETTING = re.compile(r"#\$ \w+=")
 _PREPROCESSES = re.compile(r"#\$ \S*(?:gcc|g\+\+|clang)\S* .*-E ")
 _PROGRAM = re.compile(r"#\$ \S*?(cudafe\+\+|cicc|ptxas|nvlink|fatbinary|bin2c|gcc|g\+\+|clang)")
@@ -35,20 +35,20 @@ _PROGRAM = re.compile(r"#\$ \S*?(cudafe\+\+|cicc|ptxas|nvlink|fatbinary|bin2c|gc
 _COMPILES = re.compile(r"\S*(?:cicc|ptxas)\b")
 _BARE_PTXAS = re.compile(r"^ptxas\b")
 _STAGES = {"cudafe++": "syntax", "cicc": "ptx", "ptxas": "cubin"}
-# What the preprocessor says of each file that it reads (`-H`), and its advice at the end.
-_INCLUDED = re.compile(r"\.+[!x]? (.+)")
+# The preprocessor's line for each file that it reads (`-H`), and its advice at the end.
+_INCLUDE_LINE = re.compile(r"\.+[!x]? (.+)")
 _ADVICE = "Multiple include guards may be useful for:"
 _PATH = re.compile(r"[^\s:()]+")
-# An error of the front end, which several programs share: it has one stage whoever says it.
+# An error of the front end, which several programs share: it always belongs to the same stage.
 _FRONT_END = re.compile(r"errors? detected in the compilation of|^\S+: fatal error: ", re.MULTILINE)
-# A file that a program of nvcc's may not read, or that the assembler says is not there.
-_DENIED = re.compile(
+# A file that one of nvcc's programs may not read, or that the assembler does not find.
+_DENIED_FILE = re.compile(
     r"([^\s:'\"]+)['\"]?(?: for reading)?: Permission denied"
     r"|file not found: ([^\s:'\"]+)"
 )
-# Where every host compiler finds its own headers.
+# The folders with the host compilers' own headers.
 _SYSTEM = ("/usr/include", "/usr/lib", "/usr/local/include", "/usr/share/libc")
-# Characters of a log that are kept: the first cause stands early, what ended it late.
+# The maximum number of characters of a log. The first cause comes early.
 _LOG_LIMIT = 4 << 20
 
 
@@ -62,16 +62,17 @@ class NvccWorker:
         self._projects = projects(config)
 
     def tolerates(self, error: BaseException) -> bool:
-        """No autotuner skips a unit."""
+        """Return False: no autotuner skips a unit."""
         return False
 
     def run(self, request: Request, mark: Mark) -> Reply:
         folder = tempfile.mkdtemp(dir=self._scratch)
         try:
             compilation = _Compilation(self._command(request), self._root, folder, mark)
-            compilation.allowed = [*self._folders(), folder]
+            compilation.allowed_folders = [*self._folders(), folder]
             compilation.check(request["kernel"]["unit"])
-            answer: Reply = getattr(self, "op_" + request["op"])(request, compilation)
+            operation = getattr(self, "op_" + request["op"])
+            answer: Reply = operation(request, compilation)
         except UnitRefused as error:
             os.write(2, f"flacheck: {error}\n".encode())
             answer = {"outcome": "raised", "stage": "syntax"}
@@ -80,14 +81,17 @@ class NvccWorker:
         return answer
 
     def op_compile(self, request: Request, compilation: _Compilation) -> Reply:
-        """The front end alone, then everything."""
+        """Run the front end alone, then the whole compile."""
         until = request["until"]
         is_device_code = request["kernel"]["unit"].endswith(".cu")
-        # Every error of a template shows within a part of the time of a whole compile.
+        # The front end finds every error of a template in a fraction of the time of a whole
+        # compile.
         if is_device_code and not compilation.run(["-fdevice-syntax-only", "-cubin"], "syntax"):
             return compilation.failure()
         if until != "syntax":
-            last = {"ptx": "-ptx", "cubin": "-cubin"}.get(until or "", "-c")
+            last = "-c"
+            if until in ("ptx", "cubin"):
+                last = f"-{until}"
             if not compilation.run(["--resource-usage", last], ""):
                 return compilation.failure()
         answer: Reply = {
@@ -100,16 +104,16 @@ class NvccWorker:
         return answer
 
     def op_preprocess(self, request: Request, compilation: _Compilation) -> Reply:
-        """The text that the front end gets for the device, and the command that compiles it."""
+        """Return the text for the device's front end, and the commands that compile it."""
         compilation.run(["--keep", "--keep-dir", compilation.folder, "-cubin"], "")
-        return {"stage": "syntax", "facts": compilation.preprocessed(self._toolkit)}
+        return {"stage": "syntax", "facts": compilation.preprocessed_text(self._toolkit)}
 
     @property
     def _root(self) -> str:
         return str(self._projects[0]["path"])
 
     def _folders(self) -> list[str]:
-        """Where a unit may include files from."""
+        """Return the folders from which a unit may include files."""
         headers = self._projects[0].get("headers", [])
         return [self._toolkit, self._root, *headers, *_SYSTEM]
 
@@ -121,18 +125,22 @@ class NvccWorker:
             there = ", ".join(self._hosts) or "none"
             raise UnitRefused(f"no host compiler {options['host']} is here; there is {there}")
         number = request["target"][len("sm") :]
-        command = [os.path.join(self._toolkit, "bin", "nvcc"), "-ccbin", host]
+        nvcc = os.path.join(self._toolkit, "bin", "nvcc")
+        command = [nvcc, "-ccbin", host]
         command += [
-            checked(f"-std={options['std']}"),
+            check_flag(f"-std={options['std']}"),
             f"-gencode=arch=compute_{number},code=sm_{number}",
         ]
-        command += [checked(flag) for flag in kernel.get("flags", ())]
+        for flag in kernel.get("flags", ()):
+            command.append(check_flag(flag))
         launch = request["launch"] or {"args": {}}
-        command += [define(name, value) for name, value in launch["args"].items()]
-        folders = [*kernel.get("includes", ()), *self._projects[0].get("includes", [])]
+        for name, value in launch["args"].items():
+            command.append(define(name, value))
+        folders = list(kernel.get("includes", ()))
+        folders += self._projects[0].get("includes", [])
         for folder in folders:
-            command += ["-I", checked_file(str(folder))]
-        return [*command, checked_file(unit)]
+            command += ["-I", check_file_name(str(folder))]
+        return [*command, check_file_name(unit)]
 
 
 # The name under which the server looks for a module's worker.
@@ -140,7 +148,7 @@ Worker = NvccWorker
 
 
 class _Compilation:
-    """One unit's way through nvcc: what it said, what it took, where it stood."""
+    """One unit's way through nvcc: its output, its cost, its stage."""
 
     def __init__(self, command: list[str], root: str, folder: str, mark: Mark) -> None:
         self._command = command
@@ -148,7 +156,7 @@ class _Compilation:
         self.folder = folder
         self._commands: list[str] = []
         self._mark = mark
-        self.allowed: list[str] = []
+        self.allowed_folders: list[str] = []
         self.figures = FunctionFigures()
         self.seconds = 0.0
         self.peak_mb = 0.0
@@ -156,12 +164,13 @@ class _Compilation:
         self._code = 0
         self._log: list[str] = []
         self._size = 0
-        self._known: dict[str, bool] = {}
+        self._is_allowed: dict[str, bool] = {}
 
     def run(self, flags: list[str], stage: str) -> bool:
-        """Whether nvcc ends well; `stage` where all of it is one."""
-        output = os.path.join(self.folder, "unit.out")
-        command = [*self._command, "-v", "-Xcompiler", "-H", *flags, "-o", output]
+        """Run nvcc and return True on success; `stage` is set if the run is a single stage."""
+        object_file = os.path.join(self.folder, "unit.out")
+        command = [*self._command, "-v", "-Xcompiler", "-H"]
+        command += [*flags, "-o", object_file]
         self._log, self._size = [], 0
         process = subprocess.Popen(
             command,
@@ -170,7 +179,7 @@ class _Compilation:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # The worker has no threads that a fork could leave a lock to.
+            # The worker has no threads, so a fork cannot leave a lock behind.
             preexec_fn=_write_large_files,
         )
         assert process.stdout is not None
@@ -182,10 +191,10 @@ class _Compilation:
             raise
         finally:
             process.stdout.close()
-            # Of nvcc and all that it started and waited for.
+            # The usage of nvcc and of all children that it waited for.
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = self._code = os.waitstatus_to_exitcode(status)
-            # Not by the clock: its programs run one after the other, on a machine that may be busy.
+            # CPU time, because the programs run one after the other on a machine that may be busy.
             self.seconds += usage.ru_utime + usage.ru_stime
             self.peak_mb = max(self.peak_mb, usage.ru_maxrss / 1024)
         if self._code < 0:
@@ -193,16 +202,17 @@ class _Compilation:
         return self._code == 0
 
     def failure(self) -> Reply:
-        """What is answered of a compile that did not end well; what it said goes to the log."""
-        said = "".join(self._log)
-        for denied in _DENIED.finditer(said):
-            name = denied[1] or denied[2]
-            # It is there, and was kept from the compiler.
-            if denied[1] or os.path.lexists(os.path.join(self._root, name)):
+        """Return the reply for a failed compile; write its output to the log."""
+        output = "".join(self._log)
+        for denial in _DENIED_FILE.finditer(output):
+            name = denial[1] or denial[2]
+            # The file exists, and the compiler was kept from it.
+            path = os.path.join(self._root, name)
+            if denial[1] or os.path.lexists(path):
                 raise _outside(name)
-        if _FRONT_END.search(said):
+        if _FRONT_END.search(output):
             self._stage = "syntax"
-        write(said)
+        write(output)
         return {
             "outcome": "raised",
             "stage": self._stage,
@@ -216,17 +226,16 @@ class _Compilation:
         self._mark(stage)
 
     def _listen(self, lines: Iterable[bytes], stage: str) -> None:
-        """Take what nvcc says line by line: files that are read, programs that are started, what a
-        function asks for; all else is kept."""
+        """Read nvcc's output line by line: files, programs and resources; keep all other lines."""
         in_advice = False
         for raw in lines:
             line = raw.decode(errors="replace")
-            included = _INCLUDED.fullmatch(line.rstrip("\n"))
+            include_line = _INCLUDE_LINE.fullmatch(line.rstrip("\n"))
             in_advice = in_advice and _PATH.fullmatch(line.rstrip("\n")) is not None
             if line.startswith("#$ "):
                 self._follow(line, stage)
-            elif included is not None:
-                self.check(included[1])
+            elif include_line is not None:
+                self.check(include_line[1])
             elif line.startswith(_ADVICE):
                 in_advice = True
             elif self.figures.take(line):
@@ -246,35 +255,46 @@ class _Compilation:
         else:
             self._enter(_STAGES.get(program[1], "object"))
 
-    def check(self, included: str) -> None:
-        """Raises UnitRefused for a file outside of the folders that the unit may read: an error in
-        it would show what it holds."""
-        if included not in self._known:
-            path = os.path.realpath(os.path.join(self._root, included))
-            roots = (os.path.realpath(folder) for folder in self.allowed)
-            self._known[included] = any(path.startswith(root + os.sep) for root in roots)
-        if not self._known[included]:
-            raise _outside(included)
+    def check(self, file: str) -> None:
+        """Raise UnitRefused for a file outside the folders that the unit may read.
+
+        An error in the file would show its content.
+        """
+        if file not in self._is_allowed:
+            path = os.path.realpath(os.path.join(self._root, file))
+            self._is_allowed[file] = False
+            for folder in self.allowed_folders:
+                if path.startswith(os.path.realpath(folder) + os.sep):
+                    self._is_allowed[file] = True
+        if not self._is_allowed[file]:
+            raise _outside(file)
 
     def _keep(self, line: str) -> None:
         self._size += len(line)
         if self._size < _LOG_LIMIT:
             self._log.append(line)
 
-    def preprocessed(self, toolkit: str) -> dict[str, Any]:
-        """The text that the device's front end was given, and the commands that compile it, with
-        `$CUDA_HOME` in place of the toolkit and no other path of this machine."""
-        texts = [name for name in sorted(os.listdir(self.folder)) if name.endswith(".cpp1.ii")]
+    def preprocessed_text(self, toolkit: str) -> Json:
+        """Return the text for the device's front end, and the commands that compile it.
+
+        `$CUDA_HOME` stands for the toolkit, and no other path of this machine is in the text.
+        """
+        names = sorted(os.listdir(self.folder))
+        texts = [name for name in names if name.endswith(".cpp1.ii")]
         if not texts:
             return {"text": None, "name": None, "commands": []}
-        with open(os.path.join(self.folder, texts[0]), errors="replace") as file:
+        path = os.path.join(self.folder, texts[0])
+        with open(path, errors="replace") as file:
             text = file.read()
-        commands = [line for line in self._commands if _COMPILES.match(line)]
-        plain = [self._plain(line, toolkit, "$CUDA_HOME") for line in commands]
-        named = [line.replace("$CICC_PATH", "$CUDA_HOME/nvvm/bin") for line in plain]
-        told = [_BARE_PTXAS.sub('"$CUDA_HOME/bin/ptxas"', line) for line in named]
-        # Markers of lines name files; what they lead to is in the text.
-        return {"text": self._plain(text, toolkit, "cuda"), "name": texts[0], "commands": told}
+        commands = []
+        for line in self._commands:
+            if _COMPILES.match(line):
+                line = self._plain(line, toolkit, "$CUDA_HOME")
+                line = line.replace("$CICC_PATH", "$CUDA_HOME/nvvm/bin")
+                commands.append(_BARE_PTXAS.sub('"$CUDA_HOME/bin/ptxas"', line))
+        # Line markers name files, whose content is in the text.
+        plain_text = self._plain(text, toolkit, "cuda")
+        return {"text": plain_text, "name": texts[0], "commands": commands}
 
     def _plain(self, text: str, toolkit: str, instead: str) -> str:
         for path, name in (
@@ -294,7 +314,10 @@ def _outside(name: str) -> UnitRefused:
 
 
 def _write_large_files() -> None:
-    """A unit of templates is hundreds of megabytes on its way through nvcc's programs; a worker's
-    own limit is that of its log."""
+    """Raise the file size limit to its maximum.
+
+    A unit of templates takes hundreds of megabytes on its way through nvcc's programs, and a
+    worker's own limit is that of its log.
+    """
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))

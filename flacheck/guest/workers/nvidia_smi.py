@@ -1,5 +1,4 @@
-"""The program `nvidia-smi` of a card that is not there: packages start it to learn whether there is
-a card, and which."""
+"""The program `nvidia-smi` of an imitated card: packages run it to look for a card."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from ..engine.messages import CardRow
 
-# The driver that goes with the CUDA version which torch is given where it names none.
+# The driver of the CUDA version that torch reports if it names none.
 _DRIVER, _CUDA = "570.124.06", "12.8"
 _UUID = "GPU-00000000-0000-0000-0000-000000000000"
 _SCRIPT = """#!/bin/sh
@@ -62,16 +61,16 @@ _folders: dict[str, str] = {}
 
 
 def provide(card: CardRow) -> None:
-    """Have every program that this process starts find an `nvidia-smi` that speaks of this card,
-    before one that may speak of another."""
+    """Put an `nvidia-smi` that describes this card first on the PATH of this process."""
     gpu = str(card["gpu"])
     paths = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    others = [path for path in paths if path not in _folders.values()]
+    own_folders = _folders.values()
+    others = [path for path in paths if path not in own_folders]
     if gpu not in _folders:
         folder = tempfile.mkdtemp(prefix="flacheck-card-")
         _folders[gpu] = folder
         _write(os.path.join(folder, "nvidia-smi"), card)
-        # The process that made it ends last: those that it forks do not run this.
+        # Only the process that made the folder removes it: its forks end earlier.
         atexit.register(_remove, folder, os.getpid())
     os.environ["PATH"] = os.pathsep.join([_folders[gpu], *others])
 

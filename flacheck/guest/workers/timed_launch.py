@@ -1,8 +1,10 @@
-"""A launch to make again with each configuration: the one that a host function of our own kernels
-makes, on the family's own random inputs, or one that a program made, as it was recorded: on tensors
-like its own, with floats drawn from a normal distribution and the program's own integers. Before
-each configuration memory is what it was, and memory that nobody wrote holds NaN, so that a result
-that is left out or wrong shows."""
+"""A launch to repeat with each configuration.
+
+It is the launch of a host function of our own kernels on the family's random inputs, or a recorded
+launch of a program. A recorded launch runs on tensors like the program's, with floats from a normal
+distribution and the program's own integers. Before each configuration the memory is reset, and
+memory that the program did not write holds NaN, so that a missing or wrong result shows.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,10 @@ from typing import Any
 
 from ..engine import releases
 from ..engine.loader import corpus_module
-from ..engine.messages import Kernel, Request
+from ..engine.messages import Json, Kernel, Request
 from . import values
 
-# A norm below this is taken for zero, by which nothing is divided.
+# A norm below this counts as zero and is not a divisor.
 _TINY = 1e-30
 # Small enough for gates and decays, which kernels add up and exponentiate.
 _SPREAD = 0.1
@@ -24,34 +26,46 @@ _SEED = 0
 
 
 class TimedLaunch:
-    """`function` is the kernel below its autotuner, `args` and `kwargs` what it is launched with
-    whatever the configuration, `memory` tensors that together hold all that it can write. Inputs
-    that are `made_up` may lead to infinities and NaN; other results are all numbers."""
+    """A launch whose memory can be reset and compared.
+
+    `function` is the kernel below its autotuner, `args` and `kwargs` are the arguments of every
+    configuration, `memory` holds all tensors that it can write. Inputs that are `made_up` may lead
+    to infinities and NaN; other results are all numbers.
+    """
 
     def __init__(
-        self, function: Kernel, args: Any, kwargs: Any, memory: list[Any], made_up: bool = False
+        self,
+        function: Kernel,
+        args: Any,
+        kwargs: Any,
+        memory: list[Any],
+        made_up: bool = False,
     ) -> None:
-        self._function, self._args, self._kwargs, self._made_up = function, args, kwargs, made_up
-        # What stands in the kernel's module.
-        self.names: dict[str, Any] = function.fn.__globals__
+        self._function = function
+        self._args, self._kwargs = args, kwargs
+        self._made_up = made_up
+        # The names in the kernel's module.
+        self.names: Json = function.fn.__globals__
         self._memory = [(tensor, tensor.clone()) for tensor in memory]
         self._right: list[Any] | None = None
 
-    def with_config(self, settings: dict[str, Any]) -> Callable[[], object]:
-        """A call that launches with a configuration's constants, options and own grid."""
+    def with_config(self, settings: Json) -> Callable[[], object]:
+        """Return a call that launches with a configuration's constants, options and grid."""
         kwargs = {**self._kwargs, **settings}
         return lambda: self._function.run(*self._args, **kwargs)
 
     def reset(self) -> None:
-        """What a launch can write is as it was."""
+        """Reset the memory that a launch can write."""
         for tensor, before in self._memory:
             tensor.copy_(before)
 
     def error(self) -> float | None:
-        """The largest relative difference of what was written since `reset` from what the first
-        configuration wrote, None where that is no number anywhere; what the first did not change is
-        not looked at again. Raises ArithmeticError where one wrote a number and the other none, or
-        nothing was written."""
+        """Return the largest relative difference of the results from the first configuration's.
+
+        It is None if no result is a number. Memory that the first configuration did not change is
+        not compared again. Raises ArithmeticError if only one of two results is a number, or if
+        nothing was written.
+        """
         if self._right is None:
             self._memory = [pair for pair in self._memory if not _is_same(*pair)]
             self._right = [tensor.double() for tensor, _ in self._memory]
@@ -65,32 +79,38 @@ class TimedLaunch:
         return max(errors, default=None)
 
     def _error(self, one: Any, two: Any) -> float | None:
-        known = one.isfinite()
-        complete = known.all()
+        finite = one.isfinite()
+        complete = finite.all()
         if self._made_up:
-            complete = known.equal(two.isfinite())
+            complete = finite.equal(two.isfinite())
         if not complete:
-            raise ArithmeticError("the kernel left a result unwritten, or wrote what is no number")
-        if not known.any():
+            raise ArithmeticError("the kernel left a result unwritten, or wrote a non-number")
+        if not finite.any():
             return None
-        one, two = one.where(known, 0), two.where(known, 0)
-        return float((one - two).norm() / two.norm().clamp_min(_TINY))
+        one = one.where(finite, 0)
+        two = two.where(finite, 0)
+        difference = (one - two).norm()
+        return float(difference / two.norm().clamp_min(_TINY))
 
 
 def _is_same(tensor: Any, other: Any) -> bool:
-    """Bit by bit: NaN is itself, and not every dtype can be compared."""
+    """Return True if the bytes are equal, because NaN equals itself only so.
+
+    Some dtypes cannot be compared otherwise.
+    """
     import torch
 
-    left, right = tensor.reshape(-1).view(torch.uint8), other.reshape(-1).view(torch.uint8)
-    return bool(torch.equal(left, right))
+    bytes_one = tensor.reshape(-1).view(torch.uint8)
+    bytes_two = other.reshape(-1).view(torch.uint8)
+    return bool(torch.equal(bytes_one, bytes_two))
 
 
 class _Reached(Exception):
-    """The launch was made: what the host function does then is of no interest."""
+    """The launch was made; the rest of the host function is not needed."""
 
 
 def host_launch(request: Request, corpus: str, device: str) -> TimedLaunch:
-    """The kernel's first launch; kernels before it run in the first configuration of each."""
+    """Return the kernel's first launch; earlier kernels run in their first configuration."""
     import torch
 
     name = request["kernel"]["name"]
@@ -98,11 +118,12 @@ def host_launch(request: Request, corpus: str, device: str) -> TimedLaunch:
     for kernel in module.KERNELS:
         tuner = getattr(module, kernel)
         tuner.configs = tuner.configs[:1]
-    dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-    inputs = module.inputs(**request["shape"], dtype=dtypes[request["dtype"]], device=device)
-    host = getattr(module, module.KERNELS[name]["form"])
+    dtype = getattr(torch, values.TORCH_NAMES[request["dtype"]])
+    inputs = module.inputs(**request["shape"], dtype=dtype, device=device)
+    form = module.KERNELS[name]["form"]
+    host = getattr(module, form)
     before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)  # fills what torch.empty returns
+    torch.use_deterministic_algorithms(True, warn_only=True)  # fills the result of torch.empty
     try:
         return _first_launch(getattr(module, name), lambda: host(**inputs))
     finally:
@@ -110,15 +131,16 @@ def host_launch(request: Request, corpus: str, device: str) -> TimedLaunch:
 
 
 def _first_launch(tuner: Kernel, program: Callable[[], object]) -> TimedLaunch:
-    """The launch of an autotuner that a program makes first: it is kept, and goes no further."""
+    """Return an autotuner's first launch in a program; the launch itself does not run."""
     launches: list[TimedLaunch] = []
 
-    def kept(*args: Any, **kwargs: Any) -> None:
-        tensors = [value for value in [*args, *kwargs.values()] if hasattr(value, "data_ptr")]
+    def keep_launch(*args: Any, **kwargs: Any) -> None:
+        arguments = [*args, *kwargs.values()]
+        tensors = [value for value in arguments if hasattr(value, "data_ptr")]
         launches.append(TimedLaunch(tuner.fn, args, kwargs, tensors))
         raise _Reached
 
-    tuner.run = kept
+    tuner.run = keep_launch
     try:
         with contextlib.suppress(_Reached):
             program()
@@ -128,48 +150,58 @@ def _first_launch(tuner: Kernel, program: Callable[[], object]) -> TimedLaunch:
 
 
 def recorded_launch(request: Request, kernel: Kernel, device: str) -> TimedLaunch:
-    """The request's `launch` has what heuristics gave among its arguments."""
+    """Return the launch of a request, whose arguments include heuristic values."""
     import torch
 
     torch.manual_seed(_SEED)
-    function = releases.undecorated(kernel)
+    function = releases.strip_decorators(kernel)
     names = function.fn.__globals__
-    made = _Tensors(request["memory"], device)
+    tensors = _Tensors(request["memory"], device)
     kwargs = values.constants(request["options"], names)
-    kwargs |= values.arguments(request["launch"]["args"], names, made.tensor)
+    arguments = request["launch"]["args"]
+    kwargs |= values.arguments(arguments, names, tensors.tensor)
     kwargs["warmup"] = False
-    return TimedLaunch(function, (), kwargs, list(made.storages.values()), made_up=True)
+    memory = list(tensors.storages.values())
+    return TimedLaunch(function, (), kwargs, memory, made_up=True)
 
 
 class _Tensors:
-    """Storages as flat tensors, each made when the first tensor that lies in it is asked for."""
+    """Storages as flat tensors, each made for the first tensor in it."""
 
-    def __init__(self, memory: dict[str, Any], device: str) -> None:
-        self._sizes, self._placed, self._device = memory["storages"], memory["tensors"], device
+    def __init__(self, memory: Json, device: str) -> None:
+        self._sizes = memory["storages"]
+        self._layouts = memory["tensors"]
+        self._device = device
         self.storages: dict[int, Any] = {}
 
     def tensor(self, path: str, dtype: str, align: int) -> Any:
-        """A tensor where the program's lay in its storage, and so aligned as that one was."""
+        """Return a tensor at the program's position in its storage, with the same alignment."""
         import torch
 
-        placed, kind = self._placed[path], getattr(torch, values.TORCH_NAMES[dtype])
-        number = placed["storage"]
+        layout = self._layouts[path]
+        kind = getattr(torch, values.TORCH_NAMES[dtype])
+        number = layout["storage"]
         if number not in self.storages:
-            # All of it, of the kind of the first tensor in it.
+            # The whole storage, in the dtype of its first tensor.
             count = self._sizes[number] // kind.itemsize
-            self.storages[number] = _filled(torch.empty(count, dtype=kind, device=self._device))
+            storage = torch.empty(count, dtype=kind, device=self._device)
+            self.storages[number] = _fill(storage)
         flat = self.storages[number].view(kind)
-        place = placed["shape"], placed["strides"], placed["offset"]
-        if placed["values"] is not None:
-            # By their indices: an expanded tensor has many elements in one place.
-            where = torch.arange(flat.numel()).as_strided(*place).reshape(-1)
-            known = torch.tensor(placed["values"], dtype=torch.int64)
-            flat[where.to(flat.device)] = known.to(flat.device, kind)
+        place = layout["shape"], layout["strides"], layout["offset"]
+        if layout["values"] is not None:
+            # By index, because an expanded tensor has many elements in one place.
+            indices = torch.arange(flat.numel())
+            positions = indices.as_strided(*place).reshape(-1)
+            values_tensor = torch.tensor(layout["values"], dtype=torch.int64)
+            flat[positions.to(flat.device)] = values_tensor.to(flat.device, kind)
         return flat.as_strided(*place)
 
 
-def _filled(flat: Any) -> Any:
-    """Integers that nobody recorded are zero; the narrowest floats cannot be drawn themselves."""
+def _fill(flat: Any) -> Any:
+    """Fill a flat tensor: integers with zeros, floats with random numbers.
+
+    The narrowest floats cannot be drawn directly.
+    """
     if not flat.dtype.is_floating_point:
         return flat.zero_()
     if flat.dtype.itemsize > 1:

@@ -1,6 +1,8 @@
-"""torch itself, speaking of a card that is not there: `torch.cuda` has one device, always ready,
-and says what the real card says. Its CPU build will do, beside a compiler too, where a package's
-modules are to be what they are when they run."""
+"""torch with an imitated card: `torch.cuda` has one device, always ready.
+
+The device has the properties of the real card. torch's CPU build suffices. A compile worker uses
+this too, where a package's modules must be what they are at run time.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,18 @@ from ..engine.driver import constant, nothing
 from ..engine.messages import CardRow
 from . import nvidia_smi
 
+# Replacements by name.
+Names = dict[str, Any]
 _LOG = logging.getLogger("flacheck")
-# Whether somebody asked for torch.compile before.
-_told: list[bool] = []
+# Holds an item once the warning about torch.compile was logged.
+_warnings: list[bool] = []
 _GIB = 1 << 30
-# The CUDA C++ Programming Guide's table of compute capabilities: threads of a multiprocessor where
-# they are not 2048, and KiB of its shared memory.
+# From the CUDA C++ Programming Guide's table of compute capabilities: threads of a multiprocessor
+# if they are not 2048, and KiB of its shared memory.
 _THREADS: dict[tuple[int, ...], int] = {(7, 5): 1024, (8, 6): 1536, (8, 9): 1536, (12, 0): 1536}
 _SHARED: dict[tuple[int, ...], int] = {(7, 0): 96, (7, 5): 64, (8, 0): 164, (8, 6): 100}
 _SHARED |= {(8, 9): 100, (9, 0): 228, (10, 0): 228, (12, 0): 100}
-# Functions of torch.cuda that say nothing, those that say 0, and its context managers.
+# Functions of torch.cuda that return None, those that return 0, and its context managers.
 _SILENT = """
 _lazy_init init synchronize empty_cache ipc_collect set_device set_stream manual_seed
 manual_seed_all seed seed_all set_rng_state set_rng_state_all reset_peak_memory_stats
@@ -39,7 +43,7 @@ _CONTEXTS = "device device_of stream StreamContext graph use_mem_pool".split()
 
 
 class DeviceProperties:
-    """What `get_device_properties` gives."""
+    """The result of `get_device_properties`."""
 
     def __init__(self, card: CardRow) -> None:
         capability = tuple(card["capability"])
@@ -56,13 +60,13 @@ class DeviceProperties:
         self.max_threads_per_block = 1024
         self.warp_size = card["warp_size"]
         self.is_integrated = self.is_multi_gpu_board = 0
-        # The H100's, for the rows of cards do not hold it.
+        # The H100's size, because the table of cards has none.
         self.L2_cache_size = 50 << 20
         self.gcnArchName = str(card["arch"])
 
 
 class NullContext:
-    """Stands for every context manager of torch.cuda: entering one changes nothing."""
+    """A stand-in for every context manager of torch.cuda; it changes nothing."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         self.idx, self.prev_idx = 0, 0
@@ -79,12 +83,12 @@ class Event:
     cuda_event = 0
     __init__ = record = wait = synchronize = nothing
     query = constant(True)
-    # In ms: whoever times a launch repeats a slow one less often.
+    # In ms: programs repeat a slow launch less often.
     elapsed_time = constant(1000.0)
 
 
 class Stream(NullContext):
-    """A stream on which everything is already done."""
+    """A stream on which all work is done."""
 
     cuda_stream = stream_id = device_index = 0
     device = torch.device("cuda", 0)
@@ -97,15 +101,17 @@ class Stream(NullContext):
 
 
 class CudaGraph:
-    """A CUDA graph: its capture runs the launches, its replay has nothing left to do."""
+    """A CUDA graph: its capture runs the launches, its replay does nothing."""
 
     __init__ = capture_begin = capture_end = replay = reset = nothing
     pool = constant((0, 0))
 
 
 class Generator(torch.Generator):
-    """A generator for the device that is not there; nothing is drawn from it. One for the card has
-    a state of two numbers, seed and offset, which programs read and move on."""
+    """A generator for the imitated device, from which nothing is drawn.
+
+    On the card its state is a seed and an offset, which programs read and advance.
+    """
 
     _state: torch.Tensor | None = None
 
@@ -126,13 +132,17 @@ class Generator(torch.Generator):
         return self
 
 
-def facade(card: CardRow) -> dict[str, Any]:
-    """Every name of torch.cuda that is replaced, with what stands there instead."""
+def facade(card: CardRow) -> Names:
+    """Return the replacement of each name of torch.cuda that is replaced."""
     properties = DeviceProperties(card)
     capability = tuple(card["capability"])
-    names: dict[str, Any] = {name: constant(None) for name in _SILENT}
+    names: Names = {}
+    # A separate function for each name: torch's compiler rejects one function with two rules.
+    for name in _SILENT:
+        names[name] = constant(None)
     names |= dict.fromkeys(_ZERO, constant(0))
-    names |= {name: type(name, (NullContext,), {}) for name in _CONTEXTS}
+    for name in _CONTEXTS:
+        names[name] = type(name, (NullContext,), {})
     return names | {
         "is_available": constant(True),
         "is_initialized": constant(True),
@@ -162,55 +172,62 @@ def facade(card: CardRow) -> dict[str, Any]:
 
 
 def leave_functions_uncompiled() -> None:
-    """torch.compile leaves a function as it is: what it would launch are kernels of its own making.
-    So does torch.jit.script, as with PYTORCH_JIT=0: its interpreter asks for CUDA by itself."""
+    """Make torch.compile return functions unchanged: Inductor's kernels are not the program's.
+
+    The same holds for torch.jit.script, as with PYTORCH_JIT=0: its interpreter uses CUDA directly.
+    """
     os.environ["TORCHDYNAMO_DISABLE"] = "1"
     torch.jit._state.disable()
-    torch.compile = _uncompiled
-    torch.compiler.disable = _undecorated
+    torch.compile = _skip_compile
+    torch.compiler.disable = _return_function
 
 
-def _undecorated(function: Any = None, *args: object, **kwargs: object) -> Any:
+def _return_function(function: Any = None, *args: object, **kwargs: object) -> Any:
     if function is None:
         return lambda decorated: decorated
     return function
 
 
-def _uncompiled(model: Any = None, *args: object, **kwargs: object) -> Any:
-    """In place of torch.compile: who asks for it hears once what is not recorded."""
-    if not _told:
-        _told.append(True)
+def _skip_compile(model: Any = None, *args: object, **kwargs: object) -> Any:
+    """Return the model unchanged, in place of torch.compile; warn once."""
+    if not _warnings:
+        _warnings.append(True)
         _LOG.warning(
             "torch.compile leaves functions as they are on the imitated card: the kernels that "
             "torch's Inductor would make of them are not recorded"
         )
-    return _undecorated(model, *args, **kwargs)
+    return _return_function(model, *args, **kwargs)
 
 
-def _jiterated(
-    code: str, name: str, by_reference: bool, outputs: int, tensors: Any, numbers: object
+def _run_jiterator_kernel(
+    code: str,
+    name: str,
+    by_reference: bool,
+    outputs: int,
+    tensors: Any,
+    numbers: object,
 ) -> Any:
-    """What torch.cuda.jiterator gives: elementwise, in the dtype that the tensors share."""
+    """Return the result of torch.cuda.jiterator: elementwise, in the tensors' common dtype."""
     first, *others = tensors
-    made = []
+    results = []
     for _ in range(outputs):
         result = torch.empty_like(first)
         for tensor in others:
             result = result + tensor
-        made.append(result)
+        results.append(result)
     if outputs == 1:
-        return made[0]
-    return tuple(made)
+        return results[0]
+    return tuple(results)
 
 
 def turn(card: CardRow) -> None:
-    """From now on torch speaks of this card."""
+    """Make torch use this card from now on."""
     names = facade(card)
     names_of_modules = ("random", "memory", "graphs", "streams")
     modules = [getattr(torch.cuda, name, None) for name in names_of_modules]
     for name, value in names.items():
         setattr(torch.cuda, name, value)
-        # Functions are defined in one of these, and used there under the same name.
+        # Functions are defined in one of these modules and used there under the same name.
         for module in modules:
             if hasattr(module, name):
                 setattr(module, name, value)
@@ -218,8 +235,8 @@ def turn(card: CardRow) -> None:
         setattr(torch.cuda.nvtx, name, constant(None))
     torch.cuda.nvtx.range = NullContext
     torch.version.cuda = torch.version.cuda or "12.8"
-    torch._C._cuda_jiterator_compile_and_launch_kernel = _jiterated
-    # What was imported before holds torch's own function, which asks for this one.
+    torch._C._cuda_jiterator_compile_and_launch_kernel = _run_jiterator_kernel
+    # Modules that were imported earlier hold torch's own function, which calls this one.
     torch._C._cuda_synchronize = constant(None)
     nvidia_smi.provide(card)
     torch.Generator = Generator

@@ -1,8 +1,10 @@
-"""A stand-in for torch, so that kernels load where torch is absent and nothing else of it runs. It
-has what modules read while they are imported: dtypes, base classes, decorators that hand their
-function back, and the capability of the card in question. Anything else is a `Placeholder` that can
-be called, subscripted and inherited from in a module's body but never iterated, compared or
-counted, so that a package cannot loop on it: then `StubError` says what was missing."""
+"""A stand-in for torch, so that kernels load without torch.
+
+It has the names that modules read while they are imported: dtypes, base classes, decorators that
+return their function, and the capability of the current card. Any other name is a `Placeholder`. A
+module's body can call it, subscript it and inherit from it, but not iterate, compare or count it,
+so that a package cannot loop on it. `StubError` then names the missing part.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,10 @@ from ..engine.driver import TargetDriver
 from ..engine.messages import CardRow
 from .values import DType
 
-# The torch that brought Triton 3.2: packages ask for features of a release, and this one has what
-# the kernels' modules ask for.
+# The contents of a module by name.
+Names = dict[str, Any]
+# The torch release with Triton 3.2. Packages test for features of a release, and this one has those
+# that the kernels' modules test for.
 VERSION = "2.6.0"
 _DTYPES = """
 float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool float8_e4m3fn float8_e5m2
@@ -32,14 +36,14 @@ compile no_grad custom_fwd custom_bwd disable enable_grad inference_mode script 
 
 
 class StubError(RuntimeError):
-    """The stub was asked for more than it can be: flacheck's limit, no kernel's fault."""
+    """A use of the stub that it cannot support: a limit of flacheck, not a fault of the kernel."""
 
 
 class _Type(type):
-    """Placeholders are classes, so that they can be inherited from and stand in annotations."""
+    """The class of placeholders: they are classes, so that modules can inherit from them."""
 
     def __getattr__(cls, name: str) -> type:
-        # Python looks for special methods of everything, and takes them for what they are.
+        # Python looks up special methods on every object and would use a placeholder as one.
         if name.startswith("__"):
             raise AttributeError(name)
         return placeholder(f"{cls.__qualname__}.{name}")
@@ -53,7 +57,7 @@ class _Type(type):
     __ror__ = __or__
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """A decorator gives its function back; any other call another placeholder."""
+        """Return the function if used as a decorator, else another placeholder."""
         if cls is not Placeholder and not cls.__dict__.get("_stub"):
             return super().__call__(*args, **kwargs)
         if _is_decorating(args, kwargs) and not isinstance(args[0], _Type):
@@ -68,28 +72,28 @@ class _Type(type):
 
 
 class Placeholder(metaclass=_Type):
-    """Anything of torch that only has to be nameable."""
+    """Any part of torch that only needs a name."""
 
 
 def placeholder(name: str) -> type:
-    """Another one, with a name of its own in messages."""
+    """Return a new placeholder with its own name in messages."""
     contents = {"_stub": True, "__qualname__": name, "__module__": "torch"}
     return _Type(name.rpartition(".")[2], (Placeholder,), contents)
 
 
 def decorator(*args: Any, **kwargs: Any) -> Any:
-    """Stands for a decorator of torch's, bare or with options."""
+    """Return the function, or this decorator if called with options."""
     if _is_decorating(args, kwargs):
         return args[0]
     return decorator
 
 
-def _is_decorating(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _is_decorating(args: tuple[Any, ...], kwargs: Names) -> bool:
     return len(args) == 1 and not kwargs and callable(args[0])
 
 
 class Function:
-    """torch.autograd.Function: only ever inherited from here."""
+    """torch.autograd.Function, which modules only inherit from."""
 
     @classmethod
     def apply(cls, *args: object, **kwargs: object) -> None:
@@ -97,7 +101,7 @@ class Function:
 
 
 class Module:
-    """torch.nn.Module: only ever inherited from here."""
+    """torch.nn.Module, which modules only inherit from."""
 
 
 class _Stub(types.ModuleType):
@@ -114,7 +118,7 @@ class _Stub(types.ModuleType):
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Answers every import of torch, before any real one can."""
+    """A finder for every import of torch, before any real one."""
 
     def __init__(self, driver: TargetDriver) -> None:
         self._driver = driver
@@ -133,18 +137,22 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             vars(module).update(contents(self._driver))
 
 
-def _torch(driver: TargetDriver) -> dict[str, Any]:
-    contents: dict[str, Any] = {name: DType(name) for name in _DTYPES}
-    contents |= {alias: DType(name) for alias, name in _ALIASES.items()}
-    contents |= {"__version__": VERSION, "dtype": DType, "Tensor": placeholder("torch.Tensor")}
+def _torch(driver: TargetDriver) -> Names:
+    contents: Names = {"__version__": VERSION}
+    for name in _DTYPES:
+        contents[name] = DType(name)
+    for alias, name in _ALIASES.items():
+        contents[alias] = DType(name)
+    contents["dtype"] = DType
+    contents["Tensor"] = placeholder("torch.Tensor")
     for name in ("cuda", "nn", "autograd", "amp", "version", "library"):
         contents[name] = importlib.import_module("torch." + name)
     return contents
 
 
-def _cuda(driver: TargetDriver) -> dict[str, Any]:
-    # Asked when they are called: torch may be imported before there is a card, and what holds on to
-    # it may outlive one.
+def _cuda(driver: TargetDriver) -> Names:
+    # The card is read at call time: torch may be imported before a card is selected, and the
+    # importing module may outlive one.
     return {
         "is_available": lambda: True,
         "device_count": lambda: 1,
@@ -169,14 +177,14 @@ def _properties(card: CardRow) -> types.SimpleNamespace:
     )
 
 
-def _version(driver: TargetDriver) -> dict[str, Any]:
-    # Programs take one of the two for the sign of a vendor; which release it is hardly matters.
+def _version(driver: TargetDriver) -> Names:
+    # Programs derive the vendor from these two; the release hardly matters.
     if driver.card.get("backend") == "hip":
         return {"cuda": None, "hip": "6.3"}
     return {"cuda": "12.4", "hip": None}
 
 
-_CONTENTS: dict[str, Callable[[TargetDriver], dict[str, Any]]] = {
+_CONTENTS: dict[str, Callable[[TargetDriver], Names]] = {
     "torch": _torch,
     "torch.cuda": _cuda,
     "torch.version": _version,
@@ -187,12 +195,12 @@ _CONTENTS: dict[str, Callable[[TargetDriver], dict[str, Any]]] = {
 
 
 def install(driver: TargetDriver) -> None:
-    """Put the stand-in before any real torch; it speaks of the driver's card."""
+    """Put the stand-in before any real torch; it describes the driver's card."""
     sys.meta_path.insert(0, Finder(driver))
 
 
 def turn(card: CardRow) -> None:
-    """Forget what was said of another card: the next import asks anew."""
+    """Remove the modules of the stand-in, so that the next import describes the new card."""
     for name in list(sys.modules):
         if name.partition(".")[0] == "torch":
             del sys.modules[name]

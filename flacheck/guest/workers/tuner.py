@@ -1,11 +1,15 @@
-"""The release's own `Autotuner.run`, with only its timing replaced. `autotune` passes over a launch
-twice. The first time arguments remember their names and the launch is caught below the autotuner,
-so that the key the autotuner really built can be read off name by name. The second time they are
-plain, and the configuration that is chosen is compiled. `attempt` asks what the release makes of
-one configuration: `run`, `_bench`, `JITFunction.run`, the compile, and the check of a finished
-compile against the card. Replaced are the timing, by one call; the launch and the loading below it
-(see `driver`); and the hooks that fill tensors. What the release catches is skipped; what it lets
-through, or kills the process, ends a run."""
+"""The release's own `Autotuner.run`, with only its timing replaced.
+
+`autotune` runs a launch twice. In the first pass the arguments carry their names and the launch is
+caught below the autotuner, so that the key which the autotuner built can be read name by name. In
+the second pass the arguments are plain, and the chosen configuration is compiled.
+
+`attempt` tries one configuration with the release: `run`, `_bench`, `JITFunction.run`, the compile,
+and the check of a finished compile against the card. The timing is replaced by one call, the launch
+and the loading below it by stand-ins (see `driver`), and hooks, which fill tensors, by nothing. An
+error that the release catches skips the configuration; any other error, or a dead process, ends a
+run.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +18,17 @@ from collections.abc import Callable
 from typing import Any
 
 from ..engine import releases
-from ..engine.messages import ArgumentSpec, Kernel, Reply, Request
+from ..engine.messages import ArgumentSpec, Json, Kernel, Reply, Request
 from . import values
 
-# Times in ms, as do_bench gives them: the configuration on trial is the fastest, so it is chosen.
-_TRIED, _SKIPPED = [1.0, 1.0, 1.0], [2.0, 2.0, 2.0]
-# Who hears of finished compiles now: nobody between two trials.
+# Times in ms, as do_bench returns them: the configuration on trial is the fastest, so it is chosen.
+_TRIAL_TIMES, _OTHER_TIMES = [1.0, 1.0, 1.0], [2.0, 2.0, 2.0]
+# The current callbacks for finished compiles: none between two trials.
 _listeners: list[Callable[[Any], None]] = []
 
 
-class _Caught:
-    """Stands for the function below the autotuner; a launch goes no further."""
+class _CaughtFunction:
+    """A stand-in for the function below the autotuner; a launch ends here."""
 
     def __init__(self, function: Kernel) -> None:
         self._function = function
@@ -36,67 +40,79 @@ class _Caught:
 
 
 def autotune(kernel: Kernel, request: Request) -> Reply:
-    """Both passes. Raises TypeError for a kernel without an autotuner, and what Triton raises."""
+    """Run both passes.
+
+    Raises TypeError for a kernel without an autotuner, and Triton's own errors.
+    """
     tuner = releases.autotuner(kernel)
     if tuner is None:
         raise TypeError("the kernel has no @triton.autotune")
     launch = request["launch"]
-    with releases.borrowed(tuner), _as_recorded(kernel, launch):
+    with releases.restore_autotuner(tuner), _as_recorded(kernel, launch):
         _use_configs(tuner, launch)
-        entries = _keys(kernel, tuner, _tagged(launch["args"]))
+        entries = _keys(kernel, tuner, _name_arguments(launch["args"]))
         try:
-            kernel.run(grid=None, warmup=True, **values.arguments(launch["args"]))
+            arguments = values.arguments(launch["args"])
+            kernel.run(grid=None, warmup=True, **arguments)
         except releases.StageReached:
-            pass  # the chosen configuration is compiled as far as was asked
+            pass  # the chosen configuration is compiled up to the requested stage
         finally:
             releases.forget_compiled(releases.unwrap(kernel))
             tuner.cache.clear()
-        return {"stage": "autotune", "facts": {"keys": entries, "configs": len(tuner.configs)}}
+        facts = {"keys": entries, "configs": len(tuner.configs)}
+        return {"stage": "autotune", "facts": facts}
 
 
 def keys(kernel: Kernel, request: Request) -> Reply:
-    """The first pass alone: what stands in the key that the release builds; nothing is compiled."""
+    """Run the first pass alone: return the key that the release builds, compile nothing."""
     launch = request["launch"]
     tuner = releases.autotuner(kernel)
-    if tuner is None:  # the function was cut out without it
-        tuner = kernel = releases.tuned(kernel, [])
-        named = [name for name in launch.get("keys", ()) if name in tuner.arg_names]
-        releases.set_keys(tuner, named)
-    arguments = _tagged(launch["args"])
-    with releases.borrowed(tuner), _as_recorded(kernel, launch):
+    if tuner is None:  # the function was cut out without its autotuner
+        tuner = kernel = releases.add_autotuner(kernel, [])
+        key_names = []
+        for name in launch.get("keys", ()):
+            if name in tuner.arg_names:
+                key_names.append(name)
+        releases.set_keys(tuner, key_names)
+    arguments = _name_arguments(launch["args"])
+    with releases.restore_autotuner(tuner), _as_recorded(kernel, launch):
         _use_configs(tuner, launch)
-        return {"stage": "keys", "facts": {"keys": _keys(kernel, tuner, arguments)}}
+        entries = _keys(kernel, tuner, arguments)
+        return {"stage": "keys", "facts": {"keys": entries}}
 
 
-def describe(kernel: Kernel) -> dict[str, Any]:
-    """Arguments, configurations and key of a kernel, as its decorators declare them."""
+def describe(kernel: Kernel) -> Json:
+    """Return the arguments, configurations and key that a kernel's decorators declare."""
     tuner = releases.autotuner(kernel)
-    declared: dict[str, Any] = {"arguments": list(releases.unwrap(kernel).arg_names)}
+    argument_names = list(releases.unwrap(kernel).arg_names)
+    declaration: Json = {"arguments": argument_names}
     if tuner is None:
-        return {**declared, "configs": [], "keys": []}
+        return {**declaration, "configs": [], "keys": []}
     configs = []
     for config in tuner.configs:
         options = {"num_warps": config.num_warps, "num_stages": config.num_stages}
         configs.append({"kwargs": dict(config.kwargs), **options})
-    return {**declared, "configs": configs, "keys": releases.key_names(tuner)}
+    declaration["configs"] = configs
+    declaration["keys"] = releases.key_names(tuner)
+    return declaration
 
 
-def _as_recorded(kernel: Kernel, launch: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
-    """Heuristics above the autotuner give what they gave when the launch was recorded."""
+def _as_recorded(kernel: Kernel, launch: Json) -> contextlib.AbstractContextManager[None]:
+    """Make heuristics above the autotuner return their recorded values."""
     names = releases.unwrap(kernel).fn.__globals__
-    recorded = values.arguments(launch.get("heuristics", {}), names)
-    return releases.recorded_heuristics(kernel, recorded)
+    heuristic_values = values.arguments(launch.get("heuristics", {}), names)
+    return releases.recorded_heuristics(kernel, heuristic_values)
 
 
-def _use_configs(tuner: Kernel, launch: dict[str, Any]) -> None:
+def _use_configs(tuner: Kernel, launch: Json) -> None:
     from triton import Config
 
     if launch.get("configs"):
         tuner.configs = [Config(**config) for config in launch["configs"]]
 
 
-def _tagged(specs: dict[str, ArgumentSpec]) -> dict[str, Any]:
-    """The arguments, of which integers and tensors know their names."""
+def _name_arguments(specs: dict[str, ArgumentSpec]) -> Json:
+    """Return the arguments; integers and tensors carry their names."""
     arguments = values.arguments(specs)
     for name, value in arguments.items():
         if type(value) is int:
@@ -106,41 +122,52 @@ def _tagged(specs: dict[str, ArgumentSpec]) -> dict[str, Any]:
     return arguments
 
 
-def _keys(kernel: Kernel, tuner: Kernel, arguments: dict[str, Any]) -> list[dict[str, Any]]:
-    """For each name in the key: `want` it, `got` the argument whose value the release took, and the
-    `fault`: `shifted`, `past-end`, or None."""
-    # The arguments that reach the autotuner, with those of heuristics above it, in order.
-    given, above = set(arguments), kernel
+def _keys(kernel: Kernel, tuner: Kernel, arguments: Json) -> list[Json]:
+    """Return, for each name in the key, the argument whose value the release took.
+
+    `want` is the name, `got` the argument, and `fault` is `shifted`, `past-end`, or None.
+    """
+    # The arguments that reach the autotuner in order, with those of heuristics above it.
+    names, above = set(arguments), kernel
     while above is not tuner:
-        given |= set(getattr(above, "values", ()))
+        names |= set(getattr(above, "values", ()))
         above = above.fn
-    pairs = _pairs(tuner, [name for name in tuner.arg_names if name in given])
+    argument_names = [name for name in tuner.arg_names if name in names]
+    pairs = _pairs(tuner, argument_names)
     tuner._bench = lambda *args, **kwargs: [1.0, 1.0, 1.0]
     # Hooks fill tensors, and there are none.
     tuner.pre_hook = tuner.post_hook = lambda *args, **kwargs: None
-    function, tuner.fn = tuner.fn, _Caught(tuner.fn)
+    function, tuner.fn = tuner.fn, _CaughtFunction(tuner.fn)
     try:
         kernel.run(grid=None, warmup=True, **arguments)
     except IndexError as error:
-        vars(error)["facts"] = {"keys": [_entry(want, got) for want, got in pairs]}
+        entries = [_entry(want, got) for want, got in pairs]
+        vars(error)["facts"] = {"keys": entries}
         raise
     finally:
         tuner.fn = function
-    built = next(iter(tuner.cache), ())
+    key = next(iter(tuner.cache), ())
     tuner.cache.clear()
-    # One configuration: the release builds no key, and no entry comes out.
-    return [_entry(want, getattr(value, "name", got)) for (want, got), value in zip(pairs, built)]
+    # With a single configuration the release builds no key, so the list is empty.
+    entries = []
+    for (want, got), value in zip(pairs, key):
+        name = getattr(value, "name", got)
+        entries.append(_entry(want, name))
+    return entries
 
 
-def _pairs(tuner: Kernel, passed: list[str]) -> list[tuple[str, str | None]]:
-    """Each name in the key with the argument that stands there, for values without a name."""
+def _pairs(tuner: Kernel, argument_names: list[str]) -> list[tuple[str, str | None]]:
+    """Return each name in the key with the argument at its position.
+
+    That argument is used for values without a name.
+    """
     if not releases.has_positional_keys(tuner):
-        return [(name, name) for name in tuner.keys if name in passed]
-    by_position = dict(enumerate(passed))
+        return [(name, name) for name in tuner.keys if name in argument_names]
+    by_position = dict(enumerate(argument_names))
     return [(tuner.arg_names[i], by_position.get(i)) for i in tuner.key_idx]
 
 
-def _entry(want: str, got: str | None) -> dict[str, Any]:
+def _entry(want: str, got: str | None) -> Json:
     fault = None
     if got is None:
         fault = "past-end"
@@ -150,10 +177,12 @@ def _entry(want: str, got: str | None) -> dict[str, Any]:
 
 
 class TunerTrial:
-    """Stands for the timing and for the function below an autotuner on trial."""
+    """A stand-in for the timing and for the function below an autotuner on trial."""
 
     def __init__(self, tuner: Kernel) -> None:
-        self._tuner, self._function, self._bench = tuner, tuner.fn, tuner._bench
+        self._tuner = tuner
+        self._function = tuner.fn
+        self._bench = tuner._bench
         self._current: Any = None
         self.error: BaseException | None = None
 
@@ -161,48 +190,54 @@ class TunerTrial:
         return getattr(self._function, name)
 
     def time(self, call: Callable[[], object], *args: object, **kwargs: object) -> list[float]:
-        """In place of `do_bench`: only the configuration on trial is launched, once."""
+        """Launch the configuration on trial once, and skip all others; replaces `do_bench`."""
         if self._current is not self._tuner.configs[0]:
-            return _SKIPPED
+            return _OTHER_TIMES
         try:
             call()
         except BaseException as error:
             self.error = error
             raise
-        return _TRIED
+        return _TRIAL_TIMES
 
     def bench(self, *args: Any, config: Any, **kwargs: Any) -> Any:
-        """In place of `_bench`, which calls the timing."""
+        """Note the configuration and call the timing; replaces `_bench`."""
         self._current = config
         return self._bench(*args, config=config, **kwargs)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """The launch, also of the configuration that was chosen, unless the trial failed: then
-        that is one of those that were not tried."""
+        """Launch the chosen configuration, unless the trial failed.
+
+        After a failure the autotuner chooses a configuration that was not tried.
+        """
         if self.error is not None:
             return None
         return self._function.run(*args, **kwargs)
 
 
-def attempt(kernel: Kernel, request: Request, loaded: Callable[[Any], dict[str, Any]]) -> Reply:
-    """Try the first of the launch's configurations; a second stands for the others that its
-    autotuner has. `loaded` is told of a finished compile, and says its resources. Returns
-    `resources`. An error of the compile is raised again with `skipped`, whether the release went
-    on, and `resources`, where there are any."""
+def attempt(kernel: Kernel, request: Request, on_compiled: Callable[[Any], Json]) -> Reply:
+    """Try the first of the launch's configurations; return its `resources`.
+
+    A second configuration stands for all others of the autotuner. `on_compiled` is called with a
+    finished compile and returns its resources. An error of the compile is raised again with
+    `skipped`, True if the release went on, and `resources`, if available.
+    """
     launch, function = request["launch"], releases.unwrap(kernel)
     names = function.fn.__globals__
-    configs = [_built(config, names) for config in launch["configs"]]
+    configs = [_build_config(config, names) for config in launch["configs"]]
     if releases.autotuner(kernel) is None:
-        kernel = releases.tuned(kernel, configs)
+        kernel = releases.add_autotuner(kernel, configs)
     tuner = releases.autotuner(kernel)
-    # What the configuration says itself stands above the request's options.
+    # The configuration's own options override the request's.
     own = launch["configs"][0]
-    arguments = {name: value for name, value in request["options"].items() if name not in own}
+    arguments = dict(request["options"])
+    for name in own.keys() & arguments.keys():
+        del arguments[name]
     arguments.update(values.arguments(launch["args"], names))
-    resources: dict[str, Any] = {}
-    _listeners.append(lambda compiled: resources.update(loaded(compiled)))
+    resources: Json = {}
+    _listeners.append(lambda compiled: resources.update(on_compiled(compiled)))
     try:
-        with releases.borrowed(tuner), _as_recorded(kernel, launch):
+        with releases.restore_autotuner(tuner), _as_recorded(kernel, launch):
             trial = _prepare(tuner, configs)
             kernel.run(grid=(1, 1, 1), warmup=False, **arguments)
     except BaseException as error:
@@ -218,32 +253,34 @@ def attempt(kernel: Kernel, request: Request, loaded: Callable[[Any], dict[str, 
 
 
 def watch() -> None:
-    """Once in a process: hear of finished compiles before they are loaded."""
+    """Report finished compiles before they are loaded; call this once in a process."""
 
-    def heard(compiled: Any) -> None:
+    def notify(compiled_kernel: Any) -> None:
         for listener in _listeners:
-            listener(compiled)
+            listener(compiled_kernel)
 
-    releases.watch_loading(heard)
+    releases.watch_loading(notify)
 
 
-def _built(config: dict[str, Any], names: dict[str, Any]) -> Any:
+def _build_config(config: Json, names: Json) -> Any:
     from triton import Config
 
-    return Config(**{**config, "kwargs": values.constants(config["kwargs"], names)})
+    arguments = dict(config)
+    arguments["kwargs"] = values.constants(config["kwargs"], names)
+    return Config(**arguments)
 
 
 def _prepare(tuner: Kernel, configs: list[Any]) -> TunerTrial:
-    """Have the autotuner try these configurations, and nothing but the compile happen."""
+    """Make the autotuner try these configurations and do nothing but compile."""
     tuner.configs = configs
     trial = TunerTrial(tuner)
     tuner.fn, tuner._bench = trial, trial.bench
-    # Pruning was done when the launch was recorded, with its tensors.
+    # The launch was pruned when it was recorded, with its tensors.
     tuner.early_config_prune = tuner.perf_model = None
     tuner.cache = {}
     # Hooks fill tensors, and there are none.
     tuner.pre_hook = tuner.post_hook = lambda *args, **kwargs: None
     releases.replace_timing(tuner, trial.time)
-    # 3.0 and 3.1 may fail to build a key, whatever the configuration: only dtypes stay in it.
+    # 3.0 and 3.1 may fail to build a key with any configuration, so only dtypes stay in the key.
     releases.set_keys(tuner, [])
     return trial

@@ -1,4 +1,4 @@
-"""A launch's arguments as objects that every release specialises as it would a real call's."""
+"""A launch's arguments as objects that every release specialises like those of a real call."""
 
 from __future__ import annotations
 
@@ -28,33 +28,40 @@ TORCH_NAMES = {
     "u32": "uint32",
     "u64": "uint64",
 }
-# What the language calls dtypes that print otherwise: `tl.float8e5` is `fp8e5` in a signature.
+# The language's names for dtypes that print differently: `tl.float8e5` is `fp8e5` in a signature.
 LANGUAGE_NAMES = {
-    **{name: TORCH_NAMES[name] for name in ("fp64", "fp32", "fp16", "bf16")},
-    **{f"fp8{form}": f"float8{form}" for form in ("e4nv", "e5", "e4b8", "e5b16", "e4b15")},
+    "fp64": "float64",
+    "fp32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp8e4nv": "float8e4nv",
+    "fp8e5": "float8e5",
+    "fp8e4b8": "float8e4b8",
+    "fp8e5b16": "float8e5b16",
+    "fp8e4b15": "float8e4b15",
     "i1": "int1",
 }
 
 
 # Makes a tensor from its path, dtype and alignment in bytes. The path is the argument's name, with
-# its place where it stands in a tuple.
+# its index if it is in a tuple.
 TensorMaker = Callable[[str, str, int], Any]
-# What stands in a kernel's module, for constants that are functions.
+# The names in a kernel's module, for constants that are functions.
 Names = Mapping[str, Any]
 _Ints = Iterable[int]
 
 
 class DType:
-    """Prints as torch's dtype does; one object a name, for releases key caches by it."""
+    """A dtype that prints like torch's; one object a name, because releases key caches by it."""
 
-    _known: ClassVar[dict[str, DType]] = {}
+    _by_name: ClassVar[dict[str, DType]] = {}
     name: str
 
     def __new__(cls, name: str) -> DType:
-        if name not in cls._known:
-            cls._known[name] = object.__new__(cls)
-            cls._known[name].name = name
-        return cls._known[name]
+        if name not in cls._by_name:
+            cls._by_name[name] = object.__new__(cls)
+            cls._by_name[name].name = name
+        return cls._by_name[name]
 
     @property
     def is_floating_point(self) -> bool:
@@ -62,7 +69,7 @@ class DType:
 
     @property
     def itemsize(self) -> int:
-        """Bytes an element, as torch's dtypes say it."""
+        """The bytes of an element, as for torch's dtypes."""
         digits = re.search(r"\d+", self.name)
         if digits is None:  # bool
             return 1
@@ -75,14 +82,17 @@ class DType:
 
 
 class Pointer:
-    """A tensor without data: a dtype and an address aligned to `align` bytes; it has a `name` where
-    it may end up in an autotuner's key."""
+    """A tensor without data: a dtype and an address that is aligned to `align` bytes.
+
+    It has a `name` if it may become part of an autotuner's key.
+    """
 
     name: str
 
     def __init__(self, dtype: str, align: int) -> None:
         self.dtype = DType(TORCH_NAMES[dtype])
-        # Under 16 a multiple of `align` and of no greater power of two; beyond it no release looks.
+        # Below 16, the address is a multiple of `align` and not of any greater power of two. No
+        # release uses more than 16.
         self._address = align if align % 16 else 1 << 20
 
     def data_ptr(self) -> int:
@@ -92,12 +102,12 @@ class Pointer:
         return self.dtype.itemsize
 
     def ptr_range(self) -> int:
-        """Bytes that can be reached: under 2 GiB AMD's backend uses buffer operations."""
+        """Return the reachable bytes: below 2 GiB AMD's backend uses buffer operations."""
         return (1 << 31) - 1
 
 
 class Named(int):
-    """An integer that remembers which argument it is, for telling equal values apart in a key."""
+    """An integer with its argument's name, which tells equal values in a key apart."""
 
     name: str
 
@@ -114,7 +124,10 @@ def _pointer(path: str, dtype: str, align: int) -> Pointer:
 def arguments(
     specs: Mapping[str, ArgumentSpec], names: Names | None = None, tensor: TensorMaker = _pointer
 ) -> dict[str, Any]:
-    return {name: _value(name, spec, names or {}, tensor) for name, spec in specs.items()}
+    arguments = {}
+    for name, spec in specs.items():
+        arguments[name] = _value(name, spec, names or {}, tensor)
+    return arguments
 
 
 def constants(values: Mapping[str, Any], names: Names) -> dict[str, Any]:
@@ -127,9 +140,9 @@ def _value(path: str, spec: ArgumentSpec, names: Names, tensor: TensorMaker) -> 
     if "constexpr" in spec:
         return _constant(spec["constexpr"], names)
     if "descriptor" in spec:
-        said = dict(spec["descriptor"])
-        base = tensor(path, said.pop("dtype"), said.pop("align", 16))
-        return _descriptor(base, **said)
+        fields = dict(spec["descriptor"])
+        base = tensor(path, fields.pop("dtype"), fields.pop("align", 16))
+        return _descriptor(base, **fields)
     if "dtype" in spec:
         return tensor(path, spec["dtype"], spec.get("align", 16))
     if "tuple" in spec:
@@ -142,8 +155,11 @@ def _value(path: str, spec: ArgumentSpec, names: Names, tensor: TensorMaker) -> 
 
 
 def _descriptor(base: Any, shape: _Ints, strides: _Ints, block: _Ints, **extra: Any) -> Any:
-    """A tensor descriptor made by the host; `extra` is what later releases can say of one. Raises
-    ImportError under a release without them, or without that."""
+    """Return a tensor descriptor made by the host.
+
+    `extra` holds the options of later releases. Raises ImportError if the release lacks descriptors
+    or an option.
+    """
     try:
         from triton.tools.tensor_descriptor import TensorDescriptor
     except ImportError:
@@ -157,7 +173,7 @@ def _descriptor(base: Any, shape: _Ints, strides: _Ints, block: _Ints, **extra: 
 
 
 def _constant(spec: Any, names: Names) -> Any:
-    """A constexpr: a plain value, or `{"dtype"}`, `{"function"}`, `{"tuple"}`."""
+    """Return a constexpr: a plain value, or that of `{"dtype"}`, `{"function"}`, `{"tuple"}`."""
     if not isinstance(spec, dict):
         return spec
     if "dtype" in spec:

@@ -1,5 +1,7 @@
-"""The C++ translation units of a project's build, read without building it: from
-`compile_commands.json`, a ninja file, or `setup.py`."""
+"""The C++ translation units of a project, read without building it.
+
+Sources are `compile_commands.json`, a ninja file, or `setup.py`.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from flacheck.source.builds.arguments import (
 )
 from flacheck.source.builds.build_file import is_file, lies_inside
 
-# A build's own record of what it compiles comes before what a script would have it compile.
+# A record of a build comes before a script that would build.
 _READERS: Sequence[tuple[tuple[str, ...], Callable[[Path, Path], BuildUnits]]] = (
     (("compile_commands.json", "build/compile_commands.json"), compile_commands.read),
     (("build.ninja", "build/build.ninja", "build/temp*/build.ninja"), ninja.read),
@@ -26,9 +28,9 @@ _MOST_NAMES = 5
 
 @dataclass(frozen=True)
 class ProjectBuild:
-    """The units that a project compiles and the file that lists them; None where no file does.
+    """The units that a project compiles and the file that lists them; None if no file does.
 
-    `warnings` name what the files list and flacheck leaves out, and what it could not work out.
+    `warnings` name the units that flacheck leaves out, and the parts that it could not evaluate.
     """
 
     file: Path | None
@@ -37,17 +39,19 @@ class ProjectBuild:
 
 
 def find(root: Path) -> ProjectBuild:
-    """Return the translation units of the project in a folder; the first file with a unit that
-    exists decides.
+    """Return the translation units of a project: of the first file with a unit that exists.
 
     Raises MatrixError for a file that cannot be read.
     """
     warnings: list[str] = []
     for names, read in _READERS:
-        for file in sorted(file for name in names for file in root.glob(name)):
-            listed = read(file, root)
-            warnings += listed.warnings
-            units, refusals = _checked(listed.units, root)
+        files: list[Path] = []
+        for name in names:
+            files += root.glob(name)
+        for file in sorted(files):
+            build = read(file, root)
+            warnings += build.warnings
+            units, refusals = _split_refusals(build.units, root)
             warnings += _refusal_warnings(file.relative_to(root), refusals)
             if units:
                 return ProjectBuild(file, tuple(units), tuple(warnings))
@@ -55,23 +59,28 @@ def find(root: Path) -> ProjectBuild:
 
 
 def describes(root: Path) -> bool:
-    """Whether a folder holds a file that says what is compiled."""
-    return any(any(root.glob(name)) for names, _ in _READERS for name in names)
+    """Return True if a folder contains a file that lists what is compiled."""
+    for names, _ in _READERS:
+        for name in names:
+            if any(root.glob(name)):
+                return True
+    return False
 
 
-def _checked(
-    listed: Iterable[BuildUnit], root: Path
+def _split_refusals(
+    candidates: Iterable[BuildUnit], root: Path
 ) -> tuple[list[BuildUnit], dict[str, list[str]]]:
     """Return the units that can be compiled, and the files of the others by the reason."""
     units = []
     refusals: dict[str, list[str]] = {}
     reasons: dict[str, str] = {}
-    for unit in listed:
-        if unit.file not in reasons:
-            reasons[unit.file] = _refusal(unit.file, root)
-            if reasons[unit.file]:
-                refusals.setdefault(reasons[unit.file], []).append(unit.file)
-        if not reasons[unit.file]:
+    for unit in candidates:
+        file = unit.file
+        if file not in reasons:
+            reasons[file] = _refusal(file, root)
+            if reasons[file]:
+                refusals.setdefault(reasons[file], []).append(file)
+        if not reasons[file]:
             units.append(unit)
     return units, refusals
 
@@ -89,7 +98,7 @@ def _refusal(file: str, root: Path) -> str:
 
 def _refusal_warnings(build_file: Path, refusals: dict[str, list[str]]) -> Iterator[str]:
     for reason, files in refusals.items():
-        named = ", ".join(map(printable, files[:_MOST_NAMES]))
+        names = ", ".join(map(printable, files[:_MOST_NAMES]))
         if len(files) > _MOST_NAMES:
-            named += f" and {len(files) - _MOST_NAMES} more"
-        yield f"{build_file}: {len(files)} of its units {reason} and are left out: {named}"
+            names += f" and {len(files) - _MOST_NAMES} more"
+        yield f"{build_file}: {len(files)} of its units {reason} and are left out: {names}"

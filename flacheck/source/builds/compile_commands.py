@@ -29,11 +29,11 @@ def read(file: Path, root: Path) -> BuildUnits:
 
 
 def _unit(file: Path, place: int, entry: Any, root: Path) -> BuildUnit | None:
-    known = isinstance(entry, dict) and isinstance(entry.get("directory"), str)
+    has_folder = isinstance(entry, dict) and isinstance(entry.get("directory"), str)
     arguments = None
-    if known and isinstance(entry.get("arguments"), list):
+    if has_folder and isinstance(entry.get("arguments"), list):
         arguments = [str(word) for word in entry["arguments"]]
-    elif known and isinstance(entry.get("command"), str):
+    elif has_folder and isinstance(entry.get("command"), str):
         arguments = _words(entry["command"])
     if arguments is None:
         what = f"entry {place + 1} has no directory with a command or arguments"

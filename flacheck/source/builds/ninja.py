@@ -17,7 +17,7 @@ _LINKS = ("|", "||", "|@")
 _MOST_BYTES = 64 << 20
 # Linux passes no longer command to the shell that ninja starts (MAX_ARG_STRLEN).
 _LONGEST = 128 << 10
-# Characters and references that all values of a file may expand to, beside so many for each
+# Characters and references to which all values of a file may expand, besides a number for each
 # character of the file: torch repeats its flags in each command, which comes to a dozen.
 _LEAST_BUDGET = 1 << 19
 _BUDGET_FACTOR = 50
@@ -32,14 +32,14 @@ def read(file: Path, root: Path) -> BuildUnits:
     units = []
     budget = _Budget(file, _LEAST_BUDGET + _BUDGET_FACTOR * len(text))
     for command in _commands(text, budget):
-        # Nothing that is compiled: a link of thousands of objects.
+        # Such a long command links thousands of objects and compiles nothing.
         if len(command) > _LONGEST:
             continue
         try:
             words = shlex.split(command)
         except ValueError:
             continue
-        # What a generator writes before and after the compiler itself.
+        # A generator writes other commands before and after the compiler.
         for part in _split(words):
             unit = parse(part, file.parent, root)
             if unit is not None:
@@ -50,14 +50,14 @@ def read(file: Path, root: Path) -> BuildUnits:
 class _Budget:
     """The characters and references that the values of a file may still expand to."""
 
-    def __init__(self, file: Path, left: int) -> None:
+    def __init__(self, file: Path, rest: int) -> None:
         self._file = file
-        self._left = left
+        self._rest = rest
 
     def spend(self, amount: int) -> None:
         """Raise MatrixError where nothing is left."""
-        self._left -= amount
-        if self._left < 0:
+        self._rest -= amount
+        if self._rest < 0:
             raise MatrixError(
                 str(self._file),
                 None,
@@ -67,7 +67,7 @@ class _Budget:
 
 
 def _commands(text: str, budget: _Budget) -> Iterator[str]:
-    """The command line of every build statement."""
+    """Yield the command line of every build statement."""
     shared: dict[str, str] = {}
     rules: dict[str, dict[str, str]] = {}
     for head, own in _statements(text):
@@ -81,22 +81,22 @@ def _commands(text: str, budget: _Budget) -> Iterator[str]:
             scope["in"] = " ".join(explicit).replace("\0", ":")
             scope["out"] = outputs.strip().replace("\0", ":")
             if "command" in scope:
-                yield _expanded(scope["command"], scope, budget)
+                yield _expand(scope["command"], scope, budget)
         else:
-            assigned = _ASSIGNMENT.fullmatch(head)
-            if assigned:
-                shared[assigned[1]] = _expanded(assigned[2], shared, budget)
+            assignment = _ASSIGNMENT.fullmatch(head)
+            if assignment:
+                shared[assignment[1]] = _expand(assignment[2], shared, budget)
 
 
 def _statements(text: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Each statement with the variables that are indented below it."""
+    """Yield each statement with the variables that are indented below it."""
     head, own = "", dict[str, str]()
     for line in text.replace("$\n", "").splitlines():
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        assigned = _ASSIGNMENT.fullmatch(line)
-        if line[0] in " \t" and assigned:
-            own[assigned[1]] = assigned[2]
+        assignment = _ASSIGNMENT.fullmatch(line)
+        if line[0] in " \t" and assignment:
+            own[assignment[1]] = assignment[2]
             continue
         if head:
             yield head, own
@@ -106,7 +106,7 @@ def _statements(text: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _until_links(inputs: Sequence[str]) -> list[str]:
-    """The explicit inputs, which stand before implicit and order-only ones."""
+    """Return the explicit inputs, which stand before implicit and order-only inputs."""
     explicit: list[str] = []
     for word in inputs:
         if word in _LINKS:
@@ -115,22 +115,22 @@ def _until_links(inputs: Sequence[str]) -> list[str]:
     return explicit
 
 
-def _expanded(text: str, scope: Mapping[str, str], budget: _Budget, depth: int = 0) -> str:
+def _expand(text: str, scope: Mapping[str, str], budget: _Budget, depth: int = 0) -> str:
     """Return a value with its variables in place."""
 
     def value(match: re.Match[str]) -> str:
         budget.spend(1)
-        escaped = match[1] or match[2]
-        if escaped:
-            return escaped
+        character = match[1] or match[2]
+        if character:
+            return character
         if depth == _DEEPEST:
             return ""
-        held = scope.get(match[3] or match[4], "")
-        return _expanded(held, scope, budget, depth + 1)
+        text = scope.get(match[3] or match[4], "")
+        return _expand(text, scope, budget, depth + 1)
 
-    expanded = _REFERENCE.sub(value, text)
-    budget.spend(len(expanded))
-    return expanded
+    result = _REFERENCE.sub(value, text)
+    budget.spend(len(result))
+    return result
 
 
 def _split(words: Sequence[str]) -> Iterator[list[str]]:

@@ -1,5 +1,7 @@
-"""Functions of Python's library that build scripts call, on the machine that a scan stands for:
-Linux with an NVIDIA GPU and a CUDA toolkit, torch for CUDA, and no variables in the environment."""
+"""Functions of Python's library that build scripts call, as on the machine of a scan.
+
+The machine has Linux, an NVIDIA GPU, a CUDA toolkit, torch for CUDA and an empty environment.
+"""
 
 import itertools
 import os
@@ -18,7 +20,7 @@ from flacheck.source.builds.script_values import (
     NotWorkedOut,
     TooLarge,
     UnknownValue,
-    bounded,
+    check_size,
     is_flat,
     is_scalar,
     join,
@@ -39,9 +41,9 @@ CONSTANTS: dict[str, Any] = {
     "torch.utils.cpp_extension.IS_WINDOWS": False,
     "typing.TYPE_CHECKING": False,
 }
-# Their values depend on the machine, but they are there and true.
+# The values of these names depend on the machine, but are always true.
 PRESENT = frozenset(("CUDA_HOME", "cuda"))
-# An AMD build is not what a CUDA toolkit compiles, whatever a script calls it.
+# Names of an AMD build, which a CUDA toolkit does not compile.
 OF_AMD = re.compile(r"(?<![a-z])(?:hip|rocm)", re.IGNORECASE)
 _MOST_FILES = 50_000
 # A pattern with many stars takes polynomial time of that degree.
@@ -56,48 +58,52 @@ class Library:
         self._spend = spend
         self._files: list[str] | None = None
 
-    def call(self, name: str, args: list[Any], named: dict[str, Any]) -> Any:
-        """Return what a function returns.
+    def call(self, name: str, args: list[Any], keywords: dict[str, Any]) -> Any:
+        """Call a function and return its result.
 
-        Raises NotWorkedOut for an unknown result, and whatever Python raises for its arguments.
+        Raises NotWorkedOut for an unknown result, and Python's errors for its arguments.
         """
         function = _FUNCTIONS.get(name) or _FUNCTIONS_ANYWHERE.get(name.rpartition(".")[2])
         if function is not None:
-            self._spend(sum(len(arg) for arg in args if isinstance(arg, (list, tuple, str))) // 8)
-            return bounded(function(*args, **named))
+            length = 0
+            for arg in args:
+                if isinstance(arg, (list, tuple, str)):
+                    length += len(arg)
+            self._spend(length // 8)
+            return check_size(function(*args, **keywords))
         last = name.rpartition(".")[2]
         if last not in _OF_FILES:
             raise NotWorkedOut
-        return getattr(self, f"_{last}")(*args, **named)
+        return getattr(self, f"_{last}")(*args, **keywords)
 
     def has(self, name: str) -> bool:
-        """Return True for a function whose results can be worked out, for some arguments."""
+        """Return True for a function whose results are known for some arguments."""
         last = name.rpartition(".")[2]
         return name in _FUNCTIONS or last in _FUNCTIONS_ANYWHERE or last in _OF_FILES
 
     def path_method(self, path: str, name: str, args: list[Any]) -> Any:
-        """Return what a method of a `pathlib.Path` returns."""
+        """Call a method of a `pathlib.Path` and return its result."""
         if name in ("resolve", "absolute", "expanduser", "as_posix", "as_uri"):
             return path
-        if name == "joinpath" and all(isinstance(arg, str) for arg in args):
-            return join(path, *args)
         if name in ("exists", "is_file", "is_dir"):
             return self._exists(path, name)
-        if name in ("glob", "rglob") and len(args) == 1 and isinstance(args[0], str):
-            pattern = args[0]
-            if name == "rglob":
-                pattern = f"**/{pattern}"
-            return self._glob(join(path, pattern), recursive=True)
         if name == "iterdir":
             return self._glob(join(path, "*"))
-        if name == "with_suffix" and len(args) == 1 and isinstance(args[0], str):
-            return str(PurePosixPath(path).with_suffix(args[0]))
-        if name == "relative_to" and len(args) == 1 and isinstance(args[0], str):
-            return os.path.relpath(path, args[0])
+        match name, args:
+            case "joinpath", _ if all(isinstance(arg, str) for arg in args):
+                return join(path, *args)
+            case "glob", [str() as pattern]:
+                return self._glob(join(path, pattern), recursive=True)
+            case "rglob", [str() as pattern]:
+                return self._glob(join(path, f"**/{pattern}"), recursive=True)
+            case "with_suffix", [str() as suffix]:
+                return str(PurePosixPath(path).with_suffix(suffix))
+            case "relative_to", [str() as start]:
+                return os.path.relpath(path, start)
         raise NotWorkedOut
 
     def _in_project(self, path: Any) -> Path:
-        """Return where a path of the script leads to; raise NotWorkedOut outside of the project."""
+        """Return the place of a script's path; raise NotWorkedOut outside of the project."""
         if not isinstance(path, str):
             raise NotWorkedOut
         place = self._root / path
@@ -138,7 +144,7 @@ class Library:
         return [name.rpartition("/")[2] for name in self._glob(join(path, "*"))]
 
     def _glob(self, pattern: Any, recursive: Any = False, root_dir: Any = None) -> list[str]:
-        """Return the project's files that a pattern matches, as the pattern writes their folder."""
+        """Return the project's files that match a pattern: absolute if the pattern is."""
         if not isinstance(pattern, str) or root_dir is not None:
             raise NotWorkedOut
         whole = relative(pattern, self._root, self._root)
@@ -161,30 +167,32 @@ class Library:
 
     def _walk(self) -> Any:
         for folder, folders, names in os.walk(self._root):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            visible = [name for name in folders if not name.startswith(".")]
+            # `os.walk` descends into the folders that stay in its list.
+            folders[:] = sorted(visible)
             for name in sorted(names):
                 yield os.path.relpath(os.path.join(folder, name), self._root)
 
 
 def _as_regex(pattern: str, is_recursive: bool) -> str:
     """Return a regular expression for a pattern of file names; `*` matches within one folder."""
-    translated = ""
+    regex = ""
     for part in re.split(r"(\*\*/|\*+|\?|\[[^\]]+\])", pattern):
         if part == "**/" and is_recursive:
-            translated += "(?:[^/]+/)*"
+            regex += "(?:[^/]+/)*"
         elif part == "**/":
-            translated += "[^/]*/"
+            regex += "[^/]*/"
         elif part.startswith("*"):
-            translated += "[^/]*"
+            regex += "[^/]*"
         elif part == "?":
-            translated += "[^/]"
+            regex += "[^/]"
         elif part.startswith("[") and part.endswith("]") and len(part) > 2:
             # A regular expression negates a set with another character.
             inner = part[1:-1].replace("\\", "").replace("[", "")
-            translated += "[" + re.sub(r"^[!^]", "^", inner) + "]"
+            regex += "[" + re.sub(r"^[!^]", "^", inner) + "]"
         else:
-            translated += re.escape(part)
-    return translated
+            regex += re.escape(part)
+    return regex
 
 
 def _of_list(*args: Any) -> list[Any]:
@@ -205,19 +213,19 @@ def _set(*args: Any) -> list[Any]:
     return list(dict.fromkeys(items))
 
 
-def _sorted(items: Any, **named: Any) -> list[Any]:
-    listed = _of_list(items)
-    if not is_flat(listed) or named:
-        # The order of sources changes nothing.
-        return listed
-    return sorted(listed)
+def _sorted(items: Any, **keywords: Any) -> list[Any]:
+    values = _of_list(items)
+    if not is_flat(values) or keywords:
+        # The order of sources does not change what is compiled.
+        return values
+    return sorted(values)
 
 
-def _dict(*args: Any, **named: Any) -> dict[Any, Any]:
-    made = dict(args[0]) if args else {}
-    if not all(is_scalar(key) for key in made):
+def _dict(*args: Any, **keywords: Any) -> dict[Any, Any]:
+    mapping = dict(args[0]) if args else {}
+    if not all(map(is_scalar, mapping)):
         raise NotWorkedOut
-    return {**made, **named}
+    return {**mapping, **keywords}
 
 
 def _range(*args: Any) -> list[int]:
@@ -234,15 +242,15 @@ def _product(*args: Any, repeat: int = 1) -> list[list[Any]]:
         count *= len(column)
         if count > MOST_ITEMS or len(columns) > 20:
             raise TooLarge
-    return [list(row) for row in itertools.product(*columns)]
+    return list(map(list, itertools.product(*columns)))
 
 
 def _chain(*args: Any) -> list[Any]:
-    joined: list[Any] = []
+    chain: list[Any] = []
     for arg in args:
-        joined += _of_list(arg)
-        bounded(joined)
-    return joined
+        chain += _of_list(arg)
+        check_size(chain)
+    return chain
 
 
 def _from_iterable(items: Any) -> list[Any]:
@@ -258,11 +266,13 @@ def _sum(items: Any, start: Any = 0) -> Any:
 
 
 def _zip(*args: Any) -> list[list[Any]]:
-    return [list(row) for row in zip(*map(_of_list, args))]
+    columns = map(_of_list, args)
+    return list(map(list, zip(*columns)))
 
 
 def _enumerate(items: Any, start: int = 0) -> list[list[Any]]:
-    return [[number, item] for number, item in enumerate(_of_list(items), start)]
+    pairs = enumerate(_of_list(items), start)
+    return list(map(list, pairs))
 
 
 def _text(value: Any = "") -> str:
@@ -285,17 +295,20 @@ def _truth(value: Any = False) -> bool:
 
 
 def _len(value: Any) -> int:
-    if isinstance(value, UnknownValue) or any(isinstance(item, UnknownValue) for item in value):
+    if isinstance(value, UnknownValue):
         raise NotWorkedOut
+    for item in value:
+        if isinstance(item, UnknownValue):
+            raise NotWorkedOut
     return len(value)
 
 
 def _any(items: Any) -> bool:
-    return any(_truth(item) for item in items)
+    return any(map(_truth, items))
 
 
 def _all(items: Any) -> bool:
-    return all(_truth(item) for item in items)
+    return all(map(_truth, items))
 
 
 def _extreme(choose: Callable[..., Any]) -> Callable[..., Any]:
@@ -351,7 +364,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "all": _all,
     "min": _extreme(min),
     "max": _extreme(max),
-    "print": lambda *args, **named: None,
+    "print": lambda *args, **keywords: None,
     "os.fspath": _text,
     "os.path.join": _path,
     "os.path.normpath": os.path.normpath,
@@ -368,7 +381,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "itertools.chain": _chain,
     "itertools.chain.from_iterable": _from_iterable,
 }
-# Modules of other names offer the same.
+# Several modules have these functions.
 _FUNCTIONS_ANYWHERE: dict[str, Callable[..., Any]] = {
     "Path": _path,
     "PurePath": _path,

@@ -1,7 +1,7 @@
-"""One way through a build script: its statements are followed in their order, and nothing is run.
+"""One way through a build script: its statements are followed in order, and nothing is run.
 
-A condition that depends on the machine takes the outcome that the caller decides; the run notes
-each that nobody decided. A guard, which only raises an error, is passed.
+A condition that depends on the machine has the outcome that the caller decides; the run records
+conditions without a decision. A guard that only raises an error is skipped.
 """
 
 import ast
@@ -18,12 +18,12 @@ from flacheck.source.builds.script_values import (
     NotWorkedOut,
     TooLarge,
     UnknownValue,
-    bounded,
+    check_size,
     is_scalar,
 )
 
 _DEEPEST_CALL = 30
-# Whatever Python raises for operands that do not fit, and this module for unknown ones.
+# The errors that Python raises for unsuitable operands, and this module for unknown ones.
 _FAILURES = (
     *(NotWorkedOut, TypeError, ValueError, ArithmeticError, LookupError, AttributeError),
     *(OSError, re.error),
@@ -52,13 +52,13 @@ class _Continue(Exception):
 class StepBudget:
     """The steps that all runs of a script may still take."""
 
-    def __init__(self, left: int) -> None:
-        self.left = left
+    def __init__(self, steps: int) -> None:
+        self._rest = steps
 
     def spend(self, steps: int) -> None:
-        """Raise TooLarge where no step is left."""
-        self.left -= steps
-        if self.left < 0:
+        """Take some steps; raise TooLarge if too few remain."""
+        self._rest -= steps
+        if self._rest < 0:
             raise TooLarge
 
 
@@ -68,9 +68,9 @@ class _Scope:
     def __init__(self, outer: "_Scope | None" = None) -> None:
         self.outer = outer
         self.values: dict[str, Any] = {}
-        # Names that a `global` or `nonlocal` statement lends from outside.
+        # Names that a `global` or `nonlocal` statement takes from outside.
         self.lent: set[str] = set()
-        # What a generator has yielded.
+        # The values that a generator has yielded.
         self.yields: list[Any] = []
 
     def holder(self, name: str) -> "_Scope | None":
@@ -104,9 +104,9 @@ class _ScriptFunction:
 class ScriptWalk:
     """One way through a script.
 
-    `decisions` has the outcome of conditions, by their text. Afterwards `extensions` has every
-    extension that was made, and `undecided` each unknown condition without a decision, by its text,
-    with its line and the outcome that was taken.
+    `decisions` has the outcome of conditions, by their text. After the walk, `extensions` has every
+    extension of the script, and `undecided` each unknown condition without a decision, by its text,
+    with its line and outcome.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class ScriptWalk:
         self._work = work
         self._decisions = decisions
         self._library = library
-        # The text of each unknown condition, empty for one on AMD's GPUs.
+        # The text of each unknown condition, empty for a condition on AMD's GPUs.
         self._texts: dict[ast.expr, str] = {}
         self._depth = 0
         self._environment: dict[str, Any] = {}
@@ -133,7 +133,7 @@ class ScriptWalk:
     def follow(self, tree: ast.Module) -> None:
         """Follow a module from its first statement to its last.
 
-        Raises Stopped where it ends with an error, TooLarge where it takes too much work.
+        Raises Stopped if it ends with an error, TooLarge if it takes too much work.
         """
         scope = _Scope()
         scope.values["__file__"] = str(self._root / self._file.name)
@@ -142,14 +142,14 @@ class ScriptWalk:
             if not self.extensions:
                 self._call_all(scope)
         except (_Return, _Break, _Continue):
-            # Outside of a function or loop: Python would not take such a module.
+            # Python rejects a module with such a statement outside of a function or loop.
             raise Stopped from None
 
     def _call_all(self, scope: _Scope) -> None:
         """Call the functions of a module: a class of the script may call them while it builds."""
         for value in list(scope.values.values()):
             if isinstance(value, _ScriptFunction) and isinstance(value.node, ast.FunctionDef):
-                self._called(value, [], {}, value.node)
+                self._run_function(value, [], {}, value.node)
 
     # Statements
 
@@ -177,13 +177,9 @@ class ScriptWalk:
         before = self._value(node.target, scope)
         added = self._value(node.value, scope)
         if isinstance(before, list) and isinstance(node.op, ast.Add):
-            # In place: other names of the list see it, too.
-            before += (
-                added
-                if isinstance(added, (list, tuple))
-                else [UnknownValue(node.value, is_many=True)]
-            )
-            bounded(before)
+            # In place, because other names may refer to the same list.
+            before += _items_or_unknown(added, node.value)
+            check_size(before)
             return
         try:
             after = script_values.binary(node.op, before, added)
@@ -220,7 +216,7 @@ class ScriptWalk:
                 with contextlib.suppress(_Continue):
                     self._block(node.body, scope)
                 if truth is None:
-                    # As often as the machine would have it; once shows what it adds.
+                    # The number of rounds depends on the machine; one shows what a round adds.
                     break
         except _Break:
             return
@@ -263,7 +259,7 @@ class ScriptWalk:
         scope.assign(node.name, _ScriptFunction(node, scope))
 
     def _do_ClassDef(self, node: ast.ClassDef, scope: _Scope) -> None:
-        # Methods run when something is built; what they add is not worked out.
+        # Methods run when something is built; they are not followed.
         scope.assign(node.name, UnknownValue(node, node.name))
 
     def _do_Import(self, node: ast.Import, scope: _Scope) -> None:
@@ -289,7 +285,8 @@ class ScriptWalk:
             if isinstance(target, ast.Name):
                 scope.values.pop(target.id, None)
             elif isinstance(target, ast.Subscript):
-                holder, key = self._value(target.value, scope), self._value(target.slice, scope)
+                holder = self._value(target.value, scope)
+                key = self._value(target.slice, scope)
                 if isinstance(holder, dict) and is_scalar(key):
                     holder.pop(key, None)
 
@@ -303,21 +300,24 @@ class ScriptWalk:
 
     def _unpack(self, target: ast.Tuple | ast.List, value: Any, scope: _Scope) -> None:
         names = target.elts
-        items: Sequence[Any] = value if isinstance(value, (list, tuple)) else ()
-        is_plain = not any(isinstance(name, ast.Starred) for name in names)
-        if len(items) == len(names) and is_plain:
-            for name, item in zip(names, items):
+        is_starred = any(isinstance(name, ast.Starred) for name in names)
+        if isinstance(value, (list, tuple)) and len(value) == len(names) and not is_starred:
+            for name, item in zip(names, value):
                 self._assign(name, item, scope)
             return
         for name in names:
-            inner = name.value if isinstance(name, ast.Starred) else name
-            self._assign(inner, UnknownValue(target), scope)
+            if isinstance(name, ast.Starred):
+                name = name.value
+            self._assign(name, UnknownValue(target), scope)
 
     def _put(self, target: ast.Subscript, value: Any, scope: _Scope) -> None:
-        holder, key = self._value(target.value, scope), self._value(target.slice, scope)
+        holder = self._value(target.value, scope)
+        key = self._value(target.slice, scope)
         if isinstance(holder, dict):
-            holder[key if is_scalar(key) else UnknownValue(target)] = value
-            bounded(holder)
+            if not is_scalar(key):
+                key = UnknownValue(target)
+            holder[key] = value
+            check_size(holder)
         elif isinstance(holder, list):
             try:
                 holder[key] = value
@@ -327,7 +327,7 @@ class ScriptWalk:
     # Conditions
 
     def _truth(self, value: Any) -> bool | None:
-        """Return if a value is true; None where that is unknown."""
+        """Return if a value is true; None if that is unknown."""
         if isinstance(value, UnknownValue):
             if value.last_name in PRESENT:
                 return True
@@ -335,64 +335,69 @@ class ScriptWalk:
         if isinstance(value, (_ScriptFunction, Extension)):
             return True
         if value and isinstance(value, list):
-            # Those that stand for any number of items may stand for none.
-            sure = [x for x in value if not isinstance(x, UnknownValue) or not x.is_many]
-            return True if sure else None
+            for item in value:
+                # A value that stands for any number of items may stand for none.
+                if not isinstance(item, UnknownValue) or not item.is_many:
+                    return True
+            return None
         return bool(value)
 
     def _is_true(self, test: ast.expr, scope: _Scope, usual: bool = True) -> bool:
-        """Return the outcome of a condition: worked out, decided by the caller, or the usual one,
-        which is noted."""
+        """Return the outcome of a condition: its value, the caller's decision, or the usual one.
+
+        The usual outcome is recorded.
+        """
         self._work.spend(1)
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             return not self._is_true(test.operand, scope, not usual)
         if isinstance(test, ast.BoolOp):
-            return self._joined(test, scope, usual)
+            return self._is_bool_op_true(test, scope, usual)
         truth = self._truth(self._value(test, scope))
         if truth is not None:
             return truth
-        return self._decided(test, usual)
+        return self._decide(test, usual)
 
-    def _joined(self, test: ast.BoolOp, scope: _Scope, usual: bool) -> bool:
-        """Return the outcome of an `and` or `or`; one known operand can settle it."""
-        settles = isinstance(test.op, ast.Or)
+    def _is_bool_op_true(self, test: ast.BoolOp, scope: _Scope, usual: bool) -> bool:
+        """Return the outcome of an `and` or `or`; one known operand can decide it."""
+        decisive = isinstance(test.op, ast.Or)
         open_operands = []
         for operand in test.values:
             truth = self._truth(self._value(operand, scope))
-            if truth is settles:
-                return settles
+            if truth is decisive:
+                return decisive
             if truth is None:
                 open_operands.append(operand)
         for operand in open_operands:
-            if self._is_true(operand, scope, usual) is settles:
-                return settles
-        return not settles
+            if self._is_true(operand, scope, usual) is decisive:
+                return decisive
+        return not decisive
 
-    def _decided(self, test: ast.expr, usual: bool) -> bool:
-        """Return the outcome of an unknown condition; one on AMD's GPUs does not hold."""
+    def _decide(self, test: ast.expr, usual: bool) -> bool:
+        """Return the outcome of an unknown condition; a condition on AMD's GPUs is false."""
         if test not in self._texts:
-            names = [getattr(node, "attr", getattr(node, "id", "")) for node in ast.walk(test)]
             self._texts[test] = ast.unparse(test)
-            if any(OF_AMD.search(name) for name in names):
-                self._texts[test] = ""
+            for node in ast.walk(test):
+                name = getattr(node, "attr", getattr(node, "id", ""))
+                if OF_AMD.search(name):
+                    self._texts[test] = ""
         text = self._texts[test]
         if not text:
             return isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Is, ast.NotEq))
         if text in self._decisions:
             return self._decisions[text]
-        # One outcome wherever the condition stands.
+        # A condition has the same outcome in every place.
         return self.undecided.setdefault(text, (test.lineno, usual))[1]
 
     # Expressions
 
     def _value(self, node: ast.expr, scope: _Scope) -> Any:
-        """Return what an expression is worth, UnknownValue where it cannot be worked out."""
+        """Return the value of an expression, UnknownValue if it cannot be evaluated."""
         self._work.spend(1)
-        work_out = getattr(self, f"_of_{type(node).__name__}", None)
-        if work_out is None:
+        evaluate = getattr(self, f"_of_{type(node).__name__}", None)
+        if evaluate is None:
             return UnknownValue(node)
         try:
-            return work_out(node, scope)
+            return evaluate(node, scope)
         except _FAILURES:
             return UnknownValue(node)
 
@@ -406,7 +411,7 @@ class ScriptWalk:
 
     def _of_Constant(self, node: ast.Constant, scope: _Scope) -> Any:
         if is_scalar(node.value):
-            return bounded(node.value)
+            return check_size(node.value)
         raise NotWorkedOut
 
     def _of_Name(self, node: ast.Name, scope: _Scope) -> Any:
@@ -435,25 +440,27 @@ class ScriptWalk:
                 items.append(self._value(element, scope))
                 continue
             value = self._value(element.value, scope)
-            items += (
-                value if isinstance(value, (list, tuple)) else [UnknownValue(element, is_many=True)]
-            )
-            bounded(items)
+            items += _items_or_unknown(value, element)
+            check_size(items)
         return items
 
     _of_Tuple = _of_Set = _of_List
 
     def _of_Dict(self, node: ast.Dict, scope: _Scope) -> dict[Any, Any]:
-        made: dict[Any, Any] = {}
+        mapping: dict[Any, Any] = {}
         for key_node, value_node in zip(node.keys, node.values):
             value = self._value(value_node, scope)
             if key_node is None:
-                made.update(value if isinstance(value, dict) else {UnknownValue(value_node): value})
-                bounded(made)
+                if not isinstance(value, dict):
+                    value = {UnknownValue(value_node): value}
+                mapping.update(value)
+                check_size(mapping)
                 continue
             key = self._value(key_node, scope)
-            made[key if is_scalar(key) else UnknownValue(key_node)] = value
-        return made
+            if not is_scalar(key):
+                key = UnknownValue(key_node)
+            mapping[key] = value
+        return mapping
 
     def _of_JoinedStr(self, node: ast.JoinedStr, scope: _Scope) -> str:
         parts = []
@@ -468,7 +475,7 @@ class ScriptWalk:
             if not is_scalar(value) or not _SPECIFICATION.fullmatch(specification):
                 raise NotWorkedOut
             parts.append(format(value, specification))
-        return str(bounded("".join(parts)))
+        return str(check_size("".join(parts)))
 
     def _of_NamedExpr(self, node: ast.NamedExpr, scope: _Scope) -> Any:
         value = self._value(node.value, scope)
@@ -476,9 +483,14 @@ class ScriptWalk:
         return value
 
     def _of_BinOp(self, node: ast.BinOp, scope: _Scope) -> Any:
-        left, right = self._value(node.left, scope), self._value(node.right, scope)
-        self._work.spend(sum(len(side) for side in (left, right) if isinstance(side, list)) // 8)
-        # What an unknown operand adds to a list is marked in it by where it stands.
+        left = self._value(node.left, scope)
+        right = self._value(node.right, scope)
+        items = 0
+        for side in (left, right):
+            if isinstance(side, list):
+                items += len(side)
+        self._work.spend(items // 8)
+        # An unknown operand stands in a list with its own place in the script.
         if isinstance(left, UnknownValue) and not left.name:
             left = UnknownValue(node.left)
         if isinstance(right, UnknownValue) and not right.name:
@@ -497,12 +509,12 @@ class ScriptWalk:
         raise NotWorkedOut
 
     def _of_BoolOp(self, node: ast.BoolOp, scope: _Scope) -> Any:
-        settles = isinstance(node.op, ast.Or)
+        decisive = isinstance(node.op, ast.Or)
         values = [self._value(operand, scope) for operand in node.values]
         is_sure = True
         for value in values:
             truth = self._truth(value)
-            if truth is settles and (is_sure or isinstance(value, bool)):
+            if truth is decisive and (is_sure or isinstance(value, bool)):
                 return value
             is_sure = is_sure and truth is not None
         if is_sure:
@@ -513,12 +525,12 @@ class ScriptWalk:
         left = self._value(node.left, scope)
         for comparison, right_node in zip(node.ops, node.comparators):
             right = self._value(right_node, scope)
-            if not self._compared(comparison, left, right):
+            if not self._compare(comparison, left, right):
                 return False
             left = right
         return True
 
-    def _compared(self, comparison: ast.cmpop, left: Any, right: Any) -> bool:
+    def _compare(self, comparison: ast.cmpop, left: Any, right: Any) -> bool:
         if isinstance(left, UnknownValue) and left.last_name in PRESENT and right is None:
             return isinstance(comparison, (ast.IsNot, ast.NotEq))
         if isinstance(left, UnknownValue) or isinstance(right, UnknownValue):
@@ -535,11 +547,10 @@ class ScriptWalk:
         if isinstance(node.slice, ast.Slice):
             if not isinstance(value, (list, tuple, str)):
                 raise NotWorkedOut
-            parts = (node.slice.lower, node.slice.upper, node.slice.step)
-            lower, upper, step = [
-                None if part is None else self._value(part, scope) for part in parts
-            ]
-            return value[lower:upper:step]
+            bounds: list[Any] = []
+            for part in (node.slice.lower, node.slice.upper, node.slice.step):
+                bounds.append(None if part is None else self._value(part, scope))
+            return value[slice(*bounds)]
         key = self._value(node.slice, scope)
         if not is_scalar(key) or not isinstance(value, (list, tuple, str, dict)):
             raise NotWorkedOut
@@ -551,15 +562,23 @@ class ScriptWalk:
     _of_GeneratorExp = _of_ListComp
 
     def _of_SetComp(self, node: ast.SetComp, scope: _Scope) -> list[Any]:
-        items = [self._value(node.elt, inner) for inner in self._loops(node.generators, scope)]
-        return list(dict.fromkeys(item for item in items if is_scalar(item)))
+        items: dict[Any, None] = {}
+        for inner in self._loops(node.generators, scope):
+            item = self._value(node.elt, inner)
+            if is_scalar(item):
+                items[item] = None
+        return list(items)
 
     def _of_DictComp(self, node: ast.DictComp, scope: _Scope) -> dict[Any, Any]:
-        made: dict[Any, Any] = {}
+        mapping: dict[Any, Any] = {}
         for inner in self._loops(node.generators, scope):
+            # Python evaluates the key first.
             key = self._value(node.key, inner)
-            made[key if is_scalar(key) else UnknownValue(node.key)] = self._value(node.value, inner)
-        return made
+            value = self._value(node.value, inner)
+            if not is_scalar(key):
+                key = UnknownValue(node.key)
+            mapping[key] = value
+        return mapping
 
     def _loops(self, loops: Sequence[ast.comprehension], scope: _Scope) -> Iterator[_Scope]:
         """Yield the scope of each pass through the loops of a comprehension."""
@@ -575,7 +594,7 @@ class ScriptWalk:
                 yield from self._loops(loops[1:], inner)
 
     def _items(self, value: Any, node: ast.expr) -> list[Any]:
-        """Return the items of a loop; one that is unknown for a loop over an unknown value."""
+        """Return the items of a loop; an unknown value counts as one unknown item."""
         if isinstance(value, (list, tuple, dict, str)):
             return list(value)
         return [UnknownValue(node)]
@@ -595,23 +614,23 @@ class ScriptWalk:
             if not isinstance(owner, UnknownValue):
                 return self._method(node, owner, scope)
         callee = self._value(node.func, scope)
-        args, named = self._arguments(node, scope)
+        args, keywords = self._arguments(node, scope)
         if isinstance(callee, _ScriptFunction):
-            return self._called(callee, args, named, node)
+            return self._run_function(callee, args, keywords, node)
         if not isinstance(callee, UnknownValue):
             raise NotWorkedOut
         if callee.name in _EXITS:
             raise Stopped
         if callee.last_name.endswith("Extension"):
-            return self._extension(callee.last_name, args, named, node)
+            return self._extension(callee.last_name, args, keywords, node)
         if callee.name in ("os.getenv", "os.environb.get"):
-            return script_values.method(self._environment, "get", args, named)
+            return script_values.method(self._environment, "get", args, keywords)
         if callee.name in ("map", "filter", "functools.partial"):
-            return self._applied(callee.name, args, node)
+            return self._map_or_filter(callee.name, args, node)
         try:
-            return self._library.call(callee.name, args, named)
+            return self._library.call(callee.name, args, keywords)
         except _FAILURES:
-            # Some helper of another module: it may add to the list that it takes.
+            # A helper of another module may add to the list that is its argument.
             lists = [arg for arg in args if isinstance(arg, list)]
             is_helper = callee.name not in _KNOWN_CALLS and not self._library.has(callee.name)
             if lists and is_helper:
@@ -625,23 +644,28 @@ class ScriptWalk:
                 args.append(self._value(arg, scope))
                 continue
             value = self._value(arg.value, scope)
-            args += value if isinstance(value, (list, tuple)) else [UnknownValue(arg)]
-        named: dict[str, Any] = {}
+            if not isinstance(value, (list, tuple)):
+                value = [UnknownValue(arg)]
+            args += value
+        keywords: dict[str, Any] = {}
         for keyword in node.keywords:
             value = self._value(keyword.value, scope)
             if keyword.arg is not None:
-                named[keyword.arg] = value
+                keywords[keyword.arg] = value
             elif isinstance(value, dict):
-                named.update({key: item for key, item in value.items() if isinstance(key, str)})
-        return args, named
+                for key, item in value.items():
+                    if isinstance(key, str):
+                        keywords[key] = item
+        return args, keywords
 
     def _method(self, node: ast.Call, owner: Any, scope: _Scope) -> Any:
         assert isinstance(node.func, ast.Attribute)
-        args, named = self._arguments(node, scope)
+        args, keywords = self._arguments(node, scope)
         name = node.func.attr
-        self._work.spend(len(owner) // 8 if isinstance(owner, (list, str, dict)) else 0)
+        if isinstance(owner, (list, str, dict)):
+            self._work.spend(len(owner) // 8)
         try:
-            return script_values.method(owner, name, args, named)
+            return script_values.method(owner, name, args, keywords)
         except NotWorkedOut:
             if isinstance(owner, str):
                 return self._library.path_method(owner, name, args)
@@ -649,8 +673,8 @@ class ScriptWalk:
                 owner.append(UnknownValue(node))
             raise
 
-    def _applied(self, name: str, args: list[Any], node: ast.Call) -> Any:
-        """Return what `map` or `filter` gives for a list."""
+    def _map_or_filter(self, name: str, args: list[Any], node: ast.Call) -> Any:
+        """Return the result of `map` or `filter` on a list."""
         if len(args) != 2 or not isinstance(args[1], (list, tuple)) or name == "functools.partial":
             raise NotWorkedOut
         function, items = args
@@ -659,25 +683,29 @@ class ScriptWalk:
         results = []
         for item in items:
             if isinstance(function, _ScriptFunction):
-                results.append(self._called(function, [item], {}, node))
+                results.append(self._run_function(function, [item], {}, node))
             elif isinstance(function, UnknownValue):
                 results.append(self._library.call(function.name, [item], {}))
             else:
                 raise NotWorkedOut
         if name == "map":
             return results
-        if any(self._truth(result) is None for result in results):
-            raise NotWorkedOut
-        return [item for item, result in zip(items, results) if result]
+        selection = []
+        for item, result in zip(items, results):
+            if self._truth(result) is None:
+                raise NotWorkedOut
+            if result:
+                selection.append(item)
+        return selection
 
-    def _called(
-        self, function: _ScriptFunction, args: list[Any], named: dict[str, Any], call: ast.AST
+    def _run_function(
+        self, function: _ScriptFunction, args: list[Any], keywords: dict[str, Any], call: ast.AST
     ) -> Any:
-        """Return what a function of the script returns."""
+        """Follow a function of the script and return its result."""
         if self._depth == _DEEPEST_CALL:
             return UnknownValue(call)
         scope = _Scope(function.scope)
-        self._bind(function.node.args, args, named, scope)
+        self._bind(function.node.args, args, keywords, scope)
         line = self.line
         self._depth += 1
         try:
@@ -695,17 +723,17 @@ class ScriptWalk:
         return None
 
     def _bind(
-        self, parameters: ast.arguments, args: list[Any], named: dict[str, Any], scope: _Scope
+        self, parameters: ast.arguments, args: list[Any], keywords: dict[str, Any], scope: _Scope
     ) -> None:
         assert scope.outer is not None
         positional = [*parameters.posonlyargs, *parameters.args]
         first_default = len(positional) - len(parameters.defaults)
-        left = dict(named)
+        rest = dict(keywords)
         for place, parameter in enumerate(positional):
             if place < len(args):
                 value = args[place]
-            elif parameter.arg in left:
-                value = left.pop(parameter.arg)
+            elif parameter.arg in rest:
+                value = rest.pop(parameter.arg)
             elif place >= first_default:
                 value = self._value(parameters.defaults[place - first_default], scope.outer)
             else:
@@ -713,26 +741,34 @@ class ScriptWalk:
             scope.values[parameter.arg] = value
         for parameter, default in zip(parameters.kwonlyargs, parameters.kw_defaults):
             value = UnknownValue(parameter)
-            if parameter.arg in left:
-                value = left.pop(parameter.arg)
+            if parameter.arg in rest:
+                value = rest.pop(parameter.arg)
             elif default is not None:
                 value = self._value(default, scope.outer)
             scope.values[parameter.arg] = value
         if parameters.vararg:
             scope.values[parameters.vararg.arg] = args[len(positional) :]
         if parameters.kwarg:
-            scope.values[parameters.kwarg.arg] = left
+            scope.values[parameters.kwarg.arg] = rest
 
     def _extension(
-        self, kind: str, args: list[Any], named: dict[str, Any], call: ast.Call
+        self, kind: str, args: list[Any], keywords: dict[str, Any], call: ast.Call
     ) -> Extension:
-        extension = Extension(kind, call.lineno, dict(zip(("name", "sources"), args)) | named)
+        arguments = dict(zip(("name", "sources"), args))
+        extension = Extension(kind, call.lineno, {**arguments, **keywords})
         self.extensions.append(extension)
         return extension
 
 
+def _items_or_unknown(value: Any, node: ast.AST) -> Sequence[Any]:
+    """Return the items of a list, or a placeholder for the items of an unknown value."""
+    if isinstance(value, (list, tuple)):
+        return value
+    return [UnknownValue(node, is_many=True)]
+
+
 def _leaves_early(body: Sequence[ast.stmt]) -> bool:
-    """Return True for a block that skips what follows: a build usually goes on."""
+    """Return True for a block that skips the rest; a build usually goes on."""
     last = body[-1]
     if isinstance(last, ast.Return):
         return last.value is None or ast.unparse(last.value) in ("[]", "None", "False", "()")
@@ -740,7 +776,7 @@ def _leaves_early(body: Sequence[ast.stmt]) -> bool:
 
 
 def _ends_script(body: Sequence[ast.stmt]) -> bool:
-    """Return True for a block that ends the script: the build that a scan stands for passes it."""
+    """Return True for a block that ends the script; the build of a scan skips it."""
     last = body[-1]
     if isinstance(last, ast.Raise):
         return True
@@ -748,7 +784,7 @@ def _ends_script(body: Sequence[ast.stmt]) -> bool:
     return isinstance(call, ast.Call) and ast.unparse(call.func) in _EXITS
 
 
-# Functions whose result is no list that was passed to them, though it be unknown.
+# Functions whose unknown result is not derived from a list among their arguments.
 _KNOWN_CALLS = frozenset(
     """subprocess.run subprocess.check_output subprocess.check_call subprocess.call
     subprocess.Popen""".split()

@@ -1,8 +1,8 @@
-"""Values of a script that is worked out and never run: plain constants, lists and mappings, and
-`UnknownValue` for all that depends on the machine or on another module.
+"""Values of a script that is evaluated without running it: constants, lists and mappings.
 
-A path is a string. A set is a list without repetitions. No operation here can take long or much
-memory: operands and results are bounded, and everything else is `UnknownValue` to the caller.
+`UnknownValue` stands for all that depends on the machine or on another module. A path is a string.
+A set is a list without repetitions. Operations take little time and memory: the sizes of operands
+and results are limited, and everything else is `UnknownValue` to the caller.
 """
 
 import ast
@@ -15,7 +15,7 @@ from typing import Any
 
 from packaging.version import Version
 
-# Instantiations of a template by the hundred are usual, more are a mistake.
+# A build instantiates a template hundreds of times; more than this is a mistake.
 MOST_ITEMS = 20_000
 _LONGEST_TEXT = 100_000
 _LARGEST_BITS = 256
@@ -23,7 +23,7 @@ _SCALARS = (str, int, float, bool, type(None), Version)
 
 
 class TooLarge(Exception):
-    """A value, or the work to reach it, that is larger than any build needs."""
+    """A value, or the work to evaluate it, that is larger than any build needs."""
 
 
 class NotWorkedOut(Exception):
@@ -32,8 +32,11 @@ class NotWorkedOut(Exception):
 
 @dataclass(frozen=True, eq=False)
 class UnknownValue:
-    """A value that cannot be worked out, the expression that has it, and its full name where it is
-    imported or built in (`torch.version.cuda`). In a list it may stand for any number of items."""
+    """A value that cannot be evaluated, with its expression.
+
+    `name` is its full name if it is imported or built in (`torch.version.cuda`). A value that
+    `is_many` stands for any number of items of a list.
+    """
 
     node: ast.AST
     name: str = ""
@@ -48,10 +51,10 @@ class UnknownValue:
         return self.name.rpartition(".")[2]
 
     def as_items(self) -> "UnknownValue":
-        """Return what stands for the items of this value in a list."""
+        """Return a placeholder for the items of this value in a list."""
         return UnknownValue(self.node, self.name, is_many=True)
 
-    def written(self) -> str:
+    def source(self) -> str:
         """Return the source of the expression."""
         return ast.unparse(self.node)
 
@@ -70,7 +73,7 @@ def is_scalar(value: Any) -> bool:
     return isinstance(value, _SCALARS)
 
 
-def bounded(value: Any) -> Any:
+def check_size(value: Any) -> Any:
     """Return the value; raise TooLarge for a list or a text that is larger than any build needs."""
     if isinstance(value, str) and len(value) > _LONGEST_TEXT:
         raise TooLarge
@@ -80,8 +83,10 @@ def bounded(value: Any) -> Any:
 
 
 def is_flat(value: Any) -> bool:
-    """Return True for a scalar, or a list or tuple of scalars: nested ones may share their parts,
-    and take exponential time to compare."""
+    """Return True for a scalar, or a list or tuple of scalars.
+
+    Nested lists may share their parts and take exponential time to compare.
+    """
     if isinstance(value, (list, tuple)):
         return all(is_scalar(item) for item in value)
     return is_scalar(value)
@@ -110,7 +115,7 @@ def compare(comparison: ast.cmpop, left: Any, right: Any) -> bool:
     if isinstance(comparison, (ast.In, ast.NotIn)):
         return _contains(right, left) is isinstance(comparison, ast.In)
     if isinstance(comparison, (ast.Is, ast.IsNot)):
-        # Only of these it is sure that equal values are the same object.
+        # Equal values are the same object for certain only if they are None or bool.
         if not any(each is None or isinstance(each, bool) for each in (left, right)):
             raise NotWorkedOut
     elif not (is_flat(left) and is_flat(right)):
@@ -139,19 +144,19 @@ def _contains(holder: Any, item: Any) -> bool:
 def binary(operation: ast.operator, left: Any, right: Any) -> Any:
     """Return the result of a binary operation.
 
-    Raises NotWorkedOut where it is unknown, TooLarge, and whatever Python raises for its operands.
+    Raises NotWorkedOut if it is unknown, TooLarge, and Python's errors for its operands.
     """
     match operation, left, right:
         case ast.Add(), list() | tuple(), list() | tuple():
-            return bounded([*left, *right])
+            return check_size([*left, *right])
         case ast.Add(), list() | tuple(), UnknownValue():
             return [*left, right.as_items()]
         case ast.Add(), UnknownValue(), list() | tuple():
             return [left.as_items(), *right]
         case ast.Add(), str(), str():
-            return bounded(left + right)
+            return check_size(left + right)
         case ast.Div(), str(), str():
-            return bounded(join(left, right))
+            return check_size(join(left, right))
         case ((ast.Sub() | ast.BitAnd() | ast.BitOr()), list(), list()):
             return _set_operation(operation, left, right)
         case ast.Mod(), str(), _:
@@ -164,9 +169,8 @@ def binary(operation: ast.operator, left: Any, right: Any) -> Any:
         raise NotWorkedOut
     if isinstance(operation, ast.Add):
         return left + right
-    if type(operation) not in _ARITHMETIC or max(left.bit_length(), right.bit_length()) > (
-        _LARGEST_BITS
-    ):
+    bits = max(left.bit_length(), right.bit_length())
+    if type(operation) not in _ARITHMETIC or bits > _LARGEST_BITS:
         raise NotWorkedOut
     return _ARITHMETIC[type(operation)](left, right)
 
@@ -177,17 +181,17 @@ def _set_operation(operation: ast.operator, left: list[Any], right: list[Any]) -
     if isinstance(operation, ast.BitOr):
         return list(dict.fromkeys([*left, *right]))
     others = set(right)
-    is_kept_if_other = isinstance(operation, ast.BitAnd)
-    return [item for item in left if (item in others) is is_kept_if_other]
+    is_intersection = isinstance(operation, ast.BitAnd)
+    return [item for item in left if (item in others) is is_intersection]
 
 
 def _percent(text: str, arguments: Any) -> str:
     values = tuple(arguments) if isinstance(arguments, (list, tuple)) else (arguments,)
-    # A width could ask for gigabytes.
+    # A width could require gigabytes.
     directives = re.findall(r"%.", text)
     if not set(directives) <= {"%s", "%d", "%i", "%%"} or not is_flat(values):
         raise NotWorkedOut
-    return str(bounded(text % values))
+    return str(check_size(text % values))
 
 
 def join(*parts: str) -> str:
@@ -216,44 +220,44 @@ _TEXT_METHODS = frozenset(
 _PLAIN_FIELD = re.compile(r"\{\w*\}|\{\{|\}\}|[^{}]")
 
 
-def method(owner: Any, name: str, args: list[Any], named: dict[str, Any]) -> Any:
-    """Return what a method of a text, list or mapping returns, and change the list or mapping.
+def method(owner: Any, name: str, args: list[Any], keywords: dict[str, Any]) -> Any:
+    """Call a method of a text, list or mapping: return its result, and change the owner.
 
-    Raises NotWorkedOut where the result is unknown, TooLarge, and whatever Python raises.
+    Raises NotWorkedOut if the result is unknown, TooLarge, and Python's own errors.
     """
     if isinstance(owner, str):
-        return _text_method(owner, name, args, named)
+        return _text_method(owner, name, args, keywords)
     if isinstance(owner, list):
         return _list_method(owner, name, args)
     if isinstance(owner, dict):
-        return _mapping_method(owner, name, args, named)
+        return _mapping_method(owner, name, args, keywords)
     raise NotWorkedOut
 
 
-def _text_method(owner: str, name: str, args: list[Any], named: dict[str, Any]) -> Any:
+def _text_method(owner: str, name: str, args: list[Any], keywords: dict[str, Any]) -> Any:
     if name == "join" and len(args) == 1 and isinstance(args[0], (list, tuple)):
         if not all(isinstance(item, str) for item in args[0]):
             raise NotWorkedOut
         if sum(map(len, args[0])) + len(owner) * len(args[0]) > _LONGEST_TEXT:
             raise TooLarge
         return owner.join(args[0])
-    values = [*args, *named.values()]
+    values = [*args, *keywords.values()]
     if not all(is_flat(value) for value in values):
         raise NotWorkedOut
     if name == "format":
         if "".join(_PLAIN_FIELD.findall(owner)) != owner:
             raise NotWorkedOut
-        return bounded(owner.format(*args, **named))
+        return check_size(owner.format(*args, **keywords))
     if name not in _TEXT_METHODS:
         raise NotWorkedOut
     if name == "replace" and len(owner) * len(str(args[1])) > _LONGEST_TEXT:
         raise TooLarge
-    result = getattr(owner, name)(*map(_as_tuple, args), **named)
-    return bounded(result)
+    result = getattr(owner, name)(*map(_as_tuple, args), **keywords)
+    return check_size(result)
 
 
 def _as_tuple(value: Any) -> Any:
-    # `startswith` takes no list.
+    # `startswith` does not accept a list.
     if isinstance(value, list):
         return tuple(value)
     return value
@@ -263,15 +267,15 @@ def _list_method(owner: list[Any], name: str, args: list[Any]) -> Any:
     match name, args:
         case (("append" | "add"), [item]):
             owner.append(item)
-            bounded(owner)
+            check_size(owner)
         case (("extend" | "update"), [UnknownValue() as items]):
             owner.append(items.as_items())
         case (("extend" | "update"), [(list() | tuple()) as items]):
             owner.extend(items)
-            bounded(owner)
+            check_size(owner)
         case "insert", [int() as place, item]:
             owner.insert(place, item)
-            bounded(owner)
+            check_size(owner)
         case (("remove" | "discard"), [item]) if is_scalar(item):
             for place, each in enumerate(owner):
                 if is_scalar(each) and each == item:
@@ -295,7 +299,7 @@ def _list_method(owner: list[Any], name: str, args: list[Any]) -> Any:
 
 
 def _mapping_method(
-    owner: dict[Any, Any], name: str, args: list[Any], named: dict[str, Any]
+    owner: dict[Any, Any], name: str, args: list[Any], keywords: dict[str, Any]
 ) -> Any:
     match name, args:
         case "get", [key, *default] if is_scalar(key):
@@ -320,6 +324,6 @@ def _mapping_method(
             return dict(owner)
         case _:
             raise NotWorkedOut
-    owner.update(named)
-    bounded(owner)
+    owner.update(keywords)
+    check_size(owner)
     return None

@@ -1,7 +1,7 @@
-"""`setup.py`: the extensions that a script would build, read without running it.
+"""The extensions that a `setup.py` would build, read without running it.
 
-Where a condition depends on the machine, the script is followed both ways, and the units of both
-are compiled.
+If a condition depends on the machine, the script is followed both ways, and the units of both are
+compiled.
 """
 
 import ast
@@ -20,14 +20,14 @@ from flacheck.source.builds.arguments import (
     is_chosen_by_scan,
     printable,
     relative,
-    taken_apart,
+    split_arguments,
 )
 from flacheck.source.builds.build_file import read_text
 from flacheck.source.builds.script_library import Library
 from flacheck.source.builds.script_run import ScriptWalk, StepBudget, Stopped
 from flacheck.source.builds.script_values import Extension, TooLarge, UnknownValue, is_scalar
 
-# What torch's CUDAExtension gives nvcc before the project's own flags
+# Defines that torch's CUDAExtension passes to nvcc before the project's own flags
 # (torch.utils.cpp_extension, COMMON_NVCC_FLAGS).
 _DEFINES_OF_TORCH = (
     "__CUDA_NO_HALF_OPERATORS__",
@@ -68,8 +68,11 @@ def read(file: Path, root: Path) -> BuildUnits:
 
 @dataclass(frozen=True)
 class _Way:
-    """Outcomes of conditions, by their text. `flip` is the condition whose outcome differs from the
-    way that led here, `before` the units of that way; None where it ended with an error."""
+    """Outcomes of conditions, by their text.
+
+    `flip` is the condition whose outcome differs from the previous way; `before` are the units of
+    that way, None if it ended with an error.
+    """
 
     decisions: Mapping[str, bool]
     flip: str = ""
@@ -79,7 +82,7 @@ class _Way:
 class _Exploration:
     """The ways through a script that its unknown conditions leave, up to a limit.
 
-    `units` has the units of all ways, `warnings` what is not sure about them.
+    `units` has the units of all ways, `warnings` the uncertainties about them.
     """
 
     def __init__(self, tree: ast.Module, file: Path, root: Path) -> None:
@@ -89,10 +92,10 @@ class _Exploration:
         self._work = StepBudget(_MOST_STEPS)
         self._library = Library(root, self._work.spend)
         self._lines: dict[str, int] = {}
-        # Lines of the extensions that some way made.
-        self._reached: set[int] = set()
+        # Lines of the extensions that some way makes.
+        self._extension_lines: set[int] = set()
         # Conditions whose outcome changes the units.
-        self._telling: set[str] = set()
+        self._decisive: set[str] = set()
         self._units: dict[BuildUnit, BuildUnit] = {}
         self._warnings: dict[str, None] = {}
 
@@ -102,17 +105,17 @@ class _Exploration:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return the warnings; those after the twentieth are counted."""
-        listed = list(self._warnings)
-        more = len(listed) - _MOST_WARNINGS
+        """The first twenty warnings, and the number of the others."""
+        warnings = list(self._warnings)
+        more = len(warnings) - _MOST_WARNINGS
         if more > 0:
-            listed[_MOST_WARNINGS:] = [f"{self._file.name}: {more} more such warnings"]
-        return tuple(listed)
+            warnings[_MOST_WARNINGS:] = [f"{self._file.name}: {more} more such warnings"]
+        return tuple(warnings)
 
     def explore(self) -> None:
         """Follow the script with the usual outcomes of its conditions, then with others."""
         waiting = [_Way({})]
-        tried: set[frozenset[tuple[str, bool]]] = {frozenset()}
+        seen_decisions: set[frozenset[tuple[str, bool]]] = {frozenset()}
         broken_runs = []
         for number in range(_MOST_RUNS):
             if not waiting:
@@ -128,16 +131,16 @@ class _Exploration:
                 broken_runs.append(run)
             except TooLarge:
                 if number == 0:
-                    raise self._refused(run.line) from None
+                    raise self._too_large(run.line) from None
                 waiting.append(way)
                 break
-            self._reached.update(extension.line for extension in run.extensions)
+            self._extension_lines.update(extension.line for extension in run.extensions)
             for condition, (line, outcome) in run.undecided.items():
                 self._lines[condition] = line
                 decisions = {**way.decisions, condition: not outcome}
                 identity = frozenset(decisions.items())
-                if identity not in tried:
-                    tried.add(identity)
+                if identity not in seen_decisions:
+                    seen_decisions.add(identity)
                     waiting.append(_Way(decisions, condition, units))
         self._warn_of_rest(waiting)
         if not self._units and broken_runs:
@@ -146,34 +149,37 @@ class _Exploration:
             self._warn(run.line, "the script ends with an error here; units made before are listed")
 
     def _priority(self, way: _Way) -> tuple[int, int]:
-        """Return the rank of a way: outcomes that change no units are combined last."""
-        idle = sum(condition not in self._telling for condition in way.decisions)
+        """Return the rank of a way: outcomes that change no units are conditions_of_rest last."""
+        idle = sum(condition not in self._decisive for condition in way.decisions)
         return (idle, len(way.decisions))
 
-    def _refused(self, line: int) -> MatrixError:
+    def _too_large(self, line: int) -> MatrixError:
         what = "takes too much work to follow"
         return MatrixError(str(self._file), line, what, "write a compile_commands.json instead")
 
     def _warn_of_rest(self, ways: Sequence[_Way]) -> None:
-        """Warn of outcomes that were not followed, and may change the units."""
-        combined: set[str] = set()
+        """Warn of outcomes that were not followed and may change the units."""
+        conditions_of_rest: set[str] = set()
         for way in ways:
             if len(way.decisions) > 1:
-                combined.update(way.decisions)
+                conditions_of_rest.update(way.decisions)
                 continue
-            message = f"`{_shortened(way.flip)}` depends on the machine; one outcome was followed"
+            message = f"`{_shorten(way.flip)}` depends on the machine; one outcome was followed"
             self._warn(self._lines[way.flip], message)
-        if combined:
-            conditions = sorted(combined, key=lambda condition: self._lines[condition])
-            named = ", ".join(f"`{_shortened(each)}`" for each in conditions[:_MOST_CONDITIONS])
-            message = f"not every combination of {len(combined)} conditions was followed: {named}"
+        if conditions_of_rest:
+            conditions = sorted(conditions_of_rest, key=lambda condition: self._lines[condition])
+            quotes = [f"`{_shorten(each)}`" for each in conditions[:_MOST_CONDITIONS]]
+            message = (
+                f"not every combination of {len(conditions)} conditions was followed: "
+                f"{', '.join(quotes)}"
+            )
             self._warn(self._lines[conditions[0]], message)
         if ways:
             self._warn_of_unreached()
 
     def _warn_of_unreached(self) -> None:
         for node in ast.walk(self._tree):
-            if not isinstance(node, ast.Call) or node.lineno in self._reached:
+            if not isinstance(node, ast.Call) or node.lineno in self._extension_lines:
                 continue
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
             if name in (*_OF_TORCH, "Extension"):
@@ -186,12 +192,12 @@ class _Exploration:
         for extension in run.extensions:
             for unit in self._units_of(extension):
                 flags = tuple(flag for flag in unit.flags if not _IDLE.fullmatch(flag))
-                plain = replace(unit, flags=flags, dropped=())
+                plain = replace(unit, flags=flags, dropped_flags=())
                 self._units.setdefault(plain, unit)
                 units.add(plain)
         if way.flip and way.before is not None and way.before != units:
-            self._telling.add(way.flip)
-            condition = _shortened(way.flip)
+            self._decisive.add(way.flip)
+            condition = _shorten(way.flip)
             message = f"`{condition}` depends on the machine; the units of both outcomes are listed"
             self._warn(self._lines[way.flip], message)
         return frozenset(units)
@@ -203,9 +209,12 @@ class _Exploration:
         """Yield the units of one extension."""
         arguments = extension.arguments
         of_torch = extension.kind in _OF_TORCH
-        common = [f"-I{folder}" for folder in self._texts(arguments.get("include_dirs"))]
+        common = []
+        for folder in self._texts(arguments.get("include_dirs")):
+            common.append(f"-I{folder}")
         common += self._macros(arguments.get("define_macros"))
-        common += [f"-U{name}" for name in self._texts(arguments.get("undef_macros"))]
+        for name in self._texts(arguments.get("undef_macros")):
+            common.append(f"-U{name}")
         module = arguments.get("name")
         if of_torch and isinstance(module, str):
             common.append(f"-DTORCH_EXTENSION_NAME={module.rpartition('.')[2]}")
@@ -215,27 +224,28 @@ class _Exploration:
             suffixes = SUFFIXES[:1] if compiler == "nvcc" else SUFFIXES[1:]
             if any(source.endswith(suffixes) for source in sources):
                 flags = self._flags(arguments.get("extra_compile_args"), compiler)
-                by_compiler[compiler] = self._compiled(compiler, common, flags, of_torch)
+                by_compiler[compiler] = self._unit_of_arguments(compiler, common, flags, of_torch)
         for source in sources:
             if source.endswith(SUFFIXES):
                 unit = by_compiler["nvcc" if source.endswith(SUFFIXES[0]) else "cxx"]
                 yield replace(unit, file=relative(source, self._root, self._root))
 
-    def _compiled(
+    def _unit_of_arguments(
         self, compiler: str, common: list[str], flags: list[str], of_torch: bool
     ) -> BuildUnit:
         """Return the unit of one compiler's arguments, without a file."""
         words = [*common, *flags]
         if of_torch and compiler == "nvcc":
             words.append("--expt-relaxed-constexpr")
-        unit = taken_apart(words, self._root, self._root)
+        unit = split_arguments(words, self._root, self._root)
         if of_torch and compiler == "nvcc":
-            # The compiler takes the last word on a macro: a project may undefine them.
-            unit = replace(unit, flags=(*(f"-D{n}" for n in _DEFINES_OF_TORCH), *unit.flags))
+            # First, because the last flag on a macro counts: a project may undefine them.
+            defines = [f"-D{name}" for name in _DEFINES_OF_TORCH]
+            unit = replace(unit, flags=(*defines, *unit.flags))
         if compiler == "cxx":
-            # The host compiler's own flags are not nvcc's.
-            kept = tuple(flag for flag in unit.flags if flag.startswith(("-O", "-U", "-g")))
-            unit = replace(unit, flags=kept)
+            # nvcc does not accept the host compiler's other flags.
+            flags = [flag for flag in unit.flags if flag.startswith(("-O", "-U", "-g"))]
+            unit = replace(unit, flags=tuple(flags))
         standard = unit.standard or (_STANDARD_OF_TORCH if of_torch else None)
         return replace(unit, standard=standard, of_torch=of_torch)
 
@@ -245,7 +255,7 @@ class _Exploration:
             return self._texts(value)
         for key in value:
             if isinstance(key, UnknownValue):
-                self._left_out(key)
+                self._warn_of_omission(key)
         return self._texts(value.get(compiler))
 
     def _texts(self, value: Any) -> list[str]:
@@ -258,17 +268,17 @@ class _Exploration:
                 texts.append(item)
             elif isinstance(item, UnknownValue):
                 if texts and texts[-1] in TAKES_VALUE:
-                    # The option without its value would take the next flag for it.
+                    # Without its value the option would consume the next flag.
                     option = texts.pop()
                     if is_chosen_by_scan(option):
                         continue
-                self._left_out(item)
+                self._warn_of_omission(item)
         return texts
 
-    def _left_out(self, value: UnknownValue) -> None:
+    def _warn_of_omission(self, value: UnknownValue) -> None:
         if is_chosen_by_scan(_beginning(value.node)):
             return
-        message = f"`{_shortened(value.written())}` depends on the machine and is left out"
+        message = f"`{_shorten(value.source())}` depends on the machine and is left out"
         self._warn(value.line, message)
 
     def _macros(self, value: Any) -> list[str]:
@@ -276,16 +286,16 @@ class _Exploration:
         macros = []
         for item in value if isinstance(value, list) else [value]:
             if isinstance(item, UnknownValue):
-                self._left_out(item)
+                self._warn_of_omission(item)
             if not isinstance(item, list) or not item or not isinstance(item[0], str):
                 continue
-            held = item[1] if len(item) > 1 else None
-            if isinstance(held, UnknownValue):
-                self._left_out(held)
-            elif held is None:
+            definition = item[1] if len(item) > 1 else None
+            if isinstance(definition, UnknownValue):
+                self._warn_of_omission(definition)
+            elif definition is None:
                 macros.append(f"-D{item[0]}")
-            elif is_scalar(held):
-                macros.append(f"-D{item[0]}={held}")
+            elif is_scalar(definition):
+                macros.append(f"-D{item[0]}={definition}")
         return macros
 
 
@@ -298,7 +308,7 @@ def _beginning(node: ast.AST) -> str:
     return ""
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     words = " ".join(text.split())
     if len(words) > 80:
         return words[:77] + "…"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flacheck.capabilities.repro import versions
-from flacheck.capabilities.repro.compilers import LONGEST, Compilers, provided
+from flacheck.capabilities.repro.compilers import LONGEST, Compilers, provide_releases
 from flacheck.capabilities.repro.reproduction import begin
 from flacheck.capabilities.repro.versions import ReleaseVerdict
 from flacheck.inputs.expand import Selection
@@ -40,7 +40,7 @@ def compared(case: Case, folder: Path, python: str, seconds: float) -> Iterator[
         what = f"{folder}/launch.jsonl:2"
         chosen = cells.resolve_cell(what, selection, store, Purpose.REPRO, trust=True)
     cell = chosen.cell
-    releases = provided(cell.toolchain, cell.target, _kept(folder, cell.toolchain))
+    releases = provide_releases(cell.toolchain, cell.target, _kept(folder, cell.toolchain))
     with Compilers(releases, chosen.packages) as compilers:
         begun = begin(cell, compilers)
         begun.compare()

@@ -1,4 +1,7 @@
-"""Every Python that a captured program starts finds it: arms the recorder, runs the user's own."""
+"""A sitecustomize for every Python of a captured program: it starts the recorder.
+
+It also runs the user's own sitecustomize.
+"""
 
 import importlib
 import importlib.machinery
@@ -6,7 +9,7 @@ import importlib.util
 import os
 import sys
 
-# Python imports this file by its name, from a folder on PYTHONPATH: no package is around it.
+# Python imports this file by its name from a folder on PYTHONPATH, so it is not in a package.
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _GUEST = os.path.dirname(os.path.dirname(_HERE))
 _NAME = "flacheck_guest"
@@ -25,8 +28,11 @@ def _arm() -> None:
 
 
 def _run_the_next() -> None:
-    """Run the sitecustomize that this one hides, if there is one."""
-    path = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != _HERE]
+    """Run the sitecustomize that this file hides, if there is one."""
+    path = []
+    for entry in sys.path:
+        if os.path.abspath(entry or os.curdir) != _HERE:
+            path.append(entry)
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
     if spec is not None and spec.loader is not None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))

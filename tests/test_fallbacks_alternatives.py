@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from flacheck.analysis.context import Context, forms_from_json
 from flacheck.analysis.summary import summarise
-from flacheck.fallbacks.seen import fallbacks
+from flacheck.fallbacks.alternatives import fallbacks
 from flacheck.model import Json, Record, Verdict
 from flacheck.pipeline.plan import Plan
 from tests.made_records import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from flacheck.rules import explanation, reported
+from flacheck.rules import explanation, log_advisories
 from flacheck.tables import advisories
 from tests.test_reports import _schema
 
@@ -17,7 +17,7 @@ WRONG = "AssertionError: Tensor-likes are not close!\n dk diff: 11.625 ratio: 0.
 
 
 def _ids(log: str) -> list[str]:
-    return [advisory.id for advisory in reported.of_log(log)]
+    return [advisory.id for advisory in log_advisories.of_log(log)]
 
 
 def test_the_refusal_of_a_package_is_the_advisory_behind_it() -> None:

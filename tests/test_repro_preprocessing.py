@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.capabilities.repro import preprocessed
+from flacheck.capabilities.repro import preprocessing
 from flacheck.capabilities.repro.original import NotReproduced
 from flacheck.model import Attempt, Cell, Kernel, Outcome, Unit
 
@@ -28,8 +28,8 @@ class Answering:
 def test_the_unit_is_written_with_a_script_that_compiles_it(tmp_path: Path) -> None:
     """The script can be run, and names no folder of this machine."""
     facts = {"text": "int a;", "name": "fwd.cpp1.ii", "commands": ['"$CUDA_HOME/bin/ptxas" x']}
-    texts = preprocessed.texts(CELL, Answering(outcome=Outcome.FINISHED, facts=facts))  # type: ignore[arg-type]
-    written = preprocessed.write(texts, tmp_path / "repro")
+    texts = preprocessing.texts(CELL, Answering(outcome=Outcome.FINISHED, facts=facts))  # type: ignore[arg-type]
+    written = preprocessing.write(texts, tmp_path / "repro")
     assert [path.name for path in written] == ["fwd.cpp1.ii", "repro.sh"]
     assert os.access(tmp_path / "repro" / "repro.sh", os.X_OK)
     assert '"$CUDA_HOME/bin/ptxas" x || exit 0' in texts["repro.sh"]
@@ -39,4 +39,4 @@ def test_a_unit_that_is_not_preprocessed_says_why() -> None:
     """A missing header, say."""
     compilers = Answering(outcome=Outcome.RAISED, log="a.cu:1: fatal error: b.h: No such file")
     with pytest.raises(NotReproduced, match=r"b\.h"):
-        preprocessed.texts(CELL, compilers)  # type: ignore[arg-type]
+        preprocessing.texts(CELL, compilers)  # type: ignore[arg-type]

@@ -1,6 +1,8 @@
-"""Launches that were written before. Programs that time a kernel launch it tens of thousands of
-times with equal arguments: all that decides what is written of a launch is in a key that costs
-little, and what was written once is found by it."""
+"""Launches that were written before.
+
+A program that times a kernel launches it tens of thousands of times with equal arguments. A cheap
+key holds everything that decides the line of a launch, and finds the lines that were written once.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..engine.messages import Kernel
-from .forms import Same, Unsuited, add_argument, add_constant
+from .forms import Same, UnkeyableValue, add_argument, add_constant
 
 Key = tuple[Any, ...]
-# Arguments of `run` that are neither the kernel's nor options of the compiler.
+# Arguments of `run` that are neither parameters of the kernel nor options of the compiler.
 SWITCHES = ("grid", "warmup")
 
 
 @dataclass(frozen=True)
-class Written:
-    """The lines that a launch came to: their identities in the journal, one for the configurations
-    that see equal arguments; `options` are those of the last configuration."""
+class WrittenLaunch:
+    """The lines of a launch, by their identities in the journal.
+
+    There is a line for each group of configurations with equal arguments. `options` are those of
+    the last configuration.
+    """
 
     function: Kernel
     kernel: str
@@ -29,30 +34,34 @@ class Written:
     options: Mapping[str, Any]
 
 
-class Repeated:
-    """What was written, by key."""
+class RepeatedLaunches:
+    """The written launches by key."""
 
     def __init__(self) -> None:
-        self._written: dict[Key, Written] = {}
+        self._written: dict[Key, WrittenLaunch] = {}
         self._parameters: dict[Same, _Parameters] = {}
-        # By the ids of configurations; and a number for each content that such have had.
+        # By the ids of configurations. Below, a number for each content of such configurations.
         self._configs: dict[tuple[int, ...], _Configs] = {}
         self._contents: dict[Key, int] = {}
 
-    def written(self, key: Key | None) -> Written | None:
-        """None also for a launch that can have no key."""
+    def find(self, key: Key | None) -> WrittenLaunch | None:
+        """Return the written launch of a key; None without one, or without a key."""
         if key is None:
             return None
         return self._written.get(key)
 
-    def keep(self, key: Key | None, written: Written) -> None:
+    def keep(self, key: Key | None, launch: WrittenLaunch) -> None:
         if key is not None:
-            self._written[key] = written
+            self._written[key] = launch
 
     def add_arguments(
-        self, function: Kernel, args: Sequence[Any], kwargs: Mapping[str, Any], key: list[Any]
+        self,
+        function: Kernel,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        key: list[Any],
     ) -> None:
-        """Raises Unsuited where an argument can be in no key."""
+        """Add a launch's arguments to the key, or raise UnkeyableValue."""
         parameters = self._parameters.get(Same(function))
         if parameters is None:
             parameters = self._parameters[Same(function)] = _Parameters(function)
@@ -61,22 +70,22 @@ class Repeated:
         for name, value in kwargs.items():
             if name not in SWITCHES:
                 key.append(name)
-                # What is no parameter is an option, and constant.
+                # Any argument that is not a parameter is an option, and constant.
                 parameters.names.get(name, add_constant)(value, key)
 
     def add_configs(self, configs: Sequence[Any], key: list[Any]) -> None:
-        """Raises Unsuited where a configuration can be in no key."""
+        """Add configurations to the key, or raise UnkeyableValue."""
         ids = tuple(map(id, configs))
-        known = self._configs.get(ids)
-        if known is None or not known.hold():
+        entry = self._configs.get(ids)
+        if entry is None or not entry.hold():
             content = _content(configs)
             number = self._contents.setdefault(content, len(self._contents))
-            known = self._configs[ids] = _Configs(configs, number)
-        key.append(known.number)
+            entry = self._configs[ids] = _Configs(configs, number)
+        key.append(entry.number)
 
 
 class _Parameters:
-    """How each argument of a kernel is described, by position and by name."""
+    """The functions that add a kernel's arguments to a key, by position and by name."""
 
     def __init__(self, function: Kernel) -> None:
         self.positions = [
@@ -87,8 +96,10 @@ class _Parameters:
 
 
 class _Configs:
-    """Configurations as they were when `number` was given to what they say; kept, so that no others
-    get their ids."""
+    """Configurations as they were when their content got its `number`.
+
+    They are kept, so that no others get their ids.
+    """
 
     def __init__(self, configs: Sequence[Any], number: int) -> None:
         self.number = number
@@ -96,10 +107,12 @@ class _Configs:
         self._values = [_values(config) for config in configs]
 
     def hold(self) -> bool:
-        """Whether nobody has changed one since."""
+        """Return True if no configuration has changed."""
         for config, values in zip(self._configs, self._values):
             now = _values(config)
-            if len(now) != len(values) or not all(map(operator.is_, now, values)):
+            if len(now) != len(values):
+                return False
+            if not all(map(operator.is_, now, values)):
                 return False
         return True
 
@@ -109,14 +122,15 @@ def _values(config: Any) -> list[Any]:
 
 
 def _content(configs: Sequence[Any]) -> Key:
-    """Raises Unsuited."""
+    """Return the content of configurations as a key, or raise UnkeyableValue."""
     key: list[Any] = []
     for config in configs:
         key += (type(config), len(config.kwargs))
-        for name, value in [*config.kwargs.items(), *config.all_kwargs().items()]:
-            # A list can be changed without being another, and so can one in a tuple.
+        items = [*config.kwargs.items(), *config.all_kwargs().items()]
+        for name, value in items:
+            # A list can change in place, also one in a tuple.
             if isinstance(value, (list, tuple)):
-                raise Unsuited
+                raise UnkeyableValue
             key.append(name)
             add_constant(value, key)
     return tuple(key)

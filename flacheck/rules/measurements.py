@@ -1,4 +1,4 @@
-"""Findings that no log holds: limits of the GPU, slow compiles, keys of an autotuner."""
+"""Findings that are not in a log: limits of the GPU, slow compiles, keys of an autotuner."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from flacheck.model import Finding, Resources
 from flacheck.rules.base import RULES
 from flacheck.tables.targets import Target
 
-# A compile is slow when it takes so many seconds, and so many times the median over releases: less
+# A slow compile takes at least these seconds, and this many times the median over releases. Less
 # is noise of a busy machine.
 SLOW_SECONDS = 10.0
 SLOW_RATIO = 5.0
@@ -18,33 +18,31 @@ _KEY_FAULTS = {"past-end": "FC601", "shifted": "FC602", "no-argument": "FC603"}
 
 
 def over_limits(resources: Resources, target: Target) -> list[Finding]:
-    """What a finished compile asks for beyond the target's limits, in the order in which Triton
-    looks."""
+    """Return findings for resources beyond the target's limits, in the order of Triton's checks."""
     registers = None
     if resources.registers is not None and resources.threads is not None:
-        # Each thread's registers are rounded up to what the hardware hands out.
+        # The hardware rounds each thread's registers up to whole units.
         units = -(-resources.registers // _REGISTER_UNIT)
         registers = units * _REGISTER_UNIT * resources.threads
-    asked = (
+    demands = (
         ("FC501", "shared memory", resources.shared, target.shared_limit),
         ("FC504", "tensor memory", resources.tensor_memory, target.tensor_memory),
         ("FC502", "threads", resources.threads, target.max_threads),
         ("FC503", "registers", registers, target.registers),
     )
     findings = []
-    for code, what, required, limit in asked:
-        if required is not None and required > limit:
+    for code, resource, amount, limit in demands:
+        if amount is not None and amount > limit:
             # Worded as Triton words it at run time, so that both have one signature.
-            message = f"out of resource: {what}, Required: {required}, Hardware limit: {limit}. "
+            message = f"out of resource: {resource}, Required: {amount}, Hardware limit: {limit}. "
             message += "Reducing block sizes or `num_stages` may help."
-            facts = {"required": required, "limit": limit}
+            facts = {"required": amount, "limit": limit}
             findings.append(RULES[code].finding(message, facts=facts))
     return findings
 
 
 def slow(seconds: float, median: float) -> list[Finding]:
-    """FC921 for a finished compile of `seconds`, if the cell's median over releases makes that
-    slow."""
+    """Return FC921 if a finished compile is slow beside the cell's median over releases."""
     if seconds < SLOW_SECONDS or seconds < SLOW_RATIO * median:
         return []
     facts = {"seconds": round(seconds, 1), "median": round(median, 1)}
@@ -53,12 +51,14 @@ def slow(seconds: float, median: float) -> list[Finding]:
 
 
 def key_findings(keys: Iterable[Mapping[str, Any]]) -> list[Finding]:
-    """Findings for `{"key", "want", "got", "fault"}` as an autotuner run reports them, one for all
-    keys of one fault, run-ending faults first."""
-    audited = list(keys)
+    """Return one finding for all keys of a fault, run-ending faults first.
+
+    An autotuner run reports each key as `{"key", "want", "got", "fault"}`.
+    """
+    reports = list(keys)
     findings = []
     for fault, code in _KEY_FAULTS.items():
-        faulty = [key for key in audited if key.get("fault") == fault]
+        faulty = [key for key in reports if key.get("fault") == fault]
         if faulty:
             rule = RULES[code]
             names = ", ".join(str(key["key"]) for key in faulty)

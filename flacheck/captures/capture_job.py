@@ -24,7 +24,7 @@ from typing import Any
 import yaml
 
 from flacheck.captures import tests
-from flacheck.captures.travelling import Captures
+from flacheck.captures.capture_archive import Captures
 from flacheck.engine import policies, programs
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import INSTALL_TORCH, IncompleteError, UsageError
@@ -66,7 +66,7 @@ _TRITONS = ("triton-", "pytorch_triton")
 
 
 @dataclass(frozen=True)
-class Driven:
+class CaptureResult:
     """One drive: the launches file, and the driver's report of what it called and what failed."""
 
     launches: Path
@@ -89,7 +89,7 @@ class Driven:
 
 
 @dataclass(frozen=True)
-class Drive:
+class CaptureJob:
     """A package to drive under a compiler on a card."""
 
     package: Package
@@ -99,13 +99,13 @@ class Drive:
     suite: Path | None = None
 
 
-def drive(
+def capture_package(
     package: Package,
     toolchain: Toolchain,
     card: Json,
     travelling: Captures | None = None,
     suite: Path | None = None,
-) -> Driven:
+) -> CaptureResult:
     """Call all of a package's operators, layers and modules once more, or find that this was done
     before. Captures that came with a file are all that is used; those that are still to travel are
     copied there.
@@ -114,7 +114,7 @@ def drive(
     when the file that came holds no such capture.
     """
     _check_torch()
-    asked = Drive(package, toolchain, card, suite)
+    asked = CaptureJob(package, toolchain, card, suite)
     folder = _folder(asked)
     name = folder.name
     if travelling and travelling.file:
@@ -126,15 +126,15 @@ def drive(
                 "the same releases and targets, or name a file that does not exist yet"
             )
     else:
-        prepare([asked])
+        prepare_captures([asked])
     if travelling and not travelling.file:
         shutil.copytree(
             folder, travelling.folder / name, ignore=_not_travelling, dirs_exist_ok=True
         )
-    return Driven(_launches(folder), json.loads(_report(folder).read_text(encoding="utf-8")))
+    return CaptureResult(_launches(folder), json.loads(_report(folder).read_text(encoding="utf-8")))
 
 
-def prepare(drives: Sequence[Drive], at_once: int = 1) -> None:
+def prepare_captures(drives: Sequence[CaptureJob], at_once: int = 1) -> None:
     """Make the captures that are not in the cache yet, so many at a time.
 
     Raises IncompleteError without torch, or when a driver itself is killed or hangs.
@@ -167,19 +167,19 @@ def _check_torch() -> None:
         )
 
 
-def _folder(drive: Drive) -> Path:
-    package = drive.package
-    key = _key(package, drive.toolchain, drive.card, recipe_of(package.name))
-    if drive.suite is not None:
-        key = digest([key, "tests", checkouts.digest(drive.suite)], 16)
+def _folder(job: CaptureJob) -> Path:
+    package = job.package
+    key = _key(package, job.toolchain, job.card, recipe_of(package.name))
+    if job.suite is not None:
+        key = digest([key, "tests", checkouts.digest(job.suite)], 16)
     return cache.root() / "captures" / f"{package.name}-{package.version}-{key}"
 
 
-def _kin(drive: Drive) -> str:
+def _kin(job: CaptureJob) -> str:
     """The same for the drives of one package on one card under any release, beside the same
     libraries."""
-    key = _key(drive.package, None, drive.card, recipe_of(drive.package.name))
-    return digest([key, drive.suite is not None, _beside()], 16)
+    key = _key(job.package, None, job.card, recipe_of(job.package.name))
+    return digest([key, job.suite is not None, _beside()], 16)
 
 
 @functools.cache
@@ -196,12 +196,12 @@ def _asked(folder: Path, kin: str) -> Path:
     return folder / f"asked-{kin}.json"
 
 
-def _earlier(folder: Path, drive: Drive) -> list[Json]:
+def _earlier(folder: Path, job: CaptureJob) -> list[Json]:
     """The captures under other releases that may hold for a drive, the newest first."""
-    if drive.suite is not None:
+    if job.suite is not None:
         return []
-    kin = _kin(drive)
-    mine = f"{drive.package.name}-{drive.package.version}-*"
+    kin = _kin(job)
+    mine = f"{job.package.name}-{job.package.version}-*"
     there = list(folder.parent.glob(f"{mine}/{_asked(Path(), kin).name}"))
     there.sort(key=lambda each: each.stat().st_mtime, reverse=True)
     return [
@@ -223,7 +223,7 @@ def _report(folder: Path) -> Path:
     return folder / "report.json"
 
 
-def _drive_together(drives: Sequence[tuple[Path, Drive]]) -> None:
+def _drive_together(drives: Sequence[tuple[Path, CaptureJob]]) -> None:
     """Start these drives and wait for all of them; all that ended well is kept, whatever became of
     the others."""
     stop = threading.Event()
@@ -238,43 +238,43 @@ def _drive_together(drives: Sequence[tuple[Path, Drive]]) -> None:
         each.result()
 
 
-def _made(folder: Path, drive: Drive, stop: threading.Event) -> None:
+def _made(folder: Path, job: CaptureJob, stop: threading.Event) -> None:
     # Two scans at once make one capture: the second waits, and finds it.
-    with filling.locked(folder):
+    with filling.hold_lock(folder):
         if not _is_made(folder):
-            _make(folder, drive, stop)
+            _make(folder, job, stop)
 
 
-def _make(folder: Path, drive: Drive, stop: threading.Event) -> None:
+def _make(folder: Path, job: CaptureJob, stop: threading.Event) -> None:
     """Have the driver fill the folder, whose lock is held: all of it, or nothing new."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _EARLY).unlink(missing_ok=True)
-    identity, gpu = drive.package.identity, drive.card["gpu"]
-    what = f"capturing {identity} under {drive.toolchain.identity} on {gpu}"
+    identity, gpu = job.package.identity, job.card["gpu"]
+    what = f"capturing {identity} under {job.toolchain.identity} on {gpu}"
     _LOG.info(f"{what} …")
     with temporary_folder() as work:
-        config = _config(Path(work), drive)
-        _take_over(config, folder, drive, stop)
+        config = _config(Path(work), job)
+        _take_over(config, folder, job, stop)
         if Path(config["report"]).exists():
             _say_like(config, what)
         else:
-            _drive(config, folder, drive, stop, what)
-        if drive.suite is not None:
-            _add_tests(config, drive, work, folder, stop)
+            _drive(config, folder, job, stop, what)
+        if job.suite is not None:
+            _add_tests(config, job, work, folder, stop)
         # A report stands for a finished drive: it comes to its name last, and both in one step.
         finals = [("output", _launches(folder)), ("report", _report(folder))]
-        if drive.suite is None and Path(config.get("asked", "")).is_file():
-            finals.insert(0, ("asked", _asked(folder, _kin(drive))))
+        if job.suite is None and Path(config.get("asked", "")).is_file():
+            finals.insert(0, ("asked", _asked(folder, _kin(job))))
         for made, final in finals:
             partial = folder / f"{final.name}.{os.getpid()}"
             shutil.copyfile(config[made], partial)
             partial.replace(final)
 
 
-def _take_over(config: Json, folder: Path, drive: Drive, stop: threading.Event) -> None:
+def _take_over(config: Json, folder: Path, job: CaptureJob, stop: threading.Event) -> None:
     """Write what a capture under another release holds, where that holds here, too; whether it does
     is seen without torch and without the package, in a fraction of a capture's time."""
-    earlier = _earlier(folder, drive)
+    earlier = _earlier(folder, job)
     if not earlier:
         return
     scratch = Path(config["output"]).parent
@@ -283,17 +283,17 @@ def _take_over(config: Json, folder: Path, drive: Drive, stop: threading.Event) 
     # However this ends, without a report the package is captured anew.
     programs.run(
         ["-c", channel.BOOT, str(GUEST), ".capture_reuse.reuse", json.dumps(asked)],
-        guest_environment(drive.toolchain, drive.package, scratch),
+        guest_environment(job.toolchain, job.package, scratch),
         scratch,
         folder / _TAKING_OVER,
         seconds=_COMPARING_PATIENCE * config["seconds"],
         memory_mb=_MEMORY_MB,
-        policy=_policy(drive, scratch),
+        policy=_policy(job, scratch),
         stop=stop,
     )
 
 
-def _drive(config: Json, folder: Path, drive: Drive, stop: threading.Event, what: str) -> None:
+def _drive(config: Json, folder: Path, job: CaptureJob, stop: threading.Event, what: str) -> None:
     """Capture the package anew."""
     # Nothing of what came before is left in it.
     Path(config["output"]).write_text("", encoding="utf-8")
@@ -307,12 +307,12 @@ def _drive(config: Json, folder: Path, drive: Drive, stop: threading.Event, what
     log = folder / _LOG_FILE
     ended = programs.run(
         ["-c", channel.BOOT, str(GUEST), ".search", json.dumps(config)],
-        guest_environment(drive.toolchain, drive.package, scratch),
+        guest_environment(job.toolchain, job.package, scratch),
         scratch,
         log,
         seconds=_PATIENCE * config["seconds"],
         memory_mb=_MEMORY_MB,
-        policy=_policy(drive, scratch),
+        policy=_policy(job, scratch),
         beat=beat,
         stop=stop,
     )
@@ -327,11 +327,11 @@ def _drive(config: Json, folder: Path, drive: Drive, stop: threading.Event, what
     (folder / _EARLY).touch()
 
 
-def _policy(drive: Drive, scratch: str | Path) -> Policy:
+def _policy(job: CaptureJob, scratch: str | Path) -> Policy:
     """What the package's code may do while it is captured."""
-    folders = [drive.package.path, *policies.compiler_folders(drive.toolchain.paths)]
-    if drive.suite is not None:
-        folders.append(str(drive.suite))
+    folders = [job.package.path, *policies.compiler_folders(job.toolchain.paths)]
+    if job.suite is not None:
+        folders.append(str(job.suite))
     return policies.of_package(folders, str(scratch))
 
 
@@ -364,24 +364,24 @@ def _kept(config: Json, cut: str) -> bool:
 
 
 def _add_tests(
-    config: Json, drive: Drive, scratch: str, folder: Path, stop: threading.Event
+    config: Json, job: CaptureJob, scratch: str, folder: Path, stop: threading.Event
 ) -> None:
     """Run the checkout's tests, too: into the driver's files goes what both launched."""
-    checkout = str(drive.suite)
+    checkout = str(job.suite)
     asked = {name: config[name] for name in ("card", "package")}
     asked |= {
         "packages": {**config["packages"], checkout: config["package"]},
         "checkout": checkout,
         "seconds": tests.TEST_SECONDS,
     }
-    environment = guest_environment(drive.toolchain, drive.package, scratch)
-    what = f"running the tests of {checkout} under {drive.toolchain.identity}"
-    policy = functools.partial(_policy, drive)
+    environment = guest_environment(job.toolchain, job.package, scratch)
+    what = f"running the tests of {checkout} under {job.toolchain.identity}"
+    policy = functools.partial(_policy, job)
     made = tests.run(asked, environment, what, folder / "tests.txt", policy, stop)
     output, report = Path(config["output"]), Path(config["report"])
     said = json.loads(report.read_text(encoding="utf-8"))
     said["tests"] = {**made.report, "kernels": tests.by_source(made, output)}
-    output.write_text("".join(tests.merged(made, output)), encoding="utf-8")
+    output.write_text("".join(tests.merge_lines(made, output)), encoding="utf-8")
     report.write_text(json.dumps(said, indent=1), encoding="utf-8")
 
 
@@ -398,14 +398,14 @@ def _doing(progress: Path) -> str:
     return "starting"
 
 
-def _config(scratch: Path, drive: Drive) -> Json:
-    package = drive.package
+def _config(scratch: Path, job: CaptureJob) -> Json:
+    package = job.package
     return {
         "output": str(scratch / "launches.jsonl"),
         "report": str(scratch / "report.json"),
         "progress": str(scratch / "doing"),
         "asked": str(scratch / "asked.json"),
-        "card": drive.card,
+        "card": job.card,
         "modules": list(package.modules),
         "own": list(package.own_modules),
         "package": package.identity,

@@ -23,11 +23,11 @@ class LaunchParts:
 
     identity: str
     skeleton: str
-    tuned: Mapping[str, int]
+    tuned_constants: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedCell:
     """One cell's outcome; strings and mappings are shared between the cells of one `observe`.
 
     `call` is the launch with its options, `size` the shape, both as canonical JSON. `partial` marks
@@ -58,7 +58,7 @@ class Observed:
     line: str
     partial: bool = False
     reason: str | None = None
-    crashed: bool = False
+    is_crash: bool = False
     made_up: bool = False
     formerly: str | None = None
     api: str | None = None
@@ -92,14 +92,14 @@ class Observed:
     @property
     def settings(self) -> dict[str, Any]:
         """What a fallback may change: options, tuned constexprs, dtype."""
-        return {**self.options, **self.parts.tuned, "dtype": self.dtype}
+        return {**self.options, **self.parts.tuned_constants, "dtype": self.dtype}
 
 
 def observe(
     records: Iterable[Record],
     made_up: Container[str] | None = None,
     configurations: Mapping[str, str] = _NONE,
-) -> list[Observed]:
+) -> list[ObservedCell]:
     """All records, each cut down; equal parts are kept once.
 
     `made_up` are the keys of made-up launches, as the question has them. Without it, what was
@@ -143,7 +143,7 @@ def take_apart(launch: Launch | None, shape: Mapping[str, int]) -> LaunchParts:
 
 def _observed(
     record: Record, shared: dict[Any, Any], made_up: bool, configuration_of: str | None
-) -> Observed:
+) -> ObservedCell:
     def once(value: Any) -> Any:
         return shared.setdefault(value, value)
 
@@ -152,7 +152,7 @@ def _observed(
     launch = ("launch", canonical(record.launch and record.launch.to_json()), size)
     if launch not in shared:
         shared[launch] = take_apart(record.launch, record.shape)
-    return Observed(
+    return ObservedCell(
         key=record.key,
         kernel=once(record.kernel),
         package=once(record.package),
@@ -175,7 +175,7 @@ def _observed(
         # A compile that has a reason beside its verdict was stopped early, on request.
         partial=record.verdict is Verdict.COMPILES and record.reason is not None,
         reason=once(record.reason),
-        crashed=record.signal is not None,
+        is_crash=record.signal is not None,
         made_up=made_up,
         formerly=once(record.formerly),
         api=once(_api(record)),

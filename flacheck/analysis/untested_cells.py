@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version
 from flacheck.model import Json, Verdict
 
@@ -36,7 +36,7 @@ _LEFT_OUT = "NoneType"
 
 
 @dataclass(frozen=True)
-class Untested:
+class UntestedGroup:
     """A kernel of which made-up launches say nothing on one release and target, and why."""
 
     kernel: str
@@ -50,7 +50,7 @@ class Untested:
         return dict(vars(self))
 
 
-def why_untested(cell: Observed) -> str | None:
+def why_untested(cell: ObservedCell) -> str | None:
     """Why a cell is no evidence by itself; None for one that is.
 
     A failure of a made-up launch is evidence when its arguments cannot have caused it: an API that
@@ -64,7 +64,7 @@ def why_untested(cell: Observed) -> str | None:
             return None
         return cell.reason or "no verdict"
     code = cell.code or _UNCLASSIFIED
-    if code == _REMOVED_API or cell.api is not None or cell.crashed:
+    if code == _REMOVED_API or cell.api is not None or cell.is_crash:
         return None
     if cell.stage == "import" and code != _UNCLASSIFIED:
         return None
@@ -80,9 +80,9 @@ def why_untested(cell: Observed) -> str | None:
     return None
 
 
-def separated(
-    cells: Iterable[Observed], beside: Iterable[Observed] = ()
-) -> tuple[list[Observed], list[Observed]]:
+def separate_untested(
+    cells: Iterable[ObservedCell], beside: Iterable[ObservedCell] = ()
+) -> tuple[list[ObservedCell], list[ObservedCell]]:
     """The cells that count, and those that are untested.
 
     Where another configuration of the launch compiles, one that the autotuner skips or that timed
@@ -94,8 +94,8 @@ def separated(
     known.update((cell.key, cell) for cell in cells)
     served = {(cell.place, cell.launch) for cell in known.values() if cell.compiles}
     shared = _shared(known.values())
-    counted: list[Observed] = []
-    untested: list[Observed] = []
+    counted: list[ObservedCell] = []
+    untested: list[ObservedCell] = []
     for cell in cells:
         excused = cell.tolerated or cell.verdict is Verdict.UNKNOWN
         is_evidence = why_untested(cell) is None or cell.key in shared
@@ -106,10 +106,10 @@ def separated(
     return counted, untested
 
 
-def _shared(cells: Iterable[Observed]) -> set[str]:
+def _shared(cells: Iterable[ObservedCell]) -> set[str]:
     """The keys of made-up launches whose failure all launches of their kernel share, whatever was
     made up for them: then it is the kernel's own."""
-    kernels: dict[tuple[Any, ...], list[Observed]] = {}
+    kernels: dict[tuple[Any, ...], list[ObservedCell]] = {}
     for cell in cells:
         kernels.setdefault((cell.package, cell.kernel, cell.place), []).append(cell)
     keys: set[str] = set()
@@ -121,7 +121,7 @@ def _shared(cells: Iterable[Observed]) -> set[str]:
     return keys
 
 
-def _are_varied(cells: Sequence[Observed]) -> bool:
+def _are_varied(cells: Sequence[ObservedCell]) -> bool:
     """Whether nothing that was made up is the same in all of these launches of one kernel: dtypes
     and sizes differ, and no argument was left out everywhere."""
     if any(_LEFT_OUT in cell.line for cell in cells):
@@ -149,14 +149,14 @@ def _size(argument: Any) -> int | None:
     return None
 
 
-def listed(untested: Sequence[Observed]) -> list[Untested]:
+def group_untested(untested: Sequence[ObservedCell]) -> list[UntestedGroup]:
     """The untested cells by kernel, place and reason, in order."""
     counts: dict[tuple[str, str | None, str, str, str], int] = {}
     for cell in untested:
         reason = why_untested(cell) or ""
         group = (cell.kernel, cell.package, cell.toolchain, cell.target, reason)
         counts[group] = counts.get(group, 0) + 1
-    made = [Untested(*group, count) for group, count in counts.items()]
+    made = [UntestedGroup(*group, count) for group, count in counts.items()]
     return sorted(
         made,
         key=lambda each: (

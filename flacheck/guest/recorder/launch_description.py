@@ -1,8 +1,10 @@
-"""A launch as JSON: whose kernel it is, its arguments and configurations, and where its tensors lie
-in memory, so that others like them can be made. What is in them is left out, for their contents are
-random where a launch is timed; only the values of small integers, which kernels index with, are
-kept. `functions` throughout are the jit functions that the launch hands over, with their names in
-the kernel's module."""
+"""A launch as JSON: its kernel, arguments, configurations, and its tensors' layout in memory.
+
+The layout suffices to make similar tensors. The contents of tensors are left out, because a launch
+is timed with random contents. Only the values of small integer tensors are kept, because kernels
+index with them. `functions` are always the jit functions that the launch passes, with their names
+in the kernel's module.
+"""
 
 from __future__ import annotations
 
@@ -17,25 +19,29 @@ from importlib.metadata import Distribution, distributions
 from types import FunctionType
 from typing import Any
 
-from ..engine.messages import Kernel
+from ..engine.messages import Json, Kernel
 from ..workers.values import TORCH_NAMES
 
 Functions = dict[Kernel, str]
 
 _DTYPES = {torch_name: name for name, torch_name in TORCH_NAMES.items()}
-# Triton specialises pointers by whether 16 divides them, and asks nothing beyond.
+# Triton specialises pointers by divisibility by 16 only.
 ALIGNMENT = 16
-# What later releases added to tensor descriptors stands there when it is used.
+# Fields of tensor descriptors that later releases added; written if they are in use.
 DESCRIPTOR_EXTRAS = ("padding", "round_f32_to_tf32")
-# Offsets of sequences and the like; more would make a line of the launches file long.
+# The maximum number of values: enough for offsets of sequences. More would make a line of the
+# launches file long.
 _VALUES_UP_TO = 4096
-# By the storage's identity: its index among those of the launch, and its size in bytes.
+# By the storage's identity: its index among the launch's storages, and its size in bytes.
 _Storages = dict[int, tuple[int, int]]
 
 
 def argument(value: Any, functions: Functions) -> Any:
-    """One argument: `{"dtype", "align"}`, `{"int"}`, `{"float"}`, `{"bool"}`, `{"tuple"}`,
-    `{"constexpr"}` or None. Any other is `{"unknown": its type}`: no launch is built with it."""
+    """Return the description of an argument.
+
+    It is `{"dtype", "align"}`, `{"int"}`, `{"float"}`, `{"bool"}`, `{"tuple"}`, `{"constexpr"}` or
+    None. Any other value is `{"unknown": its type}`, from which no launch is built.
+    """
     if value is None:
         return None
     if isinstance(value, bool):
@@ -58,16 +64,17 @@ def argument(value: Any, functions: Functions) -> Any:
     return {"constexpr": other}
 
 
-def _tensor(tensor: Any) -> dict[str, Any]:
+def _tensor(tensor: Any) -> Json:
     dtype = str(tensor.dtype).rpartition(".")[2]
     if dtype not in _DTYPES:
         return {"unknown": f"tensor of {dtype}"}
     # The largest power of two up to 16 that divides the address.
-    return {"dtype": _DTYPES[dtype], "align": math.gcd(tensor.data_ptr(), ALIGNMENT)}
+    alignment = math.gcd(tensor.data_ptr(), ALIGNMENT)
+    return {"dtype": _DTYPES[dtype], "align": alignment}
 
 
-def _descriptor(descriptor: Any) -> dict[str, Any]:
-    described = {
+def _descriptor(descriptor: Any) -> Json:
+    fields = {
         **_tensor(descriptor.base),
         "shape": [int(extent) for extent in descriptor.shape],
         "strides": [int(stride) for stride in descriptor.strides],
@@ -76,18 +83,21 @@ def _descriptor(descriptor: Any) -> dict[str, Any]:
     for name in DESCRIPTOR_EXTRAS:
         value = getattr(descriptor, name, None)
         if value not in (None, False, "zero"):
-            described[name] = value
-    if "unknown" in described:
-        return described
-    return {"descriptor": described}
+            fields[name] = value
+    if "unknown" in fields:
+        return fields
+    return {"descriptor": fields}
 
 
 def constant(value: Any, functions: Functions) -> Any:
-    """A literal, or `{"dtype"}` of the language, `{"tuple"}`, `{"function"}`, `{"float"}` for what
-    JSON has no number for, `{"unknown"}`."""
+    """Return the description of a constant.
+
+    It is a literal, or `{"dtype"}` of the language, `{"tuple"}`, `{"function"}`, `{"float"}` for
+    numbers that JSON lacks, or `{"unknown"}`.
+    """
     if value is None or isinstance(value, bool):
         return value
-    # An enumeration's member is its number or text.
+    # A member of an enumeration is described by its number or text.
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -98,8 +108,11 @@ def constant(value: Any, functions: Functions) -> Any:
     if kind.__name__ == "constexpr":
         return constant(value.value, functions)
     if kind.__name__ == "dtype" and kind.__module__.startswith("triton"):
-        # The language's name for what a pointer to booleans points to.
-        return {"dtype": "i1" if str(value) == "int1" else str(value)}
+        # The language's name for the element of a pointer to booleans.
+        name = str(value)
+        if name == "int1":
+            name = "i1"
+        return {"dtype": name}
     if isinstance(value, (tuple, list)):
         return {"tuple": [constant(item, functions) for item in value]}
     if kind.__name__ == "JITFunction":
@@ -112,23 +125,25 @@ def constant(value: Any, functions: Functions) -> Any:
 
 
 def _number(value: float) -> float | str:
-    """The number, or its word: JSON has no infinity and no NaN."""
+    """Return the number, or its text for infinity and NaN, which JSON lacks."""
     if math.isfinite(value):
         return value
     return str(value)
 
 
 def _constant_number(value: float) -> Any:
-    """Where a text may stand as well, a word says that it is a number."""
+    """Return the number, marked as such if it has to be written as text."""
     if math.isfinite(value):
         return value
     return {"float": str(value)}
 
 
-def configuration(config: Any, functions: Functions) -> dict[str, Any]:
-    """`kwargs`, num_warps, num_stages, and the options that are not at their defaults."""
-    kwargs = {name: constant(value, functions) for name, value in config.kwargs.items()}
-    entry: dict[str, Any] = {"kwargs": kwargs}
+def configuration(config: Any, functions: Functions) -> Json:
+    """Return `kwargs`, num_warps, num_stages, and the options that differ from defaults."""
+    kwargs = {}
+    for name, value in config.kwargs.items():
+        kwargs[name] = constant(value, functions)
+    entry: Json = {"kwargs": kwargs}
     kind: Any = type(config)
     usual = _defaults(kind)
     for name, value in config.all_kwargs().items():
@@ -141,17 +156,20 @@ def configuration(config: Any, functions: Functions) -> dict[str, Any]:
 
 
 @functools.cache
-def _defaults(kind: Any) -> dict[str, Any]:
-    """What a kind of configuration takes where nothing is said."""
+def _defaults(kind: Any) -> Json:
+    """Return the default options of a class of configurations."""
     parameters = inspect.signature(kind.__init__).parameters
     return {name: parameter.default for name, parameter in parameters.items()}
 
 
-def laid_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """`storages`, each one's bytes, and `tensors` by argument: the index of its storage among
-    those, its shape, strides and offset in elements, and the known `values` of integers in the
-    order of its indices. An item of a tuple is called `name[0]`; a tensor descriptor's tensor has
-    the argument's name. What is no tensor of torch's, or lies in no memory, is left out."""
+def memory_layout(arguments: Mapping[str, Any]) -> Json:
+    """Return the layout of a launch's tensors in memory.
+
+    `storages` lists the bytes of each. `tensors` gives by argument the index of its storage, its
+    shape, strides and offset in elements, and the available `values` of integers in the order of
+    its indices. An item of a tuple is called `name[0]`; a tensor descriptor's tensor has the
+    argument's name. Values that are not torch tensors, or that lie in no memory, are left out.
+    """
     storages: _Storages = {}
     tensors = {}
     for name, value in arguments.items():
@@ -160,7 +178,8 @@ def laid_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
                 tensors[path] = _in_storage(tensor, storages)
             except (AttributeError, RuntimeError):  # another library's tensor, or a sparse one
                 continue
-    return {"storages": [size for _, size in storages.values()], "tensors": tensors}
+    sizes = [size for _, size in storages.values()]
+    return {"storages": sizes, "tensors": tensors}
 
 
 def _tensors(path: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -173,10 +192,11 @@ def _tensors(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _in_storage(tensor: Any, storages: _Storages) -> dict[str, Any]:
+def _in_storage(tensor: Any, storages: _Storages) -> Json:
     storage = tensor.untyped_storage()
-    index, _ = storages.setdefault(storage._cdata, (len(storages), storage.nbytes()))
-    entry: dict[str, Any] = {
+    new_entry = len(storages), storage.nbytes()
+    index, _ = storages.setdefault(storage._cdata, new_entry)
+    entry: Json = {
         "storage": index,
         "shape": [int(extent) for extent in tensor.shape],
         "strides": [int(stride) for stride in tensor.stride()],
@@ -184,7 +204,7 @@ def _in_storage(tensor: Any, storages: _Storages) -> dict[str, Any]:
     }
     whole = not (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
     if whole and tensor.numel() <= _VALUES_UP_TO:
-        # Only now: the module needs torch.
+        # Only now, because the module needs torch.
         from ..fake_cuda import known_values
 
         values = known_values.read(tensor)
@@ -194,7 +214,7 @@ def _in_storage(tensor: Any, storages: _Storages) -> dict[str, Any]:
 
 
 def program() -> str:
-    """What the main module would be imported as."""
+    """Return the name under which the main module would be imported."""
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
     if spec is not None:
@@ -203,16 +223,21 @@ def program() -> str:
 
 
 class Identities:
-    """`packages` maps folders to the packages that were put there, each as `name==version`."""
+    """Identities of kernels and files.
+
+    `packages` maps the folders of recorded packages to their `name==version`.
+    """
 
     def __init__(self, packages: Mapping[str, str]) -> None:
-        self._packages = {os.path.realpath(folder): package for folder, package in packages.items()}
-        # By folder: what is installed there, each with the text that lists its files.
-        self._installed: dict[str, list[tuple[Distribution, str]]] = {}
+        self._packages: dict[str, str] = {}
+        for folder, package in packages.items():
+            self._packages[os.path.realpath(folder)] = package
+        # By folder: the distributions installed in it, each with the list of its files.
+        self._distributions: dict[str, list[tuple[Distribution, str]]] = {}
         self._by_module: dict[str, str | None] = {}
 
     def of(self, function: FunctionType) -> tuple[str, str | None]:
-        """`module:qualname`, and `name==version` of the package, None for a program's own."""
+        """Return `module:qualname` and the package's `name==version`, None for the program."""
         module = function.__module__
         if module == "__main__":
             module = program()
@@ -222,29 +247,35 @@ class Identities:
         return name, self._by_module[module]
 
     def package_of(self, file: str) -> str | None:
-        """`name==version` of the package that a file belongs to, None for a program's own."""
-        package, _ = self.installed(file) or (None, None)
+        """Return the `name==version` of the package of a file, None for the program's own."""
+        package, _ = self.find_installed(file) or (None, None)
         return package
 
-    def installed(self, file: str) -> tuple[str, str] | None:
-        """The package that a file belongs to, and the folder that it is installed in."""
+    def find_installed(self, file: str) -> tuple[str, str] | None:
+        """Return the package of a file and the folder in which it is installed."""
         file = os.path.realpath(file)
         for folder in _above(file):
             package = self._packages.get(folder)
-            package = package or self._owner(folder, os.path.relpath(file, folder))
+            if not package:
+                path = os.path.relpath(file, folder)
+                package = self._owner(folder, path)
             if package:
                 return package, folder
         return None
 
-    def is_driven(self, file: str) -> bool:
-        """Whether a file is one of the packages that were put there to be recorded."""
-        return any(folder in self._packages for folder in _above(os.path.realpath(file)))
+    def is_recorded_package(self, file: str) -> bool:
+        """Return True if a file is part of a recorded package."""
+        path = os.path.realpath(file)
+        return any(folder in self._packages for folder in _above(path))
 
     def _owner(self, folder: str, path: str) -> str | None:
-        """The package installed in a folder whose list of files has this one."""
-        if folder not in self._installed:
-            self._installed[folder] = [(d, d.read_text("RECORD") or "") for d in _all(folder)]
-        for distribution, files in self._installed[folder]:
+        """Return the package installed in a folder whose list of files has this path."""
+        if folder not in self._distributions:
+            self._distributions[folder] = []
+            for distribution in _all(folder):
+                files = distribution.read_text("RECORD") or ""
+                self._distributions[folder].append((distribution, files))
+        for distribution, files in self._distributions[folder]:
             if f"\n{path}," in f"\n{files}":
                 return f"{distribution.metadata['Name']}=={distribution.version}"
         return None
@@ -258,7 +289,7 @@ def _above(file: str) -> Iterator[str]:
 
 
 def _all(folder: str) -> Iterable[Distribution]:
-    """The distributions of a folder; most folders above a file have none, which is seen at once."""
+    """Return the distributions of a folder; most folders above a file have none."""
     if any(name.endswith(".dist-info") for name in os.listdir(folder)):
         return distributions(path=[folder])
     return ()

@@ -32,7 +32,7 @@ class Captures:
 
 
 @contextmanager
-def opened(file: Path | None) -> Iterator[Captures | None]:
+def open_archive(file: Path | None) -> Iterator[Captures | None]:
     """The captures that a file holds. One that does not exist is written at the end; without a file
     there is nothing that travels."""
     if file is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.guest.recorder.described import Identities, argument, configuration, constant
+from flacheck.guest.recorder.launch_description import Identities, argument, configuration, constant
 
 
 class Kind(enum.IntEnum):

@@ -6,7 +6,7 @@ import statistics
 
 from flacheck.model import Attempt, Resources
 from flacheck.rules import RULES, classify, signature
-from flacheck.rules.measured import key_findings, over_limits, slow
+from flacheck.rules.measurements import key_findings, over_limits, slow
 from flacheck.tables.targets import TARGETS
 from tests.rule_logs import json_of, signature_of
 

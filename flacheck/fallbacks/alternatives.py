@@ -1,0 +1,186 @@
+"""Fallbacks among a scan's own records, each on the failing cell's release and target."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from flacheck.analysis.context import FormsOf
+from flacheck.analysis.fallbacks import Fallback
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.observation import ObservedCell
+from flacheck.analysis.standing import find_blocking_failures, is_good
+from flacheck.fallbacks.points import Points
+from flacheck.fallbacks.ranking import Use, named_values, order, rank, steps
+from flacheck.model import canonical
+
+# Fallbacks shown for one failing cell; the rest is further away.
+_LIMIT = 5
+# The widest type first: it loses speed, but not range.
+_DTYPES = ("fp32", "bf16", "fp16")
+_KernelId = tuple[str | None, str]
+
+
+def fallbacks(cells: Sequence[ObservedCell], forms: FormsOf) -> list[Fallback]:
+    """Return up to 5 fallbacks a failing cell, nearest first; another dtype or form comes last.
+
+    A tolerated failure needs none while another configuration of its launch compiles. Another shape
+    or another release is never a fallback. All other settings in `use` compile in a record with the
+    rest of the failing cell's. For another dtype or form alone, that cell compiles, or every record
+    of that dtype or form.
+    """
+    distinctions = Distinctions(cells)
+    neighbours = _Neighbours(cells, forms)
+    # Cells that differ only in details without a name (an alignment, say) have one fallback.
+    distinct: dict[str, Fallback] = {}
+    for cell in sorted(find_blocking_failures(cells), key=order):
+        failing = distinctions.of(cell)
+        for use in neighbours.uses(cell):
+            away = steps(cell.settings, use)
+            new = Fallback(cell.kernel, cell.package, *cell.place, failing, use, away)
+            distinct.setdefault(canonical([cell.package, new.to_json()]), new)
+    return list(distinct.values())
+
+
+class _Neighbours:
+    """The compiling cells, indexed by what a failing cell may keep."""
+
+    def __init__(self, cells: Sequence[ObservedCell], forms: FormsOf) -> None:
+        by_launch = []
+        by_dtype = []
+        dtypes = []
+        for cell in cells:
+            if cell.compiles:
+                launch = _launch_of_any_dtype(cell)
+                by_launch.append(((cell.place, cell.launch), cell))
+                by_dtype.append(((launch, cell.dtype), cell))
+                dtypes.append((launch, cell.dtype))
+        self._of_launch = _points(by_launch)
+        self._of_dtype = _points(by_dtype)
+        self._dtypes = {
+            launch: sorted(set(several), key=str)
+            for launch, several in group_by_key(dtypes).items()
+        }
+        self._alternatives = Alternatives(cells, forms)
+
+    def uses(self, cell: ObservedCell) -> list[Use]:
+        """Return the possible changes: settings, nearest first, then the best dtype and form."""
+        near: list[Use] = []
+        if (cell.place, cell.launch) in self._of_launch:
+            near = self._of_launch[cell.place, cell.launch].nearest(cell.settings)
+        # A dtype and a form stay even if settings alone would fill the list: they lose precision or
+        # speed, but help where no setting does.
+        far = self._dtype(cell)
+        for form in self._alternatives.forms(cell)[:1]:
+            far.append({"form": form})
+        return [*near[: _LIMIT - len(far)], *far]
+
+    def _dtype(self, cell: ObservedCell) -> list[Use]:
+        """Return the widest dtype that needs no other change, or the one with fewest changes."""
+        launch = _launch_of_any_dtype(cell)
+        points_of = {}
+        for dtype in self._dtypes.get(launch, ()):
+            if dtype != cell.dtype:
+                points_of[dtype] = self._of_dtype[launch, dtype]
+        alone = set(self._alternatives.dtypes(cell))
+        for dtype, points in points_of.items():
+            if {**cell.settings, "dtype": dtype} in points:
+                alone.add(dtype)
+        if alone:
+            return [{"dtype": min(alone, key=_width)}]
+        uses: list[Use] = []
+        for points in points_of.values():
+            uses += points.nearest(cell.settings)
+        uses.sort(key=lambda use: (len(use), _width(use["dtype"]), rank(cell.settings, use)))
+        return uses[:1]
+
+
+class Alternatives:
+    """Other dtypes of a kernel and other forms of its operator whose records all compile.
+
+    Only records of the failing cell's release and target count, and of its shape, as far as both
+    name a size.
+    """
+
+    def __init__(self, cells: Iterable[ObservedCell], forms: FormsOf) -> None:
+        self._form_of = forms
+        kernels = [((package, *form), kernel) for (package, kernel), form in forms.items()]
+        self._kernels = group_by_key(kernels)
+        pairs = [((cell.package, cell.kernel, cell.place, cell.dtype), cell) for cell in cells]
+        self._cells = group_by_key(pairs)
+        self._cache: dict[tuple[Any, ...], bool] = {}
+
+    def dtypes(self, cell: ObservedCell) -> list[str]:
+        """Return the other dtypes in which all records of this cell's kernel are good."""
+        others = []
+        for dtype in _DTYPES:
+            if dtype != cell.dtype and self._works(cell, cell.kernel, dtype):
+                others.append(dtype)
+        return others
+
+    def forms(self, cell: ObservedCell) -> list[str]:
+        """Return the other forms of this operator whose kernels are all good in this dtype."""
+        operator, own = self._form_of.get((cell.package, cell.kernel), (None, None))
+        forms = []
+        for (package, other_operator, form), kernels in sorted(self._kernels.items(), key=str):
+            if (package, other_operator) != (cell.package, operator) or form == own:
+                continue
+            if all(self._works(cell, kernel, cell.dtype) for kernel in kernels):
+                forms.append(form)
+        return forms
+
+    def _works(self, cell: ObservedCell, kernel: str, dtype: str | None) -> bool:
+        group = (cell.package, kernel, cell.place, dtype)
+        # A kernel has hundreds of failing cells of one size, so the result is cached.
+        key = (*group, cell.size)
+        if key not in self._cache:
+            same_shape = []
+            for other in self._cells.get(group, ()):
+                if _shapes_agree(cell, other):
+                    same_shape.append(other)
+            self._cache[key] = is_good(same_shape)
+        return self._cache[key]
+
+
+class Distinctions:
+    """The settings and sizes that distinguish a cell from the others of its kernel."""
+
+    def __init__(self, cells: Iterable[ObservedCell]) -> None:
+        first_values: defaultdict[_KernelId, dict[str, Any]] = defaultdict(dict)
+        self._names: defaultdict[_KernelId, set[str]] = defaultdict(set)
+        # Releases and targets repeat calls, so one cell of each call is enough.
+        calls = {(cell.package, cell.kernel, cell.call, cell.size): cell for cell in cells}
+        for cell in calls.values():
+            kernel = cell.package, cell.kernel
+            first, values = first_values[kernel], named_values(cell)
+            if first:
+                self._names[kernel] |= first.keys() ^ values.keys()
+            for name, value in values.items():
+                if first.setdefault(name, value) != value:
+                    self._names[kernel].add(name)
+
+    def of(self, cell: ObservedCell) -> dict[str, Any]:
+        """Return the values of a cell that differ between the cells of its kernel."""
+        names = self._names[cell.package, cell.kernel]
+        return {name: value for name, value in named_values(cell).items() if name in names}
+
+
+def _points(
+    cells: Iterable[tuple[tuple[Any, ...], ObservedCell]],
+) -> Mapping[tuple[Any, ...], Points]:
+    settings = group_by_key((key, cell.settings) for key, cell in cells)
+    return {key: Points(several) for key, several in settings.items()}
+
+
+def _shapes_agree(cell: ObservedCell, other: ObservedCell) -> bool:
+    """Return True if the shapes are equal in every size that both name."""
+    return all(other.shape.get(name, size) == size for name, size in cell.shape.items())
+
+
+def _launch_of_any_dtype(cell: ObservedCell) -> tuple[Any, ...]:
+    return cell.package, cell.kernel, cell.place, cell.size, cell.parts.skeleton
+
+
+def _width(dtype: str | None) -> tuple[int, str]:
+    if dtype in _DTYPES:
+        return _DTYPES.index(dtype), dtype
+    return len(_DTYPES), str(dtype)
