@@ -41,8 +41,12 @@ def answer(summary: Summary) -> str:
         if is_known:
             return f"No answer yet: {answered_cells} of {expected_cells} cells are compiled."
         return f"No answer yet: {answered_cells} cells are compiled; the total is unknown."
-    has_failure = any(each.failing for each in summary.standings)
-    is_open = any(each.undecided_cells and not each.failing for each in summary.standings)
+    has_failure = is_open = False
+    for each in summary.standings:
+        if each.failing:
+            has_failure = True
+        elif each.undecided_cells:
+            is_open = True
     if has_failure and not is_open:
         return f"No tested release compiles everything on {', '.join(targets)}."
     why = "some cells reached no verdict"
@@ -70,7 +74,12 @@ def _good_releases(summary: Summary) -> Iterator[str]:
 
     Good compilers other than Triton, and Triton builds that no requirement names, follow.
     """
-    tritons = [release for release in summary.known_good if release.triton]
+    tritons, others = [], []
+    for release in summary.known_good:
+        if release.triton:
+            tritons.append(release)
+        else:
+            others.append(release)
     pin_targets = set()
     for (triton, torch), pin_names in _pins(summary).items():
         specifier = Requirement(triton).specifier
@@ -86,7 +95,6 @@ def _good_releases(summary: Summary) -> Iterator[str]:
         if on:
             name = f"Triton {release.triton}, which no index has,"
             yield _extent_of(summary, name, [release.toolchain], on)
-    others = [release for release in summary.known_good if not release.triton]
     by_targets = phrases.group_by(others, lambda release: release.targets)
     for good_targets, releases in by_targets.items():
         names = [release.toolchain for release in releases]
