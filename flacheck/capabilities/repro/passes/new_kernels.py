@@ -221,7 +221,7 @@ class _Pipeline(NewKernel):
         self.before: trees.Block = []
 
     def result(self, value: Value, depth: int) -> ast.expr:
-        # A variable that the kernel carries between iterations has no value in the loop.
+        # A variable that the kernel carries between iterations is not bound in the loop.
         is_carried = isinstance(value.node, ast.Name)
         if value.is_constant:
             return copy.deepcopy(value.node)

@@ -169,7 +169,7 @@ def inline_calls(body: trees.Block, functions: Functions) -> trees.Block:
 
 
 def _can_inline(function: ast.FunctionDef) -> bool:
-    """Return True if a function returns only at its end and has no variadic parameters."""
+    """Return True if a function returns only at its end and without variadic parameters."""
     for statement in trees.all_statements(function.body):
         is_last = statement is function.body[-1]
         if isinstance(statement, ast.Return) and not (is_last and statement.value):
