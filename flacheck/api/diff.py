@@ -100,5 +100,5 @@ def diff(
     if plan.plan is None:
         # Two stored results are compared without a store.
         return drain(compare(plan, None, is_waived, run), on_event)
-    with Store.open(folder) as opened:
-        return drain(compare(plan, opened, is_waived, run), on_event)
+    with Store.open(folder) as open_store:
+        return drain(compare(plan, open_store, is_waived, run), on_event)

@@ -44,15 +44,15 @@ def view(
     """Stored runs with their analysis, for a report; of several, the newest record of each cell
     counts. Waivers whose day is over let nothing pass; a baseline lets its failures pass."""
     valid = waivers.in_force(waived, date.today())
-    named = {run.id: run for run in map(store.run, names)}
-    runs = sorted(named.values(), key=lambda run: run.started, reverse=True)
+    runs_by_id = {run.id: run for run in map(store.run, names)}
+    runs = sorted(runs_by_id.values(), key=lambda run: run.started, reverse=True)
     forms: dict[tuple[str | None, str], tuple[str, str]] = {}
     for run in runs:
         forms.update(forms_from_json(run.context))
     kernels = [name for run in runs for name in run.context.get("kernels", ())]
     places = questions.of_runs(store, runs)
-    answered = standings(places, store.current)
-    packages = frozenset[str]().union(*(each.packages for each in answered))
+    run_standings = standings(places, store.current)
+    packages = frozenset[str]().union(*(each.packages for each in run_standings))
     context = Context(
         forms=forms,
         torch_for=torch_pins.torch_for,
@@ -64,20 +64,20 @@ def view(
         in_baseline=lambda cell: baseline is not None and contains_failure(baseline, cell),
         advisories=partial(advisories.of, kernels, packages=packages),
         fallbacks=alternatives.fallbacks,
-        standings=answered,
+        standings=run_standings,
         made_up=_made_up(places),
     )
-    searched = [
+    stored_fallbacks = [
         Fallback.from_json(plain, package)
         for package, plain in store.fallbacks([run.id for run in runs])
     ]
-    summary = summarise(_records(store, runs), context).with_searched(searched)
+    summary = summarise(_records(store, runs), context).with_searched(stored_fallbacks)
     matrices = dict.fromkeys(run.matrix for run in runs if run.matrix)
-    changed = {canonical(each): each for run in runs for each in run.context.get("stale", ())}
-    asked: Json = {"purpose": runs[0].purpose.value, "question": _question(answered)}
-    asked["stale"] = list(changed.values())
+    stale_kernels = {canonical(each): each for run in runs for each in run.context.get("stale", ())}
+    question: Json = {"purpose": runs[0].purpose.value, "question": _question(run_standings)}
+    question["stale"] = list(stale_kernels.values())
     return RunView(
-        run={**runs[0].to_json(), "matrix": ", ".join(matrices) or None, **asked},
+        run={**runs[0].to_json(), "matrix": ", ".join(matrices) or None, **question},
         records=partial(_records_again, store.path.parent, runs, summary.slow),
         summary=summary,
         mixed=tuple(questions.mixed_captures(places)),
@@ -87,12 +87,12 @@ def view(
 
 def _made_up(places: Sequence[RequestedPlace]) -> frozenset[str] | None:
     """The made-up launches of these questions; None where no question is stored."""
-    known = [place.keys for place in places if place.keys is not None]
-    if not known:
+    places_with_keys = [place.keys for place in places if place.keys is not None]
+    if not places_with_keys:
         return None
-    made_up = frozenset[str]().union(*(keys.made_up for keys in known))
+    made_up = frozenset[str]().union(*(keys.made_up for keys in places_with_keys))
     # What one question saw is seen in the answer to all of them.
-    return made_up.difference(*(set(keys.possible) - keys.made_up for keys in known))
+    return made_up.difference(*(set(keys.possible) - keys.made_up for keys in places_with_keys))
 
 
 def _question(answered: Sequence[Standing]) -> Json | None:
@@ -103,7 +103,7 @@ def _question(answered: Sequence[Standing]) -> Json | None:
     selection: Json = {}
     for each in answered:
         selection.update(each.question.selection)
-    asked = [
+    question = [
         {
             "toolchain": each.toolchain,
             "target": each.target,
@@ -112,7 +112,7 @@ def _question(answered: Sequence[Standing]) -> Json | None:
         }
         for each in answered
     ]
-    return {"about": ", ".join(names), "selection": selection, "asked": asked}
+    return {"about": ", ".join(names), "selection": selection, "asked": question}
 
 
 def _records_again(

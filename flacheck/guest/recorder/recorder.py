@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..engine import releases
-from ..engine.messages import Kernel
+from ..engine.messages import Json, Kernel
 from ..workers.cut import CutResult, Cutter, passed_functions
 from .call_path import CallPaths
 from .forms import Same, UnkeyableValue
@@ -55,12 +55,12 @@ class _ConfiguredLaunch:
     """
 
     function: Kernel
-    bound: dict[str, Any]
-    args: dict[str, Any]
+    bound: Kwargs
+    args: Kwargs
     functions: Functions
-    options: dict[str, Any]
+    options: Kwargs
     config: Any
-    inner: dict[str, Any]
+    inner: Kwargs
     grid: Any
     extents: list[int] | None
 
@@ -219,7 +219,12 @@ class Recorder:
             self._thread.is_muted = False
 
     def _run(
-        self, call: _HostCall, tuner: Kernel, configs: Sequence[Any], args: Args, kwargs: Kwargs
+        self,
+        call: _HostCall,
+        tuner: Kernel,
+        configs: Sequence[Any],
+        args: Args,
+        kwargs: Kwargs,
     ) -> Any:
         """Record one run of the outermost autotuner."""
         key, first = self._key_of_run(call, tuner, configs, args, kwargs)
@@ -234,7 +239,12 @@ class Recorder:
         return result
 
     def _try_configs(
-        self, call: _HostCall, tuner: Kernel, configs: Sequence[Any], args: Args, kwargs: Kwargs
+        self,
+        call: _HostCall,
+        tuner: Kernel,
+        configs: Sequence[Any],
+        args: Args,
+        kwargs: Kwargs,
     ) -> Any:
         """Run each configuration that the tuner would try, up to the compiler."""
         result = None
@@ -248,7 +258,12 @@ class Recorder:
         return result
 
     def _key_of_run(
-        self, call: _HostCall, tuner: Kernel, configs: Sequence[Any], args: Args, kwargs: Kwargs
+        self,
+        call: _HostCall,
+        tuner: Kernel,
+        configs: Sequence[Any],
+        args: Args,
+        kwargs: Kwargs,
     ) -> tuple[Key | None, Kwargs]:
         """Return the run's key and the kernel's arguments under the first configuration.
 
@@ -505,10 +520,10 @@ def _describe_arguments(
     return descriptions
 
 
-def _launch(call: _HostCall, group: Sequence[_ConfiguredLaunch]) -> dict[str, Any]:
+def _launch(call: _HostCall, group: Sequence[_ConfiguredLaunch]) -> Json:
     first = group[0]
     names = first.function.arg_names
-    launch: dict[str, Any] = {"args": first.args}
+    launch: Json = {"args": first.args}
     omitted_names = []
     for name in names:
         if name in first.bound and name not in first.args:
@@ -523,7 +538,7 @@ def _launch(call: _HostCall, group: Sequence[_ConfiguredLaunch]) -> dict[str, An
     return launch
 
 
-def _config(launch: _ConfiguredLaunch) -> dict[str, Any]:
+def _config(launch: _ConfiguredLaunch) -> Json:
     """Return a configuration with the values of heuristics below the autotuner."""
     entry = configuration(launch.config, launch.functions)
     for name, value in launch.inner.items():
@@ -531,7 +546,7 @@ def _config(launch: _ConfiguredLaunch) -> dict[str, Any]:
     return entry
 
 
-def _sizes(call: _HostCall, group: Sequence[_ConfiguredLaunch]) -> dict[str, Any]:
+def _sizes(call: _HostCall, group: Sequence[_ConfiguredLaunch]) -> Json:
     """Return what a repetition needs beside the launch: grids and tensors."""
     first = group[0]
     arguments = {name: first.bound[name] for name in first.args}

@@ -55,7 +55,11 @@ class RepeatedLaunches:
             self._written[key] = launch
 
     def add_arguments(
-        self, function: Kernel, args: Sequence[Any], kwargs: Mapping[str, Any], key: list[Any]
+        self,
+        function: Kernel,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        key: list[Any],
     ) -> None:
         """Add a launch's arguments to the key, or raise UnkeyableValue."""
         parameters = self._parameters.get(Same(function))
