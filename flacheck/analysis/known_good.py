@@ -39,7 +39,7 @@ class KnownGood:
 
     @property
     def has_index(self) -> bool:
-        """True if a requirement can name it: indexes do not have local builds."""
+        """True if a requirement can name the compiler: indexes do not have local builds."""
         return "+" not in self.toolchain
 
     def to_json(self) -> Json:
