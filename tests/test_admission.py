@@ -228,12 +228,12 @@ def test_a_refusal_names_the_line() -> None:
     ("text", "line", "what"),
     [
         ("class A: pass", 3, "ClassDef at module level"),
-        ("x = tl.core", 3, "triton.language.core is no name of the language"),
-        ("m = tl", 3, "Name where a literal is wanted"),
+        ("x = tl.core", 3, "triton.language.core is not a name of the language"),
+        ("m = tl", 3, "Name where a literal is expected"),
         (BODY.format("m = tl"), 7, "the module tl as a value"),
         (BODY.format("x.handle"), 7, "the attribute .handle"),
         (BODY.format("y = nobody"), 7, "the name nobody, which nothing in the source defines"),
-        (BODY.format("tl = x"), 6, "tl hides what the module means by it"),
+        (BODY.format("tl = x"), 6, "tl hides the module's own tl"),
         (BODY.format("tl.load(x)()"), 7, "a call of something computed"),
     ],
 )

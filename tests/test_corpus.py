@@ -196,7 +196,7 @@ def test_a_name_changed_in_place_belongs_to_every_kernel_that_reads_it(tmp_path:
         ('"align": 8', '"align": "8"', 24, ["align is 1, 2, 4, 8 or 16"]),
         ('{"float": 0.5}', '{"real": 0.5}', 24, ["argument scale: {'real': 0.5}", "constexpr"]),
         ('"g": None, ', "", 13, ["no value for g"]),
-        ('"g": None', '"h": None', 13, ["'h' is no open parameter", "x, g, T, B, BT"]),
+        ('"g": None', '"h": None', 13, ["'h' is not an open parameter", "x, g, T, B, BT"]),
         ('{"constexpr": "{B}"}', '{"int": "{B}"}', 13, ["disagrees with its annotation"]),
         ('"omitted": ["BT"]', '"omitted": ["T"]', 14, ["not the last parameters", "3.1.0"]),
         (
@@ -208,7 +208,7 @@ def test_a_name_changed_in_place_belongs_to_every_kernel_that_reads_it(tmp_path:
         ('"num_warps": 8', '"num_warps": "8"', 18, ["does not fit", "num_stages"]),
         ('"keys": ["B"]', '"keys": ["BT"]', 20, ["key 'BT'", "x, g, T, B"]),
         ('{"B": 2, "T": 128}', '{"T": 128}', 8, ["does not fit", "same names"]),
-        ('OPERATOR = "addition"', "OPERATOR = 1", 7, ["OPERATOR is no string"]),
+        ('OPERATOR = "addition"', "OPERATOR = 1", 7, ["OPERATOR is not a string"]),
         (
             'OPERATOR = "addition"',
             'OPERATOR = str("addition")',

@@ -99,7 +99,7 @@ def test_a_part_is_on_the_line_where_it_is_written(
     [
         ('    {"T": 128},', '    {"T": True},', "k.py:3: shape {'T': True} does not fit"),
         ('    {"T": 128},', '    {"S": 128},', "k.py:3: shape {'S': 128} does not fit"),
-        ('"form": "chunk",', '"form": 3,', "k.py:10: form is no str"),
+        ('"form": "chunk",', '"form": 3,', "k.py:10: form is not a str"),
         ('"k": {\n', '"k": {\n        "grid": 1,\n', "k.py:9: k has other fields"),
         ('["BT"]', '["T"]', "k.py:16: k: omitted are not the last parameters, in order"),
         ('"{T}"', '"{S}"', "k.py:14: argument T: {'int': '{S}'}"),
@@ -108,7 +108,11 @@ def test_a_part_is_on_the_line_where_it_is_written(
         ('[{"kwargs": {"BT": 32}, "num_warps": 4}]', "[]", "k.py:18: k: no configuration"),
         ('"num_warps": 4', '"num_warps": 0', "k.py:18: k: configuration"),
         ('"num_warps": 4', '"num_ctx": 4', "k.py:18: k: configuration"),
-        ('"keys": ["T"]', '"keys": ["BT"]', "k.py:19: k: key 'BT' is no argument of the launch"),
+        (
+            '"keys": ["T"]',
+            '"keys": ["BT"]',
+            "k.py:19: k: key 'BT' is not an argument of the launch",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_line(before: str, after: str, said: str) -> None:

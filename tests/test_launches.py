@@ -191,7 +191,7 @@ def test_a_scan_warns_of_launches_that_may_be_others_on_the_card(tmp_path: Path)
     )
     said = plan(Subject(str(file)), Selection(targets=("sm90",), toolchains=("3.7.1",))).warnings
     assert any(
-        text.startswith("1 of 2 launches may rest on values") and "program:7" in text
+        text.startswith("1 of 2 launches may depend on values") and "program:7" in text
         for text in said
     )
     other = plan(
@@ -284,7 +284,7 @@ def test_a_launch_without_source_has_its_reason(tmp_path: Path) -> None:
             {"tensors": {"x": {**PLACED, "file": "/etc/passwd"}}, "storages": [8]},
             "unknown field `file`",
         ),
-        ({"qualname": "a.b"}, "no name"),
+        ({"qualname": "a.b"}, "is not a name"),
         ({"count": 0}, "count"),
         ({"kernel": None}, "at `$.kernel`"),
         ({"source": "0" * 16}, "not the digest"),

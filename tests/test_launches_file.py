@@ -83,7 +83,7 @@ def test_a_guess_is_told_of_the_kernels_that_are_asked_for(tmp_path: Path) -> No
     guessed = launch(guessed="program:7")
     file = write(tmp_path, HEADER, guessed, launch(id="b" * 16, kernel="program:other"))
     (warning,) = kernels(Subject(str(file)), Selection()).warnings
-    assert warning.startswith("1 of 2 launches may rest on values that the fake GPU made up")
+    assert warning.startswith("1 of 2 launches may depend on values that the fake GPU made up")
     assert kernels(Subject(str(file)), Selection(kernels=("other",))).warnings == ()
 
 
@@ -94,7 +94,7 @@ def test_a_kernel_that_nothing_can_compile_is_named(tmp_path: Path) -> None:
     found = kernels(Subject(str(file), trust=True), Selection())
     assert [each.kernel.name for each in found.sources] == ["program:scale"]
     assert found.warnings == (
-        "not compiled: the launches file holds no source of program:bare "
+        "not compiled: the launches file has no source of program:bare "
         "and names no package to import from",
     )
 

@@ -49,7 +49,7 @@ def test_axes_take_a_value_or_a_list(tmp_path: Path) -> None:
         ("axes:", "axis:", 6, "allowed are"),
         ("dtype: [bf16, fp16]", "dtype: [bf16, fp17]", 7, "'fp17' is unknown"),
         ("target: sm90", "target: sm91", 8, "sm91"),
-        ("num_warps: [4, 8]", "num_warps: [4, zero]", 10, "no positive whole number"),
+        ("num_warps: [4, 8]", "num_warps: [4, zero]", 10, "is not a positive integer"),
         ("T: {int:", "T: {integer:", 5, "dtype, int, float"),
         (
             "exclude:\n  - {dtype: fp16, ",
@@ -125,9 +125,7 @@ def test_a_matrix_of_too_many_cells_says_how_many(tmp_path: Path) -> None:
     file = tmp_path / "m.yaml"
     file.write_text(f"version: 1\naxes: {{num_warps: {many}, num_stages: {many}}}\n")
     asked = Selection(toolchains=("installed",))
-    with pytest.raises(
-        UsageError, match=r"asks up to [\d,]{10,} cells, and 1,000,000 are the most"
-    ):
+    with pytest.raises(UsageError, match=r"has up to [\d,]{10,} cells, and 1,000,000 are the most"):
         plan(Subject(str(file)), asked)
 
 

@@ -59,7 +59,7 @@ def test_a_kernel_without_a_source_needs_the_users_word() -> None:
     entries = [recorded(f"shop.ops:k{n}", text=None) for n in range(6)]
     with pytest.raises(UsageError) as caught:
         replay.provide_packages(FILE, entries, trust=False)
-    said = "l.jsonl: 6 kernels hold no source (shop.ops:k0, shop.ops:k1, shop.ops:k2, shop.ops:k3)"
+    said = "l.jsonl: 6 kernels have no source (shop.ops:k0, shop.ops:k1, shop.ops:k2, shop.ops:k3)"
     assert str(caught.value).startswith(said)
     assert "--trust" in str(caught.value)
 

@@ -30,7 +30,7 @@ def asked(axes: Mapping[str, tuple[Any, ...]], most: int, monkeypatch: pytest.Mo
     try:
         size.check(made, sources, Selection(), lambda spec: RELEASES)
     except UsageError as error:
-        assert f"m.yaml: asks up to {len(cells(made, sources)):,} cells" in str(error)
+        assert f"m.yaml: has up to {len(cells(made, sources)):,} cells" in str(error)
         return False
     return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from flacheck.analysis.observation import ObservedCell, observe
 from flacheck.analysis.order import count_noun
@@ -65,7 +66,7 @@ class Standing:
         return tuple(find_blocking_failures(self.cells))
 
     @cached_property
-    def compiled_launches(self) -> frozenset[str]:
+    def compiled_launches(self) -> frozenset[tuple[Any, ...]]:
         """The launches that some configuration compiles up to its last stage."""
         return frozenset(_compiled_launches(self.cells))
 
@@ -266,5 +267,5 @@ def find_blocking_failures(cells: Iterable[ObservedCell]) -> list[ObservedCell]:
     return failures
 
 
-def _compiled_launches(cells: Iterable[ObservedCell]) -> set[str]:
+def _compiled_launches(cells: Iterable[ObservedCell]) -> set[tuple[Any, ...]]:
     return {cell.launch for cell in cells if cell.compiles and not cell.partial}

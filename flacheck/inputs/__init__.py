@@ -1,1 +1,1 @@
-"""Where cells come from."""
+"""The inputs that cells are made of: matrices, launches files, flacheck's own kernels."""

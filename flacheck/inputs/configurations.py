@@ -1,5 +1,7 @@
-"""Which configurations of a launch are compiled: its autotuner's, or what a matrix and the command
-line say."""
+"""The configurations of a launch that are compiled.
+
+They come from the launch's autotuner, or from a matrix and the command line.
+"""
 
 import itertools
 import math
@@ -11,60 +13,73 @@ from flacheck.inputs.matrix import Axes
 from flacheck.model import Launch, canonical
 
 Config = Mapping[str, Any]
-# What is chosen on the command line of some options, by their names.
-Selected = Mapping[str, tuple[int, ...]]
+# Values of some options from the command line, by the options' names.
+OptionValues = Mapping[str, tuple[int, ...]]
+# The constants and the options of a configuration.
+_Settings = tuple[Config, Config]
 
-# Triton's own default, and what nearly every kernel runs with.
+# Triton's default, and the number of warps of nearly every kernel.
 _USUAL_WARPS = 4
 _OPTIONS = ("num_warps", "num_stages")
-# How one configuration of many is asked for.
+# The values of the axis `configs` that choose one configuration of many.
 _ONE = ("usual", "shared")
 
 
 @dataclass(frozen=True)
 class ChosenConfig:
-    """One configuration to compile: tuned constants and options. `others` are those, each as such a
-    pair, that its autotuner has besides, where this one was chosen of many."""
+    """One configuration to compile: tuned constants and options.
+
+    `others` are the autotuner's other configurations if this one was chosen of many.
+    """
 
     constants: Config
     options: Config
-    others: tuple[tuple[Config, Config], ...] = ()
+    others: tuple[_Settings, ...] = ()
 
 
-def choices(launch: Launch, axes: Axes, selected: Selected) -> Iterator[ChosenConfig]:
-    """Each configuration of the launch to compile."""
-    explicit = any(axis in axes for axis in _OPTIONS)
-    if launch.configs and not explicit:
-        which = axes.get("configs", ("own",))[0]
-        chosen = _chosen(launch.configs, which)
-        others: tuple[Config, ...] = ()
-        if which == "usual":
-            others = tuple(sorted(launch.configs, key=_demand))
-        # A selection of num_warps or num_stages replaces theirs.
-        for config, imposed in itertools.product(chosen, _imposed(axes, selected)):
-            asked = _settings(config, imposed)
-            besides = [_settings(other, imposed) for other in others]
-            yield ChosenConfig(*asked, _distinct(asked, besides))
+def choices(launch: Launch, axes: Axes, option_values: OptionValues) -> Iterator[ChosenConfig]:
+    """Yield each configuration of the launch to compile."""
+    is_explicit = any(axis in axes for axis in _OPTIONS)
+    if launch.configs and not is_explicit:
+        yield from _own_choices(launch, axes, option_values)
         return
-    if not explicit:
-        axes = {**axes, **_given(selected)}
+    if not is_explicit:
+        axes = {**axes, **_as_axes(option_values)}
     # Configurations that differ in options alone share their constants.
-    tuned = [dict(config.get("kwargs", {})) for config in launch.configs] or [{}]
-    distinct = {canonical(constants): constants for constants in tuned}
+    distinct: dict[str, Config] = {}
+    for config in launch.configs or ({},):
+        constants = dict(config.get("kwargs", {}))
+        distinct[canonical(constants)] = constants
     for constants, options in itertools.product(distinct.values(), _option_sets(axes)):
         yield ChosenConfig(constants, options)
 
 
+def _own_choices(launch: Launch, axes: Axes, option_values: OptionValues) -> Iterator[ChosenConfig]:
+    """Yield configurations of the launch's autotuner."""
+    which = axes.get("configs", ("own",))[0]
+    others: Sequence[Config] = ()
+    if which == "usual":
+        others = sorted(launch.configs, key=_demand)
+    configs = _select(launch.configs, which)
+    for config, overrides in itertools.product(configs, _overrides(axes, option_values)):
+        settings = _settings(config, overrides)
+        alternatives = [_settings(other, overrides) for other in others]
+        yield ChosenConfig(*settings, _distinct(settings, alternatives))
+
+
 def is_config(config: Config, constants: Config, options: Config) -> bool:
-    """Whether constants and options are those of an autotuner's configuration."""
-    tuned = config.get("kwargs", {})
-    same = all(constants.get(name) == value for name, value in tuned.items())
-    others = {name: value for name, value in config.items() if name != "kwargs"}
-    return same and all(value == options.get(name, value) for name, value in others.items())
+    """Return True if constants and options are those of an autotuner's configuration."""
+    for name, value in config.get("kwargs", {}).items():
+        if constants.get(name) != value:
+            return False
+    for name, value in config.items():
+        if name != "kwargs" and value != options.get(name, value):
+            return False
+    return True
 
 
-def _chosen(configs: Sequence[Config], which: str) -> Sequence[Config]:
-    # Which launches of a kernel and dtype these are of was chosen before.
+def _select(configs: Sequence[Config], which: str) -> Sequence[Config]:
+    # The launches of a kernel and dtype were chosen before.
     if which in _ONE:
         return (min(configs, key=_oddity),)
     if which == "first":
@@ -73,55 +88,67 @@ def _chosen(configs: Sequence[Config], which: str) -> Sequence[Config]:
 
 
 def _oddity(config: Config) -> tuple[float, ...]:
-    """How far a configuration is from what a kernel runs with anywhere: four warps, the smallest
-    tile, few stages."""
+    """Return the distance of a configuration from one that runs on every GPU.
+
+    That has four warps, the smallest tile and few stages.
+    """
     warps = math.log2(config.get("num_warps", _USUAL_WARPS) / _USUAL_WARPS)
     return abs(warps), -warps, _tile(config), config.get("num_stages", 0)
 
 
 def _demand(config: Config) -> tuple[float, ...]:
-    """How much of a GPU's memory a configuration is likely to need: each stage of a pipeline holds
-    a tile."""
+    """Return the likely demand for a GPU's memory: each stage of a pipeline holds a tile."""
     stages = config.get("num_stages") or 1
     return _tile(config) * stages, stages, *_oddity(config)
 
 
 def _tile(config: Config) -> int:
-    sizes = [value for value in config.get("kwargs", {}).values() if isinstance(value, int)]
-    return math.prod(size for size in sizes if size > 0)
+    tile = 1
+    for value in config.get("kwargs", {}).values():
+        if isinstance(value, int) and value > 0:
+            tile *= value
+    return tile
 
 
-def _settings(config: Config, imposed: Config) -> tuple[Config, Config]:
-    """A configuration's constants and options, some of them imposed."""
-    held = dict(config)
-    constants = dict(held.pop("kwargs", {}))
-    options = {name: value for name, value in held.items() if value is not None}
-    return constants, {**options, **imposed}
+def _settings(config: Config, overrides: Config) -> _Settings:
+    """Return a configuration's constants, and its options with some of them overridden."""
+    rest = dict(config)
+    constants = dict(rest.pop("kwargs", {}))
+    options = {name: value for name, value in rest.items() if value is not None}
+    return constants, {**options, **overrides}
 
 
-def _distinct(
-    asked: tuple[Config, Config], besides: Sequence[tuple[Config, Config]]
-) -> tuple[tuple[Config, Config], ...]:
-    """The others, each once. One that tunes other constants leaves some of the launch without a
-    value, and is left out."""
-    constants, _ = asked
-    own = canonical(asked)
-    others = {canonical(other): other for other in besides if other[0].keys() == constants.keys()}
-    return tuple(other for identity, other in others.items() if identity != own)
+def _distinct(settings: _Settings, alternatives: Sequence[_Settings]) -> tuple[_Settings, ...]:
+    """Return each alternative once, without the configuration itself.
+
+    An alternative that tunes other constants is left out: some of the launch's would lack a value.
+    """
+    constants, _ = settings
+    others: dict[str, _Settings] = {}
+    for other in alternatives:
+        if other[0].keys() == constants.keys():
+            others[canonical(other)] = other
+    others.pop(canonical(settings), None)
+    return tuple(others.values())
 
 
-def _imposed(axes: Axes, selected: Selected) -> list[Config]:
-    """What takes the place of a configuration's own options."""
-    replaced = _option_sets(_given(selected))
-    return [{**one, **extra} for one in replaced for extra in axes.get("options", ({},))]
+def _overrides(axes: Axes, option_values: OptionValues) -> list[Config]:
+    """Return the sets of options that replace a configuration's own."""
+    sets: list[Config] = []
+    for options in _option_sets(_as_axes(option_values)):
+        for extra in axes.get("options", ({},)):
+            sets.append({**options, **extra})
+    return sets
 
 
-def _given(selected: Selected) -> Axes:
-    return {name: values for name, values in selected.items() if values}
+def _as_axes(option_values: OptionValues) -> Axes:
+    return {name: values for name, values in option_values.items() if values}
 
 
 def _option_sets(axes: Axes) -> list[dict[str, Any]]:
     names = [axis for axis in _OPTIONS if axis in axes]
-    values = itertools.product(*(axes[axis] for axis in names))
-    combined = [dict(zip(names, combination)) for combination in values]
-    return [{**extra, **options} for extra in axes.get("options", ({},)) for options in combined]
+    sets: list[dict[str, Any]] = []
+    for extra in axes.get("options", ({},)):
+        for values in itertools.product(*(axes[name] for name in names)):
+            sets.append({**extra, **dict(zip(names, values))})
+    return sets

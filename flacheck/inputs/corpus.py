@@ -1,8 +1,8 @@
-"""flacheck's own kernels: what each file in `kernels/` declares, read with `ast`, never imported.
+"""flacheck's own kernels: the declarations of the files in `kernels/`, never imported.
 
-A file of that folder is one family. Its module-level literals OPERATOR, SHAPES and KERNELS say what
-each kernel is launched with, what its autotuner tries and what that autotuner's keys are; the same
-literals feed the decorators. The CUDA C++ kernels below it are read by `units`.
+A file of that folder is one family. Its module-level literals OPERATOR, SHAPES and KERNELS contain
+each kernel's arguments, and its autotuner's configurations and keys; the decorators use the same
+literals. The module `units` reads the CUDA C++ kernels below it.
 """
 
 from collections.abc import Iterator
@@ -17,25 +17,31 @@ from flacheck.tables import find_shipped_folder
 
 
 def load(folder: Path | None = None) -> dict[str, Source]:
-    """Every kernel of a folder (flacheck's own without one) by name, `family.kernel`; a bad file
-    raises MatrixError."""
+    """Return every kernel of a folder by name, `family.kernel`; flacheck's own by default.
+
+    Raises MatrixError for a malformed file.
+    """
     where = folder or find_shipped_folder("kernels")
-    files = [file for file in sorted(where.glob("*.py")) if not file.name.startswith("_")]
-    kernels = [*(source for file in files for source in read(file)), *units.read(where)]
-    return {source.kernel.name: source for source in kernels}
+    sources: list[Source] = []
+    for file in sorted(where.glob("*.py")):
+        if not file.name.startswith("_"):
+            sources += read(file)
+    sources += units.read(where)
+    return {source.kernel.name: source for source in sources}
 
 
 def read(file: Path) -> Iterator[Source]:
-    """The kernels that one file declares, in its order."""
+    """Yield the kernels that one file declares, in its order."""
     text = KernelSource.of(file)
-    operator, shapes = Declaration.of(text, "OPERATOR"), Declaration.of(text, "SHAPES")
+    operator = Declaration.of(text, "OPERATOR")
+    shapes = Declaration.of(text, "SHAPES")
     kernels = Declaration.of(text, "KERNELS")
-    allowed = 'such as OPERATOR = "retention"'
-    operator.require(isinstance(operator.value, str), (), "OPERATOR is no string", allowed)
+    hint = 'such as OPERATOR = "retention"'
+    operator.require(isinstance(operator.value, str), (), "OPERATOR is not a string", hint)
     check_shapes(shapes)
-    allowed = "it maps a kernel's name to what it is"
-    kernels.require(isinstance(kernels.value, dict), (), "KERNELS is no dict", allowed)
-    for name, declared in kernels.value.items():
+    hint = "it maps a kernel's name to its declaration"
+    kernels.require(isinstance(kernels.value, dict), (), "KERNELS is not a dict", hint)
+    for name, entry in kernels.value.items():
         check_kernel(kernels, name, text.function(name), shapes.value)
         kernel = Kernel(
             name=f"{file.stem}.{name}",
@@ -43,8 +49,8 @@ def read(file: Path) -> Iterator[Source]:
             digest=text.digest(name),
             origin=Corpus(file.stem, name),
             operator=operator.value,
-            form=declared["form"],
+            form=entry["form"],
         )
-        tuned = {"configs": declared["configs"], "keys": declared["keys"]}
-        launch = Launch.from_json({**declared["launch"], **tuned})
+        autotuner = {"configs": entry["configs"], "keys": entry["keys"]}
+        launch = Launch.from_json({**entry["launch"], **autotuner})
         yield Source(kernel, (launch,), tuple(shapes.value))

@@ -1,5 +1,7 @@
-"""What a kernel file declares, checked part by part, so that an error names the line and what is
-allowed."""
+"""The declarations of a kernel file, checked part by part.
+
+An error names the line and the allowed values.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ Step = str | int
 
 @dataclass(frozen=True)
 class Declaration:
-    """One declaration's value, with the syntax tree that knows the line of each part of it."""
+    """One declaration's value, with the syntax tree that has the line of each part."""
 
     file: Path
     node: ast.expr
@@ -43,116 +45,121 @@ class Declaration:
             return Declaration(source.file, node, ast.literal_eval(node))
         except (ValueError, TypeError) as error:
             message = f"{name} is not a literal: {error}"
-            allowed = "names and calls are not allowed in it"
-            raise MatrixError(str(source.file), node.lineno, message, allowed) from error
+            hint = "names and calls are not allowed in it"
+            raise MatrixError(str(source.file), node.lineno, message, hint) from error
 
     def line(self, path: tuple[Step, ...]) -> int:
-        """The line of the innermost part on the path that is written down."""
+        """Return the line of the innermost part on the path that is in the source."""
         node: ast.expr = self.node
         line = node.lineno
         for step in path:
             if isinstance(node, ast.Dict):
-                entries = {
-                    _literal(key): (key, value) for key, value in zip(node.keys, node.values)
-                }
-                if step not in entries:
+                places = [getattr(key, "value", None) for key in node.keys]
+                if step not in places:
                     break
-                key, node = entries[step]
-                line = getattr(key, "lineno", line)
+                # Python keeps the last of several equal keys.
+                index = len(places) - 1 - places[::-1].index(step)
+                line = getattr(node.keys[index], "lineno", line)
+                node = node.values[index]
             elif isinstance(step, int) and step < len(elements(node)):
                 node = elements(node)[step]
                 line = node.lineno
         return line
 
-    def require(self, holds: bool, path: tuple[Step, ...], what: str, allowed: str) -> None:
-        """Raise MatrixError with the line of that part unless it holds."""
+    def require(self, holds: bool, path: tuple[Step, ...], what: str, hint: str) -> None:
+        """Raise MatrixError with the line of a part unless a condition holds."""
         if not holds:
-            raise MatrixError(str(self.file), self.line(path), what, allowed)
-
-
-def _literal(node: ast.expr | None) -> Any:
-    return getattr(node, "value", None)
+            raise MatrixError(str(self.file), self.line(path), what, hint)
 
 
 def check_shapes(shapes: Declaration) -> None:
-    """SHAPES is a list of dicts of integers that all name the same sizes."""
-    allowed = 'SHAPES is a list like [{"B": 1, "T": 2048, "K": 64}], each entry with the same names'
-    shapes.require(isinstance(shapes.value, list) and bool(shapes.value), (), "no shapes", allowed)
+    """Require a list of dicts of integers that all name the same sizes."""
+    hint = 'SHAPES is a list like [{"B": 1, "T": 2048, "K": 64}], each entry with the same names'
+    shapes.require(isinstance(shapes.value, list) and bool(shapes.value), (), "no shapes", hint)
     for place, shape in enumerate(shapes.value):
         fits = isinstance(shape, dict) and set(shape) == set(shapes.value[0])
         fits = fits and all(map(is_int, shape.values()))
-        shapes.require(fits, (place,), f"shape {shape!r} does not fit", allowed)
+        shapes.require(fits, (place,), f"shape {shape!r} does not fit", hint)
 
 
 def check_kernel(
     kernels: Declaration, name: Any, function: ast.FunctionDef | None, shapes: list[dict[str, int]]
 ) -> None:
-    """One entry of KERNELS against the function that it declares; raises MatrixError."""
+    """Check an entry of KERNELS against its function; raise MatrixError if they disagree."""
     entry = kernels.value[name]
-    allowed = "KERNELS names functions of its own file"
-    kernels.require(function is not None, (name,), f"no function {name!r}", allowed)
+    hint = "KERNELS names functions of its own file"
+    kernels.require(function is not None, (name,), f"no function {name!r}", hint)
     assert function is not None
     fields = {"form": str, "launch": dict, "configs": list, "keys": list}
     _check_fields(kernels, (name,), entry, fields)
     launch = (name, "launch")
     _check_fields(kernels, launch, entry["launch"], {"args": dict, "omitted": list})
-    args, omitted = entry["launch"]["args"], entry["launch"]["omitted"]
+    args = entry["launch"]["args"]
+    omissions = entry["launch"]["omitted"]
     is_constexpr = {each.arg: each.annotation is not None for each in function.args.args}
     parameters = list(is_constexpr)
     kernels.require(
-        parameters[len(parameters) - len(omitted) :] == omitted,
+        parameters[len(parameters) - len(omissions) :] == omissions,
         (*launch, "omitted"),
         f"{name}: omitted are not the last parameters, in order",
-        "Triton 3.1.0 finds keys by position, so what the autotuner supplies comes last",
+        "Triton 3.1.0 finds keys by position, so the autotuner's parameters come last",
     )
     form = LaunchForm(("dtype", *shapes[0]))
     for argument, value in args.items():
         at = (*launch, "args", argument)
         what = f"{name}: {argument!r}"
-        known = argument in parameters and argument not in omitted
-        allowed = "the function has " + ", ".join(parameters)
-        kernels.require(known, at, f"{what} is no open parameter", allowed)
+        is_open = argument in parameters and argument not in omissions
+        hint = "the function has " + ", ".join(parameters)
+        kernels.require(is_open, at, f"{what} is not an open parameter", hint)
         try:
             form.check_argument(argument, value)
         except FormError as error:
             kernels.require(False, at, error.what, error.hint)
         agrees = is_constexpr[argument] == (isinstance(value, dict) and "constexpr" in value)
-        allowed = "a parameter annotated tl.constexpr is given as constexpr, and no other"
-        kernels.require(agrees, at, f"{what} disagrees with its annotation", allowed)
-    missing = [each for each in parameters if each not in args and each not in omitted]
+        hint = "a parameter annotated tl.constexpr is given as constexpr, and no other"
+        kernels.require(agrees, at, f"{what} disagrees with its annotation", hint)
+    missing = [each for each in parameters if each not in args and each not in omissions]
     what = f"{name}: no value for {', '.join(missing)}"
     kernels.require(not missing, (*launch, "args"), what, ARGUMENT)
-    _check_configs(kernels, name, entry["configs"], omitted)
-    allowed = "a key is an argument that is not omitted: " + ", ".join(args)
+    _check_configs(kernels, name, entry["configs"], omissions)
+    hint = "a key is an argument that is not omitted: " + ", ".join(args)
     for place, key in enumerate(entry["keys"]):
-        what = f"{name}: key {key!r} is no argument of the launch"
-        good = key in parameters and key not in omitted
-        kernels.require(good, (name, "keys", place), what, allowed)
+        what = f"{name}: key {key!r} is not an argument of the launch"
+        good = key in parameters and key not in omissions
+        kernels.require(good, (name, "keys", place), what, hint)
 
 
 def _check_fields(
     kernels: Declaration, path: tuple[Step, ...], value: Any, fields: Mapping[str, type]
 ) -> None:
-    """The value is a dict with exactly these fields of these types."""
-    needed = [f"{field} ({kind.__name__})" for field, kind in fields.items()]
-    allowed = "needed are exactly " + ", ".join(needed)
-    named = isinstance(value, dict) and set(value) == set(fields)
-    kernels.require(named, path, f"{'.'.join(map(str, path))} has other fields", allowed)
+    """Require a dict with exactly these fields of these types."""
+    names = [f"{field} ({kind.__name__})" for field, kind in fields.items()]
+    hint = f"its fields are exactly {', '.join(names)}"
+    has_fields = isinstance(value, dict) and set(value) == set(fields)
+    kernels.require(has_fields, path, f"{'.'.join(map(str, path))} has other fields", hint)
     for field, kind in fields.items():
-        what = f"{field} is no {kind.__name__}"
-        kernels.require(isinstance(value[field], kind), (*path, field), what, allowed)
+        what = f"{field} is not a {kind.__name__}"
+        kernels.require(isinstance(value[field], kind), (*path, field), what, hint)
 
 
-def _check_configs(kernels: Declaration, name: str, configs: list[Any], omitted: Any) -> None:
-    """Every configuration supplies exactly what the launch omits, and options of the compiler."""
+def _check_configs(kernels: Declaration, name: str, configs: list[Any], omissions: Any) -> None:
+    """Require that every configuration supplies exactly the omissions, and compiler options."""
     options = ", ".join(OPTIONS)
-    allowed = f'{{"kwargs": a value for each of {omitted}}} and positive integers for {options}'
-    kernels.require(bool(configs), (name, "configs"), f"{name}: no configuration", allowed)
+    hint = f'{{"kwargs": a value for each of {omissions}}} and positive integers for {options}'
+    kernels.require(bool(configs), (name, "configs"), f"{name}: no configuration", hint)
     for place, config in enumerate(configs):
-        fits = isinstance(config, dict) and isinstance(config.get("kwargs"), dict)
-        if fits:
-            given = {field: option for field, option in config.items() if field != "kwargs"}
-            fits = set(config["kwargs"]) == set(omitted) and set(given) <= set(OPTIONS)
-            fits = fits and all(is_int(option) and option > 0 for option in given.values())
         what = f"{name}: configuration {config!r} does not fit"
-        kernels.require(fits, (name, "configs", place), what, allowed)
+        kernels.require(_is_config(config, omissions), (name, "configs", place), what, hint)
+
+
+def _is_config(config: Any, omissions: Any) -> bool:
+    if not isinstance(config, dict) or not isinstance(config.get("kwargs"), dict):
+        return False
+    if set(config["kwargs"]) != set(omissions):
+        return False
+    for field, option in config.items():
+        if field == "kwargs":
+            continue
+        if field not in OPTIONS or not is_int(option) or option <= 0:
+            return False
+    return True

@@ -1,5 +1,7 @@
-"""From a matrix and a selection to cells. Pure: kernels and toolchains are given, nothing is
-imported or installed."""
+"""The expansion of a matrix and a selection to cells.
+
+The caller supplies kernels and toolchains; nothing is imported or installed.
+"""
 
 import difflib
 import itertools
@@ -23,8 +25,10 @@ DEFAULT_DTYPES = ("bf16", "fp16", "fp32")
 
 @dataclass(frozen=True)
 class Source:
-    """A kernel with what it declares: its launches, with their autotuner's configurations and keys,
-    and the shapes to launch it in."""
+    """A kernel with its launches and the shapes to launch it in.
+
+    Launches have their autotuner's configurations and keys.
+    """
 
     kernel: Kernel
     launches: tuple[Launch, ...]
@@ -33,7 +37,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Selection:
-    """What the user asked for on the command line; an empty field leaves the matrix as it is."""
+    """The user's selection on the command line; an empty field leaves the matrix as it is."""
 
     kernels: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
@@ -42,39 +46,45 @@ class Selection:
     num_stages: tuple[int, ...] = ()
     toolchains: tuple[str, ...] = ()
     ops: tuple[str, ...] = ()
-    # `NAME=VALUE` each: macros of CUDA units, and options of a compiler by their names.
+    # Each is `NAME=VALUE`: macros of CUDA units, and options of a compiler by their names.
     defines: tuple[str, ...] = ()
     options_given: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, list[str | int]]:
-        """What is selected at all."""
+        """Return the fields that are not empty."""
         return {name: list(values) for name, values in vars(self).items() if values}
 
     def replaces(self, axes: Axes) -> Axes:
-        """A block's axes with the selection in place of the matrix's own."""
-        chosen: dict[str, tuple[Any, ...]] = {
+        """Return a block's axes with the selection in place of the matrix's own."""
+        selection: dict[str, tuple[Any, ...]] = {
             "target": self.targets,
             "dtype": self.dtypes,
             "toolchain": self.toolchains,
         }
         if self.defines:
-            chosen["constants"] = combinations("--define", self.defines)
+            selection["constants"] = combinations("--define", self.defines)
         if self.options_given:
-            chosen["options"] = combinations("--option", self.options_given)
-        chosen.update({axis: values for axis, values in self.options().items() if axis in axes})
-        return {**axes, **{axis: values for axis, values in chosen.items() if values}}
+            selection["options"] = combinations("--option", self.options_given)
+        for axis, numbers in self.options().items():
+            if axis in axes:
+                selection[axis] = numbers
+        result = dict(axes)
+        for axis, values in selection.items():
+            if values:
+                result[axis] = values
+        return result
 
     def options(self) -> dict[str, tuple[int, ...]]:
         return {"num_warps": self.num_warps, "num_stages": self.num_stages}
 
     def names(self, kernel: str) -> bool:
-        """Whether the selection leaves a kernel in."""
-        return any(named(glob, kernel) for glob in self.kernels or ("*",))
+        """Return True for a kernel of the selection."""
+        return matches_kernel(self.kernels or ("*",), kernel)
 
 
 @dataclass(frozen=True)
 class _Job:
-    """All of a cell but its target and toolchain."""
+    """A cell without its target and toolchain."""
 
     source: Source
     launch: Launch
@@ -88,9 +98,9 @@ class _Job:
 
     def cell(self, target: str, toolchain: str, until: str | None) -> Cell:
         family = family_of(toolchain)
-        alternatives = (
-            replace(each, options=family.options(each.options)) for each in self.alternatives
-        )
+        alternatives = []
+        for each in self.alternatives:
+            alternatives.append(replace(each, options=family.options(each.options)))
         return Cell(
             kernel=self.source.kernel,
             toolchain=toolchain,
@@ -111,27 +121,38 @@ Resolve = Callable[[str], Sequence[str]]
 
 
 def last_part(name: str) -> str:
-    """`chunk_fwd_o` of `retention.chunk_fwd_o` or of `fla.ops.common:chunk_fwd_o`."""
+    """Return `chunk_fwd_o` for `retention.chunk_fwd_o` or `fla.ops.common:chunk_fwd_o`."""
     return name.replace(":", ".").rpartition(".")[2]
 
 
-def named(glob: str, name: str) -> bool:
-    """Whether a glob matches a kernel's whole name or its last part."""
-    return fnmatchcase(name, glob) or fnmatchcase(last_part(name), glob)
+def matches_kernel(globs: Iterable[str], name: str) -> bool:
+    """Return True if a glob matches a kernel's whole name or its last part."""
+    last = last_part(name)
+    return any(fnmatchcase(name, glob) or fnmatchcase(last, glob) for glob in globs)
 
 
-def check_kernels(globs: Sequence[str], known: Iterable[str]) -> None:
-    """Raises UsageError for a glob that no known kernel matches."""
-    names = sorted(set(known))
+def check_kernels(globs: Sequence[str], kernels: Iterable[str]) -> None:
+    """Raise UsageError for a glob that does not match any kernel."""
+    names = sorted(set(kernels))
     for glob in globs:
-        if any(named(glob, name) for name in names):
+        if any(matches_kernel([glob], name) for name in names):
             continue
-        # Three names at the most, half alike: more is no help in a message.
-        near = difflib.get_close_matches(glob, names + [last_part(name) for name in names], 3, 0.5)
+        # Three names at the most, half alike: more do not help in a message.
+        last_parts = [last_part(name) for name in names]
+        near = difflib.get_close_matches(glob, names + last_parts, 3, 0.5)
         hint = "see `flacheck list kernels`"
         if near:
             hint = f"did you mean {' or '.join(near)}?"
         raise UsageError(f"no kernel matches {glob!r}; {hint}")
+
+
+@dataclass(frozen=True)
+class _Product:
+    """A matrix's block with its jobs and toolchains."""
+
+    jobs: Sequence[_Job]
+    axes: Axes
+    toolchains: Sequence[str]
 
 
 def expand(
@@ -141,37 +162,49 @@ def expand(
     resolve: Resolve,
     until: str | None = None,
 ) -> Iterator[Cell]:
-    """Every cell once: toolchain by toolchain, target by target, so that workers stay warm."""
+    """Yield every cell once, ordered by toolchain and target, so that workers stay warm."""
     check_kernels(selection.kernels, (source.kernel.name for source in sources))
     _check_defines(selection)
+    products = _products(matrix, sources, selection, resolve)
+    toolchains: dict[str, None] = {}
+    for product in products:
+        toolchains.update(dict.fromkeys(product.toolchains))
+    keys = set()
+    for toolchain in toolchains:
+        family = family_of(toolchain)
+        for product in products:
+            if toolchain not in product.toolchains:
+                continue
+            jobs = [job for job in product.jobs if _language(job.source) == family.language]
+            for target, job in itertools.product(_targets(product.axes, family), jobs):
+                cell = job.cell(target, toolchain, until)
+                if cell.key in keys or _is_excluded(cell, matrix, resolve):
+                    continue
+                keys.add(cell.key)
+                yield cell
+
+
+def _products(
+    matrix: Matrix, sources: Sequence[Source], selection: Selection, resolve: Resolve
+) -> list[_Product]:
     products = []
     for block in matrix.blocks:
         axes = selection.replaces(block.axes)
-        # Kernels of another language have other axes, which a block says nothing of.
-        languages = {family_of(name).language for spec in _specs(axes) for name in resolve(spec)}
-        spoken = [source for source in sources if source.kernel.language in languages]
-        asked = [source for source in spoken if _asked(source.kernel, axes, selection)]
-        jobs = [job for source in asked for job in _jobs(matrix, source, axes, selection)]
-        products.append((jobs, axes))
-    toolchains = dict.fromkeys(
-        name for _, axes in products for spec in _specs(axes) for name in resolve(spec)
-    )
-    seen = set()
-    for toolchain in toolchains:
-        for jobs, axes in products:
-            if not any(toolchain in resolve(spec) for spec in _specs(axes)):
-                continue
-            family = family_of(toolchain)
-            own = [job for job in jobs if job.source.kernel.language == family.language]
-            for target, job in itertools.product(_targets(axes, family), own):
-                cell = job.cell(target, toolchain, until)
-                excluded = any(
-                    all(_matches(axis, values, cell, resolve) for axis, values in entry.items())
-                    for entry in matrix.exclude
-                )
-                if not excluded and cell.key not in seen:
-                    seen.add(cell.key)
-                    yield cell
+        toolchains: list[str] = []
+        for spec in axes.get("toolchain", ("installed",)):
+            toolchains += resolve(spec)
+        # Kernels of another language have other axes, which a block does not contain.
+        languages = {family_of(name).language for name in toolchains}
+        jobs: list[_Job] = []
+        for source in sources:
+            if _language(source) in languages and _is_selected(source.kernel, axes, selection):
+                jobs += _jobs(matrix, source, axes, selection)
+        products.append(_Product(jobs, axes, toolchains))
+    return products
+
+
+def _language(source: Source) -> str:
+    return source.kernel.language
 
 
 def _check_defines(selection: Selection) -> None:
@@ -183,70 +216,82 @@ def _check_defines(selection: Selection) -> None:
         )
 
 
-def _specs(axes: Axes) -> tuple[str, ...]:
-    return axes.get("toolchain", ("installed",))
-
-
 def _targets(axes: Axes, family: Family) -> list[str]:
     return [family.target(str(name)) for name in axes.get("target", DEFAULT_TARGETS)]
 
 
-def _asked(kernel: Kernel, axes: Axes, selection: Selection) -> bool:
-    if not any(named(glob, kernel.name) for glob in axes.get("kernel", ("*",))):
+def _is_selected(kernel: Kernel, axes: Axes, selection: Selection) -> bool:
+    if not matches_kernel(axes.get("kernel", ("*",)), kernel.name):
         return False
-    packages = axes.get("package", ("*",))
-    of_package = any(fnmatchcase(kernel.package or "", glob) for glob in packages)
-    return of_package and selection.names(kernel.name)
+    if not selection.names(kernel.name):
+        return False
+    return _matches_package(axes.get("package", ("*",)), kernel)
+
+
+def _matches_package(globs: Iterable[str], kernel: Kernel) -> bool:
+    return any(fnmatchcase(kernel.package or "", glob) for glob in globs)
 
 
 def _jobs(matrix: Matrix, source: Source, axes: Axes, selection: Selection) -> Iterator[_Job]:
     stages = axes.get("stage", ("compile",))
-    for stage, declared in itertools.product(stages, source.launches):
-        dtypes = _dtypes(declared, axes, selection)
+    for stage, own in itertools.product(stages, source.launches):
+        dtypes = _dtypes(own, axes, selection)
         for dtype, shape in itertools.product(dtypes, _shapes(axes, source)):
-            launch = _filled_in(matrix, source.kernel.name, declared, dtype, shape)
-            if stage == "autotune":
-                if launch.configs and not any(selection.options().values()):
-                    yield _Job(source, launch, {}, dtype, shape, stage)
-                continue
-            constants = axes.get("constants", ({},))
-            chosen = list(choices(launch, axes, selection.options()))
-            for changed, choice in itertools.product(constants, chosen):
-                asked = _changed(source, launch, (choice.constants, choice.options), changed)
-                besides = choice.others
-                if source.kernel.is_made_up:
-                    # What does not fit was made up too large: its alternatives take minutes each,
-                    # and leave it as untested as it is.
-                    besides = ()
-                others = (_changed(source, launch, other, changed) for other in besides)
-                # A macro that a shape fills in may be given another value.
-                size = {name: changed.get(name, value) for name, value in shape.items()}
-                yield _Job(
-                    source=source,
-                    launch=launch.with_constants(asked.constants),
-                    options=asked.options,
-                    dtype=dtype,
-                    shape=size,
-                    stage=stage,
-                    is_widened=asked.is_widened,
-                    configs=launch.configs,
-                    alternatives=tuple(others),
-                )
+            launch = _fill_in(matrix, source.kernel.name, own, dtype, shape)
+            if stage != "autotune":
+                yield from _compile_jobs(source, launch, dtype, shape, stage, axes, selection)
+            elif launch.configs and not any(selection.options().values()):
+                yield _Job(source, launch, {}, dtype, shape, stage)
 
 
-def _changed(
-    source: Source, launch: Launch, settings: tuple[Config, Config], changed: Config
+def _compile_jobs(
+    source: Source,
+    launch: Launch,
+    dtype: str | None,
+    shape: Mapping[str, int],
+    stage: str,
+    axes: Axes,
+    selection: Selection,
+) -> Iterator[_Job]:
+    """Yield a launch's jobs: each set of changed constants with each configuration."""
+    configs = list(choices(launch, axes, selection.options()))
+    for changes, config in itertools.product(axes.get("constants", ({},)), configs):
+        alternative = _change(source, launch, (config.constants, config.options), changes)
+        others = []
+        # A made-up launch that does not fit is too large. Alternatives would take minutes each,
+        # and would not test it either.
+        if not source.kernel.is_made_up:
+            others = [_change(source, launch, other, changes) for other in config.others]
+        # A matrix may give another value to a macro that a shape fills in.
+        size = {name: changes.get(name, value) for name, value in shape.items()}
+        yield _Job(
+            source=source,
+            launch=launch.with_constants(alternative.constants),
+            options=alternative.options,
+            dtype=dtype,
+            shape=size,
+            stage=stage,
+            is_widened=alternative.is_widened,
+            configs=launch.configs,
+            alternatives=tuple(others),
+        )
+
+
+def _change(
+    source: Source, launch: Launch, settings: tuple[Config, Config], changes: Config
 ) -> Alternative:
-    """A configuration with a matrix's own constants in place of some of its own."""
+    """Return a configuration with a matrix's constants in place of some of its own."""
     tuned, options = settings
-    constants = {**tuned, **changed}
-    is_widened = _is_widened(launch, constants, options) or _adds_macros(source, launch, changed)
+    constants = {**tuned, **changes}
+    is_widened = _is_widened(launch, constants, options) or _adds_macros(source, launch, changes)
     return Alternative(constants, options, is_widened)
 
 
 def _dtypes(launch: Launch, axes: Axes, selection: Selection) -> Sequence[str | None]:
-    """Those of the axis for a declared launch; its own for a recorded one, if the selection asks
-    for it."""
+    """Return the axis's dtypes for a declared launch, the own dtype for a recorded one.
+
+    A recorded launch has none if the selection contains other dtypes only.
+    """
     if launch.names_dtype:
         return axes.get("dtype", DEFAULT_DTYPES)
     if selection.dtypes and launch.dtype not in selection.dtypes:
@@ -264,10 +309,10 @@ def _shapes(axes: Axes, source: Source) -> list[Mapping[str, int]]:
     return shapes
 
 
-def _filled_in(
+def _fill_in(
     matrix: Matrix, kernel: str, launch: Launch, dtype: str | None, shape: Mapping[str, int]
 ) -> Launch:
-    """The launch with a dtype and a shape in place of `"{dtype}"` and names such as `"{T}"`."""
+    """Return the launch with a dtype and a shape in place of `"{dtype}"` and `"{T}"`."""
     values: dict[str, Any] = dict(shape)
     if dtype:
         values["dtype"] = dtype
@@ -276,13 +321,15 @@ def _filled_in(
     except KeyError as error:
         name = f"{{{error.args[0]}}}"
         raise UsageError(
-            f"{matrix.file}: {kernel}: {name} is no name of the shape {dict(shape)}"
+            f"{matrix.file}: {kernel}: {name} is not a name of the shape {dict(shape)}"
         ) from None
 
 
 def _is_widened(launch: Launch, constants: Config, options: Config) -> bool:
-    """Whether a configuration is none of the launch's own: other constants, or num_warps that its
-    autotuner never tries."""
+    """Return True for a configuration that the launch does not have itself.
+
+    It has other constants, or num_warps that the launch's autotuner never tries.
+    """
     for name, value in constants.items():
         if name in launch.args and launch.args[name] != {"constexpr": value}:
             return True
@@ -291,20 +338,34 @@ def _is_widened(launch: Launch, constants: Config, options: Config) -> bool:
     return not any(is_config(config, constants, options) for config in launch.configs)
 
 
-def _adds_macros(source: Source, launch: Launch, changed: Config) -> bool:
-    """Whether a unit is compiled with macros that its build does not define."""
-    return source.kernel.language == "cuda" and any(name not in launch.args for name in changed)
+def _adds_macros(source: Source, launch: Launch, changes: Config) -> bool:
+    """Return True for a unit that is compiled with macros that its build does not define."""
+    return _language(source) == "cuda" and any(name not in launch.args for name in changes)
+
+
+def _is_excluded(cell: Cell, matrix: Matrix, resolve: Resolve) -> bool:
+    """Return True for a cell that matches every axis of an entry of `exclude`."""
+    for entry in matrix.exclude:
+        if all(_matches(axis, values, cell, resolve) for axis, values in entry.items()):
+            return True
+    return False
 
 
 def _matches(axis: str, values: tuple[Any, ...], cell: Cell, resolve: Resolve) -> bool:
-    if axis == "kernel":
-        return any(named(glob, cell.kernel.name) for glob in values)
-    if axis == "package":
-        return any(fnmatchcase(cell.kernel.package or "", glob) for glob in values)
-    if axis == "toolchain":
-        return any(cell.toolchain in resolve(spec) for spec in values)
-    if axis in ("shape", "options"):
-        held: Config = getattr(cell, axis)
-        return any(all(held.get(k) == v for k, v in value.items()) for value in values)
-    own = {"dtype": cell.dtype, "target": cell.target, "stage": cell.stage}
-    return own.get(axis, cell.options.get(axis)) in values
+    match axis:
+        case "kernel":
+            return matches_kernel(values, cell.kernel.name)
+        case "package":
+            return _matches_package(values, cell.kernel)
+        case "toolchain":
+            return any(cell.toolchain in resolve(spec) for spec in values)
+        case "shape" | "options":
+            own: Config = getattr(cell, axis)
+            return any(_contains(own, value) for value in values)
+        case "dtype" | "target" | "stage":
+            return getattr(cell, axis) in values
+    return cell.options.get(axis) in values
+
+
+def _contains(own: Config, part: Config) -> bool:
+    return all(own.get(name) == value for name, value in part.items())

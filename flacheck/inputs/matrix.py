@@ -1,4 +1,4 @@
-"""Reading matrices: YAML, with the line of everything that is wrong in it.
+"""The reader of matrices: YAML files, whose errors have a line.
 
 A matrix holds
 
@@ -12,9 +12,9 @@ A matrix holds
 
 `constants` sets constexprs of a launch to other values ({BC: 32}); such a cell is `widened`. A
 launch may also name the `package` (a glob over `name==version`) that it is for. `axes` is one
-product; each entry of `include` is another, with what it names in place of `axes`' own (a matrix
+product; each entry of `include` is another, with its own axes in place of those of `axes` (a matrix
 without `axes` is its `include` entries). A cell that matches every entry of a mapping in `exclude`
-is left out. `triton` is short for `toolchain` where all compilers are Triton's.
+is left out. `triton` is short for `toolchain` if all compilers are Triton's.
 """
 
 import itertools
@@ -44,9 +44,9 @@ OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 STAGES = ("compile", "autotune")
 _TOP = ("version", "description", "packages", "launches", "forms", "axes", "include", "exclude")
 _SUFFIXES = (".yaml", ".yml")
-# Cells of one run: a scan of all launches of a large package under every release has a third of it.
+# Cells of one run. A scan of all launches of a large package under every release has a third.
 MOST_CELLS = 1_000_000
-# Shapes fill in what a launch leaves open, so any name may stand in one.
+# Any name may stand for a value in a launch: shapes fill the values in.
 _FORM = LaunchForm(placeholders=None)
 
 Axes = Mapping[str, tuple[Any, ...]]
@@ -54,7 +54,7 @@ Axes = Mapping[str, tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Block:
-    """One product of axes; an axis that is absent takes the kernel's own values."""
+    """One product of axes; an absent axis has the kernel's own values."""
 
     axes: Axes
 
@@ -69,7 +69,7 @@ class DeclaredLaunch:
 
 @dataclass(frozen=True)
 class Matrix:
-    """What a matrix file says, checked but not yet expanded."""
+    """The contents of a matrix file, checked but not expanded."""
 
     name: str
     file: str
@@ -82,14 +82,14 @@ class Matrix:
 
 
 def names() -> list[str]:
-    """The matrices that ship with flacheck."""
+    """Return the names of the matrices that ship with flacheck."""
     return sorted(path.stem for path in find_shipped_folder("matrices").glob("*.yaml"))
 
 
 def find(name: str) -> Matrix:
-    """The matrix of that name, or in that file.
+    """Read the matrix of a name, or in a file.
 
-    Raises UsageError when there is none, MatrixError with file and line when it is malformed.
+    Raises UsageError if it does not exist, MatrixError with file and line if it is malformed.
     """
     path = Path(name)
     if path.suffix in _SUFFIXES or path.is_file() or len(path.parts) > 1:
@@ -104,7 +104,7 @@ def find(name: str) -> Matrix:
 
 
 def read(path: Path) -> Matrix:
-    """The matrix in a file."""
+    """Read the matrix in a file."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -115,7 +115,7 @@ def read(path: Path) -> Matrix:
 
 
 def unreadable(path: Path, error: OSError) -> UsageError:
-    """What to say of a file that cannot be read, with a name beside it that may be meant."""
+    """Return the error for a file that cannot be read, with a similar name of its folder."""
     hint = "; check the name and its permissions"
     if isinstance(error, FileNotFoundError) and path.parent.is_dir():
         hint = did_you_mean(path.name, sorted(os.listdir(path.parent))) or hint
@@ -123,7 +123,7 @@ def unreadable(path: Path, error: OSError) -> UsageError:
 
 
 class _MatrixReader:
-    """One file on its way from plain values to a Matrix."""
+    """Reader of one file's plain values."""
 
     def __init__(self, yaml: LocatedYaml) -> None:
         self._yaml = yaml
@@ -145,11 +145,14 @@ class _MatrixReader:
             launches=self._launches(top.get("launches", {})),
             forms=self._forms(top.get("forms", {})),
             description=str(top.get("description", "")),
-            exclude=tuple(
-                self._axes(("exclude", place), entry)
-                for place, entry in enumerate(self._list(top, "exclude"))
-            ),
+            exclude=self._exclude(top),
         )
+
+    def _exclude(self, top: dict[str, Any]) -> tuple[Axes, ...]:
+        entries = []
+        for place, entry in enumerate(self._list(top, "exclude")):
+            entries.append(self._axes(("exclude", place), entry))
+        return tuple(entries)
 
     def _blocks(self, top: dict[str, Any]) -> tuple[Block, ...]:
         base: Axes = {}
@@ -158,11 +161,12 @@ class _MatrixReader:
             base = self._axes(("axes",), top["axes"])
             blocks.append(Block(base))
         for place, entry in enumerate(self._list(top, "include")):
-            blocks.append(Block({**base, **self._axes(("include", place), entry)}))
+            own = self._axes(("include", place), entry)
+            blocks.append(Block({**base, **own}))
         if not blocks:
             raise self._yaml.error(
                 (),
-                "neither axes nor include: the matrix asks nothing",
+                "neither axes nor include: the matrix is empty",
                 "add axes: {target: [sm90]}",
             )
         return tuple(blocks)
@@ -173,12 +177,11 @@ class _MatrixReader:
             raise self._yaml.error((name,), f"{name} must be a list of mappings")
         return value
 
-    def _only(self, path: Location, value: dict[str, Any], allowed: tuple[str, ...]) -> None:
+    def _only(self, path: Location, value: dict[str, Any], keys: tuple[str, ...]) -> None:
         for key in value:
-            if key not in allowed:
-                raise self._yaml.error(
-                    (*path, key), f"unknown key {key!r}", f"allowed are {', '.join(allowed)}"
-                )
+            if key not in keys:
+                hint = f"allowed are {', '.join(keys)}"
+                raise self._yaml.error((*path, key), f"unknown key {key!r}", hint)
 
     def _strings(self, path: Location, value: Any) -> list[str]:
         items = value if isinstance(value, list) else [value]
@@ -192,7 +195,7 @@ class _MatrixReader:
             raise self._yaml.error(path, "axes are a mapping", f"its keys are {', '.join(_AXES)}")
         self._only(path, value, tuple(_AXES))
         axes = {axis: self._axis((*path, axis), axis, values) for axis, values in value.items()}
-        # A bare version or specifier is Triton's, so both axes hold the same; a cell has one.
+        # Both axes hold toolchains: a bare version or specifier is Triton's.
         of_triton = axes.pop("triton", None)
         if of_triton is not None and "toolchain" in axes:
             what = "axes triton and toolchain are given"
@@ -211,35 +214,41 @@ class _MatrixReader:
             )
         if axis == "dtype":
             items = [_dtype(item) for item in items]
-        holds, problem, allowed = _AXES[axis]
+        is_value, problem, hint = _AXES[axis]
         for place, item in enumerate(items):
-            if not holds(item):
-                raise self._yaml.error((*path, place), f"{axis}: {item!r} {problem}", allowed)
+            if not is_value(item):
+                raise self._yaml.error((*path, place), f"{axis}: {item!r} {problem}", hint)
             if axis == "target":
-                try:
-                    targets.find(str(item))
-                except UsageError as error:
-                    what = f"target: {item!r} is no target"
-                    raise self._yaml.error((*path, place), what, str(error)) from None
+                self._check_target((*path, place), item)
         return tuple(items)
+
+    def _check_target(self, path: Location, item: Any) -> None:
+        try:
+            targets.find(str(item))
+        except UsageError as error:
+            what = f"target: {item!r} is not a target"
+            raise self._yaml.error(path, what, str(error)) from None
 
     def _launches(self, value: Any) -> dict[str, tuple[DeclaredLaunch, ...]]:
         if not isinstance(value, dict):
             raise self._yaml.error(("launches",), "launches map a kernel to its list of launches")
-        return {kernel: self._kernel_launches(kernel, listed) for kernel, listed in value.items()}
+        return {kernel: self._kernel_launches(kernel, items) for kernel, items in value.items()}
 
-    def _kernel_launches(self, kernel: str, listed: Any) -> tuple[DeclaredLaunch, ...]:
-        if not isinstance(listed, list) or not listed:
+    def _kernel_launches(self, kernel: str, items: Any) -> tuple[DeclaredLaunch, ...]:
+        if not isinstance(items, list) or not items:
             raise self._yaml.error(("launches", kernel), f"{kernel}: expected a list of launches")
-        return tuple(
-            self._launch(("launches", kernel, place), launch) for place, launch in enumerate(listed)
-        )
+        launches = []
+        for place, item in enumerate(items):
+            launches.append(self._launch(("launches", kernel, place), item))
+        return tuple(launches)
 
     def _launch(self, path: Location, value: Any) -> DeclaredLaunch:
         if isinstance(value, dict) and "configs" in value:
             value = {**value, "configs": self._configs((*path, "configs"), value["configs"])}
         if isinstance(value, dict) and isinstance(value.get("args"), dict):
-            args = {name: with_known_dtypes(given) for name, given in value["args"].items()}
+            args = {}
+            for name, argument in value["args"].items():
+                args[name] = with_known_dtypes(argument)
             value = {**value, "args": args}
         try:
             _FORM.check(value, more=("package",))
@@ -248,8 +257,10 @@ class _MatrixReader:
         return DeclaredLaunch(Launch.from_json(value), value.get("package", "*"))
 
     def _configs(self, path: Location, configs: Any) -> Any:
-        """A launch's configurations as a list; a mapping of lists is their product, the last name
-        fastest."""
+        """Return a launch's configurations as a list.
+
+        A mapping of lists stands for their product; the last name varies fastest.
+        """
         if not isinstance(configs, dict):
             return configs
         if not all(isinstance(values, list) and values for values in configs.values()):
@@ -275,14 +286,17 @@ class _MatrixReader:
 
 
 def _config(flat: dict[str, Any]) -> dict[str, Any]:
-    """An autotune configuration: what the compiler takes, and the kernel's own constants as
-    `kwargs`."""
+    """Return an autotuner's configuration: compiler options, and constants as `kwargs`."""
     kwargs = {name: value for name, value in flat.items() if name not in OPTIONS}
-    return {"kwargs": kwargs, **{name: flat[name] for name in OPTIONS if name in flat}}
+    config: dict[str, Any] = {"kwargs": kwargs}
+    for name in OPTIONS:
+        if name in flat:
+            config[name] = flat[name]
+    return config
 
 
 def _dtype(item: Any) -> Any:
-    """The dtype that a value names, else the value."""
+    """Return the dtype that a value names, else the value."""
     if not isinstance(item, str):
         return item
     return find_dtype(item) or item
@@ -292,8 +306,8 @@ def _is_shape(item: Any) -> bool:
     return item == "own" or (isinstance(item, dict) and all(map(is_int, item.values())))
 
 
-_TEXT = (lambda item: isinstance(item, str) and item != "", "is no string", "quote it")
-_COUNT = (lambda item: is_int(item) and item > 0, "is no positive whole number", "for example 4")
+_TEXT = (lambda item: isinstance(item, str) and item != "", "is not a string", "quote it")
+_COUNT = (lambda item: is_int(item) and item > 0, "is not a positive integer", "for example 4")
 
 
 def _holds_constants(item: Any) -> bool:
@@ -306,11 +320,11 @@ def _holds_constants(item: Any) -> bool:
 
 _OPTION_VALUES = (
     _holds_constants,
-    "is no mapping of options",
+    "is not a mapping of options",
     "for example {maxnreg: 128}",
 )
 _CONFIGS = ("own", "first", "usual")
-# Each axis: what one of its values must be, and what an error says of one that is not.
+# Each axis: a test of its values, the error for other values, and its hint.
 _AXES: Mapping[str, tuple[Callable[[Any], bool], str, str]] = {
     "kernel": _TEXT,
     "package": _TEXT,
@@ -324,7 +338,7 @@ _AXES: Mapping[str, tuple[Callable[[Any], bool], str, str]] = {
         "is unknown",
         f"allowed are {', '.join(DTYPES)}",
     ),
-    "shape": (_is_shape, "is no shape", "a shape is {T: 8192, K: 128} or own"),
+    "shape": (_is_shape, "is not a shape", "a shape is {T: 8192, K: 128} or own"),
     "constants": _OPTION_VALUES,
     "configs": (
         lambda item: isinstance(item, str) and item in _CONFIGS,

@@ -1,5 +1,7 @@
-"""What there is to scan where flacheck runs: packages with Triton kernels in this project or
-environment, the GPU, and the releases of torch and Triton. Files are read, nothing is imported."""
+"""The surroundings of flacheck: packages with Triton kernels, the GPU, torch and Triton releases.
+
+Packages are those of the project and the environment. Files are read, nothing is imported.
+"""
 
 import contextlib
 import importlib.metadata
@@ -26,14 +28,14 @@ from flacheck.packages import checkouts
 from flacheck.source.kernel_files import kernels_in
 from flacheck.toolchains import torch_pins
 
-# Their kernels come with torch and Triton themselves, or are flacheck's own.
+# The kernels of these packages are torch's, Triton's and flacheck's own.
 _NOT_SCANNED = ("torch", "triton", "pytorch-triton", "triton-windows", "flacheck")
-# What a package with Triton kernels says that it needs. Reading the files of all others would take
-# seconds in a large environment.
+# Requirements of a package with Triton kernels. Reading the files of all others would take seconds
+# in a large environment.
 _NEEDS = re.compile(r"(?i)^(torch|triton|pytorch-triton)\b(?!.*\bextra\b)")
-# Of several packages, those with most kernels; releases of torch, the newest.
-_NAMED, _NEWEST = 3, 3
-# What most people train on, where no GPU says what they have.
+# The number of packages, those with most kernels, and of releases of torch, the newest.
+_MOST_PACKAGES, _NEWEST = 3, 3
+# The usual training GPUs, for a machine without a GPU.
 _USUAL_CARDS = "a100,h100"
 _DRIVER = Path("/proc/driver/nvidia/gpus")
 # Seconds: a driver that hangs must not hold up a scan.
@@ -42,7 +44,10 @@ _PATIENCE = 5
 
 @dataclass(frozen=True)
 class KernelPackage:
-    """A package with Triton kernels. `spec` is what --package takes: NAME==VERSION or a folder."""
+    """A package with Triton kernels.
+
+    `spec` is the argument of --package: NAME==VERSION or a folder.
+    """
 
     name: str
     spec: str
@@ -51,8 +56,11 @@ class KernelPackage:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """`gpu` is the card's name as its driver calls it and `target` what to scan for; `releases`
-    are the options that name the releases that are here, `here` the same for people."""
+    """The packages, GPU and releases around a folder.
+
+    `gpu` is the card's name in its driver, and `target` the target of a scan. `releases` are the
+    options that name the installed releases, `here` is a phrase with the same releases.
+    """
 
     packages: tuple[KernelPackage, ...]
     gpu: str | None
@@ -62,24 +70,30 @@ class Surroundings:
     has_torch: bool
 
     def commands(self) -> Iterator[str]:
-        """The command that scans each package, those with most kernels first."""
-        for package in self.packages[:_NAMED]:
+        """Yield the command that scans each package, those with most kernels first."""
+        for package in self.packages[:_MOST_PACKAGES]:
             spec = shlex.quote(package.spec)
             yield f"flacheck scan --package {spec} --target {self.target} {self.releases}"
 
 
 def look(folder: Path) -> Surroundings | None:
-    """What is around a folder; None where no package has Triton kernels."""
-    there = _distributions(folder)
-    packages = {each.name: each for each in [*_installed(there), *_project(folder)]}
-    if not packages:
+    """Return the surroundings of a folder; None if no package has Triton kernels."""
+    distributions = _distributions(folder)
+    by_name: dict[str, KernelPackage] = {}
+    for package in (*_environment_packages(distributions), *_project(folder)):
+        by_name[package.name] = package
+    if not by_name:
         return None
-    versions = {str(canonicalize_name(each.metadata["Name"])): each.version for each in there}
+    packages = sorted(by_name.values(), key=lambda each: (-each.kernels, each.name))
+    versions = {}
+    for distribution in distributions:
+        name = str(canonicalize_name(distribution.metadata["Name"]))
+        versions[name] = distribution.version
     releases, here = _releases(versions)
     gpu = _gpu()
     target = target_of(gpu) if gpu else None
     return Surroundings(
-        packages=tuple(sorted(packages.values(), key=lambda each: (-each.kernels, each.name))),
+        packages=tuple(packages),
         gpu=gpu,
         target=target or _USUAL_CARDS,
         releases=releases,
@@ -89,21 +103,21 @@ def look(folder: Path) -> Surroundings | None:
 
 
 def _distributions(folder: Path) -> list[Distribution]:
-    """What is installed in the environment: the active one, the project's own, else flacheck's."""
+    """Return the distributions of the active environment, the project's, or else flacheck's."""
     for place in (os.environ.get("VIRTUAL_ENV"), folder / ".venv"):
-        paths = [str(path) for path in Path(place or "").glob("lib/python3*/site-packages")]
+        paths = list(map(str, Path(place or "").glob("lib/python3*/site-packages")))
         if place and paths and not Path(place).samefile(sys.prefix):
-            return _named(importlib.metadata.distributions(path=paths))
-    return _named(importlib.metadata.distributions())
+            return _complete(importlib.metadata.distributions(path=paths))
+    return _complete(importlib.metadata.distributions())
 
 
-def _named(there: Iterable[Distribution]) -> list[Distribution]:
-    """Without what a broken installation left behind."""
-    return [each for each in there if each.metadata and each.metadata["Name"]]
+def _complete(distributions: Iterable[Distribution]) -> list[Distribution]:
+    """Return the distributions without the remains of broken installations."""
+    return [each for each in distributions if each.metadata and each.metadata["Name"]]
 
 
-def _installed(there: Iterable[Distribution]) -> Iterator[KernelPackage]:
-    for each in there:
+def _environment_packages(distributions: Iterable[Distribution]) -> Iterator[KernelPackage]:
+    for each in distributions:
         name = canonicalize_name(each.metadata["Name"])
         needs = any(map(_NEEDS.match, each.requires or ()))
         if name in _NOT_SCANNED or not needs:
@@ -112,25 +126,26 @@ def _installed(there: Iterable[Distribution]) -> Iterator[KernelPackage]:
         if checkout is not None:
             yield from _of_folder(name, checkout, str(checkout))
             continue
-        files = (Path(str(file.locate())) for file in each.files or () if file.suffix == ".py")
-        kernels = kernels_in(files)
-        # A local build has no release in any index.
+        files = [file.locate() for file in each.files or () if file.suffix == ".py"]
+        kernels = kernels_in(Path(str(file)) for file in files)
+        # Local builds are not in an index.
         if kernels and "+" not in each.version:
             yield KernelPackage(name, f"{name}=={each.version}", kernels)
 
 
 def _checkout(distribution: Distribution) -> Path | None:
-    """The folder that a distribution was installed from, if it is still there."""
-    said = distribution.read_text("direct_url.json")
+    """Return the folder from which a distribution was installed, if it still exists."""
+    text = distribution.read_text("direct_url.json")
     with contextlib.suppress(ValueError, LookupError, TypeError):
-        folder = Path(unquote(urlparse(json.loads(said or "")["url"]).path))
+        url = json.loads(text or "")["url"]
+        folder = Path(unquote(urlparse(url).path))
         if folder.is_dir():
             return folder
     return None
 
 
 def _project(folder: Path) -> Iterator[KernelPackage]:
-    """The project of a folder, if a package can be built from it."""
+    """Yield the project of a folder, if a package can be built from it."""
     try:
         checkouts.folder(str(folder.absolute()))
     except UsageError:
@@ -138,26 +153,34 @@ def _project(folder: Path) -> Iterator[KernelPackage]:
     name = folder.absolute().name
     with contextlib.suppress(OSError, UsageError):
         text = (folder / "pyproject.toml").read_text(encoding="utf-8", errors="replace")
-        name = toml.loads(text, "pyproject.toml").get("project", {}).get("name", name)
-    if canonicalize_name(str(name)) not in _NOT_SCANNED:
-        yield from _of_folder(canonicalize_name(str(name)), folder, ".")
+        project = toml.loads(text, "pyproject.toml").get("project", {})
+        name = project.get("name", name)
+    name = canonicalize_name(str(name))
+    if name not in _NOT_SCANNED:
+        yield from _of_folder(name, folder, ".")
 
 
 def _of_folder(name: str, folder: Path, spec: str) -> Iterator[KernelPackage]:
     kernels = 0
-    # A folder that may not be read is nobody's package.
+    # An unreadable folder does not count as a package.
     with contextlib.suppress(OSError):
-        # Tests may hold kernels, too, but no package is made of them.
-        kept = [each for each in checkouts.files(folder) if "tests" not in each.parts]
-        kernels = kernels_in(file for file in kept if file.suffix == ".py")
+        files = []
+        for file in checkouts.files(folder):
+            # Kernels of tests are not part of the package.
+            if file.suffix == ".py" and "tests" not in file.parts:
+                files.append(file)
+        kernels = kernels_in(files)
     if kernels:
         yield KernelPackage(name, spec, kernels)
 
 
 def _releases(versions: dict[str, str]) -> tuple[str, str]:
-    """The option that names the releases here, and the same for people; the newest of torch where
-    neither torch nor Triton is installed."""
-    torch, triton = (_release(versions.get(name)) for name in ("torch", "triton"))
+    """Return the option that names the installed releases, and a phrase with them.
+
+    Without torch and Triton, the newest releases of torch.
+    """
+    torch = _release(versions.get("torch"))
+    triton = _release(versions.get("triton"))
     if triton is not None:
         with_torch = f" (torch {torch})" if torch else ""
         return f"--triton {triton}", f"Triton {triton}{with_torch}"
@@ -169,23 +192,24 @@ def _releases(versions: dict[str, str]) -> tuple[str, str]:
 
 
 def _release(version: str | None) -> str | None:
-    """The public version, without the local part that names a build; None for a nightly one."""
+    """Return the public version, without a build's local part; None for a nightly build."""
     try:
-        parsed = Version(version or "")
+        release = Version(version or "")
     except InvalidVersion:
         return None
-    if parsed.is_prerelease:
+    if release.is_prerelease:
         return None
-    return parsed.public
+    return release.public
 
 
 def _gpu() -> str | None:
-    """The first NVIDIA GPU by its driver's name."""
+    """Return the name of the first NVIDIA GPU, as its driver gives it."""
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        asked = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE)
-        if asked.returncode == 0 and asked.stdout.strip():
-            return asked.stdout.strip().splitlines()[0]
+        process = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE)
+        lines = process.stdout.strip().splitlines()
+        if process.returncode == 0 and lines:
+            return lines[0]
     with contextlib.suppress(OSError):
         for file in sorted(_DRIVER.glob("*/information")):
             model = re.search(r"^Model:\s*(.+)$", file.read_text(), re.MULTILINE)

@@ -1,11 +1,10 @@
-"""From what a recorded launch is compiled again: its package, imported beside torch, else its
-source as it was cut out.
+"""The kernels from which recorded launches are compiled again.
 
-A cut freezes the branches that the package took under the release that it was recorded with; an
-import takes them anew.
+A kernel is imported from its package beside torch, or else compiled as it was cut out. A cut
+freezes the branches that the package took under the recorded release; an import takes them anew.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,78 +18,89 @@ from flacheck.model.kernel import Origin
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
 
-# Kernels that an error names, of however many.
-_NAMED = 4
+# The most kernels that an error names.
+_MOST_NAMES = 4
 
 
 def provide_packages(
-    file: Path, recorded: Sequence[RecordedLaunch], trust: bool
+    file: Path, entries: Sequence[RecordedLaunch], trust: bool
 ) -> dict[str, Package]:
-    """The packages that a launches file names, which takes the user's word (`trust`).
+    """Install the packages that a launches file names, which requires the user's `trust`.
 
-    Raises UsageError without it when a kernel has no source of its own. Without torch only such
+    Raises UsageError without it if a kernel lacks a source of its own. Without torch only such
     kernels need their packages.
     """
-    uncut = [entry for entry in recorded if entry.text is None]
+    uncut = [entry for entry in entries if entry.text is None]
     if uncut and not trust:
         names = sorted({entry.kernel for entry in uncut})
         raise UsageError(
-            f"{file}: {len(names)} kernels hold no source ({', '.join(names[:_NAMED])}); --trust "
-            "lets flacheck install and import the packages that the file names, --kernel chooses "
-            "other kernels"
+            f"{file}: {len(names)} kernels have no source ({', '.join(names[:_MOST_NAMES])}); "
+            "--trust lets flacheck install and import the packages that the file names, --kernel "
+            "chooses other kernels"
         )
     if not trust:
         return {}
-    needing = recorded if torch_folder() else uncut
-    named = {entry.package for entry in needing if entry.package}
-    return {spec: packages.provide_package(spec) for spec in sorted(named)}
+    importing = entries if torch_folder() else uncut
+    specs = {entry.package for entry in importing if entry.package}
+    return {spec: packages.provide_package(spec) for spec in sorted(specs)}
 
 
 def sources(
-    recorded: Sequence[RecordedLaunch], provided: Mapping[str, Package], or_cut: bool = False
+    entries: Sequence[RecordedLaunch], by_spec: Mapping[str, Package], or_cut: bool = False
 ) -> list[Source]:
-    """Kernels to compile with their launches, heuristics resolved: imported where that can be, else
-    as cut out. With `or_cut` also where a worker cannot import them, which is right for launches
-    that were recorded under the release that they are compiled with."""
+    """Return the kernels to compile with their launches, heuristics resolved.
+
+    Kernels are imported if possible, else compiled as cut out. With `or_cut`, a cut also replaces
+    an import that fails in a worker, which is right for launches that were recorded under the
+    release that they are compiled with.
+    """
     beside_torch = torch_folder() is not None
-    by_import = [entry for entry in recorded if _importable(entry, provided, beside_torch)]
-    ids = {entry.id for entry in by_import}
-    cut = [entry for entry in recorded if entry.id not in ids]
-    return [
-        *launches.sources(cut),
-        *_imported(by_import, provided, RecordedLaunch.without_decorators, or_cut),
-    ]
+    importable = []
+    cut = []
+    for entry in entries:
+        if _is_importable(entry, by_spec, beside_torch):
+            importable.append((entry, entry.without_decorators()))
+        else:
+            cut.append(entry)
+    return [*launches.sources(cut), *_import_sources(importable, by_spec, or_cut)]
 
 
 def decorated_sources(
-    recorded: Sequence[RecordedLaunch], provided: Mapping[str, Package]
+    entries: Sequence[RecordedLaunch], by_spec: Mapping[str, Package]
 ) -> list[Source]:
-    """Kernels with their decorators, which only an import has, as their host code launches them.
-    What their heuristics made of the real tensors is held: a worker has no data to ask again."""
-    within = [entry for entry in recorded if entry.package in provided]
-    return _imported(
-        within, provided, lambda entry: replace(entry.launch, heuristics=entry.heuristics)
-    )
+    """Return the importable kernels with their decorators, as their host code launches them.
+
+    The recorded results of heuristics are kept, because a worker lacks the data to compute them.
+    """
+    own = []
+    for entry in entries:
+        if entry.package in by_spec:
+            own.append((entry, replace(entry.launch, heuristics=entry.heuristics)))
+    return _import_sources(own, by_spec)
 
 
-def _importable(entry: RecordedLaunch, provided: Mapping[str, Package], beside_torch: bool) -> bool:
-    """Beside torch; a kernel defined within a function has no name to import. Without a cut there
-    is no choice."""
-    if entry.package not in provided:
+def _is_importable(
+    entry: RecordedLaunch, by_spec: Mapping[str, Package], beside_torch: bool
+) -> bool:
+    """Return True for a kernel to import: beside torch, or because its source was not cut out.
+
+    A kernel that is defined within a function cannot be imported by name.
+    """
+    if entry.package not in by_spec:
         return False
     return entry.text is None or (beside_torch and "<locals>" not in entry.kernel)
 
 
-def _imported(
-    recorded: Sequence[RecordedLaunch],
-    provided: Mapping[str, Package],
-    launch_of: Callable[[RecordedLaunch], Launch],
+def _import_sources(
+    entries: Iterable[tuple[RecordedLaunch, Launch]],
+    by_spec: Mapping[str, Package],
     or_cut: bool = False,
 ) -> list[Source]:
-    return launches.group_launches(
-        (_kernel(entry, provided[entry.package or ""], or_cut), launch_of(entry))
-        for entry in recorded
-    )
+    pairs = []
+    for entry, launch in entries:
+        package = by_spec[entry.package or ""]
+        pairs.append((_kernel(entry, package, or_cut), launch))
+    return launches.group_launches(pairs)
 
 
 def _kernel(entry: RecordedLaunch, package: Package, or_cut: bool) -> Kernel:

@@ -1,4 +1,4 @@
-"""How many cells a matrix would be, told before any of them is made."""
+"""An upper bound on the number of a matrix's cells, computed before any cell is made."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,45 +11,50 @@ from flacheck.inputs.expand import (
     Resolve,
     Selection,
     Source,
-    named,
+    matches_kernel,
 )
 from flacheck.inputs.matrix import MOST_CELLS, Matrix
 
-# Axes whose values multiply; those of dtype and shape only where a launch leaves them open.
+# Axes whose values always multiply; those of dtype and shape do so only for some launches.
 _FREE = ("stage", "constants", "options", "num_warps", "num_stages")
 
 
 def check(
     matrix: Matrix, sources: Sequence[Source], selection: Selection, resolve: Resolve
 ) -> None:
-    """Raises UsageError for a matrix of too many cells; what it excludes is counted, too."""
-    asked = [source for source in sources if selection.names(source.kernel.name)]
+    """Raise UsageError for a matrix of too many cells, those that it excludes included."""
     cells = 0
     for block in matrix.blocks:
         axes = selection.replaces(block.axes)
+        jobs = 0
+        for source in sources:
+            name = source.kernel.name
+            if selection.names(name) and matches_kernel(axes.get("kernel", ("*",)), name):
+                jobs += _jobs(source, axes)
         targets = len(axes.get("target", DEFAULT_TARGETS))
         free = math.prod(len(axes.get(axis, ("",))) for axis in _FREE)
-        globs = axes.get("kernel", ("*",))
-        of_block = [s for s in asked if any(named(glob, s.kernel.name) for glob in globs)]
-        jobs = sum(_jobs(source, axes) for source in of_block)
-        releases = {
-            name for spec in axes.get("toolchain", ("installed",)) for name in resolve(spec)
-        }
+        releases: set[str] = set()
+        for spec in axes.get("toolchain", ("installed",)):
+            releases.update(resolve(spec))
         cells += jobs * free * targets * max(len(releases), 1)
     if cells > MOST_CELLS:
         raise UsageError(
-            f"{matrix.file}: asks up to {cells:,} cells, and {MOST_CELLS:,} are the most of one"
+            f"{matrix.file}: has up to {cells:,} cells, and {MOST_CELLS:,} are the most of one"
             " run; shorten its axes, or select kernels, targets and releases"
         )
 
 
 def _jobs(source: Source, axes: Mapping[str, Sequence[Any]]) -> int:
-    shapes = sum(
-        len(source.shapes or ({},)) if item == "own" else 1 for item in axes.get("shape", ("own",))
-    )
-    dtypes = len(axes.get("dtype", DEFAULT_DTYPES))
+    shapes = 0
+    for item in axes.get("shape", ("own",)):
+        if item == "own":
+            shapes += max(len(source.shapes), 1)
+        else:
+            shapes += 1
     jobs = 0
     for launch in source.launches:
-        of_dtypes = dtypes if launch.names_dtype else 1
-        jobs += shapes * of_dtypes * max(len(launch.configs), 1)
+        dtypes = 1
+        if launch.names_dtype:
+            dtypes = len(axes.get("dtype", DEFAULT_DTYPES))
+        jobs += shapes * dtypes * max(len(launch.configs), 1)
     return jobs

@@ -1,4 +1,4 @@
-"""What a command is about, and the kernels that it leads to."""
+"""The subject of a command, and its kernels."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,15 +16,17 @@ _LINE = re.compile(r"(.+\.jsonl):(\d+)")
 
 @dataclass(frozen=True)
 class Subject:
-    """What a command is about, as the user names it.
+    """The subject of a command, as the user names it.
 
-    `matrix` is a matrix's name, a YAML file, a launches file or `FILE.jsonl:LINE`; a `package`
-    comes before it. `trust` lets a launches file name packages to install. `configs` is `own` for
-    every configuration of every distinct launch, `usual` for one of each kernel and dtype; None
-    for the default: `usual` of a package, `own` of anything else. `shared` is `usual` with the same
-    configuration for all compilers, which a comparison needs. `captured` is a file that holds the
-    captures of the package, so that all shards of a scan ask for the same cells. `with_tests` runs
-    the own tests of a checkout beside the driver.
+    - `matrix`: a matrix's name, a YAML file, a launches file or `FILE.jsonl:LINE`
+    - `package`: comes before a matrix
+    - `trust`: lets a launches file name packages to install
+    - `configs`: `own` for every configuration of every distinct launch; `usual` for one of each
+      kernel and dtype; `shared` for `usual` with the same configuration for all compilers, which a
+      comparison needs. None means `usual` for a package, `own` for anything else.
+    - `captures_file`: a file with the captures of the package, so that all shards of a scan have
+      the same cells
+    - `with_tests`: runs a checkout's own tests besides the driver
     """
 
     matrix: str | None = None
@@ -36,14 +38,16 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """What was named, in messages."""
+        """The subject's name in messages."""
         return self.package or self.matrix or DEFAULT_MATRIX
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """What a subject holds: kernels with their launches, and how they are to be expanded. `stale`
-    are those that have changed since they were recorded."""
+    """The kernels of a subject with their launches, and the matrix to expand.
+
+    `stale` are the kernels that have changed since they were recorded.
+    """
 
     matrix: Matrix
     sources: Sequence[Source]
@@ -53,8 +57,8 @@ class Kernels:
 
 
 def line_of(name: str) -> tuple[Path, int | None]:
-    """A file and, of `FILE.jsonl:LINE`, its line (from 1)."""
-    placed = _LINE.fullmatch(name)
-    if placed:
-        return Path(placed[1]), int(placed[2])
+    """Split `FILE.jsonl:LINE` into a file and a line from 1; None for a name without a line."""
+    match = _LINE.fullmatch(name)
+    if match:
+        return Path(match[1]), int(match[2])
     return Path(name), None

@@ -1,8 +1,8 @@
-"""flacheck's own CUDA C++ kernels: what each file in `kernels/cuda/` declares.
+"""flacheck's own CUDA C++ kernels: the declarations of the files in `kernels/cuda/`.
 
 A file begins with a comment that holds YAML after the word `flacheck`: its `operator`, the `shapes`
-to compile it in, and its `units`, each with a `form` and the `defines` (`-D`) that make it.
-`"{dtype}"` and `"{HEAD_DIM}"` stand for the dtype and for an entry of the shape.
+to compile it in, and its `units`, each with a `form` and `defines` (`-D`). `"{dtype}"` and
+`"{HEAD_DIM}"` stand for the dtype and for an entry of the shape.
 """
 
 import re
@@ -24,17 +24,17 @@ _TOP = ("operator", "shapes", "units")
 
 
 def read(folder: Path) -> Iterator[Source]:
-    """The units that the files of a folder of kernels declare; a bad file raises MatrixError."""
+    """Yield the units of a folder's files; raise MatrixError for a malformed file."""
     for file in sorted((folder / FOLDER).glob("*.cu")):
         yield from _units(file, folder)
 
 
 def _units(file: Path, folder: Path) -> Iterator[Source]:
     text = file.read_text(encoding="utf-8")
-    declared = _declaration(file, text)
-    shapes = _shapes(file, declared["shapes"])
+    declaration = _declaration(file, text)
+    shapes = _shapes(file, declaration["shapes"])
     identity = digest(_sources(file, text))
-    for name, unit in declared["units"].items():
+    for name, unit in declaration["units"].items():
         if not isinstance(unit, dict) or set(unit) != {"form", "defines"}:
             raise MatrixError(str(file), 1, f"unit {name}: expected {{form: …, defines: …}}")
         kernel = Kernel(
@@ -42,42 +42,49 @@ def _units(file: Path, folder: Path) -> Iterator[Source]:
             package=None,
             digest=identity,
             origin=Unit(file.relative_to(folder).as_posix()),
-            operator=declared["operator"],
+            operator=declaration["operator"],
             form=unit["form"],
         )
-        yield Source(kernel, (_launch(file, name, unit["defines"], shapes[0]),), shapes)
+        launch = _launch(file, name, unit["defines"], shapes[0])
+        yield Source(kernel, (launch,), shapes)
 
 
 def _declaration(file: Path, text: str) -> Mapping[str, Any]:
-    found = _DECLARATION.match(text)
-    if found is None:
-        allowed = "its first line is `/* flacheck`, and YAML follows"
-        raise MatrixError(str(file), 1, "no declaration of its units", allowed)
+    comment = _DECLARATION.match(text)
+    if comment is None:
+        hint = "its first line is `/* flacheck`, and YAML follows"
+        raise MatrixError(str(file), 1, "no declaration of its units", hint)
     try:
-        declared = yaml.safe_load(found[1])
+        declaration = yaml.safe_load(comment[1])
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 2 if mark else 1
         raise MatrixError(str(file), line, f"not valid YAML: {error}") from None
-    if not isinstance(declared, dict) or set(declared) != set(_TOP):
+    if not isinstance(declaration, dict) or set(declaration) != set(_TOP):
         raise MatrixError(str(file), 1, f"a declaration has exactly {', '.join(_TOP)}")
-    if not isinstance(declared["units"], dict) or not isinstance(declared["operator"], str):
+    if not isinstance(declaration["units"], dict) or not isinstance(declaration["operator"], str):
         raise MatrixError(str(file), 1, "units is a mapping, operator a word")
-    return declared
+    return declaration
 
 
 def _shapes(file: Path, shapes: Any) -> tuple[Mapping[str, int], ...]:
-    listed = shapes if isinstance(shapes, list) else []
-    fits = bool(listed) and all(isinstance(shape, dict) for shape in listed)
-    fits = fits and all(set(shape) == set(listed[0]) for shape in listed)
-    if not fits or not all(is_int(size) for shape in listed for size in shape.values()):
-        allowed = "shapes is a list like [{D: 64}, {D: 128}], each entry with the same names"
-        raise MatrixError(str(file), 1, f"shapes {shapes!r} do not fit", allowed)
-    return tuple(listed)
+    items = shapes if isinstance(shapes, list) else []
+    fits = bool(items) and all(_is_shape(item, items[0]) for item in items)
+    if not fits:
+        hint = "shapes is a list like [{D: 64}, {D: 128}], each entry with the same names"
+        raise MatrixError(str(file), 1, f"shapes {shapes!r} do not fit", hint)
+    return tuple(items)
+
+
+def _is_shape(item: Any, first: Any) -> bool:
+    """Return True for a mapping of integers with the same names as the first."""
+    if not isinstance(item, dict) or not isinstance(first, dict):
+        return False
+    return set(item) == set(first) and all(map(is_int, item.values()))
 
 
 def _launch(file: Path, name: str, defines: Any, shape: Mapping[str, int]) -> Launch:
-    """The unit's parameters: a macro is a constant of the unit as a constexpr is of a kernel."""
+    """Return the unit's parameters: its macros correspond to a kernel's constexprs."""
     if not isinstance(defines, dict):
         raise MatrixError(str(file), 1, f"unit {name}: defines map a macro to its value")
     plain = {"args": {macro: {"constexpr": value} for macro, value in defines.items()}}
@@ -89,7 +96,7 @@ def _launch(file: Path, name: str, defines: Any, shape: Mapping[str, int]) -> La
 
 
 def _sources(file: Path, text: str) -> dict[str, str]:
-    """The file without its declaration and what it includes of its own folder, by name."""
+    """Return the file without its declaration, and the headers of its folder that it includes."""
     sources = {file.name: _DECLARATION.sub("", text)}
     waiting = _OWN_INCLUDE.findall(text)
     while waiting:

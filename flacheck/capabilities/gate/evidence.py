@@ -13,7 +13,7 @@ from flacheck.analysis.order import by_version, split
 from flacheck.analysis.standing import Standing, standings
 from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
 from flacheck.errors import FlacheckError, UsageError
-from flacheck.inputs.expand import Selection, named
+from flacheck.inputs.expand import Selection, matches_kernel
 from flacheck.inputs.subject import Subject
 from flacheck.model import Question, Record, RequestedCells, RequestedPlace, digest
 from flacheck.packages import checkouts
@@ -83,7 +83,7 @@ class RecordFilter:
 
     def names(self, kernel: str) -> bool:
         """Return True if a kernel is selected."""
-        return not self.kernels or any(named(glob, kernel) for glob in self.kernels)
+        return not self.kernels or matches_kernel(self.kernels, kernel)
 
     def selects(self, record: Record) -> bool:
         """Return True if a record's kernel and target are selected."""

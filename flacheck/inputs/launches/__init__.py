@@ -1,7 +1,7 @@
-"""Reading launches files: recorded launches as data, checked line by line.
+"""The reader of launches files: recorded launches as data, checked line by line.
 
-Nothing in a file is believed: its source is admitted by `admission`, its values by the types of
-`recorded` and by the forms of a launch. `choosing` makes of them what a scan expands.
+A file is not trusted: `admission` checks its sources, the types of `entries` and the forms of a
+launch check its values. `choosing` turns launches into the sources that a scan expands.
 """
 
 import hashlib
@@ -64,21 +64,21 @@ __all__ = [
     "without_refused",
 ]
 
-# A recorded launch leaves nothing open.
+# Without placeholders: a recorded launch has all its values.
 _FORM = LaunchForm()
-# Hex digits of a source's digest: fewer could be made to collide.
+# Hex digits of a source's digest. Somebody could construct collisions of fewer digits.
 _SHORTEST_DIGEST = 16
 
-# How a launches file writes numbers that JSON does not have, and the fields that hold constants.
+# The words for numbers that JSON does not have, and the fields that contain constants.
 _WORDS = ("inf", "-inf", "nan")
 _OF_CONSTANTS = ("constexpr", "configs", "options")
 
 
 def read(path: Path, ours: bool = False, trust: bool = False) -> Launches:
-    """Every distinct launch once, with its count. Raises MatrixError with file and line.
+    """Read every distinct launch once, with its count; raise MatrixError with file and line.
 
-    A source that is refused leaves its kernel without one: in a file of `ours`, just captured,
-    without a word, else with the reason; in a file that the user trusts it is kept.
+    A kernel whose source is refused has none. The reason is recorded, but not for a file of `ours`,
+    which was just captured. In a file that the user trusts, every source is accepted.
     """
     launches: dict[str, RecordedLaunch] = {}
     counts: dict[str, int] = {}
@@ -96,32 +96,36 @@ def read(path: Path, ours: bool = False, trust: bool = False) -> Launches:
                 paths.setdefault(entry.of, {}).update(dict.fromkeys(entry.paths))
         elif isinstance(entry, Note):
             notes.append(entry.content)
-    counted = []
-    for key, each in launches.items():
-        came = tuple(paths[key]) if key in paths else None
-        counted.append(structs.replace(each, count=counts[key], paths=came))
+    complete = []
+    for key, launch in launches.items():
+        launch_paths = tuple(paths[key]) if key in paths else None
+        complete.append(structs.replace(launch, count=counts[key], paths=launch_paths))
     end = notes[-1] if "end" in notes[-1] else None
-    return Launches(notes[0], tuple(counted), end)
+    return Launches(notes[0], tuple(complete), end)
 
 
 def at(path: Path, line: int, trust: bool = False) -> RecordedLaunch:
-    """The launch on a line of the file (from 1), or the one that the line counts. UsageError when
-    there is none."""
-    found: dict[str, RecordedLaunch] = {}
+    """Return the launch on a line of the file (from 1), or the launch that the line counts.
+
+    Raises UsageError if the line has none.
+    """
+    launches: dict[str, RecordedLaunch] = {}
     for number, entry in enumerate(stream(path, trust=trust), 1):
+        identity = None
         if isinstance(entry, RecordedLaunch):
-            found.setdefault(entry.id, entry)
-        if number == line and isinstance(entry, RecordedLaunch | Repetition):
-            named = entry.id if isinstance(entry, RecordedLaunch) else entry.of
-            if named in found:
-                return found[named]
+            identity = entry.id
+            launches.setdefault(identity, entry)
+        elif isinstance(entry, Repetition):
+            identity = entry.of
+        if number == line and identity in launches:
+            return launches[identity]
     raise UsageError(
-        f"{path}:{line}: no launch is on that line; a launch's line has a kernel and a launch in it"
+        f"{path}:{line}: no launch is on that line; a launch's line has a kernel and a launch"
     )
 
 
 def stream(path: Path, ours: bool = False, trust: bool = False) -> Iterator[Entry]:
-    """The file's entries as they stand, a header first."""
+    """Yield the file's entries in their order, a header first."""
     reader = _LaunchesReader(str(path), ours, trust)
     try:
         with path.open(encoding="utf-8") as file:
@@ -138,15 +142,15 @@ def stream(path: Path, ours: bool = False, trust: bool = False) -> Iterator[Entr
 
 
 class _LaunchesReader:
-    """Lines to entries; remembers each source so that later lines can refer to it."""
+    """Converter of lines to entries; it stores each source for references in later lines."""
 
     def __init__(self, file: str, ours: bool, trust: bool) -> None:
         self._file, self._ours, self._trust = file, ours, trust
         self._texts: dict[str, str | None] = {}
-        self._refused: dict[str, str] = {}
+        self._refusals: dict[str, str] = {}
         self._paths: dict[str, CallPath] = {}
-        self._defined: dict[tuple[str, str | None], tuple[DefinedAt, ...]] = {}
-        self._begun = False
+        self._definitions: dict[tuple[str, str | None], tuple[DefinedAt, ...]] = {}
+        self._has_header = False
 
     def entry(self, number: int, line: str) -> Iterator[Entry]:
         try:
@@ -155,7 +159,8 @@ class _LaunchesReader:
             raise MatrixError(self._file, number, "not JSON: it is nested too deeply") from None
         except ValueError as error:
             if not line.endswith("\n"):
-                return  # the writer was killed in the middle of its last line
+                # The writer was killed in the middle of its last line.
+                return
             raise MatrixError(self._file, number, f"not JSON: {error}") from None
         try:
             yield self._entry(value, number)
@@ -163,7 +168,7 @@ class _LaunchesReader:
             raise MatrixError(self._file, number, str(error)) from None
 
     def finish(self) -> None:
-        if not self._begun:
+        if not self._has_header:
             allowed = f"a launches file begins with a {SCHEMA} line"
             raise MatrixError(self._file, None, "is empty", allowed)
 
@@ -171,19 +176,20 @@ class _LaunchesReader:
         if not isinstance(value, dict):
             raise FormError("a line is a mapping")
         check_plain(value)
-        if "schema" in value or not self._begun:
+        if "schema" in value or not self._has_header:
             if value.get("schema") != SCHEMA:
                 raise FormError(f"schema is {value.get('schema')!r}; this flacheck reads {SCHEMA}")
-            self._begun = True
+            self._has_header = True
             return Note(value)
         if "kernel" in value:
             return self._launch(value, number)
         if "of" in value:
-            return convert({**value, "paths": self._came_by(value.get("paths", []))}, Repetition)
+            paths = self._call_paths(value.get("paths", []))
+            return convert({**value, "paths": paths}, Repetition)
         if "path" in value:
-            named = convert(value, NamedPath)
-            self._paths[named.path] = named.through
-            return named
+            entry = convert(value, NamedPath)
+            self._paths[entry.path] = entry.through
+            return entry
         if "guessed" in value:
             return convert({**value, "kind": value["guessed"]}, Guess)
         if value.get("end") is True:
@@ -192,9 +198,11 @@ class _LaunchesReader:
 
     def _launch(self, value: Json, number: int) -> RecordedLaunch:
         launch = value.get("launch")
-        # Programs write the names below; people who write a launch by hand have others.
+        # A launch that was written by hand may have other names of dtypes.
         if isinstance(launch, dict) and isinstance(launch.get("args"), dict):
-            args = {name: with_known_dtypes(given) for name, given in launch["args"].items()}
+            args = {}
+            for name, argument in launch["args"].items():
+                args[name] = with_known_dtypes(argument)
             value = {**value, "launch": {**launch, "args": args}}
         value = _with_numbers(value)
         _FORM.check(value.get("launch"))
@@ -204,60 +212,64 @@ class _LaunchesReader:
             memory = {"storages": value.get("storages"), "tensors": value["tensors"]}
             value = {**value, "memory": memory}
         if "paths" in value:
-            value = {**value, "paths": self._came_by(value["paths"])}
+            value = {**value, "paths": self._call_paths(value["paths"])}
         entry = convert({**value, "refused": None}, RecordedLaunch)
-        # Only the first line of a kernel with this source says it.
-        said = self._defined.setdefault((entry.kernel, entry.source), entry.defined)
-        entry = structs.replace(entry, defined=entry.defined or said)
+        # Only the first line of a kernel with this source has its definitions.
+        first = self._definitions.setdefault((entry.kernel, entry.source), entry.defined)
+        entry = structs.replace(entry, defined=entry.defined or first)
         if entry.source is None:
             return structs.replace(entry, text=None)
         text = self._text(entry.source, entry.text, number)
-        return structs.replace(entry, text=text, refused=self._refused.get(entry.source))
+        return structs.replace(entry, text=text, refused=self._refusals.get(entry.source))
 
-    def _came_by(self, digests: Any) -> list[CallPath]:
-        """The paths that stand in lines before, by their digests."""
+    def _call_paths(self, digests: Any) -> list[CallPath]:
+        """Return the call paths of earlier lines by their digests."""
         if not isinstance(digests, list):
             raise FormError("paths is a list of digests")
-        for named in digests:
-            if not isinstance(named, str) or named not in self._paths:
-                raise FormError(f"path {named!r} is in no line before")
-        return [self._paths[named] for named in digests]
+        paths = []
+        for path in digests:
+            if not isinstance(path, str) or path not in self._paths:
+                raise FormError(f"path {path!r} is in no line before")
+            paths.append(self._paths[path])
+        return paths
 
     def _text(self, source: str, text: str | None, number: int) -> str | None:
-        """The text of a source, which stands in the first line that names it; None for one that is
-        refused."""
-        if source not in self._texts:
-            if text is None:
-                raise FormError(f"source {source} is in no line before")
-            whole = hashlib.sha256(text.encode()).hexdigest()
-            if not whole.startswith(source) or len(source) < _SHORTEST_DIGEST:
-                raise FormError(f"source {source} is not the digest of its text")
-            self._texts[source] = text
-            if not self._trust:
-                try:
-                    check_source(text)
-                except UsageError as error:
-                    self._texts[source] = None
-                    if not self._ours:
-                        self._refused[source] = f"{self._file}:{number}: {error}"
+        """Return the text of a source, from its first line; None for a refused source."""
+        if source in self._texts:
+            return self._texts[source]
+        if text is None:
+            raise FormError(f"source {source} is in no line before")
+        whole = hashlib.sha256(text.encode()).hexdigest()
+        if not whole.startswith(source) or len(source) < _SHORTEST_DIGEST:
+            raise FormError(f"source {source} is not the digest of its text")
+        self._texts[source] = text
+        if not self._trust:
+            try:
+                check_source(text)
+            except UsageError as error:
+                self._texts[source] = None
+                if not self._ours:
+                    self._refusals[source] = f"{self._file}:{number}: {error}"
         return self._texts[source]
 
 
 def _with_numbers(value: Any, constant: bool = False) -> Any:
-    """Words for infinities and NaN as the numbers that they stand for. A constant is one by itself,
-    an argument says that it is a float."""
+    """Replace the words for infinities and NaN by numbers.
+
+    A constant becomes a plain number, an argument a float argument.
+    """
     if isinstance(value, dict):
         if len(value) == 1 and value.get("float") in _WORDS:
             number = float(value["float"])
             if constant:
                 return number
             return {"float": number}
-        return {
-            name: _with_numbers(held, constant or name in _OF_CONSTANTS)
-            for name, held in value.items()
-        }
+        result = {}
+        for name, part in value.items():
+            result[name] = _with_numbers(part, constant or name in _OF_CONSTANTS)
+        return result
     if isinstance(value, list):
-        return [_with_numbers(held, constant) for held in value]
+        return [_with_numbers(part, constant) for part in value]
     return value
 
 

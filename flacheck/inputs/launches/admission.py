@@ -1,8 +1,8 @@
-"""Which source from a file may be compiled: a whitelist over its syntax tree.
+"""A check of a source from a file before it is compiled: a whitelist over its syntax tree.
 
-Compiling a kernel runs its module, and Triton calls whatever a kernel's body names, so both are
-held to what kernels need: triton imports, jit functions, literal constants, names of the language.
-Everything else is refused.
+Compiling a kernel runs its module, and Triton calls whatever a kernel's body names. Both may
+contain only what kernels need: triton imports, jit functions, literal constants and names of the
+language. Everything else is refused.
 """
 
 import ast
@@ -14,15 +14,15 @@ from flacheck.errors import UsageError
 from flacheck.inputs.launches import assembly
 from flacheck.inputs.launches.language import MEMBERS, NAMES
 
-# Python's types, by which Triton decides what a number without a dtype is.
+# Python's types, from which Triton derives the dtype of a plain number.
 _PLAIN_TYPES = ("bool", "int", "float")
 _TYPE_TEXT = re.compile(r"[*a-z0-9]{1,16}")
 _CODING = re.compile(r"^[ \t\f]*#.*?coding[:=]")
 _CONTROL = re.compile(r"[^\n\t\x20-\x7e\xa0-\u2027\u2030-\ufefe\uff00-\U0010ffff]")
-# Characters. Parsing costs time and memory, and no kernel comes near this length.
+# Characters. Parsing takes time and memory, and kernels are much shorter.
 _LONGEST = 1_000_000
 _FLAGS = ("do_not_specialize", "do_not_specialize_on_alignment", "noinline")
-# Syntax that kernels are made of. What is left out can define, import, delete or hide a name.
+# The syntax of kernels. Other syntax can define, import, delete or hide a name.
 _NODES = tuple(
     getattr(ast, name)
     for name in """
@@ -35,14 +35,14 @@ _NODES = tuple(
 _BUILTINS = frozenset(
     "abs bool float int isinstance len list max min print range tuple zip".split()
 )
-# Its text goes to an assembler, so it is only called where that text can be read.
+# It passes its text to an assembler, so it may be called only with a readable text.
 _ASSEMBLY = "inline_asm_elementwise"
-# What Triton itself hands to builtins: its builder and its code generator.
+# Arguments that Triton passes to builtins: its builder and its code generator.
 _INTERNAL = frozenset(["_builder", "_generator", "_semantic"])
 
 
 class Refused(UsageError):
-    """Source with something in it that no kernel needs."""
+    """A source that contains something that kernels do not need."""
 
     def __init__(self, line: int | None, what: str) -> None:
         super().__init__(f"source line {line or 1}: {what}")
@@ -50,23 +50,22 @@ class Refused(UsageError):
 
 @lru_cache(1024)
 def check_source(source: str) -> None:
-    """Raises Refused, naming line and cause, unless the source is a module of kernels and nothing
-    else.
+    """Raise Refused with line and cause unless the source is a module of kernels only.
 
-    Remembers what it admitted: the captures of several cards hold the same sources.
+    Results are cached, because the captures of several cards contain the same sources.
     """
     _check_text(source)
     try:
         tree = ast.parse(source)
         _Module().check(tree)
     except SyntaxError as error:
-        raise Refused(error.lineno, f"no Python: {error.msg}") from error
+        raise Refused(error.lineno, f"not Python: {error.msg}") from error
     except (RecursionError, MemoryError, ValueError) as error:
         raise Refused(None, f"cannot be read: {error}") from error
 
 
 def _check_text(source: str) -> None:
-    """The text must mean to every reader what it means here."""
+    """Require a text that every reader interprets in the same way."""
     if len(source) > _LONGEST:
         raise Refused(None, f"longer than {_LONGEST} characters")
     odd = _CONTROL.search(source)
@@ -78,12 +77,12 @@ def _check_text(source: str) -> None:
 
 
 class _Module:
-    """The module level: what each name stands for, in the order in which it is bound."""
+    """The module level: the meaning of each name, in the order of the statements."""
 
     def __init__(self) -> None:
         self._modules: dict[str, str] = {}
         self._names: set[str] = set()
-        # The strings that a constant may be: a name may be bound more than once.
+        # The possible strings of a constant: a name may be bound more than once.
         self._texts: dict[str, list[str]] = {}
 
     def check(self, tree: ast.Module) -> None:
@@ -120,7 +119,10 @@ class _Module:
                     node.lineno,
                     f"import of {alias.name}; only triton and its language may be imported",
                 )
-            self._bind(node, alias.asname or "triton", alias.name if alias.asname else "triton")
+            if alias.asname:
+                self._bind(node, alias.asname, alias.name)
+            else:
+                self._bind(node, "triton", "triton")
 
     def _import_from(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
@@ -129,7 +131,8 @@ class _Module:
                 node.lineno, f"import from {'.' * node.level}{module}; only triton may be imported"
             )
         for alias in node.names:
-            path, name = f"{module}.{alias.name}", alias.asname or alias.name
+            path = f"{module}.{alias.name}"
+            name = alias.asname or alias.name
             if path in NAMES:
                 self._bind(node, name, path)
             else:
@@ -152,7 +155,7 @@ class _Module:
             self._texts.setdefault(targets[0].id, []).append(text)
 
     def _constant(self, node: ast.expr) -> None:
-        """A literal, `tl.constexpr(…)` or `float("inf")` of one, or a name of the language."""
+        """Check a literal, `tl.constexpr(…)` or `float("inf")`, or a name of the language."""
         if isinstance(node, ast.Attribute):
             self._path(node)
         elif isinstance(node, (ast.Tuple, ast.List)):
@@ -163,21 +166,20 @@ class _Module:
         elif isinstance(node, ast.Call):
             self._constant_call(node)
         elif not isinstance(node, ast.Constant):
-            raise Refused(node.lineno, f"{_kind(node)} where a literal is wanted")
+            raise Refused(node.lineno, f"{_kind(node)} where a literal is expected")
 
     def _constant_call(self, node: ast.Call) -> None:
         if node.keywords or len(node.args) != 1:
             raise Refused(node.lineno, "a call at module level")
-        if (
-            isinstance(node.func, ast.Name)
-            and node.func.id == "float"
-            and isinstance(node.args[0], ast.Constant)
-        ):
-            return
-        if not isinstance(node.func, ast.Attribute) or node.func.attr != "constexpr":
-            raise Refused(node.lineno, "a call at module level")
-        self._path(node.func)
-        self._constant(node.args[0])
+        (argument,) = node.args
+        match node.func:
+            case ast.Name("float") if isinstance(argument, ast.Constant):
+                return
+            case ast.Attribute(attr="constexpr"):
+                self._path(node.func)
+                self._constant(argument)
+            case _:
+                raise Refused(node.lineno, "a call at module level")
 
     def _path(self, node: ast.Attribute) -> None:
         root, names = _chain(node)
@@ -187,20 +189,18 @@ class _Module:
         _check_path(node, self._modules[root.id], names)
 
     def _annotation(self, node: ast.expr | None) -> None:
-        if (
-            isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and _TYPE_TEXT.fullmatch(node.value)
-        ):
-            return
-        if isinstance(node, ast.Attribute):
-            self._path(node)
-        elif node is not None and not self._is_type(node):
-            raise Refused(node.lineno, f"{_kind(node)} as an annotation")
-
-    def _is_type(self, node: ast.expr) -> bool:
-        """A name of the module, or one of Python's own types."""
-        return isinstance(node, ast.Name) and (node.id in self._names or node.id in _PLAIN_TYPES)
+        match node:
+            case None:
+                return
+            case ast.Constant(str() as text) if _TYPE_TEXT.fullmatch(text):
+                return
+            case ast.Attribute():
+                self._path(node)
+            # A name of the module, or one of Python's own types.
+            case ast.Name(name) if name in self._names or name in _PLAIN_TYPES:
+                return
+            case _:
+                raise Refused(node.lineno, f"{_kind(node)} as an annotation")
 
     def _function(self, node: ast.FunctionDef) -> None:
         if len(node.decorator_list) != 1:
@@ -218,23 +218,31 @@ class _Module:
         self._bind(node, node.name)
 
     def _decorator(self, node: ast.expr) -> None:
-        call = node if isinstance(node, ast.Call) else None
-        name = call.func if call else node
-        root, names = _chain(name) if isinstance(name, ast.Attribute) else (name, [])
-        known = isinstance(root, ast.Name) and self._modules.get(root.id) == "triton"
-        if not known or names not in (["jit"], ["constexpr_function"]):
+        function = node
+        is_plain = True
+        if isinstance(node, ast.Call):
+            function = node.func
+            is_plain = not node.args
+            for keyword in node.keywords:
+                if keyword.arg not in _FLAGS or not _is_plain(keyword.value):
+                    is_plain = False
+        if not self._is_jit(function):
             raise Refused(node.lineno, f"decorator {ast.unparse(node)}; only triton.jit is known")
-        if call and (
-            call.args
-            or not all(keyword.arg in _FLAGS and _plain(keyword.value) for keyword in call.keywords)
-        ):
+        if not is_plain:
             raise Refused(
                 node.lineno, f"decorator {ast.unparse(node)} with other than known literals"
             )
 
+    def _is_jit(self, node: ast.expr) -> bool:
+        if not isinstance(node, ast.Attribute):
+            return False
+        root, names = _chain(node)
+        is_triton = isinstance(root, ast.Name) and self._modules.get(root.id) == "triton"
+        return is_triton and names in (["jit"], ["constexpr_function"])
+
 
 class _Body:
-    """A function's body: Triton evaluates every name and attribute, and calls what it finds."""
+    """A function's body: Triton evaluates every name and attribute in it, and calls functions."""
 
     def __init__(
         self,
@@ -243,28 +251,27 @@ class _Body:
         names: set[str],
         texts: dict[str, list[str]],
     ) -> None:
-        self._function, self._modules, self._names = function, modules, names
+        self._function = function
+        self._modules = modules
+        self._names = names
         self._texts = texts
         self._parameters = {parameter.arg for parameter in _parameters(function)}
         self._local = set(self._parameters)
-        self._local |= {
-            n.id
-            for n in ast.walk(function)
-            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        }
+        for node in ast.walk(function):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                self._local.add(node.id)
 
     def check(self) -> None:
         for name in self._local:
             if name in self._modules or name in self._names or name.startswith("__"):
-                raise Refused(self._function.lineno, f"{name} hides what the module means by it")
+                raise Refused(self._function.lineno, f"{name} hides the module's own {name}")
         for statement in self._function.body:
             self._visit(statement)
 
     def _visit(self, node: ast.AST) -> None:
         if not isinstance(node, _NODES):
-            raise Refused(
-                getattr(node, "lineno", self._function.lineno), f"{_kind(node)} in a kernel"
-            )
+            line = getattr(node, "lineno", self._function.lineno)
+            raise Refused(line, f"{_kind(node)} in a kernel")
         if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
             raise Refused(node.lineno, f"an assignment to {ast.unparse(node)}")
         if isinstance(node, ast.Call):
@@ -289,61 +296,74 @@ class _Body:
         return isinstance(root, ast.Name) and root.id in self._modules
 
     def _assembly(self, node: ast.Call) -> None:
-        """A call with inline assembly, whose text must stand in the source as it is."""
+        """Check a call with inline assembly, whose text must be written out in the source."""
         assert isinstance(node.func, ast.Attribute)
         root, names = _chain(node.func)
         assert isinstance(root, ast.Name)
         _check_path(node, self._modules[root.id], names)
-        spread = any(isinstance(each, ast.Starred) for each in node.args)
-        if spread or any(keyword.arg is None for keyword in node.keywords):
+        text_nodes = node.args[:1]
+        is_spread = any(isinstance(argument, ast.Starred) for argument in node.args)
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                is_spread = True
+            if keyword.arg == "asm":
+                text_nodes.append(keyword.value)
+        if is_spread:
             raise Refused(node.lineno, "inline assembly with arguments that are spread")
-        written = [*node.args[:1], *(k.value for k in node.keywords if k.arg == "asm")]
-        if not written:
+        if not text_nodes:
             raise Refused(node.lineno, "inline assembly without its text")
-        for text in (text for each in written for text in self._assembly_texts(each)):
-            odd = assembly.problem(text)
-            if odd:
-                raise Refused(node.lineno, f"{odd} in inline assembly")
-        for child in (*node.args, *(keyword.value for keyword in node.keywords)):
-            self._visit(child)
+        for text_node in text_nodes:
+            for text in self._assembly_texts(text_node):
+                problem = assembly.problem(text)
+                if problem:
+                    raise Refused(node.lineno, f"{problem} in inline assembly")
+        for argument in node.args:
+            self._visit(argument)
+        for keyword in node.keywords:
+            self._visit(keyword.value)
 
     def _assembly_texts(self, node: ast.expr) -> list[str]:
-        """Every text that an expression may be; Refused for one that is computed."""
+        """Return every possible text of an expression; raise Refused for a computed text."""
         text = _literal_text(node)
         if text is not None:
             return [text]
         if isinstance(node, ast.IfExp):
             return self._assembly_texts(node.body) + self._assembly_texts(node.orelse)
-        if isinstance(node, ast.Name) and node.id not in self._local and node.id in self._texts:
-            return self._texts[node.id]
-        if isinstance(node, ast.Name) and node.id in self._local - self._parameters:
-            return self._local_texts(node)
+        if isinstance(node, ast.Name):
+            if node.id not in self._local and node.id in self._texts:
+                return self._texts[node.id]
+            if node.id in self._local - self._parameters:
+                return self._local_texts(node)
         raise Refused(node.lineno, "inline assembly whose text is computed")
 
     def _local_texts(self, name: ast.Name) -> list[str]:
-        """What a local name may be when all that is ever assigned to it is written out."""
-        bound = 0
+        """Return the possible texts of a local name if all its assignments are written out."""
+        assignments = 0
         texts = []
         for node in ast.walk(self._function):
             if isinstance(node, ast.Name) and node.id == name.id:
-                bound += not isinstance(node.ctx, ast.Load)
+                assignments += not isinstance(node.ctx, ast.Load)
             elif isinstance(node, (ast.Assign, ast.AnnAssign)):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names = [target.id for target in targets if isinstance(target, ast.Name)]
                 text = _literal_text(node.value)
-                named = [target.id for target in targets if isinstance(target, ast.Name)]
-                if text is not None and named == [name.id]:
+                if text is not None and names == [name.id]:
                     texts.append(text)
-        if len(texts) != bound:
+        if len(texts) != assignments:
             raise Refused(name.lineno, f"inline assembly whose text, {name.id}, is computed")
         return texts
 
     def _callable(self, node: ast.expr) -> bool:
-        """A name, a path, or an entry of a parameter by its number: a launch may hand over a tuple
-        of functions."""
-        if not isinstance(node, ast.Subscript):
-            return isinstance(node, (ast.Name, ast.Attribute))
-        numbered = isinstance(node.slice, ast.Constant) and type(node.slice.value) is int
-        return numbered and isinstance(node.value, ast.Name) and node.value.id in self._parameters
+        """Return True for a name, a path, or a numbered item of a parameter.
+
+        A launch may pass a tuple of functions.
+        """
+        match node:
+            case ast.Name() | ast.Attribute():
+                return True
+            case ast.Subscript(ast.Name(name), ast.Constant(index)):
+                return type(index) is int and name in self._parameters
+        return False
 
     def _name(self, node: ast.Name) -> None:
         if node.id in self._modules:
@@ -364,7 +384,7 @@ class _Body:
 
 
 def _check_path(node: ast.AST, module: str, names: list[str]) -> None:
-    """A way from a triton module to a name of the language, and to members of that."""
+    """Check a path from a triton module to a name of the language and its members."""
     rest = list(names)
     while rest and f"{module}.{rest[0]}" in NAMES:
         module = f"{module}.{rest.pop(0)}"
@@ -377,23 +397,25 @@ def _check_path(node: ast.AST, module: str, names: list[str]) -> None:
 
 def _check_end(node: ast.AST, module: str, name: str) -> None:
     if name not in NAMES[module]:
-        raise Refused(getattr(node, "lineno", None), f"{module}.{name} is no name of the language")
+        raise Refused(
+            getattr(node, "lineno", None), f"{module}.{name} is not a name of the language"
+        )
 
 
 def _check_no_assembly(node: ast.AST, names: list[str]) -> None:
-    """A launch may hand a kernel whatever name the module has, so the assembler gets no name."""
+    """Refuse a name for the assembler: a launch may pass any name of the module to a kernel."""
     if _ASSEMBLY in names:
         raise Refused(getattr(node, "lineno", None), f"{_ASSEMBLY} other than called")
 
 
 def _check_not_internal(node: ast.AST, name: str | None) -> None:
-    """Triton passes its compiler to a function that has a parameter of such a name."""
+    """Refuse a parameter name for which Triton passes its own compiler."""
     if name in _INTERNAL:
         raise Refused(getattr(node, "lineno", None), f"an argument called {name}")
 
 
 def _literal_text(node: ast.expr | None) -> str | None:
-    """The string that an expression is, also within `tl.constexpr(…)`."""
+    """Return the string of a literal, also within `tl.constexpr(…)`; None for other nodes."""
     if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
         if isinstance(node.func, ast.Attribute) and node.func.attr == "constexpr":
             return _literal_text(node.args[0])
@@ -409,7 +431,7 @@ def _check_member(node: ast.AST, name: str) -> None:
 
 
 def _chain(node: ast.Attribute) -> tuple[ast.expr, list[str]]:
-    """What a dotted path starts from, and the names along it."""
+    """Return the root of a dotted path, and the names along it."""
     names: list[str] = []
     root: ast.expr = node
     while isinstance(root, ast.Attribute):
@@ -422,16 +444,18 @@ def _parameters(function: ast.FunctionDef) -> Iterator[ast.arg]:
     return (node for node in ast.walk(function.args) if isinstance(node, ast.arg))
 
 
-def _plain(node: ast.expr) -> bool:
-    """Numbers and identifiers: Triton looks for `def` in the text from the decorator on, strings
-    included."""
+def _is_plain(node: ast.expr) -> bool:
+    """Return True for numbers and identifiers.
+
+    Triton searches for `def` in the text after the decorator, also in its strings.
+    """
     if isinstance(node, (ast.List, ast.Tuple)):
-        return all(map(_plain, node.elts))
+        return all(map(_is_plain, node.elts))
     if not isinstance(node, ast.Constant):
         return False
-    return isinstance(node.value, int) or (
-        isinstance(node.value, str) and node.value.isidentifier()
-    )
+    if isinstance(node.value, str):
+        return node.value.isidentifier()
+    return isinstance(node.value, int)
 
 
 def _kind(node: ast.AST) -> str:

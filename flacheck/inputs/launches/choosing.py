@@ -1,6 +1,5 @@
-"""Which recorded launches are compiled, as sources of cells."""
+"""The recorded launches that are compiled, as sources of cells."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from flacheck.errors import UsageError
@@ -9,95 +8,123 @@ from flacheck.inputs.launches.entries import RecordedLaunch
 from flacheck.model import Cut, Kernel, Launch, canonical, digest
 from flacheck.model.launch import is_int
 
+# A kernel and the dtype of a launch.
+_KernelDtype = tuple[str, str | None]
+
 
 def without_refused(
     entries: Sequence[RecordedLaunch],
 ) -> tuple[Sequence[RecordedLaunch], tuple[str, ...]]:
-    """The launches whose sources were admitted, and a word on the kernels that are left out.
+    """Return the launches with accepted sources, and a warning for each other kernel.
 
-    Raises UsageError when every one was refused.
+    Raises UsageError if every source is refused.
     """
-    kept = [entry for entry in entries if not entry.refused]
-    reasons = {entry.kernel: entry.refused for entry in entries if entry.refused}
+    accepted = []
+    reasons = {}
+    for entry in entries:
+        if entry.refused:
+            reasons[entry.kernel] = entry.refused
+        else:
+            accepted.append(entry)
     if not reasons:
         return entries, ()
-    if not kept:
+    if not accepted:
         first = next(iter(reasons.values()))
         raise UsageError(f"{first}: the source is refused; --trust compiles it all the same")
-    return kept, tuple(
-        f"{reason}: the source of {kernel} is refused and its launches are left out; --trust "
-        "compiles them all the same"
-        for kernel, reason in reasons.items()
-    )
+    warnings = []
+    for kernel, reason in reasons.items():
+        warnings.append(
+            f"{reason}: the source of {kernel} is refused and its launches are left out; --trust "
+            "compiles them all the same"
+        )
+    return accepted, tuple(warnings)
 
 
-def sources(recorded: Sequence[RecordedLaunch]) -> list[Source]:
-    """One source a kernel as it was cut out, with its distinct launches; those without a text are
-    left out."""
-    return group_launches(
-        (_kernel(entry, entry.text), entry.without_decorators()) for entry in recorded if entry.text
-    )
+def sources(entries: Sequence[RecordedLaunch]) -> list[Source]:
+    """Return one source a cut-out kernel with its distinct launches; skip those without text."""
+    launches = []
+    for entry in entries:
+        if entry.text:
+            kernel = _kernel(entry, entry.text)
+            launches.append((kernel, entry.without_decorators()))
+    return group_launches(launches)
 
 
-def group_launches(launched: Iterable[tuple[Kernel, Launch]]) -> list[Source]:
-    """One source a kernel, by its digest, with its distinct launches; those that were made up are
-    apart."""
+def group_launches(launches: Iterable[tuple[Kernel, Launch]]) -> list[Source]:
+    """Return one source a kernel, by its digest, with its distinct launches.
+
+    Made-up launches have a source of their own.
+    """
     kernels: dict[tuple[str, bool], Kernel] = {}
-    launches: dict[tuple[str, bool], dict[str, Launch]] = {}
-    for kernel, launch in launched:
+    by_kernel: dict[tuple[str, bool], dict[str, Launch]] = {}
+    for kernel, launch in launches:
         key = kernel.digest, kernel.is_made_up
         kernels.setdefault(key, kernel)
-        launches.setdefault(key, {}).setdefault(canonical(launch.to_json()), launch)
-    return [Source(kernel, tuple(launches[key].values())) for key, kernel in kernels.items()]
+        distinct = by_kernel.setdefault(key, {})
+        distinct.setdefault(canonical(launch.to_json()), launch)
+    return [Source(kernel, tuple(by_kernel[key].values())) for key, kernel in kernels.items()]
 
 
-def one_each(recorded: Sequence[RecordedLaunch]) -> list[RecordedLaunch]:
-    """The first launch of each kernel and dtype; one that a program made comes before those that
-    flacheck made up, and last come those with an argument that Triton has no type for."""
-    first: dict[tuple[str, str | None], RecordedLaunch] = {}
-    for entry in sorted(recorded, key=lambda each: (_has_unknown(each), each.made_up)):
+def one_each(entries: Sequence[RecordedLaunch]) -> list[RecordedLaunch]:
+    """Return the first launch of each kernel and dtype.
+
+    A program's own launch comes before one that flacheck made up; launches with an argument without
+    a Triton type come last.
+    """
+    first: dict[_KernelDtype, RecordedLaunch] = {}
+    for entry in sorted(entries, key=lambda entry: (_has_unknown(entry), entry.made_up)):
         first.setdefault((entry.kernel, entry.launch.dtype), entry)
     return list(first.values())
 
 
 def _has_unknown(entry: RecordedLaunch) -> bool:
-    values = entry.launch.args.values()
-    return any(isinstance(value, Mapping) and "unknown" in value for value in values)
+    for value in entry.launch.args.values():
+        if isinstance(value, Mapping) and "unknown" in value:
+            return True
+    return False
 
 
 def shared(recordings: Sequence[Sequence[RecordedLaunch]]) -> list[list[RecordedLaunch]]:
-    """Of several recordings one launch of each kernel and dtype, the same one in all that have the
-    kernel in the dtype where that can be. One that a program made comes before a made-up one, then
-    the smallest, which compiles soonest."""
-    groups: dict[tuple[str, str | None], dict[int, dict[str, RecordedLaunch]]] = {}
-    for place, recorded in enumerate(recordings):
-        for entry in recorded:
+    """Return one launch of each kernel and dtype for each recording.
+
+    If possible it is the same in all recordings with that kernel and dtype. A program's own launch
+    comes before one that flacheck made up, then the smallest, which compiles soonest.
+    """
+    groups: dict[_KernelDtype, dict[int, dict[str, RecordedLaunch]]] = {}
+    for index, entries in enumerate(recordings):
+        for entry in entries:
             group = groups.setdefault((entry.kernel, entry.launch.dtype), {})
-            same = canonical([entry.launch.to_json(), entry.options])
-            group.setdefault(place, {}).setdefault(same, entry)
-    chosen: list[list[RecordedLaunch]] = [[] for _ in recordings]
+            identity = canonical([entry.launch.to_json(), entry.options])
+            group.setdefault(index, {}).setdefault(identity, entry)
+    choices: list[list[RecordedLaunch]] = [[] for _ in recordings]
     for group in groups.values():
-        first = next(iter(group.values()))
-        common = [same for same in first if all(same in entries for entries in group.values())]
-        if common:
-            same = min(common, key=lambda same: max(_rank(each[same]) for each in group.values()))
-            for place, entries in group.items():
-                chosen[place].append(entries[same])
-        else:
-            for place, entries in group.items():
-                chosen[place].append(min(entries.values(), key=_rank))
-    return chosen
+        common = _smallest_common(list(group.values()))
+        for index, by_identity in group.items():
+            if common is None:
+                choices[index].append(min(by_identity.values(), key=_rank))
+            else:
+                choices[index].append(by_identity[common])
+    return choices
+
+
+def _smallest_common(recordings: Sequence[Mapping[str, RecordedLaunch]]) -> str | None:
+    """Return the identity of the best launch that is in all recordings; None without one."""
+    ranks = {}
+    for identity in recordings[0]:
+        if all(identity in recording for recording in recordings):
+            ranks[identity] = max(_rank(recording[identity]) for recording in recordings)
+    return min(ranks, key=ranks.__getitem__, default=None)
 
 
 def _rank(entry: RecordedLaunch) -> tuple[bool, int]:
-    """Whether a launch is made up, and how large its tiles and sizes are."""
-    constants = (
-        value["constexpr"]
-        for value in entry.launch.args.values()
-        if isinstance(value, Mapping) and "constexpr" in value
-    )
-    sizes = (size for size in constants if is_int(size) and size > 0)
-    return entry.made_up, math.prod(sizes)
+    """Return True for a made-up launch, and the product of its tiles and sizes."""
+    size = 1
+    for value in entry.launch.args.values():
+        if isinstance(value, Mapping) and "constexpr" in value:
+            constant = value["constexpr"]
+            if is_int(constant) and constant > 0:
+                size *= constant
+    return entry.made_up, size
 
 
 def _kernel(entry: RecordedLaunch, text: str) -> Kernel:

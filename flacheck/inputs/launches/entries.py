@@ -1,4 +1,4 @@
-"""What a launches file holds: recorded launches, and what is noted between them."""
+"""The entries of a launches file: recorded launches, counts, call paths, guesses and notes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,9 +16,11 @@ CallPath = tuple[str, ...]
 
 
 class TensorPlacement(Struct, frozen=True, forbid_unknown_fields=True):
-    """A tensor in the storage at the place `storage`: shape, strides and offset in elements; the
-    `values` of integers in the order of their indices, None where they are floats, too many, or
-    known to nobody."""
+    """A tensor in a storage, with shape, strides and offset in elements.
+
+    `storage` is the index of the storage. `values` are integers in the order of their indices, None
+    if they are floats, too many, or unknown.
+    """
 
     storage: Natural
     shape: tuple[Natural, ...]
@@ -28,17 +30,19 @@ class TensorPlacement(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Memory(Struct, frozen=True):
-    """The bytes of each storage of a launch, and its tensors by argument; `name[0]` is an item of a
-    tuple, and a tensor descriptor's tensor has the argument's name."""
+    """The bytes of each storage of a launch, and its tensors by argument.
+
+    `name[0]` is an item of a tuple; a tensor descriptor's tensor has the argument's name.
+    """
 
     storages: tuple[Natural, ...]
     tensors: dict[str, TensorPlacement]
 
     def __post_init__(self) -> None:
-        for name, placed in self.tensors.items():
-            if placed.storage >= len(self.storages):
-                raise ValueError(f"tensor {name}: there is no storage {placed.storage}")
-            if len(placed.shape) != len(placed.strides):
+        for name, tensor in self.tensors.items():
+            if tensor.storage >= len(self.storages):
+                raise ValueError(f"tensor {name}: there is no storage {tensor.storage}")
+            if len(tensor.shape) != len(tensor.strides):
                 raise ValueError(f"tensor {name}: shape and strides differ in length")
 
     def to_json(self) -> Json:
@@ -47,9 +51,11 @@ class Memory(Struct, frozen=True):
 
 
 class DefinedAt(Struct, frozen=True):
-    """Where a function stood and what it said: its qualified name, its `file` as seen from the
-    launches file, or from where its `package` was installed, and the digests of its definition and
-    of the whole file."""
+    """A function's place and text when it was recorded.
+
+    `name` is qualified; `file` is relative to the launches file, or to the folder in which its
+    `package` was installed; `digest` is that of the definition, `whole` that of the file.
+    """
 
     name: str
     file: Annotated[str, Meta(pattern=r"^[^/\0][^\0]*\.py\Z")]
@@ -59,16 +65,24 @@ class DefinedAt(Struct, frozen=True):
 
 
 class RecordedLaunch(Struct, frozen=True, kw_only=True):
-    """One distinct launch of a program. `kernel` is `module:qualname`, `source` the digest of its
-    cut-out `text`, in which it is called `qualname`; `uncut` says why there is no text.
-    `heuristics` are the values that @triton.heuristics gave; `count` how often it was launched;
-    `by` what the recorder was told was running; `made_up` marks arguments that a driver guessed for
-    one of a package's inner functions; `guessed` says where the program read a value made up for
-    it, on which this launch may rest; `refused` says where and why its source was not admitted,
-    and is never read from a file. `memory` says where its tensors lie and `grids` what each
-    configuration's grid is (None where it raised); `paths` are the dotted names of the functions
-    through which it came, outermost first, once for each way; `defined` says where the kernel and
-    its helpers stood. Files of earlier recorders have none of the four."""
+    """One distinct launch of a program.
+
+    - `kernel`: `module:qualname`
+    - `source`: the digest of the cut-out `text`, in which the kernel has the name `qualname`
+    - `uncut`: the reason why the text is missing
+    - `heuristics`: the values from @triton.heuristics
+    - `count`: the number of launches
+    - `by`: the running program, as the recorder's caller named it
+    - `made_up`: True if a driver guessed arguments for one of a package's inner functions
+    - `guessed`: the place where the program read a made-up value on which this launch may depend
+    - `refused`: the place and the reason if the source is refused; never read from a file
+    - `memory`: the layout of its tensors
+    - `grids`: the grid of each configuration, None if it raised an error
+    - `paths`: the dotted names of the functions on each call path, outermost first
+    - `defined`: the places of the kernel and its helpers
+
+    Files of earlier recorders lack the last four.
+    """
 
     id: str
     kernel: str
@@ -93,22 +107,22 @@ class RecordedLaunch(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not self.qualname.isidentifier():
-            raise ValueError(f"qualname {self.qualname!r} is no name")
+            raise ValueError(f"qualname {self.qualname!r} is not a name")
         if self.grids is not None and len(self.grids) != len(self.launch.configs):
             raise ValueError("grids is a list with a grid for each configuration")
 
     def without_decorators(self) -> Launch:
-        """The launch as the cut-out kernel takes it: without decorators, so with what heuristics
-        gave; its options are configurations."""
+        """Return the launch of the cut-out kernel, which lacks decorators.
+
+        The values of heuristics are arguments, and options are configurations.
+        """
         launch = self.launch
         configs = [{**self.options, **config} for config in launch.configs]
-        omitted = [name for name in launch.omitted if name not in self.heuristics]
-        return Launch(
-            {**launch.args, **self.heuristics},
-            tuple(omitted),
-            tuple(configs or [{"kwargs": {}, **self.options}]),
-            launch.keys,
-        )
+        if not configs:
+            configs = [{"kwargs": {}, **self.options}]
+        omissions = [name for name in launch.omitted if name not in self.heuristics]
+        arguments = {**launch.args, **self.heuristics}
+        return Launch(arguments, tuple(omissions), tuple(configs), launch.keys)
 
 
 @dataclass(frozen=True)
@@ -121,7 +135,7 @@ class Launches:
 
 
 class Repetition(Struct, frozen=True):
-    """`count` more of the launch `of`, and the `paths` by which it came for the first time."""
+    """`count` more launches of the launch `of`, and their new call paths."""
 
     of: str
     count: Count
@@ -129,14 +143,14 @@ class Repetition(Struct, frozen=True):
 
 
 class NamedPath(Struct, frozen=True):
-    """A call path, which later lines refer to by its digest."""
+    """A call path; later lines refer to its digest."""
 
     path: str
     through: CallPath
 
 
 class Guess(Struct, frozen=True):
-    """`count` values of a kind that were made up for the program at a place."""
+    """A number of values of a kind that were made up for the program at a place."""
 
     at: str
     kind: str
@@ -145,7 +159,7 @@ class Guess(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Note:
-    """A header or end line: what the recorder says of the run."""
+    """A header or end line, with the recorder's notes on the run."""
 
     content: Mapping[str, Any]
 

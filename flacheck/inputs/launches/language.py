@@ -1,4 +1,4 @@
-"""Names of Triton's language, by module: everything that source from a file may use.
+"""Names of Triton's language, by module, that a source from a file may use.
 
 The lists hold the builtins, JIT functions, dtypes, constants and classes that the modules have in
 releases 3.0.0 to 3.9.0; `tests/test_admission_releases.py` compares. They keep names that 3.0.0 had
@@ -72,7 +72,7 @@ _CUDA_LIBDEVICE = frozenset(
 # AMD's library has one more, and lacks many.
 _LIBDEVICE = _CUDA_LIBDEVICE | {"fast_tanhf"}
 
-# Each module that source from a file may import, with the names that it may use of it.
+# Each module that a source from a file may import, with the names that it may use.
 NAMES: Mapping[str, frozenset[str]] = {
     "triton": frozenset(["cdiv", "next_power_of_2"]),
     "triton.language": _LANGUAGE,

@@ -1,5 +1,7 @@
-"""Which kernels of a launches file are no longer what was recorded, where their sources are at
-hand. Those are only read, never imported."""
+"""The kernels of a launches file whose sources have changed since they were recorded.
+
+Sources are read if they are available, never imported.
+"""
 
 import tokenize
 from collections.abc import Sequence
@@ -10,90 +12,91 @@ from flacheck.guest.recorder.definitions import Definitions, digest
 from flacheck.inputs.launches.entries import DefinedAt, RecordedLaunch
 from flacheck.model import Json
 
-# Bytes. No file of kernels is as long, and a launches file may name any file.
+# Bytes. Files of kernels are shorter, and a launches file may name any file.
 _LONGEST = 4 << 20
-# Kernels that a warning names.
-_NAMED = 4
+# The most kernels that a warning names.
+_MOST_NAMES = 4
 
 
 def find_changes(
-    file: Path, recorded: Sequence[RecordedLaunch]
+    file: Path, entries: Sequence[RecordedLaunch]
 ) -> tuple[tuple[Json, ...], tuple[str, ...]]:
-    """Each kernel that has changed since, with its package and the reasons; and a word on them."""
-    now = _Now(file)
+    """Return each kernel that has changed since, with its package and reasons; and a warning."""
+    sources = _Sources(file)
     reasons: dict[tuple[str, str | None], dict[str, None]] = {}
-    for entry in recorded:
+    for entry in entries:
         for place in entry.defined:
-            why = now.changed(place)
-            if why:
-                reasons.setdefault((entry.kernel, entry.package), {})[why] = None
-    changed = tuple(
-        {"kernel": kernel, "package": package, "why": list(why)}
-        for (kernel, package), why in sorted(reasons.items(), key=str)
-    )
-    if not changed:
+            reason = sources.change(place)
+            if reason:
+                reasons.setdefault((entry.kernel, entry.package), {})[reason] = None
+    changes: list[Json] = []
+    for (kernel, package), why in sorted(reasons.items(), key=str):
+        changes.append({"kernel": kernel, "package": package, "why": list(why)})
+    if not changes:
         return (), ()
-    return changed, (_warning(file, recorded, changed),)
+    return tuple(changes), (_warning(file, entries, changes),)
 
 
-def _warning(file: Path, recorded: Sequence[RecordedLaunch], changed: Sequence[Json]) -> str:
-    kernels = {(entry.kernel, entry.package) for entry in recorded}
-    named = [f"{each['kernel']} ({'; '.join(each['why'])})" for each in changed[:_NAMED]]
-    if len(changed) > _NAMED:
-        named.append(f"{len(changed) - _NAMED} more")
+def _warning(file: Path, entries: Sequence[RecordedLaunch], changes: Sequence[Json]) -> str:
+    kernels = {(entry.kernel, entry.package) for entry in entries}
+    names = []
+    for change in changes[:_MOST_NAMES]:
+        names.append(f"{change['kernel']} ({'; '.join(change['why'])})")
+    if len(changes) > _MOST_NAMES:
+        names.append(f"{len(changes) - _MOST_NAMES} more")
     return (
-        f"{len(changed)} of {len(kernels)} kernels have changed since {file} was captured: "
-        f"{', '.join(named)}. The answer is about the kernels as they were: capture them again"
+        f"{len(changes)} of {len(kernels)} kernels have changed since {file} was captured: "
+        f"{', '.join(names)}. The answer is about the kernels as they were: capture them again"
     )
 
 
-class _Now:
-    """What stands today where the functions of a launches file were defined."""
+class _Sources:
+    """The present definitions of a launches file's functions."""
 
     def __init__(self, file: Path) -> None:
         self._folder = file.resolve().parent
         self._reasons: dict[DefinedAt, str | None] = {}
-        # By path: the digest of its text, and what it defines, None where that is no Python. None
-        # for a file that cannot be read.
+        # By path: the digest of its text, and its definitions, None if it is not Python. None for a
+        # file that cannot be read.
         self._files: dict[Path, tuple[str, Definitions | None] | None] = {}
 
-    def changed(self, place: DefinedAt) -> str | None:
-        """Why a function is not what it was; None where it is, and where its file is not at
-        hand."""
+    def change(self, place: DefinedAt) -> str | None:
+        """Return the change of a function; None without one, or if its file is not available."""
         if place not in self._reasons:
-            self._reasons[place] = self._compared(place)
+            self._reasons[place] = self._compare(place)
         return self._reasons[place]
 
-    def _compared(self, place: DefinedAt) -> str | None:
-        path, where = self._folder / place.file, place.file
+    def _compare(self, place: DefinedAt) -> str | None:
+        path = self._folder / place.file
+        where = place.file
         if place.package is not None:
             name, _, version = place.package.partition("==")
             try:
-                installed = distribution(name)
+                package = distribution(name)
             except (PackageNotFoundError, ValueError):
                 return None
-            path = Path(str(installed.locate_file(place.file)))
+            path = Path(str(package.locate_file(place.file)))
             where = f"{place.package}, {place.file}"
-            if installed.version != version:
-                where = f"{name} {installed.version} is installed, {version} was recorded"
+            if package.version != version:
+                where = f"{name} {package.version} is installed, {version} was recorded"
         read = self._read(path)
         if read is None or read[0] == place.whole:
             return None
         _, definitions = read
         if definitions is None:
             return f"{where}: cannot be read as Python"
-        said = definitions.of(place.name)
-        if place.digest in said:
+        digests = definitions.of(place.name)
+        if place.digest in digests:
             return None
-        if said:
+        if digests:
             return f"{where}: {place.name} has changed"
-        return f"{where}: {place.name} is no longer there"
+        return f"{where}: {place.name} no longer exists"
 
     def _read(self, path: Path) -> tuple[str, Definitions | None] | None:
         if path not in self._files:
             self._files[path] = None
             try:
-                # No device and no pipe, which might never end.
+                # Reading a device or a pipe might never end.
                 if path.is_file() and path.stat().st_size <= _LONGEST:
                     self._files[path] = _read(path)
             except OSError:

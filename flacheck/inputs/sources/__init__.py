@@ -1,6 +1,6 @@
-"""Where kernels with launches come from: one file a source, found by the suffix of what is named.
+"""The sources of kernels with launches: one module a source, chosen by the suffix of a name.
 
-A module of this folder has `SUFFIXES`, the endings of the names that it reads, and
+A module of this folder has `SUFFIXES`, the suffixes of the files that it reads, and
 `kernels(subject, selection)`.
 """
 
@@ -14,7 +14,7 @@ from flacheck.inputs.subject import DEFAULT_MATRIX, Kernels, Subject, line_of
 
 
 def kernels_of(subject: Subject, selection: Selection) -> Kernels:
-    """The kernels that a subject names, with their launches; packages are provided."""
+    """Return the kernels of a subject with their launches; install their packages."""
     file, _ = line_of(subject.matrix or DEFAULT_MATRIX)
     read = matrices.kernels
     for module in pkgutil.iter_modules([str(Path(__file__).parent)]):

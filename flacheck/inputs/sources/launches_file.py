@@ -1,6 +1,6 @@
-"""Launches files: what a program launched, or one line of it (`FILE.jsonl:LINE`)."""
+"""Launches files: the launches of a program, or of one line of a file (`FILE.jsonl:LINE`)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from flacheck.captures.cards import target_of
@@ -17,59 +17,63 @@ SUFFIXES = (".jsonl",)
 def entries_of(
     read: Launches, file: Path, line: int | None, trust: bool
 ) -> Sequence[RecordedLaunch]:
-    """A launches file's launches, or the one on a line."""
+    """Return a launches file's launches, or the launch on a line."""
     if line is None:
         return read.launches
-    named = launches.at(file, line, trust).id
-    return [entry for entry in read.launches if entry.id == named]
+    launch = launches.at(file, line, trust)
+    return [entry for entry in read.launches if entry.id == launch.id]
 
 
 def kernels(subject: Subject, selection: Selection) -> Kernels:
-    """A launches file as a matrix: its kernels with their own configurations, on its own card."""
+    """Return a launches file's kernels, in their own configurations and for their own card."""
     file, line = line_of(str(subject.matrix))
     read = launches.read(file, trust=subject.trust)
     configs = subject.configs or "own"
     entries = entries_of(read, file, line, subject.trust)
     if selection.ops:
-        # Before one of each kernel is taken, which may be one that came by another path.
+        # First, because the one launch of each kernel could come by another path.
         entries = call_paths.select_checked(entries, selection, str(file))
     if configs == "usual":
         entries = launches.one_each(entries)
-    named = [entry for entry in entries if selection.names(entry.kernel)]
-    asked, refusals = launches.without_refused(named)
-    provided = replay.provide_packages(file, asked, subject.trust)
+    selection_of_kernels = [entry for entry in entries if selection.names(entry.kernel)]
+    accepted, refusals = launches.without_refused(selection_of_kernels)
+    packages = replay.provide_packages(file, accepted, subject.trust)
     axes = {"target": recorded_targets(read), "configs": (configs,)}
-    made = Matrix(file.stem, str(file), (Block(axes),))
-    changed, said = stale.find_changes(file, asked)
-    warnings = (*said, *refusals, *_lost(asked, provided), *_guessed(asked))
-    return Kernels(made, replay.sources(entries, provided), provided, warnings, changed)
+    matrix = Matrix(file.stem, str(file), (Block(axes),))
+    changes, change_warnings = stale.find_changes(file, accepted)
+    warnings = [*change_warnings, *refusals]
+    warnings += _warn_of_lost(accepted, packages)
+    warnings += _warn_of_guesses(accepted)
+    sources = replay.sources(entries, packages)
+    return Kernels(matrix, sources, packages, tuple(warnings), changes)
 
 
 def recorded_targets(read: Launches) -> tuple[str, ...]:
-    """The target of the card that launches were recorded on; the usual ones where nobody knows the
-    card."""
+    """Return the target of the card of a recording; the default ones for an unknown card."""
     target = target_of(str(read.header.get("device")))
     return (target,) if target else DEFAULT_TARGETS
 
 
-def _lost(entries: Sequence[RecordedLaunch], provided: Mapping[str, Package]) -> tuple[str, ...]:
-    """A word on kernels that nothing can compile: no source in the file, no package to import."""
-    lost = [each for each in entries if each.text is None and each.package not in provided]
-    names = sorted({entry.kernel for entry in lost})
-    if not names:
-        return ()
-    return (
-        f"not compiled: the launches file holds no source of {', '.join(names)} "
-        "and names no package to import from",
-    )
+def _warn_of_lost(
+    entries: Sequence[RecordedLaunch], packages: Mapping[str, Package]
+) -> Iterator[str]:
+    """Warn of kernels without a source in the file and without a package to import."""
+    names = set()
+    for entry in entries:
+        if entry.text is None and entry.package not in packages:
+            names.add(entry.kernel)
+    if names:
+        yield (
+            f"not compiled: the launches file has no source of {', '.join(sorted(names))} "
+            "and names no package to import from"
+        )
 
 
-def _guessed(entries: Sequence[RecordedLaunch]) -> tuple[str, ...]:
-    """A word on launches that may not be what the program launches on its card."""
-    guessed = [entry for entry in entries if entry.guessed]
-    if not guessed:
-        return ()
-    return (
-        f"{len(guessed)} of {len(entries)} launches may rest on values that the fake GPU made up, "
-        f"first read at {guessed[0].guessed}: on a real GPU these launches may differ",
-    )
+def _warn_of_guesses(entries: Sequence[RecordedLaunch]) -> Iterator[str]:
+    """Warn of launches that may differ from the program's launches on its card."""
+    guesses = [entry for entry in entries if entry.guessed]
+    if guesses:
+        yield (
+            f"{len(guesses)} of {len(entries)} launches may depend on values that the fake GPU "
+            f"made up, first read at {guesses[0].guessed}: on a real GPU these launches may differ"
+        )

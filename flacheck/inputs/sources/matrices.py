@@ -17,77 +17,82 @@ SUFFIXES = (".yaml", ".yml")
 
 
 def kernels(subject: Subject, selection: Selection) -> Kernels:
-    """The kernels of a matrix, flacheck's own and its packages', with their launches."""
+    """Return a matrix's kernels with their launches, flacheck's own and its packages'."""
     read = matrix.find(subject.matrix or DEFAULT_MATRIX)
     if selection.ops:
         raise EmptySelection(
             f"matrix {read.name}: its launches are declared, so no call path leads to them and --op"
             " selects none; use --kernel, or name a package or a launches file"
         )
-    provided = {spec: packages.provide_package(spec) for spec in _needed(read, selection)}
-    return Kernels(read, sources_of(read, provided), provided)
+    by_spec = {spec: packages.provide_package(spec) for spec in _package_specs(read, selection)}
+    return Kernels(read, sources_of(read, by_spec), by_spec)
 
 
-def _needed(read: Matrix, selection: Selection) -> Sequence[str]:
-    """The matrix's packages, unless the selection only asks for kernels of flacheck's own."""
+def _package_specs(read: Matrix, selection: Selection) -> Sequence[str]:
+    """Return the matrix's packages; none if the selection has only flacheck's own kernels."""
     own = corpus.load()
     check_kernels(selection.kernels, [*own, *read.launches])
-    of_packages = [kernel for kernel in read.launches if ":" in kernel]
-    if not selection.kernels or any(selection.names(kernel) for kernel in of_packages):
+    if not selection.kernels:
         return read.packages
+    for kernel in read.launches:
+        if ":" in kernel and selection.names(kernel):
+            return read.packages
     return ()
 
 
-def sources_of(read: Matrix, provided: Mapping[str, Package]) -> list[Source]:
-    """A matrix's kernels, flacheck's own and the packages', with their launches."""
+def sources_of(read: Matrix, by_spec: Mapping[str, Package]) -> list[Source]:
+    """Return a matrix's kernels with their launches, flacheck's own and the packages'."""
     sources = _own_sources(read)
-    for spec, package in provided.items():
+    for spec, package in by_spec.items():
         sources += package_sources(read, spec, package)
     return sources
 
 
 def _own_sources(read: Matrix) -> list[Source]:
-    """flacheck's own kernels with what they declare; a matrix's launches of one stand in for its
-    own."""
+    """Return flacheck's own kernels; a matrix's launches replace those of the declaration."""
     sources = []
     for name, source in corpus.load().items():
         if name in read.launches:
-            (declared,) = source.launches
-            instead = tuple(_completed(each, declared) for each in read.launches[name])
-            sources.append(replace(source, launches=instead))
-        elif _asks_for_corpus(read):
+            (own,) = source.launches
+            launches = [_complete(each, own) for each in read.launches[name]]
+            sources.append(replace(source, launches=tuple(launches)))
+        elif _includes_corpus(read):
             sources.append(source)
     return sources
 
 
-def _completed(each: DeclaredLaunch, declared: Launch) -> Launch:
-    """A matrix's launch of one of flacheck's own kernels, with what only the kernel declares."""
+def _complete(each: DeclaredLaunch, own: Launch) -> Launch:
+    """Return a matrix's launch of flacheck's own kernel, completed by its declaration."""
     launch = each.launch
     return Launch(
         launch.args,
-        launch.omitted or declared.omitted,
-        launch.configs or declared.configs,
-        launch.keys or declared.keys,
+        launch.omitted or own.omitted,
+        launch.configs or own.configs,
+        launch.keys or own.keys,
     )
 
 
-def _asks_for_corpus(read: Matrix) -> bool:
-    """A matrix that brings launches of its own is about those, unless it names kernels of
-    flacheck's own."""
-    globs = [glob for block in read.blocks for glob in block.axes.get("kernel", ())]
-    return not read.launches or any("." in glob and ":" not in glob for glob in globs)
+def _includes_corpus(read: Matrix) -> bool:
+    """Return True for a matrix without own launches, or one that names flacheck's kernels."""
+    if not read.launches:
+        return True
+    for block in read.blocks:
+        for glob in block.axes.get("kernel", ()):
+            if "." in glob and ":" not in glob:
+                return True
+    return False
 
 
 def package_sources(read: Matrix, spec: str, package: Package) -> list[Source]:
-    """A package's kernels with the launches that a matrix declares for it."""
+    """Return a package's kernels with the launches that a matrix declares for it."""
     sources = []
-    for name, listed in read.launches.items():
-        launches = tuple(each.launch for each in listed if fnmatchcase(spec, each.package))
+    for name, declarations in read.launches.items():
+        launches = [each.launch for each in declarations if fnmatchcase(spec, each.package)]
         if ":" not in name or not launches:
             continue
         module, _, qualname = name.partition(":")
         operator, form = read.forms.get(name, (None, None))
         identity = digest([package.digest, name])
         kernel = Kernel(name, spec, identity, Stubbed(module, qualname), operator, form)
-        sources.append(Source(kernel, launches))
+        sources.append(Source(kernel, tuple(launches)))
     return sources
