@@ -35,7 +35,11 @@ class Slice:
 
     @property
     def good(self) -> list[str]:
-        return [release for release, answer in self.answers if answer == "good"]
+        releases = []
+        for release, answer in self.answers:
+            if answer == "good":
+                releases.append(release)
+        return releases
 
     def to_json(self) -> Json:
         pin = None

@@ -92,9 +92,10 @@ def separate_untested(
     """
     cells = list(cells)
     cells_by_key = {cell.key: cell for cell in (*beside, *cells)}
-    compiled_launches = {
-        (cell.place, cell.launch) for cell in cells_by_key.values() if cell.compiles
-    }
+    compiled_launches = set()
+    for cell in cells_by_key.values():
+        if cell.compiles:
+            compiled_launches.add((cell.place, cell.launch))
     shared_keys = _find_shared_failures(cells_by_key.values())
     counting: list[ObservedCell] = []
     untested_cells: list[ObservedCell] = []
