@@ -63,7 +63,7 @@ def _cells(releases: Sequence[str] = ("3.1.0", "3.2.0", "3.4.0")) -> list[Record
     out.append(record(toolchain="triton==3.4.0", target="sm80", seconds=90.0))
     out.append(unknown(toolchain="triton==3.2.0", target="sm80"))
     out.append(
-        skipped("Triton 3.1.0 does not know sm120", toolchain="triton==3.1.0", target="sm120")
+        skipped("Triton 3.1.0 does not support sm120", toolchain="triton==3.1.0", target="sm120")
     )
     return out
 

@@ -255,7 +255,7 @@ def _launches_file(text: str) -> ReleaseSide:
     """The compiler that a launches file was recorded under; the installed one where it does not
     say."""
     header = next(launches.stream(Path(text), trust=True))
-    said = getattr(header, "said", {})
+    said = getattr(header, "content", {})
     spec = "installed"
     if isinstance(said.get("triton"), str):
         spec = f"triton=={said['triton']}"
