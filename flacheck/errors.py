@@ -1,4 +1,4 @@
-"""Exit codes and the one root of every error that flacheck raises on purpose."""
+"""Exit codes and the common base of every error that flacheck raises on purpose."""
 
 import difflib
 from collections.abc import Iterable
@@ -23,15 +23,17 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-def did_you_mean(word: str, known: Iterable[str], among: int = 1) -> str:
-    """The end of a message about a name that does not exist: `; did you mean sm90?`, with at most
-    `among` names; empty where no known name is like it."""
-    near = difflib.get_close_matches(word, list(known), among)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
+def did_you_mean(word: str, names: Iterable[str], among: int = 1) -> str:
+    """Return the end of a message about an unknown name: `; did you mean sm90?`.
+
+    It has at most `among` names and is empty if no name is similar.
+    """
+    matches = difflib.get_close_matches(word, list(names), among)
+    return f"; did you mean {' or '.join(matches)}?" if matches else ""
 
 
 class FlacheckError(Exception):
-    """An error with a message for the user: what happened, where, and what to do about it."""
+    """An error with a message for the user: the problem, its place and the remedy."""
 
     exit_code: Exit = Exit.USAGE
 
@@ -41,7 +43,7 @@ class Terminated(KeyboardInterrupt):
 
 
 class Interrupted(KeyboardInterrupt):
-    """An interrupt with a message about what is left behind."""
+    """An interrupt with a message about files left behind."""
 
 
 class UsageError(FlacheckError):
@@ -49,19 +51,19 @@ class UsageError(FlacheckError):
 
 
 class IncompleteError(FlacheckError):
-    """The question is fine, but the machine or the network could not answer it."""
+    """A valid question that the machine or the network could not answer."""
 
     exit_code = Exit.INCOMPLETE
 
 
 class EmptySelection(FlacheckError):
-    """The selection leaves no cell."""
+    """A selection that leaves no cell."""
 
     exit_code = Exit.EMPTY
 
 
 class MatrixError(UsageError):
-    """A matrix or launches file is malformed."""
+    """A malformed matrix or launches file."""
 
     def __init__(self, file: str, line: int | None, what: str, allowed: str = "") -> None:
         where = f"{file}:{line}" if line else file
@@ -69,8 +71,8 @@ class MatrixError(UsageError):
 
 
 class StoreError(UsageError):
-    """The store cannot be read or written."""
+    """A store that cannot be read or written."""
 
 
 class ToolchainError(IncompleteError):
-    """A compiler or a package could not be provided."""
+    """A compiler or package that could not be provided."""

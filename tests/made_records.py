@@ -16,7 +16,7 @@ from flacheck.analysis.order import by_version
 from flacheck.analysis.standing import Standing, standing
 from flacheck.analysis.summary import Summary, summarise
 from flacheck.fallbacks.alternatives import fallbacks
-from flacheck.model import AskedCells, KeySet, Question, Record, Verdict, digest
+from flacheck.model import KeySet, Question, Record, RequestedCells, Verdict, digest
 from flacheck.store import Store
 
 PACKAGE = "flash-linear-attention==0.1.1"
@@ -133,7 +133,7 @@ def asked_of(
         place: KeySet(kernels, frozenset(made_up) & kernels.keys())
         for place, kernels in places.items()
     }
-    asked = [AskedCells(*place, len(keys.kernels), keys.digest) for place, keys in sets.items()]
+    asked = [RequestedCells(*place, len(keys.kernels), keys.digest) for place, keys in sets.items()]
     return Question(about, asked=tuple(asked), **more), list(sets.values())
 
 

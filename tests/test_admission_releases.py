@@ -118,14 +118,14 @@ def test_both_checks_know_the_same_modules() -> None:
 
 def test_every_name_of_the_installed_release_is_refused_or_leads_to_the_language() -> None:
     """Also members of what a name leads to."""
-    choice = toolchains.FAMILIES["triton"].installed()
+    choice = toolchains.FAMILIES["triton"].find_installed()
     verdicts = verdicts_of([str(path) for path in toolchains.provide(choice).paths])
     assert sum(map(len, verdicts.values())) > 700
     assert list(faults(verdicts)) == []
 
 
 @pytest.mark.network
-@pytest.mark.parametrize("release", [*triton_releases.known()])
+@pytest.mark.parametrize("release", [*triton_releases.known_releases()])
 def test_every_name_of_a_release_is_refused_or_leads_to_the_language(release: str) -> None:
     """Under every release that flacheck installs."""
     (choice,) = toolchains.resolve([release]).choices

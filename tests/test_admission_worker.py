@@ -42,7 +42,7 @@ X = {"x": {"dtype": "fp32", "align": 16}, "F": {"constexpr": None}}
 def worker_answers(
     source: str, args: dict[str, Any], name: str = "plain", trust: bool = False, **launch: Any
 ) -> Attempt:
-    toolchain = toolchains.provide(toolchains.FAMILIES["triton"].installed())
+    toolchain = toolchains.provide(toolchains.FAMILIES["triton"].find_installed())
     kind = worker_kind(toolchain, None, False, 8192, trust)
     request = {
         "op": "compile",

@@ -272,7 +272,7 @@ def test_a_row_is_complete(advisory: Advisory) -> None:
     assert set(advisory.targets) <= set(TARGETS)
     assert any(
         advisory.covers(release, target)
-        for release in triton_releases.known()
+        for release in triton_releases.known_releases()
         for target in advisory.targets
     )
     assert date(2024, 1, 1) < advisory.reported < date(2026, 12, 31)

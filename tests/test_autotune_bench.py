@@ -277,12 +277,12 @@ class InterruptedBench(Bench):
         super().__init__("cpu")
         self.allowed = allowed
 
-    def _ask(self, kind: WorkerKind, request: Json) -> Attempt:
+    def _run(self, kind: WorkerKind, request: Json) -> Attempt:
         if request["op"] != "device":
             if not self.allowed:
                 raise KeyboardInterrupt
             self.allowed -= 1
-        return super()._ask(kind, request)
+        return super()._run(kind, request)
 
 
 def interrupted(folder: Path, allowed: int) -> tuple[TunerResult, TunerResult]:
@@ -448,7 +448,7 @@ INTEGERS = {
             None,
         ),
         ({"tensors": {}}, "the size of x is not known"),
-        ({"tensors": None}, "the launches file says nothing of its tensors' sizes"),
+        ({"tensors": None}, "the launches file lacks the sizes of its tensors"),
     ],
 )
 def test_what_is_not_known_of_a_launch_is_the_reason(

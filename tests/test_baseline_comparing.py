@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from flacheck.analysis.standing import Standing, standing
-from flacheck.baseline.comparing import BaselineComparison, compare, knows
+from flacheck.baseline.comparing import BaselineComparison, compare, contains_failure
 from flacheck.baseline.form import Baseline
 from flacheck.baseline.standings import baseline_of
-from flacheck.model import AskedCells, KeySet, Question, Record
+from flacheck.model import KeySet, Question, Record, RequestedCells
 from tests.made_records import DELTA, failure, record, whole
 
 SPEC = "shop==1.0"
@@ -33,7 +33,7 @@ def test_a_failure_that_the_baseline_has_is_known() -> None:
     """In whatever config, and however often."""
     now = [record(), *(failure(options={"num_warps": warps}) for warps in (8, 16))]
     found = compared([record(), failure(options={"num_warps": 8})], now)
-    assert (found.new, found.known, found.mended) == ((), 2, ())
+    assert (found.new, found.known_count, found.fixed_failures) == ((), 2, ())
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_another_kernel_signature_target_or_release_is_new(change: dict[str, str
     """Each of them fails the run."""
     found = compared([failure()], [failure(), failure(**change)])  # type: ignore[arg-type]
     (new,) = found.new
-    assert found.known == 1
+    assert found.known_count == 1
     assert new.kernel == change.get("kernel", DELTA)
     assert new.line == change.get("line", "Assertion `reshapeOuts' failed.")
 
@@ -58,25 +58,27 @@ def test_a_cell_is_known_or_not() -> None:
     """As the exit code asks it."""
     baseline = written([failure()])
     cells = of([failure(), failure(line="other")])[0].failing
-    assert [knows(baseline, cell) for cell in cells] == [cell.line != "other" for cell in cells]
+    assert [contains_failure(baseline, cell) for cell in cells] == [
+        cell.line != "other" for cell in cells
+    ]
 
 
 def test_a_failure_that_is_gone_is_mended() -> None:
     """Where its kernel was asked about on the same place, as a whole."""
     before = [record(), failure(options={"num_warps": 8})]
     compiles = [record(), record(options={"num_warps": 8})]
-    (mended,) = compared(before, compiles).mended
+    (mended,) = compared(before, compiles).fixed_failures
     assert (mended.toolchain, mended.target, mended.kernel) == ("triton==3.2.0", "sm90", DELTA)
-    assert compared(before, [record(toolchain="triton==3.4.0")]).mended == ()
-    assert compared(before, [record(**OTHER)]).mended == ()
+    assert compared(before, [record(toolchain="triton==3.4.0")]).fixed_failures == ()
+    assert compared(before, [record(**OTHER)]).fixed_failures == ()
 
 
 def test_a_partial_question_mends_nothing() -> None:
     """The failing cell may be among those that have no record."""
     keys = KeySet({record().key: DELTA, "missing": DELTA})
-    place = AskedCells("triton==3.2.0", "sm90", 2, keys.digest)
+    place = RequestedCells("triton==3.2.0", "sm90", 2, keys.digest)
     partial = standing(Question(SPEC), place, keys, [record()])
-    assert compare(written([failure()]), [partial], "b.json", "1.0").mended == ()
+    assert compare(written([failure()]), [partial], "b.json", "1.0").fixed_failures == ()
 
 
 def test_a_baseline_of_the_same_says_nothing() -> None:
@@ -112,7 +114,7 @@ def test_a_baseline_of_another_capture_says_so() -> None:
     """The same package, asked for other cells."""
     assert compared([record()], [record(), record(**OTHER)]).notes == (
         "b.json is of another capture of shop on Triton 3.2.0 (sm90): "
-        "it asked other cells; failures are compared by kernel and signature",
+        "it has other cells; failures are compared by kernel and signature",
     )
 
 
@@ -120,7 +122,7 @@ def test_a_release_that_the_baseline_does_not_know_is_named() -> None:
     """Every failure on it is new."""
     now = [record(), record(toolchain="triton==3.10.0"), record(toolchain="triton==3.9.0")]
     assert compared([record()], now).notes == (
-        "b.json says nothing of shop on Triton 3.9.0, 3.10.0 (sm90)",
+        "b.json contains nothing about shop on Triton 3.9.0, 3.10.0 (sm90)",
     )
 
 

@@ -24,8 +24,8 @@ BAD: dict[str, Any] = {
     "target": "sm90",
     "version": "1.0",
     "state": "bad",
-    "asked": 5,
-    "answered": 5,
+    "requested_count": 5,
+    "answered_count": 5,
     "keys": "0" * 16,
     "compiles": 2,
     "made_up_for": 1,
@@ -45,7 +45,7 @@ def baseline(*places: dict[str, Any], **more: Any) -> Baseline:
 
 def test_a_baseline_is_read_as_it_was_written(tmp_path: Path) -> None:
     """And is valid by its schema."""
-    made = baseline(GOOD, BAD, accepted=("3.2.0",))
+    made = baseline(GOOD, BAD, accepted_releases=("3.2.0",))
     file = tmp_path / "b.json"
     file.write_text(form.text_of(made))
     assert form.read(file) == made
@@ -71,18 +71,18 @@ def test_failures_are_found_by_place_kernel_and_signature() -> None:
     ("change", "said"),
     [
         ({"answered": 4}, "4 cells are answered, 5 are listed"),
-        ({"state": "good"}, "the state is good, the cells say bad"),
-        ({"state": "bad", "failures": [], "compiles": 4}, "the state is bad, the cells say good"),
-        ({"asked": 6, "failures": [], "compiles": 4}, "the cells say partial"),
-        ({"asked": None, "failures": [], "compiles": 4}, "the cells say partial"),
+        ({"state": "good"}, "the state is good, the cells give bad"),
+        ({"state": "bad", "failures": [], "compiles": 4}, "the state is bad, the cells give good"),
+        ({"asked": 6, "failures": [], "compiles": 4}, "the cells give partial"),
+        ({"asked": None, "failures": [], "compiles": 4}, "the cells give partial"),
         (
             {"failures": [], "compiles": 3, "undecided": {"m:k": 1}},
-            "the cells say no-record",
+            "the cells give no-record",
         ),
-        ({"failures": [], "compiles": 3, "skipped": {"m:k": 1}}, "the cells say no-record"),
+        ({"failures": [], "compiles": 3, "skipped": {"m:k": 1}}, "the cells give no-record"),
         (
             {"failures": [], "compiles": 0, "made_up_for": 0, "untested": {"m:k": 5}},
-            "the cells say no-record",
+            "the cells give no-record",
         ),
         ({"compiles": -1}, "Expected `int` >= 0"),
         ({"grid": 1}, "unknown field `grid`"),
@@ -127,9 +127,13 @@ def test_a_file_that_counts_without_end_is_refused(tmp_path: Path) -> None:
     """Each count becomes as many cells."""
     file = tmp_path / "b.json"
     file.write_text(
-        form.text_of(baseline({**GOOD, "asked": 10**9, "answered": 10**9, "compiles": 10**9 - 1}))
+        form.text_of(
+            baseline(
+                {**GOOD, "requested_count": 10**9, "answered_count": 10**9, "compiles": 10**9 - 1}
+            )
+        )
     )
-    with pytest.raises(UsageError, match="says 1,000,000,000 cells were answered"):
+    with pytest.raises(UsageError, match="1,000,000,000 answered cells are too many"):
         form.read(file)
 
 
@@ -155,5 +159,5 @@ def test_half_a_character_anywhere_in_a_baseline_is_refused(tmp_path: Path) -> N
     whole = form.text_of(baseline(BAD, GOOD))
     for word in ("shop", "triton==3.2.0", "FC302:ttgir:f:9390298f", "m:k", "about"):
         file.write_text(whole.replace(word, word + "\\ud800"))
-        with pytest.raises(UsageError, match="half a character"):
+        with pytest.raises(UsageError, match="lone surrogate"):
             form.read(file)

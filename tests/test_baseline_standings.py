@@ -13,8 +13,8 @@ from flacheck.analysis.groups import by_signature
 from flacheck.analysis.standing import Standing, standing
 from flacheck.baseline import form
 from flacheck.baseline.form import Baseline
-from flacheck.baseline.standings import baseline_of, keys_digest, standings_of, updated
-from flacheck.model import AskedCells, KeySet, Question, Record
+from flacheck.baseline.standings import baseline_of, keys_digest, standings_of, update
+from flacheck.model import KeySet, Question, Record, RequestedCells
 from tests.made_records import DELTA, RUNS, failure, record, skipped, unknown, whole
 
 SPEC = "shop==1.0"
@@ -47,11 +47,14 @@ def test_a_standing_comes_back_with_its_answer(records: list[Record]) -> None:
     assert len(again) == len(now)
     for before, after in zip(now, again):
         assert after.place == before.place
-        assert (after.asked, after.answered) == (before.asked, before.answered)
+        assert (after.requested_count, after.answered_count) == (
+            before.requested_count,
+            before.answered_count,
+        )
         assert (after.is_good, after.is_partial) == (before.is_good, before.is_partial)
         assert _failing(after) == _failing(before)
-        assert len(after.undecided) == len(before.undecided)
-        assert len(after.untested) == len(before.untested)
+        assert len(after.undecided_cells) == len(before.undecided_cells)
+        assert len(after.untested_cells) == len(before.untested_cells)
         assert {cell.kernel for cell in after.cells} == {cell.kernel for cell in before.cells}
         assert after.kernels == before.kernels
         assert after.packages == before.packages
@@ -86,8 +89,13 @@ def test_a_file_says_what_was_counted() -> None:
     (question,) = made(*of(records, SPEC)).questions
     assert (question.about, question.kernels) == ("shop", (DELTA, "m:other", "m:slow"))
     (place,) = question.places
-    assert (place.version, place.state, place.asked, place.answered) == ("1.0", "bad", 5, 5)
-    assert (place.compiles, place.undecided) == (2, {"m:slow": 1})
+    assert (place.version, place.state, place.requested_count, place.answered_count) == (
+        "1.0",
+        "bad",
+        5,
+        5,
+    )
+    assert (place.compiles, place.undecided_counts) == (2, {"m:slow": 1})
     (known,) = place.failures
     assert (known.signature, known.kernels) == (fails[0].signature, {DELTA: 2})
     assert known.line == "Assertion `reshapeOuts' failed."
@@ -109,13 +117,18 @@ def test_a_partial_question_stays_partial() -> None:
     """It has no digest of what was asked, for nobody has seen all of it."""
     asked = [record(), record(**OTHER)]
     keys = KeySet({each.key: each.kernel for each in asked})
-    place = AskedCells("triton==3.2.0", "sm90", 2, keys.digest)
+    place = RequestedCells("triton==3.2.0", "sm90", 2, keys.digest)
     partial = standing(Question("seeds"), place, keys, asked[:1])
     assert keys_digest(partial) is None
     (line,) = made(partial).questions[0].places
-    assert (line.state, line.asked, line.answered, line.keys) == ("partial", 2, 1, None)
+    assert (line.state, line.requested_count, line.answered_count, line.keys) == (
+        "partial",
+        2,
+        1,
+        None,
+    )
     assert only(stood(partial)).progress == "1/2"
-    unknown_size = standing(Question("seeds"), AskedCells("triton==3.2.0", "sm90"), None, asked)
+    unknown_size = standing(Question("seeds"), RequestedCells("triton==3.2.0", "sm90"), None, asked)
     assert only(stood(unknown_size)).progress == "2/?"
 
 
@@ -171,9 +184,9 @@ def test_an_update_replaces_what_was_asked_again_and_keeps_the_rest() -> None:
     """A new release, or a new version of the package, does not take the others away."""
     before = made(*of([failure(), record(toolchain="triton==3.4.0", **OTHER)], SPEC))
     kept = made(*of([record()], "quick"))
-    after = made(*of([record()], "shop==1.1"), accepted=["3.2.0"])
-    new = updated(updated(before, kept), after)
-    assert new.accepted == ("3.2.0",)
+    after = made(*of([record()], "shop==1.1"), accepted_releases=["3.2.0"])
+    new = update(update(before, kept), after)
+    assert new.accepted_releases == ("3.2.0",)
     assert [question.about for question in new.questions] == ["quick", "shop"]
     shop = new.questions[1]
     assert [(place.place, place.version, place.state) for place in shop.places] == [
@@ -182,7 +195,7 @@ def test_an_update_replaces_what_was_asked_again_and_keeps_the_rest() -> None:
     ]
     assert shop.kernels == (DELTA, "m:other")
     assert [place.without for place in shop.places] == [("m:other",), (DELTA,)]
-    assert updated(new, new) == new
+    assert update(new, new) == new
 
 
 def test_a_narrower_question_is_another_one() -> None:

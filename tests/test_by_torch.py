@@ -17,7 +17,7 @@ def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what flacheck ships is known; every release has a wheel, and nobody is asked."""
     monkeypatch.setattr(cache, "read_json", lambda name: {})
     monkeypatch.setattr(torch_pins, "refresh", lambda **_: None)
-    known = [Version(text) for text in triton_releases.known()]
+    known = [Version(text) for text in triton_releases.known_releases()]
     monkeypatch.setattr(index, "available", lambda *_: known)
     monkeypatch.setattr(triton_releases, "_reason", lambda version: None)
 
@@ -43,28 +43,28 @@ def test_torch_stands_for_the_triton_that_it_requires(
     said: str, spec: str, releases: list[str]
 ) -> None:
     """X.Y is every patch release of it."""
-    assert by_torch.named(said) == spec
+    assert by_torch.parse_requirement(said) == spec
     assert names(spec) == [f"triton=={release}" for release in releases]
 
 
 def test_the_installed_torch_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """By its public version; UsageError where there is none."""
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.9.1+cpu")
-    assert by_torch.named("installed") == "torch==2.9.1"
+    assert by_torch.parse_requirement("installed") == "torch==2.9.1"
 
     def missing(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", missing)
     with pytest.raises(UsageError, match="no torch is installed"):
-        by_torch.named("installed")
+        by_torch.parse_requirement("installed")
 
 
 def test_what_is_no_version_of_torch_is_refused() -> None:
     """With what is allowed."""
     with pytest.raises(UsageError, match=r"--torch newest: expected a version \(2\.9 or 2\.9\.1\)"):
-        by_torch.named("newest")
-    with pytest.raises(UsageError, match="is no toolchain"):
+        by_torch.parse_requirement("newest")
+    with pytest.raises(UsageError, match="is not a toolchain"):
         toolchains.resolve(["torch>=two"])
 
 

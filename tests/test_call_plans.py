@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from flacheck.guest.inference.operators import FUNCTION, Operator, parameters_of
 from flacheck.guest.inference.plans import CallPlan, Recipe
 from flacheck.guest.inference.shapes import Shapes
 from flacheck.guest.search.attempts import CaughtError, TooLong, attempt
+from flacheck.guest.search.observed_calls import ObservedCalls
 from flacheck.guest.search.repairs import Repairs
 from flacheck.guest.search.variations import Variations
 from flacheck.guest.solver.argument_dataflow import SHAPE, Constraint
@@ -128,6 +131,22 @@ def test_an_argument_that_is_refused_is_left_out(repairs: Repairs) -> None:
     error = CaughtError("ValueError", "weight is not supported", (), "")
     plan = CallPlan(include=frozenset({"weight"}))
     assert repairs.after_error(plan, "forward", error)[0] == CallPlan()
+
+
+def test_an_inner_function_is_called_as_its_package_calls_it() -> None:
+    """With the arguments of calls that succeeded; sizes and dtypes are described, not kept."""
+    inner = replace(OPERATOR, name="shop:inner", outer=False)
+    module = ModuleType("shop")
+    module.inner = inner.call  # type: ignore[attr-defined]
+    observed = ObservedCalls([module], [inner])
+    module.inner(torch.zeros(2, 3), mode="parallel")
+    observed.end_call(succeeded=True)
+    module.inner(torch.zeros(4, 3))
+    observed.end_call(succeeded=False)
+    (plan,) = observed.plans(inner, CallPlan(values={"mode": "chunk"}))
+    assert plan.values == {"x": {"shape": (2, 3), "of": "fp32"}, "mode": "chunk"}
+    assert plan.from_package
+    assert plan.label == "as the package calls it, 1"
 
 
 def test_an_attempt_ends_with_a_value_or_an_error() -> None:

@@ -81,7 +81,7 @@ def test_an_alternative_is_the_cell_that_a_scan_of_all_asks() -> None:
     everything = {cell.key: cell for cell in cells("own")}
     others = list(usual.others())
     assert {usual.key, *(other.key for other in others)} == everything.keys()
-    assert all(not other.alternatives and not other.widened for other in others)
+    assert all(not other.alternatives and not other.is_widened for other in others)
     assert [other.configs for other in others] == [CONFIGS] * 3
 
 

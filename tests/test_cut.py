@@ -16,7 +16,13 @@ import pytest
 if importlib.util.find_spec("triton") is None:
     pytest.skip("needs triton", allow_module_level=True)
 
-from flacheck.guest.workers.cut import Cutter, UnwritableValue, literal, passed_functions, path_of
+from flacheck.guest.workers.cut import (
+    Cutter,
+    UnwritableValue,
+    literal,
+    passed_functions,
+    path_of,
+)
 from flacheck.inputs.launches.admission import check_source
 
 SOURCE = """\

@@ -256,7 +256,7 @@ def test_names_that_are_no_text_are_one_error(tmp_path: Path) -> None:
     whole = file.read_bytes()
     assert whole.count(b"CREATE TABLE key_sets")
     file.write_bytes(whole.replace(b"key_sets", b"key_\xff\xfe\xfd\xfc"))
-    with pytest.raises(StoreError, match="damaged, or no flacheck store"):
+    with pytest.raises(StoreError, match="damaged or not a flacheck store"):
         Store.open(tmp_path)
 
 

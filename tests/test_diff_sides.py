@@ -25,7 +25,7 @@ def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what flacheck ships is known; every release has a wheel, and nobody is asked."""
     monkeypatch.setattr(torch_pins.cache, "read_json", lambda name: {})
     monkeypatch.setattr(torch_pins, "refresh", lambda **_: None)
-    known = [Version(text) for text in triton_releases.known()]
+    known = [Version(text) for text in triton_releases.known_releases()]
     monkeypatch.setattr(index, "available", lambda *_: known)
     monkeypatch.setattr(triton_releases, "_reason", lambda version: None)
 

@@ -26,7 +26,7 @@ from flacheck.packages.package import Package
 from flacheck.toolchains import FAMILIES
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 path = sys.argv[1]
-toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].installed())
+toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].find_installed())
 class Tiny(Package):
     modules = ("tiny",)
 done = capture_package(Tiny("tiny", "1.0", path, "d", {}), toolchain, card("h100"))

@@ -266,7 +266,7 @@ def _other_words(earlier: dict[str, Any]) -> None:
         (_taken, "the front end has another result for shifted"),
         (_refused, "the front end has another result for"),
         (_other_words, "the front end has another result for shifted"),
-        (lambda earlier: earlier.update(bound="a call made kernels"), "a call made kernels"),
+        (lambda earlier: earlier.update(bound="a call defined kernels"), "a call defined kernels"),
     ],
 )
 def test_nothing_is_taken_over_where_something_differs(
@@ -283,7 +283,7 @@ def test_nothing_is_taken_over_where_something_differs(
 @pytest.mark.parametrize(
     ("module", "why"),
     [
-        ("import warnings\nwarnings.warn('triton 3.1 is too old')", "speaks of a release"),
+        ("import warnings\nwarnings.warn('triton 3.1 is too old')", "warns about a release"),
         ("import triton\nfound = triton.runtime.driver.active", ""),
         ("import triton\nit = triton.backends", ""),
         (
@@ -292,9 +292,9 @@ def test_nothing_is_taken_over_where_something_differs(
             "    @triton.jit\n"
             "    def inside(y, K: triton.language.constexpr): ...\n"
             "    inside[(1,)](x, K=2)\n",
-            "a call made kernels: tiny.more:made.inside",
+            "a call defined kernels: tiny.more:made.inside",
         ),
-        ("import triton\nit = triton.backends.backends", "nobody can compare"),
+        ("import triton\nit = triton.backends.backends", "cannot be compared"),
         ("import triton\nraise ValueError(triton.__file__)", "a module failed inside Triton"),
     ],
 )
@@ -454,7 +454,7 @@ def releases(
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "package").mkdir()
     folder = package(tmp_path / "package", kernels=KERNELS, ops=OPS)
-    toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].installed())
+    toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].find_installed())
     tiny = Tiny("tiny", "1.0", str(folder), "d", {})
     return tiny, toolchain, replace(toolchain, identity="triton==0.0.0+another")
 
@@ -560,7 +560,7 @@ from flacheck.captures.cards import card
 from flacheck.captures.capture_job import capture_package
 from flacheck.toolchains import FAMILIES
 from tests.test_earlier import Tiny
-toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].installed())
+toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].find_installed())
 other = replace(toolchain, identity="triton==0.0.0+another")
 capture_package(Tiny("tiny", "1.0", sys.argv[1], "d", {}), other, card("h100"))
 """

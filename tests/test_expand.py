@@ -51,7 +51,8 @@ def test_own_configurations_bring_their_constants() -> None:
         (c.launch.args["BK"]["constexpr"], c.options["num_warps"]) for c in found if c.launch
     } == {(32, 4), (64, 8)}
     assert all(
-        c.launch and not c.launch.omitted and not c.launch.configs and not c.widened for c in found
+        c.launch and not c.launch.omitted and not c.launch.configs and not c.is_widened
+        for c in found
     )
 
 
@@ -96,7 +97,7 @@ def test_names_substitute_with_their_type() -> None:
 def test_a_selection_widens_own_configurations_and_says_so() -> None:
     """num_warps 8 with the tiles of another configuration is not in the list."""
     found = cells(Selection(num_warps=(8,)))
-    assert {(c.launch.args["BK"]["constexpr"], c.widened) for c in found if c.launch} == {
+    assert {(c.launch.args["BK"]["constexpr"], c.is_widened) for c in found if c.launch} == {
         (32, True),
         (64, False),
     }
@@ -105,7 +106,7 @@ def test_a_selection_widens_own_configurations_and_says_so() -> None:
 def test_a_selection_replaces_the_matrix_axis() -> None:
     """Explicit num_warps in a matrix are replaced; those no configuration has still widen."""
     found = cells(Selection(num_warps=(2,), targets=("sm80",)), num_warps=(4, 8))
-    assert {(c.target, c.options["num_warps"], c.widened) for c in found} == {("sm80", 2, True)}
+    assert {(c.target, c.options["num_warps"], c.is_widened) for c in found} == {("sm80", 2, True)}
 
 
 def test_an_autotuner_run_is_one_cell_with_configurations_and_keys() -> None:
@@ -125,7 +126,7 @@ def test_exclude_needs_every_entry_to_match() -> None:
 def test_constants_replace_those_of_the_launch_and_widen() -> None:
     """BK 16 is in no configuration; K as the launch has it widens nothing."""
     found = cells(constants=({"BK": 16}, {"K": 32}), shape=({"T": 64, "K": 32},))
-    assert {(c.launch.args["BK"]["constexpr"], c.widened) for c in found if c.launch} == {
+    assert {(c.launch.args["BK"]["constexpr"], c.is_widened) for c in found if c.launch} == {
         (16, True),
         (32, False),
         (64, False),

@@ -100,7 +100,7 @@ def test_what_was_found_was_compiled_and_is_no_cell_of_the_scan(
     cell = fake.cell("warps", num_warps=8)
     (found,) = _search(store, {"warps": WARPS}, [cell])
     key = Candidate(found.use).of(cell).key
-    assert store.done([key])[key].verdict is Verdict.COMPILES
+    assert store.latest_records([key])[key].verdict is Verdict.COMPILES
     assert [record.key for record in store.latest()] == [cell.key]
 
 
@@ -130,7 +130,7 @@ def test_a_removed_api_wants_another_release_and_no_other_setting(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the other releases are compiled, the nearest first."""
-    monkeypatch.setattr(others.triton_releases, "known", lambda: ["1.0", "2.0", "3.0"])
+    monkeypatch.setattr(others.triton_releases, "known_releases", lambda: ["1.0", "2.0", "3.0"])
     table = {"old": {"==3.0": REMOVED, "else": "compile"}}
     (found,) = _search(store, table, [fake.cell("old", "3.0", num_warps=8)])
     assert (dict(found.use), found.steps, found.places) == (
@@ -145,7 +145,7 @@ def test_another_dtype_and_another_release_where_no_setting_helps(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The dtype first; both are said."""
-    monkeypatch.setattr(others.triton_releases, "known", lambda: ["1.0", "2.0", "3.0"])
+    monkeypatch.setattr(others.triton_releases, "known_releases", lambda: ["1.0", "2.0", "3.0"])
     table = {
         "bad": {"==1.0": {"by": "dtype", "fp32": "compile", "else": ASSERTION}, "else": "compile"}
     }

@@ -20,7 +20,7 @@ from flacheck.capabilities.gate.judging import Judge
 from flacheck.capabilities.gate.result import Gate, WaiverUse
 from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit, UsageError
-from flacheck.model import AskedCells, KeySet, Question, Record
+from flacheck.model import KeySet, Question, Record, RequestedCells
 from tests.made_gate import RELEASES, TODAY, installation, on, states
 from tests.made_records import DELTA, failure, record, unknown, whole
 
@@ -74,7 +74,7 @@ def test_a_fresh_runner_judges_the_pins_by_the_baseline() -> None:
 
 def test_a_failure_that_the_pins_allowed_already_passes() -> None:
     """It is counted, and makes no release known good."""
-    result = gated(written(accepted=["3.2.0", "3.4.0"]), "triton>=3.2,<3.5,!=3.3.*")
+    result = gated(written(accepted_releases=["3.2.0", "3.4.0"]), "triton>=3.2,<3.5,!=3.3.*")
     assert states(result) == {"3.2.0": "good", "3.4.0": "good"}
     assert [each.known for each in result.versions] == [1, 0]
     assert result.exit_code() is Exit.OK
@@ -83,7 +83,7 @@ def test_a_failure_that_the_pins_allowed_already_passes() -> None:
 
 def test_a_pin_that_newly_allows_a_failing_release_fails() -> None:
     """What the baseline accepts is what the pins allowed, not all that it knows."""
-    result = gated(written(accepted=["3.4.0"]), "triton>=3.2,<3.5,!=3.3.*")
+    result = gated(written(accepted_releases=["3.4.0"]), "triton>=3.2,<3.5,!=3.3.*")
     assert states(result) == {"3.2.0": "bad", "3.4.0": "good"}
     assert result.exit_code() is Exit.FINDINGS
 
@@ -92,12 +92,15 @@ def test_a_new_failure_of_an_accepted_release_fails() -> None:
     """The store's whole answer takes the place of the baseline's, failure by failure."""
     new = failure(**on("3.2.0"), line="another", options={"num_warps": 16})
     now = whole([record(**on("3.2.0")), BROKEN, new], about=SPEC)
-    result = gated(written(accepted=["3.2.0"]), "triton==3.2.0", store=now)
+    result = gated(written(accepted_releases=["3.2.0"]), "triton==3.2.0", store=now)
     (release,) = result.versions
     assert (release.state.value, release.known) == ("bad", 1)
     assert [group.line for group in release.failures] == ["another"]
     only_known = whole([record(**on("3.2.0")), BROKEN], about=SPEC)
-    assert gated(written(accepted=["3.2.0"]), "triton==3.2.0", store=only_known).exit_code() == 0
+    assert (
+        gated(written(accepted_releases=["3.2.0"]), "triton==3.2.0", store=only_known).exit_code()
+        == 0
+    )
 
 
 def test_what_was_mended_since_is_judged_by_the_store() -> None:
@@ -114,7 +117,7 @@ def test_what_was_mended_since_is_judged_by_the_store() -> None:
 def partial(records: Sequence[Record], about: str = SPEC) -> list[Standing]:
     """A scan of a question that was interrupted after these records."""
     keys = KeySet({**{each.key: each.kernel for each in records}, "missing": DELTA})
-    place = AskedCells(records[0].toolchain, "sm90", len(keys.kernels), keys.digest)
+    place = RequestedCells(records[0].toolchain, "sm90", len(keys.kernels), keys.digest)
     return [standing(Question(about), place, keys, records)]
 
 
@@ -210,7 +213,7 @@ def test_a_baseline_of_another_flacheck_or_capture_says_so() -> None:
     now = whole([record(**on("3.4.0"), **OTHER)], about=SPEC)
     assert notes(gated(written(), "triton==3.4.0", store=now)) == (
         "b.json is of another capture of shop on Triton 3.4.0 (sm90): "
-        "it asked other cells; failures are compared by kernel and signature",
+        "it has other cells; failures are compared by kernel and signature",
     )
 
 

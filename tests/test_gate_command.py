@@ -96,7 +96,7 @@ def test_codes(project: Path, text: str, code: int, said: str) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "code", "said"),
     [
-        ("r.txt", "numpy\ntriton==\n", 2, "r.txt:2: 'triton==' is no requirement"),
+        ("r.txt", "numpy\ntriton==\n", 2, "r.txt:2: 'triton==' is not a requirement"),
         ("pyproject.toml", "[project]\nname = \n", 2, "pyproject.toml:2: not valid TOML"),
         ("uv.lock", "[[package]\n", 2, "uv.lock:1: not valid TOML"),
         ("setup.py", "", 2, "cannot be read by gate"),

@@ -232,21 +232,21 @@ POETRY_TRITON = "[tool.poetry.dependencies]\ntriton = "
         (
             R,
             "# conda list --export\n_libgcc_mutex=0.1=main\n",
-            "r.txt:2: '_libgcc_mutex=0.1=main' is no requirement",
+            "r.txt:2: '_libgcc_mutex=0.1=main' is not a requirement",
         ),
-        (R, "triton>=3.*\n", "r.txt:1: 'triton>=3.*' is no requirement"),
-        (R, "triton\u00a0==3.4.0\n", "r.txt:1: 'triton\\xa0==3.4.0' is no requirement"),
+        (R, "triton>=3.*\n", "r.txt:1: 'triton>=3.*' is not a requirement"),
+        (R, "triton\u00a0==3.4.0\n", "r.txt:1: 'triton\\xa0==3.4.0' is not a requirement"),
         (
             R,
             "torch==${NOT_SET_ANYWHERE}\n",
-            "r.txt:1: 'torch==${NOT_SET_ANYWHERE}' is no requirement",
+            "r.txt:1: 'torch==${NOT_SET_ANYWHERE}' is not a requirement",
         ),
-        (R, "numpy\n<<<<<<< HEAD\n", "r.txt:2: '<<<<<<< HEAD' is no requirement"),
-        (R, '"triton==3.4.0"\n', "r.txt:1: '\"triton==3.4.0\"' is no requirement"),
-        (R, "triton==3.4.0\0\n", "r.txt:1: 'triton==3.4.0\\x00' is no requirement"),
+        (R, "numpy\n<<<<<<< HEAD\n", "r.txt:2: '<<<<<<< HEAD' is not a requirement"),
+        (R, '"triton==3.4.0"\n', "r.txt:1: '\"triton==3.4.0\"' is not a requirement"),
+        (R, "triton==3.4.0\0\n", "r.txt:1: 'triton==3.4.0\\x00' is not a requirement"),
         (R, f"triton=={'9' * 5000}\n", "r.txt:1: ==999"),
         (R, f"triton>=3,!={'9' * 5000}\n", "r.txt:1: >=3,!=999"),
-        (R, 'triton==3 ; foo == "x"\n', "r.txt:1: 'triton==3 ; foo == \"x\"' is no requirement"),
+        (R, 'triton==3 ; foo == "x"\n', "r.txt:1: 'triton==3 ; foo == \"x\"' is not a requirement"),
         (
             R,
             'a\ntriton==3 ; python_version ~= "abc"\n',
@@ -279,7 +279,7 @@ POETRY_TRITON = "[tool.poetry.dependencies]\ntriton = "
         (
             P,
             POETRY_TRITON + '"^3.4 - 3.5"\n',
-            "pyproject.toml:2: '^3.4 - 3.5' is no version constraint",
+            "pyproject.toml:2: '^3.4 - 3.5' is not a version constraint",
         ),
         (
             P,
@@ -298,12 +298,12 @@ POETRY_TRITON = "[tool.poetry.dependencies]\ntriton = "
             f"a = {'[' * 3000}{']' * 3000}\n",
             "pyproject.toml: not valid TOML: it is nested too deeply",
         ),
-        (L, '[package]\nname = "triton"\n', "uv.lock: package is no array of tables"),
-        (L, '[[package]]\nname = "triton"\nversion = 3\n', "uv.lock:2: version is no text"),
+        (L, '[package]\nname = "triton"\n', "uv.lock: package is not an array of tables"),
+        (L, '[[package]]\nname = "triton"\nversion = 3\n', "uv.lock:2: version is not a string"),
         (
             L,
             '[[package]]\nname = "triton"\nversion = "abc"\n',
-            "uv.lock:3: ==abc is no version specifier",
+            "uv.lock:3: ==abc is not a version specifier",
         ),
         (
             L,
@@ -313,7 +313,7 @@ POETRY_TRITON = "[tool.poetry.dependencies]\ntriton = "
         (
             L,
             '[[package]]\nname = "torch"\nversion = "2"\nresolution-markers = [3]\n',
-            "uv.lock:3: 3 is no environment",
+            "uv.lock:3: 3 is not an environment",
         ),
     ],
 )

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
-from flacheck.capabilities.gate.suggest import alternatives, narrowed
+from flacheck.capabilities.gate.suggest import alternatives, narrow_specifier
 
 NUMBERS = st.builds("{}.{}.{}".format, st.integers(2, 4), st.integers(0, 4), st.integers(0, 2))
 
@@ -47,7 +47,7 @@ def test_a_narrowed_specifier_keeps_loses_and_is_contained(
         return
     keep = data.draw(st.lists(st.sampled_from(inside), unique=True, min_size=1))
     lose = [version for version in inside if version not in keep]
-    found = SpecifierSet(narrowed(specifier, keep, lose))
+    found = SpecifierSet(narrow_specifier(specifier, keep, lose))
     assert all(map(found.contains, keep))
     assert not any(map(found.contains, lose))
     original = SpecifierSet(specifier)
@@ -72,7 +72,7 @@ def test_a_narrowed_specifier_reads_as_a_person_would_write_it(
     specifier: str, keep: list[str], lose: list[str], found: str
 ) -> None:
     """A bound moves where that suffices; an exclusion that excludes nothing any more goes."""
-    assert narrowed(specifier, keep, lose) == found
+    assert narrow_specifier(specifier, keep, lose) == found
 
 
 def test_alternatives_are_narrowed_each() -> None:

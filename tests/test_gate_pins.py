@@ -56,7 +56,7 @@ def test_only_a_torch_for_cuda_says_something_of_triton(requirements: list[str],
 
 def test_what_is_no_specifier_is_an_error_with_its_place() -> None:
     """A number that Python does not read is cut in the message."""
-    with pytest.raises(UsageError, match=r"^r\.txt:3: ==9{58} is no version specifier"):
+    with pytest.raises(UsageError, match=r"^r\.txt:3: ==9{58} is not a version specifier"):
         pin(f"triton=={'9' * 5000}")
 
 

@@ -61,7 +61,7 @@ def test_extras_and_groups_are_installations_of_their_own() -> None:
         ),
         (
             '[project]\ndependencies = [\n"a",\n"triton>>3"]\n',
-            "pyproject.toml:4: 'triton>>3' is no requirement",
+            "pyproject.toml:4: 'triton>>3' is not a requirement",
         ),
         ("[project]\ndependencies = [\n3]\n", "pyproject.toml:2: a requirement is a text"),
         (
@@ -74,11 +74,11 @@ def test_extras_and_groups_are_installations_of_their_own() -> None:
         ),
         (
             '[tool.poetry.dependencies]\ntriton = "^x"\n',
-            "pyproject.toml:2: '^x' is no version constraint",
+            "pyproject.toml:2: '^x' is not a version constraint",
         ),
         (
             '[tool.poetry.dependencies]\ntriton = {version = "3", markers = "no"}\n',
-            "pyproject.toml:2: 'no' is no environ",
+            "pyproject.toml:2: 'no' is not an environ",
         ),
         (
             '[tool.poetry]\ndependencies = "triton"\n',

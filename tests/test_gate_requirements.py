@@ -79,8 +79,8 @@ def test_a_wheel_is_an_exact_pin_and_another_address_any_release(
 @pytest.mark.parametrize(
     ("text", "where"),
     [
-        ("numpy\ntriton==\n", "r.txt:2: 'triton==' is no requirement"),
-        ("numpy\n\ntri ton\n", "r.txt:3: 'tri ton' is no requirement"),
+        ("numpy\ntriton==\n", "r.txt:2: 'triton==' is not a requirement"),
+        ("numpy\n\ntri ton\n", "r.txt:3: 'tri ton' is not a requirement"),
         ("a\nb \\\n >>1\n", "r.txt:2: "),
         ("# x\n-r missing.txt\n", "r.txt:2: missing.txt is included and is not there"),
         ("numpy\n\xff", "r.txt:2: is not UTF-8"),

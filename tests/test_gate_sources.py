@@ -58,5 +58,5 @@ def test_the_live_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         return there[name]
 
     monkeypatch.setattr(sources.metadata, "version", version)
-    assert said(sources.installed()) == {"the live environment": ["(installed) triton==3.4.0"]}
-    assert sources.installed()[0].pins[0].line is None
+    assert said(sources.read_installed()) == {"the live environment": ["(installed) triton==3.4.0"]}
+    assert sources.read_installed()[0].pins[0].line is None

@@ -87,7 +87,7 @@ def test_dependencies_of_another_kind_in_a_lock_are_an_error() -> None:
         '[[package]]\nname="triton"\nversion="3.4.0"\n'
         '[[package]]\nname="torch"\nversion="2"\ndependencies=["triton"]\n'
     )
-    with pytest.raises(UsageError, match=r"^uv.lock:6: dependencies is no array of tables"):
+    with pytest.raises(UsageError, match=r"^uv.lock:6: dependencies is not an array of tables"):
         sources.of_files([write("uv.lock", text)])
 
 
@@ -132,10 +132,10 @@ def test_a_source_tree_without_a_version_may_be_any_release(
 @pytest.mark.parametrize(
     ("package", "said"),
     [
-        ('name = "triton"\nversion = 3', "uv.lock:2: version is no text"),
+        ('name = "triton"\nversion = 3', "uv.lock:2: version is not a string"),
         (
             'name = "triton"\nversion = "3"\nresolution-markers = "x"',
-            "uv.lock:3: resolution-markers is no list",
+            "uv.lock:3: resolution-markers is not a list",
         ),
     ],
 )

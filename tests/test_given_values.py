@@ -49,7 +49,7 @@ def test_macros_are_added_to_a_builds_own_and_replace_them(tmp_path: Path) -> No
         ("fp8", 64),
         ("fp8", 128),
     ]
-    assert all(cell.widened for cell in made)
+    assert all(cell.is_widened for cell in made)
 
 
 def test_a_macro_of_the_build_given_again_is_replaced(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_options_replace_those_of_the_build(tmp_path: Path) -> None:
 
 def test_an_option_that_the_compiler_lacks_is_an_error(tmp_path: Path) -> None:
     """With what it has."""
-    with pytest.raises(UsageError, match="option 'num_warp' is none of nvcc's"):
+    with pytest.raises(UsageError, match="unknown option 'num_warp' of nvcc"):
         cells(tmp_path, options_given=("num_warp=4",))
 
 

@@ -25,7 +25,12 @@ def test_the_grid_counts_kernels_and_releases_per_target() -> None:
     assert made.toolchains == ("triton==3.2.0", "triton==3.10.0")
     assert list(made.targets) == ["sm90", "sm100"]
     square = made.targets["sm90"][PACKAGE, DELTA]["triton==3.2.0"]
-    assert (square.compiles, square.asked, square.unknown, square.blocking) == (1, 3, 1, True)
+    assert (square.compiles, square.tested_count, square.unknown, square.blocking) == (
+        1,
+        3,
+        1,
+        True,
+    )
     assert dict(square.codes) == {"FC302": 1}
-    assert made.asked_on("sm90") == ("triton==3.2.0",)
+    assert made.tested_toolchains("sm90") == ("triton==3.2.0",)
     assert made.targets["sm100"][PACKAGE, DELTA]["triton==3.10.0"].perfect

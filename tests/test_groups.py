@@ -37,7 +37,7 @@ def test_failures_are_grouped_by_signature() -> None:
         "targets": ["sm90", "sm100"],
         "kernels": [DELTA],
     }
-    assert (groups[0].line, groups[0].tolerated, groups[1].tolerated) == (
+    assert (groups[0].line, groups[0].tolerated_count, groups[1].tolerated_count) == (
         "Assertion `reshapeOuts' failed.",
         0,
         8,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flacheck.analysis.observed import observe
-from flacheck.analysis.untested import why_untested
+from flacheck.analysis.observation import observe
+from flacheck.analysis.untested_cells import why_untested
 from flacheck.engine.judge import judge
 from flacheck.model import Attempt, Outcome, Resources, Stubbed, Verdict
 from tests import fake

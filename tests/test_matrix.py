@@ -89,7 +89,7 @@ BOMB = "version: 1\na: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
         ("  options: &o [*o]", "levels deep"),
         ("  options: " + "[" * 200 + "]" * 200, "levels deep"),
         ("  options: " + "[" * 50_000, "nested too deeply"),
-        ('  kernel: "\\ud800"', "half a character"),
+        ('  kernel: "\\ud800"', "lone surrogate"),
         ("  options: [{? [a] : b}]", "a key must be a plain word"),
         ("  shape: [{T: 1" + "0" * 100 + "}]", "too large"),
         ("  stage: [[compile]]", "is unknown"),

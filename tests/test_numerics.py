@@ -22,7 +22,7 @@ import pytest
 from packaging.version import Version
 
 from flacheck.inputs import corpus
-from flacheck.tables import shipped
+from flacheck.tables import find_shipped_folder
 
 # ||ours - reference|| / ||reference||. The inputs are the same rounded ones for both, so this is
 # the error of the computation: about one rounding of each intermediate that is stored in the dtype.
@@ -76,7 +76,7 @@ def measured() -> list[dict[str, Any]]:
     if reason:
         pytest.skip(reason)
     env = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, __file__, str(shipped("kernels"))]
+    command = [sys.executable, __file__, str(find_shipped_folder("kernels"))]
     run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
     assert run.returncode == 0, run.stderr[-2000:]
     return [json.loads(line) for line in run.stdout.splitlines()]

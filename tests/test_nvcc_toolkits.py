@@ -46,12 +46,12 @@ def test_every_release_names_what_belongs_to_it() -> None:
 def test_targets_are_refused_with_a_reason() -> None:
     """An architecture that is gone, another maker's, and features that no GPU has."""
     (choice,) = toolchains.resolve(["nvcc==13.0.88"]).choices
-    assert [choice.knows(name) for name in ("sm80", "sm90a", "sm100a", "sm120a", "sm100f")] == (
-        [None] * 5
-    )
-    assert choice.knows("sm70") == "nvcc 13.0.88 does not know sm70"
-    assert "NVIDIA's GPUs only" in str(choice.knows("gfx942"))
-    assert "no features" in str(choice.knows("sm80a"))
+    assert [
+        choice.skip_reason(name) for name in ("sm80", "sm90a", "sm100a", "sm120a", "sm100f")
+    ] == ([None] * 5)
+    assert choice.skip_reason("sm70") == "nvcc 13.0.88 does not know sm70"
+    assert "NVIDIA's GPUs only" in str(choice.skip_reason("gfx942"))
+    assert "no features" in str(choice.skip_reason("sm80a"))
 
 
 def test_targets_are_told_apart_by_their_features() -> None:
@@ -67,7 +67,7 @@ def test_a_toolkit_in_a_folder_says_its_own_version_and_targets(tmp_path: Path) 
     root = toolkit(tmp_path, "13.9.7", codes=("sm_90",))
     (choice,) = toolchains.resolve([str(root)]).choices
     assert choice.identity.startswith("nvcc==13.9.7+local.")
-    assert choice.knows("sm90a") is None and choice.knows("sm80") is not None
+    assert choice.skip_reason("sm90a") is None and choice.skip_reason("sm80") is not None
     (root / "bin" / "ptxas").write_text("another assembler")
     assert identities(str(root)) != [choice.identity]
 
@@ -119,9 +119,9 @@ def test_a_file_that_differs_from_its_wheel_is_found(tmp_path: Path) -> None:
     header.write_text("int a;")
     digest = base64.urlsafe_b64encode(hashlib.sha256(b"int a;").digest()).decode().rstrip("=")
     (info / "RECORD").write_text(f"kit.h,sha256={digest},6\nkit-1.dist-info/METADATA,,\n")
-    assert identity.damaged(tmp_path) is None
+    assert identity.find_damaged_file(tmp_path) is None
     header.write_text("int b;")
-    assert identity.damaged(tmp_path) == "kit.h"
+    assert identity.find_damaged_file(tmp_path) == "kit.h"
 
 
 def test_no_more_units_run_than_fit_into_memory() -> None:

@@ -163,7 +163,7 @@ def test_a_torch_that_only_the_index_could_know_is_unknown_while_offline(
         raise wheels.Offline("no network")
 
     monkeypatch.setattr(index, "available", unreachable)
-    with pytest.raises(ToolchainError, match="flacheck knows no release of torch") as error:
+    with pytest.raises(ToolchainError, match="table has no release of torch") as error:
         by_torch.releases(SpecifierSet("==2.99.*"))
     assert error.value.exit_code == 3
 
@@ -183,5 +183,5 @@ def test_a_release_without_triton_in_its_metadata_teaches_nothing(
 @pytest.mark.slow
 def test_the_shipped_table_is_what_the_index_says() -> None:
     """Two rows read again from the releases' metadata."""
-    assert pins._ask("2.6.0") == pins.pins()["2.6.0"]
-    assert pins._ask("2.15.0") == pins.pins()["2.15.0"]
+    assert pins._look_up("2.6.0") == pins.pins()["2.6.0"]
+    assert pins._look_up("2.15.0") == pins.pins()["2.15.0"]

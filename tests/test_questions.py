@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flacheck.analysis.standing import standings
-from flacheck.model import AskedCells, KeySet, Purpose, Question, Record
+from flacheck.model import KeySet, Purpose, Question, Record, RequestedCells
 from flacheck.store import Store, questions
 from tests.made_records import asked_of, failure, record, scanned
 
@@ -79,7 +79,7 @@ def test_a_run_of_an_older_flacheck_is_partial_until_it_is_asked_again(store: St
 
 def test_a_capture_that_did_not_end_asks_nobody_knows_what(store: Store) -> None:
     """Until a later one ends; an earlier whole answer stands."""
-    unfinished = Question("fla==1", asked=(AskedCells("triton==3.2.0", "sm90"),))
+    unfinished = Question("fla==1", asked=(RequestedCells("triton==3.2.0", "sm90"),))
     store.begin_run({}, "fla==1", {}, question=unfinished)
     assert progress(store) == [("fla==1", "?/?", False)]
     begin(store, CELLS, CELLS, "fla==1")

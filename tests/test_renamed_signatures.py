@@ -75,7 +75,7 @@ def test_a_baseline_with_the_old_signature_knows_the_failure(store: Store) -> No
     old = baseline_of(whole([failure(signature=OLD)]), "0.9")
     for now in (stored(store), failure()):
         found = compare(old, whole([now]), "b.json", "1.0")
-        assert (found.new, found.known, found.mended) == ((), 1, ())
+        assert (found.new, found.known_count, found.fixed_failures) == ((), 1, ())
 
 
 def test_a_baseline_with_a_line_that_is_cut_knows_the_stored_record(store: Store) -> None:
@@ -84,7 +84,7 @@ def test_a_baseline_with_a_line_that_is_cut_knows_the_stored_record(store: Store
     line = "a" * (LINE + 1)
     old = baseline_of(whole([failure(line=line, signature=OLD)]), "0.9")
     found = compare(old, whole([stored(store, line=line)]), "b.json", "1.0")
-    assert (found.new, found.known, found.mended) == ((), 1, ())
+    assert (found.new, found.known_count, found.fixed_failures) == ((), 1, ())
     again = compare(old, whole([failure(line=line)]), "b.json", "1.0")
     assert len(again.new) == 1
     assert "a failure may have another signature" in again.notes[0]

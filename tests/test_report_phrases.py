@@ -20,7 +20,7 @@ GROUP = SignatureGroup(
     toolchains=("triton==3.2.0",),
     targets=("sm90",),
     kernels=("m:a", "m:b"),
-    tolerated=0,
+    tolerated_count=0,
     stage="llir",
     line="boom",
     example="0" * 64,
@@ -30,9 +30,9 @@ GROUP = SignatureGroup(
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        (phrases.counted(1, "cell"), "1 cell"),
-        (phrases.counted(0, "cell"), "0 cells"),
-        (phrases.counted(2, "fails", "fail"), "2 fail"),
+        (phrases.count_noun(1, "cell"), "1 cell"),
+        (phrases.count_noun(0, "cell"), "0 cells"),
+        (phrases.count_noun(2, "fails", "fail"), "2 fail"),
         (phrases.beside("a", "b"), "a (b)"),
         (phrases.beside("a", None), "a"),
         (phrases.format_omitted(20, "row"), ""),
@@ -56,7 +56,7 @@ def test_of_many_kernels_the_first_are_named() -> None:
 def test_a_failure_that_an_autotuner_skips_is_no_alarm() -> None:
     """Its code is doubtful, not bad."""
     bad = list(phrases.failures([GROUP]))
-    tolerated = list(phrases.failures([replace(GROUP, tolerated=2)]))
+    tolerated = list(phrases.failures([replace(GROUP, tolerated_count=2)]))
     assert bad[0] == Heading("Failures")
     assert bad[1] == Paragraph(phrases.title_of("FC302"), Tone.BAD, "· 2 cells")
     assert bad[2] == Item("boom", notes=(phrases.where(GROUP),), code=True)

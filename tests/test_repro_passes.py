@@ -20,10 +20,10 @@ from flacheck.capabilities.repro.passes.partial_evaluation import evaluate_const
 from flacheck.capabilities.repro.passes.readable_form import reading
 from flacheck.capabilities.repro.passes.search import (
     Pass,
-    at_each,
-    first_taken,
     name_of,
-    while_taken,
+    propose_at_each,
+    propose_until_accepted,
+    propose_while_accepted,
 )
 from flacheck.capabilities.repro.passes.statements import closure, control_flow, statements
 from flacheck.capabilities.repro.reducer import polish, reduce
@@ -116,24 +116,24 @@ def called(*names: str) -> Iterator[Specimen]:
 
 def test_the_first_that_is_taken_ends_the_search() -> None:
     """None when none is."""
-    names, taken = answered(first_taken(called("a", "b", "c")), {"b"})
+    names, taken = answered(propose_until_accepted(called("a", "b", "c")), {"b"})
     assert names == ["a", "b"]
     assert isinstance(taken, Specimen)
     assert taken.name == "b"
-    assert answered(first_taken(called("a")), set()) == (["a"], None)
+    assert answered(propose_until_accepted(called("a")), set()) == (["a"], None)
 
 
 def test_a_search_goes_on_from_what_is_taken() -> None:
     """Until nothing of it is."""
     [start] = called("a")
-    search = while_taken(start, lambda best: called(best.name + "x", best.name + "y"))
+    search = propose_while_accepted(start, lambda best: called(best.name + "x", best.name + "y"))
     assert answered(search, {"ay", "ayx"}) == (["ax", "ay", "ayx", "ayxx", "ayxy"], None)
 
 
 def test_a_place_is_tried_until_nothing_is_taken_there() -> None:
     """Then the next one, as the best specimen has them."""
     [start] = called("abc")
-    search = at_each(
+    search = propose_at_each(
         start,
         lambda best: best.name,
         lambda best, letter: called(best.name.replace(letter, "")),

@@ -206,7 +206,7 @@ def test_types_alone_say_pointers_of_no_alignment(
 def test_a_typed_script_needs_no_launch() -> None:
     """`triton.compile` takes the types and the options."""
     one = specimen("tl.store(x, 1)", x={"dtype": "fp16", "align": 1}, options={"num_warps": 8})
-    text = render(one, Symptom("words", "title"), typed=True)
+    text = render(one, Symptom("words", "title"), by_types=True)
     assert "    from triton.compiler import ASTSource\n" in text
     assert text.endswith(
         'source = ASTSource(kernel, {"x": "*fp16"}, {})\n'

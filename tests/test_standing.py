@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from flacheck.analysis.observed import observe
+from flacheck.analysis.observation import observe
 from flacheck.analysis.standing import Standing, standing
-from flacheck.analysis.untested import listed, separated, why_untested
-from flacheck.model import AskedCells, KeySet, Question, Record
+from flacheck.analysis.untested_cells import group_untested, separate_untested, why_untested
+from flacheck.model import KeySet, Question, Record, RequestedCells
 from tests.made_records import failure, record, skipped, unknown
 
 OTHER = {"kernel": "m:other"}
@@ -25,7 +25,7 @@ def stands(
     keys = KeySet(
         {each.key: each.kernel for each in wanted}, frozenset(r.key for r in made_up or ())
     )
-    place = AskedCells("triton==3.2.0", "sm90", len(wanted), keys.digest)
+    place = RequestedCells("triton==3.2.0", "sm90", len(wanted), keys.digest)
     return standing(Question("quick"), place, keys, records)
 
 
@@ -40,7 +40,7 @@ def test_a_question_with_a_cell_missing_is_partial() -> None:
 
 def test_a_question_whose_keys_nobody_knows_is_partial() -> None:
     """An older store, or a capture that did not end."""
-    place = AskedCells("triton==3.2.0", "sm90")
+    place = RequestedCells("triton==3.2.0", "sm90")
     found = standing(Question("quick"), place, None, [record()], "scan again")
     assert (found.is_good, found.progress) == (False, "1/?")
     assert found.obstacle == "partial: 1/? cells answered (scan again)"
@@ -102,7 +102,7 @@ def test_what_made_up_arguments_may_have_caused_is_untested(
 ) -> None:
     """A removed API, a crash or a failing pass is evidence; a call that was seen always is."""
     found = stands([made], made_up=[made])
-    (cell,) = (*found.cells, *found.untested)
+    (cell,) = (*found.cells, *found.untested_cells)
     assert why_untested(cell) == reason
     assert why_untested(replace(cell, made_up=False)) is None
 
@@ -112,7 +112,7 @@ def test_untested_counts_neither_for_nor_against() -> None:
     made = failure("FC000", stage="ast", **OTHER)
     beside = stands([record(), made], made_up=[made])
     assert beside.is_good
-    assert [each.to_json() for each in listed(beside.untested)] == [
+    assert [each.to_json() for each in group_untested(beside.untested_cells)] == [
         {
             "kernel": "m:other",
             "package": made.package,
@@ -132,7 +132,7 @@ def test_a_made_up_launch_that_compiles_counts_as_compiled() -> None:
     large = failure("FC501", tolerated=True, stage="load", options={"num_warps": 8})
     found = stands([good, large], made_up=[good, large])
     assert found.is_good
-    assert found.untested == ()
+    assert found.untested_cells == ()
 
 
 def refused(dtype: str, size: int, **more: Any) -> Record:
@@ -167,7 +167,7 @@ def test_a_failure_that_all_variants_share_is_the_kernels_own(
     """Nothing that was made up may be the same in all of them."""
     made = [refused("bf16", 64), *beside]
     found = stands(made, made_up=made)
-    assert (not any(cell.fails for cell in found.untested)) is is_shared
+    assert (not any(cell.fails for cell in found.untested_cells)) is is_shared
     assert bool(found.failing) is is_shared
 
 
@@ -175,9 +175,9 @@ def test_what_variants_share_is_judged_over_all_shards() -> None:
     """One shard alone may have met a single one of them."""
     one, other = refused("bf16", 64), refused("fp16", 32, args=GATE)
     whole = observe([one, other], frozenset({one.key, other.key}))
-    counted, untested = separated(whole[:1], whole)
+    counted, untested = separate_untested(whole[:1], whole)
     assert ([cell.key for cell in counted], untested) == ([one.key], [])
-    assert separated(whole[:1])[0] == []
+    assert separate_untested(whole[:1])[0] == []
 
 
 @pytest.mark.parametrize("reason", ["up to ttgir", "up to ptx"])
@@ -214,7 +214,7 @@ def stands_by(
     keys = [first.key, *(other.key for other in others)]
     invented = frozenset(keys) if made_up else frozenset[str]()
     asked = KeySet({first.key: first.kernel}, invented, {first.key: keys[1:]})
-    place = AskedCells("triton==3.2.0", "sm90", 1, asked.digest)
+    place = RequestedCells("triton==3.2.0", "sm90", 1, asked.digest)
     return standing(Question("fla==1"), place, asked, records)
 
 
@@ -261,6 +261,6 @@ def test_a_made_up_launch_is_tested_by_its_alternatives_too() -> None:
     """Where none fits, its sizes may be too large."""
     good = tuned(2, "compiles")
     found = stands_by([tuned(1), good], [good], made_up=True)
-    assert (found.is_good, found.untested) == (True, ())
+    assert (found.is_good, found.untested_cells) == (True, ())
     found = stands_by([tuned(1), tuned(2)], [tuned(2)], made_up=True)
-    assert (found.failing, len(found.untested)) == ((), 2)
+    assert (found.failing, len(found.untested_cells)) == ((), 2)

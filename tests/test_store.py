@@ -19,7 +19,6 @@ import pytest
 from flacheck.engine import judge
 from flacheck.errors import Exit, StoreError, UsageError
 from flacheck.model import (
-    AskedCells,
     Attempt,
     Cell,
     Cut,
@@ -29,6 +28,7 @@ from flacheck.model import (
     Purpose,
     Question,
     Record,
+    RequestedCells,
     Unrecorded,
     Verdict,
 )
@@ -113,9 +113,9 @@ def test_done_gives_the_latest_record_of_each_key(store: Store) -> None:
     """Of several records of one key the newest counts, and unknown keys are absent."""
     run = store.begin_run(ENVIRONMENT)
     store.add_many(run, [_cell(1, seconds=1.0), _cell(2), _cell(1, seconds=2.0)])
-    done = store.done([_cell(1).key, _cell(3).key])
+    done = store.latest_records([_cell(1).key, _cell(3).key])
     assert done == {_cell(1).key: _cell(1, seconds=2.0, cached=True)}
-    assert store.known([_cell(2).key, _cell(3).key]) == {_cell(2).key: Verdict.COMPILES}
+    assert store.latest_verdicts([_cell(2).key, _cell(3).key]) == {_cell(2).key: Verdict.COMPILES}
     assert [found.seconds for found in store.latest()] == [1.5, 2.0]
 
 
@@ -158,7 +158,7 @@ def test_merging_is_idempotent_and_keeps_the_latest(store: Store, tmp_path: Path
         assert store.merge(other) == [0]
     assert [run.id for run in store.runs()] == [theirs, ours]
     assert [found.seconds for found in store.records(theirs)] == [1.0, 1.5]
-    assert store.done([_cell(1).key])[_cell(1).key].seconds == 9.0
+    assert store.latest_records([_cell(1).key])[_cell(1).key].seconds == 9.0
 
 
 def test_records_are_immutable(store: Store) -> None:
@@ -195,8 +195,8 @@ def test_many_cells_cost_no_more_each_than_few(store: Store) -> None:
             store.add_many(run, some[n : n + 50])
 
     def ask(some: list[Record]) -> None:
-        assert len(store.known(cell.key for cell in some)) == len(some)
-        assert len(store.done(cell.key for cell in some)) == len(some)
+        assert len(store.latest_verdicts(cell.key for cell in some)) == len(some)
+        assert len(store.latest_records(cell.key for cell in some)) == len(some)
         assert store.add_cached(store.begin_run(ENVIRONMENT), some) == len(some)
 
     few, many = cells[:2_000], cells[2_000:]
@@ -422,7 +422,10 @@ def test_what_lay_in_stores_of_its_own_comes_into_the_one_store(tmp_path: Path) 
             store.begin_run(ENVIRONMENT, None, {"of": scan, "fallbacks": [["p==1", {"use": {}}]]})
     with Store.open(tmp_path) as store:
         assert _keys(store) == {_cell(1).key}
-        assert set(store.done([_cell(2).key, _cell(3).key])) == {_cell(2).key, _cell(3).key}
+        assert set(store.latest_records([_cell(2).key, _cell(3).key])) == {
+            _cell(2).key,
+            _cell(3).key,
+        }
         assert store.fallbacks([scan]) == [("p==1", {"use": {}})]
         assert store.run("last").id == scan
     assert (tmp_path / "fallbacks" / "flacheck.sqlite.merged").is_file()
@@ -445,7 +448,7 @@ def test_a_run_keeps_its_purpose_and_question(store: Store) -> None:
     """What was asked of each toolchain on each target is counted."""
     cell, _ = _judged()
     keys = key_sets([cell])["triton==3.2.0", "sm90"]
-    asked = AskedCells("triton==3.2.0", "sm90", 1, keys.digest)
+    asked = RequestedCells("triton==3.2.0", "sm90", 1, keys.digest)
     question = Question("quick", {"dtypes": ["bf16"]}, (asked,))
     begun = store.begin_run(ENVIRONMENT, purpose=Purpose.REPRO, question=question, key_sets=[keys])
     run = store.run(begun)
@@ -458,7 +461,7 @@ def test_key_sets_travel_with_their_runs(tmp_path: Path) -> None:
     """A merged store can say how its questions stand."""
     cell, judged = _judged()
     keys = key_sets([cell])["triton==3.2.0", "sm90"]
-    asked = AskedCells("triton==3.2.0", "sm90", 1, keys.digest)
+    asked = RequestedCells("triton==3.2.0", "sm90", 1, keys.digest)
     with Store.open(tmp_path / "theirs") as theirs:
         question = Question("quick", asked=(asked,))
         run = theirs.begin_run(ENVIRONMENT, question=question, key_sets=[keys])
@@ -517,7 +520,7 @@ def test_another_programs_database_is_refused(tmp_path: Path) -> None:
     """A SQLite file with foreign tables is not adopted."""
     with sqlite3.connect(tmp_path / "flacheck.sqlite") as db:
         db.execute("CREATE TABLE songs (title TEXT)")
-    with pytest.raises(StoreError, match="no flacheck store"):
+    with pytest.raises(StoreError, match="not a flacheck store"):
         Store.open(tmp_path)
 
 

@@ -46,7 +46,7 @@ def test_a_record_of_another_form_is_damage(change: dict[str, Any]) -> None:
     """One error with file, row and what to do, whatever the reader stumbled over."""
     with (
         pytest.raises(StoreError, match=r"f\.sqlite: record k is damaged .*restore it from a copy"),
-        form.undamaged(Path("f.sqlite"), "record", "k"),
+        form.check_row(Path("f.sqlite"), "record", "k"),
     ):
         form.record(stored(**change))
 
@@ -71,5 +71,5 @@ def test_a_runs_columns_are_text() -> None:
 
 def test_a_fault_of_another_kind_is_no_damage() -> None:
     """It stays what it is."""
-    with pytest.raises(KeyboardInterrupt), form.undamaged(Path("f"), "record", "k"):
+    with pytest.raises(KeyboardInterrupt), form.check_row(Path("f"), "record", "k"):
         raise KeyboardInterrupt

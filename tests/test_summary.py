@@ -33,6 +33,6 @@ def test_what_another_shard_could_not_test_belongs_to_the_answer() -> None:
     made_up = failure("FC000", stage="ast", kernel="m:other")
     asked = whole([record(), made_up], made_up=[made_up.key])
     summary = summarise([record()], replace(CONTEXT, standings=asked))
-    assert [each.kernel for each in summary.untested] == ["m:other"]
-    assert (summary.tally.untested, summary.tally.total) == (0, 1)
+    assert [each.kernel for each in summary.untested_groups] == ["m:other"]
+    assert (summary.tally.untested_count, summary.tally.total) == (0, 1)
     assert [release.triton for release in summary.known_good] == ["3.2.0"]

@@ -112,14 +112,14 @@ def test_strings_are_replaced_and_nothing_else(ends: str) -> None:
         ('"last"', '"ü\\\\"'),
     ):
         wanted = wanted.replace(old, new, 1)
-    assert toml.replaced(text, changed, "x.toml") == wanted
+    assert toml.replace_strings(text, changed, "x.toml") == wanted
 
 
 def test_what_is_not_there_cannot_be_replaced() -> None:
     """A key, an item, a table."""
     for path in (("a", "b"), ("a", 1), ("c", "d")):
         with pytest.raises(UsageError, match=r"^x\.toml: cannot be edited \("):
-            toml.replaced('a = ["x"]\n', {path: "new"}, "x.toml")
+            toml.replace_strings('a = ["x"]\n', {path: "new"}, "x.toml")
 
 
 def test_an_editor_that_changes_more_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ def test_an_editor_that_changes_more_is_stopped(monkeypatch: pytest.MonkeyPatch)
     for text in ('a = "y"\nb = 2 # c\n', 'a = "y"\nb = 1\n', 'a = "y"\nb = 1 # c\n\n'):
         monkeypatch.setattr(tomlkit, "dumps", lambda document, made=text: made)
         with pytest.raises(UsageError, match="without a change of its layout"):
-            toml.replaced('a = "x"\nb = 1 # c\n', {("a",): "y"}, "x.toml")
+            toml.replace_strings('a = "x"\nb = 1 # c\n', {("a",): "y"}, "x.toml")
 
 
 def test_what_is_nested_without_end_is_an_error() -> None:

@@ -74,7 +74,7 @@ def test_an_exact_release_without_a_wheel_is_a_choice_with_a_reason(
         ("3.45.0", "there is no triton 3.45.0; the nearest are 3.8.0, 3.9.0"),
         ("2.1.0", "3.0.0 and newer"),
         (">=9", "no release of triton matches >=9"),
-        ("tritium", "is no toolchain"),
+        ("tritium", "is not a toolchain"),
         ("hipcc==6.0", "unknown toolchain 'hipcc'"),
         ("nvcc==12.4", "no release of nvcc matches ==12.4.*"),
         ("nvcc==13.0.1", "there is no nvcc 13.0.1"),
@@ -110,7 +110,7 @@ def test_a_toolchain_tells_its_worker_and_its_targets(installer_log: Path) -> No
     expected = {"path": [toolchain.path], "identity": "triton==3.9.0", "worker": "triton_worker"}
     assert toolchain.worker_config() == expected
     assert toolchain.targets() == tuple(TARGETS)
-    assert (toolchain.knows("sm100"), toolchain.lacks("gfx942")) == (None, None)
+    assert (toolchain.skip_reason("sm100"), toolchain.missing_tool("gfx942")) == (None, None)
 
 
 def test_remove_takes_a_release_and_names_what_is_there(installer_log: Path) -> None:
@@ -185,5 +185,5 @@ def test_an_identity_is_never_a_path(here: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(index, "available", lambda *_, **__: [Version("3.2.0")])
     (choice,) = toolchains.resolve(["triton==3.2.0"]).choices
     assert choice.version == "3.2.0"
-    with pytest.raises(UsageError, match="is no toolchain"):
+    with pytest.raises(UsageError, match="is not a toolchain"):
         toolchains.resolve(["triton==3.2.0/triton"])

@@ -47,10 +47,10 @@ def test_a_folder_without_a_built_triton_is_a_usage_error(tmp_path: Path) -> Non
     with pytest.raises(UsageError, match="holds no triton"):
         Triton().at(str(tmp_path))
     folder = build(tmp_path, "2.1.0")
-    with pytest.raises(UsageError, match=r"flacheck drives 3\.0\.0 and newer"):
+    with pytest.raises(UsageError, match=r"flacheck supports 3\.0\.0 and newer"):
         Triton().at(str(folder))
     (folder / "triton" / "__init__.py").write_text("")
-    with pytest.raises(UsageError, match="says no __version__"):
+    with pytest.raises(UsageError, match="has no __version__"):
         Triton().at(str(folder))
     (folder / "triton" / "_C" / "libtriton.so").unlink()
     with pytest.raises(UsageError, match="is not built"):
@@ -65,8 +65,8 @@ def test_a_wheel_for_another_python_cannot_be_had(tmp_path: Path) -> None:
         archive.writestr("triton-3.4.0.dist-info/RECORD", record)
     choice = Triton().at(str(wheel))
     assert choice.version == "3.4.0"
-    assert "is no wheel for CPython" in str(choice.reason)
-    with pytest.raises(ToolchainError, match="cannot be had"):
+    assert "is not a wheel for CPython" in str(choice.reason)
+    with pytest.raises(ToolchainError, match="cannot be installed"):
         Triton().provide(choice)
 
 

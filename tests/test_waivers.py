@@ -10,7 +10,7 @@ import pytest
 
 from flacheck.analysis.context import Context
 from flacheck.analysis.exit_code import exit_code
-from flacheck.analysis.observed import observe
+from flacheck.analysis.observation import observe
 from flacheck.analysis.summary import summarise
 from flacheck.baseline.standings import baseline_of
 from flacheck.capabilities.scan import views as session
@@ -53,9 +53,9 @@ def test_the_last_part_of_a_corpus_kernel_is_after_the_point() -> None:
 def test_its_last_day_is_included(expires: Any) -> None:
     """A TOML date, a date-time and a text say the same."""
     (waiver,) = waivers.from_toml([{"kernel": "*", "reason": "known", "expires": expires}], str)
-    assert not waiver.expired(date(2027, 3, 31))
-    assert waiver.expired(date(2027, 4, 1))
-    assert not Waiver(reason="without an end", kernel="*").expired(date.max)
+    assert not waiver.has_expired(date(2027, 3, 31))
+    assert waiver.has_expired(date(2027, 4, 1))
+    assert not Waiver(reason="without an end", kernel="*").has_expired(date.max)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_waived_failure_does_not_decide_the_exit_code() -> None:
     waived = Context(waives=lambda cell: cell.signature == BROKEN.signature)
     plain, passing = (summarise([record(), BROKEN], context) for context in (Context(), waived))
     assert (exit_code(plain.tally), exit_code(passing.tally)) == (Exit.FINDINGS, Exit.OK)
-    assert (passing.tally.fails, passing.tally.blocking, passing.tally.waived) == (1, 0, 1)
+    assert (passing.tally.fails, passing.tally.blocking, passing.tally.waived_count) == (1, 0, 1)
     assert passing.known_good == ()
 
 

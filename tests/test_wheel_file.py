@@ -55,7 +55,7 @@ def test_a_renamed_wheel_is_a_choice_like_any_other(tmp_path: Path) -> None:
     assert choice.identity.startswith("triton==3.8.0+local.")
     assert choice.reason is None
     other = Triton().at(str(renamed(tmp_path, "cp26-cp26m-any")))
-    assert "triton-main.whl is no wheel for CPython" in str(other.reason)
+    assert "triton-main.whl is not a wheel for CPython" in str(other.reason)
 
 
 @pytest.mark.parametrize("lost", ["METADATA", "WHEEL"])

@@ -1,1 +1,1 @@
-"""Analysis: records in, plain values out; nothing here reads, writes or prints."""
+"""Analysis: computes plain values from records, without input or output."""

@@ -1,75 +1,89 @@
-"""The exit code of a set of records, computed in this one place."""
+"""The only place that computes the exit code of a set of records."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from flacheck.analysis.observed import Observed
-from flacheck.analysis.standing import unserved
+from flacheck.analysis.observation import ObservedCell
+from flacheck.analysis.standing import find_blocking_failures
 from flacheck.errors import Exit
 from flacheck.model import Verdict
 
-# An exact toolchain that cannot be had leaves the answer incomplete.
+# An exact toolchain that cannot be installed makes the result incomplete.
 NO_WHEEL = "FC903"
-# What went wrong in flacheck or in the question outweighs what was found.
+# Faults of flacheck and of the question outweigh findings.
 PRECEDENCE = (Exit.FAULT, Exit.USAGE, Exit.EMPTY, Exit.FINDINGS, Exit.INCOMPLETE, Exit.OK)
 
 
 @dataclass(frozen=True)
 class Tally:
-    """How many cells ended how. `blocking` are the failures that no other configuration makes up
-    for and nothing lets pass, `waived` those that a waiver does, `known` those that a baseline
-    does, `missing` the cells whose exact toolchain could not be had; `untested` cells are in none
-    of the other counts."""
+    """The numbers of cells by outcome.
+
+    `blocking` are the failures that no other configuration, waiver or baseline covers,
+    `waived_count` those that a waiver covers, `known_count` those that a baseline covers, `missing`
+    the cells whose exact toolchain could not be installed; the `untested_count` cells are in none
+    of the other counts.
+    """
 
     compiles: int = 0
     fails: int = 0
     unknown: int = 0
     skipped: int = 0
     blocking: int = 0
-    waived: int = 0
-    known: int = 0
+    waived_count: int = 0
+    known_count: int = 0
     missing: int = 0
-    untested: int = 0
+    untested_count: int = 0
 
     @property
     def total(self) -> int:
-        return self.compiles + self.fails + self.unknown + self.skipped + self.untested
+        return self.compiles + self.fails + self.unknown + self.skipped + self.untested_count
 
 
 def tally(
-    cells: Sequence[Observed],
-    waives: Callable[[Observed], bool] = lambda cell: False,
-    untested: int = 0,
-    knows: Callable[[Observed], bool] = lambda cell: False,
+    cells: Sequence[ObservedCell],
+    waives: Callable[[ObservedCell], bool] = lambda cell: False,
+    untested_count: int = 0,
+    in_baseline: Callable[[ObservedCell], bool] = lambda cell: False,
 ) -> Tally:
-    """Count the cells that count and, as a number, the untested ones; a tolerated failure blocks if
-    no configuration of its launch compiles."""
-    failing = unserved(cells)
-    counting = [cell for cell in failing if not waives(cell)]
-    known = sum(map(knows, counting))
-    verdicts = Counter(cell.verdict for cell in cells)
+    """Count the cells, and the untested ones as a number.
+
+    A tolerated failure blocks if no configuration of its launch compiles.
+    """
+    blocking_count = waived_count = known_count = missing_count = 0
+    for cell in find_blocking_failures(cells):
+        if waives(cell):
+            waived_count += 1
+        elif in_baseline(cell):
+            known_count += 1
+        else:
+            blocking_count += 1
+    verdicts = Counter[Verdict]()
+    for cell in cells:
+        verdicts[cell.verdict] += 1
+        if cell.verdict is Verdict.UNKNOWN and cell.code == NO_WHEEL:
+            missing_count += 1
     return Tally(
         compiles=verdicts[Verdict.COMPILES],
         fails=verdicts[Verdict.FAILS],
         unknown=verdicts[Verdict.UNKNOWN],
         skipped=verdicts[Verdict.SKIPPED],
-        blocking=len(counting) - known,
-        waived=len(failing) - len(counting),
-        known=known,
-        missing=sum(cell.verdict is Verdict.UNKNOWN and cell.code == NO_WHEEL for cell in cells),
-        untested=untested,
+        blocking=blocking_count,
+        waived_count=waived_count,
+        known_count=known_count,
+        missing=missing_count,
+        untested_count=untested_count,
     )
 
 
 def exit_code(counts: Tally, *, strict: bool = False, others: Iterable[Exit] = ()) -> Exit:
-    """The public exit code; `others` are codes that the command met on its way (a fault, say)."""
+    """Return the public exit code; `others` are codes of earlier steps, such as a fault."""
     code = Exit.OK
-    undecided = not (counts.compiles or counts.fails)
+    is_undecided = not (counts.compiles or counts.fails)
     if not counts.total:
         code = Exit.EMPTY
     elif counts.blocking:
         code = Exit.FINDINGS
-    elif undecided or counts.missing or (strict and counts.unknown):
+    elif is_undecided or counts.missing or (strict and counts.unknown):
         code = Exit.INCOMPLETE
     return min((code, *others), key=PRECEDENCE.index)

@@ -1,4 +1,4 @@
-"""What to use instead of a failing cell, as a value; `flacheck.fallbacks` finds it."""
+"""A replacement for a failing cell; `flacheck.fallbacks` computes it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from flacheck.model import Json
 
 @dataclass(frozen=True)
 class Fallback:
-    """Use `use` (only what changes) in place of `failing` (what tells this cell from its kernel's
-    others).
+    """A change of settings, `use`, under which a failing cell's kernel compiles.
 
-    The cost is a distance, not a time: `changes`, how many settings change, and `steps`, how many
-    doublings or halvings that takes; another dtype or form counts as one step, another release as
-    many as lie between. One that was searched for also has an estimated `loss`, log2 of a ratio of
-    times, None for what no estimate knows; `marks`, who has to change each setting; what `follows`
-    in the host code; `places`, every (toolchain, target) on which it was seen to compile; and
-    `key`, the failing cell's.
+    `failing` holds the settings that distinguish the cell from its kernel's others. The cost is a
+    distance, not a time: `changes` is the number of changed settings, and `steps` the number of
+    doublings or halvings; another dtype or form counts as one step, another release as the number
+    of releases between. A fallback from a search also has an estimated `loss`, log2 of a ratio of
+    times, None without an estimate; `marks`, the place where each setting must be changed;
+    `follows`, the consequences in the host code; `places`, every (toolchain, target) on which it
+    compiled; and `key`, the failing cell's.
     """
 
     kernel: str
@@ -40,7 +40,10 @@ class Fallback:
         return len(self.use)
 
     def to_json(self) -> Json:
-        """As in a summary; what only a search knows is left out of what the scan itself saw."""
+        """Return the fallback as in a summary.
+
+        Fields that only a search fills are left out of fallbacks from the scan's own records.
+        """
         value: Json = {
             "kernel": self.kernel,
             "toolchain": self.toolchain,
@@ -53,15 +56,19 @@ class Fallback:
             value["cost"]["loss"] = self.loss
             value["marks"] = dict(self.marks)
             value["follows"] = dict(self.follows)
-            value["places"] = [dict(zip(("toolchain", "target"), place)) for place in self.places]
+            value["places"] = []
+            for toolchain, target in self.places:
+                value["places"].append({"toolchain": toolchain, "target": target})
         return value
 
     @staticmethod
     def from_json(value: Mapping[str, Any], package: str | None) -> Fallback:
-        """One that was searched for, as it was kept."""
+        """Return a stored fallback that a search found."""
         names = ("kernel", "toolchain", "target", "failing", "use", "marks", "follows")
-        places = tuple((place["toolchain"], place["target"]) for place in value["places"])
-        cost = {name: value["cost"][name] for name in ("steps", "loss")}
-        return Fallback(
-            package=package, places=places, **cost, **{name: value[name] for name in names}
-        )
+        places = []
+        for place in value["places"]:
+            places.append((place["toolchain"], place["target"]))
+        fields = {name: value[name] for name in names}
+        fields["steps"] = value["cost"]["steps"]
+        fields["loss"] = value["cost"]["loss"]
+        return Fallback(package=package, places=tuple(places), **fields)

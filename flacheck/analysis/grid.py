@@ -1,6 +1,6 @@
-"""Kernel × release, per target: the counts behind the matrix that a person sees at a glance."""
+"""Kernel × release, per target: the counts of the overview matrix."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -14,26 +14,31 @@ KernelOf = tuple[str | None, str]
 
 @dataclass
 class Square:
-    """All cells of one kernel on one release and target; `codes` counts the failures, `tolerated`
-    those that an autotuner passes over, `untested` the cells that say nothing."""
+    """All cells of one kernel on one release and target.
+
+    `codes` counts the failures, `tolerated_codes` those that an autotuner skips, `untested_count`
+    the cells without evidence.
+    """
 
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
-    tolerated: Counter[str] = field(default_factory=Counter)
+    tolerated_codes: Counter[str] = field(default_factory=Counter)
     slow: int = 0
-    untested: int = 0
+    untested_count: int = 0
 
-    def count(self, record: Record, untested: bool) -> None:
-        """Take in one more cell."""
-        if untested:
-            self.untested += 1
+    def count(self, record: Record, is_untested: bool) -> None:
+        """Count one more cell."""
+        if is_untested:
+            self.untested_count += 1
             return
         self.verdicts[record.verdict] += 1
         self.slow += any(finding["code"] == SLOW for finding in record.findings)
-        if record.verdict is Verdict.FAILS and record.tolerated:
-            self.tolerated[record.code or UNCLASSIFIED] += 1
-        elif record.verdict is Verdict.FAILS:
-            self.codes[record.code or UNCLASSIFIED] += 1
+        if record.verdict is not Verdict.FAILS:
+            return
+        counts = self.codes
+        if record.tolerated:
+            counts = self.tolerated_codes
+        counts[record.code or UNCLASSIFIED] += 1
 
     @property
     def compiles(self) -> int:
@@ -44,20 +49,20 @@ class Square:
         return self.verdicts[Verdict.UNKNOWN]
 
     @property
-    def asked(self) -> int:
-        """Cells that were tried, whatever came of it."""
+    def tested_count(self) -> int:
+        """The number of cells that were tried, whatever the outcome."""
         return sum(self.verdicts.values()) - self.verdicts[Verdict.SKIPPED]
 
     @property
     def blocking(self) -> bool:
-        """Whether something fails that nothing here makes up for."""
-        return bool(self.codes or (self.tolerated and not self.compiles))
+        """True if a failure is not covered by another configuration here."""
+        return bool(self.codes or (self.tolerated_codes and not self.compiles))
 
     @property
     def perfect(self) -> bool:
-        """Whether there is nothing to say but that all compile."""
-        aside = self.slow or self.untested
-        return self.asked > 0 and self.compiles == self.asked and not aside
+        """True if all cells compile and none is slow or untested."""
+        aside = self.slow or self.untested_count
+        return self.tested_count > 0 and self.compiles == self.tested_count and not aside
 
 
 Row = Mapping[str, Square]
@@ -65,30 +70,38 @@ Row = Mapping[str, Square]
 
 @dataclass(frozen=True)
 class Grid:
-    """`targets` maps target → kernel → toolchain → square; toolchains oldest first."""
+    """Counts by target, kernel and toolchain, with the toolchains oldest first."""
 
     toolchains: tuple[str, ...]
     targets: Mapping[str, Mapping[KernelOf, Row]]
 
-    def asked_on(self, target: str) -> tuple[str, ...]:
-        """The toolchains that have a record on this target."""
+    def tested_toolchains(self, target: str) -> tuple[str, ...]:
+        """Return the toolchains that have a record on this target."""
         rows = self.targets[target].values()
-        return tuple(name for name in self.toolchains if any(name in row for row in rows))
+        present = set[str]().union(*rows)
+        return tuple(filter(present.__contains__, self.toolchains))
 
 
-def grid(records: Iterable[Record], untested: Container[str] = ()) -> Grid:
-    """Count the records into squares, targets and kernels in order; `untested` are keys of cells
-    that say nothing."""
-    squares: defaultdict[str, defaultdict[KernelOf, defaultdict[str, Square]]]
-    squares = defaultdict(lambda: defaultdict(lambda: defaultdict(Square)))
+def grid(records: Iterable[Record], untested_keys: Container[str] = ()) -> Grid:
+    """Count the records into squares, with targets and kernels in order.
+
+    `untested_keys` are the keys of cells without evidence.
+    """
+    squares: dict[str, dict[KernelOf, dict[str, Square]]] = {}
     toolchains: set[str] = set()
     for record in records:
         toolchains.add(record.toolchain)
-        square = squares[record.target][record.package, record.kernel][record.toolchain]
-        square.count(record, record.key in untested)
-    rows = {}
+        rows = squares.setdefault(record.target, {})
+        row = rows.setdefault((record.package, record.kernel), {})
+        square = row.setdefault(record.toolchain, Square())
+        square.count(record, record.key in untested_keys)
+    targets = {}
     for target in sorted(squares, key=by_target):
-        # Our own kernels, which have no package, come first.
-        kernels = sorted(squares[target], key=lambda kernel: (kernel[0] or "", kernel[1]))
-        rows[target] = {kernel: squares[target][kernel] for kernel in kernels}
-    return Grid(tuple(sorted(toolchains, key=by_version)), rows)
+        targets[target] = dict(sorted(squares[target].items(), key=_package_and_kernel))
+    return Grid(tuple(sorted(toolchains, key=by_version)), targets)
+
+
+def _package_and_kernel(row: tuple[KernelOf, Row]) -> tuple[str, str]:
+    (package, kernel), _ = row
+    # flacheck's own kernels, which belong to no package, come first.
+    return package or "", kernel

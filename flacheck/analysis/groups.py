@@ -1,22 +1,24 @@
-"""Failures with one signature, together."""
+"""Failures grouped by signature."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version
 from flacheck.model import Json
 
-# A failure that no rule knows is shown like any other.
+# Unrecognised failures are shown like any other.
 UNCLASSIFIED = "FC000"
 
 
 @dataclass(frozen=True)
 class SignatureGroup:
-    """One failure wherever it shows. `line` is its decisive line, `tolerated` how many of its cells
-    an autotuner would pass over, `made_up` how many have arguments that flacheck invented,
-    `example` the key of one cell (an untolerated one if there is any)."""
+    """All occurrences of one failure.
+
+    `line` is its decisive line, `tolerated_count` the number of its cells that an autotuner would
+    skip, `made_up` the number whose arguments flacheck invented, `example` the key of one cell (an
+    untolerated one if there is any).
+    """
 
     signature: str
     code: str
@@ -24,7 +26,7 @@ class SignatureGroup:
     toolchains: tuple[str, ...]
     targets: tuple[str, ...]
     kernels: tuple[str, ...]
-    tolerated: int
+    tolerated_count: int
     stage: str | None
     line: str
     example: str
@@ -41,31 +43,44 @@ class SignatureGroup:
         }
 
 
-def by_signature(cells: Sequence[Observed]) -> list[SignatureGroup]:
-    """The failing cells by signature: those that stop a run first, then the most frequent."""
-    groups = grouped(
-        (cell.signature or cell.code or UNCLASSIFIED, cell) for cell in cells if cell.fails
-    )
-    made = [_group(signature, failing) for signature, failing in groups.items()]
+def by_signature(cells: Sequence[ObservedCell]) -> list[SignatureGroup]:
+    """Return the failing cells by signature: blocking ones first, then the most frequent."""
+    failures: dict[str, list[ObservedCell]] = {}
+    for cell in cells:
+        if cell.fails:
+            signature = cell.signature or cell.code or UNCLASSIFIED
+            failures.setdefault(signature, []).append(cell)
+    groups = [_group(signature, failing) for signature, failing in failures.items()]
+    return sorted(groups, key=_by_importance)
+
+
+def _by_importance(group: SignatureGroup) -> tuple[bool, int, str]:
+    is_tolerated = group.tolerated_count == group.count
     # The signature comes last, so that the order does not depend on that of the records.
-    return sorted(
-        made, key=lambda group: (group.tolerated == group.count, -group.count, group.signature)
-    )
+    return is_tolerated, -group.count, group.signature
 
 
-def _group(signature: str, cells: Sequence[Observed]) -> SignatureGroup:
-    # What stops a run is the better example; the key decides, so that shards agree on it.
+def _group(signature: str, cells: Sequence[ObservedCell]) -> SignatureGroup:
+    # A blocking failure is the better example; the key makes shards choose the same one.
     example = min(cells, key=lambda cell: (cell.tolerated, cell.made_up, cell.key))
+    toolchains, targets, kernels = set[str](), set[str](), set[str]()
+    tolerated_count = made_up_count = 0
+    for cell in cells:
+        toolchains.add(cell.toolchain)
+        targets.add(cell.target)
+        kernels.add(cell.kernel)
+        tolerated_count += cell.tolerated
+        made_up_count += cell.made_up
     return SignatureGroup(
         signature=signature,
         code=example.code or UNCLASSIFIED,
         count=len(cells),
-        toolchains=tuple(sorted({cell.toolchain for cell in cells}, key=by_version)),
-        targets=tuple(sorted({cell.target for cell in cells}, key=by_target)),
-        kernels=tuple(sorted({cell.kernel for cell in cells})),
-        tolerated=sum(cell.tolerated for cell in cells),
+        toolchains=tuple(sorted(toolchains, key=by_version)),
+        targets=tuple(sorted(targets, key=by_target)),
+        kernels=tuple(sorted(kernels)),
+        tolerated_count=tolerated_count,
         stage=example.stage,
         line=example.line,
         example=example.key,
-        made_up=sum(cell.made_up for cell in cells),
+        made_up=made_up_count,
     )

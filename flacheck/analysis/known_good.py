@@ -1,4 +1,4 @@
-"""Which toolchains are known good for which targets, and the specifiers that pin them."""
+"""Known-good toolchains by target, and the specifiers that pin them."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -17,8 +17,11 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class KnownGood:
-    """A compiler that is known good for some targets; of a Triton release also the torch releases
-    that pin it. `cells` counts the cells with evidence."""
+    """A compiler that is known good for some targets.
+
+    A Triton release also has the torch releases that pin it. `cells` counts the cells with
+    evidence.
+    """
 
     toolchain: str
     torch: tuple[str, ...]
@@ -28,7 +31,7 @@ class KnownGood:
 
     @property
     def triton(self) -> str | None:
-        """The release where the compiler is Triton."""
+        """The version if the compiler is Triton, else None."""
         name, version = split(self.toolchain)
         if name == TRITON:
             return version
@@ -36,7 +39,7 @@ class KnownGood:
 
     @property
     def has_index(self) -> bool:
-        """Whether a requirement can name it: no index has a local build."""
+        """True if a requirement can name it: indexes do not have local builds."""
         return "+" not in self.toolchain
 
     def to_json(self) -> Json:
@@ -52,7 +55,7 @@ class KnownGood:
 
 @dataclass(frozen=True)
 class Specifier:
-    """What to pin for a target (`triton>=3.4.0,<3.9`); `torch` is None if none fits."""
+    """The requirement to pin for a target; `torch` is None if no torch fits."""
 
     target: str
     triton: str
@@ -60,85 +63,107 @@ class Specifier:
 
 
 def known_good(standings: Sequence[Standing], context: Context) -> list[KnownGood]:
-    """The compilers that are known good for at least one target, oldest first: where every question
-    that was asked of one there is answered well as a whole."""
-    places = grouped((standing.place, standing) for standing in standings)
-    good = {place: asked for place, asked in places.items() if all(one.is_good for one in asked)}
-    targets = grouped((toolchain, target) for toolchain, target in good)
+    """Return the compilers that are known good for a target, oldest first.
+
+    A compiler is good on a target if every question there is answered completely and well.
+    """
+    good: dict[str, dict[str, list[Standing]]] = {}
+    for place, there in group_by_key((each.place, each) for each in standings).items():
+        if all(standing.is_good for standing in there):
+            toolchain, target = place
+            good.setdefault(toolchain, {})[target] = there
     releases = []
-    for toolchain in sorted(targets, key=by_version):
-        on = sorted(targets[toolchain], key=by_target)
-        count = sum(len(standing.evidence) for target in on for standing in good[toolchain, target])
-        torch: Sequence[str] = ()
-        advisories: list[Any] = []
+    for toolchain in sorted(good, key=by_version):
+        on = sorted(good[toolchain], key=by_target)
         name, version = split(toolchain)
-        if name == TRITON:
-            advisories = [said for target in on for said in context.advisories(version, target)]
-        # No torch pins a local build, whatever its public version.
+        count = 0
+        advisories: list[Any] = []
+        for target in on:
+            for standing in good[toolchain][target]:
+                count += len(standing.evidence)
+            if name == TRITON:
+                advisories += context.advisories(version, target)
+        torch: Sequence[str] = ()
+        # torch never pins a local build, whatever its public version.
         if name == TRITON and "+" not in version:
             torch = sorted(context.torch_for(version), key=by_version)
         releases.append(KnownGood(toolchain, tuple(torch), tuple(on), count, tuple(advisories)))
     return releases
 
 
-def advised(
+def collect_advisories(
     standings: Sequence[Standing], context: Context
 ) -> list[tuple[str, tuple[str, ...], str]]:
-    """What is publicly known against each release that was asked, whatever came of it there:
-    (Triton release, targets, advisory), oldest first."""
-    told = [
-        ((version, said), target)
-        for version, target in _triton_places(standings)
-        for said in context.advisories(version, target)
-    ]
-    groups = [
-        (version, tuple(sorted(set(targets), key=by_target)), said)
-        for (version, said), targets in grouped(told).items()
-    ]
+    """Return (Triton release, targets, advisory) for each requested release, oldest first.
+
+    They are public reports and independent of the outcomes there.
+    """
+    targets_of: dict[tuple[str, Any], set[str]] = {}
+    for version, target in _triton_places(standings):
+        for advisory in context.advisories(version, target):
+            targets_of.setdefault((version, advisory), set()).add(target)
+    groups = []
+    for (version, advisory), targets in targets_of.items():
+        groups.append((version, tuple(sorted(targets, key=by_target)), advisory))
     return sorted(groups, key=lambda group: by_version(group[0]))
 
 
 def specifiers(
     standings: Sequence[Standing], good: Sequence[KnownGood], context: Context
 ) -> list[Specifier]:
-    """What to pin, for each target that has a known-good Triton from an index. A release that an
-    advisory speaks against is pinned only where no other is good."""
-    asked = sorted({version for version, _ in _triton_places(standings)}, key=by_version)
+    """Return the requirement to pin for each target with a known-good Triton from an index.
+
+    A release with an advisory against it is pinned only if no other is good.
+    """
+    versions = {version for version, _ in _triton_places(standings)}
+    all_triton = context.known_triton or sorted(versions, key=by_version)
     # A requirement cannot name a local build: no index has it.
-    known = [version for version in (context.known_triton or asked) if "+" not in version]
-    known_torch = context.known_torch or sorted(
-        {torch for version in known for torch in context.torch_for(version)}, key=by_version
-    )
+    all_triton = [version for version in all_triton if "+" not in version]
+    all_torch = context.known_torch
+    if not all_torch:
+        all_torch = _sorted_versions(map(context.torch_for, all_triton))
+    good_on: dict[str, list[KnownGood]] = {}
+    for release in good:
+        for target in release.targets:
+            good_on.setdefault(target, []).append(release)
     specifiers = []
-    for target in sorted({target for release in good for target in release.targets}, key=by_target):
-        on_target = [release for release in good if target in release.targets]
-        there = preferred(on_target, target, context)
-        triton = [release.triton for release in there if release.triton]
-        torch = sorted({torch for release in there for torch in release.torch}, key=by_version)
-        pinned, pinned_torch = None, None
+    for target in sorted(good_on, key=by_target):
+        triton: list[str] = []
+        torch_lists = []
+        for release in prefer_unadvised(good_on[target], target, context):
+            torch_lists.append(release.torch)
+            if release.triton:
+                triton.append(release.triton)
+        torch = _sorted_versions(torch_lists)
+        triton_pin, torch_pin = None, None
         if triton:
-            pinned = context.specifier("triton", triton, known)
+            triton_pin = context.specifier("triton", triton, all_triton)
         if torch:
-            pinned_torch = context.specifier("torch", torch, known_torch)
-        if pinned:
-            specifiers.append(Specifier(target, pinned, pinned_torch))
+            torch_pin = context.specifier("torch", torch, all_torch)
+        if triton_pin:
+            specifiers.append(Specifier(target, triton_pin, torch_pin))
     return specifiers
 
 
-def preferred(good: Sequence[KnownGood], target: str, context: Context) -> list[KnownGood]:
-    """The good releases from an index that no advisory speaks against on the target; where there is
-    none, those that an advisory does."""
-    indexed = [release for release in good if release.has_index]
-    clean = [
-        release
-        for release in indexed
-        if release.triton is None or not context.advisories(release.triton, target)
-    ]
-    return clean or indexed
+def _sorted_versions(groups: Iterable[Iterable[str]]) -> list[str]:
+    return sorted(set[str]().union(*groups), key=by_version)
 
 
-def grouped(pairs: Iterable[tuple[K, Any]]) -> Mapping[K, list[Any]]:
-    """Values by key, in order of appearance."""
+def prefer_unadvised(good: Sequence[KnownGood], target: str, context: Context) -> list[KnownGood]:
+    """Return the good releases from an index without an advisory against them on the target.
+
+    If every one has an advisory, all are returned.
+    """
+    from_index = [release for release in good if release.has_index]
+    clean = []
+    for release in from_index:
+        if release.triton is None or not context.advisories(release.triton, target):
+            clean.append(release)
+    return clean or from_index
+
+
+def group_by_key(pairs: Iterable[tuple[K, Any]]) -> Mapping[K, list[Any]]:
+    """Return the values by key, in order of appearance."""
     out: defaultdict[K, list[Any]] = defaultdict(list)
     for key, value in pairs:
         out[key].append(value)
@@ -146,9 +171,9 @@ def grouped(pairs: Iterable[tuple[K, Any]]) -> Mapping[K, list[Any]]:
 
 
 def _triton_places(standings: Iterable[Standing]) -> Mapping[Place, list[Standing]]:
-    named = ((split(standing.toolchain), standing) for standing in standings)
-    return grouped(
-        ((version, standing.target), standing)
-        for (name, version), standing in named
-        if name == TRITON
-    )
+    places: dict[Place, list[Standing]] = {}
+    for standing in standings:
+        name, version = split(standing.toolchain)
+        if name == TRITON:
+            places.setdefault((version, standing.target), []).append(standing)
+    return places

@@ -1,4 +1,4 @@
-"""dtype by release: where the dtypes, or the forms, of a question have different answers."""
+"""Slices of a question: its dtypes, or its forms, where their results differ."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from flacheck.analysis.context import Context
-from flacheck.analysis.known_good import TRITON, KnownGood, grouped, preferred
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.known_good import TRITON, KnownGood, group_by_key, prefer_unadvised
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version, short, split
 from flacheck.analysis.standing import Standing, is_good
 from flacheck.model import Json, Verdict
 
-# The order in which people name them; others follow by name.
+# The usual order; other dtypes follow by name.
 _DTYPES = ("fp16", "bf16", "fp32")
 
 
@@ -20,10 +20,10 @@ _DTYPES = ("fp16", "bf16", "fp32")
 class Slice:
     """One dtype of a question, or one form of its operators in that dtype, on one target.
 
-    `answers` says for each release of a compiler, oldest first, how that part of the question
-    stands: `good`, `fails`, `partial`, `unknown` or `skipped`. `newest` is the newest good one from
-    an index; `pair` of Triton the (torch, Triton) to pin, torch None where no torch pins that
-    Triton. None where no release is good.
+    `answers` maps each release of a compiler, oldest first, to the state of that part of the
+    question: `good`, `fails`, `partial`, `unknown` or `skipped`. `newest` is the newest good one
+    from an index; `pair` the (torch, Triton) to pin, with torch None if no torch pins that Triton.
+    Both are None if no release is good.
     """
 
     target: str
@@ -51,17 +51,31 @@ class Slice:
 
 
 def slices(standings: Sequence[Standing], context: Context) -> Iterator[Slice]:
-    """The dtypes of each target, split by form where the forms of a dtype differ; nothing where all
-    have the same answer."""
-    by_place = grouped(((each.target, split(each.toolchain)[0]), each) for each in standings)
-    for target, name in sorted(by_place, key=lambda place: (by_target(place[0]), place[1])):
-        there = by_place[target, name]
-        dtypes = {cell.dtype for each in there for cell in each.cells if cell.dtype}
+    """Yield the dtypes of each target, split by form where the forms of a dtype differ.
+
+    Nothing is yielded for a target if all dtypes have the same good releases.
+    """
+    by_compiler: dict[tuple[str, str], list[Standing]] = {}
+    for standing in standings:
+        name, _ = split(standing.toolchain)
+        by_compiler.setdefault((standing.target, name), []).append(standing)
+    for target, name in sorted(by_compiler, key=_by_target_and_name):
+        there = by_compiler[target, name]
+        dtypes: set[str] = set()
+        for standing in there:
+            for cell in standing.cells:
+                if cell.dtype:
+                    dtypes.add(cell.dtype)
         rows: list[Slice] = []
         for dtype in sorted(dtypes, key=_by_dtype):
             rows += _of_dtype(target, dtype, there, context)
-        if len({tuple(row.good) for row in rows}) > 1:
+        if not _have_one_result(rows):
             yield from rows
+
+
+def _by_target_and_name(place: tuple[str, str]) -> tuple[object, str]:
+    target, name = place
+    return by_target(target), name
 
 
 def _by_dtype(dtype: str) -> tuple[int, str]:
@@ -71,52 +85,58 @@ def _by_dtype(dtype: str) -> tuple[int, str]:
 
 
 def _of_dtype(target: str, dtype: str, there: Sequence[Standing], context: Context) -> list[Slice]:
-    """One row for the dtype, or one for each form where they differ."""
+    """Return one row for the dtype, or one for each form where they differ."""
     whole = _slice(target, dtype, None, there, context)
-    operators = {form[0] for form in context.forms.values()}
-    forms = sorted({form for _, form in context.forms.values()})
+    operators, forms = set[str](), set[str]()
+    for operator, form in context.forms.values():
+        operators.add(operator)
+        forms.add(form)
     of_operator = all("ops" in each.question.selection for each in there)
-    # Forms are alternatives of one operator; those of several operators are no choice. What --op
-    # chose is one operator, in whatever modules its kernels stand.
+    # Forms are alternatives of one operator; those of several operators are not. --op selects one
+    # operator, whatever the modules of its kernels.
     if len(forms) < 2 or (len(operators) != 1 and not of_operator):
         return [whole]
-    asked = {
-        context.forms.get((cell.package, cell.kernel), ("", ""))[1]
-        for each in there
-        for cell in each.cells
-        if cell.dtype == dtype
-    }
-    rows = [_slice(target, dtype, form, there, context) for form in forms if form in asked]
-    if len({tuple(row.good) for row in rows}) < 2:
+    requested_forms = set()
+    for standing in there:
+        for cell in standing.cells:
+            if cell.dtype == dtype:
+                _, form = context.forms.get((cell.package, cell.kernel), ("", ""))
+                requested_forms.add(form)
+    rows = []
+    for form in sorted(forms & requested_forms):
+        rows.append(_slice(target, dtype, form, there, context))
+    if _have_one_result(rows):
         return [whole]
     return rows
+
+
+def _have_one_result(rows: Sequence[Slice]) -> bool:
+    return len({tuple(row.good) for row in rows}) < 2
 
 
 def _slice(
     target: str, dtype: str, form: str | None, there: Sequence[Standing], context: Context
 ) -> Slice:
-    def belongs(cell: Observed) -> bool:
+    def belongs(cell: ObservedCell) -> bool:
         own = context.forms.get((cell.package, cell.kernel))
-        # A kernel without a dtype, or that all forms share, is part of every row.
+        # A kernel without a dtype, or one that all forms share, belongs to every row.
         other_form = form is not None and own is not None and own[1] != form
         return cell.dtype in (dtype, None) and not other_form
 
-    answers = {}
-    for release, asked in grouped((each.toolchain, each) for each in there).items():
-        answers[release] = _answer(asked, belongs)
-    releases = sorted(answers, key=by_version)
-    good = [
-        KnownGood(release, _torch(release, context), (target,), 0)
-        for release in releases
-        if answers[release] == "good"
-    ]
+    by_release = group_by_key((each.toolchain, each) for each in there)
+    answers = []
+    good = []
+    for release in sorted(by_release, key=by_version):
+        answer = _answer(by_release[release], belongs)
+        answers.append((short(release), answer))
+        if answer == "good":
+            good.append(KnownGood(release, _torch(release, context), (target,), 0))
     pair, newest = None, None
-    for best in preferred(good, target, context)[-1:]:
+    for best in prefer_unadvised(good, target, context)[-1:]:
         newest = best.toolchain
         if best.triton:
             pair = (next(reversed(best.torch), None), best.triton)
-    ordered = tuple((short(release), answers[release]) for release in releases)
-    return Slice(target, dtype, form, ordered, pair, newest)
+    return Slice(target, dtype, form, tuple(answers), pair, newest)
 
 
 def _torch(release: str, context: Context) -> tuple[str, ...]:
@@ -126,12 +146,15 @@ def _torch(release: str, context: Context) -> tuple[str, ...]:
     return tuple(sorted(context.torch_for(version), key=by_version))
 
 
-def _answer(asked: Sequence[Standing], belongs: Callable[[Observed], bool]) -> str:
-    cells = [cell for each in asked for cell in each.cells if belongs(cell)]
-    failing = [cell for each in asked for cell in each.failing if belongs(cell)]
-    if failing:
-        return "fails"
-    if any(each.is_partial for each in asked):
+def _answer(standings: Sequence[Standing], belongs: Callable[[ObservedCell], bool]) -> str:
+    cells: list[ObservedCell] = []
+    is_partial = False
+    for standing in standings:
+        if any(map(belongs, standing.failing)):
+            return "fails"
+        is_partial = is_partial or standing.is_partial
+        cells += filter(belongs, standing.cells)
+    if is_partial:
         return "partial"
     if all(cell.verdict is Verdict.SKIPPED for cell in cells):
         return "skipped"

@@ -1,22 +1,22 @@
-"""Slow compiles (FC921): finished, and still a finding."""
+"""Slow compiles (FC921): compiles that finished and are still findings."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.observation import ObservedCell
 from flacheck.model import Json, Record
 
 CODE = "FC921"
-# Both have to hold: a ratio of short times is mostly the noise of a shared machine.
+# Both conditions must hold: a ratio of short times is mostly the noise of a shared machine.
 SECONDS = 10.0
 TIMES = 5.0
 
 
 @dataclass(frozen=True)
 class SlowCompile:
-    """Seconds this compile took, and the median of the same cell on the other releases."""
+    """The seconds of this compile, and the median of the same cell on the other releases."""
 
     seconds: float
     median: float
@@ -25,26 +25,30 @@ class SlowCompile:
         return {"seconds": round(self.seconds, 2), "median": round(self.median, 2)}
 
 
-def slow_compiles(cells: Sequence[Observed]) -> dict[str, SlowCompile]:
-    """Cells, by key, that took at least 10 s and 5 times the median of the other releases that
-    compile them. A cell that compiles on one release alone has nothing to be compared with."""
-    compiling = [cell for cell in cells if cell.compiles]
-    alike = grouped(
-        ((cell.package, cell.kernel, cell.target, cell.call), cell) for cell in compiling
-    )
+def slow_compiles(cells: Sequence[ObservedCell]) -> dict[str, SlowCompile]:
+    """Return the slow cells by key: at least 10 s and 5 times the median of other releases.
+
+    A cell that compiles on one release alone cannot be compared.
+    """
+    alike = group_by_key((_call_of(cell), cell) for cell in cells if cell.compiles)
     slow = {}
-    for cell in compiling:
-        if cell.seconds >= SECONDS:
-            group = alike[cell.package, cell.kernel, cell.target, cell.call]
-            # With its own time in the median no cell of two releases could reach five times.
-            others = [other.seconds for other in group if other.toolchain != cell.toolchain]
-            if others and cell.seconds >= TIMES * median(others):
-                slow[cell.key] = SlowCompile(cell.seconds, median(others))
+    for cell in cells:
+        if not cell.compiles or cell.seconds < SECONDS:
+            continue
+        group = alike[_call_of(cell)]
+        # With its own time in the median no cell of two releases could reach five times.
+        others = [other.seconds for other in group if other.toolchain != cell.toolchain]
+        if others and cell.seconds >= TIMES * median(others):
+            slow[cell.key] = SlowCompile(cell.seconds, median(others))
     return slow
 
 
+def _call_of(cell: ObservedCell) -> tuple[str | None, str, str, str]:
+    return cell.package, cell.kernel, cell.target, cell.call
+
+
 def mark_slow(records: Iterable[Record], slow: Mapping[str, SlowCompile]) -> Iterator[Record]:
-    """The records, those of slow compiles with the finding FC921; no verdict changes."""
+    """Yield the records, those of slow compiles with the finding FC921; verdicts stay."""
     for record in records:
         facts = slow.get(record.key)
         # A stored record may carry the finding of the scan that made it.

@@ -1,34 +1,35 @@
-"""How a question stands on one toolchain and target: the only place that says "good"."""
+"""The state of a question on one toolchain and target; only this module decides "good"."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
-from flacheck.analysis.observed import Observed, observe
-from flacheck.analysis.order import counted
-from flacheck.analysis.untested import separated
-from flacheck.model import AskedCells, AskedPlace, Json, KeySet, Question, Record, Verdict
+from flacheck.analysis.observation import ObservedCell, observe
+from flacheck.analysis.order import count_noun
+from flacheck.analysis.untested_cells import separate_untested
+from flacheck.model import Json, KeySet, Question, Record, RequestedCells, RequestedPlace, Verdict
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The answer to a question on one toolchain and target, as far as it is known.
+    """The result of a question on one toolchain and target, as far as it is known.
 
-    `asked` is how many cells are asked; None where nobody knows: in a store of an older flacheck,
-    or while a package is captured. `answered` of them have a current record. `cells` are those that
-    count, `untested` those that flacheck's own made-up arguments may have spoilt; `kernels` are all
-    that are asked about, answered or not.
+    `requested_count` is the number of requested cells; it is None if unknown: in a store of an
+    older flacheck, or while a package is captured. `answered_count` of them have a current record.
+    `cells` are those that count, `untested_cells` those whose outcome flacheck's invented arguments
+    may have caused; `kernels` are all kernels of the question, answered or not.
     """
 
     question: Question
     toolchain: str
     target: str
-    asked: int | None
-    answered: int
-    cells: tuple[Observed, ...] = ()
-    untested: tuple[Observed, ...] = ()
+    requested_count: int | None
+    answered_count: int
+    cells: tuple[ObservedCell, ...] = ()
+    untested_cells: tuple[ObservedCell, ...] = ()
     kernels: frozenset[str] = frozenset()
     note: str = field(default="", compare=False)
 
@@ -38,78 +39,89 @@ class Standing:
 
     @property
     def is_partial(self) -> bool:
-        """Whether some asked cell has no record."""
-        return self.asked is None or self.answered < self.asked
+        """True if some requested cell lacks a record."""
+        return self.requested_count is None or self.answered_count < self.requested_count
 
     @property
     def progress(self) -> str:
-        """`147/394`; a question mark for what nobody knows."""
-        if self.asked is None:
-            return f"{self.answered or '?'}/?"
-        return f"{self.answered}/{self.asked}"
+        """`147/394`, with a question mark for an unknown number."""
+        if self.requested_count is None:
+            return f"{self.answered_count or '?'}/?"
+        return f"{self.answered_count}/{self.requested_count}"
 
     @cached_property
     def packages(self) -> frozenset[str]:
-        """The packages that its kernels are of, `name==version`."""
-        packages = {cell.package for cell in (*self.cells, *self.untested) if cell.package}
+        """The packages of its kernels, `name==version`."""
+        packages = set()
+        for cell in (*self.cells, *self.untested_cells):
+            if cell.package:
+                packages.add(cell.package)
         if "==" in self.question.about:
             packages.add(self.question.about)
         return frozenset(packages)
 
     @cached_property
-    def failing(self) -> tuple[Observed, ...]:
-        """The failures that matter: untolerated, or of a launch that no configuration compiles."""
-        return tuple(unserved(self.cells))
+    def failing(self) -> tuple[ObservedCell, ...]:
+        """The failures that matter: untolerated, or of a launch that never compiles."""
+        return tuple(find_blocking_failures(self.cells))
 
     @cached_property
-    def undecided(self) -> tuple[Observed, ...]:
-        """Cells without a verdict whose launch no other configuration compiles, and those that were
-        stopped before their last stage."""
-        compiled = {cell.launch for cell in self.cells if cell.compiles and not cell.partial}
-        return tuple(
-            cell
-            for cell in self.cells
-            if cell.partial or (cell.verdict is Verdict.UNKNOWN and cell.launch not in compiled)
-        )
+    def compiled_launches(self) -> frozenset[tuple[Any, ...]]:
+        """The launches that some configuration compiles up to its last stage."""
+        return frozenset(_compiled_launches(self.cells))
 
     @cached_property
-    def timed_out(self) -> tuple[Observed, ...]:
-        """Cells without a verdict that another configuration of their launch makes up for."""
-        undecided = {cell.key for cell in self.undecided}
-        return tuple(
-            cell
-            for cell in self.cells
-            if cell.verdict is Verdict.UNKNOWN and cell.key not in undecided
-        )
+    def undecided_cells(self) -> tuple[ObservedCell, ...]:
+        """Cells without a verdict, and those stopped before their last stage.
+
+        Cells without a verdict do not count here if another configuration of their launch compiles.
+        """
+        cells = []
+        for cell in self.cells:
+            is_unknown = cell.verdict is Verdict.UNKNOWN
+            is_open = is_unknown and cell.launch not in self.compiled_launches
+            if cell.partial or is_open:
+                cells.append(cell)
+        return tuple(cells)
+
+    @cached_property
+    def timed_out(self) -> tuple[ObservedCell, ...]:
+        """Cells without a verdict whose launch compiles in another configuration."""
+        open_keys = {cell.key for cell in self.undecided_cells}
+        cells = []
+        for cell in self.cells:
+            if cell.verdict is Verdict.UNKNOWN and cell.key not in open_keys:
+                cells.append(cell)
+        return tuple(cells)
 
     @property
-    def evidence(self) -> tuple[Observed, ...]:
+    def evidence(self) -> tuple[ObservedCell, ...]:
         """The cells whose verdict is evidence for or against the toolchain."""
         return tuple(cell for cell in self.cells if cell.is_evidence)
 
     @property
     def is_good(self) -> bool:
-        """Whether the toolchain is known good (docs/concepts.md) on the target."""
+        """True if the toolchain is known good (docs/concepts.md) on the target."""
         return not self.is_partial and is_good(self.cells)
 
     @property
     def obstacle(self) -> str:
-        """What keeps the place from being good, in plain words; nothing where it is good."""
+        """The reason why the place is not good, in plain words; empty if it is good."""
         if self.failing:
-            return counted(len(self.failing), "cell fails", "cells fail") + self._also_partial
+            return count_noun(len(self.failing), "cell fails", "cells fail") + self._also_partial
         if self.is_partial:
             note = self.note and f" ({self.note})"
             return f"partial: {self.progress} cells answered{note}"
-        stopped = sum(cell.partial for cell in self.undecided)
-        if stopped:
-            return f"{counted(stopped, 'cell')} compiled with --until, not to the end"
-        if self.undecided:
-            return f"{counted(len(self.undecided), 'cell')} without a verdict"
+        stop_count = sum(cell.partial for cell in self.undecided_cells)
+        if stop_count:
+            return f"{count_noun(stop_count, 'cell')} compiled with --until, not to the end"
+        if self.undecided_cells:
+            return f"{count_noun(len(self.undecided_cells), 'cell')} without a verdict"
         if self.is_good:
             return ""
         if any(cell.compiles for cell in self.cells):
             return "a launch was not compiled in any configuration"
-        if self.untested:
+        if self.untested_cells:
             return "only untested cells"
         return "only skipped cells"
 
@@ -121,82 +133,92 @@ class Standing:
         return {
             "toolchain": self.toolchain,
             "target": self.target,
-            "answered": self.answered,
-            "asked": self.asked,
+            "answered": self.answered_count,
+            "asked": self.requested_count,
         }
 
 
 def standing(
     question: Question,
-    asked: AskedCells,
+    request: RequestedCells,
     keys: KeySet | None,
     records: Iterable[Record],
     note: str = "",
 ) -> Standing:
-    """How a question stands on one place, by the current records of its keys and of their
-    alternatives. Without a key set nobody knows how many cells the question has."""
+    """Return the state of a question on one place.
+
+    `records` are the current records of its keys and of their alternatives. Without a key set the
+    number of its cells is unknown.
+    """
     made_up = None
-    wanted = None
+    requested_count = None
     of_launches: Mapping[str, str] = {}
     kernels: set[str] = set()
     records = list(records)
     if keys is not None:
         made_up = keys.made_up
         of_launches = configurations(keys, records)
-        asked_keys = {*keys.kernels, *of_launches}
-        wanted = len(asked_keys)
-        # A wider scan may have met alternatives that nobody needed to ask here.
-        records = [record for record in records if record.key in asked_keys]
+        requested_keys = {*keys.kernels, *of_launches}
+        requested_count = len(requested_keys)
+        # A wider scan may have records of alternatives that are not needed here.
+        records = [record for record in records if record.key in requested_keys]
         kernels.update(keys.kernels.values())
     cells = observe(records, made_up, of_launches)
-    counted, untested = separated(cells)
-    kernels.update(cell.kernel for cell in cells)
+    counting, untested_cells = separate_untested(cells)
+    for cell in cells:
+        kernels.add(cell.kernel)
     return Standing(
         question=question,
-        toolchain=asked.toolchain,
-        target=asked.target,
-        asked=wanted,
-        answered=len(cells),
-        cells=tuple(counted),
-        untested=tuple(untested),
+        toolchain=request.toolchain,
+        target=request.target,
+        requested_count=requested_count,
+        answered_count=len(cells),
+        cells=tuple(counting),
+        untested_cells=tuple(untested_cells),
         kernels=frozenset(kernels),
         note=note,
     )
 
 
 def is_skipped(record: Record) -> bool:
-    """Whether the autotuner of the record's launch would skip this configuration of it."""
+    """Return True if the autotuner of the launch would skip this configuration."""
     return record.verdict is Verdict.FAILS and record.tolerated
 
 
-def asked_instead(key: str, keys: KeySet, known: Mapping[str, Record]) -> Iterator[str]:
-    """The other configurations of a cell's launch that are to be asked: where the autotuner skips
-    the cell's own, one after the other until one compiles. The last has no record yet where the
-    answer is still to come."""
-    first = known.get(key)
+def iterate_alternatives(
+    key: str, keys: KeySet, records_by_key: Mapping[str, Record]
+) -> Iterator[str]:
+    """Yield the other configurations of a cell's launch that are needed.
+
+    If the autotuner skips the cell's own, they are tried in order until one compiles. The last
+    lacks a record while its result is pending.
+    """
+    first = records_by_key.get(key)
     if first is None or not is_skipped(first):
         return
     for other in keys.alternatives.get(key, ()):
         yield other
-        record = known.get(other)
+        record = records_by_key.get(other)
         if record is None or record.verdict is Verdict.COMPILES:
             return
 
 
 def configurations(keys: KeySet, records: Iterable[Record]) -> dict[str, str]:
-    """The keys of the launches of which more than one configuration is to be asked, each with the
-    key of the one that the question names."""
-    known = {record.key: record for record in records}
-    found: dict[str, str] = {}
+    """Return the keys of launches that need several configurations.
+
+    Each is mapped to the key of the one that the question names.
+    """
+    records_by_key = {record.key: record for record in records}
+    requested_key_of: dict[str, str] = {}
     for key in keys.alternatives:
-        others = list(asked_instead(key, keys, known))
+        others = list(iterate_alternatives(key, keys, records_by_key))
         if others:
-            found.update(dict.fromkeys([key, *others], key))
-    return found
+            requested_key_of.update(dict.fromkeys([key, *others], key))
+    return requested_key_of
 
 
 def _alternatives(keys: KeySet | None, records: Iterable[Record]) -> Iterator[str]:
-    """The keys of all alternatives of the configurations that were skipped."""
+    """Yield the keys of all alternatives of skipped configurations."""
     if keys is not None:
         for record in records:
             if is_skipped(record):
@@ -204,36 +226,46 @@ def _alternatives(keys: KeySet | None, records: Iterable[Record]) -> Iterator[st
 
 
 def standings(
-    places: Iterable[AskedPlace], current: Callable[[Iterable[str]], Iterable[Record]]
+    places: Iterable[RequestedPlace], current: Callable[[Iterable[str]], Iterable[Record]]
 ) -> list[Standing]:
-    """How the questions stand on every place; `current` gives the current records of keys."""
-    made = []
+    """Return the states of the questions on every place.
+
+    `current` returns the current records of keys.
+    """
+    states = []
     for place in places:
         records = list(current(place.known_keys))
         records += current(_alternatives(place.keys, records))
-        made.append(standing(place.question, place.asked, place.keys, records, place.note))
-    return made
+        states.append(standing(place.question, place.request, place.keys, records, place.note))
+    return states
 
 
-def is_good(cells: Sequence[Observed]) -> bool:
-    """Whether all launches of these cells have a configuration that compiles, and nothing fails or
-    is unknown that no other configuration makes up for."""
-    compiled = {cell.launch for cell in cells if cell.compiles and not cell.partial}
+def is_good(cells: Sequence[ObservedCell]) -> bool:
+    """Return True if every launch of these cells compiles in some configuration.
+
+    Failures and unknown verdicts must be covered by another configuration.
+    """
+    compiled_launches = _compiled_launches(cells)
     for cell in cells:
-        # One that was stopped before its last stage is not known to compile.
-        if cell.partial or cell.launch not in compiled:
+        # A compile that was stopped before its last stage does not prove the launch.
+        if cell.partial or cell.launch not in compiled_launches:
             return False
         if cell.fails and not cell.tolerated:
             return False
-    return bool(compiled)
+    return bool(compiled_launches)
 
 
-def unserved(cells: Iterable[Observed]) -> list[Observed]:
-    """The failures that matter: untolerated, or of a launch that no configuration compiles."""
+def find_blocking_failures(cells: Iterable[ObservedCell]) -> list[ObservedCell]:
+    """Return the failures that matter: untolerated, or of a launch that never compiles."""
     cells = list(cells)
-    served = {(cell.place, cell.launch) for cell in cells if cell.compiles}
-    return [
-        cell
-        for cell in cells
-        if cell.fails and not (cell.tolerated and (cell.place, cell.launch) in served)
-    ]
+    compiled_launches = {(cell.place, cell.launch) for cell in cells if cell.compiles}
+    failures = []
+    for cell in cells:
+        is_covered = cell.tolerated and (cell.place, cell.launch) in compiled_launches
+        if cell.fails and not is_covered:
+            failures.append(cell)
+    return failures
+
+
+def _compiled_launches(cells: Iterable[ObservedCell]) -> set[tuple[Any, ...]]:
+    return {cell.launch for cell in cells if cell.compiles and not cell.partial}

@@ -1,10 +1,10 @@
-"""Records → summary: everything that a report says besides the records themselves."""
+"""The summary of a run: all parts of a report beside the records themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from flacheck.analysis.context import Context
 from flacheck.analysis.exit_code import Tally, tally
@@ -13,24 +13,27 @@ from flacheck.analysis.groups import SignatureGroup, by_signature
 from flacheck.analysis.known_good import (
     KnownGood,
     Specifier,
-    advised,
+    collect_advisories,
     known_good,
     specifiers,
 )
-from flacheck.analysis.observed import observe
+from flacheck.analysis.observation import ObservedCell, observe
 from flacheck.analysis.slices import Slice, slices
 from flacheck.analysis.slow import SlowCompile, slow_compiles
 from flacheck.analysis.standing import Standing
-from flacheck.analysis.untested import Untested, listed, separated
+from flacheck.analysis.untested_cells import UntestedGroup, group_untested, separate_untested
 from flacheck.model import Json, Record, canonical
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a report says of a run besides its records; `tally` carries what the exit code needs,
-    `slow` the FC921 findings by key. `standings` say how the questions stand, `slices` how their
-    dtypes and forms do where those differ; `untested_keys` are the cells behind `untested`;
-    `advisories` what is publicly known of each release that was asked, compiled or not."""
+    """All parts of a run's report beside its records.
+
+    `tally` decides the exit code, `slow` holds the FC921 findings by key. `standings` are the
+    states of the questions, `slices` those of their dtypes and forms where they differ;
+    `untested_keys` are the cells behind `untested_groups`; `advisories` are public reports about
+    each requested release, compiled or not.
+    """
 
     tally: Tally
     known_good: tuple[KnownGood, ...] = ()
@@ -41,47 +44,58 @@ class Summary:
     coverage: tuple[Json, ...] = ()
     standings: tuple[Standing, ...] = ()
     slices: tuple[Slice, ...] = ()
-    untested: tuple[Untested, ...] = ()
+    untested_groups: tuple[UntestedGroup, ...] = ()
     untested_keys: frozenset[str] = frozenset()
     advisories: tuple[tuple[str, tuple[str, ...], str], ...] = ()
 
     @property
     def partial(self) -> tuple[Standing, ...]:
-        """The places where a question is not answered as a whole."""
+        """The places where a question is not answered completely."""
         return tuple(standing for standing in self.standings if standing.is_partial)
 
-    def with_searched(self, searched: Sequence[Fallback]) -> Summary:
-        """With the searched fallbacks; cells without one keep what the records show."""
-        if not searched:
+    def with_searched(self, search_results: Sequence[Fallback]) -> Summary:
+        """Return the summary with fallbacks from a search.
+
+        Cells without one keep the fallbacks from the records.
+        """
+        if not search_results:
             return self
-        known = {_identity(each) for each in searched}
-        others = (each for each in self.fallbacks if _identity(each) not in known)
-        return replace(self, fallbacks=(*searched, *others))
+        searched_cells = set(map(_identity, search_results))
+        fallbacks = list(search_results)
+        for fallback in self.fallbacks:
+            if _identity(fallback) not in searched_cells:
+                fallbacks.append(fallback)
+        return replace(self, fallbacks=tuple(fallbacks))
 
     def to_json(self) -> Json:
-        verdicts = ("compiles", "fails", "unknown", "skipped")
+        advisories = []
+        for release, targets, text in self.advisories:
+            advisories.append({"triton": release, "targets": list(targets), "text": text})
         return {
-            **{name: getattr(self.tally, name) for name in verdicts},
-            "known_good": [release.to_json() for release in self.known_good],
-            "specifiers": [asdict(specifier) for specifier in self.specifiers],
-            "by_signature": [group.to_json() for group in self.by_signature],
-            "fallbacks": [fallback.to_json() for fallback in self.fallbacks],
+            "compiles": self.tally.compiles,
+            "fails": self.tally.fails,
+            "unknown": self.tally.unknown,
+            "skipped": self.tally.skipped,
+            "known_good": _all_to_json(self.known_good),
+            "specifiers": list(map(asdict, self.specifiers)),
+            "by_signature": _all_to_json(self.by_signature),
+            "fallbacks": _all_to_json(self.fallbacks),
             "coverage": list(self.coverage),
-            "partial": [standing.to_json() for standing in self.partial],
-            "untested": [each.to_json() for each in self.untested],
-            "slices": [each.to_json() for each in self.slices],
-            "advisories": [
-                {"triton": release, "targets": list(targets), "text": text}
-                for release, targets, text in self.advisories
-            ],
+            "partial": _all_to_json(self.partial),
+            "untested": _all_to_json(self.untested_groups),
+            "slices": _all_to_json(self.slices),
+            "advisories": advisories,
         }
 
 
 @dataclass(frozen=True)
 class RunView:
-    """One run, or several as one, as a report shows it: `run` is the run's JSON object, `records`
-    gives all records anew each time it is called; `mixed` are the (question, toolchain, target)
-    that shards of different captures asked; `names` are the ids of all runs."""
+    """One run, or several as one, in the form of a report.
+
+    `run` is the run's JSON object; `records` returns all records anew on each call; `mixed` are the
+    (question, toolchain, target) with shards of different captures; `names` are the ids of all
+    runs.
+    """
 
     run: Json
     records: Callable[[], Iterable[Record]]
@@ -90,21 +104,42 @@ class RunView:
     names: tuple[str, ...] = ()
 
 
+class _Published(Protocol):
+    """A part of a summary that has a form in JSON."""
+
+    def to_json(self) -> Json: ...
+
+
+def _all_to_json(parts: Iterable[_Published]) -> list[Json]:
+    return [part.to_json() for part in parts]
+
+
 def _identity(one: Fallback) -> tuple[Any, ...]:
     return one.package, one.kernel, one.toolchain, one.target, canonical(one.failing)
 
 
 def summarise(records: Iterable[Record], context: Context) -> Summary:
-    """One pass over the records, small and shared: 20,000 fit in tens of megabytes."""
-    whole = [cell for each in context.standings for cell in (*each.cells, *each.untested)]
-    configurations = {c.key: c.configuration_of for c in whole if c.configuration_of is not None}
-    cells, untested = separated(observe(records, context.made_up, configurations), whole)
+    """Return the summary of records in one pass: 20,000 fit in tens of megabytes."""
+    whole: list[ObservedCell] = []
+    # Untested cells of other shards belong to the result, too.
+    all_untested: dict[str, ObservedCell] = {}
+    for standing in context.standings:
+        whole += (*standing.cells, *standing.untested_cells)
+        for cell in standing.untested_cells:
+            all_untested[cell.key] = cell
+    configurations = {}
+    for cell in whole:
+        if cell.configuration_of is not None:
+            configurations[cell.key] = cell.configuration_of
+    observed_cells = observe(records, context.made_up, configurations)
+    cells, untested_cells = separate_untested(observed_cells, whole)
+    untested_keys: set[str] = set()
+    for cell in untested_cells:
+        all_untested[cell.key] = cell
+        untested_keys.add(cell.key)
     good = known_good(context.standings, context)
-    # Another shard may have met them: they belong to the answer all the same.
-    elsewhere = {cell.key: cell for each in context.standings for cell in each.untested}
-    all_untested = {**elsewhere, **{cell.key: cell for cell in untested}}
     return Summary(
-        tally=tally(cells, context.waives, len(untested), context.knows),
+        tally=tally(cells, context.waives, len(untested_cells), context.in_baseline),
         known_good=tuple(good),
         specifiers=tuple(specifiers(context.standings, good, context)),
         by_signature=tuple(by_signature(cells)),
@@ -113,7 +148,7 @@ def summarise(records: Iterable[Record], context: Context) -> Summary:
         coverage=tuple(context.coverage),
         standings=tuple(context.standings),
         slices=tuple(slices(context.standings, context)),
-        untested=tuple(listed(list(all_untested.values()))),
-        advisories=tuple(advised(context.standings, context)),
-        untested_keys=frozenset(cell.key for cell in untested),
+        untested_groups=tuple(group_untested(list(all_untested.values()))),
+        advisories=tuple(collect_advisories(context.standings, context)),
+        untested_keys=frozenset(untested_keys),
     )

@@ -67,7 +67,7 @@ def torch_requirements(torch: Texts) -> tuple[str, ...]:
     specs = []
     for text in texts(torch):
         for part in split_specs(text):
-            specs.append(by_torch.named(part))
+            specs.append(by_torch.parse_requirement(part))
     return tuple(specs)
 
 
@@ -189,11 +189,11 @@ def cell_of(
 ) -> str | Subject | None:
     """Return what names a cell: CELL, else a matrix or package; None searches the store."""
     package = one_package(package, command)
-    named = [name for name, value in (("--matrix", matrix), ("--package", package)) if value]
-    if not named:
+    options = [name for name, value in (("--matrix", matrix), ("--package", package)) if value]
+    if not options:
         return cell
     if cell is not None:
-        raise UsageError(f"CELL and {named[0]} were given: name one of them")
+        raise UsageError(f"CELL and {options[0]} were given: name one of them")
     return subject_of(matrix, package, trust)
 
 
@@ -230,8 +230,8 @@ def check_stage(until: str | None) -> None:
     from flacheck.toolchains import stages
 
     if until is not None and until not in stages():
-        allowed = ", ".join(stages())
-        raise UsageError(f"--until {until}: there is no such stage; allowed are {allowed}")
+        stage_names = ", ".join(stages())
+        raise UsageError(f"--until {until}: there is no such stage; allowed are {stage_names}")
 
 
 def read_baseline(file: PathLike | None, may_be_missing: bool = False) -> Baseline | None:

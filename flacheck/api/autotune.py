@@ -148,14 +148,14 @@ def autotune(
         op=op, target=target, dtype=dtype, toolchain=toolchain, triton=triton, torch=torch
     )
     every_key = emit == "fla"
-    gathered = _gather(kernel, selection, package, launches, matrix, trust, every_key)
-    for note in gathered.notes:
+    tuned_launches = _gather(kernel, selection, package, launches, matrix, trust, every_key)
+    for note in tuned_launches.notes:
         handle(Progress(note))
     if every_key:
         # Before anything is compiled: files are useless to a package that reads none.
-        for line in fla_package.check(gathered.launches, gathered.packages):
+        for line in fla_package.check(tuned_launches.launches, tuned_launches.packages):
             handle(Progress(line))
-    examination = Examination(kernel, gathered, jobs, fresh=fresh)
+    examination = Examination(kernel, tuned_launches, jobs, fresh=fresh)
     for line in examination.ruled_out():
         handle(Progress(f"before compiling: {line}"))
     folder = Path(store)
@@ -168,8 +168,8 @@ def autotune(
     if interrupted:
         handle(Progress("interrupted: the other configurations were not timed"))
     reading: list[str] = []
-    for provided in gathered.packages.values():
-        reading += fla_package.reading_kernels(provided)
+    for package_folder in tuned_launches.packages.values():
+        reading += fla_package.reading_kernels(package_folder)
     return Autotuning(kernel, tuple(results), tuple(reading), interrupted)
 
 
@@ -186,8 +186,8 @@ def _gather(
     names = tuple(targets.find(name).name for name in selection.targets)
     selection = replace(selection, targets=names, kernels=(kernel,))
     file, line = line_of(kernel)
-    given = {"package": package, "launches": launches, "matrix": matrix}
-    sources = [f"--{name}" for name, value in given.items() if value is not None]
+    source_options = {"package": package, "launches": launches, "matrix": matrix}
+    sources = [f"--{name}" for name, value in source_options.items() if value is not None]
     # KERNEL may be a file by itself: the options alone do not tell how many sources there are.
     if file.suffix == ".jsonl":
         sources.append(kernel)

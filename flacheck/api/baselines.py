@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from flacheck.analysis.order import counted
+from flacheck.analysis.order import count_noun
 from flacheck.analysis.standing import Standing
 from flacheck.api.arguments import PathLike
 from flacheck.baseline import form
 from flacheck.baseline.form import Baseline
-from flacheck.baseline.standings import baseline_of, updated
+from flacheck.baseline.standings import baseline_of, update
 from flacheck.reports.output import write
 from flacheck.version import __version__
 
@@ -33,7 +33,7 @@ def update_baseline(
     new = baseline_of(standings, __version__, accepted)
     path = Path(file)
     if path.exists():
-        new = updated(form.read(path), new)
+        new = update(form.read(path), new)
     write([form.text_of(new)], path)
     return new
 
@@ -41,6 +41,6 @@ def update_baseline(
 def summary_of(file: PathLike, baseline: Baseline) -> str:
     """Return a sentence about what a baseline file holds."""
     places = {place.place for question in baseline.questions for place in question.places}
-    pairs = counted(len(places), "pair of release and GPU", "pairs of release and GPU")
-    failures = counted(len(baseline.failures), "known failure")
+    pairs = count_noun(len(places), "pair of release and GPU", "pairs of release and GPU")
+    failures = count_noun(len(baseline.failures), "known failure")
     return f"{file}: holds {pairs} and {failures}"

@@ -76,10 +76,12 @@ def bisect(
         torch=torch,
     )
     about = cell_of(cell, matrix, package, trust, "bisect")
-    with Store.open(store, create=not cells.needs_store(about)) as opened:
-        chosen = cells.resolve_cell(about, selection, opened, Purpose.BISECT, trust, options)
-        there = releases(chosen.cell, selection.toolchains, chose=not cells.is_key(about))
-        for warning in (*chosen.warnings, *there.warnings):
+    with Store.open(store, create=not cells.needs_store(about)) as open_store:
+        found_cell = cells.resolve_cell(
+            about, selection, open_store, Purpose.BISECT, trust, options
+        )
+        there = releases(found_cell.cell, selection.toolchains, chose=not cells.is_key(about))
+        for warning in (*found_cell.warnings, *there.warnings):
             handle(Progress(warning))
-        events = bisect_cell(chosen, there.choices, Find(find), opened, options)
+        events = bisect_cell(found_cell, there.choices, Find(find), open_store, options)
         return drain(events, on_event)

@@ -95,10 +95,10 @@ def diff(
     valid = waivers.in_force(settings.waivers(Path.cwd()), date.today())
 
     def is_waived(record: Record) -> bool:
-        return waivers.waived(valid, record)
+        return waivers.are_waived(valid, record)
 
     if plan.plan is None:
         # Two stored results are compared without a store.
         return drain(compare(plan, None, is_waived, run), on_event)
-    with Store.open(folder) as opened:
-        return drain(compare(plan, opened, is_waived, run), on_event)
+    with Store.open(folder) as open_store:
+        return drain(compare(plan, open_store, is_waived, run), on_event)

@@ -73,8 +73,8 @@ def dtypes(
     script = scripts.words_of(arguments)
     target = _target(arguments, script)
     choice = _choice(texts(triton))
-    chosen = ("fp16", "bf16") if autocast is None else split(autocast)
-    modes = _modes(chosen, params or "fp32")
+    names = ("fp16", "bf16") if autocast is None else split(autocast)
+    modes = _modes(names, params or "fp32")
     question = _question(
         target, script, one_package(package, "dtypes"), modes, texts(arg), device, choice
     )
@@ -83,7 +83,7 @@ def dtypes(
             raise UsageError("--shared needs a TARGET: a script fixes its own head sizes")
         if params is not None:
             raise UsageError("--params needs a TARGET: a script makes its parameters itself")
-        question = scripts.with_modes(question, () if autocast is None else chosen)
+        question = scripts.with_modes(question, () if autocast is None else names)
     if baseline is not None and baseline != write_baseline:
         # A damaged baseline is an error before the work, not after it.
         baselines.read_identities(Path(baseline))
@@ -138,19 +138,19 @@ def _choice(triton: Sequence[str]) -> Choice:
     choices = toolchains.resolve(triton or ["installed"]).choices
     if len(choices) != 1:
         names = ", ".join(choice.identity for choice in choices)
-        requested = ", ".join(triton)
-        raise UsageError(f"--triton {requested}: expected one release, not {names or 'none'}")
+        specs = ", ".join(triton)
+        raise UsageError(f"--triton {specs}: expected one release, not {names or 'none'}")
     return choices[0]
 
 
 def _gpus(shared: bool, names: Several) -> tuple[str, ...]:
     """Return the GPUs to measure heads on; UsageError for one that cannot be imitated."""
-    chosen = split(names)
-    if not shared and chosen:
+    names = split(names)
+    if not shared and names:
         raise UsageError("--target names GPUs for --shared: add --shared")
     if not shared:
         return ()
-    return tuple(dict.fromkeys(card(name)["name"] for name in chosen or TARGETS))
+    return tuple(dict.fromkeys(card(name)["name"] for name in names or TARGETS))
 
 
 def _modes(autocast: Sequence[str], params: str) -> tuple[Mode, ...]:

@@ -84,7 +84,7 @@ def gate(
     handle = on_event or ignore
     if installed and (files or fix):
         raise UsageError("--installed judges the installed environment: leave out FILES and --fix")
-    known = read_baseline(baseline, may_be_missing=baseline == write_baseline)
+    known_failures = read_baseline(baseline, may_be_missing=baseline == write_baseline)
     gating = _gating(
         files=files,
         installed=installed,
@@ -98,7 +98,7 @@ def gate(
         toolchain=texts(toolchain),
         store=Path(store),
     )
-    gating = gating.beside(known, None if baseline is None else Path(baseline))
+    gating = gating.with_baseline(known_failures, None if baseline is None else Path(baseline))
     if refresh or scan:
         for warning in triton_releases.here()[1]:
             handle(Progress(warning))
@@ -111,9 +111,11 @@ def gate(
         result = gating.result()
     if write_baseline is not None:
         # Typed pins narrow the answer for one call; those of the files stay accepted.
-        allowed = [] if gating.pin_sources.option_pins else accepted_releases(result)
+        accepted: list[str] = []
+        if not gating.pin_sources.option_pins:
+            accepted = accepted_releases(result)
         # All that the store holds: a part would replace the whole.
-        new = update_baseline(write_baseline, gating.standings(), allowed)
+        new = update_baseline(write_baseline, gating.standings(), accepted)
         handle(Progress(summary_of(write_baseline, new)))
     return result
 
@@ -135,11 +137,13 @@ def _gating(
     """Return what to judge, and by which records."""
     names = tuple(targets.find(name).name for name in split(target))
     about = subject_of(matrix, one_package(package, "gate"))
-    typed = gate_pins.parse_pin_options({name: values for name, values in pins.items() if values})
-    chosen, compiler_pins = gate_pins.compiler_pins(toolchain)
-    held = PinSources(tuple(map(Path, files)), installed, (*typed, *compiler_pins))
+    typed_pins = gate_pins.parse_pin_options(
+        {name: values for name, values in pins.items() if values}
+    )
+    compiler_choice, compiler_pins = gate_pins.compiler_pins(toolchain)
+    pin_sources = PinSources(tuple(map(Path, files)), installed, (*typed_pins, *compiler_pins))
     # Without --toolchain the files decide: Triton where they pin it, or torch, which brings it.
-    compiler = chosen or gate_pins.pinned_compiler(held.installations())
+    compiler = compiler_choice or gate_pins.pinned_compiler(pin_sources.installations())
     judge = Judge(
         releases=releases_of(compiler),
         advise=advice_on(compiler),
@@ -148,8 +152,10 @@ def _gating(
         today=date.today(),
         strict=strict,
     )
-    selected = RecordFilter(about.matrix, about.package, split(kernel), names, split(op), compiler)
-    return Gating(judge, held, selected, store)
+    record_filter = RecordFilter(
+        about.matrix, about.package, split(kernel), names, split(op), compiler
+    )
+    return Gating(judge, pin_sources, record_filter, store)
 
 
 def _compile(gating: Gating, releases: Sequence[str], jobs: int, on_event: OnEvent | None) -> None:
@@ -157,17 +163,17 @@ def _compile(gating: Gating, releases: Sequence[str], jobs: int, on_event: OnEve
     plan = gating.plan(releases)
     for warning in plan.warnings:
         (on_event or ignore)(Progress(warning))
-    with Store.open(gating.store) as opened:
-        drain(run_plan(plan, opened, RunOptions(jobs=jobs)), on_event)
+    with Store.open(gating.store) as open_store:
+        drain(run_plan(plan, open_store, RunOptions(jobs=jobs)), on_event)
 
 
 def _fix(result: Gate, handle: OnEvent) -> bool:
     """Write the suggested changes; return True if there was any."""
-    written, left = write_changes(result.suggest)
-    for change in written:
+    changes, unchanged = write_changes(result.suggest)
+    for change in changes:
         pin = change.pin
         handle(Progress(f"{pin.where}: {pin.requirement} is now {pin.name}{change.to}"))
-    for change in left:
+    for change in unchanged:
         pin = change.pin
         handle(Progress(f"{pin.where}: {pin.requirement} was left as it is ({pin.obstacle})"))
-    return bool(written)
+    return bool(changes)

@@ -13,8 +13,8 @@ def list_kernels() -> Rows:
 
     rows: Rows = []
     for name, entry in corpus.load().items():
-        named = {"kernel": name, "operator": entry.kernel.operator, "form": entry.kernel.form}
-        rows.append({**named, "configs": len(entry.launches[0].configs)})
+        row = {"kernel": name, "operator": entry.kernel.operator, "form": entry.kernel.form}
+        rows.append({**row, "configs": len(entry.launches[0].configs)})
     return rows
 
 
@@ -23,7 +23,10 @@ def list_matrices() -> Rows:
     from flacheck.inputs import matrix
 
     matrices = {name: matrix.find(name) for name in matrix.names()}
-    return [{"matrix": name, "description": made.description} for name, made in matrices.items()]
+    return [
+        {"matrix": name, "description": each_matrix.description}
+        for name, each_matrix in matrices.items()
+    ]
 
 
 def list_targets() -> Rows:

@@ -46,17 +46,17 @@ def report(
         UsageError: If a run or the store is missing.
     """
     operators = split(op)
-    named = [
+    options_given = [
         name for name, value in zip(("matrix", "package", "op"), (matrix, package, op)) if value
     ]
-    chosen = texts(runs)
-    if named and chosen:
-        raise UsageError(f"RUN and --{named[0]} were given: name one of them")
-    with Store.open(store, create=False) as opened:
-        if named:
+    run_ids = texts(runs)
+    if options_given and run_ids:
+        raise UsageError(f"RUN and --{options_given[0]} were given: name one of them")
+    with Store.open(store, create=False) as open_store:
+        if options_given:
             about = subject_of(matrix, one_package(package, "report"))
-            chosen = (_last_about(opened, about, operators),)
-        return Run(view(opened, chosen or ["last"], settings.waivers(Path.cwd())))
+            run_ids = (_last_about(open_store, about, operators),)
+        return Run(view(open_store, run_ids or ["last"], settings.waivers(Path.cwd())))
 
 
 def merge(
@@ -81,12 +81,12 @@ def merge(
     handle = on_event or ignore
     folders = [stores] if isinstance(stores, (str, Path)) else list(stores)
     with contextlib.ExitStack() as stack:
-        opened = stack.enter_context(Store.open(store, create=False))
+        open_store = stack.enter_context(Store.open(store, create=False))
         others = [stack.enter_context(Store.open(each, create=False)) for each in folders]
-        counts = opened.merge(*others)
+        counts = open_store.merge(*others)
         for folder, count in zip(folders, counts, strict=True):
             handle(Progress(f"{count} new records from {folder}"))
-        for question, toolchain, target in questions.unfinished_shards(opened):
+        for question, toolchain, target in questions.unfinished_shards(open_store):
             handle(
                 Progress(
                     f"{question} on {toolchain}, {target}: these runs ask different cells, so they "
@@ -98,22 +98,23 @@ def merge(
 
 def list_runs(*, store: PathLike = STORE) -> Sequence[StoredRun]:
     """Return the stored runs, oldest first."""
-    with Store.open(store, create=False) as opened:
-        return opened.runs()
+    with Store.open(store, create=False) as open_store:
+        return open_store.runs()
 
 
 def _last_about(store: Store, about: Subject, ops: tuple[str, ...]) -> str:
     """Return the id of the last scan of a subject, or of any, with these operators."""
-    selected = RecordFilter(about.matrix, about.package)
+    record_filter = RecordFilter(about.matrix, about.package)
     anything = about.matrix is None and about.package is None
     for run in reversed(store.runs()):
         if run.question is None or run.purpose is not Purpose.SCAN:
             continue
         same_ops = not ops or tuple(run.question.selection.get("ops", ())) == ops
-        if same_ops and (anything or selected.is_about(run.question)):
+        if same_ops and (anything or record_filter.is_about(run.question)):
             return run.id
     words = [about.package or about.matrix or "", *(f"--op {each}" for each in ops)]
-    named = " ".join(filter(None, words))
+    options_given = " ".join(filter(None, words))
     raise UsageError(
-        f"{store.path}: no scan was about {named}; `flacheck report --list` shows what is stored"
+        f"{store.path}: no scan was about {options_given}; `flacheck report --list` shows what is "
+        "stored"
     )

@@ -132,22 +132,24 @@ def repro(
     about = cell_of(cell, matrix, package, trust, "repro")
     options = run_options(memory=memory)
     try:
-        with Store.open(store, create=not cells.needs_store(about)) as opened:
-            chosen = cells.resolve_cell(about, selection, opened, Purpose.REPRO, trust, options)
-        for warning in chosen.warnings:
+        with Store.open(store, create=not cells.needs_store(about)) as open_store:
+            chosen_cell = cells.resolve_cell(
+                about, selection, open_store, Purpose.REPRO, trust, options
+            )
+        for warning in chosen_cell.warnings:
             handle(Progress(warning))
-        failing = chosen.cell
+        failing = chosen_cell.cell
         folder = Path(output or f"repro-{failing.key[:8]}")
         if failing.kernel.language != "triton":
-            return _preprocess(chosen, folder, memory)
+            return _preprocess(chosen_cell, folder, memory)
         ready = provide_releases(failing.toolchain, failing.target, texts(releases), texts(triton))
     except KeyboardInterrupt:
         raise Interrupted(
             "interrupted before there was a compiler to ask: no file was written"
         ) from None
     # A kernel of a package, or of flacheck's own corpus, is as trusted as these.
-    trusts = chosen.trust or not isinstance(failing.kernel.origin, Cut)
-    with Compilers(ready, chosen.packages, memory, allowance, trust=trusts) as compilers:
+    trusts = chosen_cell.trust or not isinstance(failing.kernel.origin, Cut)
+    with Compilers(ready, chosen_cell.packages, memory, allowance, trust=trusts) as compilers:
         return _reduce(failing, compilers, runs, folder, handle)
 
 
@@ -155,8 +157,8 @@ def _budget(text: str) -> Budget:
     """Return the budget of `600` compiles or `120s` seconds."""
     match = _BUDGET.fullmatch(text)
     if not match or int(match[1]) == 0:
-        expected = "expected a number of compiles (600) or of seconds (120s)"
-        raise UsageError(f"--budget {text}: {expected}")
+        hint = "expected a number of compiles (600) or of seconds (120s)"
+        raise UsageError(f"--budget {text}: {hint}")
     if match[2]:
         return Budget(seconds=int(match[1]))
     return Budget(compiles=int(match[1]))
@@ -167,8 +169,8 @@ def _preprocess(chosen: ResolvedCell, folder: Path, memory: int) -> Repro:
     cell = chosen.cell
     ready = provide_releases(cell.toolchain, cell.target, [cell.toolchain])
     with Compilers(ready, chosen.packages, memory) as compilers:
-        written = preprocessing.write(preprocessing.texts(cell, compilers), folder)
-    return Repro(folder, tuple(path.name for path in written))
+        paths = preprocessing.write(preprocessing.texts(cell, compilers), folder)
+    return Repro(folder, tuple(path.name for path in paths))
 
 
 def _reduce(failing: Cell, compilers: Compilers, runs: int, folder: Path, handle: OnEvent) -> Repro:

@@ -96,8 +96,8 @@ def scan(
         EmptySelection: If no cell is left.
         IncompleteError: If the machine or the network cannot answer.
     """
-    known = read_baseline(baseline, may_be_missing=baseline == write_baseline)
-    waived = settings.waivers(Path.cwd())
+    known_failures = read_baseline(baseline, may_be_missing=baseline == write_baseline)
+    project_waivers = settings.waivers(Path.cwd())
     check_stage(until)
     selection = selection_of(
         kernel=kernel,
@@ -120,16 +120,18 @@ def scan(
     handle = on_event or ignore
     scans = prepare(jobs_, handle)
     budget = fallback_budget if fallbacks else None
-    with Store.open(store) as opened:
-        runs = drain(scan_all(scans, opened, excuse_of(waived, known), budget), handle)
-        run_view = view(opened, runs, waived, known)
-    compared = None
-    if known is not None:
-        compared = compare(known, run_view.summary.standings, str(baseline), __version__)
+    with Store.open(store) as open_store:
+        runs = drain(
+            scan_all(scans, open_store, excuse_of(project_waivers, known_failures), budget), handle
+        )
+        run_view = view(open_store, runs, project_waivers, known_failures)
+    comparison = None
+    if known_failures is not None:
+        comparison = compare(known_failures, run_view.summary.standings, str(baseline), __version__)
     if write_baseline is not None:
         new = update_baseline(write_baseline, run_view.summary.standings)
         handle(Progress(summary_of(write_baseline, new)))
-    return Run(run_view, compared, strict)
+    return Run(run_view, comparison, strict)
 
 
 def plan_scan(

@@ -18,7 +18,7 @@ from flacheck.config import settings
 from flacheck.config.settings import ProjectSettings as ProjectSettings
 from flacheck.errors import UsageError, did_you_mean
 
-# The setting that is no argument.
+# The one setting that is not an argument.
 WAIVERS = settings.WAIVERS
 
 
@@ -75,9 +75,11 @@ def _check_packages(values: list[str]) -> None:
 def _check_until(value: str) -> None:
     from flacheck.toolchains import stages
 
-    known = stages()
-    if value not in known:
-        raise UsageError(f"expected one of {', '.join(known)}{did_you_mean(value, known)}")
+    stage_names = stages()
+    if value not in stage_names:
+        raise UsageError(
+            f"expected one of {', '.join(stage_names)}{did_you_mean(value, stage_names)}"
+        )
 
 
 _CHECKS: dict[str, Callable[[Any], object]] = {

@@ -1,1 +1,1 @@
-"""A baseline: what is known of a project's kernels, in a small file that is committed."""
+"""Baselines: the known failures of a project's kernels, in a small file that is committed."""

@@ -1,18 +1,18 @@
-"""What is known now against a baseline: new failures, mended ones, and what is not comparable."""
+"""Comparison of the present state with a baseline: new, fixed and incomparable failures."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.observed import Observed
-from flacheck.analysis.order import by_target, by_version, short, some, spoken
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.observation import ObservedCell
+from flacheck.analysis.order import by_target, by_version, short, some, toolchain_label
 from flacheck.analysis.standing import Standing
 from flacheck.baseline.form import Baseline, BaselinePlace, BaselineQuestion
 from flacheck.baseline.standings import identity, keys_digest, name_and_version, signature_of
 from flacheck.model import Json
 
-# Releases or questions that a note names before it counts the rest.
-_NAMED = 4
+# Releases or questions that a note lists before it counts the rest.
+_MOST_LISTED = 4
 
 
 @dataclass(frozen=True, order=True)
@@ -28,62 +28,69 @@ class ChangedFailure:
 
 @dataclass(frozen=True)
 class BaselineComparison:
-    """What became of a baseline's failures; `known` counts the failing cells that it knows. `notes`
-    say where the baseline is about something else."""
+    """The changes since a baseline.
+
+    `known_count` is the number of failing cells that the baseline contains; `notes` describe where
+    the baseline is about something else.
+    """
 
     file: str
     new: tuple[ChangedFailure, ...] = ()
-    known: int = 0
-    mended: tuple[ChangedFailure, ...] = ()
+    known_count: int = 0
+    fixed_failures: tuple[ChangedFailure, ...] = ()
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
-        """What flacheck.run/1 says of it."""
+        """Return the `baseline` object of flacheck.run/1."""
         return {
             "file": self.file,
-            "new": [asdict(failure) for failure in self.new],
-            "known": self.known,
-            "mended": [asdict(failure) for failure in self.mended],
+            "new": list(map(asdict, self.new)),
+            "known": self.known_count,
+            "mended": list(map(asdict, self.fixed_failures)),
             "notes": list(self.notes),
         }
 
 
-def knows(baseline: Baseline, cell: Observed) -> bool:
-    """Whether a failing cell fails as the baseline says."""
+def contains_failure(baseline: Baseline, cell: ObservedCell) -> bool:
+    """Return True if the baseline contains the failure of a cell."""
     return any(key in baseline.failures for key in _keys(cell))
 
 
-def _keys(cell: Observed) -> list[tuple[str, str, str, str]]:
-    """What a baseline may know a failing cell by: as it fails today, and by what an older flacheck
-    made of that."""
-    signatures = [signature_of(cell), *filter(None, [cell.formerly])]
-    return [(*cell.place, cell.kernel, signature) for signature in signatures]
+def _keys(cell: ObservedCell) -> list[tuple[str, str, str, str]]:
+    """Return the keys of a failing cell in a baseline.
+
+    One has today's signature, another the signature that an older flacheck computed.
+    """
+    keys = [(*cell.place, cell.kernel, signature_of(cell))]
+    if cell.formerly:
+        keys.append((*cell.place, cell.kernel, cell.formerly))
+    return keys
 
 
 def compare(
     baseline: Baseline, standings: Sequence[Standing], file: str, flacheck: str
 ) -> BaselineComparison:
-    """The failures that the standings have and the baseline has not, and the other way round.
+    """Return the failures that are new since the baseline, and those that are gone.
 
-    A failure is mended where its place was asked as a whole and nothing fails with its signature in
+    A failure is gone if its place was answered completely and nothing fails with its signature in
     its kernel any more.
     """
     now: set[tuple[str, str, str, str]] = set()
-    new: dict[tuple[str, str, str, str], str] = {}
-    known = 0
+    new: dict[tuple[str, str, str, str], ChangedFailure] = {}
+    known_count = 0
     for standing in standings:
         for cell in standing.failing:
             keys = _keys(cell)
             now.update(keys)
-            if knows(baseline, cell):
-                known += 1
+            if contains_failure(baseline, cell):
+                known_count += 1
             else:
-                new.setdefault(keys[0], cell.line)
+                new.setdefault(keys[0], ChangedFailure(*keys[0], cell.line))
     return BaselineComparison(
         file=file,
-        new=tuple(sorted((ChangedFailure(*key, line) for key, line in new.items()), key=_in_order)),
-        known=known,
-        mended=tuple(sorted(_mended(baseline, standings, now), key=_in_order)),
+        new=_in_file_order(new.values()),
+        known_count=known_count,
+        fixed_failures=_in_file_order(_find_fixed(baseline, standings, now)),
         notes=tuple(notes(baseline, standings, file, flacheck)),
     )
 
@@ -91,35 +98,38 @@ def compare(
 def notes(
     baseline: Baseline, standings: Sequence[Standing], file: str, flacheck: str
 ) -> Iterator[str]:
-    """Where a baseline is of another flacheck, package or capture than what is asked now."""
+    """Yield where a baseline is of another flacheck, package or capture than the standings."""
     if baseline.flacheck != flacheck:
         yield (
             f"{file} was written by flacheck {baseline.flacheck}, this is {flacheck}: "
             "a failure may have another signature"
         )
     questions = {question.identity: question for question in baseline.questions}
-    by_question = grouped((identity(standing.question), standing) for standing in standings)
-    for asked, there in by_question.items():
-        name = there[0].question.name
-        if asked not in questions:
-            about = [_name(question) for question in baseline.questions]
-            said = "; ".join(some(about, _NAMED)) or "nothing"
-            yield f"{file} is not about {name}; it is about {said}"
+    by_question = group_by_key((identity(standing.question), standing) for standing in standings)
+    for question_id, there in by_question.items():
+        if question_id in questions:
+            yield from _other_captures(questions[question_id], there, file)
             continue
-        yield from _other_captures(questions[asked], there, file)
+        name = there[0].question.name
+        about = list(map(_name, baseline.questions))
+        listing = "; ".join(some(about, _MOST_LISTED)) or "nothing"
+        yield f"{file} is not about {name}; it is about {listing}"
 
 
 def _name(question: BaselineQuestion) -> str:
-    versions = sorted({place.version for place in question.places if place.version}, key=by_version)
+    versions = set()
+    for place in question.places:
+        if place.version:
+            versions.add(place.version)
     if not versions:
         return question.about
-    return f"{question.about}=={', '.join(versions)}"
+    return f"{question.about}=={', '.join(sorted(versions, key=by_version))}"
 
 
 def _other_captures(
     question: BaselineQuestion, standings: Iterable[Standing], file: str
 ) -> Iterator[str]:
-    """Of each version of the package that differs, and of each capture, on which releases."""
+    """Yield notes on each other version of the package and on other captures, with releases."""
     places = {place.place: place for place in question.places}
     versions: dict[tuple[str | None, str | None], list[Standing]] = {}
     captures: list[Standing] = []
@@ -143,14 +153,14 @@ def _other_captures(
     if captures:
         yield (
             f"{file} is of another capture of {question.about} on {_where(captures)}: "
-            "it asked other cells; failures are compared by kernel and signature"
+            "it has other cells; failures are compared by kernel and signature"
         )
     if missing:
-        yield f"{file} says nothing of {question.about} on {_where(missing)}"
+        yield f"{file} contains nothing about {question.about} on {_where(missing)}"
 
 
 def _is_same_capture(place: BaselinePlace, standing: Standing) -> bool:
-    """Whether both asked the same cells, as far as both know which."""
+    """Return True if both have the same cells, as far as both are known."""
     keys = keys_digest(standing)
     if keys is None or place.keys is None:
         return place.version == name_and_version(standing.question.about)[1]
@@ -158,30 +168,35 @@ def _is_same_capture(place: BaselinePlace, standing: Standing) -> bool:
 
 
 def _where(standings: Iterable[Standing]) -> str:
-    """`Triton 3.2.0, 3.3.0 (sm90)`."""
-    by_target_of = grouped((standing.target, standing.toolchain) for standing in standings)
-    said = []
-    for target in sorted(by_target_of, key=by_target):
-        first, *others = sorted(set(by_target_of[target]), key=by_version)
-        names = [spoken(first), *map(short, others)]
-        said.append(f"{', '.join(some(names, _NAMED))} ({target})")
-    return "; ".join(said)
+    """Return `Triton 3.2.0, 3.3.0 (sm90)`."""
+    toolchains: dict[str, set[str]] = {}
+    for standing in standings:
+        toolchains.setdefault(standing.target, set()).add(standing.toolchain)
+    parts = []
+    for target in sorted(toolchains, key=by_target):
+        first, *others = sorted(toolchains[target], key=by_version)
+        names = [toolchain_label(first), *map(short, others)]
+        parts.append(f"{', '.join(some(names, _MOST_LISTED))} ({target})")
+    return "; ".join(parts)
 
 
-def _mended(
+def _find_fixed(
     baseline: Baseline,
     standings: Sequence[Standing],
     failing: Collection[tuple[str, str, str, str]],
 ) -> Iterator[ChangedFailure]:
-    asked = {
-        (*standing.place, cell.kernel)
-        for standing in standings
-        if not standing.is_partial
-        for cell in standing.cells
-    }
+    answered_kernels: set[tuple[str, str, str]] = set()
+    for standing in standings:
+        if not standing.is_partial:
+            for cell in standing.cells:
+                answered_kernels.add((*standing.place, cell.kernel))
     for key, line in baseline.failures.items():
-        if key not in failing and key[:3] in asked:
+        if key not in failing and key[:3] in answered_kernels:
             yield ChangedFailure(*key, line)
+
+
+def _in_file_order(failures: Iterable[ChangedFailure]) -> tuple[ChangedFailure, ...]:
+    return tuple(sorted(failures, key=_in_order))
 
 
 def _in_order(failure: ChangedFailure) -> tuple[object, ...]:

@@ -1,7 +1,7 @@
-"""The baseline file: how questions stood, and which failures were known then.
+"""The baseline file: the states of questions and the failures at that time.
 
-It holds counts and failures, no records, no dates and no paths, and everything in it is sorted: two
-machines that know the same write the same file.
+It holds counts and failures, without records, dates and paths, and everything in it is sorted: two
+machines with the same results write the same file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, ValidationError, convert, to_builtins
+from msgspec import Meta, Struct, ValidationError, convert, field, to_builtins
 
 from flacheck import rules
 from flacheck.errors import UsageError
@@ -23,11 +23,11 @@ SCHEMA = "flacheck.baseline/1"
 
 State = Literal["good", "bad", "partial", "no-record"]
 Natural = Annotated[int, Meta(ge=0)]
-# Cells of a whole file: counts become as many cells again, and no project has more.
+# The most cells of a whole file. Counts become as many cells again, and no project has more.
 MOST_CELLS = 1_000_000
-# Characters of a failure's line: enough to recognise it by.
+# Characters of a failure's line, enough to recognise it.
 LINE = 200
-# How many cells of each kernel.
+# The number of cells of each kernel.
 CellsOf = dict[str, Annotated[int, Meta(gt=0)]]
 
 
@@ -42,7 +42,7 @@ class KnownFailure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def signature_today(self) -> str:
-        """As this flacheck computes it from the line; of a line that is cut short, the file's."""
+        """The signature that this flacheck computes from the line; the file's for a cut line."""
         if len(self.line) >= LINE:
             return self.signature
         return rules.computed_again(self.signature, self.line)
@@ -51,27 +51,27 @@ class KnownFailure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class BaselinePlace(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """How a question stood on one toolchain and target.
+    """The state of a question on one toolchain and target.
 
-    `version` is the package's, `keys` the digest of the asked cells' keys: another capture has
-    another. `asked` is None where nobody knew how many cells the question has. Each answered cell
-    is in one count: `compiles`; `made_up_for` by another config of its launch; `skipped`;
-    `untested`; `undecided`; or it is one of the `failures`. `without` are kernels of the question
-    that were not asked about here.
+    `version` is the package's, `keys` the digest of the cells' keys: another capture has another.
+    `requested_count` is None if the number of the question's cells was unknown. Each cell with a
+    record is in one count: `compiles`; `made_up_for` by another config of its launch;
+    `skip_counts`; `untested_counts`; `undecided_counts`; or it is one of the `failures`. `without`
+    are kernels of the question without a cell here.
     """
 
     toolchain: str
     target: str
     version: str | None = None
     state: State
-    asked: Natural | None
-    answered: Natural
+    requested_count: Natural | None = field(name="asked")
+    answered_count: Natural = field(name="answered")
     keys: str | None = None
     compiles: Natural = 0
     made_up_for: Natural = 0
-    skipped: CellsOf = {}
-    untested: CellsOf = {}
-    undecided: CellsOf = {}
+    skip_counts: CellsOf = field(name="skipped", default_factory=dict)
+    untested_counts: CellsOf = field(name="untested", default_factory=dict)
+    undecided_counts: CellsOf = field(name="undecided", default_factory=dict)
     failures: tuple[KnownFailure, ...] = ()
     without: tuple[str, ...] = ()
 
@@ -81,25 +81,25 @@ class BaselinePlace(
 
     @property
     def failing(self) -> int:
-        """How many cells fail."""
+        """The number of failing cells."""
         return sum(sum(failure.kernels.values()) for failure in self.failures)
 
     def __post_init__(self) -> None:
-        counts = (self.skipped, self.untested, self.undecided)
-        listed = sum(sum(kernels.values()) for kernels in counts)
-        cells = self.compiles + self.made_up_for + self.failing + listed
-        if cells != self.answered:
-            raise ValueError(f"{self.answered} cells are answered, {cells} are listed")
-        if self.state != self._derived:
-            raise ValueError(f"the state is {self.state}, the cells say {self._derived}")
+        cells = self.compiles + self.made_up_for + self.failing
+        for kernels in (self.skip_counts, self.untested_counts, self.undecided_counts):
+            cells += sum(kernels.values())
+        if cells != self.answered_count:
+            raise ValueError(f"{self.answered_count} cells are answered, {cells} are listed")
+        if self.state != self._computed_state:
+            raise ValueError(f"the state is {self.state}, the cells give {self._computed_state}")
 
     @property
-    def _derived(self) -> State:
+    def _computed_state(self) -> State:
         if self.failures:
             return "bad"
-        if self.asked is None or self.answered < self.asked:
+        if self.requested_count is None or self.answered_count < self.requested_count:
             return "partial"
-        if self.undecided or self.skipped or not self.compiles:
+        if self.undecided_counts or self.skip_counts or not self.compiles:
             return "no-record"
         return "good"
 
@@ -107,9 +107,11 @@ class BaselinePlace(
 class BaselineQuestion(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """What was asked: `about` is a matrix, a launches file or a package (without its version),
-    `selection` what narrowed it, `kernels` all that it asks about; `packages` are those of a
-    matrix, `name==version`."""
+    """One question of the file.
+
+    `about` is a matrix, a launches file or a package (without its version), `selection` its
+    narrowing, `kernels` all its kernels; `packages` are those of a matrix, `name==version`.
+    """
 
     about: str
     selection: dict[str, list[str | int]] = {}
@@ -119,34 +121,41 @@ class BaselineQuestion(
 
     @property
     def identity(self) -> tuple[str, str]:
-        """What an update of the file replaces."""
+        """The key under which an update of the file replaces the question."""
         return self.about, canonical(self.selection)
 
 
 class Baseline(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, dict=True
 ):
-    """A whole file. `flacheck` is the version that wrote it; `accepted` are the Triton releases
-    that the pins allowed then: a gate lets their known failures pass."""
+    """A whole file.
+
+    `flacheck` is the version that wrote it; `accepted_releases` are the Triton releases that the
+    pins allowed then: a gate lets their known failures pass.
+    """
 
     flacheck: str
-    accepted: tuple[str, ...] = ()
+    accepted_releases: tuple[str, ...] = field(name="accepted", default=())
     questions: tuple[BaselineQuestion, ...] = ()
 
     @cached_property
     def failures(self) -> Mapping[tuple[str, str, str, str], str]:
-        """(toolchain, target, kernel, signature) of each known failure, with its line."""
-        return {
-            (*place.place, kernel, failure.signature_today): failure.line
-            for question in self.questions
-            for place in question.places
-            for failure in place.failures
-            for kernel in failure.kernels
-        }
+        """The line of each known failure, by (toolchain, target, kernel, signature)."""
+        lines = {}
+        for question in self.questions:
+            for place in question.places:
+                for failure in place.failures:
+                    for kernel in failure.kernels:
+                        key = (*place.place, kernel, failure.signature_today)
+                        lines[key] = failure.line
+        return lines
 
 
 def read(path: Path) -> Baseline:
-    """The baseline in a file. Raises UsageError with what is wrong in it, and what to do."""
+    """Return the baseline in a file.
+
+    Raises UsageError with the fault and its remedy.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -162,7 +171,7 @@ def read(path: Path) -> Baseline:
     except FormError as error:
         raise UsageError(f"{path}: {error}; write it again with --write-baseline") from None
     except (ValueError, RecursionError) as error:
-        # A merge of two branches leaves its markers in the file.
+        # A failed merge of two branches leaves its markers in the file.
         raise UsageError(
             f"{path}: is not JSON ({error}); after a merge, take one side and write it again"
         ) from None
@@ -175,14 +184,21 @@ def read(path: Path) -> Baseline:
         raise UsageError(
             f"{path}: {error}; the file is written by --write-baseline: write it again"
         ) from None
-    places = [place for question in baseline.questions for place in question.places]
-    cells = sum(place.answered for place in places)
+    cells = 0
+    for question in baseline.questions:
+        for place in question.places:
+            cells += place.answered_count
     if cells > MOST_CELLS:
-        raise UsageError(f"{path}: says {cells:,} cells were answered; {MOST_CELLS:,} are the most")
+        raise UsageError(
+            f"{path}: {cells:,} answered cells are too many; {MOST_CELLS:,} are the most"
+        )
     return baseline
 
 
 def text_of(baseline: Baseline) -> str:
-    """The file's text: indented, one value a line, so that a review shows what changed."""
+    """Return the file's text.
+
+    It is indented, one value a line, so that a review shows the changes.
+    """
     document = {"schema": SCHEMA, **to_builtins(baseline)}
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"

@@ -1,15 +1,18 @@
-"""Between how questions stand and a baseline: the counts of the one are the lines of the other."""
+"""Conversion between the states of questions and a baseline.
+
+The counts of a standing are the lines of a baseline.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace as changed
+from dataclasses import replace as replace_fields
 from itertools import cycle, islice
 
 from msgspec.structs import replace
 
 from flacheck.analysis.groups import UNCLASSIFIED
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.observed import LaunchParts, Observed
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.observation import LaunchParts, ObservedCell
 from flacheck.analysis.order import by_target, by_version
 from flacheck.analysis.standing import Standing
 from flacheck.baseline.form import (
@@ -21,75 +24,87 @@ from flacheck.baseline.form import (
 )
 from flacheck.model import Question, Verdict, canonical, digest
 
-# Parts of a selection that are no part of a question: every release and GPU is asked by itself.
+# Parts of a selection that do not belong to a question: every release and GPU is a question of its
+# own.
 _PLACES = ("targets", "toolchains")
 _UNTESTED = "untested when the baseline was written"
 
 
 def baseline_of(
-    standings: Iterable[Standing], flacheck: str, accepted: Iterable[str] = ()
+    standings: Iterable[Standing], flacheck: str, accepted_releases: Iterable[str] = ()
 ) -> Baseline:
-    """What is known now, as a baseline."""
-    named = ((identity(each.question), each) for each in standings)
-    questions = [_question(there) for there in grouped(named).values()]
+    """Return the standings as a baseline."""
+    by_identity: dict[tuple[str, str], list[Standing]] = {}
+    for standing in standings:
+        by_identity.setdefault(identity(standing.question), []).append(standing)
+    questions = map(_question, by_identity.values())
     return Baseline(
         flacheck=flacheck,
-        accepted=tuple(sorted(set(accepted), key=by_version)),
-        questions=_sorted(questions),
+        accepted_releases=tuple(sorted(set(accepted_releases), key=by_version)),
+        questions=_in_file_order(questions),
     )
 
 
-def updated(old: Baseline, new: Baseline) -> Baseline:
-    """The old baseline with what the new one says: other questions, and other releases and GPUs of
-    the same question, stay as they were, and so does a whole answer beside a part of one."""
+def update(old: Baseline, new: Baseline) -> Baseline:
+    """Return the old baseline updated with the new one.
+
+    Other questions, and other releases and GPUs of the same question, stay as they were; a partial
+    result does not replace a complete one.
+    """
     questions = {question.identity: question for question in old.questions}
     for question in new.questions:
         before = questions.get(question.identity)
         if before is not None:
-            question = _merged(before, question)
+            question = _merge(before, question)
         questions[question.identity] = question
     return replace(
-        new, questions=_sorted(questions.values()), accepted=new.accepted or old.accepted
+        new,
+        questions=_in_file_order(questions.values()),
+        accepted_releases=new.accepted_releases or old.accepted_releases,
     )
 
 
 def standings_of(baseline: Baseline) -> list[Standing]:
-    """How the questions stood, for whoever judges by standings.
+    """Return the stored states of the questions as standings.
 
-    A file holds counts, so the cells are as many as were counted, each with what the file says of
-    it, under keys of their own.
+    A file holds counts, so each counted cell becomes a cell with the stored fields and a key of its
+    own.
     """
-    return [
-        _standing(question, place) for question in baseline.questions for place in question.places
-    ]
+    standings = []
+    for question in baseline.questions:
+        standings += [_standing(question, place) for place in question.places]
+    return standings
 
 
 def keys_digest(standing: Standing) -> str | None:
-    """The identity of what was asked on a place; None while some of it has no record."""
+    """Return the digest of all keys on a place; None while some cell lacks a record."""
     if standing.is_partial:
         return None
-    keys = (cell.key for cell in (*standing.cells, *standing.untested))
+    keys = (cell.key for cell in (*standing.cells, *standing.untested_cells))
     return digest(sorted(keys), 16)
 
 
 def name_and_version(about: str) -> tuple[str, str | None]:
-    """A package's name apart from its version; a matrix has none."""
+    """Return a package's name apart from its version; a matrix has a name only."""
     name, _, version = about.partition("==")
     return name, version or None
 
 
 def identity(question: Question) -> tuple[str, str]:
-    """Which question of a baseline it is: `BaselineQuestion.identity` of what it would be there."""
+    """Return the `BaselineQuestion.identity` that the question has in a baseline."""
     return name_and_version(question.about)[0], canonical(_narrowing(question))
 
 
 def _narrowing(question: Question) -> dict[str, list[str | int]]:
-    names = (name for name in sorted(question.selection) if name not in _PLACES)
-    return {name: list(question.selection[name]) for name in names}
+    narrowing = {}
+    for name in sorted(question.selection):
+        if name not in _PLACES:
+            narrowing[name] = list(question.selection[name])
+    return narrowing
 
 
-def _sorted(questions: Iterable[BaselineQuestion]) -> tuple[BaselineQuestion, ...]:
-    # The whole question before parts of it.
+def _in_file_order(questions: Iterable[BaselineQuestion]) -> tuple[BaselineQuestion, ...]:
+    # The whole question comes before parts of it.
     return tuple(sorted(questions, key=lambda one: (one.about, bool(one.selection), one.identity)))
 
 
@@ -98,79 +113,84 @@ def _by_place(place: BaselinePlace) -> tuple[object, ...]:
 
 
 def _question(standings: Sequence[Standing]) -> BaselineQuestion:
-    """One question on all its places."""
+    """Return one question with all its places."""
     question = standings[0].question
-    kernels = [_kernels(standing) for standing in standings]
+    kernels = list(map(_kernels, standings))
     all_kernels = set[str]().union(*kernels)
-    # Of two captures of one place the last counts.
-    places = {
-        standing.place: _place(standing, all_kernels - mine)
-        for standing, mine in zip(standings, kernels)
-    }
-    packages = set[str]().union(*(standing.packages for standing in standings))
+    places = {}
+    packages: set[str] = set()
+    abouts: set[str] = set()
+    for standing, own_kernels in zip(standings, kernels):
+        # If one place has two captures, the last counts.
+        places[standing.place] = _place(standing, all_kernels - own_kernels)
+        packages |= standing.packages
+        abouts.add(standing.question.about)
     return BaselineQuestion(
         about=name_and_version(question.about)[0],
         selection=_narrowing(question),
-        # A package's own question says so by itself, place by place.
-        packages=tuple(sorted(packages - {standing.question.about for standing in standings})),
+        # The question of a package stores its version place by place.
+        packages=tuple(sorted(packages - abouts)),
         kernels=tuple(sorted(all_kernels)),
         places=tuple(sorted(places.values(), key=_by_place)),
     )
 
 
 def _kernels(standing: Standing) -> set[str]:
-    answered = {cell.kernel for cell in (*standing.cells, *standing.untested)}
-    return answered | standing.kernels
+    kernels = set(standing.kernels)
+    for cell in (*standing.cells, *standing.untested_cells):
+        kernels.add(cell.kernel)
+    return kernels
 
 
 def _place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
     failing = {cell.key for cell in standing.failing}
-    compiled = {cell.launch for cell in standing.cells if cell.compiles and not cell.partial}
     compiles = made_up_for = 0
-    skipped, undecided = Counter[str](), Counter[str]()
+    skip_counts, open_counts = Counter[str](), Counter[str]()
     for cell in standing.cells:
         if cell.key in failing:
             continue
         if cell.compiles and not cell.partial:
             compiles += 1
-        elif cell.launch in compiled:
+        elif cell.launch in standing.compiled_launches:
             made_up_for += 1
         elif cell.verdict is Verdict.SKIPPED:
-            skipped[cell.kernel] += 1
+            skip_counts[cell.kernel] += 1
         else:
-            undecided[cell.kernel] += 1
+            open_counts[cell.kernel] += 1
     state: str = "no-record"
     if failing:
         state = "bad"
     elif standing.is_partial:
         state = "partial"
-    elif compiles and not undecided and not skipped:
+    elif compiles and not open_counts and not skip_counts:
         state = "good"
-    untested = Counter(cell.kernel for cell in standing.untested)
+    untested_counts = Counter[str]()
+    for cell in standing.untested_cells:
+        untested_counts[cell.kernel] += 1
     return BaselinePlace(
         toolchain=standing.toolchain,
         target=standing.target,
         version=name_and_version(standing.question.about)[1],
         state=state,  # type: ignore[arg-type]
-        asked=standing.asked,
-        answered=standing.answered,
+        requested_count=standing.requested_count,
+        answered_count=standing.answered_count,
         keys=keys_digest(standing),
         compiles=compiles,
         made_up_for=made_up_for,
-        skipped=_in_order(skipped),
-        untested=_in_order(untested),
-        undecided=_in_order(undecided),
+        skip_counts=_in_order(skip_counts),
+        untested_counts=_in_order(untested_counts),
+        undecided_counts=_in_order(open_counts),
         failures=tuple(_failures(standing.failing)),
         without=tuple(sorted(without)),
     )
 
 
 def _in_order(counts: Mapping[str, int]) -> dict[str, int]:
-    return {kernel: counts[kernel] for kernel in sorted(counts)}
+    return dict(sorted(counts.items()))
 
 
-def _failures(failing: Sequence[Observed]) -> Iterator[KnownFailure]:
-    by_signature = grouped((signature_of(cell), cell) for cell in failing)
+def _failures(failing: Sequence[ObservedCell]) -> Iterator[KnownFailure]:
+    by_signature = group_by_key((signature_of(cell), cell) for cell in failing)
     for signature in sorted(by_signature):
         cells = by_signature[signature]
         # The key decides, so that every machine takes the same line.
@@ -184,29 +204,34 @@ def _failures(failing: Sequence[Observed]) -> Iterator[KnownFailure]:
         )
 
 
-def signature_of(cell: Observed) -> str:
-    """What a failing cell is known by."""
+def signature_of(cell: ObservedCell) -> str:
+    """Return the signature of a failing cell, else its code."""
     return cell.signature or cell.code or UNCLASSIFIED
 
 
-def _merged(before: BaselineQuestion, after: BaselineQuestion) -> BaselineQuestion:
-    """A question with its new places in place of the old ones."""
-    places = {place.place: (place, before) for place in before.places}
+def _merge(before: BaselineQuestion, after: BaselineQuestion) -> BaselineQuestion:
+    """Return a question with its new places in place of the old ones."""
+    places = {}
+    for place in before.places:
+        places[place.place] = place, before
     for place in after.places:
         old, _ = places.get(place.place, (None, before))
         if old is None or not (_is_partial(place) and not _is_partial(old)):
             places[place.place] = place, after
-    asked = {where: set(of.kernels) - set(place.without) for where, (place, of) in places.items()}
-    kernels = set[str]().union(*asked.values())
-    kept = [
-        replace(place, without=tuple(sorted(kernels - asked[where])))
-        for where, (place, _) in places.items()
-    ]
-    return replace(after, kernels=tuple(sorted(kernels)), places=tuple(sorted(kept, key=_by_place)))
+    kernels_on = {}
+    for where, (place, question) in places.items():
+        kernels_on[where] = set(question.kernels) - set(place.without)
+    kernels = set[str]().union(*kernels_on.values())
+    merged_places = []
+    for where, (place, _) in places.items():
+        without = tuple(sorted(kernels - kernels_on[where]))
+        merged_places.append(replace(place, without=without))
+    merged_places.sort(key=_by_place)
+    return replace(after, kernels=tuple(sorted(kernels)), places=tuple(merged_places))
 
 
 def _is_partial(place: BaselinePlace) -> bool:
-    return place.asked is None or place.answered < place.asked
+    return place.requested_count is None or place.answered_count < place.requested_count
 
 
 def _standing(question: BaselineQuestion, place: BaselinePlace) -> Standing:
@@ -218,28 +243,30 @@ def _standing(question: BaselineQuestion, place: BaselinePlace) -> Standing:
         question=Question(about, question.selection),
         toolchain=place.toolchain,
         target=place.target,
-        asked=place.asked,
-        answered=place.answered,
-        cells=tuple(cells.counted()),
-        untested=tuple(cells.each(place.untested, Verdict.UNKNOWN, reason=_UNTESTED, made_up=True)),
+        requested_count=place.requested_count,
+        answered_count=place.answered_count,
+        cells=tuple(cells.counting()),
+        untested_cells=tuple(
+            cells.each(place.untested_counts, Verdict.UNKNOWN, reason=_UNTESTED, made_up=True)
+        ),
         kernels=frozenset(question.kernels) - set(place.without),
     )
 
 
 class _Cells:
-    """Cells made of counts, each under a key of its own."""
+    """Cells created from counts, each under a key of its own."""
 
     def __init__(self, about: str, question: BaselineQuestion, place: BaselinePlace) -> None:
         packages: list[str | None] = [*question.packages]
         if place.version is not None:
             packages.insert(0, about)
-        # Which kernel is of which package nobody asks of a baseline.
+        # A baseline does not store which kernel belongs to which package.
         self._packages = cycle(packages or [None])
         self._question, self._place = question, place
-        self._made = 0
+        self._count = 0
 
-    def counted(self) -> Iterator[Observed]:
-        """All cells that count."""
+    def counting(self) -> Iterator[ObservedCell]:
+        """Yield all cells that count."""
         place = self._place
         for failure in place.failures:
             yield from self.each(
@@ -250,40 +277,43 @@ class _Cells:
                 stage=failure.stage,
                 line=failure.line,
             )
-        yield from self.each(place.undecided, Verdict.UNKNOWN, reason="no verdict")
-        yield from self.each(place.skipped, Verdict.SKIPPED)
+        yield from self.each(place.undecided_counts, Verdict.UNKNOWN, reason="no verdict")
+        yield from self.each(place.skip_counts, Verdict.SKIPPED)
         kernels = islice(cycle(self._compiled_kernels()), place.compiles)
         compiling = [self._cell(kernel, Verdict.COMPILES) for kernel in kernels]
         yield from compiling
-        # Another config of the first launch: it compiles, so these count for nothing.
+        # These are other configs of the first launch: it compiles, so they do not count.
         for _ in range(place.made_up_for):
-            self._made += 1
-            key = f"{compiling[0].key} {self._made}"
-            yield changed(compiling[0], key=key, verdict=Verdict.UNKNOWN)
+            self._count += 1
+            key = f"{compiling[0].key} {self._count}"
+            yield replace_fields(compiling[0], key=key, verdict=Verdict.UNKNOWN)
 
     def each(
         self, counts: Mapping[str, int], verdict: Verdict, **more: object
-    ) -> Iterator[Observed]:
-        """So many cells of each kernel, each of a launch of its own."""
+    ) -> Iterator[ObservedCell]:
+        """Yield the cells of each kernel, each with a launch of its own."""
         for kernel, count in counts.items():
             for _ in range(count):
-                yield self._cell(kernel, verdict, launch=f"{verdict.value} {self._made}", **more)
+                yield self._cell(kernel, verdict, launch=f"{verdict.value} {self._count}", **more)
 
     def _compiled_kernels(self) -> list[str]:
-        """The kernels of the cells that compile: those of which nothing else is said."""
+        """Return the kernels that compile: those without any other entry."""
         place = self._place
-        told = {*place.without, *place.undecided, *place.skipped}
-        told.update(kernel for failure in place.failures for kernel in failure.kernels)
-        silent = [kernel for kernel in self._question.kernels if kernel not in told]
-        return silent or list(self._question.kernels)
+        listed_kernels = {*place.without, *place.undecided_counts, *place.skip_counts}
+        for failure in place.failures:
+            listed_kernels.update(failure.kernels)
+        unlisted_kernels = [
+            kernel for kernel in self._question.kernels if kernel not in listed_kernels
+        ]
+        return unlisted_kernels or list(self._question.kernels)
 
     def _cell(
         self, kernel: str, verdict: Verdict, launch: str = "compiles", **more: object
-    ) -> Observed:
-        self._made += 1
+    ) -> ObservedCell:
+        self._count += 1
         plain: dict[str, object] = {"code": None, "signature": None, "stage": None, "line": ""}
-        return Observed(
-            key=f"baseline {self._question.about} {self._place.place} {self._made}",
+        return ObservedCell(
+            key=f"baseline {self._question.about} {self._place.place} {self._count}",
             kernel=kernel,
             package=next(self._packages),
             toolchain=self._place.toolchain,

@@ -245,7 +245,7 @@ def _capture_together(jobs: Sequence[tuple[Path, CaptureJob]]) -> None:
 
 def _make_once(folder: Path, job: CaptureJob, stop: threading.Event) -> None:
     # Two simultaneous scans make one capture: the second waits for it.
-    with filling.locked(folder):
+    with filling.hold_lock(folder):
         if not _is_complete(folder):
             _make(folder, job, stop)
 

@@ -91,7 +91,7 @@ def _has_folder() -> bool:
 
 
 def _fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """An unexpected exception is flacheck's own fault: say so, with what a report needs."""
+    """Print an unexpected exception as a fault of flacheck, with all that a bug report needs."""
     with contextlib.suppress(AttributeError, OSError):
         sys.stdout.flush()
     if isinstance(error, KeyboardInterrupt):

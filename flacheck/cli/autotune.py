@@ -79,11 +79,11 @@ def autotune(
 def _source(context: typer.Context) -> dict[str, Any]:
     """Return the source options; a typed one replaces the defaults of the others."""
     names = ("package", "launches", "matrix")
-    typed = [name for name in names if common.is_typed(context, name)]
+    typed_options = [name for name in names if common.is_typed(context, name)]
     is_file = context.params["kernel"].partition(":")[0].endswith(".jsonl")
     values = dict(context.params)
-    if typed or is_file:
-        values.update({name: None for name in names if name not in typed})
+    if typed_options or is_file:
+        values.update({name: None for name in names if name not in typed_options})
     return {name: values[name] for name in names}
 
 

@@ -50,7 +50,7 @@ def bisect(
         arguments = common.arguments(context, flacheck.bisect, on_event=on_event)
         bisection = flacheck.bisect(**arguments)
     common.show(format, bisect_report.report(bisection), output)
-    # Without a change there is no answer: it may lie where no release gave a verdict.
+    # A change may lie between releases without a verdict.
     if not bisection.changes:
         return Exit.INCOMPLETE
     return Exit.OK

@@ -1,8 +1,7 @@
-"""What options are when nobody types them: a variable, FLACHECK_TARGET for --target, else the
-setting of that name in the nearest `[tool.flacheck]`.
+"""Defaults of options: a variable (FLACHECK_TARGET for --target), else a setting.
 
-Both are checked here for all commands alike, whichever is run: a name that no option has and a
-value that it cannot take are errors that say where they stand.
+Settings are those of the nearest `[tool.flacheck]`. Both are checked for all commands, whichever
+runs: an unknown name or a wrong value is an error with its place.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from flacheck import FlacheckError, UsageError
 from flacheck.api import settings
 
 _PREFIX = "FLACHECK_"
-# Variables that are no options.
+# Variables that belong to flacheck and are not options.
 _OTHER_VARIABLES = ("FLACHECK_CACHE_DIR", "FLACHECK_CAPTURE_SETTINGS")
 # Options whose values may be paths: a project's are relative to its pyproject.toml.
 _PATHS = ("matrix", "package", "store", "baseline")
@@ -102,13 +101,13 @@ def _options(command: Any) -> dict[str, list[_Option]]:
 def _of_project(
     project: settings.ProjectSettings, options: Iterable[str], folder: Path
 ) -> Iterator[_Given]:
-    known = [name.replace("_", "-") for name in options]
+    names = [name.replace("_", "-") for name in options]
     for key, value in project.values.items():
         name = key.replace("-", "_")
         if name == settings.WAIVERS:
             continue
         if name not in options:
-            hint = settings.suggest(key.replace("_", "-"), [*known, settings.WAIVERS])
+            hint = settings.suggest(key.replace("_", "-"), [*names, settings.WAIVERS])
             raise UsageError(
                 f"{project.where(key)}: {key!r} is no setting: in [tool.flacheck] stand options "
                 f"of the commands by their names, and waivers{hint}"
@@ -131,19 +130,19 @@ def _from_project(value: Any, project: Path, folder: Path) -> Any:
 
 
 def _of_environment(variables: Mapping[str, str], options: Iterable[str]) -> Iterator[_Given]:
-    known = {f"{_PREFIX}{name.upper()}": name for name in options}
+    names = {f"{_PREFIX}{name.upper()}": name for name in options}
     for variable, value in variables.items():
         if not variable.startswith(_PREFIX) or variable in _OTHER_VARIABLES:
             continue
-        if variable not in known:
-            hint = settings.suggest(variable, [*known, *_OTHER_VARIABLES])
+        if variable not in names:
+            hint = settings.suggest(variable, [*names, *_OTHER_VARIABLES])
             raise UsageError(
                 f"{variable} in the environment: no option has that name; unset it, or give it "
                 f"another name if it is not meant for flacheck{hint}"
             )
         # CI sets a variable to nothing where its input was left out.
         if value:
-            yield _Given(known[variable], value, f"{variable} in the environment", is_text=True)
+            yield _Given(names[variable], value, f"{variable} in the environment", is_text=True)
 
 
 def _checked(given: _Given, options: list[_Option]) -> Any:
@@ -152,9 +151,9 @@ def _checked(given: _Given, options: list[_Option]) -> Any:
         value = _typed(given, options[0])
         _check(given.option, value, options)
     except (FlacheckError, typer.BadParameter) as error:
-        said = getattr(error, "message", None) or str(error)
+        message = getattr(error, "message", None) or str(error)
         name = given.option.replace("_", "-")
-        raise UsageError(f"{given.where}: {name} = {given.value!r}: {said}") from None
+        raise UsageError(f"{given.where}: {name} = {given.value!r}: {message}") from None
     return value
 
 
@@ -192,7 +191,7 @@ def _text(option: str, value: Any) -> str:
 
 
 def _check(name: str, value: Any, options: list[_Option]) -> None:
-    """Whether commands will take a value; they check the rest themselves."""
+    """Raise UsageError for a value that no command accepts."""
     choices = dict.fromkeys(choice for option in options for choice in option.choices)
     if choices and value not in choices:
         hint = settings.suggest(str(value), list(choices))

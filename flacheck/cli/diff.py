@@ -48,7 +48,7 @@ def diff(
     format: flags.Format = "table",
     output: flags.Output = None,
 ) -> int:
-    """Say what changes between FROM and TO; compile what has no stored result.
+    """Report what changes between FROM and TO; compile cells without a stored result.
 
     Example: flacheck diff 'torch==2.9.*' 'torch==2.12.*' --package flash-linear-attention==0.4.2
     --target h100
@@ -58,7 +58,7 @@ def diff(
 
     reports.check(format)
     # A stored run and a launches file come before the project's own subject.
-    chosen = common.is_typed(context, "package") or common.is_typed(context, "matrix")
+    is_chosen = common.is_typed(context, "package") or common.is_typed(context, "matrix")
     with follow() as on_event:
         arguments = common.arguments(
             context,
@@ -66,7 +66,7 @@ def diff(
             **common.subject(context),
             # FROM and TO name the releases here, not the project's settings.
             triton=common.typed_only(context, "triton"),
-            chosen=chosen,
+            chosen=is_chosen,
             on_event=on_event,
         )
         result = flacheck.diff(**arguments)

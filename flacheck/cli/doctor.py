@@ -7,7 +7,7 @@ from flacheck.cli import common
 
 @common.command
 def doctor() -> int:
-    """Check what flacheck needs of this machine, and say what to do about the rest."""
+    """Check this machine; print a remedy for each check that fails."""
     from flacheck.reports.document import Item, Report, Tone
 
     code = Exit.OK
@@ -18,6 +18,6 @@ def doctor() -> int:
         elif not check.ok:
             code = Exit.FINDINGS
             item = Item(f"FAILS  {check.name}: {check.detail}", Tone.BAD, (check.remedy,))
-        # Each as soon as it is made: some checks ask the network.
+        # Each as soon as it is made: some checks need the network.
         common.show("table", Report([item]))
     return code

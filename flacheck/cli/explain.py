@@ -35,10 +35,10 @@ def explain(
     text = what
     if not is_code(what):
         text = _text(what)
-    explained = flacheck.explain(text)
-    report = explain_report.report(explained.findings, explained.advisories)
+    explanation = flacheck.explain(text)
+    report = explain_report.report(explanation.findings, explanation.advisories)
     common.show(format, report, output)
-    return explained.exit_code
+    return explanation.exit_code
 
 
 def _text(what: str) -> str:
@@ -65,14 +65,14 @@ def _beginning_and_end(stream: BinaryIO, name: str) -> str:
         end.append(block)
         size, total = size + len(block), total + len(block)
         if size - len(end[0]) >= _HALF:
-            dropped = end.popleft()
-            size -= len(dropped)
-            lines += dropped.count(b"\n")
+            oldest = end.popleft()
+            size -= len(oldest)
+            lines += oldest.count(b"\n")
     if total > size:
         _LOG.warning(
             f"{name} is long: only its first and last {_HALF >> 20} MB were read; cut the part that"
             " failed out of it if the failure stands between them"
         )
-    # More lines than this are a log of empty lines, whose numbers help nobody.
-    kept = min(lines, _HALF)
-    return (beginning + b"\n" * kept + b"".join(end)).decode("utf-8", "replace")
+    # A log with more lines than this consists of empty lines; their numbers are useless.
+    blank_lines = min(lines, _HALF)
+    return (beginning + b"\n" * blank_lines + b"".join(end)).decode("utf-8", "replace")

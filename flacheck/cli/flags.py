@@ -43,7 +43,7 @@ Package = Annotated[list[str], option("--package", metavar=_SPEC, help=_PACKAGE)
 _PACKAGES = f"{_PACKAGE} Repeatable."
 Packages = Annotated[list[str], option("--package", metavar=_SPEC, help=_PACKAGES)]
 _JOBS = "Run N workers. Default: number of CPUs."
-# The help says what the default, 0, stands for.
+# The help text explains the default, 0.
 Jobs = Annotated[int, option("--jobs", "-j", min=0, metavar="N", show_default=False, help=_JOBS)]
 # One limit for all would end slow kernels, or wait too long for those that hang.
 _TIMEOUT = "Allow a cell S seconds. auto: 300, or 20 × the kernel's slowest cell."

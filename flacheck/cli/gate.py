@@ -69,7 +69,7 @@ def gate(
             on_event=on_event,
         )
         result = flacheck.gate(**arguments)
-    # The summary of a CI job is read where nobody can type --suggest.
+    # Readers of a CI job's summary cannot type --suggest.
     changes = suggest or fix or format == "markdown"
     report = gate_report.report(result, common.typed_command(), changes, strict)
     common.show(format, report, output)

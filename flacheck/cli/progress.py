@@ -115,8 +115,8 @@ class _Pace:
     @property
     def rate(self) -> float:
         """Cells compiled a second."""
-        compiled = self.counts.total() - self.cached
-        return compiled / max(time.monotonic() - self._started, 1e-3)
+        new_records = self.counts.total() - self.cached
+        return new_records / max(time.monotonic() - self._started, 1e-3)
 
     def say_sometimes(self) -> None:
         if time.monotonic() - self._latest_line > _EVERY:
@@ -126,8 +126,10 @@ class _Pace:
     def say(self) -> None:
         counts = [(self.counts[verdict], verdict) for verdict in _ORDER]
         words = [f"{count} {word}" for count, word in [*counts, (self.cached, "cached")] if count]
-        listed = ", ".join(words) or "none yet"
-        common.say(f"{self.counts.total()}/{self.total} cells ({listed}), {self.rate:.1f} a second")
+        summary = ", ".join(words) or "none yet"
+        common.say(
+            f"{self.counts.total()}/{self.total} cells ({summary}), {self.rate:.1f} a second"
+        )
 
 
 class _Bar:

@@ -52,10 +52,13 @@ def repro(
     reports.check(format, reports.TABLE_OR_JSON)
     with follow(resumable=False) as on_event:
         arguments = common.arguments(context, flacheck.repro, on_event=on_event)
-        made = flacheck.repro(**arguments)
-    if made.result is None:
+        reproduction = flacheck.repro(**arguments)
+    if reproduction.result is None:
         common.say("flacheck cannot reduce C++ yet: this is the preprocessed unit and its command")
-        common.write([f"{made.folder / name}\n" for name in made.files], None)
+        common.write([f"{reproduction.folder / name}\n" for name in reproduction.files], None)
     else:
-        common.show(format, repro_report.report(made.result, made.folder, list(made.files)))
-    return made.exit_code
+        common.show(
+            format,
+            repro_report.report(reproduction.result, reproduction.folder, list(reproduction.files)),
+        )
+    return reproduction.exit_code

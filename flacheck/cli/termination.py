@@ -15,7 +15,7 @@ def terminable() -> Iterator[None]:
     """Within it SIGTERM raises `Terminated` and SIGINT `KeyboardInterrupt`; the handlers that were
     there come back after it."""
     if threading.current_thread() is not threading.main_thread():
-        # Python lets no other thread have a say in signals.
+        # Python allows signal handlers in the main thread only.
         yield
         return
     at_interrupt = signal.getsignal(signal.SIGINT)

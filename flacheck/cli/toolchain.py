@@ -21,15 +21,15 @@ def list_() -> int:
 
     rows = []
     for shelf in flacheck.list_toolchains():
-        told = shelf.manifest
-        size = f"{told.get('size_mb', 0):8.0f} MB"
-        name, installer = told.get("identity", "?"), told.get("installer", "")
+        manifest = shelf.manifest
+        size = f"{manifest.get('size_mb', 0):8.0f} MB"
+        name, installer = manifest.get("identity", "?"), manifest.get("installer", "")
         rows.append({"toolchain": name, "size": size, "installer": installer})
-    shown = listing(rows, has_header=False)
+    shown_report = listing(rows, has_header=False)
     if not rows:
         nothing = "No toolchain is installed yet; a scan installs those that it needs."
-        shown = Report([Paragraph(nothing)])
-    common.show("table", shown)
+        shown_report = Report([Paragraph(nothing)])
+    common.show("table", shown_report)
     return Exit.OK
 
 

@@ -1,4 +1,4 @@
-"""The nearest `[tool.flacheck]`: it comes after flags and variables, before a command's default."""
+"""The nearest `[tool.flacheck]`, read after flags and variables and before a command's default."""
 
 import os
 from collections.abc import Mapping
@@ -16,27 +16,31 @@ WAIVERS = "waivers"
 
 @dataclass(frozen=True)
 class ProjectSettings:
-    """What `[tool.flacheck]` of a project holds, by key as it is written there; `file` is None
-    where there is no such table."""
+    """The `[tool.flacheck]` table of a project, by its keys; `file` is None without one."""
 
     file: Path | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
     text: str = ""
 
     def where(self, *keys: str | int) -> str:
-        """`pyproject.toml:12` of a value, by the keys and indices below the table; the file as it
-        is named from the current folder."""
+        """Return `pyproject.toml:12` for a value.
+
+        `keys` are the keys and indices below the table; the file is relative to the current folder.
+        """
         line = toml.line_of(self.text, (*_TABLE, *keys))
         return f"{os.path.relpath(str(self.file))}:{line}"
 
 
 def read(folder: Path) -> ProjectSettings:
-    """The settings of a folder's project. Raises UsageError for a file that is no TOML."""
+    """Return the settings of a folder's project.
+
+    Raises UsageError for a file that is not valid TOML.
+    """
     file = _nearest(folder)
     if file is None:
         return ProjectSettings()
     text = file.read_text(encoding="utf-8", errors="replace")
-    # A project's file that says nothing of flacheck may be as broken as it likes.
+    # A project's file that does not mention flacheck may be malformed.
     if "flacheck" not in text:
         return ProjectSettings()
     table = toml.loads(text, str(file)).get("tool", {}).get("flacheck", {})
@@ -46,14 +50,17 @@ def read(folder: Path) -> ProjectSettings:
 
 
 def waivers(folder: Path) -> tuple[Waiver, ...]:
-    """The waivers of a folder's project; a UsageError for a malformed one."""
+    """Return the waivers of a folder's project.
+
+    Raises UsageError for a malformed one.
+    """
     settings = read(folder)
     entries = settings.values.get(WAIVERS, [])
     return from_toml(entries, lambda *place: settings.where(WAIVERS, *place))
 
 
 def _nearest(folder: Path) -> Path | None:
-    """The pyproject.toml of the folder or of the closest one above it."""
+    """Return the pyproject.toml of the folder or of the closest one above it."""
     for parent in (folder, *folder.parents):
         if (parent / "pyproject.toml").is_file():
             return parent / "pyproject.toml"

@@ -1,4 +1,4 @@
-"""TOML with the line of every string, and a way to change some strings and nothing else."""
+"""TOML with the line of every string, and a way to replace some strings and nothing else."""
 
 import re
 import sys
@@ -14,13 +14,13 @@ else:
     import tomli as tomllib
 
 Path = tuple[str | int, ...]
-# Tables and lists within each other, beyond what any project's file has.
+# Levels of nested tables and lists, beyond those of any project's file.
 _DEEPEST = 100
 
 # A bare key, or one in quotes.
 _KEY = r"""(?:[A-Za-z0-9_-]+ | "(?:\\.|[^"\\\n])*" | '[^'\n]*')"""
-# What a string may be mistaken for comes first: a comment, a table's header with quoted keys. A
-# string that is followed by a dot or an equals sign is a key.
+# Tokens that resemble strings come first: a comment, a table's header with quoted keys. A string
+# followed by a dot or an equals sign is a key.
 _TOKEN = re.compile(
     rf"""\#[^\n]*
       | ^[ \t]*\[{{1,2}}[ \t]* {_KEY} (?:[ \t]*\.[ \t]*{_KEY})* [ \t]*\]{{1,2}}[ \t]*(?=\#|\r?$)
@@ -29,23 +29,26 @@ _TOKEN = re.compile(
         (?P<of_key>[ \t]*[.=])?""",
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
-# How tomllib ends its messages; the line is said first, as compilers do.
+# The end of tomllib's messages; flacheck puts the line first, as compilers do.
 _AT_LINE = re.compile(r"\s*\(?at line (\d+), column (\d+)\)?")
 
 
 def loads(text: str, file: str) -> dict[str, Any]:
-    """The document; a UsageError with file and line when it is none."""
+    """Return the document.
+
+    Raises UsageError with file and line if it is not valid TOML.
+    """
     try:
         document: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         at_line = _AT_LINE.search(str(error))
-        # tomllib says "at end of document" where a bracket is never closed.
+        # tomllib reports "at end of document" for an unclosed bracket.
         line = int(at_line[1]) if at_line else text.count("\n") + 1
         raise UsageError(f"{file}:{line}: not valid TOML: {_AT_LINE.sub('', str(error))}") from None
     except RecursionError:
         raise _too_deep(file) from None
     except ValueError as error:
-        # A number that Python does not read, with thousands of digits; tomllib says no line.
+        # A number with thousands of digits, which Python rejects; tomllib reports no line.
         raise UsageError(f"{file}: not valid TOML: {error}") from None
     if _depth(document) > _DEEPEST:
         raise _too_deep(file)
@@ -57,12 +60,17 @@ def _too_deep(file: str) -> UsageError:
 
 
 def _depth(document: Any) -> int:
-    """How many tables and lists lie within each other; dotted keys nest without the parser's
-    recursion."""
+    """Return the number of nested levels of tables and lists.
+
+    Dotted keys nest without the parser's recursion.
+    """
     depth, level = 0, [document]
     while level and depth <= _DEEPEST:
         depth += 1
-        level = [entry for each in level for entry in _entries(each)]
+        deeper: list[Any] = []
+        for value in level:
+            deeper += _entries(value)
+        level = deeper
     return depth
 
 
@@ -75,24 +83,25 @@ def _entries(value: Any) -> Iterable[Any]:
 
 
 def lines(text: str) -> Mapping[Path, int]:
-    """The line, from 1, of every string of a valid document by its path of keys and indices.
+    """Return the line, from 1, of every string of a valid document, by its path.
 
-    The text is parsed once more with each string's line written in its place. An array in an array
-    that stands on a line of its own looks like a table's header: its strings are left out.
+    A path consists of keys and indices. The text is parsed once more with each string's line
+    written in its place. An array in an array that stands on a line of its own looks like a table's
+    header: its strings are left out.
     """
     ends = [end.start() for end in re.finditer("\n", text)]
 
-    def numbered(token: re.Match[str]) -> str:
+    def number_string(token: re.Match[str]) -> str:
         if token["string"] is None or token["of_key"] is not None:
             return token[0]
         return f'"{bisect_left(ends, token.start()) + 1}"'
 
-    numbers = _strings(tomllib.loads(_TOKEN.sub(numbered, text)))
+    numbers = _strings(tomllib.loads(_TOKEN.sub(number_string, text)))
     return {path: int(line) for path, line in numbers if line.isdecimal()}
 
 
 def line_of(text: str, path: Path) -> int:
-    """The line, from 1, on which the value at a path begins in a valid document.
+    """Return the line, from 1, on which the value at a path begins in a valid document.
 
     It begins after the longest head of the text that is a document without it. Each head is parsed,
     so this is for messages only.
@@ -115,14 +124,19 @@ def line_of(text: str, path: Path) -> int:
 
 
 def strings(text: str, file: str) -> Mapping[Path, str]:
-    """Every string value by its path of keys and indices; a UsageError as from `loads`."""
+    """Return every string value by its path.
+
+    Raises UsageError as `loads` does.
+    """
     return dict(_strings(loads(text, file)))
 
 
-def replaced(text: str, values: Mapping[Path, str], file: str) -> str:
-    """The document with other strings at these paths, all else as it was; UsageError where the
-    text holds no such string any more, or the editor would change more."""
-    # Here, so that only who writes a fix waits for it.
+def replace_strings(text: str, values: Mapping[Path, str], file: str) -> str:
+    """Return the document with other strings at these paths and all else unchanged.
+
+    Raises UsageError if a string is missing in the text, or if the edit would change more.
+    """
+    # Imported here because only edits need it, and it is slow to import.
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -134,13 +148,13 @@ def replaced(text: str, values: Mapping[Path, str], file: str) -> str:
             holder[path[-1]] = tomlkit.string(
                 value, literal=quotes[0] == "'", multiline=quotes in ('"""', "'''")
             )
-        made = tomlkit.dumps(document)
+        new_text = tomlkit.dumps(document)
     except (TOMLKitError, LookupError, TypeError) as error:
         raise UsageError(f"{file}: cannot be edited ({error}); write the change by hand") from None
-    if not _differs_only(text, made, values):
+    if not _differs_only(text, new_text, values):
         why = "cannot be edited without a change of its layout; write the change by hand"
         raise UsageError(f"{file}: {why}")
-    return made
+    return new_text
 
 
 def _strings(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
@@ -156,22 +170,25 @@ def _strings(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
 
 
 def _holder(document: Any, path: Path) -> Any:
-    """The table or list that holds the last key of a path."""
+    """Return the table or list that holds the last key of a path."""
     for key in path[:-1]:
         document = document[key]
     return document
 
 
-def _differs_only(text: str, made: str, values: Mapping[Path, str]) -> bool:
-    """Whether `made` is the text with these values, line for line."""
-    wanted = tomllib.loads(text)
+def _differs_only(text: str, new_text: str, values: Mapping[Path, str]) -> bool:
+    """Return True if `new_text` is the text with these values, line for line."""
+    expected_document = tomllib.loads(text)
     for path, value in values.items():
-        _holder(wanted, path)[path[-1]] = value
-    if tomllib.loads(made) != wanted:
+        _holder(expected_document, path)[path[-1]] = value
+    if tomllib.loads(new_text) != expected_document:
         return False
     line_of = lines(text)
-    changed = {line_of.get(path) for path in values}
-    before, after = text.split("\n"), made.split("\n")
-    return len(before) == len(after) and all(
-        number in changed or old == new for number, (old, new) in enumerate(zip(before, after), 1)
-    )
+    edited_lines = {line_of.get(path) for path in values}
+    before, after = text.split("\n"), new_text.split("\n")
+    if len(before) != len(after):
+        return False
+    for number, (old, new) in enumerate(zip(before, after), 1):
+        if old != new and number not in edited_lines:
+            return False
+    return True

@@ -12,7 +12,7 @@ from flacheck.errors import ToolchainError
 from flacheck.model import Attempt, Cell, Json, Verdict
 from flacheck.packages.package import Package
 from flacheck.source.reach import find_reaches, first_length
-from flacheck.tables import shipped
+from flacheck.tables import find_shipped_folder
 from flacheck.toolchains import intact
 from flacheck.toolchains.base import Choice, Toolchain
 from flacheck.toolchains.intact import FileStates
@@ -57,7 +57,7 @@ class Provider:
 
     def refusal(self, cell: Cell) -> str | None:
         """Return why the cell's toolchain does not support its target, None if it does."""
-        return self._choices[cell.toolchain].knows(cell.target)
+        return self._choices[cell.toolchain].skip_reason(cell.target)
 
     def attempt(self, cell: Cell) -> Attempt | None:
         """Return the attempt of a capture that has tried the cell before, else None."""
@@ -68,7 +68,7 @@ class Provider:
         toolchain = self._toolchain(cell.toolchain)
         if isinstance(toolchain, Unavailable):
             return toolchain
-        lacking = toolchain.lacks(cell.target)
+        lacking = toolchain.missing_tool(cell.target)
         if lacking:
             return Unavailable(Verdict.UNKNOWN, lacking)
         identity = (cell.toolchain, cell.kernel.package, cell.kernel.is_imported)
@@ -88,7 +88,8 @@ class Provider:
         toolchain = self._toolchains.get(cell.toolchain)
         if not isinstance(toolchain, Toolchain):
             return None
-        for folder in _folders(toolchain, self._packages.get(cell.kernel.package or "")):
+        package = self._packages.get(cell.kernel.package or "")
+        for folder in _folders(toolchain, package):
             file = intact.first_change(self._files.get(folder, {}))
             if file is not None:
                 return (
@@ -105,7 +106,7 @@ class Provider:
         if package is None:
             return {}
         reaches = find_reaches(package.path, cell.kernel.name)
-        layers = []
+        layers: list[Json] = []
         for entry in reaches:
             if entry.plain and len(layers) < _REACHES:
                 layers.append(asdict(entry))
@@ -154,7 +155,7 @@ def worker_kind(
         config["packages"] = {package.identity: modules}
         name = f"{toolchain.identity} {package.identity}"
     else:
-        config["corpus"] = str(shipped("kernels"))
+        config["corpus"] = str(find_shipped_folder("kernels"))
         name = f"{toolchain.identity} corpus"
     if with_torch:
         name = f"{name} beside torch"

@@ -6,9 +6,9 @@ from typing import Any
 
 from flacheck.analysis.context import FormsOf
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.observed import Observed
-from flacheck.analysis.standing import is_good, unserved
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.observation import ObservedCell
+from flacheck.analysis.standing import find_blocking_failures, is_good
 from flacheck.fallbacks.points import Points
 from flacheck.fallbacks.ranking import Use, named_values, order, rank, steps
 from flacheck.model import canonical
@@ -20,7 +20,7 @@ _DTYPES = ("fp32", "bf16", "fp16")
 _KernelId = tuple[str | None, str]
 
 
-def fallbacks(cells: Sequence[Observed], forms: FormsOf) -> list[Fallback]:
+def fallbacks(cells: Sequence[ObservedCell], forms: FormsOf) -> list[Fallback]:
     """Return up to 5 fallbacks a failing cell, nearest first; another dtype or form comes last.
 
     A tolerated failure needs none while another configuration of its launch compiles. Another shape
@@ -32,7 +32,7 @@ def fallbacks(cells: Sequence[Observed], forms: FormsOf) -> list[Fallback]:
     neighbours = _Neighbours(cells, forms)
     # Cells that differ only in details without a name (an alignment, say) have one fallback.
     distinct: dict[str, Fallback] = {}
-    for cell in sorted(unserved(cells), key=order):
+    for cell in sorted(find_blocking_failures(cells), key=order):
         failing = distinctions.of(cell)
         for use in neighbours.uses(cell):
             away = steps(cell.settings, use)
@@ -44,7 +44,7 @@ def fallbacks(cells: Sequence[Observed], forms: FormsOf) -> list[Fallback]:
 class _Neighbours:
     """The compiling cells, indexed by what a failing cell may keep."""
 
-    def __init__(self, cells: Sequence[Observed], forms: FormsOf) -> None:
+    def __init__(self, cells: Sequence[ObservedCell], forms: FormsOf) -> None:
         by_launch = []
         by_dtype = []
         dtypes = []
@@ -57,11 +57,12 @@ class _Neighbours:
         self._of_launch = _points(by_launch)
         self._of_dtype = _points(by_dtype)
         self._dtypes = {
-            launch: sorted(set(several), key=str) for launch, several in grouped(dtypes).items()
+            launch: sorted(set(several), key=str)
+            for launch, several in group_by_key(dtypes).items()
         }
         self._alternatives = Alternatives(cells, forms)
 
-    def uses(self, cell: Observed) -> list[Use]:
+    def uses(self, cell: ObservedCell) -> list[Use]:
         """Return the possible changes: settings, nearest first, then the best dtype and form."""
         near: list[Use] = []
         if (cell.place, cell.launch) in self._of_launch:
@@ -73,7 +74,7 @@ class _Neighbours:
             far.append({"form": form})
         return [*near[: _LIMIT - len(far)], *far]
 
-    def _dtype(self, cell: Observed) -> list[Use]:
+    def _dtype(self, cell: ObservedCell) -> list[Use]:
         """Return the widest dtype that needs no other change, or the one with fewest changes."""
         launch = _launch_of_any_dtype(cell)
         points_of = {}
@@ -100,15 +101,15 @@ class Alternatives:
     name a size.
     """
 
-    def __init__(self, cells: Iterable[Observed], forms: FormsOf) -> None:
+    def __init__(self, cells: Iterable[ObservedCell], forms: FormsOf) -> None:
         self._form_of = forms
         kernels = [((package, *form), kernel) for (package, kernel), form in forms.items()]
-        self._kernels = grouped(kernels)
+        self._kernels = group_by_key(kernels)
         pairs = [((cell.package, cell.kernel, cell.place, cell.dtype), cell) for cell in cells]
-        self._cells = grouped(pairs)
+        self._cells = group_by_key(pairs)
         self._cache: dict[tuple[Any, ...], bool] = {}
 
-    def dtypes(self, cell: Observed) -> list[str]:
+    def dtypes(self, cell: ObservedCell) -> list[str]:
         """Return the other dtypes in which all records of this cell's kernel are good."""
         others = []
         for dtype in _DTYPES:
@@ -116,7 +117,7 @@ class Alternatives:
                 others.append(dtype)
         return others
 
-    def forms(self, cell: Observed) -> list[str]:
+    def forms(self, cell: ObservedCell) -> list[str]:
         """Return the other forms of this operator whose kernels are all good in this dtype."""
         operator, own = self._form_of.get((cell.package, cell.kernel), (None, None))
         forms = []
@@ -127,7 +128,7 @@ class Alternatives:
                 forms.append(form)
         return forms
 
-    def _works(self, cell: Observed, kernel: str, dtype: str | None) -> bool:
+    def _works(self, cell: ObservedCell, kernel: str, dtype: str | None) -> bool:
         group = (cell.package, kernel, cell.place, dtype)
         # A kernel has hundreds of failing cells of one size, so the result is cached.
         key = (*group, cell.size)
@@ -143,7 +144,7 @@ class Alternatives:
 class Distinctions:
     """The settings and sizes that distinguish a cell from the others of its kernel."""
 
-    def __init__(self, cells: Iterable[Observed]) -> None:
+    def __init__(self, cells: Iterable[ObservedCell]) -> None:
         first_values: defaultdict[_KernelId, dict[str, Any]] = defaultdict(dict)
         self._names: defaultdict[_KernelId, set[str]] = defaultdict(set)
         # Releases and targets repeat calls, so one cell of each call is enough.
@@ -157,23 +158,25 @@ class Distinctions:
                 if first.setdefault(name, value) != value:
                     self._names[kernel].add(name)
 
-    def of(self, cell: Observed) -> dict[str, Any]:
+    def of(self, cell: ObservedCell) -> dict[str, Any]:
         """Return the values of a cell that differ between the cells of its kernel."""
         names = self._names[cell.package, cell.kernel]
         return {name: value for name, value in named_values(cell).items() if name in names}
 
 
-def _points(cells: Iterable[tuple[tuple[Any, ...], Observed]]) -> Mapping[tuple[Any, ...], Points]:
-    settings = grouped((key, cell.settings) for key, cell in cells)
+def _points(
+    cells: Iterable[tuple[tuple[Any, ...], ObservedCell]],
+) -> Mapping[tuple[Any, ...], Points]:
+    settings = group_by_key((key, cell.settings) for key, cell in cells)
     return {key: Points(several) for key, several in settings.items()}
 
 
-def _shapes_agree(cell: Observed, other: Observed) -> bool:
+def _shapes_agree(cell: ObservedCell, other: ObservedCell) -> bool:
     """Return True if the shapes are equal in every size that both name."""
     return all(other.shape.get(name, size) == size for name, size in cell.shape.items())
 
 
-def _launch_of_any_dtype(cell: Observed) -> tuple[Any, ...]:
+def _launch_of_any_dtype(cell: ObservedCell) -> tuple[Any, ...]:
     return cell.package, cell.kernel, cell.place, cell.size, cell.parts.skeleton
 
 

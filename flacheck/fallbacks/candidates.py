@@ -51,7 +51,7 @@ class Candidate:
             else:
                 args[name] = {"constexpr": value}
         launch = replace(cell.launch, args=args)
-        return replace(cell, launch=launch, options=options, dtype=dtype, widened=True)
+        return replace(cell, launch=launch, options=options, dtype=dtype, is_widened=True)
 
 
 @dataclass(frozen=True)

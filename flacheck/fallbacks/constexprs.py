@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from flacheck.analysis.observed import BLOCK
+from flacheck.analysis.observation import BLOCK
 from flacheck.model import Cell, Corpus, Cut, Kernel, Unit, Unrecorded
 from flacheck.packages.package import Package
 from flacheck.source.host_code import (
@@ -26,7 +26,7 @@ from flacheck.source.host_code import (
 from flacheck.source.kernel_code import KernelCode, code_of
 from flacheck.source.modules import file_of
 from flacheck.source.syntax import content
-from flacheck.tables import shipped
+from flacheck.tables import find_shipped_folder
 
 TUNABLE, HOST, UNSAFE = "tunable", "host constant", "unsafe"
 # All releases reject a dot with a smaller side.
@@ -241,7 +241,7 @@ def kernel_code(kernel: Kernel, packages: Mapping[str, Package]) -> KernelCode:
     if isinstance(origin, Cut):
         return code_of(origin.source.encode(), origin.qualname)
     if isinstance(origin, Corpus):
-        return code_of(content(shipped("kernels") / f"{origin.family}.py"), origin.name)
+        return code_of(content(find_shipped_folder("kernels") / f"{origin.family}.py"), origin.name)
     package = packages.get(kernel.package or "")
     if package is None or isinstance(origin, (Unit, Unrecorded)) or origin.qualname is None:
         return KernelCode()
@@ -257,7 +257,7 @@ def host_launches(
     """Return every launch of a kernel in its package or in flacheck's own file, if there is one."""
     origin = kernel.origin
     if isinstance(origin, Corpus):
-        file = shipped("kernels") / f"{origin.family}.py"
+        file = find_shipped_folder("kernels") / f"{origin.family}.py"
         return launches_in_file(file, origin.name, parameters)
     package = packages.get(kernel.package or "")
     if package is None:

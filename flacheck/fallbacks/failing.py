@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Any
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.observed import Observed, observe
-from flacheck.analysis.standing import configurations, unserved
-from flacheck.analysis.untested import separated
+from flacheck.analysis.observation import ObservedCell, observe
+from flacheck.analysis.standing import configurations, find_blocking_failures
+from flacheck.analysis.untested_cells import separate_untested
 from flacheck.fallbacks.alternatives import Distinctions
 from flacheck.fallbacks.candidates import DTYPE, OPTION, Candidate, Space, marks_of, space_of
 from flacheck.fallbacks.constexprs import Constexprs, constexprs
@@ -29,7 +29,7 @@ class Failing:
     """A failing cell, its observation for analyses, and the constexprs of its launch."""
 
     cell: Cell
-    observation: Observed
+    observation: ObservedCell
     constexprs: Constexprs
 
     @property
@@ -65,7 +65,7 @@ class ScanResult:
     records: Sequence[Record]
 
     @cached_property
-    def observations(self) -> list[Observed]:
+    def observations(self) -> list[ObservedCell]:
         _, key_sets = self.plan.asks()
         configuration_of: dict[str, str] = {}
         for keys in key_sets.values():
@@ -82,9 +82,9 @@ class ScanResult:
         return cells
 
     @cached_property
-    def _observations_of_call(self) -> Mapping[tuple[Any, ...], list[Observed]]:
+    def _observations_of_call(self) -> Mapping[tuple[Any, ...], list[ObservedCell]]:
         """The observations of each call of a kernel, over all releases and targets."""
-        by_call: defaultdict[tuple[Any, ...], list[Observed]] = defaultdict(list)
+        by_call: defaultdict[tuple[Any, ...], list[ObservedCell]] = defaultdict(list)
         for observation in self.observations:
             if observation.key in self.cells:
                 by_call[_call(observation)].append(observation)
@@ -94,7 +94,7 @@ class ScanResult:
     def _distinctions(self) -> Distinctions:
         return Distinctions(self.observations)
 
-    def elsewhere(self, failing: Failing) -> list[Observed]:
+    def elsewhere(self, failing: Failing) -> list[ObservedCell]:
         """Return the observations of the call on the scan's other releases and targets."""
         observations = self._observations_of_call[_call(failing.observation)]
         return [other for other in observations if other.place != failing.place]
@@ -110,12 +110,12 @@ class ScanResult:
                 launches[cell.kernel.name].append(cell.launch.args)
         failures = []
         # Arguments that flacheck invented need no fallback.
-        counted_observations, _ = separated(self.observations)
-        for observation in unserved(counted_observations):
-            cell = self.cells.get(observation.key)
-            if cell and cell.until is None:
-                own = constexprs(cell, self.plan.packages, launches[cell.kernel.name])
-                failures.append(Failing(cell, observation, own))
+        counted_observations, _ = separate_untested(self.observations)
+        for observation in find_blocking_failures(counted_observations):
+            failed = self.cells.get(observation.key)
+            if failed and failed.until is None:
+                own = constexprs(failed, self.plan.packages, launches[failed.kernel.name])
+                failures.append(Failing(failed, observation, own))
         return failures
 
     def at(self, failing: Failing, places: Iterable[Place]) -> list[Cell]:
@@ -165,7 +165,7 @@ class ScanResult:
         )
 
 
-def _call(observation: Observed) -> tuple[Any, ...]:
+def _call(observation: ObservedCell) -> tuple[Any, ...]:
     return (
         observation.package,
         observation.kernel,

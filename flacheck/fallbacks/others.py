@@ -6,7 +6,7 @@ from functools import partial
 from itertools import product
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import split
 from flacheck.fallbacks.alternatives import Alternatives
 from flacheck.fallbacks.candidates import DTYPE, Candidate
@@ -107,7 +107,7 @@ class Others:
     def releases(self, failures: Sequence[Failing]) -> dict[str, Fallback]:
         """Return fallbacks to another release that compiles the unchanged cell."""
         first = self._first(failures, self._on_releases)
-        versions = triton_releases.known()
+        versions = triton_releases.known_releases()
         answers = {}
         for failing in failures:
             if failing.key not in first:
@@ -127,7 +127,7 @@ class Others:
         for other in nearest_releases(own, self._toolchains, available):
             yield other, [replace(failing.cell, toolchain=other)]
 
-    def _calls(self, failing: Failing, everywhere: bool) -> list[Observed]:
+    def _calls(self, failing: Failing, everywhere: bool) -> list[ObservedCell]:
         """Return the failing cell and its call elsewhere.
 
         Releases without a feature of the kernel are left out: no settings help there.
@@ -189,7 +189,7 @@ def nearest_releases(
     At equal distance the newer release comes first. A compiler that is not a plain release, such as
     a local build, has no neighbours.
     """
-    versions = triton_releases.known()
+    versions = triton_releases.known_releases()
     # A requested release is one that the user has or plans to have.
     first = set(requested)
     position = {}

@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version
 from flacheck.model import canonical
 
@@ -65,13 +65,13 @@ def position(name: str) -> tuple[int, str]:
     return len(_OPTIONS) + (name == "dtype"), name
 
 
-def named_values(cell: Observed) -> dict[str, Any]:
+def named_values(cell: ObservedCell) -> dict[str, Any]:
     """Return the settings and sizes of a cell in the order of `position`."""
     values = {**cell.settings, **cell.shape}
     return {name: values[name] for name in sorted(values, key=position)}
 
 
-def order(cell: Observed) -> tuple[Any, ...]:
+def order(cell: ObservedCell) -> tuple[Any, ...]:
     """Return the sort key of a failing cell: release, target, kernel, settings."""
     # Padded numbers put 8 warps before 16.
     values = [(name, str(value).zfill(8)) for name, value in named_values(cell).items()]

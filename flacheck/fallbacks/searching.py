@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.order import by_version, split
 from flacheck.engine.loop import Loop, Sink
 from flacheck.fallbacks.candidates import Candidate
@@ -73,7 +73,7 @@ def _cached_choices() -> Mapping[str, Choice]:
     for identity in sorted(identities, key=by_version):
         version = split(identity)[1]
         # A local build has no release number and no neighbours.
-        if version in triton_releases.known():
+        if version in triton_releases.known_releases():
             resolver(f"triton=={version}")
     return resolver.choices
 
@@ -178,10 +178,10 @@ def explore_failures(
     explorations: dict[str, Exploration] = {}
     # One release after another keeps workers warm.
     adjustable = [(failing.place[0], failing) for failing in failures if failing.adjustable]
-    for toolchain, there in grouped(adjustable).items():
+    for toolchain, there in group_by_key(adjustable).items():
         failing_here = f"{len(there)} failing cells on {toolchain}"
         _LOG.info(f"looking for settings that compile in place of {failing_here} …")
-        groups = grouped(((failing.place, failing.signature), failing) for failing in there)
+        groups = group_by_key(((failing.place, failing.signature), failing) for failing in there)
         scouts = [_scouts(group) for group in groups.values()]
         scouting = run([failing for several in scouts for failing in several], Patience())
         hopeful: list[Failing] = []
@@ -226,9 +226,9 @@ class ExtraRecords:
     sink: Sink
     records: Mapping[str, Record]
 
-    def done(self, keys: Iterable[str]) -> Mapping[str, Record]:
+    def latest_records(self, keys: Iterable[str]) -> Mapping[str, Record]:
         keys = list(keys)
-        records = dict(self.sink.done(keys))
+        records = dict(self.sink.latest_records(keys))
         for key in keys:
             if key in self.records:
                 records[key] = self.records[key]

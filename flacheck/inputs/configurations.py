@@ -134,7 +134,7 @@ def _distinct(settings: _Settings, alternatives: Sequence[_Settings]) -> tuple[_
 
 def _overrides(axes: Axes, option_values: OptionValues) -> list[Config]:
     """Return the sets of options that replace a configuration's own."""
-    sets = []
+    sets: list[Config] = []
     for options in _option_sets(_as_axes(option_values)):
         for extra in axes.get("options", ({},)):
             sets.append({**options, **extra})
@@ -147,7 +147,7 @@ def _as_axes(option_values: OptionValues) -> Axes:
 
 def _option_sets(axes: Axes) -> list[dict[str, Any]]:
     names = [axis for axis in _OPTIONS if axis in axes]
-    sets = []
+    sets: list[dict[str, Any]] = []
     for extra in axes.get("options", ({},)):
         for values in itertools.product(*(axes[name] for name in names)):
             sets.append({**extra, **dict(zip(names, values))})

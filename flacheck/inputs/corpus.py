@@ -13,7 +13,7 @@ from flacheck.inputs.declarations import Declaration, check_kernel, check_shapes
 from flacheck.inputs.expand import Source
 from flacheck.model import Corpus, Kernel, Launch
 from flacheck.source.kernel_source import KernelSource
-from flacheck.tables import shipped
+from flacheck.tables import find_shipped_folder
 
 
 def load(folder: Path | None = None) -> dict[str, Source]:
@@ -21,7 +21,7 @@ def load(folder: Path | None = None) -> dict[str, Source]:
 
     Raises MatrixError for a malformed file.
     """
-    where = folder or shipped("kernels")
+    where = folder or find_shipped_folder("kernels")
     sources: list[Source] = []
     for file in sorted(where.glob("*.py")):
         if not file.name.startswith("_"):

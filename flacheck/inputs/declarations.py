@@ -114,7 +114,7 @@ def check_kernel(
         try:
             form.check_argument(argument, value)
         except FormError as error:
-            kernels.require(False, at, error.what, error.allowed)
+            kernels.require(False, at, error.what, error.hint)
         agrees = is_constexpr[argument] == (isinstance(value, dict) and "constexpr" in value)
         hint = "a parameter annotated tl.constexpr is given as constexpr, and no other"
         kernels.require(agrees, at, f"{what} disagrees with its annotation", hint)

@@ -109,7 +109,7 @@ class _Job:
             options=family.options(self.options),
             dtype=self.dtype,
             shape=self.shape,
-            widened=self.is_widened,
+            is_widened=self.is_widened,
             stage=self.stage,
             until=until,
             configs=self.configs,
@@ -274,7 +274,7 @@ def _compile_jobs(
             dtype=dtype,
             shape=size,
             stage=stage,
-            is_widened=alternative.widened,
+            is_widened=alternative.is_widened,
             configs=launch.configs,
             alternatives=tuple(others),
         )

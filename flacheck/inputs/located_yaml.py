@@ -72,7 +72,7 @@ class LocatedYaml:
         for key, value in node.value:
             name = self._key(key)
             mapping[name] = self._plain(value, (*path, name))
-            self._lines[(*path, name)] = key.start_mark.line + 1
+            self._lines[path + (name,)] = key.start_mark.line + 1
         return mapping
 
     def _key(self, node: yaml.Node) -> str:

@@ -37,7 +37,7 @@ from flacheck.model.launch import (
     is_int,
     with_known_dtypes,
 )
-from flacheck.tables import shipped, targets
+from flacheck.tables import find_shipped_folder, targets
 
 # Options of an autotuner's configuration; every other name in one is a constexpr of the kernel.
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -83,7 +83,7 @@ class Matrix:
 
 def names() -> list[str]:
     """Return the names of the matrices that ship with flacheck."""
-    return sorted(path.stem for path in shipped("matrices").glob("*.yaml"))
+    return sorted(path.stem for path in find_shipped_folder("matrices").glob("*.yaml"))
 
 
 def find(name: str) -> Matrix:
@@ -94,7 +94,7 @@ def find(name: str) -> Matrix:
     path = Path(name)
     if path.suffix in _SUFFIXES or path.is_file() or len(path.parts) > 1:
         return read(path)
-    file = shipped("matrices") / f"{name}.yaml"
+    file = find_shipped_folder("matrices") / f"{name}.yaml"
     if not file.is_file():
         hint = did_you_mean(name, names())
         raise UsageError(
@@ -255,7 +255,7 @@ class _MatrixReader:
         try:
             _FORM.check(value, more=("package",))
         except FormError as error:
-            raise self._yaml.error((*path, *error.path), error.what, error.allowed) from None
+            raise self._yaml.error((*path, *error.path), error.what, error.hint) from None
         return DeclaredLaunch(Launch.from_json(value), value.get("package", "*"))
 
     def _configs(self, path: Location, configs: Any) -> Any:

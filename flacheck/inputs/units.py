@@ -91,7 +91,7 @@ def _launch(file: Path, name: str, defines: Any, shape: Mapping[str, int]) -> La
     try:
         LaunchForm(("dtype", *shape)).check(plain)
     except FormError as error:
-        raise MatrixError(str(file), 1, f"unit {name}: {error.what}", error.allowed) from None
+        raise MatrixError(str(file), 1, f"unit {name}: {error.what}", error.hint) from None
     return Launch.from_json(plain)
 
 

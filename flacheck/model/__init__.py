@@ -1,22 +1,19 @@
-"""The nouns, as frozen values without I/O: kernel, launch, cell, question, attempt, record.
+"""Frozen values without I/O: kernel, launch, cell, question, attempt and record.
 
-Everything here travels between processes and into the store as JSON. What each noun means stands
-in docs/concepts.md.
+All of them travel between processes and into the store as JSON. docs/concepts.md defines each noun.
 """
 
 from flacheck.model.attempt import Attempt, Finding, Outcome, Resources
 from flacheck.model.cell import Alternative, Cell
 from flacheck.model.kernel import Corpus, Cut, Imported, Kernel, Origin, Stubbed, Unit, Unrecorded
 from flacheck.model.launch import Launch
-from flacheck.model.question import AskedCells, AskedPlace, KeySet, Purpose, Question
+from flacheck.model.question import KeySet, Purpose, Question, RequestedCells, RequestedPlace
 from flacheck.model.record import MESSAGE_LIMIT, Record, Verdict
 from flacheck.model.values import Json, canonical, digest
 
 __all__ = [
     "MESSAGE_LIMIT",
     "Alternative",
-    "AskedCells",
-    "AskedPlace",
     "Attempt",
     "Cell",
     "Corpus",
@@ -32,6 +29,8 @@ __all__ = [
     "Purpose",
     "Question",
     "Record",
+    "RequestedCells",
+    "RequestedPlace",
     "Resources",
     "Stubbed",
     "Unit",

@@ -1,4 +1,4 @@
-"""Attempts: what happened when a cell was tried once, and what it is called."""
+"""Attempts: the outcome of one try of a cell, and its classification."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flacheck.model.values import Json
 
 
 class Outcome(str, Enum):
-    """How an attempt ended, before anybody asks why."""
+    """The way an attempt ended, before its cause is classified."""
 
     FINISHED = "finished"
     RAISED = "raised"
@@ -21,17 +21,17 @@ class Outcome(str, Enum):
     TIMED_OUT = "timed_out"
     OUT_OF_MEMORY = "out_of_memory"
     NOT_STARTED = "not_started"
-    # Nothing was heard of it, or its worker was ended from outside, again and again.
+    # The attempt ended without a result, or its worker was killed from outside several times.
     LOST = "lost"
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a finished compile asks of the GPU: bytes of shared memory, registers a thread, bytes of
-    stack a thread, bytes of spills (only where the assembler said them), tensor memory columns.
+    """GPU resources of a finished compile.
 
-    Where a compile makes several functions, each figure is that of the function with the most;
-    `functions` holds the figures of each, by its `name`.
+    Bytes of shared memory, registers a thread, bytes of stack a thread, bytes of spills (only if
+    the assembler reports them) and tensor memory columns. If a compile makes several functions,
+    each figure is the maximum over them; `functions` holds the figures of each by `name`.
     """
 
     shared: int | None = None
@@ -45,14 +45,14 @@ class Resources:
 
 @dataclass(frozen=True)
 class Attempt:
-    """What happened when a cell was tried once.
+    """The result of one try of a cell.
 
-    `log` is all the compiler said on stderr followed by the Python traceback, if any; `exception`
-    the class names of the exception chain, outermost first, then their base classes' names that the
-    release's own Autotuner forgives (`tolerated`). `seconds` is the compile's wall time and
-    `cpu_seconds` its processor time with its children's, worker start and warm-up not counted;
-    `facts` holds what an autotuner run found (`keys`: want and got). `oom_killed` is true where the
-    system ended processes for want of memory while the attempt ran.
+    `log` is the compiler's stderr followed by the Python traceback, if any. `exception` holds the
+    class names of the exception chain, outermost first, then those of their base classes that the
+    release's own Autotuner catches (`tolerated`). `seconds` is the compile's wall time and
+    `cpu_seconds` its processor time with that of its children; both exclude worker start and
+    warm-up. `facts` holds the observations of an autotuner run (`keys`: expected and actual).
+    `oom_killed` is true if the system killed processes for lack of memory while the attempt ran.
     """
 
     outcome: Outcome
@@ -76,8 +76,11 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Finding:
-    """One named cause. `message` holds the decisive lines, `function` the bare name of the
-    compiler's function that complained; `line` (from 1) and `excerpt` place it in a log."""
+    """One named cause of an outcome.
+
+    `message` holds the decisive lines, `function` the bare name of the compiler function that
+    reported the error; `line` (from 1) and `excerpt` place it in a log.
+    """
 
     code: str
     title: str

@@ -14,12 +14,14 @@ from flacheck.model.values import Json, digest
 
 @dataclass(frozen=True)
 class Alternative:
-    """Another configuration of a cell's launch: its tuned constants and options. `widened` says
-    that it is none of the autotuner's own."""
+    """Another configuration of a cell's launch: its tuned constants and options.
+
+    `is_widened` marks a configuration outside the autotuner's own list.
+    """
 
     constants: Mapping[str, Any]
     options: Mapping[str, Any]
-    widened: bool = False
+    is_widened: bool = False
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,10 @@ class Cell:
     """launch × options × target × toolchain.
 
     `toolchain` is a compiler at an exact version (`triton==3.2.0`); `stage` is `compile` or
-    `autotune`; `until` names the last stage to run, None for all. `dtype`, `shape` and `configs`,
-    the autotuner's list that this launch was filled from, only describe the launch; they are no
-    part of the key. Neither are the `alternatives`, which are asked in their order, until one
-    compiles, where the autotuner skips this configuration.
+    `autotune`; `until` names the last stage to run, None for all. `dtype`, `shape` and `configs`
+    (the autotuner's list from which this launch was filled) only describe the launch and are not
+    part of the key. The `alternatives` are not part of the key either: if the autotuner skips this
+    configuration, they run in order until one compiles.
     """
 
     kernel: Kernel
@@ -40,7 +42,7 @@ class Cell:
     options: Mapping[str, Any] = field(default_factory=dict)
     dtype: str | None = None
     shape: Mapping[str, int] = field(default_factory=dict)
-    widened: bool = False
+    is_widened: bool = False
     stage: str = "compile"
     until: str | None = None
     configs: tuple[Mapping[str, Any], ...] = ()
@@ -51,7 +53,7 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """Content hash of all that can change the outcome; needs no import of the kernel."""
+        """Content hash of everything that can change the outcome; does not import the kernel."""
         return digest(
             {
                 "kernel": [self.kernel.name, self.kernel.digest],
@@ -77,23 +79,25 @@ class Cell:
             "shape": dict(self.shape),
             "launch": self.launch.to_json() if self.launch else None,
             "options": dict(self.options),
-            "widened": self.widened,
+            "widened": self.is_widened,
         }
 
     def others(self) -> Iterator[Cell]:
-        """The cells of the alternatives, which take the place of this one in their order."""
-        for each in self.alternatives:
+        """Yield the cells of the alternatives, which replace this cell in their order."""
+        for alternative in self.alternatives:
             assert self.launch is not None
             yield replace(
                 self,
-                launch=self.launch.with_constants(each.constants),
-                options=each.options,
-                widened=each.widened,
+                launch=self.launch.with_constants(alternative.constants),
+                options=alternative.options,
+                is_widened=alternative.is_widened,
                 alternatives=(),
             )
 
     def with_key(self, key: str) -> Cell:
-        """The cell under the key that it is stored by: a record knows its key even where the
-        source that it was computed from is no longer known."""
+        """Set the key under which the cell is stored and return the cell.
+
+        A stored record keeps its key even if the source from which it was computed is lost.
+        """
         self.__dict__["key"] = key
         return self

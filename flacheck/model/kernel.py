@@ -1,4 +1,4 @@
-"""Kernels, and the places that a worker loads them from."""
+"""Kernels, and the places from which a worker loads them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ class Corpus(Struct, frozen=True):
 
 
 class Imported(Struct, frozen=True, omit_defaults=True):
-    """A function of a package, imported beside torch; without `qualname` the module itself. `cut`
-    is its source as its capture cut it out, for a worker that cannot import the module."""
+    """A function of a package, imported beside torch; without `qualname` the module itself.
+
+    `cut` is the source extracted by its capture, for a worker that cannot import the module.
+    """
 
     module: str = field(name="import")
     qualname: str | None = None
@@ -31,7 +33,7 @@ class Imported(Struct, frozen=True, omit_defaults=True):
 
 
 class Stubbed(Struct, frozen=True, omit_defaults=True):
-    """A function of a package, loaded beside a stand-in for torch."""
+    """A function of a package, loaded beside a torch stub."""
 
     module: str
     qualname: str
@@ -40,7 +42,7 @@ class Stubbed(Struct, frozen=True, omit_defaults=True):
 
 
 class Cut(Struct, frozen=True, omit_defaults=True):
-    """A function in a source of its own, cut out of its program with all that it uses."""
+    """A function in a source of its own, extracted from its program with all its dependencies."""
 
     source: str
     qualname: str
@@ -49,10 +51,10 @@ class Cut(Struct, frozen=True, omit_defaults=True):
 
 
 class Unit(Struct, frozen=True, omit_defaults=True):
-    """A CUDA C++ translation unit: a file below flacheck's own kernels or below a project's folder.
+    """A CUDA C++ translation unit: a file below flacheck's kernels or a project's folder.
 
-    `flags` are what the project's build gives the compiler, `includes` its include folders; paths
-    are relative to that folder.
+    `flags` are the compiler flags of the project's build, `includes` its include folders; paths are
+    relative to that folder.
     """
 
     file: str = field(name="unit")
@@ -62,18 +64,21 @@ class Unit(Struct, frozen=True, omit_defaults=True):
 
 
 class Unrecorded(Struct, frozen=True):
-    """A kernel of a record whose source is not stored: nothing can compile it again."""
+    """A kernel of a record whose source is not stored, so nothing can compile it again."""
 
     how: str
 
 
 Origin = Corpus | Imported | Stubbed | Cut | Unit | Unrecorded
-# The field that only one kind of origin has, and the kind.
+# The field that occurs in one kind of origin only, and that kind.
 _KINDS = {"corpus": Corpus, "import": Imported, "module": Stubbed, "source": Cut, "unit": Unit}
 
 
 def origin_from_json(value: Mapping[str, Any]) -> Origin:
-    """The origin that a stored kernel names; ValueError for none of the known kinds."""
+    """Return the origin of a stored kernel.
+
+    Raises ValueError for an unknown kind.
+    """
     for name, kind in _KINDS.items():
         if name in value:
             origin: Origin = convert(value, kind)
@@ -82,19 +87,19 @@ def origin_from_json(value: Mapping[str, Any]) -> Origin:
 
 
 def origin_to_json(origin: Origin) -> Json:
-    """The origin as workers and stores read it."""
+    """Return the origin in the form that workers and stores read."""
     plain: Json = to_builtins(origin)
     return plain
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """What is compiled: a `@triton.jit` function, or a CUDA C++ translation unit.
+    """A compiled function: `@triton.jit` or a CUDA C++ translation unit.
 
-    `name` is `family.name` for flacheck's own kernels, `module:qualname` for a package's and the
-    file's path for a project's translation units.
-    `digest` is a hash of the source with all that it uses; `operator` and `form` ("chunk",
-    "fused_recurrent") group kernels that compute the same thing differently.
+    `name` is `family.name` for flacheck's own kernels, `module:qualname` for a package's kernels
+    and the file's path for a project's translation units. `digest` is a hash of the source with all
+    its dependencies. `operator` and `form` ("chunk", "fused_recurrent") group kernels that compute
+    the same result differently.
     """
 
     name: str
@@ -106,26 +111,26 @@ class Kernel:
 
     @property
     def is_of_package(self) -> bool:
-        """Whether a worker needs the kernel's package to load it."""
+        """True if a worker needs the kernel's package to load it."""
         if isinstance(self.origin, Unit):
             return self.package is not None
         return isinstance(self.origin, (Imported, Stubbed))
 
     @property
     def is_made_up(self) -> bool:
-        """Whether flacheck invented the call that launches it."""
+        """True if flacheck invented the call that launches the kernel."""
         return getattr(self.origin, "made_up", False)
 
     @property
     def language(self) -> str:
-        """What it is written in, and so which families of compilers take it."""
+        """The kernel's language, which selects the families of compilers."""
         if isinstance(self.origin, Unit):
             return "cuda"
         return "triton"
 
     @property
     def is_imported(self) -> bool:
-        """Whether a worker needs torch to load it."""
+        """True if a worker needs torch to load the kernel."""
         return isinstance(self.origin, Imported)
 
     def to_json(self) -> Json:

@@ -1,6 +1,7 @@
-"""Launches: calls of a kernel without data, in JSON's form, and what is allowed in them.
+"""Launches: calls of a kernel without data, in JSON form, and their validation.
 
-Launches files, matrices and the declarations of flacheck's own kernels are all checked here.
+The files of launches, the matrices and the declarations of flacheck's own kernels are all checked
+here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ LAUNCHES_SCHEMA = "flacheck.launches/1"
 # Names of Triton's element types, floating point first, as launches write them.
 FLOAT_DTYPES = tuple("bf16 fp16 fp32 fp64 fp8e4nv fp8e5 fp8e4b8 fp8e5b16 fp8e4b15".split())
 DTYPES = (*FLOAT_DTYPES, *"i1 i8 i16 i32 i64 u8 u16 u32 u64".split())
-# What else people call them: torch's names, C's, and short forms of both.
+# Other common names: those of torch and C, and short forms of both.
 _ALIASES: Mapping[str, str] = {
     "bfloat16": "bf16",
     "half": "fp16",
@@ -38,16 +39,16 @@ _ALIASES: Mapping[str, str] = {
     **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
 }
-# How triton.language spells the dtypes that a constexpr may hold, beside the names above.
+# Spellings of dtypes in triton.language that a constexpr may hold, beside the names above.
 _LANGUAGE_DTYPES = {
     *DTYPES,
     *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
     "int1",
     "void",
 }
-# Triton specialises on divisibility by 16; every recorder says the largest power up to that.
+# Triton specialises on divisibility by 16; recorders store the largest power of two up to that.
 _ALIGNMENTS = (1, 2, 4, 8, 16)
-# What the compilers of the known releases take; none of them names a file.
+# Options of the compilers of all supported releases; none of them names a file.
 OPTIONS = frozenset(
     """num_warps num_stages num_ctas maxnreg waves_per_eu matrix_instr_nonkdim kpack
     enable_fp_fusion launch_cooperative_grid launch_cluster launch_pdl enable_warp_specialization
@@ -57,11 +58,11 @@ OPTIONS = frozenset(
 )
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _SCALARS = (bool, int, float, str)
-# Characters that UTF-8 cannot write.
-_HALVES = re.compile("[\ud800-\udfff]")
+# Lone surrogates, which UTF-8 cannot encode.
+_SURROGATES = re.compile("[\ud800-\udfff]")
 # Bits of an integer, and levels of lists and mappings, beyond what any launch holds.
 _LONGEST_INTEGER, _DEEPEST = 128, 40
-# What later releases added to a tensor descriptor.
+# Fields that later releases added to a tensor descriptor.
 _DESCRIPTOR_EXTRAS: Mapping[str, tuple[Any, ...]] = {
     "padding": ("zero", "nan"),
     "round_f32_to_tf32": (False, True),
@@ -74,9 +75,9 @@ class Launch:
 
     `args` maps a parameter to `{"dtype", "align"}`, `{"int"}`, `{"float"}`, `{"constexpr"}` or
     None; `omitted` are the parameters that the caller leaves to the autotuner. An autotuner run
-    also carries its `configs` and `keys`, and `heuristics`: what @triton.heuristics made of the
-    real tensors, each value in an argument's form. In a declared launch `"{dtype}"` and `"{T}"`
-    stand for the dtype and for a size, until `filled_in` puts them there.
+    also carries its `configs` and `keys`, and `heuristics`: the values that @triton.heuristics
+    computed from the real tensors, in the form of arguments. In a declared launch `"{dtype}"` and
+    `"{T}"` are placeholders for the dtype and a size, which `filled_in` replaces.
     """
 
     args: Mapping[str, Any]
@@ -99,24 +100,30 @@ class Launch:
 
     @property
     def names_dtype(self) -> bool:
-        """Whether the launch waits for a dtype to be chosen."""
+        """True if the launch contains the dtype placeholder."""
         return _holds(self.args, "{dtype}")
 
     @property
     def dtype(self) -> str | None:
-        """The dtype that the launch is said to be in; None without a floating-point tensor."""
+        """The dtype by which the launch is named; None without a floating-point tensor."""
         return main_dtype(self.args)
 
     def filled_in(self, values: Mapping[str, Any]) -> Launch:
-        """The launch with `values` for its placeholders; KeyError for one without a value."""
+        """Return the launch with `values` for its placeholders.
+
+        Raises KeyError for a placeholder without a value.
+        """
         return Launch.from_json(_filled_in(self.to_json(), values))
 
     def with_constants(self, constants: Mapping[str, Any]) -> Launch:
-        """The launch with tuned constants in it; what heuristics supply stays omitted."""
-        given = {name: {"constexpr": value} for name, value in constants.items()}
+        """Return the launch with these tuned constants.
+
+        Parameters that heuristics supply stay omitted.
+        """
+        constexprs = {name: {"constexpr": value} for name, value in constants.items()}
         return replace(
             self,
-            args={**self.args, **given},
+            args={**self.args, **constexprs},
             omitted=tuple(name for name in self.omitted if name not in constants),
             configs=(),
             keys=(),
@@ -133,36 +140,37 @@ def _filled_in(value: Any, values: Mapping[str, Any]) -> Any:
 
 
 def placeholder(value: Any) -> str | None:
-    """The name that a value such as "{T}" stands for, None for any other value."""
+    """Return the name in a placeholder such as "{T}", None for any other value."""
     if not isinstance(value, str):
         return None
-    named = _PLACEHOLDER.fullmatch(value)
-    return str(named[1]) if named else None
+    match = _PLACEHOLDER.fullmatch(value)
+    return str(match[1]) if match else None
 
 
 def _holds(value: Any, text: str) -> bool:
     if isinstance(value, Mapping):
-        return any(_holds(item, text) for item in value.values())
+        value = list(value.values())
     if isinstance(value, (list, tuple)):
         return any(_holds(item, text) for item in value)
     return bool(value == text)
 
 
 def main_dtype(args: Mapping[str, Any]) -> str | None:
-    """The dtype of a launch: its tensors' first 16- or 8-bit float, else their first float."""
-    held: list[str] = [
-        spec["dtype"]
-        for spec in args.values()
-        if isinstance(spec, Mapping) and isinstance(spec.get("dtype"), str)
-    ]
-    for dtype in held:
+    """Return the dtype of a launch: its tensors' first 16- or 8-bit float, else the first float."""
+    first_float = None
+    for spec in args.values():
+        dtype = spec.get("dtype") if isinstance(spec, Mapping) else None
+        if not isinstance(dtype, str):
+            continue
         if dtype in ("bf16", "fp16") or dtype.startswith("fp8"):
             return dtype
-    return next((dtype for dtype in held if dtype.startswith("fp")), None)
+        if first_float is None and dtype.startswith("fp"):
+            first_float = dtype
+    return first_float
 
 
 def find_dtype(text: str) -> str | None:
-    """The dtype that is called so: `bf16`, `bfloat16`, `torch.bfloat16`, `half`; None for none."""
+    """Return the dtype for a name such as `bfloat16` or `torch.bfloat16`, None if unknown."""
     plain = text.strip().lower().removeprefix("torch.").removeprefix("tl.")
     if plain in DTYPES:
         return plain
@@ -170,36 +178,39 @@ def find_dtype(text: str) -> str | None:
 
 
 def with_known_dtypes(argument: Any) -> Any:
-    """An argument of a launch in JSON with the dtypes' own names in place of others."""
+    """Return a launch argument in JSON with Triton's names for its dtypes."""
     if not isinstance(argument, dict):
         return argument
-    held = dict(argument)
-    if isinstance(held.get("dtype"), str):
-        held["dtype"] = find_dtype(held["dtype"]) or held["dtype"]
-    if isinstance(held.get("tuple"), list):
-        held["tuple"] = [with_known_dtypes(item) for item in held["tuple"]]
-    if "descriptor" in held:
-        held["descriptor"] = with_known_dtypes(held["descriptor"])
-    return held
+    copy = dict(argument)
+    if isinstance(copy.get("dtype"), str):
+        copy["dtype"] = find_dtype(copy["dtype"]) or copy["dtype"]
+    if isinstance(copy.get("tuple"), list):
+        copy["tuple"] = [with_known_dtypes(item) for item in copy["tuple"]]
+    if "descriptor" in copy:
+        copy["descriptor"] = with_known_dtypes(copy["descriptor"])
+    return copy
 
 
 class FormError(Exception):
-    """A launch that has none of the known forms: `path` leads to the part that is wrong."""
+    """A launch of an invalid form: `path` leads to the invalid part."""
 
-    def __init__(self, what: str, allowed: str = "", path: Sequence[str | int] = ()) -> None:
-        self.what, self.allowed, self.path = what, allowed, tuple(path)
-        super().__init__(f"{what}; {allowed}" if allowed else what)
+    def __init__(self, what: str, hint: str = "", path: Sequence[str | int] = ()) -> None:
+        self.what, self.hint, self.path = what, hint, tuple(path)
+        super().__init__(f"{what}; {hint}" if hint else what)
 
 
 @dataclass(frozen=True)
 class LaunchForm:
-    """Which values a launch may hold. `placeholders` are the names that a declared launch may leave
-    open ("dtype", "T"), None for any name; a recorded launch leaves none open."""
+    """The values that a launch may hold.
+
+    `placeholders` are the names that a declared launch may leave open ("dtype", "T"), None for any
+    name; a recorded launch leaves none open.
+    """
 
     placeholders: tuple[str, ...] | None = ()
 
     def check(self, launch: Any, more: tuple[str, ...] = ()) -> None:
-        """Raises FormError unless this is a launch; `more` are further fields that it may have."""
+        """Raise FormError unless this is a launch; `more` are further allowed fields."""
         args = launch.get("args") if isinstance(launch, dict) else None
         if not isinstance(args, dict):
             raise FormError(
@@ -207,7 +218,7 @@ class LaunchForm:
             )
         for name in launch:
             if name not in ("args", "omitted", "configs", "keys", *more):
-                raise FormError(f"{name!r} is no part of a launch", path=(name,))
+                raise FormError(f"{name!r} is not part of a launch", path=(name,))
         self.check_arguments(args)
         for part in ("omitted", "keys"):
             for name in _list(launch.get(part, []), part, (part,)):
@@ -216,7 +227,7 @@ class LaunchForm:
             self._check_config(config, ("configs", place))
 
     def check_arguments(self, args: Any, part: str = "args") -> None:
-        """Raises FormError unless every argument has a known form."""
+        """Raise FormError unless every argument has a known form."""
         if not isinstance(args, dict):
             raise FormError(f"{part} is a mapping of arguments", path=(part,))
         for name, spec in args.items():
@@ -224,14 +235,14 @@ class LaunchForm:
             self.check_argument(name, spec, (part, name))
 
     def check_argument(self, name: str, spec: Any, path: Sequence[str | int] = ()) -> None:
-        """One argument: None, or a mapping of exactly one of the known kinds."""
+        """Raise FormError unless the argument is None or a mapping of exactly one known kind."""
         if spec is None:
             return
         kind = next(iter(spec), None) if isinstance(spec, dict) else None
         check = self._kinds().get(str(kind))
         if check is None or (len(spec) > 1 and kind != "dtype"):
-            known = ", ".join(self._kinds())
-            raise FormError(f"argument {name}: {spec!r}", f"it is null or one of {known}", path)
+            kinds = ", ".join(self._kinds())
+            raise FormError(f"argument {name}: {spec!r}", f"it is null or one of {kinds}", path)
         check(name, spec, path)
 
     def _kinds(self) -> Mapping[str, Callable[..., None]]:
@@ -255,8 +266,8 @@ class LaunchForm:
         if not isinstance(dtype, str):
             raise FormError(f"argument {name}: dtype {dtype!r}", "a dtype is a word", path)
         if dtype not in DTYPES and not (dtype == "{dtype}" and self._is_open(dtype)):
-            known = ", ".join(DTYPES)
-            raise FormError(f"argument {name}: unknown dtype {dtype!r}", f"known are {known}", path)
+            names = ", ".join(DTYPES)
+            raise FormError(f"argument {name}: unknown dtype {dtype!r}", f"known are {names}", path)
         if set(spec) - {"dtype", "align"}:
             raise FormError(f"argument {name}: {spec!r}", "a tensor has dtype and align", path)
         align = spec.get("align", 16)
@@ -285,25 +296,25 @@ class LaunchForm:
             self.check_argument(name, item, path)
 
     def _check_constexpr(self, name: str, spec: Json, path: Sequence[str | int]) -> None:
-        held = spec["constexpr"]
-        if placeholder(held) is not None and self.placeholders and not self._is_open(held):
-            raise FormError(f"argument {name}: {held!r}", self._sizes("a literal"), path)
-        _check_constant(name, held, path)
+        value = spec["constexpr"]
+        if placeholder(value) is not None and self.placeholders and not self._is_open(value):
+            raise FormError(f"argument {name}: {value!r}", self._sizes("a literal"), path)
+        _check_constant(name, value, path)
 
     def _check_descriptor(self, name: str, spec: Json, path: Sequence[str | int]) -> None:
-        held = spec["descriptor"]
-        needed = {"dtype", "align", "shape", "strides", "block"}
-        if not isinstance(held, dict) or set(held) - set(_DESCRIPTOR_EXTRAS) != needed:
+        descriptor = spec["descriptor"]
+        fields = {"dtype", "align", "shape", "strides", "block"}
+        if not isinstance(descriptor, dict) or set(descriptor) - set(_DESCRIPTOR_EXTRAS) != fields:
             what = "a descriptor has dtype, align, shape, strides and block"
             raise FormError(f"argument {name}: {what}", path=path)
         for extra, values in _DESCRIPTOR_EXTRAS.items():
-            said = held.get(extra, values[0])
-            if not isinstance(said, type(values[0])) or said not in values:
+            value = descriptor.get(extra, values[0])
+            if not isinstance(value, type(values[0])) or value not in values:
                 what = f"{extra} of a descriptor is one of {values}"
                 raise FormError(f"argument {name}: {what}", path=path)
-        self._check_tensor(name, {"dtype": held["dtype"], "align": held["align"]}, path)
+        self._check_tensor(name, {"dtype": descriptor["dtype"], "align": descriptor["align"]}, path)
         for part in ("shape", "strides", "block"):
-            if not all(is_int(extent) for extent in _list(held[part], part, path)):
+            if not all(is_int(extent) for extent in _list(descriptor[part], part, path)):
                 raise FormError(f"argument {name}: {part} of a descriptor are numbers", path=path)
 
     def _check_config(self, config: Any, path: Sequence[str | int]) -> None:
@@ -312,27 +323,35 @@ class LaunchForm:
         for name, value in config.get("kwargs", {}).items():
             _check_name(name, path)
             _check_constant(name, value, path)
-        check_options({name: held for name, held in config.items() if name != "kwargs"}, path)
+        check_options({name: value for name, value in config.items() if name != "kwargs"}, path)
 
     def _sizes(self, plain: str) -> str:
-        names = [name for name in self.placeholders or () if name != "dtype"]
-        sizes = ", ".join(f'"{{{name}}}"' for name in names)
-        return f"{plain}, or one of {sizes}" if sizes else plain
+        sizes = []
+        for name in self.placeholders or ():
+            if name != "dtype":
+                sizes.append(f'"{{{name}}}"')
+        if not sizes:
+            return plain
+        return f"{plain}, or one of {', '.join(sizes)}"
 
 
 def is_int(value: Any) -> bool:
-    """An integer that is no truth value."""
+    """Return True for an integer that is not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def check_plain(value: Any, path: Sequence[str | int] = ()) -> None:
-    """Raises FormError for what cannot be hashed, stored or sent: half a character (a lone
-    surrogate), a number of hundreds of digits, lists within lists without end."""
+    """Raise FormError for a value that cannot be hashed, stored or sent.
+
+    These are lone surrogates, numbers of hundreds of digits and lists nested without limit.
+    """
     if len(path) > _DEEPEST:
         raise FormError("it is nested too deeply", f"{_DEEPEST} levels are the most", path)
     if isinstance(value, str):
-        if _HALVES.search(value):
-            raise FormError(f"{value[:40]!r} is no text: it holds half a character", path=path)
+        if _SURROGATES.search(value):
+            raise FormError(
+                f"{value[:40]!r} is not valid text: it contains a lone surrogate", path=path
+            )
     elif isinstance(value, dict):
         for key, item in value.items():
             check_plain(str(key), path)
@@ -345,20 +364,20 @@ def check_plain(value: Any, path: Sequence[str | int] = ()) -> None:
 
 
 def check_options(options: Any, path: Sequence[str | int] = ()) -> None:
-    """Raises FormError for an option that no release's compiler has, or that could name a file."""
+    """Raise FormError for an option that no supported compiler has or that could name a file."""
     if not isinstance(options, dict):
         raise FormError("options are a mapping", path=path)
     for name in options:
         if name not in OPTIONS:
-            known = ", ".join(sorted(OPTIONS))
-            raise FormError(f"option {name!r} is unknown", f"known are {known}", path)
+            names = ", ".join(sorted(OPTIONS))
+            raise FormError(f"option {name!r} is unknown", f"known are {names}", path)
     check_constants(options, path)
 
 
 def check_constants(values: Any, path: Sequence[str | int] = ()) -> None:
-    """Raises FormError unless this maps names to values that a constexpr or an option may have."""
+    """Raise FormError unless this maps names to values allowed for a constexpr or an option."""
     if not isinstance(values, dict):
-        raise FormError(f"{values!r} is no mapping of names to values", path=path)
+        raise FormError(f"{values!r} is not a mapping of names to values", path=path)
     for name, value in values.items():
         _check_constant(name, value, path)
 
@@ -368,15 +387,17 @@ def _check_constant(name: str, value: Any, path: Sequence[str | int]) -> None:
         return
     if not isinstance(value, dict) or len(value) != 1:
         raise FormError(f"constant {name}: {value!r}", path=path)
-    kind, held = next(iter(value.items()))
+    kind, content = next(iter(value.items()))
     if kind == "tuple":
-        for item in _list(held, f"constant {name}", path):
+        for item in _list(content, f"constant {name}", path):
             _check_constant(name, item, path)
     elif kind == "dtype":
-        if not isinstance(held, str) or held not in _LANGUAGE_DTYPES:
-            raise FormError(f"constant {name}: {held!r} is no dtype of the language", path=path)
+        if not isinstance(content, str) or content not in _LANGUAGE_DTYPES:
+            raise FormError(
+                f"constant {name}: {content!r} is not a dtype of the language", path=path
+            )
     elif kind == "function":
-        _check_name(held, path)
+        _check_name(content, path)
     elif kind != "unknown":
         raise FormError(f"constant {name}: {value!r}", path=path)
 
@@ -384,7 +405,7 @@ def _check_constant(name: str, value: Any, path: Sequence[str | int]) -> None:
 def _check_name(name: Any, path: Sequence[str | int]) -> None:
     # A name with two underscores in front would lead to Python's own attributes.
     if not isinstance(name, str) or not name.isidentifier() or name.startswith("__"):
-        raise FormError(f"{name!r} is no name of an argument", path=path)
+        raise FormError(f"{name!r} is not the name of an argument", path=path)
 
 
 def _list(value: Any, name: str, path: Sequence[str | int]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What a run asks, and on behalf of which command."""
+"""The question of a run, and the command that made the run."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from msgspec import convert, to_builtins
 from flacheck.model.cell import Cell
 from flacheck.model.values import Json, digest
 
-# What a selection may say without narrowing the question: every release and GPU is a question of
+# Parts of a selection that do not narrow the question: every release and every GPU is a question of
 # its own.
 _PLACES = ("targets", "toolchains")
-# What several values are given by whose option is singular.
+# Options that take several values under a singular name.
 _OPTIONS = {"kernels": "kernel", "dtypes": "dtype", "ops": "op"}
-# What is given once for each value: a value may hold a comma.
-_REPEATED = {"defines": "define", "options_given": "option"}
+# Options that are repeated for each value, since a value may hold a comma.
+_REPEATED_OPTIONS = {"defines": "define", "options_given": "option"}
 
 
 class Purpose(str, Enum):
-    """The command that a run was made for. Only a scan asks a question that has to be answered as a
-    whole."""
+    """The command that made a run.
+
+    Only the question of a scan must be answered completely.
+    """
 
     SCAN = "scan"
     BISECT = "bisect"
@@ -37,12 +39,12 @@ class Purpose(str, Enum):
 
 @dataclass(frozen=True)
 class KeySet:
-    """The cells that a question asks of one toolchain on one target.
+    """The cells of a question on one toolchain and target.
 
-    `kernels` maps each cell's key to its kernel's name. `made_up` are the keys of launches for
-    which flacheck's driver invented the arguments, and which nothing else in the question made.
-    `alternatives` maps a cell's key to those of its launch's other configurations, in the order in
-    which they are asked where the autotuner skips the cell's own.
+    `kernels` maps each cell's key to its kernel's name. `made_up` are the keys of launches whose
+    arguments flacheck's driver invented and which nothing else in the question made. `alternatives`
+    maps a cell's key to those of its launch's other configurations, in the order in which they run
+    if the autotuner skips the cell's own.
     """
 
     kernels: Mapping[str, str]
@@ -51,22 +53,26 @@ class KeySet:
 
     @cached_property
     def digest(self) -> str:
-        """The identity of the set: shards of one capture have the same."""
-        asked: list[Any] = [sorted(self.kernels), sorted(self.made_up)]
+        """Identity of the set: shards of one capture share it."""
+        parts: list[Any] = [sorted(self.kernels), sorted(self.made_up)]
         if self.alternatives:
-            asked.append({key: list(others) for key, others in self.alternatives.items()})
-        return digest(asked)
+            parts.append({key: list(others) for key, others in self.alternatives.items()})
+        return digest(parts)
 
     def of(self, names: Callable[[str], bool]) -> KeySet:
-        """The cells of the kernels with these names."""
+        """Return the cells of the kernels whose names the predicate accepts."""
         kernels = {key: name for key, name in self.kernels.items() if names(name)}
-        others = {key: keys for key, keys in self.alternatives.items() if key in kernels}
-        known = kernels.keys() | {key for keys in others.values() for key in keys}
-        return KeySet(kernels, self.made_up & known, others)
+        others = {}
+        remaining = set(kernels)
+        for key, keys in self.alternatives.items():
+            if key in kernels:
+                others[key] = keys
+                remaining.update(keys)
+        return KeySet(kernels, self.made_up & remaining, others)
 
     @property
     def possible(self) -> Iterator[str]:
-        """All keys whose records may belong to an answer."""
+        """All keys whose records may count."""
         yield from self.kernels
         for others in self.alternatives.values():
             yield from others
@@ -84,9 +90,12 @@ class KeySet:
 
 
 @dataclass(frozen=True)
-class AskedCells:
-    """How many cells a question asks of one toolchain on one target, and the digest of their key
-    set. Both are None before the capture that decides it has ended."""
+class RequestedCells:
+    """The number of cells of a question on one toolchain and target, with their digest.
+
+    `keys` is the digest of their key set. Both figures are None until the capture that decides them
+    has ended.
+    """
 
     toolchain: str
     target: str
@@ -100,29 +109,29 @@ class AskedCells:
 
 @dataclass(frozen=True)
 class Question:
-    """What a run asks.
+    """The subject and selection of a run.
 
-    `about` is a matrix, a launches file or a package, as people call it; `source` tells two of one
-    name apart (a file's path, a package with its digest). `selection` narrows the question.
+    `about` is the usual name of a matrix, a launches file or a package; `source` distinguishes two
+    of one name (a file's path, a package with its digest). `selection` narrows the question.
     """
 
     about: str
     selection: Mapping[str, Any] = field(default_factory=dict)
-    asked: tuple[AskedCells, ...] = ()
+    asked: tuple[RequestedCells, ...] = ()
     source: str = ""
 
     @property
     def scope(self) -> tuple[str, str]:
-        """What two runs share that ask the same of different releases or GPUs."""
+        """Identity shared by runs with one subject and narrowing on different releases or GPUs."""
         return self.source or self.about, digest(self._narrowing)
 
     @property
     def narrowing(self) -> str:
-        """What the question leaves out of its matrix or package: `--kernel chunk_*`."""
+        """The options that narrow the matrix or package: `--kernel chunk_*`."""
         words = []
         for name, values in self._narrowing.items():
-            if name in _REPEATED:
-                words += [f"--{_REPEATED[name]} {value}" for value in values]
+            if name in _REPEATED_OPTIONS:
+                words += [f"--{_REPEATED_OPTIONS[name]} {value}" for value in values]
                 continue
             option = _OPTIONS.get(name, name.replace("_", "-"))
             words.append(f"--{option} {','.join(map(str, values))}")
@@ -130,13 +139,16 @@ class Question:
 
     @property
     def name(self) -> str:
-        """The question in a few words."""
+        """The subject and its narrowing, for display."""
         return f"{self.about} {self.narrowing}".strip()
 
     @property
     def _narrowing(self) -> Mapping[str, Any]:
-        names = (name for name in sorted(self.selection) if name not in _PLACES)
-        return {name: self.selection[name] for name in names}
+        narrowing = {}
+        for name in sorted(self.selection):
+            if name not in _PLACES:
+                narrowing[name] = self.selection[name]
+        return narrowing
 
     def to_json(self) -> Json:
         plain: Json = to_builtins(self)
@@ -148,48 +160,52 @@ class Question:
 
 
 @dataclass(frozen=True)
-class AskedPlace:
-    """A question on one toolchain and target. Where nobody knows its keys, `answered` are those
-    that there is a record of, and `note` says why."""
+class RequestedPlace:
+    """A question on one toolchain and target.
+
+    If its keys are unknown, `answered_keys` are those that have a record, and `note` gives the
+    reason.
+    """
 
     question: Question
-    asked: AskedCells
+    request: RequestedCells
     keys: KeySet | None
-    answered: tuple[str, ...] = ()
+    answered_keys: tuple[str, ...] = ()
     note: str = ""
 
     @property
     def known_keys(self) -> tuple[str, ...]:
         """The keys whose records count."""
         if self.keys is None:
-            return self.answered
+            return self.answered_keys
         return tuple(self.keys.kernels)
 
     @property
     def possible_keys(self) -> tuple[str, ...]:
-        """These, and the keys of alternatives, whose records count where those are skipped."""
+        """The known keys with those of alternatives, which count if the known ones are skipped."""
         if self.keys is None:
-            return self.answered
+            return self.answered_keys
         return tuple(self.keys.possible)
 
 
 def key_sets(cells: Iterable[Cell]) -> dict[tuple[str, str], KeySet]:
-    """The cells of a question as key sets, by (toolchain, target).
+    """Return the cells of a question as key sets, by (toolchain, target).
 
-    A launch that was seen anywhere in the question counts as seen on every release.
+    A launch that was observed anywhere in the question counts as observed on every release.
     """
     cells = list(cells)
     launches: dict[int, str] = {}
 
     def launch_of(cell: Cell) -> tuple[str, str]:
-        # Equal launches are one object for all releases and options; hashing one is what costs.
-        known = launches.get(id(cell.launch))
-        if known is None:
-            known = digest(cell.launch.to_json()["args"] if cell.launch else None)
-            launches[id(cell.launch)] = known
-        return cell.kernel.name, known
+        # Equal launches are one object for all releases and options, and hashing is the expensive
+        # step.
+        arguments = launches.get(id(cell.launch))
+        if arguments is None:
+            arguments = digest(cell.launch.to_json()["args"] if cell.launch else None)
+            launches[id(cell.launch)] = arguments
+        return cell.kernel.name, arguments
 
-    seen = {launch_of(cell) for cell in cells if not cell.kernel.is_made_up}
+    observed_launches = {launch_of(cell) for cell in cells if not cell.kernel.is_made_up}
     kernels: dict[tuple[str, str], dict[str, str]] = {}
     made_up: dict[tuple[str, str], set[str]] = {}
     alternatives: dict[tuple[str, str], dict[str, list[str]]] = {}
@@ -199,9 +215,10 @@ def key_sets(cells: Iterable[Cell]) -> dict[tuple[str, str], KeySet]:
         others = [other.key for other in cell.others()]
         if others:
             alternatives.setdefault(place, {})[cell.key] = others
-        if cell.kernel.is_made_up and launch_of(cell) not in seen:
+        if cell.kernel.is_made_up and launch_of(cell) not in observed_launches:
             made_up.setdefault(place, set()).update((cell.key, *others))
-    return {
-        place: KeySet(names, frozenset(made_up.get(place, ())), alternatives.get(place, {}))
-        for place, names in kernels.items()
-    }
+    sets = {}
+    for place, names in kernels.items():
+        invented = frozenset(made_up.get(place, ()))
+        sets[place] = KeySet(names, invented, alternatives.get(place, {}))
+    return sets

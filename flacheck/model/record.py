@@ -1,4 +1,4 @@
-"""Records: what is stored and reported of a cell."""
+"""Records: the stored and reported result of a cell."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from flacheck.model.kernel import Kernel, Unrecorded
 from flacheck.model.launch import Launch
 from flacheck.model.values import Json
 
-# Characters of a record's message: enough for the decisive lines of every failure seen so far.
+# Characters of a record's message: enough for the decisive lines of every failure so far.
 MESSAGE_LIMIT = 2_000
-# What a record holds beside its cell and verdict, as JSON names it and in JSON's order.
+# Fields of a record beside its cell and verdict, in the order of its JSON.
 _OWN_FIELDS = (
     *("reason", "tolerated", "code", "signature", "stage", "signal", "message", "findings"),
     *("seconds", "peak_mb", "cached", "resources"),
@@ -22,7 +22,7 @@ _OWN_FIELDS = (
 
 
 class Verdict(str, Enum):
-    """What is known of a cell. Never "correct": a compile cannot show that."""
+    """The verdict on a cell. Never "correct": a compile cannot show that."""
 
     COMPILES = "compiles"
     FAILS = "fails"
@@ -34,8 +34,8 @@ class Verdict(str, Enum):
 class Record:
     """cell + attempt + verdict + findings; JSON flattens the cell into the record.
 
-    `formerly` is the signature that the record was stored with, where another flacheck computed it
-    otherwise: waivers and baselines of that time name it. It is not in JSON.
+    `formerly` is the signature under which an older flacheck stored the record, if it differs:
+    waivers and baselines of that time contain it. It is not in JSON.
     """
 
     cell: Cell
@@ -69,7 +69,7 @@ class Record:
 
     @property
     def how(self) -> str:
-        """How the worker loaded the kernel: corpus, import, stub or cut."""
+        """The way the worker loaded the kernel: corpus, import, stub or cut."""
         return self.cell.kernel.origin.how
 
     @property
@@ -111,8 +111,11 @@ class Record:
         stage: str = "compile",
         until: str | None = None,
     ) -> Record:
-        """A record as `to_json` wrote it. `kernel`, `stage` and `until` are what JSON does not hold
-        of its cell; without them the cell cannot be compiled again."""
+        """Return the record that `to_json` wrote.
+
+        `kernel`, `stage` and `until` are the parts of its cell that JSON does not hold; without
+        them the cell cannot be compiled again.
+        """
         if kernel is None:
             kernel = Kernel(value["kernel"], value["package"], "", Unrecorded(value["how"]))
         cell = Cell(
@@ -123,7 +126,7 @@ class Record:
             options=value["options"],
             dtype=value["dtype"],
             shape=value["shape"],
-            widened=value["widened"],
+            is_widened=value["widened"],
             stage=stage,
             until=until,
         ).with_key(value["key"])
@@ -132,5 +135,5 @@ class Record:
         return Record(cell=cell, verdict=Verdict(value["verdict"]), **own)
 
     def with_(self, **changes: Any) -> Record:
-        """The record with some of its fields changed."""
+        """Return the record with some of its fields changed."""
         return replace(self, **changes)

@@ -1,11 +1,13 @@
-"""Text that others wrote, shown as what it is: names of kernels and what compilers print may hold
-anything."""
+"""Safe display of text from elsewhere.
+
+Names of kernels and output of compilers may hold any characters.
+"""
 
 import re
 
-# What a terminal or a browser acts on instead of showing it: control characters but tabs and line
-# breaks, signs that turn the direction of writing or cannot be seen, halves of characters, and the
-# further line breaks of Unicode.
+# Characters that a terminal or a browser acts on instead of showing them: control characters other
+# than tabs and line breaks, invisible characters, those that change the direction of writing, lone
+# surrogates, and the further line breaks of Unicode.
 _ACTING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff0-\ufffb\ud800-\udfff"
@@ -14,7 +16,7 @@ _ACTING = re.compile(
 
 
 def visible(text: str) -> str:
-    """The text with escapes (`\\x1b`, `\\u202e`) in place of what would act and not be seen."""
+    """Return the text with escapes in place of acting and invisible characters."""
     return _ACTING.sub(_escape, text)
 
 
@@ -23,15 +25,15 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def fence(text: str, least: int) -> str:
-    """One backtick more than stand together anywhere in the text, for Markdown."""
+    """Return more backticks than stand together anywhere in the text, for Markdown."""
     longest = max(map(len, re.findall("`+", text)), default=0)
     return "`" * max(longest + 1, least)
 
 
 def code_span(text: str) -> str:
-    """A line of code in Markdown that may hold backticks itself, as assertions do."""
+    """Return a line of code in Markdown; the line may contain backticks, as assertions do."""
     marks = fence(text, 1)
-    # A blank each keeps a backtick at either end apart; Markdown takes both away again.
+    # Blanks separate a backtick at either end; Markdown removes both again.
     if len(marks) > 1 or text.startswith(" "):
         text = f" {text} "
     return f"{marks}{text}{marks}"

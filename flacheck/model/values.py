@@ -8,10 +8,10 @@ Json = dict[str, Any]
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys and no white space: the form that is hashed."""
+    """Return JSON with sorted keys and no white space, the form that is hashed."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def digest(value: Any, length: int = 32) -> str:
-    """The first `length` hex digits of the SHA-256 of a JSON value."""
+    """Return the first `length` hex digits of the SHA-256 of a JSON value."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:length]

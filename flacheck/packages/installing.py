@@ -203,7 +203,7 @@ def _fitting(name: str, bound: SpecifierSet, conflict: ToolchainError) -> str:
     """Return the highest version within a bound; raise the conflict without such a version."""
     releases = list(torch_pins.pins())
     if name == "triton":
-        releases = list(triton_releases.known())
+        releases = list(triton_releases.known_releases())
     # A build for a CUDA version is only in the bound, by its exact name.
     releases += [each.version for each in bound if each.operator in ("==", "===", "<=")]
     versions = [version for version in releases if not version.endswith(".*")]

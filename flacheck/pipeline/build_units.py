@@ -213,8 +213,8 @@ def include_folders(build: ProjectBuild, root: Path) -> Iterator[str]:
 
 def _outside_folders(build: ProjectBuild) -> list[str]:
     """Return the include folders of a build that lie outside of the project, but for torch's."""
-    named = {folder for unit in build.units for folder in unit.includes}
-    return sorted(each for each in named if each.startswith("/") and "torch/include" not in each)
+    folders = {folder for unit in build.units for folder in unit.includes}
+    return sorted(each for each in folders if each.startswith("/") and "torch/include" not in each)
 
 
 def _holds_headers(folder: str) -> bool:
@@ -244,9 +244,9 @@ def _dropped(build: ProjectBuild) -> Iterator[str]:
     """Yield warnings of what the build names and flacheck does not pass on, but for what a scan
     chooses itself."""
     every_flag = {flag for unit in build.units for flag in unit.dropped_flags}
-    dropped = sorted(flag for flag in every_flag if not is_chosen_by_scan(flag))
-    if dropped:
-        yield f"arguments of the build that are not passed on: {' '.join(dropped)}"
+    flags = sorted(flag for flag in every_flag if not is_chosen_by_scan(flag))
+    if flags:
+        yield f"arguments of the build that are not passed on: {' '.join(flags)}"
     folders = [each for each in _outside_folders(build) if not _holds_headers(each)]
     if folders:
         yield (

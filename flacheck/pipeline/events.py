@@ -1,4 +1,4 @@
-"""What a run reports while it works, as typed values."""
+"""The typed events of a run."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass

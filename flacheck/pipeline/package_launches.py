@@ -31,7 +31,7 @@ from flacheck.inputs import call_paths, launches, replay
 from flacheck.inputs.expand import Selection, Source, expand
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.inputs.matrix import Block, Matrix
-from flacheck.model import AskedCells, Attempt, Cell, Imported, Json, Kernel, Outcome, Question
+from flacheck.model import Attempt, Cell, Imported, Json, Kernel, Outcome, Question, RequestedCells
 from flacheck.packages import checkouts
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
@@ -95,7 +95,7 @@ class ResolvedPackage:
     @property
     def question(self) -> Question:
         """The question of the job's scan; its cells are unknown before the capture."""
-        cells = [AskedCells(place.choice.identity, place.target) for place in self.places]
+        cells = [RequestedCells(place.choice.identity, place.target) for place in self.places]
         source = _source(str(self.job.subject.package))
         return Question(self.package.identity, asked=tuple(cells), source=source)
 
@@ -149,13 +149,15 @@ class CapturedPackage:
         cells: list[Cell] = []
         attempts: dict[str, Attempt] = {}
         coverages: list[Json] = []
-        launched = _select(self.captures, job.selection, configs)
-        for capture, recorded, compiled in launched:
-            tried = _attempts(capture, job.selection)
-            attempts.update({cell.key: attempt for cell, attempt in tried.items() if attempt})
-            cells += tried
+        selected_launches = _select(self.captures, job.selection, configs)
+        for capture, launch_lists, compiled_lists in selected_launches:
+            own_attempts = _attempts(capture, job.selection)
+            attempts.update(
+                {cell.key: attempt for cell, attempt in own_attempts.items() if attempt}
+            )
+            cells += own_attempts
             if capture.driven and not capture.driven.import_error:
-                cells += _cells_of(capture, recorded, compiled, job, configs)
+                cells += _cells_of(capture, launch_lists, compiled_lists, job, configs)
                 coverages.append(_coverage_of(capture))
         if not cells:
             # Only now: under some releases an operator may well launch nothing.
@@ -186,13 +188,13 @@ def resolve_package(job: Job, resolver: Resolver | None = None) -> ResolvedPacka
     resolver = resolver or Resolver()
     specs = job.selection.toolchains or ("installed",)
     names = list(dict.fromkeys(name for spec in specs for name in resolver(spec)))
-    requested = list(job.selection.targets or DEFAULT_TARGETS)
-    imitated = [target for target in requested if _is_imitated(target)]
+    target_names = list(job.selection.targets or DEFAULT_TARGETS)
+    nvidia_targets = [target for target in target_names if _is_imitated(target)]
     rows = []
-    for target in requested:
+    for target in target_names:
         on = target
         if not _is_imitated(target):
-            on = next(iter(imitated), DEFAULT_TARGETS[0])
+            on = next(iter(nvidia_targets), DEFAULT_TARGETS[0])
         rows.append((targets.find(target).name, card(on)))
     package = packages.provide_package(str(job.subject.package))
     places = [CapturePlace(resolver.choices[name], *row) for name in names for row in rows]
@@ -205,9 +207,9 @@ def _coverage_of(capture: PackageCapture) -> Json:
     assert capture.driven is not None
     package = capture.package
     kernels = _launchable(package)
-    covered = coverage(kernels, capture.driven.kernels, capture.driven.report)
+    kernel_coverage = coverage(kernels, capture.driven.kernels, capture.driven.report)
     identity = {"package": package.identity, "toolchain": capture.choice.identity}
-    return {**identity, **covered.to_json()}
+    return {**identity, **kernel_coverage.to_json()}
 
 
 def _forms_of(cells: Iterable[Cell]) -> dict[tuple[str | None, str], tuple[str, str]]:
@@ -225,7 +227,7 @@ def _is_imitated(target: str) -> bool:
 
 def _provide(place: CapturePlace) -> Toolchain | None:
     """Install the compiler to capture under; None if there is none that compiles for the target."""
-    if place.choice.reason or place.choice.knows(place.target):
+    if place.choice.reason or place.choice.skip_reason(place.target):
         return None
     try:
         return provide(place.choice)
@@ -335,26 +337,26 @@ def _select(
     captures: Sequence[PackageCapture], selection: Selection, configs: str
 ) -> Iterator[tuple[PackageCapture, list[RecordedLaunch], list[RecordedLaunch]]]:
     """Yield each capture with its selected launches, and with those that are compiled."""
-    recorded = [select_launches(capture, selection) for capture in captures]
-    compiled = recorded
+    launch_lists = [select_launches(capture, selection) for capture in captures]
+    compiled_lists = launch_lists
     if configs == "usual":
-        compiled = [launches.one_each(entries) for entries in recorded]
+        compiled_lists = [launches.one_each(entries) for entries in launch_lists]
     elif configs == "shared":
-        compiled = _shared(captures, recorded)
-    yield from zip(captures, recorded, compiled)
+        compiled_lists = _shared(captures, launch_lists)
+    yield from zip(captures, launch_lists, compiled_lists)
 
 
 def _shared(
     captures: Sequence[PackageCapture], recorded: Sequence[list[RecordedLaunch]]
 ) -> list[list[RecordedLaunch]]:
     """Return one launch of each kernel and dtype, the same for all compilers if possible."""
-    compiled = [list[RecordedLaunch]() for _ in captures]
+    compiled_lists = [list[RecordedLaunch]() for _ in captures]
     for target in {capture.target for capture in captures}:
         indices = [index for index, each in enumerate(captures) if each.target == target]
         same = launches.shared([recorded[index] for index in indices])
         for index, entries in zip(indices, same):
-            compiled[index] = entries
-    return compiled
+            compiled_lists[index] = entries
+    return compiled_lists
 
 
 def _cells_of(
@@ -367,15 +369,20 @@ def _cells_of(
     """Yield the cells of a capture's launches; for old releases those of its autotuners too."""
     assert capture.driven is not None
     package = capture.package
-    provided = {package.identity: package}
+    package_folders = {package.identity: package}
     if not _is_imitated(capture.target):
         # Imported for this target, the package may define other kernels than were recorded.
-        provided = {}
-    compiling = replay.sources(compiled, provided, or_cut=True)
+        package_folders = {}
+    compiling = replay.sources(compiled, package_folders, or_cut=True)
     stages: list[tuple[str, Sequence[Source]]] = [("compile", compiling)]
-    if provided and Version(capture.choice.version) < KEYS_BY_NAME:
-        tuned = [entry for entry in recorded if len(entry.launch.configs) > 1]
-        stages.append(("autotune", replay.decorated_sources(launches.one_each(tuned), provided)))
+    if package_folders and Version(capture.choice.version) < KEYS_BY_NAME:
+        tuned_launches = [entry for entry in recorded if len(entry.launch.configs) > 1]
+        stages.append(
+            (
+                "autotune",
+                replay.decorated_sources(launches.one_each(tuned_launches), package_folders),
+            )
+        )
     # Kernels, toolchain and target are selected already.
     selection = replace(job.selection, kernels=(), ops=(), targets=(), toolchains=())
     for stage, sources in stages:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flacheck.model import AskedCells, Attempt, Cell, Json, KeySet, Purpose, Question
+from flacheck.model import Attempt, Cell, Json, KeySet, Purpose, Question, RequestedCells
 from flacheck.model.question import key_sets
 from flacheck.packages.package import Package
 from flacheck.toolchains.base import Choice
@@ -11,14 +11,23 @@ from flacheck.toolchains.base import Choice
 
 @dataclass(frozen=True)
 class Plan:
-    """The cells of a run with what compiling them takes.
+    """The cells of a run with their compilers and packages.
 
-    `name` is what the run is called and `selection` what narrowed it. `forms` maps
-    (package, kernel) to (operator, form). `warnings` are for the user's eyes; `attempts` hold, by
-    key, what is known of cells without a worker; `coverage` says what of a package was captured.
-    `source` tells two plans of one name apart. `stale` are kernels that have changed since they
-    were captured. `whole` are all cells of the question where this run compiles only a shard of
-    them. `trust` is the user's word for the sources of kernels in it.
+    Attributes:
+        name: The name of the run.
+        cells: The cells to compile.
+        choices: The compilers by identity.
+        packages: The packages by specification.
+        forms: (operator, form) by (package, kernel).
+        warnings: Messages for the user.
+        attempts: Attempts of cells that need no worker, by key.
+        coverage: The recorded and the missed kernels of each captured package.
+        selection: The selection that narrowed the question.
+        purpose: The purpose of the run; only scans answer a question.
+        source: The path that distinguishes plans of one name.
+        stale: Kernels that changed since their capture.
+        whole: All cells of the question, if this run compiles a shard.
+        trust: True if the user vouches for the sources of kernels.
     """
 
     name: str
@@ -37,19 +46,20 @@ class Plan:
     trust: bool = False
 
     def asks(self) -> tuple[Question, Mapping[tuple[str, str], KeySet]]:
-        """What a run of this plan asks, with its cells by (toolchain, target)."""
+        """Return the question of a run, with its key sets by (toolchain, target)."""
         cells = self.cells
         if self.whole is not None:
             cells = self.whole
         sets = key_sets(cells)
-        asked = [
-            AskedCells(*place, len(there.kernels), there.digest) for place, there in sets.items()
+        requested_cells = [
+            RequestedCells(*place, len(there.kernels), there.digest)
+            for place, there in sets.items()
         ]
-        question = Question(self.name, self.selection, tuple(asked), self.source)
+        question = Question(self.name, self.selection, tuple(requested_cells), self.source)
         return question, sets
 
     def context(self) -> Json:
-        """What a report needs to know of a run of this plan and no record holds."""
+        """Return the facts about a run that reports need and records lack."""
         return {
             "forms": [[*kernel, *form] for kernel, form in sorted(self.forms.items(), key=str)],
             "kernels": sorted({cell.kernel.name for cell in self.cells}),

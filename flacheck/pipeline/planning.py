@@ -83,7 +83,7 @@ class ResolvedKernels:
         size.check(kernels.matrix, kernels.sources, selection, resolver)
         cells = expand_matrix(kernels.matrix, kernels.sources, selection, resolver, self.job.until)
         forms = {}
-        planned = list(cells)
+        cell_list = list(cells)
         for source in kernels.sources:
             kernel = source.kernel
             if kernel.operator and kernel.form:
@@ -91,7 +91,7 @@ class ResolvedKernels:
         return Plan(
             name=kernels.matrix.name,
             source=_source(subject),
-            cells=planned,
+            cells=cell_list,
             choices=resolver.choices,
             packages=kernels.packages,
             forms=forms,
@@ -196,10 +196,12 @@ def _coverage(plan: Plan) -> str:
         text += (
             f"; {each['toolchain']}: {each['recorded']} of {each['launchable']} kernels recorded"
         )
-        missed = [f"{one['kernel']} ({one['reason']})" for one in each["missed"][:_MOST_MISSED]]
-        if missed:
-            text += f", not recorded: {'; '.join(missed)}"
-        more = len(each["missed"]) - len(missed)
+        missed_kernels = [
+            f"{one['kernel']} ({one['reason']})" for one in each["missed"][:_MOST_MISSED]
+        ]
+        if missed_kernels:
+            text += f", not recorded: {'; '.join(missed_kernels)}"
+        more = len(each["missed"]) - len(missed_kernels)
         if more:
             text += f"; and {more} more"
     return text

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flacheck.analysis.observed import BLOCK, observe, take_apart
+from flacheck.analysis.observation import BLOCK, observe, take_apart
 from flacheck.analysis.slow import slow_compiles
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import EmptySelection, UsageError
@@ -56,8 +56,15 @@ _KEY = re.compile(r"[0-9a-f]{1,32}")
 
 @dataclass(frozen=True)
 class ResolvedCell:
-    """One cell. `record` is what the store knows of it; `packages` hold its kernel when that is
-    imported; `warnings` are for the user's eyes; `trust` is the user's word for its source."""
+    """One cell with all that compiling it again takes.
+
+    Attributes:
+        cell: The cell.
+        record: Its stored record; None without one.
+        packages: The package of an imported kernel.
+        warnings: Messages for the user.
+        trust: True if the user vouches for its source.
+    """
 
     cell: Cell
     record: Record | None = None
@@ -88,12 +95,12 @@ def rebuild_cell(record: Record, trust: bool = False) -> ResolvedCell:
 
 
 def is_key(what: str | Subject | None) -> bool:
-    """Whether a CELL is a key, or the beginning of one."""
+    """Return True for a key or the beginning of a key."""
     return isinstance(what, str) and _KEY.fullmatch(what) is not None
 
 
 def needs_store(what: str | Subject | None) -> bool:
-    """Whether a CELL can only be found in a store that is there already."""
+    """Return True if the cell can only be in an existing store."""
     return what is None or is_key(what)
 
 
@@ -124,8 +131,8 @@ def resolve_cell(
     if isinstance(what, str) and is_key(what):
         records = store.find(what)
         if not records:
-            said = f"no cell in {store.path} begins with {what}"
-            raise _undecided(said, list(store.latest()))
+            message = f"no cell in {store.path} begins with {what}"
+            raise _undecided(message, list(store.latest()))
         if len(records) > 1:
             # A whole key needs no flags; a settings file may hold some.
             records = _matching(records, selection) or records
@@ -144,14 +151,18 @@ def resolve_cell(
             key = _one_signature(records, name, store).key
         except UsageError:
             # Kernels that have changed since their capture may be why none is left.
-            for said in plan.warnings:
-                _LOG.warning(said)
+            for message in plan.warnings:
+                _LOG.warning(message)
             raise
     cell = cells[key]
-    needed = {}
+    package_folders = {}
     if cell.kernel.is_of_package:
-        needed = {s: package for s, package in plan.packages.items() if s == cell.kernel.package}
-    return ResolvedCell(cell, store.done([key]).get(key), needed, plan.warnings, plan.trust)
+        package_folders = {
+            s: package for s, package in plan.packages.items() if s == cell.kernel.package
+        }
+    return ResolvedCell(
+        cell, store.latest_records([key]).get(key), package_folders, plan.warnings, plan.trust
+    )
 
 
 def _plan_of(what: str, selection: Selection, trust: bool) -> Plan:
@@ -169,8 +180,8 @@ def _plan_of(what: str, selection: Selection, trust: bool) -> Plan:
 def _matching(records: Iterable[Record], selection: Selection) -> list[Record]:
     resolver = Resolver()
     names = {name for spec in selection.toolchains for name in resolver(spec)}
-    asked = [spelling for name in selection.targets for spelling in targets.spellings(name)]
-    return [record for record in records if _matches(record, selection, asked, names)]
+    target_names = [spelling for name in selection.targets for spelling in targets.spellings(name)]
+    return [record for record in records if _matches(record, selection, target_names, names)]
 
 
 def _matches(record: Record, selection: Selection, asked: Sequence[str], names: set[str]) -> bool:
@@ -213,11 +224,13 @@ def _undecided(what: str, candidates: Sequence[Record]) -> UsageError:
             f"{what}, and there is nothing to choose from: run `flacheck scan` first, or change "
             "the flags"
         )
-    ordered = sorted(candidates, key=lambda r: (r.verdict is not Verdict.FAILS, r.kernel, r.key))
+    sorted_candidates = sorted(
+        candidates, key=lambda r: (r.verdict is not Verdict.FAILS, r.kernel, r.key)
+    )
     lines = [f"{what}; name one by its key:"]
-    lines += [_listed(record) for record in ordered[:_SCREENFUL]]
-    if len(ordered) > _SCREENFUL:
-        lines.append(f"  and {len(ordered) - _SCREENFUL} more")
+    lines += [_listed(record) for record in sorted_candidates[:_SCREENFUL]]
+    if len(sorted_candidates) > _SCREENFUL:
+        lines.append(f"  and {len(sorted_candidates) - _SCREENFUL} more")
     return UsageError("\n".join(lines))
 
 
@@ -235,10 +248,9 @@ def _listed(record: Record) -> str:
 
 
 def settings(cell: Cell) -> str:
-    """Shape, block sizes and options of a cell in one line: what tells the cells of one kernel
-    apart."""
-    tuned = take_apart(cell.launch, cell.shape).tuned
-    blocks = {name: value for name, value in tuned.items() if BLOCK.fullmatch(name)}
+    """Return shape, block sizes and options of a cell in one line."""
+    constants = take_apart(cell.launch, cell.shape).tuned_constants
+    blocks = {name: value for name, value in constants.items() if BLOCK.fullmatch(name)}
     values = {**cell.shape, **blocks, **cell.options}
     return " ".join(f"{name}={value}" for name, value in values.items())
 
@@ -261,7 +273,7 @@ def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> Resolve
         if not trust:
             _check_source(cell, origin.source)
         return ResolvedCell(cell, record, trust=trust)
-    provided = {}
+    package_folders = {}
     if isinstance(origin, Unit) and cell.kernel.package is not None:
         spec = cell.kernel.package
         if source_trees.is_checkout(spec):
@@ -269,24 +281,24 @@ def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> Resolve
         elif not trust and not source_trees.has_sources(spec):
             raise _not_installed(cell.kernel)
         kernel, package = build_units.current(cell.kernel, spec)
-        provided = {package.identity: package}
+        package_folders = {package.identity: package}
     elif not cell.kernel.is_of_package:
         kernel = _corpus_kernel(cell.kernel.name)
     else:
         spec = str(cell.kernel.package)
-        provided = {spec: _package_of(cell.kernel, trust)}
+        package_folders = {spec: _package_of(cell.kernel, trust)}
         if not trust and isinstance(origin, Imported) and origin.cut is not None:
             _check_source(cell, origin.cut)
         if isinstance(origin, Imported) and origin.qualname and not torch_folder():
             # Where there is no torch to import a kernel beside, it is loaded beside the stand-in.
             origin = Stubbed(origin.module, origin.qualname, origin.made_up)
-        identity = _package_digest(cell.kernel, provided[spec])
+        identity = _package_digest(cell.kernel, package_folders[spec])
         kernel = replace(cell.kernel, digest=identity, origin=origin)
     now = replace(cell, kernel=kernel)
     if kernel.digest == cell.kernel.digest:
-        return ResolvedCell(now, record, provided, trust=trust)
-    said = f"{kernel.name} has changed since {record.key[:12]} was compiled: taken as it is now"
-    return ResolvedCell(now, None, provided, (said,), trust)
+        return ResolvedCell(now, record, package_folders, trust=trust)
+    message = f"{kernel.name} has changed since {record.key[:12]} was compiled: taken as it is now"
+    return ResolvedCell(now, None, package_folders, (message,), trust)
 
 
 def _check_source(cell: Cell, source: str) -> None:

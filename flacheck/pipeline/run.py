@@ -6,9 +6,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from flacheck.analysis.observed import Observed, observe
+from flacheck.analysis.observation import ObservedCell, observe
 from flacheck.analysis.standing import is_skipped
-from flacheck.analysis.untested import why_untested
+from flacheck.analysis.untested_cells import why_untested
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Loop, Timeouts
 from flacheck.engine.provider import Provider
@@ -23,7 +23,7 @@ from flacheck.version import __version__
 _LOG = logging.getLogger(__name__)
 
 # True for a failing cell that a waiver or a baseline excuses.
-Excuse = Callable[[Observed], bool]
+Excuse = Callable[[ObservedCell], bool]
 
 
 def environment() -> Json:
@@ -35,7 +35,7 @@ def environment() -> Json:
     }
 
 
-def excuse_nothing(cell: Observed) -> bool:
+def excuse_nothing(cell: ObservedCell) -> bool:
     """Return False: every failure counts."""
     return False
 
@@ -139,25 +139,25 @@ def run_plan(
         excuse: Failures that do not count for `max_failures`.
         run: A run that began before its package was captured.
     """
-    failures = compiled = 0
+    failures = new_records = 0
     with open_run(plan, store, options, run) as active:
         yield RunStarted(active.id, len(plan.cells))
         for record in active.records(plan.cells):
             yield RecordSettled(record)
-            compiled += not record.cached
+            new_records += not record.cached
             failures += _is_failure(record, excuse)
             if options.max_failures and failures >= options.max_failures:
                 _LOG.info(f"stopped after {failures} failures (--max-failures)")
-                stopped = RunFinished(active.id, complete=False, failures=failures)
-                yield stopped
-                return stopped
+                end = RunFinished(active.id, complete=False, failures=failures)
+                yield end
+                return end
         active.finish()
-    if compiled:
+    if new_records:
         # A run that compiled has a network: the moment to look for new torch releases.
         torch_pins.refresh()
-    finished = RunFinished(active.id, complete=True, failures=failures)
-    yield finished
-    return finished
+    end = RunFinished(active.id, complete=True, failures=failures)
+    yield end
+    return end
 
 
 def records_of(

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flacheck.analysis.order import counted, kernel_name, settings, short, some
+from flacheck.analysis.order import count_noun, kernel_name, settings, short, some
 from flacheck.capabilities.autotune.emit import FlaFile
 from flacheck.capabilities.autotune.results import (
     Cost,
@@ -57,7 +57,7 @@ def fla_lines(files: Sequence[FlaFile]) -> Iterator[str]:
             if entry.left_out:
                 yield f"{file.function}: left out {entry.sizes}: {entry.left_out}"
         if file.sizes:
-            number = counted(len(file.sizes), "key")
+            number = count_noun(len(file.sizes), "key")
             yield f"{file.function}: {number}: {'; '.join(file.sizes)}"
 
 
@@ -77,12 +77,12 @@ def _parts(results: Sequence[TunerResult]) -> Iterator[Part]:
     counts = []
     for fate, (one, many, _) in _FATES.items():
         if fate in fates:
-            counts.append(counted(fates.count(fate), one, many))
-    kernels = counted(len(names), "kernel")
-    configs = counted(len(fates), "configuration")
+            counts.append(count_noun(fates.count(fate), one, many))
+    kernels = count_noun(len(names), "kernel")
+    configs = count_noun(len(fates), "configuration")
     line = f"{kernels}, {configs}: {', '.join(counts) or 'none compiled'}"
     if faults:
-        line += f" · {counted(faults, 'key fault')}"
+        line += f" · {count_noun(faults, 'key fault')}"
     yield document.Title("flacheck autotune", line, tone)
     for result in results:
         yield from _result(result)
@@ -140,8 +140,11 @@ def _row(number: int, config: ExaminedConfig) -> tuple[Words, ...]:
 
 def _config(values: Mapping[str, Any], *hidden: str) -> str:
     """Return the options but the hidden ones: `BK=64 num_warps=4 num_stages=2`."""
-    options = {name: value for name, value in values.items() if name not in ("kwargs", *hidden)}
-    return settings({**values.get("kwargs", {}), **options})
+    options = dict(values.get("kwargs", {}))
+    for name, value in values.items():
+        if name != "kwargs" and name not in hidden:
+            options[name] = value
+    return settings(options)
 
 
 def _number(value: int | None) -> str:
@@ -179,7 +182,13 @@ def _ranges(numbers: Sequence[int]) -> str:
             runs[-1] = (runs[-1][0], number)
         else:
             runs.append((number, number))
-    return ", ".join("–".join(map(str, sorted(set(run)))) for run in runs)
+    texts = []
+    for first, last in runs:
+        if first == last:
+            texts.append(str(first))
+        else:
+            texts.append(f"{first}–{last}")
+    return ", ".join(texts)
 
 
 def _fault(fault: KeyFault) -> Iterator[Part]:
@@ -191,9 +200,9 @@ def _fault(fault: KeyFault) -> Iterator[Part]:
 
 def _cost(cost: Cost) -> Iterator[Part]:
     """Yield the compile time of the first run, what shortens it, and the useless configurations."""
-    configs = counted(cost.configs, "configuration")
-    line = f"{configs} × {counted(cost.keys, 'key')}: the first run compiles for "
-    line += f"{_seconds(cost.first_run)}; with {counted(cost.workers, 'compiler')} at once "
+    configs = count_noun(cost.configs, "configuration")
+    line = f"{configs} × {count_noun(cost.keys, 'key')}: the first run compiles for "
+    line += f"{_seconds(cost.first_run)}; with {count_noun(cost.workers, 'compiler')} at once "
     line += _seconds(cost.warmed)
     if cost.droppable:
         count = len(cost.droppable)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from packaging.requirements import Requirement
 
-from flacheck.analysis.order import by_target, counted, kernel_name, short, some, spoken
+from flacheck.analysis.order import by_target, count_noun, kernel_name, short, some, toolchain_label
 from flacheck.analysis.slices import Slice
 from flacheck.analysis.summary import RunView, Summary
 from flacheck.model import Json
@@ -26,7 +26,7 @@ _ANSWERS = {
 def answer(summary: Summary) -> str:
     """Return the whole run in one sentence, for a reader without experience of compilers."""
     if not summary.standings:
-        return "This run asked no whole question, so it says nothing about a release as a whole."
+        return "This run covers no subject completely, so it has no result for a whole release."
     by_targets = phrases.group_by(summary.standings, lambda each: each.target)
     targets = sorted(by_targets, key=by_target)
     if summary.known_good:
@@ -35,16 +35,20 @@ def answer(summary: Summary) -> str:
         answered_cells = expected_cells = 0
         is_known = True
         for each in summary.standings:
-            answered_cells += each.answered
-            expected_cells += each.asked or 0
-            is_known &= each.asked is not None
+            answered_cells += each.answered_count
+            expected_cells += each.requested_count or 0
+            is_known &= each.requested_count is not None
         if is_known:
             return f"No answer yet: {answered_cells} of {expected_cells} cells are compiled."
-        return f"No answer yet: {answered_cells} cells are compiled, and nobody knows of how many."
-    has_failure = any(each.failing for each in summary.standings)
-    is_open = any(each.undecided and not each.failing for each in summary.standings)
+        return f"No answer yet: {answered_cells} cells are compiled; the total is unknown."
+    has_failure = is_open = False
+    for each in summary.standings:
+        if each.failing:
+            has_failure = True
+        elif each.undecided_cells:
+            is_open = True
     if has_failure and not is_open:
-        return f"No release that was asked compiles everything on {', '.join(targets)}."
+        return f"No tested release compiles everything on {', '.join(targets)}."
     why = "some cells reached no verdict"
     if has_failure:
         why = "some cells fail, others reached no verdict"
@@ -70,7 +74,12 @@ def _good_releases(summary: Summary) -> Iterator[str]:
 
     Good compilers other than Triton, and Triton builds that no requirement names, follow.
     """
-    tritons = [release for release in summary.known_good if release.triton]
+    tritons, others = [], []
+    for release in summary.known_good:
+        if release.triton:
+            tritons.append(release)
+        else:
+            others.append(release)
     pin_targets = set()
     for (triton, torch), pin_names in _pins(summary).items():
         specifier = Requirement(triton).specifier
@@ -86,11 +95,10 @@ def _good_releases(summary: Summary) -> Iterator[str]:
         if on:
             name = f"Triton {release.triton}, which no index has,"
             yield _extent_of(summary, name, [release.toolchain], on)
-    others = [release for release in summary.known_good if not release.triton]
     by_targets = phrases.group_by(others, lambda release: release.targets)
     for good_targets, releases in by_targets.items():
         names = [release.toolchain for release in releases]
-        compilers = ", ".join(some(list(map(spoken, names)), phrases.MAX_KERNELS))
+        compilers = ", ".join(some(list(map(toolchain_label, names)), phrases.MAX_KERNELS))
         yield _extent_of(summary, compilers, names, good_targets)
 
 
@@ -120,10 +128,10 @@ def _extent_of(
             continue
         for cell in standing.cells:
             counts[cell.verdict.value] += 1
-        counts["not tested"] += len(standing.untested)
+        counts["not tested"] += len(standing.untested_cells)
     rest = []
     if counts["fails"]:
-        rest.append(counted(counts["fails"], "tolerated failure"))
+        rest.append(count_noun(counts["fails"], "tolerated failure"))
     for verdict, words in (
         ("unknown", "without a verdict"),
         ("skipped", "skipped"),
@@ -132,7 +140,7 @@ def _extent_of(
         if counts[verdict]:
             rest.append(f"{counts[verdict]} {words}")
     count = counts["compiles"]
-    cells = f"{count} of {counted(counts.total(), 'cell')}"
+    cells = f"{count} of {count_noun(counts.total(), 'cell')}"
     verb = "compile"
     if count == 1:
         verb = "compiles"
@@ -143,8 +151,9 @@ def _extent_of(
 def mixed(view: RunView) -> Iterator[Part]:
     """Yield the shards that belong to different captures."""
     for question, toolchain, target in view.mixed:
+        place = f"{short(toolchain)}, {target}"
         text = (
-            f"{question}: these runs ask different cells on {short(toolchain)}, {target}. They are "
+            f"{question}: these runs contain different cells on {place}. They are "
             "shards of different captures and do not make a whole; scan all shards with one "
             "--captured FILE"
         )
@@ -200,10 +209,10 @@ def _tests(entry: Json) -> Iterator[Part]:
         notes.append(f"{file} was not collected: {why}")
     text = f"{where}: {tests['passed']} passed, {tests['failed']} failed"
     if data_failures:
-        text += f" ({data_failures} of them read values that nobody computed)"
+        text += f" ({data_failures} of them read uncomputed values)"
     text += f", {tests['skipped']} skipped"
     if tests.get("unrun"):
-        text += f"; {counted(tests['unrun'], 'further case')} not run"
+        text += f"; {count_noun(tests['unrun'], 'further case')} not run"
     yield document.Item(text, notes=tuple(some(notes, phrases.MAX_KERNELS)))
     if tests["cut"]:
         names = ", ".join(some(tests["cut"], phrases.MAX_KERNELS))
@@ -213,7 +222,7 @@ def _tests(entry: Json) -> Iterator[Part]:
         kernels = list(map(kernel_name, tests["kernels"][source]))
         if kernels:
             names = ", ".join(some(kernels, phrases.MAX_KERNELS))
-            yield document.Item(f"{counted(len(kernels), 'kernel')} recorded by {by}: {names}")
+            yield document.Item(f"{count_noun(len(kernels), 'kernel')} recorded by {by}: {names}")
 
 
 def known_good(summary: Summary) -> Iterator[Part]:
@@ -242,8 +251,8 @@ def known_good(summary: Summary) -> Iterator[Part]:
             on.update(dict.fromkeys(targets))
         names = f"{', '.join(releases)} on {', '.join(on)}"
         yield document.Item(f"advised against {names}: {text}", Tone.DOUBT)
-    for requirements, targets in _pins(summary).items():
-        yield document.Paragraph(f"pin for {', '.join(targets)}")
+    for requirements, gpus in _pins(summary).items():
+        yield document.Paragraph(f"pin for {', '.join(gpus)}")
         for requirement in filter(None, requirements):
             yield document.Item(f'"{requirement}"', Tone.GOOD, code=True)
 
@@ -255,7 +264,7 @@ def _not_good(summary: Summary) -> Iterator[Part]:
         if standing.question.narrowing:
             narrower[standing.question.name] = None
     for question in narrower:
-        yield document.Item(f"asked: {question}", Tone.FAINT)
+        yield document.Item(f"scanned only: {question}", Tone.FAINT)
     with_obstacle = [each for each in summary.standings if each.obstacle]
     reasons = phrases.group_by(with_obstacle, lambda each: each.obstacle)
     for reason, alike in list(reasons.items())[:MAX_ITEMS]:
@@ -263,7 +272,7 @@ def _not_good(summary: Summary) -> Iterator[Part]:
     yield from phrases.rest(len(reasons), "reason")
     for each in summary.standings:
         if each.timed_out:
-            cells = counted(len(each.timed_out), "configuration")
+            cells = count_noun(len(each.timed_out), "configuration")
             place = phrases.places([each.toolchain], [each.target])
             why = each.timed_out[0].reason or "no verdict"
             text = f"{place}: {cells} without a verdict ({why}); another of the launch compiles"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from flacheck.analysis.order import counted, kernel_name, parameters, settings, some
+from flacheck.analysis.order import count_noun, kernel_name, parameters, settings, some
 from flacheck.capabilities.diff.compared_side import ComparedSide
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind, ResourceGrowth
 from flacheck.capabilities.diff.result import Comparison
@@ -206,7 +206,7 @@ def _reasons(heading: str, changes: Sequence[Difference]) -> Iterator[Part]:
     if groups:
         yield document.Heading(heading)
     for reason, alike in list(groups.items())[:MAX_ITEMS]:
-        yield document.Item(f"{counted(len(alike), 'cell')}: {reason}", notes=(_kernels(alike),))
+        yield document.Item(f"{count_noun(len(alike), 'cell')}: {reason}", notes=(_kernels(alike),))
     yield from phrases.rest(len(groups), "reason")
 
 
@@ -248,7 +248,7 @@ def _takes_more(change: Difference) -> list[str]:
     for name, more in functions[:MAX_ITEMS]:
         texts.append(f"{name}: {', '.join(_growth_texts(more))}")
     if len(functions) > MAX_ITEMS:
-        texts.append(f"and {counted(len(functions) - MAX_ITEMS, 'more function')}")
+        texts.append(f"and {count_noun(len(functions) - MAX_ITEMS, 'more function')}")
     return texts
 
 
@@ -270,7 +270,7 @@ def _unchanged_cells(result: Comparison) -> Iterator[Part]:
     if same == 1:
         verb = "compiles"
     if same:
-        text = f"Unchanged: {counted(same, 'cell')} that {verb} on both sides"
+        text = f"Unchanged: {count_noun(same, 'cell')} that {verb} on both sides"
         yield document.Paragraph(text, Tone.FAINT)
     lines = []
     by_reason = phrases.group_by(skipped_cells, lambda change: change.reason)

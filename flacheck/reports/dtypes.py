@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from flacheck.analysis.order import counted, kernel_name, some
-from flacheck.capabilities.dtypes.finding import OVERFLOW, PROMOTION, DtypeFinding, ReachedKernel
+from flacheck.analysis.order import count_noun, kernel_name, some
+from flacheck.capabilities.dtypes.finding import (
+    OVERFLOW,
+    PROMOTION,
+    DtypeFinding,
+    ReachedKernel,
+)
 from flacheck.capabilities.dtypes.heads import ACTUAL_DTYPES, HeadNeeds
 from flacheck.capabilities.dtypes.result import DtypesResult
 from flacheck.reports import document
@@ -27,11 +32,11 @@ def report(result: DtypesResult) -> document.Report:
 def _parts(result: DtypesResult) -> Iterator[Part]:
     same = group_by(result.findings, lambda each: (each.subject, each.identity))
     launches = sum(result.launch_counts.values())
-    modules = counted(len(result.launch_counts), "subject")
-    line = f"{modules}, {counted(launches, 'launch', 'launches')}: no findings"
+    modules = count_noun(len(result.launch_counts), "subject")
+    line = f"{modules}, {count_noun(launches, 'launch', 'launches')}: no findings"
     tone = Tone.GOOD
     if result.findings:
-        line = f"{modules}: {counted(len(same), 'finding')}"
+        line = f"{modules}: {count_noun(len(same), 'finding')}"
         new = group_by(result.new, lambda each: (each.subject, each.identity))
         baseline_count = len(same) - len(new)
         if baseline_count:
@@ -39,7 +44,7 @@ def _parts(result: DtypesResult) -> Iterator[Part]:
         tone = Tone.BAD if result.new else Tone.DOUBT
     if result.modules:
         # The layers of these modules were not followed.
-        line += f"; {counted(len(result.modules), 'module')} could not be imported"
+        line += f"; {count_noun(len(result.modules), 'module')} could not be imported"
         if tone == Tone.GOOD:
             tone = Tone.DOUBT
     modes = "; ".join(map(str, result.modes))
@@ -80,7 +85,7 @@ def _kernels(verb: str, kernels: Sequence[ReachedKernel]) -> Iterator[Part]:
     if not kernels:
         return
     number = len(group_by(kernels, lambda each: each.kernel))
-    yield document.Item(f"{verb} {counted(number, 'kernel')} beside half operands:")
+    yield document.Item(f"{verb} {count_noun(number, 'kernel')} beside half operands:")
     yield document.Table(_HEADINGS, tuple(map(_row, kernels[:MAX_ITEMS])))
     yield from rest(len(kernels), "row")
 
@@ -127,20 +132,25 @@ def _bytes(count: int | None) -> str:
     return f"{count:,}"
 
 
-def _dtypes(dtypes: dict[str, str]) -> str:
+def _dtypes(dtypes: Mapping[str, str]) -> str:
     """Return the names by dtype: `fp16 q, v; fp32 k`."""
     by_dtype = group_by(dtypes, lambda name: dtypes[name])
-    return "; ".join(f"{dtype} {', '.join(names)}" for dtype, names in sorted(by_dtype.items()))
+    texts = []
+    for dtype, names in sorted(by_dtype.items()):
+        texts.append(f"{dtype} {', '.join(names)}")
+    return "; ".join(texts)
 
 
 def _cures(result: DtypesResult) -> Iterator[Part]:
     if not result.cures:
         return
-    yield document.Heading("What cures it (tried, the smallest change first)")
+    yield document.Heading("Cures (tried, the smallest change first)")
     for cure in result.cures:
         tone = Tone.GOOD if not cure.remaining else Tone.DOUBT
         outcome = (
-            f"{counted(cure.remaining, 'finding')} left" if cure.remaining else "no findings left"
+            f"{count_noun(cure.remaining, 'finding')} left"
+            if cure.remaining
+            else "no findings left"
         )
         yield document.Item(f"{cure.name}: {outcome}", tone)
 
@@ -230,8 +240,8 @@ def _not_followed(result: DtypesResult) -> Iterator[Part]:
     if result.stand_ins:
         yield document.Heading("Followed with stand-ins for compiled modules that are not here")
         by_modules = group_by(result.stand_ins, lambda name: ", ".join(result.stand_ins[name]))
-        for modules, names in by_modules.items():
-            yield document.Item(f"{modules}: {', '.join(some(names, MAX_ITEMS))}")
+        for stand_ins, subjects in by_modules.items():
+            yield document.Item(f"{stand_ins}: {', '.join(some(subjects, MAX_ITEMS))}")
     if result.late:
         late = ", ".join(some(result.late, MAX_ITEMS))
         yield document.Item(f"not reached in time: {late}", Tone.DOUBT)

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
 from flacheck.analysis.groups import SignatureGroup
-from flacheck.analysis.order import by_target, counted, kernel_name, short, some
+from flacheck.analysis.order import by_target, count_noun, kernel_name, short, some
 from flacheck.capabilities.gate.admission import Conflict
 from flacheck.capabilities.gate.compilers import TRITON
 from flacheck.capabilities.gate.pins import Pin, PinChange
@@ -108,16 +108,16 @@ def _headline(result: Gate) -> str:
         count = len(result.of(state))
         if count:
             counts.append(f"{count} {_WORDS.get(state, state.value)}")
-    releases = counted(len(result.versions), f"{result.compiler.spoken} release")
+    releases = count_noun(len(result.versions), f"{result.compiler.spoken} release")
     line = f"Your pins allow {releases}: {', '.join(counts) or 'none'}"
     if result.conflicts:
-        line += f" · {counted(len(result.conflicts), 'contradiction')}"
+        line += f" · {count_noun(len(result.conflicts), 'contradiction')}"
     return line
 
 
 def _release(result: Gate, release: JudgedRelease) -> tuple[Words, ...]:
     """Return an allowed release with its most important fact."""
-    about = f"{counted(release.cells, 'cell')} on {', '.join(release.targets)}"
+    about = f"{count_noun(release.cells, 'cell')} on {', '.join(release.targets)}"
     if release.state is ReleaseState.BAD:
         kernels = some(list(map(kernel_name, release.kernels)), phrases.MAX_KERNELS)
         about = f"{', '.join(release.codes)}: {', '.join(kernels)}"
@@ -176,9 +176,9 @@ def _waiver(judgement: JudgedWaiver) -> str:
     entry = judgement.waiver
     until = entry.expires and f" until {entry.expires}"
     text = {
-        WaiverUse.ACTIVE: f"lets {counted(judgement.cells, 'failing cell')} pass{until or ''}",
+        WaiverUse.ACTIVE: f"lets {count_noun(judgement.cells, 'failing cell')} pass{until or ''}",
         WaiverUse.EXPIRED: f"expired on {entry.expires}: renew it or mend what fails",
-        WaiverUse.MENDED: "is no longer needed, for what it waives compiles again: remove it",
+        WaiverUse.MENDED: "is no longer needed, because its cells compile again: remove it",
         WaiverUse.UNUSED: "waives nothing that was tried",
     }
     line = f"{entry.about} {text[judgement.use]} ({entry.reason})"

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from flacheck.analysis.order import counted
+from flacheck.analysis.order import count_noun
 from flacheck.errors import INSTALL_TORCH
 from flacheck.inputs.nearby import Surroundings
 
 
 def sentences(here: Surroundings) -> Iterator[str]:
     """Yield the packages with kernels, and the commands that scan them."""
-    packages = [f"{each.name} ({counted(each.kernels, 'kernel')})" for each in here.packages]
+    packages = [f"{each.name} ({count_noun(each.kernels, 'kernel')})" for each in here.packages]
     gpu = f"A100 and H100 (no NVIDIA GPU was found here) and {here.here}"
     if here.gpu:
         gpu = f"this machine's {here.gpu} and {here.here}"

@@ -9,13 +9,13 @@ from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.order import (
     by_target,
     by_version,
-    counted,
+    count_noun,
     kernel_name,
     settings,
     short,
     some,
 )
-from flacheck.analysis.untested import Untested
+from flacheck.analysis.untested_cells import UntestedGroup
 from flacheck.fallbacks.constexprs import HOST
 from flacheck.reports.document import Heading, Item, Labelled, Paragraph, Part, Tone
 from flacheck.rules import RULES
@@ -54,7 +54,7 @@ def format_omitted(number: int, noun: str, limit: int = MAX_ITEMS) -> str:
     """Return how many entries a list omits after its first ones, or an empty text."""
     if number <= limit:
         return ""
-    return f"{counted(number - limit, f'more {noun}')} omitted (--format json has all)"
+    return f"{count_noun(number - limit, f'more {noun}')} omitted (--format json has all)"
 
 
 def rest(number: int, noun: str) -> Iterator[Part]:
@@ -77,7 +77,7 @@ def list_stale(stale_kernels: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
     """Yield kernels that changed after their capture, which the result does not cover."""
     if not stale_kernels:
         return
-    yield Heading(f"Changed since captured: {counted(len(stale_kernels), 'kernel')}")
+    yield Heading(f"Changed since captured: {count_noun(len(stale_kernels), 'kernel')}")
     for each in stale_kernels[:MAX_ITEMS]:
         text = beside(kernel_name(each["kernel"]), each["package"])
         yield Item(f"{text}: {'; '.join(each['why'])}", Tone.DOUBT)
@@ -97,14 +97,14 @@ def title_of(code: str) -> str:
     return f"{code} {RULES[code].title}"
 
 
-def list_untested(entries: Sequence[Untested]) -> Iterator[Part]:
+def list_untested(entries: Sequence[UntestedGroup]) -> Iterator[Part]:
     """Yield untested cells by reason, with their kernels and places."""
     if not entries:
         return
     cells = sum(each.cells for each in entries)
     yield Heading("Not tested")
     yield Paragraph(
-        f"{counted(cells, 'cell')} with arguments that flacheck made up: no evidence either way",
+        f"{count_noun(cells, 'cell')} with arguments that flacheck made up: no evidence either way",
         Tone.FAINT,
     )
     by_reason = group_by(entries, lambda each: each.reason)
@@ -125,7 +125,7 @@ def failures(groups: Iterable[SignatureGroup]) -> Iterator[Part]:
     if by_code:
         yield Heading("Failures")
     for code, alike in by_code.items():
-        cells = f"· {counted(sum(group.count for group in alike), 'cell')}"
+        cells = f"· {count_noun(sum(group.count for group in alike), 'cell')}"
         if all(map(is_tolerated, alike)):
             yield Paragraph(title_of(code), Tone.DOUBT, f"{cells}, tolerated")
         else:
@@ -139,7 +139,7 @@ def failures(groups: Iterable[SignatureGroup]) -> Iterator[Part]:
 
 def is_tolerated(group: SignatureGroup) -> bool:
     """Return True if an autotuner would skip every cell of the group."""
-    return group.tolerated == group.count
+    return group.tolerated_count == group.count
 
 
 def where(group: SignatureGroup) -> str:

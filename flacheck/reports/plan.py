@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from flacheck.analysis.order import counted, kernel_name, parameters, settings, short
+from flacheck.analysis.order import count_noun, kernel_name, parameters, settings, short
 from flacheck.model import Cell, Json
 from flacheck.reports import document
 from flacheck.reports.document import Part, Tone, row
@@ -18,7 +18,7 @@ def report(about: Sequence[str], cells: Sequence[Cell]) -> document.Report:
     after = {"summary": {"cells": len(cells)}}
     value = document.Streamed(before, "cells", map(_plain, cells), after)
     subject = f"flacheck: {', '.join(about)}"
-    result = f"{counted(len(cells), 'cell')}; nothing was compiled"
+    result = f"{count_noun(len(cells), 'cell')}; nothing was compiled"
     notice = document.Annotation("notice", subject, result)
     return document.Report(_parts(subject, result, cells), value, [notice])
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from flacheck.analysis.order import counted
+from flacheck.analysis.order import count_noun
 from flacheck.capabilities.repro.output.result import Reproduced
 from flacheck.capabilities.repro.output.script import kernel_text
 from flacheck.capabilities.repro.versions import differing, join_versions
@@ -22,7 +22,7 @@ def report(result: Reproduced, folder: Path, files: list[str]) -> Report:
 def _parts(result: Reproduced, folder: Path) -> Iterator[Part]:
     before, after, effort = result.original, result.reduction, result.effort
     yield Listing(kernel_text(after).rstrip("\n"), "python")
-    cost = f"{counted(effort.candidates, 'candidate')}, {counted(effort.ran, 'compile')}"
+    cost = f"{count_noun(effort.candidates, 'candidate')}, {count_noun(effort.ran, 'compile')}"
     size = f"{before.lines} lines to {after.lines}, {before.nodes} nodes to {after.nodes}"
     yield Paragraph(f"{size}: {cost}, {effort.seconds:.0f} s")
     if not result.complete:
@@ -32,7 +32,7 @@ def _parts(result: Reproduced, folder: Path) -> Iterator[Part]:
         names = join_versions(result.lost_neighbours)
         yield Paragraph(f"this may be another bug: it differs on {names}", Tone.DOUBT)
     if effort.slips:
-        candidates = counted(effort.slips, "smaller candidate")
+        candidates = count_noun(effort.slips, "smaller candidate")
         yield Paragraph(
             f"{candidates} rejected: a different error, or a failure on a release that must compile"
         )
@@ -47,8 +47,8 @@ def _releases(result: Reproduced) -> Iterator[Part]:
         if names:
             yield Item(f"{words}: {join_versions(names)}")
     if result.lost_releases:
-        lost = f"the original fails like this on {join_versions(result.lost_releases)} too"
-        yield Paragraph(f"{lost}; the script does not show it there", Tone.DOUBT)
+        text = f"the original fails like this on {join_versions(result.lost_releases)} too"
+        yield Paragraph(f"{text}; the script does not show it there", Tone.DOUBT)
     others = differing(result.original_table, result.reduced_table)
     if others:
         yield Paragraph(f"differs from the original on {join_versions(others)}", Tone.DOUBT)

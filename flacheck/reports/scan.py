@@ -5,7 +5,7 @@ from typing import Any
 
 from flacheck.analysis.grid import Grid, KernelOf, Row, Square, grid
 from flacheck.analysis.known_good import Place
-from flacheck.analysis.order import counted, kernel_name, settings, short, some, spoken
+from flacheck.analysis.order import count_noun, kernel_name, settings, short, some, toolchain_label
 from flacheck.analysis.slow import CODE as SLOW
 from flacheck.analysis.summary import RunView, Summary
 from flacheck.baseline.comparing import BaselineComparison, ChangedFailure
@@ -69,7 +69,7 @@ def _parts(view: RunView, baseline: BaselineComparison | None) -> Iterator[Part]
     yield from _slow(view)
     yield from _reasons(view, Verdict.UNKNOWN)
     yield from _reasons(view, Verdict.SKIPPED)
-    yield from phrases.list_untested(view.summary.untested)
+    yield from phrases.list_untested(view.summary.untested_groups)
     yield from coverage(view.summary)
     yield from _fallbacks(view.summary)
     yield from known_good(view.summary)
@@ -88,10 +88,10 @@ def _baseline_parts(baseline: BaselineComparison) -> Iterator[Part]:
     tone = Tone.GOOD
     if baseline.new:
         tone = Tone.BAD
-    cells = counted(baseline.known, "cell fails", "cells fail")
-    text = f"{counted(len(baseline.new), 'new failure')}; {cells} as the baseline says"
-    if baseline.mended:
-        failures = counted(len(baseline.mended), "failure")
+    cells = count_noun(baseline.known_count, "cell fails", "cells fail")
+    text = f"{count_noun(len(baseline.new), 'new failure')}; {cells} as in the baseline"
+    if baseline.fixed_failures:
+        failures = count_noun(len(baseline.fixed_failures), "failure")
         text += f"; {failures} mended: write the baseline again with --write-baseline"
     yield document.Heading(f"Against {baseline.file}")
     yield document.Item(text, tone)
@@ -99,12 +99,12 @@ def _baseline_parts(baseline: BaselineComparison) -> Iterator[Part]:
         yield document.Item(note, Tone.DOUBT)
     new = list(map(_describe_change, baseline.new))
     yield from phrases.items("New failures", some(new, MAX_ITEMS), Tone.BAD)
-    fixed_cells = list(map(_describe_change, baseline.mended))
+    fixed_cells = list(map(_describe_change, baseline.fixed_failures))
     yield from phrases.items("Mended", some(fixed_cells, MAX_ITEMS), Tone.GOOD)
 
 
 def _describe_change(failure: ChangedFailure) -> str:
-    place = f"{spoken(failure.toolchain)} on {failure.target}"
+    place = f"{toolchain_label(failure.toolchain)} on {failure.target}"
     return f"{kernel_name(failure.kernel)}, {place}: {failure.line or failure.signature}"
 
 
@@ -122,16 +122,20 @@ def _title(view: RunView) -> document.Title:
 def _counts(summary: Summary) -> str:
     """Return one line with the number of cells by outcome."""
     tally = summary.tally
-    tolerated_count = sum(group.tolerated for group in summary.by_signature)
-    beside = {"tolerated": tolerated_count, "waived": tally.waived, "known": tally.known}
+    tolerated_count = sum(group.tolerated_count for group in summary.by_signature)
+    beside = {
+        "tolerated": tolerated_count,
+        "waived": tally.waived_count,
+        "known": tally.known_count,
+    }
     counts = (
         _count(tally.compiles, "compiles", "compile", slow=len(summary.slow)),
         _count(tally.fails, "fails", "fail", **beside),
         _count(tally.unknown, "unknown", "unknown"),
         _count(tally.skipped, "skipped", "skipped"),
-        _count(tally.untested, "not tested", "not tested"),
+        _count(tally.untested_count, "not tested", "not tested"),
     )
-    return f"{counted(tally.total, 'cell')}: {', '.join(filter(None, counts))}"
+    return f"{count_noun(tally.total, 'cell')}: {', '.join(filter(None, counts))}"
 
 
 def _count(number: int, one: str, many: str, **among_them: int) -> str:
@@ -142,12 +146,12 @@ def _count(number: int, one: str, many: str, **among_them: int) -> str:
     for word, count in among_them.items():
         if count:
             asides.append(f"{count} {word}")
-    return phrases.beside(counted(number, one, many), ", ".join(asides))
+    return phrases.beside(count_noun(number, one, many), ", ".join(asides))
 
 
 def _matrix(grid_of_run: Grid) -> Iterator[Part]:
     for target, kernels in grid_of_run.targets.items():
-        releases, rows_to_show = grid_of_run.asked_on(target), kernels
+        releases, rows_to_show = grid_of_run.tested_toolchains(target), kernels
         # A long matrix has only the kernels that do not compile everywhere.
         if len(kernels) > _ROWS:
             rows_to_show = {}
@@ -162,7 +166,7 @@ def _matrix(grid_of_run: Grid) -> Iterator[Part]:
         yield document.Table(headings, tuple(_rows(rows_to_show, releases)), document.Fit.SPLIT)
         rest = len(kernels) - len(rows_to_show)
         if rest:
-            yield document.Paragraph(f"{counted(rest, 'more kernel')}: no failures", Tone.FAINT)
+            yield document.Paragraph(f"{count_noun(rest, 'more kernel')}: no failures", Tone.FAINT)
     yield document.Paragraph(LEGEND, Tone.FAINT)
 
 
@@ -179,25 +183,25 @@ def _square(square: Square | None) -> Words:
     """Return a square of the matrix in a few short lines; empty if nothing was scanned."""
     if square is None:
         return Words("")
-    if not square.asked and square.untested:
+    if not square.tested_count and square.untested_count:
         return Words("not tested", Tone.FAINT)
-    if not square.asked:
+    if not square.tested_count:
         return Words("–", Tone.FAINT)
-    if square.unknown == square.asked:
+    if square.unknown == square.tested_count:
         return Words("?", Tone.DOUBT)
     # A failure beside a configuration that compiles stands in brackets.
     template = "({})" if square.compiles else "{}"
     codes = []
     for code, _ in square.codes.most_common():
         codes.append(code)
-    for code, _ in square.tolerated.most_common():
+    for code, _ in square.tolerated_codes.most_common():
         codes.append(template.format(code))
-    lines = [f"{square.compiles}/{square.asked}", *some(codes, 2, "+{}")]
+    lines = [f"{square.compiles}/{square.tested_count}", *some(codes, 2, "+{}")]
     if square.slow:
         lines.append("slow")
     if square.unknown:
         lines.append("?")
-    if square.untested:
+    if square.untested_count:
         lines.append("not tested")
     tone = Tone.DOUBT
     if square.blocking:
@@ -320,14 +324,14 @@ def _annotations(
         text = f"{len(pairs)} × {text} ({place})"
         yield document.Annotation("warning", "unknown", text)
     if summary.slow:
-        text = counted(len(summary.slow), "slow compile")
+        text = count_noun(len(summary.slow), "slow compile")
         yield document.Annotation("warning", f"{SLOW} slow compile", text)
-    if summary.untested:
-        cells = counted(sum(each.cells for each in summary.untested), "cell")
+    if summary.untested_groups:
+        cells = count_noun(sum(each.cells for each in summary.untested_groups), "cell")
         text = f"{cells} with made-up arguments: no evidence either way"
         yield document.Annotation("notice", "not tested", text)
     for entry in summary.coverage:
-        where = f"{entry['package']}, {spoken(entry['toolchain'])}"
+        where = f"{entry['package']}, {toolchain_label(entry['toolchain'])}"
         recorded_kernels = f"{entry['recorded']} of {entry['launchable']} kernels"
         text = f"{where}: launches of {recorded_kernels} were recorded"
         yield document.Annotation("notice", "coverage", text)

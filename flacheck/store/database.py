@@ -1,4 +1,4 @@
-"""Opening the store's SQLite file, and saying what to do when that or anything later fails."""
+"""Opening of the store's SQLite file, and messages with remedies for its errors."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from flacheck.errors import StoreError, UsageError
 
 SCHEMA = 4
-# A writer holds the file for milliseconds; one that holds it for a minute hangs.
+# A writer holds the file for milliseconds; after a minute it is considered hung.
 BUSY_SECONDS = 60.0
 
 TABLES = (
@@ -26,16 +26,14 @@ TABLES = (
     " PRIMARY KEY (run, record)) WITHOUT ROWID",
 )
 
-# What schema 2 added: from which kernel, up to which stage, a cell is compiled. A record says the
-# rest.
+# Schema 2 added the kernel and the last stage of a cell; a record holds the rest.
 CELL_TABLES = (
     "CREATE TABLE kernels (id TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE cells (key TEXT PRIMARY KEY, kernel TEXT NOT NULL, stage TEXT NOT NULL,"
     " until TEXT) WITHOUT ROWID",
 )
 
-# What schema 3 added: for which command a run was made, and what it asks. Which runs a record
-# belongs to is looked up by record as well.
+# Schema 3 added the command and the question of a run, and an index of memberships by record.
 RUN_COLUMNS = (
     "ALTER TABLE runs ADD COLUMN purpose TEXT NOT NULL DEFAULT 'scan'",
     "ALTER TABLE runs ADD COLUMN question TEXT",
@@ -43,8 +41,8 @@ RUN_COLUMNS = (
     " WHERE json_extract(context, '$.purpose') IS NOT NULL",
     "CREATE INDEX run_records_by_record ON run_records (record, run)",
 )
-# What schema 4 added: the keys that a question asks of a toolchain on a target. Shards, and a scan
-# that is given again, share one row.
+# Schema 4 added the keys of a question on a toolchain and target. Shards, and repeated scans, share
+# one row.
 KEY_SETS = ("CREATE TABLE key_sets (digest TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",)
 MIGRATIONS = (TABLES, CELL_TABLES, RUN_COLUMNS, KEY_SETS)
 
@@ -63,8 +61,10 @@ _SHUT = (
     "it cannot be opened; check the permissions of the file and its folder, or name another with"
     " --store"
 )
-_NO_STORE = "it is damaged, or no flacheck store; move it away, or name another folder with --store"
-_FAILED = (
+_NO_STORE = (
+    "it is damaged or not a flacheck store; move it away, or name another folder with --store"
+)
+_IO_ERROR = (
     "it could not be written or read: no space left, a limit on file sizes, or a failing disk;"
     " every record stored so far is kept"
 )
@@ -72,10 +72,10 @@ _BUSY = (
     f"another process has been writing to it for over {BUSY_SECONDS:.0f} s; end that one or try"
     " again later"
 )
-# What SQLite says (in lower case) → what the user should know and do.
+# Words in SQLite's messages (in lower case) → cause and remedy for the user.
 _ADVICE = {
     "is full": _FULL,
-    "i/o error": _FAILED,
+    "i/o error": _IO_ERROR,
     "not a database": _NO_STORE,
     "malformed": _NO_STORE,
     "utf-8": _NO_STORE,
@@ -90,18 +90,17 @@ _ADVICE = {
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn whatever SQLite or the system raises about the store into one StoreError that says what
-    to do."""
+def explain_errors(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite and the system about the store into a StoreError with a remedy."""
     try:
         yield
-    # Text that is not UTF-8 is refused by Python where it is a name in the schema.
+    # Python raises UnicodeError if a name in the schema is not UTF-8.
     except (sqlite3.Error, OSError, UnicodeError) as error:
         raise StoreError(f"{path}: {_advice(error)} ({error})") from error
 
 
 def connect(path: Path, create: bool) -> sqlite3.Connection:
-    """The store's file, opened and checked; with `create` made where it is missing."""
+    """Return the open, checked file of the store; `create` makes a missing one."""
     connection, writable = _open(path, create)
     try:
         _prepare(connection, path, create, writable)
@@ -112,7 +111,7 @@ def connect(path: Path, create: bool) -> sqlite3.Connection:
 
 
 def missing(path: Path) -> UsageError:
-    """What a reader is told when nothing was ever stored there."""
+    """Return the error for a folder in which nothing was stored."""
     return UsageError(
         f"no store at {path}: run `flacheck scan` first, or name another folder with --store"
     )
@@ -121,13 +120,13 @@ def missing(path: Path) -> UsageError:
 def _advice(error: Exception) -> str:
     if isinstance(error, OSError):
         return {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL}.get(error.errno or 0, _SHUT)
-    said = str(error).lower()
-    fitting = (advice for words, advice in _ADVICE.items() if words in said)
-    return next(fitting, "SQLite refuses it")
+    text = str(error).lower()
+    fitting = (advice for words, advice in _ADVICE.items() if words in text)
+    return next(fitting, "SQLite rejects it")
 
 
 def _open(path: Path, create: bool) -> tuple[sqlite3.Connection, bool]:
-    """The connection, and whether it can write."""
+    """Return the connection, and True if it can write."""
     writable = create or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
     if create:
         mode = "?mode=rwc"
@@ -136,7 +135,7 @@ def _open(path: Path, create: bool) -> tuple[sqlite3.Connection, bool]:
     elif path.with_name(path.name + "-wal").exists():
         mode = "?mode=ro"
     else:
-        # A reader of a WAL file writes beside it, unless told that nobody else does.
+        # A reader of a WAL file writes beside it, unless the file is declared immutable.
         mode = "?mode=ro&immutable=1"
     uri = path.absolute().as_uri() + mode
     connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
@@ -152,7 +151,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, create: bool, writable:
     if schema < SCHEMA and writable:
         _migrate(connection)
     elif schema < SCHEMA:
-        # For this connection alone the file has what it lacks.
+        # Temporary tables supply the missing ones, for this connection alone.
         lacking: tuple[str, ...] = KEY_SETS
         if schema < 2:
             lacking = (*CELL_TABLES, *KEY_SETS)
@@ -164,9 +163,11 @@ def _prepare(connection: sqlite3.Connection, path: Path, create: bool, writable:
 
 
 def _schema(connection: sqlite3.Connection, path: Path) -> int:
-    """The file's schema, 0 for a new one; one of another kind or of a later time is refused
-    untouched."""
-    # One snapshot for both questions: another scan may be making the tables right now.
+    """Return the file's schema, 0 for a new one.
+
+    Raises StoreError for another kind of file and for a later schema, before any change.
+    """
+    # One snapshot for both queries: another scan may be creating the tables.
     connection.execute("BEGIN")
     try:
         schema = _version(connection)
@@ -176,11 +177,11 @@ def _schema(connection: sqlite3.Connection, path: Path) -> int:
         connection.execute("ROLLBACK")
     if schema > SCHEMA:
         raise StoreError(
-            f"{path} was written by a newer flacheck (schema {schema}, this one knows {SCHEMA}):"
+            f"{path} was written by a newer flacheck (schema {schema}, this one supports {SCHEMA}):"
             " upgrade flacheck, or name another folder with --store"
         )
     if (tables or schema) and not (schema and tables >= {"runs", "records", "run_records"}):
-        raise StoreError(f"{path} is no flacheck store: name another folder with --store")
+        raise StoreError(f"{path} is not a flacheck store: name another folder with --store")
     return schema
 
 
@@ -189,11 +190,13 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _migrate(connection: sqlite3.Connection) -> None:
-    """Bring a new or older file to this schema, all steps or none. An older one that cannot be
-    written stays as it is, and readable."""
+    """Bring a new or older file to this schema, all steps or none.
+
+    An older file that cannot be written stays as it is, and readable.
+    """
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Another process may have done it while this one waited.
+        # Another process may have migrated the file while this one waited.
         for step in MIGRATIONS[_version(connection) :]:
             for statement in step:
                 connection.execute(statement)
@@ -205,7 +208,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch to WAL, for which SQLite does not always wait although told to."""
+    """Switch to WAL, for which SQLite does not always wait despite its timeout."""
     end = time.monotonic() + BUSY_SECONDS
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The store's file while it is open: rows read, transactions, and whether others wrote to it."""
+"""The store's open file: reading rows, transactions, and detection of other writers."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -7,32 +7,36 @@ from pathlib import Path
 from typing import Any
 
 from flacheck.errors import StoreError
-from flacheck.store.database import explained
+from flacheck.store.database import explain_errors
 from flacheck.store.queries import CHUNK
 
 
 class StoreFile:
-    """An open SQLite file; what SQLite or the system raises about it is a StoreError."""
+    """An open SQLite file; errors of SQLite and the system become StoreError."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._db = connection
-        # Which file it is: SQLite goes on writing to one that was deleted.
+        # The file's identity: SQLite goes on writing to a deleted file.
         self._file = _identity(path)
         self._version = self._data_version()
 
     def close(self) -> None:
-        with explained(self.path):
+        with explain_errors(self.path):
             self._db.close()
 
     def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        with explained(self.path):
+        with explain_errors(self.path):
             return self._db.execute(sql, values).fetchall()
 
-    def _paged(self, sql: str, *values: Any, ordered: bool = False) -> Iterator[tuple[Any, ...]]:
-        """Rows by id, a page at a time: a slow reader neither fills memory nor holds up a
-        checkpoint."""
-        if not ordered:
+    def _read_pages(
+        self, sql: str, *values: Any, has_order: bool = False
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield rows by id, a page at a time.
+
+        A slow reader neither fills memory nor holds up a checkpoint.
+        """
+        if not has_order:
             sql += " ORDER BY id"
         sql += " LIMIT ?"
         last = 0
@@ -41,23 +45,24 @@ class StoreFile:
             last = rows[-1][0]
 
     def others_wrote(self) -> bool:
-        """Whether another connection has written to the file since this was last asked."""
+        """Return True if another connection wrote to the file since the last call."""
         before, self._version = self._version, self._data_version()
         return before != self._version
 
     def _data_version(self) -> int:
-        with explained(self.path):
+        with explain_errors(self.path):
             return int(self._db.execute("PRAGMA data_version").fetchone()[0])
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         if _identity(self.path) != self._file:
             raise StoreError(
-                f"{self.path} was deleted or replaced while it was written to: what was stored in"
-                " it is gone; give the same command again"
+                f"{self.path} was deleted or replaced while it was written to: the records in"
+                " it are lost; give the same command again"
             )
-        with explained(self.path):
-            # IMMEDIATE: a second writer waits here, where waiting is allowed, not in the middle.
+        with explain_errors(self.path):
+            # IMMEDIATE makes a second writer wait here, where waiting is allowed, not in the
+            # middle.
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db

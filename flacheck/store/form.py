@@ -1,5 +1,7 @@
-"""The form of what is stored. A store may come from elsewhere, or a disk may have damaged it, so a
-row is held to the types that its readers count on before any of them sees it."""
+"""The form of stored rows, checked before any reader uses them.
+
+A store may come from elsewhere, or a disk may have damaged it.
+"""
 
 import json
 import math
@@ -10,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta, Struct, convert
+from msgspec import Meta, Struct, convert, field
 
 from flacheck.errors import StoreError
 from flacheck.model import Json, Kernel, KeySet, Launch, Question, Verdict, digest
@@ -18,7 +20,7 @@ from flacheck.model.launch import FormError, LaunchForm, check_constants, check_
 
 Amount = Annotated[float, Meta(ge=0)]
 Toolchain = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]+==.+$")]
-# A stored launch leaves nothing open, but older files may hold what is no placeholder today.
+# Stored launches are complete, but older files may hold text that looks like a placeholder.
 _LAUNCH = LaunchForm(placeholders=None)
 _DAMAGE = (
     ValueError,
@@ -30,8 +32,8 @@ _DAMAGE = (
     FormError,
     zlib.error,
 )
-# A cell's key is a hash, of which half the characters at least remain when it is packed. So the
-# text of a key set is at most so many times as long as its packed form, and a little.
+# A cell's key is a hash, and packing keeps at least half of its characters. So the text of a key
+# set is at most this many times as long as its packed form, plus a constant.
 _MOST_UNPACKED, _ALWAYS_UNPACKED = 24, 1 << 16
 Key = Annotated[str, Meta(min_length=8)]
 
@@ -45,7 +47,7 @@ class StoredFinding(Struct):
 
 
 class StoredRecord(Struct):
-    """A record's own columns and those of its cell."""
+    """The columns of a record and those of its cell."""
 
     key: str
     kernel: str
@@ -57,10 +59,10 @@ class StoredRecord(Struct):
     shape: dict[str, int]
     launch: Launch | None
     options: dict[str, Any]
-    widened: bool
+    is_widened: bool = field(name="widened")
     verdict: Verdict
     reason: str | None
-    tolerated: bool
+    is_tolerated: bool = field(name="tolerated")
     code: str | None
     signature: str | None
     stage: str | None
@@ -69,12 +71,12 @@ class StoredRecord(Struct):
     findings: list[StoredFinding]
     seconds: Amount
     peak_mb: Amount | None
-    # Figures, and of a compile of several functions the figures of each.
+    # Figures; for a compile of several functions also the figures of each.
     resources: dict[str, int | float | list[dict[str, Any]] | None]
 
 
 class StoredKernel(Struct):
-    """A kernel and where it comes from."""
+    """A kernel and its origin."""
 
     name: str
     package: str | None
@@ -85,7 +87,7 @@ class StoredKernel(Struct):
 
 
 class StoredKeySet(Struct):
-    """The keys that a question asks of one toolchain on one target."""
+    """The keys of a question on one toolchain and target."""
 
     kernels: dict[Key, str]
     made_up: list[Key]
@@ -100,17 +102,17 @@ class StoredMiss(Struct):
 
 
 class StoredCoverage(Struct):
-    """What of a package was captured."""
+    """The captured part of a package."""
 
     package: str
     toolchain: Toolchain
     launchable: int
-    recorded: int
-    missed: list[StoredMiss]
+    recorded_count: int = field(name="recorded")
+    missed_kernels: list[StoredMiss] = field(name="missed")
 
 
 class StoredContext(Struct):
-    """What a report needs to know of a run and no record holds."""
+    """Data of a run for reports that records do not hold."""
 
     forms: list[tuple[str | None, str, str, str]] = []
     kernels: list[str] = []
@@ -120,7 +122,10 @@ class StoredContext(Struct):
 
 
 def record(body: str) -> Json:
-    """A record's JSON; ValueError and its kind for what is none."""
+    """Return a record's JSON.
+
+    Raises ValueError or a related error for anything else.
+    """
     plain: Json = json.loads(body)
     check_plain(plain)
     convert(plain, StoredRecord)
@@ -128,17 +133,20 @@ def record(body: str) -> Json:
     launch = plain["launch"] or {"args": {}}
     _LAUNCH.check_arguments(launch["args"])
     _LAUNCH.check_arguments(launch.get("heuristics", {}), "heuristics")
-    # Only a launch may be called with an infinity; the rest is counted and measured.
-    _check_finite({name: held for name, held in plain.items() if name != "launch"})
+    # Only a launch may contain an infinity; all other numbers are counts and measurements.
+    _check_finite({name: value for name, value in plain.items() if name != "launch"})
     for config in launch.get("configs", ()):
-        check_constants({name: held for name, held in config.items() if name != "kwargs"})
+        check_constants({name: value for name, value in config.items() if name != "kwargs"})
         check_constants(config.get("kwargs", {}))
     return plain
 
 
 def key_set(body: bytes) -> KeySet:
-    """Return the keys in a packed body. Raises ValueError and its kind for another form, before it
-    takes more memory than a store of that size may."""
+    """Return the keys in a packed body.
+
+    Raises ValueError or a related error for another form, before it takes more memory than a store
+    of that size may.
+    """
     most = _MOST_UNPACKED * len(body) + _ALWAYS_UNPACKED
     unpacker = zlib.decompressobj()
     text = unpacker.decompress(body, most)
@@ -149,7 +157,7 @@ def key_set(body: bytes) -> KeySet:
 
 
 def kernel(body: str) -> Kernel:
-    """A stored kernel."""
+    """Return a stored kernel."""
     plain = json.loads(body)
     check_plain(plain)
     convert(plain, StoredKernel)
@@ -157,27 +165,27 @@ def kernel(body: str) -> Kernel:
 
 
 def question(text: str) -> Question:
-    """What a run asks."""
+    """Return the stored question of a run."""
     plain = json.loads(text)
     check_plain(plain)
     return Question.from_json(plain)
 
 
 def check_digest(name: str, value: Any) -> None:
-    """Raise ValueError for a row under another name than its content's digest."""
+    """Raise ValueError for a row whose name differs from its content's digest."""
     if name != digest(value):
-        raise ValueError("its digest is that of another content")
+        raise ValueError("its digest does not match its content")
 
 
 def mapping(text: str) -> Json:
-    """A JSON object."""
+    """Return a JSON object."""
     plain = json.loads(text)
     check_plain(plain)
     return convert(plain, dict[str, Any])
 
 
 def context(text: str) -> Json:
-    """What is noted of a run."""
+    """Return the stored context of a run."""
     plain = mapping(text)
     convert(plain, StoredContext)
     _check_finite(plain)
@@ -185,23 +193,23 @@ def context(text: str) -> Json:
 
 
 def _check_finite(value: Any) -> None:
-    """ValueError for a number that JSON does not have, though Python reads it."""
+    """Raise ValueError for a number that JSON lacks, though Python reads it."""
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{value} is no number")
+        raise ValueError(f"{value} is not a finite number")
     if isinstance(value, Mapping):
-        for held in value.values():
-            _check_finite(held)
+        for item in value.values():
+            _check_finite(item)
     elif isinstance(value, list):
-        for held in value:
-            _check_finite(held)
+        for item in value:
+            _check_finite(item)
 
 
 @contextmanager
-def undamaged(path: Path, what: str, key: Any) -> Iterator[None]:
-    """Turn whatever a damaged row makes its reader raise into one StoreError that names it."""
+def check_row(path: Path, what: str, key: Any) -> Iterator[None]:
+    """Turn the errors of a damaged row's reader into one StoreError that names the row."""
     try:
         yield
-    # A row may hold any type in any place.
+    # A damaged row may hold any type in any place.
     except _DAMAGE as error:
         raise StoreError(
             f"{path}: {what} {key} is damaged ({_first_line(error)}); nothing of the file was"
@@ -214,7 +222,7 @@ def _first_line(error: Exception) -> str:
 
 
 def columns(row: Mapping[str, Any]) -> None:
-    """ValueError for a column of another type than a run's."""
+    """Raise ValueError for a column with another type than a run's."""
     for name, value in row.items():
         if not isinstance(value, str) and (name not in ("finished", "matrix") or value is not None):
             raise ValueError(f"{name} is {type(value).__name__}")

@@ -1,7 +1,7 @@
-"""Which questions a store's scans ask, and on which releases and targets.
+"""The questions of a store's scans, with their releases and targets.
 
-A later scan of the same question takes the place of an earlier one: its package was captured again,
-or its matrix was edited. Shards ask the whole question, each with the same keys.
+A later scan of the same question replaces an earlier one: its package was captured again, or its
+matrix was edited. Shards share the whole question and its keys.
 """
 
 from __future__ import annotations
@@ -9,110 +9,123 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from flacheck.model import AskedCells, AskedPlace, Purpose, Question
+from flacheck.model import Purpose, Question, RequestedCells, RequestedPlace
 from flacheck.store import Store, StoredRun
 
 OLD = "the scan was stored by an older flacheck, which kept no question; scan again"
 UNFINISHED = "the capture of the package did not end; scan again"
 
 
-def of_runs(store: Store, runs: Sequence[StoredRun]) -> list[AskedPlace]:
-    """All that these runs ask, each question once on each place; runs that are no scans ask
-    nothing. Two scans of one name with different keys stay apart: they are no whole."""
-    places: dict[tuple[object, ...], AskedPlace] = {}
+def of_runs(store: Store, runs: Sequence[StoredRun]) -> list[RequestedPlace]:
+    """Return all requested places of these runs, each question once on each place.
+
+    Runs other than scans have none. Two scans of one name with different keys stay apart, since
+    together they are not one capture.
+    """
+    places: dict[tuple[object, ...], RequestedPlace] = {}
     for run in runs:
         for place in _places(store, run):
-            identity = (place.question.scope, place.asked.place, place.asked.keys, place.note)
+            identity = (place.question.scope, place.request.place, place.request.keys, place.note)
             places.setdefault(identity, place)
-    captured = {
-        (place.question.scope, place.asked.place) for place in places.values() if place.asked.keys
-    }
-    # A capture that was interrupted is overtaken by one that ended.
-    kept = [
-        place
-        for place in places.values()
-        if place.note != UNFINISHED or (place.question.scope, place.asked.place) not in captured
-    ]
-    return _with_keys(store, kept)
+    finished_captures = set()
+    for place in places.values():
+        if place.request.keys:
+            finished_captures.add((place.question.scope, place.request.place))
+    remaining = []
+    for place in places.values():
+        where = (place.question.scope, place.request.place)
+        # A finished capture replaces an interrupted one.
+        if place.note != UNFINISHED or where not in finished_captures:
+            remaining.append(place)
+    return _with_keys(store, remaining)
 
 
-def in_force(store: Store) -> list[AskedPlace]:
-    """The questions that a decision has to go by: of each the latest keys on every place.
+def in_force(store: Store) -> list[RequestedPlace]:
+    """Return the questions for a decision, each with its latest keys on every place.
 
-    Runs of an older flacheck count where no later scan asked for the same matrix.
+    Runs of an older flacheck count if no later scan has the same matrix.
     """
-    latest: dict[tuple[object, ...], AskedPlace] = {}
+    latest: dict[tuple[object, ...], RequestedPlace] = {}
     for run in reversed(store.runs()):
-        # What was compiled with --until is no answer for anybody who compiles to the end.
+        # A compile with --until does not count for a question about complete compiles.
         if run.question and "until" in run.question.selection:
             continue
         for place in _places(store, run):
-            identity = (place.question.scope, place.asked.place)
+            identity = (place.question.scope, place.request.place)
             later = latest.get(identity)
-            # A capture that did not end gives way to an earlier one that did.
-            if later is None or (later.note == UNFINISHED and place.asked.keys):
+            # An earlier finished capture is better than one that did not end.
+            if later is None or (later.note == UNFINISHED and place.request.keys):
                 latest[identity] = place
-    asked_again = {
-        (place.question.about, place.asked.place) for place in latest.values() if place.note != OLD
-    }
-    kept: dict[tuple[object, ...], AskedPlace] = {}
+    newer = set()
+    for place in latest.values():
+        if place.note != OLD:
+            newer.add((place.question.about, place.request.place))
+    remaining: dict[tuple[object, ...], RequestedPlace] = {}
     for (scope, where), place in latest.items():
-        if place.note == OLD and (place.question.about, where) in asked_again:
+        if place.note == OLD and (place.question.about, where) in newer:
             continue
-        # A copy of a launches file asks the same.
-        kept.setdefault((place.asked.keys or scope, where), place)
-    return _with_keys(store, kept.values())
+        # A copy of a launches file is the same question.
+        remaining.setdefault((place.request.keys or scope, where), place)
+    return _with_keys(store, remaining.values())
 
 
-def _with_keys(store: Store, places: Iterable[AskedPlace]) -> list[AskedPlace]:
-    return [replace(place, keys=store.key_set(place.asked)) for place in places]
+def _with_keys(store: Store, places: Iterable[RequestedPlace]) -> list[RequestedPlace]:
+    return [replace(place, keys=store.key_set(place.request)) for place in places]
 
 
-def mixed_captures(places: Iterable[AskedPlace]) -> list[tuple[str, str, str]]:
-    """(question, toolchain, target) of which there are different key sets: shards of two captures,
-    which do not make a whole."""
-    seen: dict[tuple[object, ...], AskedPlace] = {}
+def mixed_captures(places: Iterable[RequestedPlace]) -> list[tuple[str, str, str]]:
+    """Return (question, toolchain, target) with different key sets.
+
+    They come from shards of two captures, which do not make a whole.
+    """
+    first_places: dict[tuple[object, ...], RequestedPlace] = {}
     mixed: dict[tuple[str, str, str], None] = {}
     for place in places:
-        first = seen.setdefault((place.question.scope, place.asked.place), place)
-        known = place.asked.keys and first.asked.keys
-        if known and first.asked.keys != place.asked.keys:
-            toolchain, target = place.asked.place
+        first = first_places.setdefault((place.question.scope, place.request.place), place)
+        are_known = place.request.keys and first.request.keys
+        if are_known and first.request.keys != place.request.keys:
+            toolchain, target = place.request.place
             mixed[place.question.name, toolchain, target] = None
     return list(mixed)
 
 
 def unfinished_shards(store: Store) -> list[tuple[str, str, str]]:
-    """(question, toolchain, target) of which scans asked different cells, and the latest is not
-    answered as a whole: shards that do not belong together, most likely."""
+    """Return (question, toolchain, target) with shards that probably do not belong together.
+
+    Scans there have different cells, and the latest is not answered completely.
+    """
     mixed = set(mixed_captures(of_runs(store, store.runs())))
-    return [
-        (place.question.name, *place.asked.place)
-        for place in in_force(store)
-        if (place.question.name, *place.asked.place) in mixed
-        and len(list(store.current(place.known_keys))) < len(place.known_keys)
-    ]
+    shards = []
+    for place in in_force(store):
+        toolchain, target = place.request.place
+        name = (place.question.name, toolchain, target)
+        if name not in mixed:
+            continue
+        records = list(store.current(place.known_keys))
+        if len(records) < len(place.known_keys):
+            shards.append(name)
+    return shards
 
 
-def _places(store: Store, run: StoredRun) -> Iterator[AskedPlace]:
+def _places(store: Store, run: StoredRun) -> Iterator[RequestedPlace]:
     if run.purpose is not Purpose.SCAN:
         return
     question = run.question
     if question is None or any(each.cells and not each.keys for each in question.asked):
-        yield from _unasked(store, run)
+        yield from _answered_places(store, run)
         return
-    for asked in question.asked:
+    for request in question.asked:
         note = ""
-        if asked.keys is None:
+        if request.keys is None:
             note = UNFINISHED
-        yield AskedPlace(question, asked, None, note=note)
+        yield RequestedPlace(question, request, None, note=note)
 
 
-def _unasked(store: Store, run: StoredRun) -> Iterator[AskedPlace]:
-    """The places of a run whose question was not stored: only what it answered is known."""
+def _answered_places(store: Store, run: StoredRun) -> Iterator[RequestedPlace]:
+    """Yield the places of a run without a stored question, from its records."""
     about = run.matrix or f"run {run.id}"
-    answered: dict[tuple[str, str], list[str]] = {}
+    keys_on: dict[tuple[str, str], list[str]] = {}
     for key, toolchain, target in store.places_of(run.id):
-        answered.setdefault((toolchain, target), []).append(key)
-    for place, keys in answered.items():
-        yield AskedPlace(Question(about), AskedCells(*place), None, tuple(keys), OLD)
+        keys_on.setdefault((toolchain, target), []).append(key)
+    for place, keys in keys_on.items():
+        yield RequestedPlace(Question(about), RequestedCells(*place), None, tuple(keys), OLD)

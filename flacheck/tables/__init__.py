@@ -12,15 +12,17 @@ from flacheck.errors import FlacheckError
 
 @cache
 def table(name: str) -> dict[str, Any]:
-    """The table in `NAME.yaml` of this folder."""
+    """Return the table in `NAME.yaml` of this folder."""
     text = files(__package__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
-    loaded: dict[str, Any] = yaml.safe_load(text)
-    return loaded
+    content: dict[str, Any] = yaml.safe_load(text)
+    return content
 
 
-def shipped(name: str) -> Path:
-    """A folder of flacheck's own, `kernels` or `matrices`: inside the package when installed from a
-    wheel, beside it in a checkout."""
+def find_shipped_folder(name: str) -> Path:
+    """Return a folder of flacheck's own, `kernels` or `matrices`.
+
+    It lies inside the package when installed from a wheel, beside it in a checkout.
+    """
     package = Path(__file__).resolve().parent.parent
     for folder in (package / name, package.parent / name):
         if folder.is_dir():

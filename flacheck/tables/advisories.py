@@ -1,5 +1,8 @@
-"""Advisories: what compiles and then goes wrong when it runs. No compile shows it, so people who
-saw it on a GPU are quoted: `advisories.yaml` holds one row for each report or group of reports."""
+"""Advisories: kernels that compile and then fail when they run.
+
+No compile can show these failures, so `advisories.yaml` quotes reports from GPUs: one row for each
+report or group of reports.
+"""
 
 from collections.abc import Collection, Iterable
 from datetime import date
@@ -18,12 +21,12 @@ from flacheck.tables import table
 
 NotBlank = Annotated[str, Meta(pattern=r"\S")]
 Link = Annotated[str, Meta(pattern=r"^https://\S+$")]
-# The kernel glob of a row that speaks of a pattern in the code, not of kernels by name.
+# The kernel glob of a row about a pattern in the code, which lists no kernels by name.
 ANY_KERNEL = "*"
 
 
 class Effect(str, Enum):
-    """What happens when the kernel runs."""
+    """The effect when the kernel runs."""
 
     WRONG_RESULTS = "wrong results"
     NOT_A_NUMBER = "NaN"
@@ -35,14 +38,14 @@ class Effect(str, Enum):
 
 
 class Advisory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One row of the table. It applies where everything that it names applies; an empty `packages`,
-    `dtypes` or `num_warps` names nothing, so it applies to all of them.
+    """One row of the table, which applies where all its conditions hold.
 
-    `triton` is a PEP 440 specifier. `packages` are requirements (`fla-core>=0.4,<0.5.2`). `kernels`
-    are globs over a kernel's whole name or its last part; `["*"]` where the report is about a
-    pattern in the code, which `when` describes. `when` says under which further condition the
-    kernel goes wrong. `remedy` is what the reader does about it. `clues` are words by which a log
-    of the failure can be known, beside the kernels' names: operators, tests, issues.
+    An empty `packages`, `dtypes` or `num_warps` does not restrict it. `triton` is a PEP 440
+    specifier. `packages` are requirements (`fla-core>=0.4,<0.5.2`). `kernels` are globs over a
+    kernel's whole name or its last part; `["*"]` if the report is about a pattern in the code,
+    which `when` describes. `when` gives further conditions under which the kernel fails. `remedy`
+    is the action for the reader. `clues` are words that identify the failure in a log, beside the
+    kernels' names: operators, tests, issues.
     """
 
     id: NotBlank
@@ -62,7 +65,7 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def is_general(self) -> bool:
-        """Whether it speaks of a pattern in the code and names no kernel."""
+        """True if the advisory is about a pattern in the code and names no kernel."""
         return ANY_KERNEL in self.kernels
 
     @property
@@ -74,17 +77,17 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return " ".join([*sentences, f"{self.remedy}.", f"({self.sources[0]})"])
 
     def to_json(self) -> dict[str, Any]:
-        """The advisory as JSON shows it."""
+        """Return the advisory as published JSON."""
         plain: dict[str, Any] = json.decode(json.encode(self))
         del plain["clues"]
         return {**plain, "text": self.text}
 
     def covers(self, release: str, target: str) -> bool:
-        """Whether it speaks of this Triton release on this target."""
+        """Return True if the advisory applies to this Triton release on this target."""
         return target in self.targets and _admits(self.triton, release)
 
     def names_kernel(self, kernel: str) -> bool:
-        """Whether a kernel is one that it speaks of by name."""
+        """Return True if the advisory lists a kernel by name."""
         last_part = kernel.rpartition(":")[2].rpartition(".")[2]
         return any(
             fnmatchcase(kernel, glob) or fnmatchcase(last_part, glob)
@@ -93,20 +96,22 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         )
 
     def names_package(self, package: str) -> bool:
-        """Whether it speaks of a package: `name==version`, or a bare name for any version."""
+        """Return True if the advisory applies to a package.
+
+        The package is `name==version`, or a bare name for any version.
+        """
         name, _, version = package.partition("==")
-        ranges = [
-            str(requirement.specifier)
-            for requirement in map(Requirement, self.packages)
-            if canonicalize_name(requirement.name) == canonicalize_name(name)
-        ]
+        ranges = []
+        for requirement in map(Requirement, self.packages):
+            if canonicalize_name(requirement.name) == canonicalize_name(name):
+                ranges.append(str(requirement.specifier))
         if not self.packages or (ranges and not version):
             return True
-        return any(_admits(admitted, version) for admitted in ranges)
+        return any(_admits(specifier, version) for specifier in ranges)
 
 
 def every() -> tuple[Advisory, ...]:
-    """All advisories, in the order of the table."""
+    """Return all advisories, in the order of the table."""
     return _load()
 
 
@@ -119,19 +124,18 @@ def against(
     dtypes: Collection[str] | None = None,
     num_warps: Collection[int] | None = None,
 ) -> tuple[Advisory, ...]:
-    """What speaks against a Triton release (`3.7.0`) on a target, whether anything was compiled
-    there or not.
+    """Return the advisories against a Triton release (`3.7.0`) on a target.
 
-    What is None is not known, and rules nothing out. Once kernels are given, only advisories that
-    name one of them count: a report about a pattern in the code cannot be held against a kernel by
-    its name (`general` lists those).
+    Nothing needs to be compiled there. An argument that is None is unknown and excludes nothing.
+    With `kernels`, only advisories that list one of them count: a report about a pattern in the
+    code cannot be held against a kernel by its name (`general` lists those).
     """
-    asked = None if kernels is None else list(kernels)
+    names = None if kernels is None else list(kernels)
     return tuple(
         advisory
         for advisory in every()
         if advisory.covers(release, target)
-        and (asked is None or any(map(advisory.names_kernel, asked)))
+        and (names is None or any(map(advisory.names_kernel, names)))
         and (package is None or advisory.names_package(package))
         and _meet(advisory.dtypes, dtypes)
         and _meet(advisory.num_warps, num_warps)
@@ -139,16 +143,21 @@ def against(
 
 
 def general(release: str, target: str) -> tuple[Advisory, ...]:
-    """The advisories about patterns in the code that speak of this release and target. They are
-    worth showing and never count against a release: nobody knows whether the pattern is there."""
+    """Return the advisories about patterns in the code for this release and target.
+
+    They are shown and never count against a release, since the pattern may be absent.
+    """
     return tuple(each for each in against(release, target) if each.is_general)
 
 
 def of(
     kernels: Iterable[str], triton: str, target: str, packages: Collection[str] = ()
 ) -> list[str]:
-    """`against` some kernels of these packages (`name==version`; none named are not known), as
-    text."""
+    """Return the texts of the advisories against some kernels.
+
+    `packages` (`name==version`) restricts them; an empty collection means that the packages are
+    unknown.
+    """
     return [
         advisory.text
         for advisory in against(triton, target, kernels=kernels)
@@ -162,14 +171,14 @@ def _load() -> tuple[Advisory, ...]:
 
 
 def _admits(specifier: str, version: str) -> bool:
-    """Whether a specifier admits a version; one that nobody can order (a checkout's) may be in."""
+    """Return True if a specifier admits a version or the version cannot be ordered (a checkout)."""
     try:
-        parsed = Version(version)
+        number = Version(version)
     except InvalidVersion:
         return True
-    return SpecifierSet(specifier).contains(parsed, prereleases=True)
+    return SpecifierSet(specifier).contains(number, prereleases=True)
 
 
-def _meet(named: Collection[Any], asked: Collection[Any] | None) -> bool:
-    """Whether an advisory's values and those asked have one in common; none named means all."""
-    return not named or asked is None or not set(named).isdisjoint(asked)
+def _meet(conditions: Collection[Any], values: Collection[Any] | None) -> bool:
+    """Return True if an advisory's values and these have one in common; none means all."""
+    return not conditions or values is None or not set(conditions).isdisjoint(values)

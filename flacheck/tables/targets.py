@@ -1,4 +1,4 @@
-"""The table of GPUs: one row a target, each with its limits and the document they come from."""
+"""The table of GPUs: one row a target, with its limits and the document they come from."""
 
 import re
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ _RDNA_REGISTERS = 4 * 1536 * 32
 
 @dataclass(frozen=True)
 class Multiprocessor:
-    """What one multiprocessor holds at a time, and in which units it is handed out.
+    """Capacities of one multiprocessor, and the units in which they are allocated.
 
-    `shared` and `shared_unit` are bytes, `shared_reserved` the bytes that the system keeps of each
-    block's; `blocks` and `warps` the most that reside; `register_unit` the registers that a warp's
-    share is rounded up to; `partitions` the parts among which warps and registers are divided.
+    `shared` and `shared_unit` are bytes, `shared_reserved` the bytes of each block that the system
+    reserves; `blocks` and `warps` the most that reside; `register_unit` the registers to which a
+    warp's share is rounded up; `partitions` the parts among which warps and registers are divided.
     Source: the guide's table; for the units, cuda_occupancy.h of the CUDA toolkit.
     """
 
@@ -41,10 +41,10 @@ class Multiprocessor:
 class Target:
     """A GPU architecture and one real card of it.
 
-    `arch` is what the compiler takes (90 or "gfx942"); `shared_limit` the bytes of shared memory
+    `arch` is the compiler's name for it (90 or "gfx942"); `shared_limit` the bytes of shared memory
     (LDS) that a block can have after opting in; `registers` the 32-bit registers a block can have,
-    `thread_registers` a thread; `tensor_memory` the columns of tensor memory, 0 where there is
-    none; `multiprocessors` and `memory_gb` describe the card `gpu` as its driver reports it.
+    `thread_registers` a thread; `tensor_memory` the columns of tensor memory, 0 if it has none;
+    `multiprocessors` and `memory_gb` describe the card `gpu` as its driver reports it.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Target:
 
     @property
     def multiprocessor(self) -> Multiprocessor | None:
-        """What one of its multiprocessors holds; None where no table says it (AMD)."""
+        """Capacities of one of its multiprocessors; None without a published table (AMD)."""
         return _MULTIPROCESSORS.get(self.name)
 
 
@@ -81,7 +81,10 @@ def _cuda(
     aliases: tuple[str, ...],
     tensor_memory: int = 0,
 ) -> Target:
-    """A row for NVIDIA: the guide's table gives the block limits, `sheet` the card's size."""
+    """Return a row for NVIDIA.
+
+    The guide's table gives the block limits, `sheet` the card's size.
+    """
     return Target(
         name=f"sm{arch}",
         backend="cuda",
@@ -94,7 +97,7 @@ def _cuda(
         memory_gb=memory_gb,
         source=f"{CUDA_GUIDE}; {sheet}",
         aliases=aliases,
-        # Ampere is the first.
+        # Ampere is the first architecture with bf16.
         bf16=arch >= 80,
         tensor_memory=tensor_memory,
     )
@@ -110,7 +113,10 @@ def _hip(
     memory_gb: int,
     aliases: tuple[str, ...],
 ) -> Target:
-    """A row for AMD: experimental, for no verdict of it was ever compared with a card here."""
+    """Return a row for AMD.
+
+    It is experimental, since none of its verdicts was compared with a card.
+    """
     # A lane of CDNA has 512 registers, accumulators included, one of RDNA 256.
     thread_registers = {64: 512, 32: 256}
     registers = {64: _CDNA_REGISTERS, 32: _RDNA_REGISTERS}
@@ -190,8 +196,8 @@ _ROWS = (
     _hip("gfx1201", "AMD Radeon RX 9070 XT", (12, 0), 64, 32, 32, 16, ("rx9070xt",)),
 )
 
-# No field of a row: a captured package's key covers the row, and nothing here changes what is
-# launched.
+# Not fields of a row: a captured package's key covers the row, and these values do not change the
+# launches.
 _MULTIPROCESSORS = {
     "sm70": Multiprocessor(96 * KIB, blocks=32, warps=64, shared_reserved=0, shared_unit=256),
     "sm75": Multiprocessor(64 * KIB, blocks=16, warps=32, shared_reserved=0, shared_unit=256),
@@ -204,7 +210,7 @@ _MULTIPROCESSORS = {
 }
 
 TARGETS: dict[str, Target] = {row.name: row for row in _ROWS}
-# Cards that are no field of a row either, by NVIDIA's list of compute capabilities.
+# Further cards, not fields of a row either, from NVIDIA's list of compute capabilities.
 _MORE_CARDS = {
     "sm70": "titanv",
     "sm75": "gtx1650 gtx1660 rtx2060 rtx2070 titanrtx",
@@ -215,13 +221,16 @@ _MORE_CARDS = {
 _ALIASES = {alias: row for row in _ROWS for alias in row.aliases} | {
     card: TARGETS[name] for name, cards in _MORE_CARDS.items() for card in cards.split()
 }
-# How drivers and shops go on after a card's name: its socket, memory or variant.
+# Suffixes after a card's name in drivers and shops: its socket, memory or variant.
 _VARIANT = re.compile(r"sxm\d?|pcie|nvl|hbm\de?|\d+gb|ti|super|laptop|gpu|generation")
 
 
-def spelled(name: str) -> str:
-    """The target called `name`, with the letter of features that only this GPU (`sm90a`) or its
-    family (`sm100f`) has; every compiler of C++ tells these from the plain target."""
+def cell_target_name(name: str) -> str:
+    """Return the name of the target `name` in cells of C++.
+
+    It keeps the letter of features that only this GPU (`sm90a`) or its family (`sm100f`) has; every
+    compiler of C++ distinguishes these from the plain target.
+    """
     target = find(name)
     letter = re.fullmatch(r"(?i)(?:cuda:)?(?:sm|compute)?_?\d+(?:\.\d)?([af])", name.strip())
     if letter is None:
@@ -230,19 +239,22 @@ def spelled(name: str) -> str:
 
 
 def spellings(name: str) -> set[str]:
-    """A target as cells may name it: `sm90a` also finds what Triton compiled for sm90."""
-    return {find(name).name, spelled(name)}
+    """Return the names of a target in cells: `sm90a` also finds Triton's cells for sm90."""
+    return {find(name).name, cell_target_name(name)}
 
 
 def find(name: str) -> Target:
-    """The target called `name`: `sm90`, `sm_90a`, `90`, `9.0`, `cuda:90`, `gfx942` or a card such
-    as `h100`, also as its driver calls it (`NVIDIA A100-SXM4-80GB`)."""
+    """Return the target called `name`.
+
+    A name is `sm90`, `sm_90a`, `90`, `9.0`, `cuda:90`, `gfx942`, a card such as `h100`, or its
+    driver's name (`NVIDIA A100-SXM4-80GB`). Raises UsageError for an unknown one.
+    """
     words = re.split(r"[\s_-]+", name.strip().lower())
-    # The first word is the card's own, whatever it looks like.
+    # The first word is always the card's own.
     words = words[:1] + [word for word in words[1:] if not _VARIANT.fullmatch(word)]
     plain = re.sub(r"[.]|^(cuda|hip):", "", "".join(words))
     plain = re.sub(r"^(nvidia|amd|geforce|tesla|instinct|radeon|rtx(?=a))+", "", plain)
-    # 90a and 100f are sm90 and sm100 with the features that no other GPU has.
+    # 90a and 100f are sm90 and sm100 with features that no other GPU has.
     plain = re.sub(r"^(?:sm|compute)?(\d{2,3})[af]?$", r"sm\1", plain)
     target = TARGETS.get(plain) or _ALIASES.get(plain)
     if target is None:

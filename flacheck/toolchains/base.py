@@ -1,7 +1,7 @@
-"""What a toolchain is to the rest of flacheck, and what a family of toolchains must offer.
+"""The interface between toolchains and the rest of flacheck.
 
-A family (Triton, nvcc) is one file in this folder with an object that follows
-`Family`; the worker that drives its compiler lives in `guest/`.
+A family (Triton, nvcc) is one file in this folder with an object that follows `Family`; the worker
+that runs its compiler lives in `guest/`.
 """
 
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from flacheck.tables.targets import TARGETS
 
 @dataclass(frozen=True)
 class Choice:
-    """A toolchain that was asked for, maybe not there yet.
+    """A requested toolchain, possibly not installed yet.
 
-    `identity` is what goes into a cell's key. `origin` is "cache" (a release in the user's cache),
-    "installed" (in this Python's environment) or "path"; `location` the folder or wheel file of the
-    last two. `reason` says why it cannot be had at all, `refused` maps the targets it does not know
-    to why.
+    `identity` goes into a cell's key. `origin` is "cache" (a release in the user's cache),
+    "installed" (in this Python's environment) or "path"; `location` is the folder or wheel file of
+    the last two. `reason` explains why it cannot be installed at all, `unsupported` maps each
+    unsupported target to the reason.
     """
 
     family: str
@@ -27,17 +27,16 @@ class Choice:
     origin: str
     location: str | None = None
     reason: str | None = None
-    refused: Mapping[str, str] = field(default_factory=dict, hash=False)
+    unsupported: Mapping[str, str] = field(default_factory=dict, hash=False)
 
-    def knows(self, target: str) -> str | None:
-        """None for a target it knows, else the reason for `skipped`."""
-        return self.refused.get(target)
+    def skip_reason(self, target: str) -> str | None:
+        """Return None for a supported target, else the reason for `skipped`."""
+        return self.unsupported.get(target)
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """The choices that specifications lead to, in their order, and what to tell the user about the
-    rest."""
+    """The choices for specifications, in their order, with warnings about the rest."""
 
     choices: tuple[Choice, ...]
     warnings: tuple[str, ...] = ()
@@ -47,11 +46,11 @@ class Resolution:
 class Toolchain:
     """A compiler at an exact version, ready to run.
 
-    `paths` are the folders its worker puts on `sys.path`, `worker` is the guest's module,
-    `environment` what its process needs beside the allow-list, `config` what its worker is told;
-    `missing` maps a target to the tool that it wants and this machine lacks, the reason for
-    `unknown`. `fills_memory` says that one compile may take all the memory that a worker is
-    allowed, so that only so many run as fit.
+    `paths` are the folders that its worker puts on `sys.path`, `worker` is the guest's module,
+    `environment` the variables of its process beside the allow-list, `config` the worker's
+    configuration; `missing` maps a target to a tool that this machine lacks, the reason for
+    `unknown`. If `fills_memory`, one compile may take all the memory that a worker is allowed, so
+    only as many run as fit.
     """
 
     name: str
@@ -62,7 +61,7 @@ class Toolchain:
     worker: str
     stages: tuple[str, ...] = ()
     ld_lld: str | None = None
-    refused: Mapping[str, str] = field(default_factory=dict, hash=False)
+    unsupported: Mapping[str, str] = field(default_factory=dict, hash=False)
     missing: Mapping[str, str] = field(default_factory=dict, hash=False)
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)
     config: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -74,20 +73,19 @@ class Toolchain:
         return self.paths[0]
 
     def targets(self) -> tuple[str, ...]:
-        """The names of the targets it knows."""
-        return tuple(name for name in TARGETS if name not in self.refused)
+        """Return the names of the supported targets."""
+        return tuple(name for name in TARGETS if name not in self.unsupported)
 
-    def knows(self, target: str) -> str | None:
-        """None for a target it knows, else the reason for `skipped`."""
-        return self.refused.get(target)
+    def skip_reason(self, target: str) -> str | None:
+        """Return None for a supported target, else the reason for `skipped`."""
+        return self.unsupported.get(target)
 
-    def lacks(self, target: str) -> str | None:
-        """None when the target can be compiled here, else what is missing: the reason for
-        `unknown`."""
+    def missing_tool(self, target: str) -> str | None:
+        """Return None if the target compiles here, else the reason for `unknown`."""
         return self.missing.get(target)
 
     def worker_config(self) -> dict[str, Any]:
-        """What the guest is told of the compiler; its process also gets `environment`."""
+        """Return the guest's configuration of the compiler, without the `environment`."""
         own = {"path": list(self.paths), "identity": self.identity, "worker": self.worker}
         return {**own, **self.config}
 
@@ -95,8 +93,8 @@ class Toolchain:
 class Family(Protocol):
     """One compiler in all its versions.
 
-    `language` is what its kernels are written in, `stages` are the names of its stages in the order
-    in which they run.
+    `language` is the language of its kernels, `stages` are the names of its stages in the order in
+    which they run.
     """
 
     @property
@@ -109,33 +107,36 @@ class Family(Protocol):
     def stages(self) -> tuple[str, ...]: ...
 
     def target(self, name: str) -> str:
-        """How its cells name a target: Triton takes `sm90a` for sm90, nvcc tells them apart."""
+        """Return a target's name in its cells: nvcc distinguishes `sm90a` from sm90."""
         ...
 
-    def options(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The options of a cell, with those that decide its outcome and were not given."""
+    def options(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a cell's options with defaults for those that decide its outcome."""
         ...
 
     def versions(self) -> Resolution:
-        """Every release that can be had here, oldest first."""
+        """Return every release that can be installed here, oldest first."""
         ...
 
     def resolve(self, spec: str) -> Resolution:
-        """The releases that a specification (an exact version, a PEP 440 specifier) asks for."""
+        """Return the releases for an exact version or a PEP 440 specifier."""
         ...
 
-    def installed(self) -> Choice:
-        """The one in this Python's environment, or a ToolchainError."""
+    def find_installed(self) -> Choice:
+        """Return the one in this Python's environment.
+
+        Raises ToolchainError without one.
+        """
         ...
 
     def holds(self, path: str) -> bool:
-        """Whether one lies there."""
+        """Return True if the path holds one."""
         ...
 
     def at(self, path: str) -> Choice:
-        """The one in a wheel file, an unpacked folder or a source build."""
+        """Return the one in a wheel file, an unpacked folder or a source build."""
         ...
 
     def provide(self, choice: Choice) -> Toolchain:
-        """Make the choice ready to run, installing it when it is not there."""
+        """Return the choice ready to run, installed if necessary."""
         ...

@@ -1,5 +1,7 @@
-"""Triton releases by the torch releases that require them: `torch==2.9.*` stands for Triton 3.5.0
-and 3.5.1."""
+"""Triton releases by the torch releases that require them.
+
+For example `torch==2.9.*` stands for Triton 3.5.0 and 3.5.1.
+"""
 
 import importlib.metadata
 import re
@@ -13,19 +15,20 @@ from flacheck.toolchains.base import Choice, Resolution
 
 NAME = "torch"
 _NUMBERS = re.compile(r"\d+(\.\d+)*")
-# 2.9.1 is one release, 2.9 all of its patch releases: who says "torch 2.9" rarely means 2.9.0.
+# 2.9.1 is one release, 2.9 means all of its patch releases: people rarely mean 2.9.0 by it.
 _PARTS_OF_A_RELEASE = 3
 
 
-def named(text: str) -> str:
-    """A requirement for what a user says of torch alone: `torch==2.9.*` for `2.9`, `torch==2.9.1`
-    for `2.9.1`, `torch>=2.5,<2.9` for `>=2.5,<2.9`; `installed` is the release that is here.
+def parse_requirement(text: str) -> str:
+    """Return a requirement for the user's specification of torch alone.
 
-    Raises UsageError when none is installed, or for a path.
+    It is `torch==2.9.*` for `2.9`, `torch==2.9.1` for `2.9.1`, `torch>=2.5,<2.9` for `>=2.5,<2.9`;
+    `installed` is the release in this environment. Raises UsageError if none is installed, or for a
+    path.
     """
     text = text.strip().removeprefix(NAME).strip()
     if text == "installed":
-        return f"{NAME}=={_installed()}"
+        return f"{NAME}=={_installed_version()}"
     if not _NUMBERS.fullmatch(text):
         if not re.match(r"[<>=!~]", text):
             raise UsageError(
@@ -38,7 +41,7 @@ def named(text: str) -> str:
     return f"{NAME}=={text}"
 
 
-def _installed() -> str:
+def _installed_version() -> str:
     try:
         return Version(importlib.metadata.version(NAME)).public
     except importlib.metadata.PackageNotFoundError:
@@ -50,58 +53,62 @@ def _installed() -> str:
 
 
 def releases(specifiers: SpecifierSet) -> dict[str, str]:
-    """The torch releases that specifiers admit, oldest first, each with the newest known Triton
-    release that it requires. Raises UsageError where there is none, ToolchainError where the index
-    could not be read for newer ones."""
-    admitted = _admitted(specifiers)
-    if not admitted:
-        # Perhaps it is newer than what flacheck was shipped with.
+    """Return the torch releases that specifiers admit, oldest first.
+
+    Each is mapped to the newest known Triton release that it requires. Raises UsageError if there
+    are none, ToolchainError if the index could not be read for newer ones.
+    """
+    admitted_pins = _pins_within(specifiers)
+    if not admitted_pins:
+        # The release may be newer than the table that ships with flacheck.
         torch_pins.refresh(again=not torch_pins.is_complete())
-        admitted = _admitted(specifiers)
-    if not admitted and not torch_pins.is_complete():
+        admitted_pins = _pins_within(specifiers)
+    if not admitted_pins and not torch_pins.is_complete():
         raise ToolchainError(
-            f"flacheck knows no release of torch that matches {specifiers}, and the package index"
-            " could not be read for newer ones; check the network and the index settings"
+            f"flacheck's table has no release of torch that matches {specifiers}, and the package"
+            " index could not be read for newer ones; check the network and the index settings"
         )
-    if not admitted:
+    if not admitted_pins:
         raise UsageError(f"no release of torch matches {specifiers}; there are {_near(specifiers)}")
-    known = [Version(text) for text in triton_releases.known()]
-    pinned = {}
-    for torch, pin in admitted.items():
-        fitting = list(SpecifierSet(pin).filter(known))
+    all_triton = list(map(Version, triton_releases.known_releases()))
+    newest_triton = {}
+    for torch, pin in admitted_pins.items():
+        fitting = list(SpecifierSet(pin).filter(all_triton))
         if fitting:
-            pinned[torch] = str(fitting[-1])
-    if not pinned:
-        required = " and ".join(
-            f"torch {torch} requires triton{p}" for torch, p in admitted.items()
+            newest_triton[torch] = str(fitting[-1])
+    if not newest_triton:
+        requirements = " and ".join(
+            f"torch {torch} requires triton{p}" for torch, p in admitted_pins.items()
         )
-        raise UsageError(f"{required}, of which flacheck knows no release")
-    return pinned
+        raise UsageError(f"{requirements}, but flacheck has no such release")
+    return newest_triton
 
 
-def _admitted(specifiers: SpecifierSet) -> dict[str, str]:
+def _pins_within(specifiers: SpecifierSet) -> dict[str, str]:
     return {torch: pin for torch, pin in torch_pins.pins().items() if torch in specifiers}
 
 
 def _near(specifiers: SpecifierSet) -> str:
-    """The releases to name beside one that does not exist."""
-    known = [Version(text) for text in torch_pins.pins()]
-    asked = [each.version for each in specifiers if each.operator in ("==", "===")]
-    if len(asked) == 1:
-        known = index.near(Version(asked[0].removesuffix(".*")), known)
-    return ", ".join(map(str, known))
+    """Return the releases to list beside one that does not exist."""
+    versions = list(map(Version, torch_pins.pins()))
+    exact = [each.version for each in specifiers if each.operator in ("==", "===")]
+    if len(exact) == 1:
+        versions = index.near(Version(exact[0].removesuffix(".*")), versions)
+    return ", ".join(map(str, versions))
 
 
 def resolve(text: str) -> Resolution:
-    """The choices for `==2.9.1` or another specifier of torch. As with Triton's own releases, one
-    without a wheel for this Python is a choice with a reason when asked for by its exact version,
-    else a warning."""
+    """Return the choices for `==2.9.1` or another specifier of torch.
+
+    As with Triton's own releases, one without a wheel for this Python is a choice with a reason if
+    named by its exact version, else a warning.
+    """
     specifiers = SpecifierSet(text)
-    required = dict.fromkeys(releases(specifiers).values())
+    triton_releases_required = dict.fromkeys(releases(specifiers).values())
     is_exact = re.fullmatch(r"={2,3}\s*[\d.]+", text) is not None
     choices: list[Choice] = []
     warnings: list[str] = []
-    for triton in required:
+    for triton in triton_releases_required:
         if is_exact:
             choices.append(triton_releases.exact(Version(triton)))
             continue

@@ -1,4 +1,4 @@
-"""The user's cache: where it is, what complete folders it holds, and its small files."""
+"""The user's cache: its place, its complete folders, and its small files."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ TEMPORARY = ".tmp-"
 
 
 def root() -> Path:
-    """`$FLACHECK_CACHE_DIR`, else `flacheck` in `$XDG_CACHE_HOME`, else `~/.cache/flacheck`."""
+    """Return `$FLACHECK_CACHE_DIR`, `$XDG_CACHE_HOME/flacheck` or `~/.cache/flacheck`."""
     own = os.environ.get("FLACHECK_CACHE_DIR")
     if own:
         return Path(own).expanduser().absolute()
@@ -25,21 +25,21 @@ def root() -> Path:
 
 
 def python_tag() -> str:
-    """What a folder's compiled files fit: `cp311`, `cp311-aarch64` elsewhere than on x86_64."""
+    """Return the tag of compiled files: `cp311`, on other machines `cp311-aarch64`."""
     tag = f"cp{sys.version_info.major}{sys.version_info.minor}{sys.abiflags}"
     return f"{tag}-{platform.machine()}".removesuffix("-x86_64")
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """A complete folder of the cache with what its manifest says."""
+    """A complete folder of the cache with its manifest."""
 
     path: Path
     manifest: dict[str, Any]
 
 
 def read_shelf(folder: Path) -> Shelf | None:
-    """The folder when it is complete, else None."""
+    """Return the folder if it is complete, else None."""
     manifest = _read(folder / MANIFEST)
     if manifest is None:
         return None
@@ -51,14 +51,14 @@ def _read(path: Path) -> dict[str, Any] | None:
         value = json.loads(path.read_text())
     except (OSError, ValueError):
         return None
-    # What another program, or half a write, left there is no manifest.
+    # Files of other programs and half-written files are not manifests.
     if not isinstance(value, dict):
         return None
     return value
 
 
 def shelves(kind: str) -> Iterator[Shelf]:
-    """The complete folders of a kind ("toolchains", "packages"), by name."""
+    """Yield the complete folders of a kind ("toolchains", "packages"), by name."""
     # Temporary folders and locks begin with a dot, which `*` leaves out.
     for folder in sorted(root().glob(f"{kind}/[!.]*")):
         shelf = read_shelf(folder)
@@ -67,12 +67,12 @@ def shelves(kind: str) -> Iterator[Shelf]:
 
 
 def read_json(name: str) -> dict[str, Any]:
-    """A small file of the cache, empty when it is not there or not readable."""
+    """Return a small file of the cache, empty if it is missing or unreadable."""
     return _read(root() / name) or {}
 
 
 def write_json(name: str, value: dict[str, Any]) -> None:
-    """Replace a small file in one step; a cache that cannot be written is no error."""
+    """Replace a small file in one step; an unwritable cache is not an error."""
     path = root() / name
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def write_json(name: str, value: dict[str, Any]) -> None:
 
 
 def size_mb(folder: Path) -> int:
-    """The bytes below a folder in units of 10**6, links not followed."""
+    """Return the size of the files below a folder in units of 10**6 bytes; links count as links."""
     size = 0
     for where, _, names in os.walk(folder):
         size += sum(os.lstat(os.path.join(where, name)).st_size for name in names)

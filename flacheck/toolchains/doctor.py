@@ -1,4 +1,4 @@
-"""Whether this machine can do flacheck's work: one check a function, nothing printed."""
+"""Checks of this machine for flacheck's work: one check a function, nothing printed."""
 
 import json
 import os
@@ -19,13 +19,13 @@ from flacheck.errors import FlacheckError
 from flacheck.guest.engine import channel, confinement
 from flacheck.toolchains import cache, filling, index, lld, wheels
 
-# What Triton publishes wheels for; flacheck itself needs Python 3.10.
+# Versions and machines with Triton wheels; flacheck itself needs Python 3.10.
 _PYTHONS = (10, 14)
 _WHEELS_FOR = ("x86_64", "aarch64")
 # Room for two releases of Triton, and memory for one worker with a large compile.
 _FREE_GB = 2.0
 _MEMORY_GB = 4.0
-# What the sandbox does to a worker: a group of its own, a limit, a fork.
+# The steps of the sandbox for a worker: a group of its own, a limit, a fork.
 _PROBE = """
 import os, resource
 os.setsid()
@@ -42,9 +42,9 @@ _NEEDS = (
 
 @dataclass(frozen=True)
 class Check:
-    """What was looked at, whether it will do, what was found and what to do about it.
+    """The name, result, details and remedy of one check.
 
-    One that is `optional` never makes the machine unfit.
+    An `optional` check never makes the machine unfit.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Check:
 
 
 def checks() -> Iterator[Check]:
-    """Every check in turn, the cheap ones first."""
+    """Yield every check, the cheap ones first."""
     yield _system()
     yield _python()
     yield _installer()
@@ -67,7 +67,7 @@ def checks() -> Iterator[Check]:
     # WAL needs 3.7, the store's upserts 3.24.
     remedy = "use a Python built with SQLite 3.24 or newer"
     yield Check("sqlite", sqlite3.sqlite_version_info >= (3, 24), sqlite3.sqlite_version, remedy)
-    yield _installed()
+    yield _triton_here()
     yield _linker()
     yield _network()
 
@@ -122,22 +122,25 @@ def _memory() -> Check:
 
 
 def _processes() -> Check:
-    """Workers are forked into groups of their own, under limits of their own."""
+    """Return the check that workers can be forked into groups with limits of their own."""
     limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     remedy = f"allow processes to fork and set limits (RLIMIT_NPROC is {limit})"
     command = [sys.executable, "-I", "-S", "-c", _PROBE]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.SubprocessError) as error:
         return Check("subprocesses", False, str(error), remedy)
-    if done.returncode:
-        said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-        return Check("subprocesses", False, said[0], remedy)
+    if result.returncode:
+        lines = result.stderr.strip().splitlines()[-1:] or [f"exit status {result.returncode}"]
+        return Check("subprocesses", False, lines[0], remedy)
     return Check("subprocesses", True, "groups and limits can be set", remedy)
 
 
 def _confinement() -> Check:
-    """Whether the kernel keeps compilers from the user's files, tried in a process of its own."""
+    """Return the check that the kernel keeps compilers from the user's files.
+
+    It is tried in a process of its own.
+    """
     remedy = "optional: without it run sources that you do not know in a container"
     with tempfile.TemporaryDirectory(prefix="flacheck-doctor-") as folder:
         outside = os.path.join(folder, "outside")
@@ -148,24 +151,28 @@ def _confinement() -> Check:
         boot = ["-I", "-S", "-c", channel.BOOT, channel.GUEST, ".engine.confinement"]
         command = [sys.executable, *boot, json.dumps(policy), outside]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=30)
-            closed = json.loads(done.stdout)
+            result = subprocess.run(command, capture_output=True, text=True, timeout=30)
+            is_closed_by_name = json.loads(result.stdout)
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             return Check("confinement", False, f"cannot be tried: {error}", remedy, optional=True)
-    offered = confinement.available_confinement()
-    detail = f"Landlock {offered['landlock'] or 'is not offered'}, seccomp"
-    if not offered["seccomp"]:
+    support = confinement.available_confinement()
+    detail = f"Landlock {support['landlock'] or 'is not offered'}, seccomp"
+    if not support["seccomp"]:
         detail += " is not offered"
-    shut = [name for name, is_closed in closed.items() if is_closed]
-    if shut:
-        detail += f"; closed to compilers: {', '.join(shut)}"
-    left = [name for name, is_closed in closed.items() if not is_closed]
-    if left:
-        detail += f"; left open by this kernel: {', '.join(left)}"
-    return Check("confinement", not left, detail, f"{remedy}; {_NEEDS}", optional=True)
+    closed_names, open_names = list[str](), list[str]()
+    for name, is_closed in is_closed_by_name.items():
+        if is_closed:
+            closed_names.append(name)
+        else:
+            open_names.append(name)
+    if closed_names:
+        detail += f"; closed to compilers: {', '.join(closed_names)}"
+    if open_names:
+        detail += f"; left open by this kernel: {', '.join(open_names)}"
+    return Check("confinement", not open_names, detail, f"{remedy}; {_NEEDS}", optional=True)
 
 
-def _installed() -> Check:
+def _triton_here() -> Check:
     remedy = (
         "optional: `pip install triton`, or name a release with --triton; flacheck keeps it in its"
         " cache"
@@ -178,7 +185,7 @@ def _installed() -> Check:
 
 
 def _linker() -> Check:
-    # The newest release that brings none, which takes the newest linkers alone.
+    # The newest release without a linker of its own, which requires the newest linkers.
     path = lld.find(Version("3.4.0")).path
     remedy = (
         "optional: AMD targets on Triton 3.0 to 3.4 need ld.lld 15 or newer (Debian: apt install"
@@ -196,5 +203,5 @@ def _network() -> Check:
         releases = index.available("triton")
     except FlacheckError as error:
         return Check("package index", False, str(error), remedy, optional=True)
-    known = f"{len(releases)} Triton releases, the newest {releases[-1]}"
-    return Check("package index", True, known, optional=True)
+    detail = f"{len(releases)} Triton releases, the newest {releases[-1]}"
+    return Check("package index", True, detail, optional=True)

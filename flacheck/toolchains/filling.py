@@ -1,4 +1,4 @@
-"""Folders of the cache that are either complete or absent, whoever is killed while filling them."""
+"""Folders of the cache that are complete or absent even if a process is killed on the way."""
 
 import contextlib
 import errno
@@ -31,7 +31,7 @@ class InUse(UsageError):
         )
 
 
-# The locks of the folders that this process uses, each shared with the other processes that use it.
+# Locks of the folders in use, each shared with the other processes that use it.
 _IN_USE: dict[Path, int] = {}
 
 
@@ -39,7 +39,7 @@ def keep(folder: Path) -> None:
     """Keep other processes from removing a folder until this one ends."""
     if folder in _IN_USE:
         return
-    # A cache that cannot be written takes no lock, and nobody removes anything from it.
+    # An unwritable cache takes no lock, and nothing can be removed from it.
     with contextlib.suppress(OSError):
         handle = _open_lock(folder, ".use")
         fcntl.flock(handle, fcntl.LOCK_SH)
@@ -49,8 +49,9 @@ def keep(folder: Path) -> None:
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Hold a folder that no other process uses; raise InUse for one that is in use."""
-    with explained(folder):
-        # A lock that this process shares becomes its own; on another handle it would be refused.
+    with explain_os_errors(folder):
+        # A shared lock of this process becomes exclusive; on another handle the system would reject
+        # it.
         handle = _IN_USE.pop(folder, None) or _open_lock(folder, ".use")
     try:
         try:
@@ -69,12 +70,13 @@ def _open_lock(folder: Path, kind: str) -> int:
 
 
 def _holders(handle: int) -> list[str]:
-    """Return the processes that hold a lock on an open file, as far as the system names them."""
+    """Return the processes that hold a lock on an open file, as far as the system lists them."""
     inode = str(os.fstat(handle).st_ino)
     holders = []
     with contextlib.suppress(OSError):
         for line in Path("/proc/locks").read_text().splitlines():
-            # `1: FLOCK ADVISORY READ 4711 fe:00:2211859 0 EOF`, with an arrow for one that waits.
+            # The form is `1: FLOCK ADVISORY READ 4711 fe:00:2211859 0 EOF`, with an arrow for a
+            # waiting one.
             fields = line.replace("->", "").split()
             if fields[1] != "FLOCK" or fields[5].rpartition(":")[2] != inode:
                 continue
@@ -92,15 +94,15 @@ def _command(process: int) -> str:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, which dies with its process; say so when another process has it."""
-    with explained(folder):
+def hold_lock(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock, which ends with its process; log a wait for another process."""
+    with explain_os_errors(folder):
         handle = _open_lock(folder, ".lock")
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _LOG.info(f"waiting for another flacheck that is at work on {folder.name}")
+            _LOG.info(f"waiting for another flacheck process that fills {folder.name}")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
@@ -108,22 +110,22 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def fill(folder: Path, make: Callable[[Path], dict[str, Any]]) -> Shelf:
-    """The folder, made by `make(temporary) -> manifest` when it is not complete yet.
+    """Return the folder, made by `make(temporary) -> manifest` if it is not complete yet.
 
     The manifest is written last and the temporary sibling renamed after it is on the disk, all
-    under the folder's lock, so that what bears the final name is complete. No other process can
+    under the folder's lock, so that a folder with the final name is complete. No other process can
     discard the folder while this one lives.
     """
     keep(folder)
     shelf = read_shelf(folder)
     if shelf:
         return shelf
-    with locked(folder):
-        # Whoever held the lock may have filled it.
+    with hold_lock(folder):
+        # Another process may have filled it under the lock.
         shelf = read_shelf(folder)
         if shelf:
             return shelf
-        with explained(folder), _temporary(folder) as temporary:
+        with explain_os_errors(folder), _temporary(folder) as temporary:
             manifest = make(temporary)
             with open(temporary / MANIFEST, "w") as file:
                 json.dump(manifest, file, indent=1, sort_keys=True)
@@ -131,7 +133,7 @@ def fill(folder: Path, make: Callable[[Path], dict[str, Any]]) -> Shelf:
                 os.fsync(file.fileno())
             shutil.rmtree(folder, ignore_errors=True)
             temporary.rename(folder)
-            # A rename lasts over a power cut once the folder that holds the name is on the disk.
+            # A rename survives a power cut once its parent folder is on the disk.
             handle = os.open(folder.parent, os.O_RDONLY)
             try:
                 os.fsync(handle)
@@ -141,17 +143,17 @@ def fill(folder: Path, make: Callable[[Path], dict[str, Any]]) -> Shelf:
 
 
 def discard(folders: Iterable[Path]) -> None:
-    """Remove folders, of each first its name, in one step, then its files.
+    """Remove folders: rename each in one step, then delete its files.
 
-    Raises InUse, with nothing removed, where another process uses one of them.
+    Raises InUse, with nothing removed, if another process uses one of them.
     """
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as locks:
         graves = []
-        chosen = list(folders)
-        for folder in chosen:
-            held.enter_context(_alone(folder))
-        for folder in chosen:
-            with locked(folder), explained(folder):
+        all_folders = list(folders)
+        for folder in all_folders:
+            locks.enter_context(_alone(folder))
+        for folder in all_folders:
+            with hold_lock(folder), explain_os_errors(folder):
                 prefix = f"{TEMPORARY}{folder.name}-"
                 grave = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
                 folder.rename(grave / folder.name)
@@ -162,7 +164,7 @@ def discard(folders: Iterable[Path]) -> None:
 
 @contextlib.contextmanager
 def _temporary(folder: Path) -> Iterator[Path]:
-    """A new sibling, gone at the end; those that killed processes left go first."""
+    """Yield a new sibling, removed at the end; leftovers of killed processes are removed first."""
     for stale in folder.parent.glob(f"{TEMPORARY}*"):
         _sweep(stale, folder.name)
     temporary = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{folder.name}-", dir=folder.parent))
@@ -174,7 +176,7 @@ def _temporary(folder: Path) -> Iterator[Path]:
 
 
 def _sweep(stale: Path, ours: str) -> None:
-    """Remove a temporary folder whose lock nobody else holds; we hold the lock of `ours`."""
+    """Remove a temporary folder whose lock is free; this process holds the lock of `ours`."""
     owner = stale.name[len(TEMPORARY) :].rpartition("-")[0]
     if owner == ours:
         shutil.rmtree(stale, ignore_errors=True)
@@ -186,8 +188,8 @@ def _sweep(stale: Path, ours: str) -> None:
 
 
 @contextlib.contextmanager
-def explained(folder: Path) -> Iterator[None]:
-    """Turn the system's refusals into one message that says what to do."""
+def explain_os_errors(folder: Path) -> Iterator[None]:
+    """Turn errors of the system into one message with a remedy."""
     try:
         yield
     except OSError as error:

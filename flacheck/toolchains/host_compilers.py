@@ -1,5 +1,7 @@
-"""The C++ compilers of this machine: nvcc gives them its host code, and has them preprocess all of
-it. Each is known by its name and exact version (`g++ 12.2.0`), which is part of a cell's key."""
+"""The C++ compilers of this machine, which preprocess and compile host code for nvcc.
+
+Each is identified by its name and exact version (`g++ 12.2.0`), which is part of a cell's key.
+"""
 
 import re
 import shutil
@@ -10,13 +12,13 @@ from pathlib import Path
 
 from flacheck.errors import UsageError
 
-# Where the sandbox finds programs: a compiler elsewhere would be another one in a worker.
+# The sandbox's PATH: a compiler elsewhere would be another one in a worker.
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 DEFAULT = "g++"
 _NAME = re.compile(r"(g\+\+|clang\+\+)(-\d+)?")
 _IDENTITY = re.compile(r"(g\+\+|clang\+\+) (\d+(?:\.\d+)*)")
 _NEWEST = 30
-# What a C++ compiler starts, and what nvcc starts beside its own programs and the compiler.
+# Programs that a C++ compiler starts, and those that nvcc starts beside its own and the compiler.
 _PARTS = ("cc1plus", "cc1", "collect2", "as", "ld")
 _BESIDE_NVCC = ("rm", "cat", "c++filt")
 _SECONDS = 30
@@ -24,20 +26,20 @@ _SECONDS = 30
 
 @cache
 def identity(name: str) -> str | None:
-    """`g++ 12.2.0` for `g++` or `g++-12`, itself for an identity; None for one that is not here.
+    """Return `g++ 12.2.0` for `g++` or `g++-12`, and an identity unchanged.
 
-    Raises UsageError for what names no C++ compiler.
+    Returns None for a compiler that is not here. Raises UsageError for any other text.
     """
     if _IDENTITY.fullmatch(name):
         return name
-    named = _NAME.fullmatch(name)
-    if named is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         raise UsageError(f"host compiler {name!r}: expected g++, clang++, or one such as g++-12")
     path = shutil.which(name, path=_PATH)
     if path is None:
         return None
     try:
-        told = subprocess.run(
+        result = subprocess.run(
             [path, "-dumpfullversion", "-dumpversion"],
             capture_output=True,
             text=True,
@@ -45,30 +47,37 @@ def identity(name: str) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    version = told.stdout.strip()
-    if told.returncode != 0 or not version:
+    version = result.stdout.strip()
+    if result.returncode != 0 or not version:
         return None
-    return f"{named[1]} {version}"
+    return f"{match[1]} {version}"
 
 
 def of_default() -> str:
-    """The identity of g++, its bare name where there is none: then no unit compiles here."""
+    """Return the identity of g++, or its bare name if it is missing and no unit compiles here."""
     return identity(DEFAULT) or DEFAULT
 
 
-def found_programs(*names: str) -> list[str]:
-    """The paths of programs, without those that are not here."""
-    paths = [shutil.which(name, path=_PATH) for name in names]
-    return [path for path in paths if path is not None]
+def find_programs(*names: str) -> list[str]:
+    """Return the paths of those programs that are here."""
+    paths = []
+    for name in names:
+        path = shutil.which(name, path=_PATH)
+        if path is not None:
+            paths.append(path)
+    return paths
 
 
 @cache
 def programs() -> list[str]:
-    """Every program that a compile of a unit executes beside the toolkit's own: the C++ compilers
-    here with what they start, and the shell that nvcc gives its commands to."""
-    paths = [*found().values(), *found_programs("sh", *_BESIDE_NVCC)]
-    for compiler in found().values():
-        # One that keeps what was compiled before starts the next one of its name.
+    """Return every program that a compile of a unit executes beside the toolkit's own.
+
+    These are the C++ compilers with the programs that they start, and the shell that runs nvcc's
+    commands.
+    """
+    paths = [*find_compilers().values(), *find_programs("sh", *_BESIDE_NVCC)]
+    for compiler in find_compilers().values():
+        # A compiler cache starts the next compiler of its own name.
         paths += [f"{folder}/{Path(compiler).name}" for folder in _PATH.split(":")]
         for name in _PARTS:
             paths += _part(compiler, name)
@@ -76,9 +85,9 @@ def programs() -> list[str]:
 
 
 def _part(compiler: str, name: str) -> list[str]:
-    """The path of a program that the compiler starts, if it is here."""
+    """Return the path of a program that the compiler starts, if it is here."""
     try:
-        told = subprocess.run(
+        result = subprocess.run(
             [compiler, f"-print-prog-name={name}"],
             capture_output=True,
             text=True,
@@ -86,25 +95,25 @@ def _part(compiler: str, name: str) -> list[str]:
         )
     except (OSError, subprocess.SubprocessError):
         return []
-    path = told.stdout.strip()
+    path = result.stdout.strip()
     if Path(path).is_absolute():
         return [path]
     # The compiler looks for it on the PATH.
-    return found_programs(name)
+    return find_programs(name)
 
 
 @cache
-def found() -> Mapping[str, str]:
-    """Every C++ compiler here: its identity and its path."""
+def find_compilers() -> Mapping[str, str]:
+    """Return every C++ compiler here: its identity and its path."""
     names = [DEFAULT, "clang++"]
     for kind in (DEFAULT, "clang++"):
         names += [f"{kind}-{number}" for number in range(_NEWEST)]
     compilers: dict[str, str] = {}
     for name in names:
         path = shutil.which(name, path=_PATH)
-        known = None
-        if path is not None:
-            known = identity(name)
-        if known is not None and path is not None:
-            compilers.setdefault(known, path)
+        if path is None:
+            continue
+        compiler = identity(name)
+        if compiler is not None:
+            compilers.setdefault(compiler, path)
     return compilers

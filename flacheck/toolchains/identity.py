@@ -1,4 +1,4 @@
-"""What a compiler is by its files: a release as it was published, a build, or a patched install."""
+"""Identity of a compiler by its files: a published release, a build, or a patched install."""
 
 import base64
 import csv
@@ -14,12 +14,13 @@ from flacheck.model import digest
 from flacheck.toolchains import cache
 
 _BOOK = "index/files.json"
-# Reading libtriton.so (hundreds of MB) takes a second: from this size on hashes are remembered.
+# Reading libtriton.so (hundreds of MB) takes a second: hashes of files from this size on are
+# stored.
 _LARGE = 1 << 20
 
 
 def decides(name: str) -> bool:
-    """Whether a file (`triton/_C/libtriton.so`) can change what the compiler makes."""
+    """Return True if a file (`triton/_C/libtriton.so`) can change the compiler's output."""
     folder, _, base = name.rpartition("/")
     if base.endswith(".py"):
         return True
@@ -30,8 +31,10 @@ def decides(name: str) -> bool:
 
 
 def content(package: Path) -> dict[str, str]:
-    """The deciding files of a package folder → SHA-256; large files are read once while they stay
-    the same."""
+    """Return the deciding files of a package folder → SHA-256.
+
+    Large files are read again only if they changed.
+    """
     book = cache.read_json(_BOOK)
     before = len(book)
     hashes = {}
@@ -60,52 +63,60 @@ def _hash(path: Path, book: dict[str, str]) -> str:
     return book[key]
 
 
-def recorded(record: str, top: str) -> dict[str, str]:
-    """The deciding files below `top/` in the text of a RECORD → SHA-256."""
-    files = record_hashes(record).items()
-    return {name: value for name, value in files if name.startswith(f"{top}/") and decides(name)}
+def recorded_content(record: str, top: str) -> dict[str, str]:
+    """Return the deciding files below `top/` in the text of a RECORD → SHA-256."""
+    content = {}
+    for name, value in record_hashes(record).items():
+        if name.startswith(f"{top}/") and decides(name):
+            content[name] = value
+    return content
 
 
 def record_hashes(record: str) -> dict[str, str]:
-    """Every hashed file of a RECORD → SHA-256 in hex."""
+    """Return every hashed file of a RECORD → SHA-256 in hex."""
     hashes = {}
     for row in csv.reader(io.StringIO(record)):
         if len(row) > 1 and row[1].startswith("sha256="):
-            # A wheel leaves out the padding, which the decoder insists on and takes too much of.
-            encoded = row[1].removeprefix("sha256=") + "=="
-            hashes[row[0]] = base64.urlsafe_b64decode(encoded).hex()
+            # Wheels omit the padding, which the decoder requires; it ignores surplus padding.
+            text = row[1].removeprefix("sha256=") + "=="
+            hashes[row[0]] = base64.urlsafe_b64decode(text).hex()
     return hashes
 
 
 def wheel_content(wheel: Path, top: str) -> dict[str, str]:
-    """What `content` will say of a wheel file once it is unpacked, read from its RECORD."""
+    """Return the `content` of a wheel file after unpacking, read from its RECORD."""
     with zipfile.ZipFile(wheel) as archive:
         record = next(name for name in archive.namelist() if name.endswith(".dist-info/RECORD"))
-        return recorded(archive.read(record).decode(), top)
+        return recorded_content(archive.read(record).decode(), top)
 
 
 def local(name: str, version: str, files: Mapping[str, str]) -> str:
-    """The identity of a build: the public version with a digest of its deciding files."""
+    """Return the identity of a build: the public version with a digest of its deciding files."""
     return f"{name}=={version}+local.{digest(dict(files), 8)}"
 
 
 def is_release(
     distribution: importlib.metadata.Distribution, package: Path, files: Mapping[str, str]
 ) -> bool:
-    """Whether an installed package is, file by file, what an index served."""
+    """Return True if an installed package is, file by file, the one from an index."""
     if distribution.read_text("direct_url.json") is not None:
         return False
-    return recorded(distribution.read_text("RECORD") or "", package.name) == files
+    return recorded_content(distribution.read_text("RECORD") or "", package.name) == files
 
 
 def toolkit(root: Path) -> dict[str, str]:
-    """The files of a CUDA toolkit that decide what it makes: its programs, its library of device
-    code and its headers at the top."""
+    """Return the deciding files of a CUDA toolkit.
+
+    They are its programs, its library of device code and its headers at the top.
+    """
     book = cache.read_json(_BOOK)
     before = len(book)
     hashes = {}
     globs = ("bin/*", "nvvm/bin/*", "nvvm/libdevice/*", "include/*", "include/crt/*")
-    for path in sorted(file for glob in globs for file in root.glob(glob)):
+    paths: list[Path] = []
+    for glob in globs:
+        paths += root.glob(glob)
+    for path in sorted(paths):
         if path.is_file():
             hashes[path.relative_to(root).as_posix()] = _hash(path, book)
     if len(book) != before:
@@ -113,30 +124,29 @@ def toolkit(root: Path) -> dict[str, str]:
     return hashes
 
 
-def damaged(folder: Path) -> str | None:
-    """The first file in a folder that is not what the wheel it came from held; None where all
-    are."""
+def find_damaged_file(folder: Path) -> str | None:
+    """Return the first file in a folder that differs from its wheel's; None if all match."""
     book = cache.read_json(_BOOK)
     before = len(book)
     wrong = None
     for distribution in importlib.metadata.distributions(path=[str(folder)]):
         hashes = record_hashes(distribution.read_text("RECORD") or "")
-        for name, expected in hashes.items():
+        for name, expected_hash in hashes.items():
             # Installers write their own metadata.
             if ".dist-info/" in name:
                 continue
             path = folder / name
-            if wrong is None and (not path.is_file() or _hash(path, book) != expected):
+            if wrong is None and (not path.is_file() or _hash(path, book) != expected_hash):
                 wrong = name
     if len(book) != before:
         cache.write_json(_BOOK, book)
     return wrong
 
 
-def altered(folder: Path, name: str) -> bool:
-    """Whether the package in a folder differs from its own RECORD."""
+def is_altered(folder: Path, name: str) -> bool:
+    """Return True if the package in a folder differs from its own RECORD."""
     distributions = importlib.metadata.distributions(name=name, path=[str(folder)])
     distribution = next(iter(distributions), None)
     if distribution is None:
         return True
-    return recorded(distribution.read_text("RECORD") or "", name) != content(folder / name)
+    return recorded_content(distribution.read_text("RECORD") or "", name) != content(folder / name)

@@ -15,7 +15,7 @@ from flacheck.toolchains import cache, wheels
 DAY = 86_400.0
 # Characters of pip's reason in a message.
 _REASON = 160
-_LISTED = re.compile(r"^Available versions:\s*(.+)$", re.MULTILINE)
+_VERSIONS_LINE = re.compile(r"^Available versions:\s*(.+)$", re.MULTILINE)
 # pip skips an index, or a page of links, that it cannot read, and exits with 0 if another lists the
 # distribution. With -vv it prints a line for each skipped page, in these words since 2020.
 _UNREAD = re.compile(
@@ -28,7 +28,7 @@ _HAS_NONE = re.compile(r"^(?:404|410) Client Error")
 
 
 class PartialAnswer(wheels.Offline):
-    """Some of the indexes did not answer: `versions` are those that the others list."""
+    """Versions from some of the indexes only: `versions` are those of the readable ones."""
 
     def __init__(self, message: str, versions: Sequence[Version]) -> None:
         super().__init__(message)
@@ -36,36 +36,36 @@ class PartialAnswer(wheels.Offline):
 
 
 def available(name: str, python: str | None = None, binary_only: bool = True) -> list[Version]:
-    """Final versions with a file for this Python (or for `python`, "3.13"), oldest first.
+    """Return final versions with a file for this Python, oldest first.
 
-    Raises NotFound, PartialAnswer, Offline or another ToolchainError. The answer of all indexes is
-    kept for a day, and longer while one of them does not answer.
+    `python` ("3.13") selects another Python. Raises NotFound, PartialAnswer, Offline or another
+    ToolchainError. A complete listing is kept for a day, and longer while an index cannot be read.
     """
     book = f"index/{name}.json"
     kind = "all"
     if binary_only:
         kind = "wheels"
     page = f"{cache.python_tag()}:{python or 'here'}:{kind}"
-    known = cache.read_json(book)
-    entry = known.get(page, {})
+    pages = cache.read_json(book)
+    entry = pages.get(page, {})
     if time.time() - entry.get("time", 0) < DAY:
-        return parsed(entry["versions"])
+        return parse_versions(entry["versions"])
     try:
-        versions = _ask(name, python, binary_only)
+        versions = _look_up(name, python, binary_only)
     except wheels.Offline as error:
         if not entry:
             raise
         others = getattr(error, "versions", ())
-        return sorted({*parsed(entry["versions"]), *others})
-    entry = {"time": time.time(), "versions": [str(version) for version in versions]}
-    cache.write_json(book, {**known, page: entry})
+        return sorted({*parse_versions(entry["versions"]), *others})
+    entry = {"time": time.time(), "versions": list(map(str, versions))}
+    cache.write_json(book, {**pages, page: entry})
     return versions
 
 
 def has(name: str, version: Version, python: str | None = None) -> bool:
     """Return True if an index has a file of this version for this Python (or for `python`).
 
-    Raises what `available` raises; PartialAnswer only if the indexes that answered lack it.
+    Raises the errors of `available`; PartialAnswer only if the readable indexes lack it.
     """
     try:
         return version in available(name, python)
@@ -75,26 +75,27 @@ def has(name: str, version: Version, python: str | None = None) -> bool:
         return True
 
 
-def _ask(name: str, python: str | None, binary_only: bool) -> list[Version]:
-    # An index that does not answer must not hold up a scan that can do without.
+def _look_up(name: str, python: str | None, binary_only: bool) -> list[Version]:
+    # An unreachable index must not delay a scan that does not need it.
     flags = ["--retries", "1", "--timeout", "15", "-vv"]
     if python:
         flags += ["--python-version", python]
     if binary_only:
         flags += ["--only-binary", ":all:"]
     errors: list[ToolchainError] = []
-    # `index versions` is pip's: with uv it takes an environment of its own, so pip is asked first.
+    # `index versions` is a command of pip: with uv it runs in an environment of its own, so pip
+    # comes first.
     for installer in reversed(wheels.require_installers()):
         code, output = wheels.run([*installer.pip, "index", "versions", name, *flags], name)
-        listed = _LISTED.search(output)
+        match = _VERSIONS_LINE.search(output)
         unread = _unread(output)
         doing = f"look up {name}"
         partly = (
             f"cannot {doing}: {unread}; check the network and the index settings of"
             f" {installer.name}, and try again"
         )
-        if code == 0 and listed:
-            versions = parsed(listed[1].split(","))
+        if code == 0 and match:
+            versions = parse_versions(match[1].split(","))
             if unread:
                 raise PartialAnswer(partly, versions)
             return versions
@@ -108,7 +109,7 @@ def _ask(name: str, python: str | None, binary_only: bool) -> list[Version]:
 
 
 def _unread(output: str) -> str:
-    """Name the first index that pip could not read, with the reason; empty if it read all."""
+    """Return the first index that pip could not read, with the reason; empty if it read all."""
     for match in _UNREAD.finditer(output):
         url = match["fetched"] or match["skipped"]
         reason = match["failure"] or match["reason"]
@@ -122,16 +123,18 @@ def _unread(output: str) -> str:
     return ""
 
 
-def parsed(texts: Sequence[str]) -> list[Version]:
-    """Final versions without local parts among the texts, oldest first."""
+def parse_versions(texts: Sequence[str]) -> list[Version]:
+    """Return final versions without local parts among the texts, oldest first."""
     versions = set()
     for text in texts:
         with suppress(InvalidVersion):
-            versions.add(Version(text.strip()))
-    return sorted(each for each in versions if not (each.is_prerelease or each.local))
+            version = Version(text.strip())
+            if not (version.is_prerelease or version.local):
+                versions.add(version)
+    return sorted(versions)
 
 
 def near(version: Version, among: Sequence[Version], count: int = 4) -> list[Version]:
-    """The versions nearest to one that does not exist, oldest first."""
+    """Return the versions nearest to one that does not exist, oldest first."""
     below = [v for v in among if v < version][-(count // 2) :]
     return below + [v for v in among if v > version][: count // 2]

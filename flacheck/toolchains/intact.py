@@ -1,4 +1,4 @@
-"""Whether the files of a folder in use are still those that were there before."""
+"""Detection of changes in the files of a folder in use."""
 
 import os
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def states(folder: str | Path) -> FileStates:
 
 
 def first_change(before: FileStates) -> str | None:
-    """Return the first file that is gone or another one, None where all are as they were."""
+    """Return the first file that is missing or changed, None if all are unchanged."""
     for path, state in before.items():
         if _state(path) != state:
             return path

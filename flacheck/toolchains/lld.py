@@ -1,4 +1,4 @@
-"""The linker that old releases want for AMD targets and do not bring."""
+"""The linker that old releases require for AMD targets and do not include."""
 
 import re
 import shutil
@@ -11,19 +11,22 @@ from packaging.version import Version
 
 # Releases from here on link inside libtriton.
 BRINGS_ITS_OWN = Version("3.5.0")
-# Found by linking a kernel of each release with ld.lld 14, 15, 16 and 19: 3.0.0 to 3.2.0 take all
-# of them, 3.3.0 to 3.4.0 write a newer code object, which 14 refuses with "unknown abi version".
+# Determined by linking a kernel of each release with ld.lld 14, 15, 16 and 19: 3.0.0 to 3.2.0
+# accept all of them, 3.3.0 to 3.4.0 write a newer code object, which 14 rejects with "unknown abi
+# version".
 NEEDS_15 = Version("3.3.0")
 # ROCm puts no linker on the PATH.
 ROCM = "/opt/rocm/llvm/bin/ld.lld"
-# The newest that Debian and Ubuntu package; looked for from here down to 14.
+# The newest version that Debian and Ubuntu package; the search goes down to 14.
 _NEWEST_NAMED = 22
 
 
 @dataclass(frozen=True)
 class Linker:
-    """The path to use (None: not wanted or not there), and why AMD targets cannot be compiled
-    without it."""
+    """The path of a linker, or the problem that keeps AMD targets from compiling.
+
+    `path` is None if a linker is not required or missing.
+    """
 
     path: str | None = None
     problem: str | None = None
@@ -31,29 +34,29 @@ class Linker:
 
 
 def find(version: Version) -> Linker:
-    """The linker for a Triton release on this machine."""
+    """Return the linker for a Triton release on this machine."""
     if version >= BRINGS_ITS_OWN:
         return Linker()
-    oldest, needed = 1, "ld.lld"
+    oldest, requirement = 1, "ld.lld"
     if version >= NEEDS_15:
-        oldest, needed = 15, "ld.lld 15 or newer"
+        oldest, requirement = 15, "ld.lld 15 or newer"
     debian = [f"ld.lld-{major}" for major in range(_NEWEST_NAMED, 13, -1)]
     for path in map(shutil.which, ["ld.lld", *debian, ROCM]):
         if path and _major(path) >= oldest:
             return Linker(path, None, {"TRITON_HIP_LLD_PATH": path})
-    problem = f"Triton {version} needs {needed} on the PATH for AMD targets"
+    problem = f"Triton {version} needs {requirement} on the PATH for AMD targets"
     return Linker(problem=f"{problem} (Debian: apt install lld)")
 
 
 @cache
 def _major(path: str) -> int:
-    """The major version a linker says it has, 0 when it cannot be run."""
+    """Return the major version of a linker, 0 if it cannot be run."""
     command = [path, "--version"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=10).stdout
+        output = subprocess.run(command, capture_output=True, text=True, timeout=10).stdout
     except (OSError, subprocess.SubprocessError):
         return 0
-    version = re.search(r"LLD (\d+)", said)
+    version = re.search(r"LLD (\d+)", output)
     if version is None:
         return 0
     return int(version[1])

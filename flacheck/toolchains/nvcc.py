@@ -1,5 +1,8 @@
-"""The nvcc family: CUDA toolkits from the package index, side by side, the machine's own
-(`CUDA_HOME`), and one in any folder."""
+"""The nvcc family: CUDA toolkits.
+
+They come from the package index, side by side, from the machine itself (`CUDA_HOME`), or from any
+folder.
+"""
 
 import contextlib
 import os
@@ -21,13 +24,13 @@ from flacheck.toolchains.base import Choice, Resolution, Toolchain
 from flacheck.toolchains.nvcc_releases import NAME
 
 STAGES = ("syntax", "ptx", "cubin", "object")
-# Where the wheels of the 13.x toolkits put their files.
+# The place of the files in the wheels of the 13.x toolkits.
 _IN_WHEELS = Path("nvidia") / "cu13"
 _SECONDS = 60
 _TOP = re.compile(r"^#\$ TOP=(.+)$", re.MULTILINE)
 _VERSION = re.compile(r"\bV(\d+\.\d+\.\d+)\b")
 _ARCHITECTURE = re.compile(r"\bsm_(\d+)\b")
-# C++17 is what nvcc 13 compiles by default; named, so that no toolkit's default decides.
+# C++17 is the default of nvcc 13; it is explicit so that no toolkit's default decides.
 _STANDARD = "c++17"
 _STANDARDS = ("c++11", "c++14", "c++17", "c++20", "c++23")
 
@@ -40,19 +43,24 @@ class Nvcc:
     stages = STAGES
 
     def target(self, name: str) -> str:
-        return targets.spelled(name)
+        return targets.cell_target_name(name)
 
-    def options(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The standard and the host compiler, by its exact version, where they are not given."""
-        for option in given:
+    def options(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options with defaults for the standard and the host compiler.
+
+        The host compiler is identified by its exact version.
+        """
+        for option in options:
             if option not in ("std", "host"):
                 hint = did_you_mean(option, ("std", "host"))
-                raise UsageError(f"option {option!r} is none of {NAME}'s: std and host are{hint}")
-        standard = str(given.get("std", _STANDARD))
+                raise UsageError(
+                    f"unknown option {option!r} of {NAME}; the options are std and host{hint}"
+                )
+        standard = str(options.get("std", _STANDARD))
         if standard not in _STANDARDS:
             raise UsageError(f"std {standard!r}: allowed are {', '.join(_STANDARDS)}")
-        asked = str(given.get("host", host_compilers.DEFAULT))
-        return {"std": standard, "host": host_compilers.identity(asked) or asked}
+        host = str(options.get("host", host_compilers.DEFAULT))
+        return {"std": standard, "host": host_compilers.identity(host) or host}
 
     def versions(self) -> Resolution:
         versions, warnings = releases.here()
@@ -60,13 +68,13 @@ class Nvcc:
         return Resolution(tuple(map(releases.release, newest)), warnings)
 
     def resolve(self, spec: str) -> Resolution:
-        return releases.resolved(spec, releases.matching, releases.exact)
+        return releases.resolve_spec(spec, releases.matching, releases.exact)
 
-    def installed(self) -> Choice:
-        """The machine's own: CUDA_HOME, else the nvcc on the PATH, else /usr/local/cuda."""
+    def find_installed(self) -> Choice:
+        """Return the toolkit of CUDA_HOME, else of nvcc on the PATH, else in /usr/local/cuda."""
         for root in _system_roots():
             if self.holds(str(root)):
-                return _found(root, "installed")
+                return _inspect(root, "installed")
         raise ToolchainError(
             "no CUDA toolkit is installed here: set CUDA_HOME, or ask for a release"
             " (--toolchain nvcc==13.0.*), which flacheck keeps in its own cache"
@@ -77,18 +85,18 @@ class Nvcc:
         return all((root / part).is_file() for part in ("bin/nvcc", "nvvm/bin/cicc"))
 
     def at(self, path: str) -> Choice:
-        return _found(Path(path).expanduser().absolute(), "path")
+        return _inspect(Path(path).expanduser().absolute(), "path")
 
     def provide(self, choice: Choice) -> Toolchain:
         if choice.location:
             return _toolchain(choice, Path(choice.location))
         shelf = filling.fill(_folder(choice), lambda into: _download(choice, into))
-        damaged = identity.damaged(shelf.path)
-        if damaged:
+        changed_file = identity.find_damaged_file(shelf.path)
+        if changed_file:
             raise ToolchainError(
                 f"the files of {choice.identity} in {shelf.path} were changed after its"
-                f" installation ({damaged}); run `flacheck toolchain remove {choice.identity}`, and"
-                " the next scan installs it anew"
+                f" installation ({changed_file}); run `flacheck toolchain remove {choice.identity}`"
+                ", and the next scan installs it anew"
             )
         return _toolchain(choice, shelf.path / _IN_WHEELS)
 
@@ -99,70 +107,76 @@ def _folder(choice: Choice) -> Path:
 
 
 def _system_roots() -> list[Path]:
-    roots = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    folders = map(os.environ.get, ("CUDA_HOME", "CUDA_PATH"))
+    roots = [Path(folder) for folder in folders if folder]
     program = shutil.which(NAME)
     if program:
-        # It may be a script that starts another: a trial run says where the toolkit itself lies.
+        # It may be a script that starts another; a trial run shows the place of the toolkit.
         trial = [program, "--dryrun", "-c", "-x", "cu", os.devnull]
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            told = subprocess.run(trial, capture_output=True, text=True, timeout=_SECONDS)
-            roots += [Path(top).resolve() for top in _TOP.findall(told.stderr)[:1]]
+            result = subprocess.run(trial, capture_output=True, text=True, timeout=_SECONDS)
+            top = _TOP.search(result.stderr)
+            if top is not None:
+                roots.append(Path(top[1]).resolve())
     return [*roots, Path("/usr/local/cuda")]
 
 
-def _found(root: Path, origin: str) -> Choice:
-    """A toolkit in a folder: its version and targets as its own nvcc tells them."""
-    said = _ask(root, "--version")
-    version = _VERSION.search(said)
+def _inspect(root: Path, origin: str) -> Choice:
+    """Return the toolkit in a folder, with the version and targets that its nvcc reports."""
+    output = _run(root, "--version")
+    version = _VERSION.search(output)
     if version is None:
-        raise UsageError(f"{root}/bin/nvcc --version says no version: {said.strip()[:200]}")
-    known = [int(number) for number in _ARCHITECTURE.findall(_ask(root, "--list-gpu-code"))]
+        raise UsageError(f"{root}/bin/nvcc --version prints no version: {output.strip()[:200]}")
+    listing = _run(root, "--list-gpu-code")
+    architectures = list(map(int, _ARCHITECTURE.findall(listing)))
     name = identity.local(NAME, version[1], identity.toolkit(root))
-    refused = releases.refusals(f"{NAME} {version[1]}", known)
-    return Choice(NAME, version[1], name, origin, str(root), refused=refused)
+    unsupported = releases.refusals(f"{NAME} {version[1]}", architectures)
+    return Choice(NAME, version[1], name, origin, str(root), unsupported=unsupported)
 
 
-def _ask(root: Path, question: str) -> str:
+def _run(root: Path, flag: str) -> str:
+    program = str(root / "bin" / NAME)
     try:
-        told = subprocess.run(
-            [str(root / "bin" / NAME), question], capture_output=True, text=True, timeout=_SECONDS
-        )
+        result = subprocess.run([program, flag], capture_output=True, text=True, timeout=_SECONDS)
     except (OSError, subprocess.SubprocessError) as error:
         raise UsageError(f"{root}/bin/nvcc cannot be run: {error}") from None
-    if told.returncode:
-        raise UsageError(f"{root}/bin/nvcc {question} failed: {told.stderr.strip()[:200]}")
-    return told.stdout
+    if result.returncode:
+        raise UsageError(f"{root}/bin/nvcc {flag} failed: {result.stderr.strip()[:200]}")
+    return result.stdout
 
 
 def _download(choice: Choice, into: Path) -> dict[str, Any]:
-    wanted = releases.requirements(Version(choice.version))
+    requirements = releases.requirements(Version(choice.version))
     what = f"{NAME} {choice.version}"
-    done = wheels.install(wanted, into, what=what, binary_only=(":all:",))
+    report = wheels.install(requirements, into, what=what, binary_only=(":all:",))
     if not (into / _IN_WHEELS / "bin" / NAME).is_file():
-        raise ToolchainError(f"{what} as the index has it holds no {_IN_WHEELS}/bin/{NAME}")
+        raise ToolchainError(f"{what} from the index contains no {_IN_WHEELS}/bin/{NAME}")
     about = {"name": NAME, "version": choice.version, "identity": choice.identity}
-    return {**about, **done}
+    return {**about, **report}
 
 
 def _interpreter(program: Path) -> list[str]:
-    """The program that runs a script, as the first line names it: some installations have a script
-    in the place of nvcc."""
+    """Return the interpreter of a script, from its first line.
+
+    Some installations have a script in the place of nvcc.
+    """
     with program.open("rb") as file:
         first = file.readline(1000).decode(errors="replace")
     words = first.removeprefix("#!").split()
     if not first.startswith("#!") or not words:
         return []
-    # `#!/usr/bin/env bash` names two.
-    return [words[0], *host_compilers.found_programs(*words[1:])]
+    # `#!/usr/bin/env bash` contains two programs.
+    return [words[0], *host_compilers.find_programs(*words[1:])]
 
 
 def _toolchain(choice: Choice, root: Path) -> Toolchain:
-    hosts = host_compilers.found()
+    hosts = host_compilers.find_compilers()
     missing = {}
     if not hosts:
         lacking = "nvcc preprocesses with a C++ compiler, and none is here: install g++"
-        names = [name for name, row in targets.TARGETS.items() if row.backend == "cuda"]
-        missing = {name + suffix: lacking for name in names for suffix in ("", "a", "f")}
+        for name, row in targets.TARGETS.items():
+            if row.backend == "cuda":
+                missing.update({name: lacking, f"{name}a": lacking, f"{name}f": lacking})
     return Toolchain(
         name=NAME,
         version=choice.version,
@@ -171,7 +185,7 @@ def _toolchain(choice: Choice, root: Path) -> Toolchain:
         paths=(str(root),),
         worker="nvcc_worker",
         stages=STAGES,
-        refused=choice.refused,
+        unsupported=choice.unsupported,
         missing=missing,
         config={
             "toolkit": str(root),

@@ -1,4 +1,4 @@
-"""CUDA toolkits: which there are, what belongs to each, and which targets each knows."""
+"""The releases of CUDA toolkits, their packages and their targets."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -13,33 +13,36 @@ from flacheck.toolchains import index
 from flacheck.toolchains.base import Choice, Resolution
 
 NAME = "nvcc"
-# Older toolkits have no front end on the package index.
+# Older toolkits lack a front end on the package index.
 OLDEST = Version("13.0")
 _DISTRIBUTION = "nvidia-cuda-nvcc"
 # The first architectures with features that only one GPU (`sm90a`), or its family (`sm100f`), has.
 _FIRST_OWN, _FIRST_FAMILY = 90, 100
-# A version of two numbers: all of its patch releases are meant.
+# A version of two numbers means all of its patch releases.
 _MINOR = re.compile(r"(?:={2,3}\s*)?(\d+\.\d+)")
 
 
-def known() -> list[Version]:
-    """Every release of the shipped table, oldest first."""
-    return sorted(Version(text) for text in table("nvcc_releases")["releases"])
+def shipped_versions() -> list[Version]:
+    """Return every release of the shipped table, oldest first."""
+    return sorted(map(Version, table("nvcc_releases")["releases"]))
 
 
 def here() -> tuple[list[Version], tuple[str, ...]]:
-    """The releases that can be had, and a warning when the index could not be asked."""
+    """Return the available releases, and a warning if the index could not be read."""
     warnings: tuple[str, ...] = ()
     try:
         versions: Sequence[Version] = index.available(_DISTRIBUTION)
     except ToolchainError as error:
         versions = getattr(error, "versions", ())
-        warnings = (f"{error}; going by the releases that flacheck knows of",)
-    return sorted({*known(), *(v for v in versions if v >= OLDEST)}), warnings
+        warnings = (f"{error}; using flacheck's own table of releases",)
+    return sorted({*shipped_versions(), *(v for v in versions if v >= OLDEST)}), warnings
 
 
 def newest_of_minors(versions: Iterable[Version]) -> list[Version]:
-    """The last patch release of each minor version, oldest first: what people mean by 13.1."""
+    """Return the last patch release of each minor version, oldest first.
+
+    This is the usual meaning of 13.1.
+    """
     newest: dict[tuple[int, int], Version] = {}
     for version in sorted(versions):
         newest[version.major, version.minor] = version
@@ -47,28 +50,33 @@ def newest_of_minors(versions: Iterable[Version]) -> list[Version]:
 
 
 def matching(specifiers: SpecifierSet) -> Resolution:
-    """The newest patch release of each minor version that specifiers allow."""
-    versions = [version for version in known() if version in specifiers]
+    """Return the newest patch release of each minor version that specifiers allow."""
+    versions = [version for version in shipped_versions() if version in specifiers]
     warnings: tuple[str, ...] = ()
-    # The index is asked where the table cannot answer, or where newer releases would match too.
+    # The index is read if nothing in the table matches, or if newer releases would match too.
     if not versions or Version(f"{versions[-1].major + 1}.0") in specifiers:
-        listed, warnings = here()
-        versions = [version for version in listed if version in specifiers]
+        all_versions, warnings = here()
+        versions = [version for version in all_versions if version in specifiers]
     if not versions and warnings:
-        raise ToolchainError(f"flacheck knows no {NAME} that matches {specifiers}: {warnings[0]}")
+        raise ToolchainError(
+            f"flacheck's table has no {NAME} that matches {specifiers}: {warnings[0]}"
+        )
     if not versions:
-        there = ", ".join(map(str, known()))
+        there = ", ".join(map(str, shipped_versions()))
         raise UsageError(f"no release of {NAME} matches {specifiers}; there are {there}{_older()}")
-    return Resolution(tuple(release(each) for each in newest_of_minors(versions)), warnings)
+    return Resolution(tuple(map(release, newest_of_minors(versions))), warnings)
 
 
-def resolved(
+def resolve_spec(
     spec: str,
     matching: Callable[[SpecifierSet], Resolution],
     exact: Callable[[Version], Choice],
 ) -> Resolution:
-    """An exact version (13.1.115) is one toolkit; 13.1, a wildcard or bounds stand for the newest
-    patch release of each minor version."""
+    """Return the toolkits for a specification.
+
+    An exact version (13.1.115) is one toolkit; 13.1, a wildcard or bounds stand for the newest
+    patch release of each minor version.
+    """
     minor = _MINOR.fullmatch(spec.strip())
     if minor:
         return matching(SpecifierSet(f"=={minor[1]}.*"))
@@ -80,10 +88,10 @@ def resolved(
 
 
 def exact(version: Version) -> Choice:
-    """A release by its version, from the shipped table before the index is asked."""
-    if version in known() or (version >= OLDEST and index.has(_DISTRIBUTION, version)):
+    """Return a release by its version, from the shipped table before the index."""
+    if version in shipped_versions() or (version >= OLDEST and index.has(_DISTRIBUTION, version)):
         return release(version)
-    near = ", ".join(map(str, index.near(version, known())))
+    near = ", ".join(map(str, index.near(version, shipped_versions())))
     raise UsageError(f"there is no {NAME} {version}; the nearest are {near}{_older()}")
 
 
@@ -95,53 +103,52 @@ def _older() -> str:
 
 
 def release(version: Version) -> Choice:
-    """A release from the index."""
-    refused = refusals(f"{NAME} {version}", _listed(version))
-    return Choice(NAME, str(version), f"{NAME}=={version}", "cache", refused=refused)
+    """Return a release from the index."""
+    unsupported = refusals(f"{NAME} {version}", _architectures(version))
+    return Choice(NAME, str(version), f"{NAME}=={version}", "cache", unsupported=unsupported)
 
 
-def _listed(version: Version) -> list[int]:
-    """The architectures of the nearest minor version of the table that is not newer."""
+def _architectures(version: Version) -> list[int]:
+    """Return the architectures of the table's nearest minor version that is not newer."""
     rows = table("nvcc_releases")["targets"]
     minors = sorted(map(Version, rows))
     below = [minor for minor in minors if minor <= version]
-    listed: list[int] = rows[str(below[-1])]
-    return listed
+    architectures: list[int] = rows[str(below[-1])]
+    return architectures
 
 
-def refusals(name: str, known: Iterable[int], families: bool = True) -> dict[str, str]:
-    """The targets that a compiler does not know, of those that flacheck has, with the reason.
+def refusals(name: str, architectures: Iterable[int], families: bool = True) -> dict[str, str]:
+    """Return flacheck's targets that a compiler does not support, with the reasons.
 
-    `known` are the architectures that it lists (90 for sm90); `families` says whether it knows
+    `architectures` are those that it lists (90 for sm90); `families` is true if it supports
     features of a family (`sm100f`), too.
     """
-    numbers = set(known)
-    refused = {}
+    numbers = set(architectures)
+    reasons = {}
     for target, row in TARGETS.items():
         if row.backend != "cuda":
-            refused[target] = f"{name} compiles for NVIDIA's GPUs only"
+            reasons[target] = f"{name} compiles for NVIDIA's GPUs only"
             continue
         number = int(row.arch)
         for suffix, first in (("", 0), ("a", _FIRST_OWN), ("f", _FIRST_FAMILY)):
             if number not in numbers:
-                refused[target + suffix] = f"{name} does not know {target}"
+                reasons[target + suffix] = f"{name} does not know {target}"
             elif suffix == "f" and not families:
-                refused[target + suffix] = f"{name} does not know {target}f"
+                reasons[target + suffix] = f"{name} does not know {target}f"
             elif number < first:
-                refused[target + suffix] = f"{target} has no features that {target}{suffix} names"
-    return refused
+                reasons[target + suffix] = f"{target} has no features that {target}{suffix} names"
+    return reasons
 
 
 def requirements(version: Version) -> list[str]:
-    """What to install for a release, each at an exact version where the table says it."""
+    """Return the requirements of a release, at exact versions if the table has them."""
     row = table("nvcc_releases")["releases"].get(str(version))
     if row is None:
-        # Its own metadata names what belongs to a toolkit that came after this flacheck.
+        # The metadata of a toolkit newer than this flacheck lists its packages.
         minor = f"{version.major}.{version.minor}"
         return [
             f"{_DISTRIBUTION}=={version}",
             f"cuda-toolkit[nvcc,nvvm,crt,cudart,cccl]=={minor}.*",
         ]
     own = [f"{name}=={version}" for name in (_DISTRIBUTION, "nvidia-nvvm", "nvidia-cuda-crt")]
-    others = {"nvidia-cuda-runtime": row["runtime"], "nvidia-cuda-cccl": row["cccl"]}
-    return own + [f"{name}=={pinned}" for name, pinned in others.items()]
+    return [*own, f"nvidia-cuda-runtime=={row['runtime']}", f"nvidia-cuda-cccl=={row['cccl']}"]

@@ -1,5 +1,8 @@
-"""The nvrtc family: the compiler that the 12.x toolkits bring for run time. It compiles code of the
-device alone, and is all of these toolkits' C++ that the package index has."""
+"""The nvrtc family: the run-time compiler of the 12.x toolkits.
+
+It compiles device code alone, and it is the only C++ compiler of these toolkits in the package
+index.
+"""
 
 import platform
 from collections.abc import Mapping
@@ -18,8 +21,8 @@ from flacheck.toolchains.base import Choice, Resolution, Toolchain
 NAME = "nvrtc"
 STAGES = ("syntax", "ptx", "cubin")
 _LIBRARY = Path("nvidia") / "cuda_nvrtc" / "lib" / "libnvrtc.so.12"
-# Where the wheels of the 12.x toolkits put their headers. That of nvcc holds those which headers of
-# the run time include, an assembler, and no front end.
+# The places of headers in the wheels of the 12.x toolkits. That of nvcc holds those which headers
+# of the run time include and an assembler, but no front end.
 _HEADERS = ("cuda_runtime", "cuda_cccl", "cuda_nvcc")
 _STANDARD = "c++17"
 _STANDARDS = ("c++11", "c++14", "c++17", "c++20")
@@ -33,33 +36,33 @@ class Nvrtc:
     stages = STAGES
 
     def target(self, name: str) -> str:
-        return targets.spelled(name)
+        return targets.cell_target_name(name)
 
-    def options(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The standard; no host compiler has a part in it."""
-        for option in given:
+    def options(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the standard; the host compiler does not matter here."""
+        for option in options:
             if option not in ("std", "host"):
                 hint = did_you_mean(option, ("std",))
-                raise UsageError(f"option {option!r} is none of {NAME}'s: std is{hint}")
-        standard = str(given.get("std", _STANDARD))
+                raise UsageError(f"unknown option {option!r} of {NAME}; the option is std{hint}")
+        standard = str(options.get("std", _STANDARD))
         if standard not in _STANDARDS:
             raise UsageError(f"std {standard!r}: {NAME} allows {', '.join(_STANDARDS)}")
         return {"std": standard}
 
     def versions(self) -> Resolution:
-        return Resolution(tuple(map(_release, releases.newest_of_minors(_known()))))
+        return Resolution(tuple(map(_release, releases.newest_of_minors(_shipped_versions()))))
 
     def resolve(self, spec: str) -> Resolution:
-        return releases.resolved(spec, _matching, _exact)
+        return releases.resolve_spec(spec, _matching, _exact)
 
-    def installed(self) -> Choice:
+    def find_installed(self) -> Choice:
         raise ToolchainError(
             f"flacheck takes {NAME} from the package index only: ask for a release"
             f" (--toolchain {NAME}==12.4), or for the machine's whole toolkit (nvcc==installed)"
         )
 
     def holds(self, path: str) -> bool:
-        """None lies in a folder of its own: a toolkit's folder is nvcc's."""
+        """Return False: a folder with a toolkit belongs to nvcc."""
         return False
 
     def at(self, path: str) -> Choice:
@@ -67,14 +70,14 @@ class Nvrtc:
 
     def provide(self, choice: Choice) -> Toolchain:
         shelf = filling.fill(_folder(choice), lambda into: _download(choice, into))
-        damaged = identity.damaged(shelf.path)
-        if damaged:
+        changed_file = identity.find_damaged_file(shelf.path)
+        if changed_file:
             raise ToolchainError(
                 f"the files of {choice.identity} in {shelf.path} were changed after its"
-                f" installation ({damaged}); run `flacheck toolchain remove {choice.identity}`, and"
-                " the next scan installs it anew"
+                f" installation ({changed_file}); run `flacheck toolchain remove {choice.identity}`"
+                ", and the next scan installs it anew"
             )
-        includes = [shelf.path / "nvidia" / name / "include" for name in _HEADERS]
+        includes = [str(shelf.path / "nvidia" / name / "include") for name in _HEADERS]
         return Toolchain(
             name=NAME,
             version=choice.version,
@@ -83,11 +86,11 @@ class Nvrtc:
             paths=(str(shelf.path),),
             worker="nvrtc_worker",
             stages=STAGES,
-            refused=choice.refused,
+            unsupported=choice.unsupported,
             config={
                 "library": str(shelf.path / _LIBRARY),
-                "includes": [str(folder) for folder in includes],
-                "programs": host_compilers.found_programs("c++filt"),
+                "includes": includes,
+                "programs": host_compilers.find_programs("c++filt"),
             },
             fills_memory=True,
         )
@@ -98,10 +101,12 @@ def _minors() -> Mapping[str, Any]:
     return minors
 
 
-def _known() -> list[Version]:
-    """Every release of the shipped table, oldest first."""
-    listed = [text for minor in _minors().values() for text in minor["releases"]]
-    return sorted(map(Version, listed))
+def _shipped_versions() -> list[Version]:
+    """Return every release of the shipped table, oldest first."""
+    versions: list[Version] = []
+    for minor in _minors().values():
+        versions += map(Version, minor["releases"])
+    return sorted(versions)
 
 
 def _minor_of(version: Version) -> Mapping[str, Any]:
@@ -110,32 +115,33 @@ def _minor_of(version: Version) -> Mapping[str, Any]:
 
 
 def _matching(specifiers: SpecifierSet) -> Resolution:
-    """The newest patch release of each minor version that specifiers allow."""
-    versions = [version for version in _known() if version in specifiers]
+    """Return the newest patch release of each minor version that specifiers allow."""
+    versions = [version for version in _shipped_versions() if version in specifiers]
     if not versions:
         raise UsageError(f"no release of {NAME} matches {specifiers}; {_there()}")
     return Resolution(tuple(map(_release, releases.newest_of_minors(versions))))
 
 
 def _exact(version: Version) -> Choice:
-    if version not in _known():
+    if version not in _shipped_versions():
         raise UsageError(f"there is no {NAME} {version} here; {_there()}")
     return _release(version)
 
 
 def _there() -> str:
+    versions = ", ".join(map(str, _shipped_versions()))
     return (
-        f"there are {', '.join(map(str, _known()))}; of newer toolkits the package index has the"
-        " whole compiler (nvcc==13.0)"
+        f"there are {versions}; of newer toolkits the package index has the whole compiler"
+        " (nvcc==13.0)"
     )
 
 
 def _release(version: Version) -> Choice:
     minor = _minor_of(version)
-    refused = releases.refusals(
+    unsupported = releases.refusals(
         f"{NAME} {version}", minor["targets"], families=minor.get("families", False)
     )
-    return Choice(NAME, str(version), f"{NAME}=={version}", "cache", refused=refused)
+    return Choice(NAME, str(version), f"{NAME}=={version}", "cache", unsupported=unsupported)
 
 
 def _folder(choice: Choice) -> Path:
@@ -144,11 +150,13 @@ def _folder(choice: Choice) -> Path:
 
 def _download(choice: Choice, into: Path) -> dict[str, Any]:
     minor = _minor_of(Version(choice.version))
-    wanted = [f"nvidia-cuda-nvrtc-cu12=={choice.version}"]
-    wanted += [f"nvidia-cuda-{name}-cu12=={minor[name]}" for name in ("runtime", "cccl", "nvcc")]
+    requirements = [f"nvidia-cuda-nvrtc-cu12=={choice.version}"]
+    requirements += [
+        f"nvidia-cuda-{name}-cu12=={minor[name]}" for name in ("runtime", "cccl", "nvcc")
+    ]
     what = f"{NAME} {choice.version}"
-    done = wheels.install(wanted, into, what=what, binary_only=(":all:",))
+    report = wheels.install(requirements, into, what=what, binary_only=(":all:",))
     if not (into / _LIBRARY).is_file():
-        raise ToolchainError(f"{what} as the index has it holds no {_LIBRARY}")
+        raise ToolchainError(f"{what} from the index contains no {_LIBRARY}")
     about = {"name": NAME, "version": choice.version, "identity": choice.identity}
-    return {**about, **done}
+    return {**about, **report}

@@ -1,7 +1,7 @@
 """Temporary folders that are removed even after their process was killed.
 
 Each lies in a folder of its own beside a lock file, whose lock ends with the process. The next
-process removes those that nobody holds.
+process removes folders with a free lock.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ def make_folder() -> Scratch:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             (outer / _FILES).mkdir()
-            # Another process may have taken the folder for a stale one before it was locked.
+            # Another process may have removed the folder as stale before it was locked.
             if os.path.samestat((outer / _LOCK).stat(), os.fstat(handle)):
                 return Scratch(str(outer / _FILES), handle)
         except (BlockingIOError, FileNotFoundError):
@@ -53,7 +53,7 @@ def make_folder() -> Scratch:
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[str]:
-    """A temporary folder, gone at the end."""
+    """Yield a temporary folder, removed at the end."""
     scratch = make_folder()
     try:
         yield scratch.path
@@ -66,10 +66,10 @@ def _remove_stale(where: str) -> None:
     for outer in Path(where).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             status = outer.lstat()
-            # In a folder that all users share, anybody may make a link of that name.
+            # In a folder that all users share, anyone may make a link of that name.
             if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
                 continue
-            # One without a lock file is another program's, or an older flacheck's.
+            # A folder without a lock file belongs to another program or an older flacheck.
             handle = os.open(outer / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,5 +1,4 @@
-"""Which torch release requires which Triton, and the specifiers that admit exactly what is known
-good."""
+"""The Triton requirements of torch releases, and specifiers for known-good releases."""
 
 import json
 import re
@@ -20,39 +19,50 @@ _HOUR = 3_600.0
 
 
 def pins() -> dict[str, str]:
-    """torch version → its specifier for Triton: the shipped table and what a refresh added, oldest
-    first."""
-    known = {**cache.read_json(_BOOK).get("pins", {}), **table("torch_pins")["pins"]}
-    return dict(sorted(known.items(), key=lambda pin: Version(pin[0])))
+    """Return torch version → its specifier for Triton, oldest first.
+
+    They come from the shipped table and later refreshes.
+    """
+    unsorted_pins = {**cache.read_json(_BOOK).get("pins", {}), **table("torch_pins")["pins"]}
+    return dict(sorted(unsorted_pins.items(), key=lambda pin: Version(pin[0])))
 
 
 def torch_for(triton: str) -> list[str]:
-    """The torch releases that admit a Triton version, oldest first; local parts are ignored."""
+    """Return the torch releases that admit a Triton version, oldest first.
+
+    Local parts are ignored.
+    """
     version = Version(Version(triton).public)
-    known = pins().items()
-    return [torch for torch, pin in known if SpecifierSet(pin).contains(version, True)]
+    releases = []
+    for torch, pin in pins().items():
+        if SpecifierSet(pin).contains(version, prereleases=True):
+            releases.append(torch)
+    return releases
 
 
 def refresh(again: bool = False) -> None:
-    """Learn the pins of torch releases newer than the shipped table, at most once a day, unless
-    `again`, or an hour after an index that did not answer; silent when offline."""
+    """Read the pins of torch releases newer than the shipped table.
+
+    This happens at most once a day unless `again`, or an hour after an index that could not be
+    read; it is silent when offline.
+    """
     book = cache.read_json(_BOOK)
     wait = index.DAY
     if not book.get("complete", True):
         wait = _HOUR
     if not again and time.time() - book.get("time", 0) < wait:
         return
-    learned = dict(book.get("pins", {}))
+    new_pins = dict(book.get("pins", {}))
     newest = max(map(Version, table("torch_pins")["pins"]))
     complete = False
     with suppress(ToolchainError):
         for version in index.available("torch"):
-            if version > newest and str(version) not in learned:
-                pin = _ask(str(version))
+            if version > newest and str(version) not in new_pins:
+                pin = _look_up(str(version))
                 if pin:
-                    learned[str(version)] = pin
+                    new_pins[str(version)] = pin
         complete = True
-    cache.write_json(_BOOK, {"time": time.time(), "pins": learned, "complete": complete})
+    cache.write_json(_BOOK, {"time": time.time(), "pins": new_pins, "complete": complete})
 
 
 def is_complete() -> bool:
@@ -61,9 +71,11 @@ def is_complete() -> bool:
     return complete
 
 
-def _ask(torch: str) -> str | None:
-    """The Triton specifier in a torch release's metadata; nothing is downloaded but that. Raises
-    ToolchainError where the metadata cannot be read."""
+def _look_up(torch: str) -> str | None:
+    """Return the Triton specifier in a torch release's metadata.
+
+    Only the metadata is downloaded. Raises ToolchainError if it cannot be read.
+    """
     flags = ["--dry-run", "--ignore-installed", "--no-deps", "--quiet", "--report", "-"]
     for installer in reversed(wheels.require_installers()):
         command = [*installer.pip, "install", *flags, f"torch=={torch}"]
@@ -74,7 +86,7 @@ def _ask(torch: str) -> str | None:
 
 
 def _triton_pin(report: str) -> str | None:
-    """The specifier in an installer's report; None when it cannot be read or names no Triton."""
+    """Return the specifier in an installer's report; None if unreadable or without Triton."""
     # Warnings may stand before and after the report.
     start = re.search(r"^\{", report, re.MULTILINE)
     if start is None:
@@ -82,31 +94,37 @@ def _triton_pin(report: str) -> str | None:
     try:
         read, _ = json.JSONDecoder().raw_decode(report, start.start())
         metadata = read["install"][0]["metadata"]
-        wanted = [Requirement(text) for text in metadata.get("requires_dist", [])]
+        requirements = list(map(Requirement, metadata.get("requires_dist", [])))
     except (ValueError, LookupError, InvalidRequirement):
         return None
-    pins = [str(each.specifier) for each in wanted if each.name == "triton"]
-    return next(filter(None, pins), None)
+    for requirement in requirements:
+        if requirement.name == "triton" and requirement.specifier:
+            return str(requirement.specifier)
+    return None
 
 
 def specifier(name: str, good: Iterable[str], known: Iterable[str]) -> str | None:
-    """The narrowest PEP 440 specifier that admits exactly the good ones of the known releases.
+    """Return the narrowest PEP 440 specifier that admits exactly the good known releases.
 
-    Bounds are the first good release and the one after the last (its next minor version when none
-    is known, for an open bound would admit what nobody tried); bad releases between are excluded.
-    None when nothing is good.
+    Bounds are the first good release and the one after the last (its next minor version if there is
+    none, since an open bound would admit untested releases); bad releases between are excluded.
+    Returns None if nothing is good.
     """
-    wanted = sorted({_plain(version) for version in good})
-    if not wanted:
+    good_versions = sorted(set(map(_plain, good)))
+    if not good_versions:
         return None
-    if len(wanted) == 1:
-        return f"{name}=={wanted[0]}"
-    others = sorted({_plain(version) for version in known} - set(wanted))
-    between = [f"!={v}" for v in others if wanted[0] < v < wanted[-1]]
-    # `<3.9` where 3.9.0 is the next release, or none is known.
-    last = wanted[-1]
-    after = min([Version(f"{last.major}.{last.minor + 1}"), *(v for v in others if v > last)])
-    return name + ",".join([f">={wanted[0]}", *between, f"<{after}"])
+    if len(good_versions) == 1:
+        return f"{name}=={good_versions[0]}"
+    first, last = good_versions[0], good_versions[-1]
+    bounds = [f">={first}"]
+    after = Version(f"{last.major}.{last.minor + 1}")
+    for other in sorted(set(map(_plain, known)) - set(good_versions)):
+        if first < other < last:
+            bounds.append(f"!={other}")
+        elif other > last:
+            after = min(after, other)
+    # The bound is `<3.9` if 3.9.0 is the next release, or if there is none.
+    return name + ",".join([*bounds, f"<{after}"])
 
 
 def _plain(version: str) -> Version:

@@ -1,5 +1,7 @@
-"""The Triton family: its releases, the compilers that flacheck did not install (this environment's,
-a wheel file, a folder, a source build), and how one is made ready."""
+"""The Triton family: its releases and other builds, and their installation.
+
+Other builds are this environment's, a wheel file, a folder or a source build.
+"""
 
 import importlib.metadata
 import importlib.util
@@ -27,9 +29,9 @@ from flacheck.toolchains.triton_releases import NAME, OLDEST
 # declared.
 _WITHOUT_SETUPTOOLS = Version("3.3")
 _SUPPORT = ("setuptools<81", "filelock")
-# In the order in which they run; the last two are those of AMD.
+# In the order in which they run; the last two are AMD's.
 STAGES = ("ast", "ttir", "ttgir", "llir", "ptx", "cubin", "amdgcn", "hsaco")
-# Read, not imported: another compiler's package must not run in flacheck's own process.
+# The version is read, not imported: another compiler's package must not run in flacheck's process.
 _VERSION = re.compile(r"""^__version__\s*=\s*['"]([^'"]+)['"]""", re.MULTILINE)
 
 
@@ -43,24 +45,27 @@ class Triton:
     def target(self, name: str) -> str:
         return targets.find(name).name
 
-    def options(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        # Each release has its own defaults, which are part of what is asked of it.
-        return given
+    def options(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        # Each release has its own defaults, which belong to its behaviour.
+        return options
 
     def versions(self) -> Resolution:
         versions, warnings = releases.here()
-        return Resolution(tuple(releases.release(version) for version in versions), warnings)
+        return Resolution(tuple(map(releases.release, versions)), warnings)
 
     def resolve(self, spec: str) -> Resolution:
-        """`3.2.0` and `==3.2.0` are one release; a wildcard or a list of bounds may be several."""
+        """Return the releases of a specification.
+
+        `3.2.0` and `==3.2.0` are one release; a wildcard or a list of bounds may be several.
+        """
         plain = spec.removeprefix("===").removeprefix("==").strip()
         is_exact = spec.startswith("==") and not plain.endswith("*") and "," not in plain
         if is_exact or spec[:1] not in "<>=!~":
             return Resolution((releases.exact(Version(plain if is_exact else spec)),))
         return releases.matching(SpecifierSet(spec))
 
-    def installed(self) -> Choice:
-        """The one that `import triton` would find in this environment; nothing is imported."""
+    def find_installed(self) -> Choice:
+        """Return the one that `import triton` would find in this environment, without an import."""
         spec = importlib.util.find_spec(NAME)
         if spec is None or not spec.submodule_search_locations:
             raise ToolchainError(
@@ -76,20 +81,20 @@ class Triton:
             distribution = None
         if distribution and identity.is_release(distribution, package, files):
             name = f"{NAME}=={version}"
-        return _found(package.parent, version, name, "installed")
+        return _choice(package.parent, version, name, "installed")
 
     def holds(self, path: str) -> bool:
         there = Path(path).expanduser().absolute()
         return there.suffix == ".whl" or _package_in(there) is not None
 
     def at(self, path: str) -> Choice:
-        """The one in a wheel file, or in a folder with `triton/` directly or under `python/`."""
+        """Return the one in a wheel file, or in a folder with `triton/` or `python/triton/`."""
         there = Path(path).expanduser().absolute()
         if there.suffix == ".whl":
             return _wheel(there)
         package = _package_in(there)
         if package is not None:
-            return _built(package)
+            return _build(package)
         raise UsageError(
             f"{there} holds no {NAME}: neither {NAME}/__init__.py nor python/{NAME}/__init__.py is"
             " there"
@@ -97,12 +102,12 @@ class Triton:
 
     def provide(self, choice: Choice) -> Toolchain:
         if choice.reason:
-            raise ToolchainError(f"{choice.identity} cannot be had: {choice.reason}")
+            raise ToolchainError(f"{choice.identity} cannot be installed: {choice.reason}")
         if choice.location and not choice.location.endswith(".whl"):
-            return _toolchain(choice, _linked(choice))
+            return _toolchain(choice, _link_folders(choice))
         shelf = filling.fill(folder(choice), lambda into: _download(choice, into))
-        # Its keys say that it is the release; an edit since it was installed would falsify them.
-        if identity.altered(shelf.path, NAME):
+        # Its keys identify the release; an edit after its installation would falsify them.
+        if identity.is_altered(shelf.path, NAME):
             raise ToolchainError(
                 f"the files of {choice.identity} in {shelf.path} were changed after its"
                 f" installation; run `flacheck toolchain remove {choice.identity}`, and the next"
@@ -112,12 +117,12 @@ class Triton:
 
 
 def folder(choice: Choice) -> Path:
-    """Where a release or a wheel's content lies in the cache."""
+    """Return the place of a release or a wheel's content in the cache."""
     return cache.root() / "toolchains" / f"{choice.identity.replace('==', '-')}{releases.suffix()}"
 
 
 def _package_in(there: Path) -> Path | None:
-    """The package's folder in, or at, a folder; None where there is none."""
+    """Return the package's folder in, or at, a folder; None if it has none."""
     for parent in (there, there / "python", there.parent):
         package = parent / NAME
         is_named = parent != there.parent or there.name == NAME
@@ -126,23 +131,23 @@ def _package_in(there: Path) -> Path | None:
     return None
 
 
-def _found(
+def _choice(
     location: Path, version: str, name: str, origin: str, reason: str | None = None
 ) -> Choice:
-    """A compiler that lies in a folder or a wheel file, by its identity `name`."""
+    """Return a compiler in a folder or a wheel file, by its identity `name`."""
     number = Version(version)
     if number < OLDEST:
-        raise UsageError(f"{location} holds {NAME} {number}; flacheck drives {OLDEST} and newer")
-    refused = releases.refusals(number)
-    return Choice(NAME, version, name, origin, str(location), reason, refused)
+        raise UsageError(f"{location} holds {NAME} {number}; flacheck supports {OLDEST} and newer")
+    unsupported = releases.refusals(number)
+    return Choice(NAME, version, name, origin, str(location), reason, unsupported)
 
 
-def _built(package: Path) -> Choice:
+def _build(package: Path) -> Choice:
     if not list(package.glob("_C/libtriton*")):
         raise UsageError(f"{package} is not built: there is no _C/libtriton in it")
     version = _version(package)
     name = identity.local(NAME, version.partition("+")[0], identity.content(package))
-    return _found(package.parent, version, name, "path")
+    return _choice(package.parent, version, name, "path")
 
 
 def _wheel(path: Path) -> Choice:
@@ -158,61 +163,65 @@ def _wheel(path: Path) -> Choice:
         raise UsageError(f"{path} holds {wheel.name}, not {NAME}")
     reason = None
     if wheel.tags.isdisjoint(sys_tags()):
-        reason = f"{path.name} is no wheel for CPython {sys.version_info[0]}.{sys.version_info[1]}"
+        reason = (
+            f"{path.name} is not a wheel for CPython {sys.version_info[0]}.{sys.version_info[1]}"
+        )
     local = identity.local(NAME, wheel.version.public, files)
-    return _found(path, str(wheel.version), local, "path", reason)
+    return _choice(path, str(wheel.version), local, "path", reason)
 
 
 def _version(package: Path) -> str:
-    """`__version__` as its source says it."""
+    """Return `__version__` from the package's source."""
     match = _VERSION.search((package / "__init__.py").read_text(errors="replace"))
     if not match:
-        raise UsageError(f"{package}/__init__.py says no __version__")
+        raise UsageError(f"{package}/__init__.py has no __version__")
     return match[1]
 
 
 def _download(choice: Choice, into: Path) -> dict[str, Any]:
-    """Install a release, or a wheel file, with what it needs beside it, into a folder."""
+    """Install a release, or a wheel file, with its dependencies into a folder."""
     if choice.location:
         with wheel_file.named_rightly(Path(choice.location)) as wheel:
             return _install(choice, str(wheel), into)
     return _install(choice, f"{NAME}=={choice.version}", into)
 
 
-def _install(choice: Choice, wanted: str, into: Path) -> dict[str, Any]:
-    requirements = [wanted]
+def _install(choice: Choice, requirement: str, into: Path) -> dict[str, Any]:
+    requirements = [requirement]
     if Version(choice.version) < _WITHOUT_SETUPTOOLS:
         requirements += _SUPPORT
     about = {"name": NAME, "version": choice.version, "identity": choice.identity}
     what = f"{NAME} {choice.version}"
-    done = wheels.install(requirements, into, what=what, binary_only=(NAME,))
-    if identity.altered(into, NAME):
+    report = wheels.install(requirements, into, what=what, binary_only=(NAME,))
+    if identity.is_altered(into, NAME):
         # uv links its own cache's files, so an edit in some environment can reach every later
         # install.
-        installer = done["installer"]
+        installer = report["installer"]
         clean = {"uv": "clean"}.get(installer, "remove")
         raise ToolchainError(
             f"{what} as {installer} installed it is not what its wheel held: its cache holds edited"
             f" files; run `{installer} cache {clean} {NAME}`"
         )
-    return {**about, **done}
+    return {**about, **report}
 
 
-def _linked(choice: Choice) -> tuple[str, ...]:
-    """Folders that show a compiler in place, and nothing else of the environment it lies in."""
+def _link_folders(choice: Choice) -> tuple[str, ...]:
+    """Return folders that show a compiler in place, without the rest of its environment."""
     package = Path(choice.location or "") / NAME
     name = f"{choice.identity.replace('==', '-')}-{digest(str(package), 8)}{releases.suffix()}"
 
     def link(into: Path) -> dict[str, Any]:
         (into / NAME).symlink_to(package)
-        # 3.4.0 and 3.5 find their backends by this metadata; older releases look into the folder,
-        # newer ones are told to.
+        # 3.4.0 and 3.5 find their backends by this metadata; older releases search the folder,
+        # newer ones are configured to.
         metadata = into / f"{NAME}-{choice.version}.dist-info"
         metadata.mkdir()
         (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {NAME}\nVersion: 0\n")
-        backends = sorted(path.parent.name for path in package.glob("backends/*/compiler.py"))
-        entries = "".join(f"{name} = {NAME}.backends.{name}\n" for name in backends)
-        (metadata / "entry_points.txt").write_text(f"[{NAME}.backends]\n{entries}")
+        entries = f"[{NAME}.backends]\n"
+        for file in sorted(package.glob("backends/*/compiler.py")):
+            backend = file.parent.name
+            entries += f"{backend} = {NAME}.backends.{backend}\n"
+        (metadata / "entry_points.txt").write_text(entries)
         return {"identity": choice.identity, "location": choice.location}
 
     paths = [str(filling.fill(cache.root() / "links" / name, link).path)]
@@ -229,8 +238,9 @@ def _toolchain(choice: Choice, paths: tuple[str, ...]) -> Toolchain:
     linker = lld.find(Version(choice.version))
     missing = {}
     if linker.problem:
-        amd = [name for name, target in TARGETS.items() if target.backend == "hip"]
-        missing = dict.fromkeys(amd, linker.problem)
+        for name, target in TARGETS.items():
+            if target.backend == "hip":
+                missing[name] = linker.problem
     config = {}
     if linker.path:
         config["programs"] = [linker.path]
@@ -243,7 +253,7 @@ def _toolchain(choice: Choice, paths: tuple[str, ...]) -> Toolchain:
         worker="triton_worker",
         stages=STAGES,
         ld_lld=linker.path,
-        refused=choice.refused,
+        unsupported=choice.unsupported,
         missing=missing,
         environment={"TRITON_BACKENDS_IN_TREE": "1", **linker.environment},
         config=config,

@@ -1,5 +1,4 @@
-"""Triton's releases: which there are, which have a wheel for this Python, and which targets each
-knows."""
+"""Triton's releases, their wheels for this Python and their targets."""
 
 import platform
 import shlex
@@ -19,23 +18,23 @@ from flacheck.toolchains.base import Choice, Resolution
 NAME = "triton"
 OLDEST = Version("3.0.0")
 
-# The first release that knows a target; all others are known to every release from 3.0.0 to 3.9.0.
-# Found by compiling a copy and a dot for each release and target: before 3.3.0 sm100 and sm120 end
-# in ptxas's "is not defined for option 'gpu-name'" or getMMAVersionSafe's assertion, before 3.2.0
-# gfx950 in "unsupported target". (3.3.0 still asserts in dots for sm120: that is a failure, for its
-# other kernels compile.)
+# The first release with a target; all others are in every release from 3.0.0 to 3.9.0. Determined
+# by compiling a copy and a dot for each release and target: before 3.3.0 sm100 and sm120 end in
+# ptxas's "is not defined for option 'gpu-name'" or getMMAVersionSafe's assertion, before 3.2.0
+# gfx950 in "unsupported target". (3.3.0 still asserts in dots for sm120: that is a failure, since
+# its other kernels compile.)
 FIRST_RELEASE = {"sm100": Version("3.3.0"), "sm120": Version("3.3.0"), "gfx950": Version("3.2.0")}
 
 
-def _shipped() -> dict[Version, dict[str, Any]]:
+def _shipped_rows() -> dict[Version, dict[str, Any]]:
     return {Version(text): row for text, row in table("triton_releases")["releases"].items()}
 
 
 def _reason(version: Version) -> str | None:
-    """Why a release of the shipped table has no wheel here."""
+    """Return the reason why a release of the shipped table lacks a wheel here."""
     if platform.system() != "Linux":
         return _no_wheel()
-    row = _shipped()[version]
+    row = _shipped_rows()[version]
     (first, last), machines = row["python"], row["machines"]
     machine = cache.python_tag().partition("-")[2] or "x86_64"
     if machine not in machines:
@@ -59,69 +58,73 @@ def python_minor() -> int:
 
 
 def release(version: Version, reason: str | None = None) -> Choice:
-    refused = refusals(version)
-    return Choice(NAME, str(version), f"{NAME}=={version}", "cache", None, reason, refused)
+    unsupported = refusals(version)
+    return Choice(NAME, str(version), f"{NAME}=={version}", "cache", None, reason, unsupported)
 
 
 def refusals(version: Version) -> dict[str, str]:
-    """The targets a version does not know → the reason."""
-    return {
-        target: f"Triton {version} does not know {target} (from {first} on)"
-        for target, first in FIRST_RELEASE.items()
-        if target in TARGETS and Version(version.base_version) < first
-    }
+    """Return the targets that a version does not support → the reason."""
+    reasons = {}
+    for target, first in FIRST_RELEASE.items():
+        if target in TARGETS and Version(version.base_version) < first:
+            reasons[target] = f"Triton {version} does not know {target} (from {first} on)"
+    return reasons
 
 
 def _in_cache() -> list[Version]:
-    """The releases in the cache for this Python; builds that came as wheel files are none."""
+    """Return the releases in the cache for this Python, without builds from wheel files."""
     versions = []
     for shelf in cache.shelves("toolchains"):
         version = shelf.manifest.get("version")
         is_release = shelf.manifest.get("identity") == f"{NAME}=={version}"
         if is_release and shelf.path.name.endswith(suffix()):
             versions.append(str(version))
-    return index.parsed(versions)
+    return index.parse_versions(versions)
 
 
 def suffix() -> str:
     return f"-{cache.python_tag()}"
 
 
-def known() -> list[str]:
-    """Every release that the shipped table or an earlier look at the index names, oldest first;
-    asks nobody."""
-    versions = set(_shipped())
+def known_releases() -> list[str]:
+    """Return every release in the shipped table or the stored index, oldest first.
+
+    It does not read the index.
+    """
+    versions = set(_shipped_rows())
     for page in cache.read_json(f"index/{NAME}.json").values():
-        versions.update(index.parsed(page["versions"]))
+        versions.update(index.parse_versions(page["versions"]))
     return [str(version) for version in sorted(versions) if version >= OLDEST]
 
 
 def here() -> tuple[list[Version], tuple[str, ...]]:
-    """Releases with a wheel for this Python, and a warning when the index could not be asked."""
+    """Return releases with a wheel for this Python, and a warning if the index is unreadable."""
     try:
-        listed, warnings = index.available(NAME), ()
+        available, warnings = index.available(NAME), ()
     except ToolchainError as error:
-        known = {v for v in _shipped() if _reason(v) is None} | set(_in_cache())
+        versions = {v for v in _shipped_rows() if _reason(v) is None} | set(_in_cache())
         # Some indexes may have answered while another did not.
-        known.update(v for v in getattr(error, "versions", ()) if v >= OLDEST)
-        return sorted(known), (f"{error}; going by the releases that flacheck knows of",)
-    return [v for v in listed if v >= OLDEST], warnings
+        versions.update(v for v in getattr(error, "versions", ()) if v >= OLDEST)
+        return sorted(versions), (f"{error}; using flacheck's own table of releases",)
+    return [v for v in available if v >= OLDEST], warnings
 
 
 def matching(specifiers: SpecifierSet) -> Resolution:
-    """The releases that specifiers allow, and a warning for each that has no wheel here."""
+    """Return the releases that specifiers allow, and a warning for each without a wheel here."""
     there, warnings = here()
-    known = sorted({*there, *_shipped()})
-    wanted = [version for version in known if version in specifiers]
-    if not wanted:
-        ask_for_torch(str(specifiers), specifiers)
+    versions = sorted({*there, *_shipped_rows()})
+    matching_versions = [version for version in versions if version in specifiers]
+    if not matching_versions:
+        reject_torch_versions(str(specifiers), specifiers)
         if warnings:
             raise ToolchainError(
-                f"flacheck knows no {NAME} that matches {specifiers}: {warnings[0]}"
+                f"flacheck's table has no {NAME} that matches {specifiers}: {warnings[0]}"
             )
-        raise UsageError(f"no release of {NAME} matches {specifiers}; there are {_listing(known)}")
+        raise UsageError(
+            f"no release of {NAME} matches {specifiers}; there are {_listing(versions)}"
+        )
     choices = []
-    for version in wanted:
+    for version in matching_versions:
         if version in there:
             choices.append(release(version))
         else:
@@ -130,31 +133,31 @@ def matching(specifiers: SpecifierSet) -> Resolution:
 
 
 def exact(version: Version) -> Choice:
-    """A release by its version, from the shipped table or the cache before any index is asked."""
+    """Return a release by its version, from the shipped table or the cache before any index."""
     if version < OLDEST:
-        ask_for_torch(str(version), SpecifierSet(f"=={version}.*"))
-        raise UsageError(f"flacheck drives {NAME} {OLDEST} and newer, not {version}")
-    for known in _shipped():
-        if known == version:
-            return release(known, _reason(known))
+        reject_torch_versions(str(version), SpecifierSet(f"=={version}.*"))
+        raise UsageError(f"flacheck supports {NAME} {OLDEST} and newer, not {version}")
+    for listed_version in _shipped_rows():
+        if listed_version == version:
+            return release(listed_version, _reason(listed_version))
     if version in _in_cache() or index.has(NAME, version):
         return release(version)
-    # Perhaps it has a wheel for some other Python (the shipped table knows the older releases).
+    # It may have a wheel for another Python (the shipped table has the older releases).
     for minor in range(12, 15):
         if minor != python_minor() and index.has(NAME, version, f"3.{minor}"):
             return release(version, _no_wheel())
     there = index.available(NAME)
-    near = _listing(index.near(version, sorted({*there, *_shipped()})))
+    near = _listing(index.near(version, sorted({*there, *_shipped_rows()})))
     raise UsageError(f"there is no {NAME} {version}; the nearest are {near}")
 
 
-def ask_for_torch(asked: str, specifiers: SpecifierSet) -> None:
-    """Raises UsageError for numbers that no release of Triton has, and some of torch have."""
+def reject_torch_versions(text: str, specifiers: SpecifierSet) -> None:
+    """Raise UsageError for version numbers of torch that no Triton release has."""
     torch = [release for release in torch_pins.pins() if release in specifiers]
     if torch:
         raise UsageError(
-            f"there is no {NAME} {asked}, but there is torch {', '.join(torch)}: did you mean "
-            f"--torch {shlex.quote(asked)}, the {NAME} releases that torch requires?"
+            f"there is no {NAME} {text}, but there is torch {', '.join(torch)}: did you mean "
+            f"--torch {shlex.quote(text)}, the {NAME} releases that torch requires?"
         )
 
 

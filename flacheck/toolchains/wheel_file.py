@@ -1,4 +1,4 @@
-"""A wheel in a file, whatever the file is called: builds are often renamed before they are sent."""
+"""A wheel in a file of any name: builds are often renamed before they are sent."""
 
 import zipfile
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from flacheck.toolchains.scratch import temporary_folder
 
 @dataclass(frozen=True)
 class WheelFile:
-    """What a wheel is of. `filename` is the name that installers ask for."""
+    """The distribution in a wheel. `filename` is the name that installers require."""
 
     name: str
     version: Version
@@ -25,8 +25,10 @@ class WheelFile:
 
 
 def read(path: Path) -> WheelFile:
-    """By its name or, where that is no wheel's, by what stands in it. Raises OSError, BadZipFile,
-    and ValueError for an archive that is no wheel."""
+    """Return the wheel by its name or, if that is not a wheel's, by its metadata.
+
+    Raises OSError, BadZipFile, and ValueError for another archive.
+    """
     try:
         name, version, _, tags = parse_wheel_filename(path.name)
     except InvalidWheelFilename:
@@ -46,19 +48,21 @@ def _by_content(path: Path) -> WheelFile:
         except KeyError as error:
             raise ValueError(str(error.args[0])) from None
     name, number = metadata["Name"], metadata["Version"]
-    tags = [tag for said in wheel.get_all("Tag", []) for tag in parse_tag(said)]
+    tags: list[Tag] = []
+    for text in wheel.get_all("Tag", []):
+        tags += parse_tag(text)
     if not name or not number or not tags:
-        raise ValueError("it says no name, version or tag")
-    # Installers judge a file by its name, so the name says a tag of this Python's if there is one.
+        raise ValueError("its metadata lacks a name, version or tag")
+    # Installers judge a file by its name, so the name gets a tag of this Python if there is one.
     here = set(sys_tags())
-    fitting = next((tag for tag in tags if tag in here), tags[0])
+    fitting = next(filter(here.__contains__, tags), tags[0])
     filename = f"{about[0].removesuffix('.dist-info')}-{fitting}.whl"
     return WheelFile(name, Version(number), frozenset(tags), filename)
 
 
 @contextmanager
 def named_rightly(path: Path) -> Iterator[Path]:
-    """The file under the name that installers ask for."""
+    """Yield the file under the name that installers require."""
     filename = read(path).filename
     if filename == path.name:
         yield path

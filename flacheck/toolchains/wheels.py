@@ -1,4 +1,4 @@
-"""Puts distributions into a folder with the user's own installer: uv when it is there, else pip.
+"""Installation of distributions into a folder with the user's own installer, uv or pip.
 
 The installer's environment and configuration are the user's, so their index settings hold.
 """
@@ -33,7 +33,7 @@ _LOG = logging.getLogger(__name__)
 _HEARTBEAT = 10.0
 # A prctl option, from linux/prctl.h: the signal that a process gets when its parent dies.
 _PR_SET_PDEATHSIG = 1
-# What uv and pip print, in any version from 2023 on; neither has an exit status for it.
+# Messages of uv and pip, in any version from 2023 on; neither has an exit status for these errors.
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded|Errno 28|os error 28")
 _NO_PERMISSION = re.compile(
     r"Permission denied|Read-only file system|Errno (13|30)\b|os error (13|30)\b"
@@ -48,10 +48,10 @@ _NOT_FOUND = re.compile(
     r"No matching distribution|no version of|was not found in the package registry|no versions of|"
     r"has no (usable )?wheels|were found in the package registry"
 )
-# Of pip's account of a conflict: "toy 1.0 depends on torch<2.8 and >=2.1".
+# From pip's report of a conflict: "toy 1.0 depends on torch<2.8 and >=2.1".
 _DEPENDS = re.compile(r"depends on ([\w.-]+?)((?:(?: and |,)?[<>=!~]=?=?\s*[\w.*+!-]+)+)")
-# Settings that contradict an install into a folder of its own, or constrain what belongs to the
-# user's environment: a cap on torch there must not keep flacheck from looking at a newer torch.
+# Settings that contradict an install into a folder of its own, or constrain the user's environment:
+# a cap on torch there must not keep flacheck from using a newer torch.
 _CONTRARY = """
 PIP_USER PIP_TARGET PIP_PREFIX PIP_REQUIRE_VIRTUALENV
 PYTHONPATH PYTHONHOME UV_CONSTRAINT UV_OVERRIDE
@@ -60,22 +60,28 @@ _INSTEAD = {
     "NO_COLOR": "1",
     "PIP_USER": "0",
     "PIP_REQUIRE_VIRTUALENV": "0",
-    # pip takes no notice of an empty variable, and would go by its configuration file.
+    # pip ignores an empty variable and would use its configuration file.
     "PIP_CONSTRAINT": os.devnull,
 }
 
 
+# The first words of an error line of uv or pip.
+_ERROR_LINE = re.compile(r"(?i)error\b|cause:|╰─▶|×|because\b")
+
+
 class NotFound(ToolchainError):
-    """No index that the installer knows has what was asked for."""
+    """A requirement that none of the installer's indexes has."""
 
 
 class Offline(ToolchainError):
-    """The installer could not reach its index."""
+    """An index that the installer could not reach."""
 
 
 class BoundsConflict(ToolchainError):
-    """Requirements contradict what is constrained: `bounds` are those that the installer names, by
-    the distribution that they are on."""
+    """Requirements that contradict the constraints.
+
+    `bounds` are the contradicting ones that the installer lists, by distribution.
+    """
 
     def __init__(self, message: str, bounds: Mapping[str, SpecifierSet]) -> None:
         super().__init__(message)
@@ -84,7 +90,7 @@ class BoundsConflict(ToolchainError):
 
 @dataclass(frozen=True)
 class Installer:
-    """A program that fills a folder: its name and how its command lines start."""
+    """A program that fills a folder: its name and the start of its command lines."""
 
     name: str
     install: tuple[str, ...]
@@ -92,9 +98,12 @@ class Installer:
 
 
 def installers() -> list[Installer]:
-    """What this machine has, the faster first; the second is asked when the first finds nothing."""
+    """Return the installers of this machine, the faster first.
+
+    The second is used if the first finds nothing.
+    """
     here = []
-    # Installed into the environment that runs flacheck, uv need not be on the PATH.
+    # uv in flacheck's own environment may be missing from the PATH.
     beside = os.path.dirname(sys.executable)
     uv = shutil.which("uv") or shutil.which("uv", path=beside)
     if uv:
@@ -109,7 +118,7 @@ def installers() -> list[Installer]:
 
 
 def require_installers() -> list[Installer]:
-    """The same; a ToolchainError where there is none."""
+    """Return the installers; raise ToolchainError if there are none."""
     here = installers()
     if not here:
         raise ToolchainError(
@@ -128,14 +137,13 @@ def install(
     constraints: Path | None = None,
     alone: bool = False,
 ) -> dict[str, Any]:
-    """Install requirements with their dependencies into a folder, or `alone`; what was done, for
-    its manifest.
+    """Install requirements into a folder and return a report for its manifest.
 
-    `what` names the thing in messages. `constraints` hold for all that is required, by builds too,
-    whatever versions are asked for; of pip only within these. Raises NotFound, Offline,
-    BoundsConflict or another ToolchainError.
+    Dependencies are installed too, unless `alone`. `what` is the subject in messages. `constraints`
+    hold for all requirements, in builds too, whatever versions are required; with pip only within
+    these. Raises NotFound, Offline, BoundsConflict or another ToolchainError.
     """
-    started = time.monotonic()
+    start = time.monotonic()
     _LOG.info(f"installing {what} …")
     flags = ["--target", str(folder)]
     for name in binary_only:
@@ -145,19 +153,19 @@ def install(
     environment = {}
     if constraints:
         flags += ["--constraint", str(constraints)]
-        # Of old pips the first holds for builds, too; newer ones have the second for these.
+        # Old versions of pip apply the first to builds, too; newer ones have the second for them.
         environment = dict.fromkeys(("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT"), str(constraints))
     errors: list[ToolchainError] = []
     for installer in require_installers():
-        replaced = []
-        # pip knows nothing like it: under pip an upper bound has to admit what is constrained.
+        overrides = []
+        # pip lacks such an option: with pip an upper bound must admit the constraint.
         if constraints and installer.name == "uv":
-            replaced = ["--override", str(constraints), "--build-constraint", str(constraints)]
-        command = [*installer.install, *flags, *replaced, *requirements]
+            overrides = ["--override", str(constraints), "--build-constraint", str(constraints)]
+        command = [*installer.install, *flags, *overrides, *requirements]
         code, output = run(command, what, environment)
         if code == 0:
             (folder / ".lock").unlink(missing_ok=True)  # uv leaves one
-            seconds = round(time.monotonic() - started, 1)
+            seconds = round(time.monotonic() - start, 1)
             size = size_mb(folder)
             _LOG.info(f"installing {what} … {seconds} s, {size} MB")
             return {
@@ -169,14 +177,14 @@ def install(
         errors.append(diagnose(output, f"install {what}", folder, installer.name))
         if not isinstance(errors[-1], (NotFound, Offline)):
             break
-    # The first installer's word on what is not there, unless another met worse trouble.
+    # The first installer's error if nothing was found, unless another had a worse one.
     if isinstance(errors[-1], NotFound):
         raise errors[0]
     raise errors[-1]
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """The distributions in a folder → their versions."""
+    """Return the distributions in a folder → their versions."""
     distributions = importlib.metadata.distributions(path=[str(folder)])
     return {canonicalize_name(each.name): each.version for each in distributions}
 
@@ -184,20 +192,19 @@ def contents(folder: Path) -> dict[str, str]:
 def run(
     command: Sequence[str], what: str, environment: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
-    """Exit status and joined output of an installer's command, with a line every ten seconds.
+    """Return exit status and joined output of an installer's command; log every ten seconds.
 
-    It has the user's environment with its index settings, less what is meant for other installs,
-    and `environment` beside it.
+    It runs in the user's environment with its index settings, without those for other installs, and
+    with `environment` added.
     """
-    started = time.monotonic()
-    kept = {name: value for name, value in os.environ.items() if name not in _CONTRARY}
-    out, joined = subprocess.PIPE, subprocess.STDOUT
+    start = time.monotonic()
+    user_environment = {name: value for name, value in os.environ.items() if name not in _CONTRARY}
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=joined,
-        env={**kept, **_INSTEAD, **(environment or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**user_environment, **_INSTEAD, **(environment or {})},
         preexec_fn=_die_with_parent,
     ) as process:
         try:
@@ -206,20 +213,22 @@ def run(
                     output, _ = process.communicate(timeout=_HEARTBEAT)
                     return process.returncode, output.decode(errors="replace")
                 except subprocess.TimeoutExpired:
-                    _LOG.info(f"installing {what} … {time.monotonic() - started:.0f} s")
+                    _LOG.info(f"installing {what} … {time.monotonic() - start:.0f} s")
         except BaseException:
             process.kill()
             raise
 
 
 def _die_with_parent() -> None:
-    """In the installer before it starts: it ends when flacheck does, however that is."""
+    """Make the installer end with flacheck; it runs in the installer before it starts."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def diagnose(output: str, doing: str, folder: Path, installer: str) -> ToolchainError:
-    """The error an installer's output speaks of, in one message that says what to do; `doing`:
-    "install X"."""
+    """Return the error in an installer's output as one message with a remedy.
+
+    `doing` is the failed step: "install X".
+    """
     if _NO_SPACE.search(output):
         return ToolchainError(f"cannot {doing}: {no_space(folder.parent)}")
     if _NO_PERMISSION.search(output):
@@ -229,45 +238,46 @@ def diagnose(output: str, doing: str, folder: Path, installer: str) -> Toolchain
             f"cannot {doing}: the package index could not be reached; check the network and the"
             f" index settings of {installer}, or use what is there (`flacheck toolchain list`)"
         )
-    said = decisive(output)
+    reason = decisive(output)
     bounds = _bounds(output)
     if bounds:
-        return BoundsConflict(f"cannot {doing}: {installer} failed: {said}", bounds)
+        return BoundsConflict(f"cannot {doing}: {installer} failed: {reason}", bounds)
     if _NOT_FOUND.search(output):
         return NotFound(
-            f"cannot {doing}: {installer} finds no such release for this Python and system ({said})"
+            f"cannot {doing}: {installer} finds no such release for this Python and system"
+            f" ({reason})"
         )
-    return ToolchainError(f"cannot {doing}: {installer} failed: {said}")
+    return ToolchainError(f"cannot {doing}: {installer} failed: {reason}")
 
 
 def _bounds(output: str) -> dict[str, SpecifierSet]:
-    """The bounds that pip names where requirements conflict."""
+    """Return the bounds that pip lists where requirements conflict."""
     bounds: dict[str, SpecifierSet] = {}
     if "conflicting dependencies" not in output:
         return bounds
     for name, bound in _DEPENDS.findall(output):
         with contextlib.suppress(InvalidSpecifier):
-            said = SpecifierSet(bound.replace(" and ", ","))
-            bounds[canonicalize_name(name)] = bounds.get(name, SpecifierSet()) & said
+            specifier = SpecifierSet(bound.replace(" and ", ","))
+            bounds[canonicalize_name(name)] = bounds.get(name, SpecifierSet()) & specifier
     return bounds
 
 
 def decisive(output: str, limit: int = 300) -> str:
-    """The installer's first line of error in one line, at most `limit` characters."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if re.match(r"(?i)error\b|cause:|╰─▶|×|because\b", line)]
-    text = " ".join(errors[:3] or lines[-1:] or ["it said nothing"])
+    """Return the installer's first line of error in one line of at most `limit` characters."""
+    lines = list(filter(None, map(str.strip, output.splitlines())))
+    errors = list(filter(_ERROR_LINE.match, lines))
+    text = " ".join(errors[:3] or lines[-1:] or ["it printed nothing"])
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     return text
 
 
 def download_sources(requirement: str, into: Path, aside: Path, what: str) -> None:
-    """Fetch the source distribution of a requirement into a folder, without its dependencies and
-    without a build; the folder `aside` holds the `sitecustomize` that answers for its backend.
+    """Fetch the source distribution of a requirement into a folder.
 
-    Only pip can do so, which uv brings where there is none. Raises NotFound, Offline or another
-    ToolchainError.
+    It comes without its dependencies and without a build; the folder `aside` holds the
+    `sitecustomize` that replaces its build backend. Only pip can do so, which uv runs if it is
+    missing. Raises NotFound, Offline or another ToolchainError.
     """
     pip = require_installers()[-1]
     flags = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--use-pep517"]

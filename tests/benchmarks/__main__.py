@@ -27,7 +27,7 @@ from flacheck.model import Cell
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job
 from flacheck.store import Store
-from flacheck.tables import shipped
+from flacheck.tables import find_shipped_folder
 from tests.benchmarks.measured import Cost, cost
 from tests.made_records import record
 
@@ -89,7 +89,16 @@ class Bench:
         }
         command = f'exec "$0" "$@" 2> {said}'
         measured = cost(
-            ["sh", "-c", command, sys.executable, PLAIN, mode, str(file), str(shipped("kernels"))],
+            [
+                "sh",
+                "-c",
+                command,
+                sys.executable,
+                PLAIN,
+                mode,
+                str(file),
+                str(find_shipped_folder("kernels")),
+            ],
             environment,
         )
         return measured, json.loads(said.read_text().splitlines()[-1])

@@ -63,7 +63,7 @@ class FakeFamily:
         wanted = SpecifierSet(spec if spec[0] in "<>=!~" else f"=={spec}")
         return Resolution(tuple(self._choice(version) for version in VERSIONS if version in wanted))
 
-    def installed(self) -> Choice:
+    def find_installed(self) -> Choice:
         return self._choice(VERSIONS[-1])
 
     def at(self, path: str) -> Choice:

@@ -1,1 +1,1 @@
-"""What an autotuner makes of a kernel: its configurations, their cost, its keys' faults."""
+"""The examination of autotuners: configurations, their cost, and faults of keys."""

@@ -1,13 +1,12 @@
-"""What a user waits for before the first result: each key that is met anew compiles every
-configuration.
+"""The time that tuning takes before the first result: every key compiles every configuration.
 
     first run = Σ compile seconds over the configurations · distinct keys
 
-Seconds are this machine's, of cold compiles, without the time that the configurations then run to
-be timed. `warmed` is the same with as many compilers at once as processors here, before the run;
-`pruned` the same without configurations that are not worth a compile: those that fail, those that
-ask for just what another one asks for (same tiles, warps, registers, shared memory and stack), and
-those that spill where the same tiles on as many blocks do not.
+Seconds are those of cold compiles on this machine, without the time that the configurations then
+run to be timed. `warmed` is the time of the same compiles before the run, in parallel on all
+processors of this machine. `pruned` leaves out configurations that are not worth a compile: those
+that fail, those that need the same resources as another one (tiles, warps, registers, shared memory
+and stack), and those that spill where the same tiles on as many blocks do not.
 """
 
 from collections.abc import Sequence
@@ -18,43 +17,46 @@ from flacheck.model import canonical
 
 
 def cost(configs: Sequence[ExaminedConfig], keys: int, workers: int) -> Cost:
-    """The cost of tuning `configs` for so many distinct keys with so many compilers at once."""
+    """Return the cost of tuning configurations for a number of keys with `workers` compilers."""
     seconds = [config.record.seconds for config in configs]
-    dropped = droppable(configs)
-    kept = sum(second for place, second in enumerate(seconds) if place not in dropped)
-    whole = sum(seconds)
-    # However many compilers there are, the slowest configuration is waited for.
+    without_gain = droppable(configs)
+    useful: float = 0
+    for index, config_seconds in enumerate(seconds):
+        if index not in without_gain:
+            useful += config_seconds
+    total = sum(seconds)
+    # The slowest configuration bounds the time, however many compilers there are.
     slowest = max(seconds, default=0.0)
     return Cost(
         configs=len(configs),
         keys=keys,
-        seconds=round(whole, 3),
-        first_run=round(whole * keys, 3),
-        warmed=round(max(whole * keys / workers, slowest), 3),
+        seconds=round(total, 3),
+        first_run=round(total * keys, 3),
+        warmed=round(max(total * keys / workers, slowest), 3),
         workers=workers,
-        pruned=round(kept * keys, 3),
-        droppable=dropped,
+        pruned=round(useful * keys, 3),
+        droppable=without_gain,
     )
 
 
 def droppable(configs: Sequence[ExaminedConfig]) -> dict[int, str]:
-    """Places of configurations that tuning gains nothing from, with the reason."""
-    dropped: dict[int, str] = {}
+    """Return the indexes of configurations that tuning gains nothing from, with the reason."""
+    reasons: dict[int, str] = {}
     first_of: dict[str, int] = {}
-    for place, config in enumerate(configs):
+    for index, config in enumerate(configs):
         if not config.compiles:
-            dropped[place] = "fails"
+            reasons[index] = "fails"
             continue
-        # Two that ask for the same of the card are one binary.
-        held = config.record.resources
-        used = [held.get(name) for name in ("shared", "registers", "stack", "spills")]
-        demand = canonical([_tiles(config), config.config.get("num_warps"), used])
-        first = first_of.setdefault(demand, place)
-        if first != place:
-            dropped[place] = f"asks for all that configuration {first + 1} asks for"
+        # Two configurations that need the same resources are one binary.
+        resources = config.record.resources
+        amounts = [resources.get(name) for name in ("shared", "registers", "stack", "spills")]
+        demand = canonical([_tiles(config), config.config.get("num_warps"), amounts])
+        first = first_of.setdefault(demand, index)
+        if first != index:
+            reasons[index] = f"asks for all that configuration {first + 1} asks for"
         elif any(_dominates(other, config) for other in configs):
-            dropped[place] = "spills where the same tiles do not"
-    return dropped
+            reasons[index] = "spills where the same tiles do not"
+    return reasons
 
 
 def _tiles(config: ExaminedConfig) -> Any:
@@ -62,10 +64,10 @@ def _tiles(config: ExaminedConfig) -> Any:
 
 
 def _dominates(other: ExaminedConfig, config: ExaminedConfig) -> bool:
-    """Whether the other one, on as many blocks or more, does not spill what this one spills."""
+    """Return True if only `config` spills, and `other` has the same tiles on as many blocks."""
     if not other.compiles or _tiles(other) != _tiles(config):
         return False
-    # None means that the assembler did not say: no spills are then known of either.
+    # None means that the assembler printed no count, so the spills are unknown.
     if not config.record.resources.get("spills") or other.record.resources.get("spills") != 0:
         return False
     if not (other.occupancy and config.occupancy):

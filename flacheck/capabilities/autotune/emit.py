@@ -1,17 +1,16 @@
-"""The configurations that run under every toolchain and on every target asked, written down for a
-kernel's autotuner.
+"""The configurations that run under every toolchain and target, written for an autotuner.
 
 `python` gives a list of `triton.Config` for each kernel, which runs as pasted. `fla` gives the
 files that flash-linear-attention reads from `FLA_CONFIG_DIR` (releases with
-`fla/ops/utils/cache.py`, 0.5.1 on).
+`fla/ops/utils/cache.py`, 0.5.1 and newer).
 
     FLA_CONFIG_DIR=DIR FLA_CACHE_MODE=strict python train.py
 
-A file a kernel, `{function name}.json`: `autotune_entries` with a configuration for each examined
-key, by the MD5 of the key's JSON. A key is the values of the autotuner's keys followed by the
-dtypes of the tensors, as the autotuner builds it. There is no default configuration, and in mode
-`strict` FLA tunes for every other key: a configuration that was compiled for one head size may need
-more memory than the GPU has for another.
+There is one file for each kernel, `{function name}.json`: `autotune_entries` holds a configuration
+for each examined key, by the MD5 of the key's JSON. A key is the values of the autotuner's keys,
+then the dtypes of the tensors, as the autotuner builds it. A file lacks a default, and
+in mode `strict` FLA tunes for every other key, because a configuration that was compiled for one
+head size may need more memory than the GPU has for another.
 """
 
 import hashlib
@@ -24,16 +23,16 @@ from typing import Any
 from packaging.version import Version
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.order import kernel_name, short, split
 from flacheck.capabilities.autotune.results import ExaminedConfig, Fate, TunerResult, TuningKey
 from flacheck.model import Json, canonical
 from flacheck.model.text import visible
 
-# What `triton.Config` takes besides constants.
+# The options of `triton.Config`.
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _Config = Mapping[str, Any]
-# In this order in an emitted configuration; other options follow by name.
+# An emitted configuration has these first; other options follow by name.
 _FIRST = ("num_warps", "num_stages")
 _LANGUAGE = {
     "fp64": "float64",
@@ -42,7 +41,7 @@ _LANGUAGE = {
     "bf16": "bfloat16",
     "i1": "int1",
 }
-# A dtype that is not listed keeps Triton's name; FLA then finds no entry for the key.
+# Other dtypes keep Triton's name; FLA then finds no entry for the key.
 _TORCH = {
     "fp64": "float64",
     "fp32": "float32",
@@ -57,7 +56,7 @@ _TORCH = {
     "fp8e4nv": "float8_e4m3fn",
     "fp8e5": "float8_e5m2",
 }
-# What FLA asks of a configuration besides `kwargs`.
+# The defaults of the fields that FLA requires besides `kwargs`.
 _DEFAULTS: _Config = {
     "num_warps": 4,
     "num_stages": 3,
@@ -65,14 +64,16 @@ _DEFAULTS: _Config = {
     "maxnreg": None,
     "ir_override": None,
 }
-# From this Triton on FLA passes num_ctas and maxnreg of a file to the launch.
+# With this Triton and newer, FLA passes num_ctas and maxnreg of a file to the launch.
 _MORE_OPTIONS_FROM = Version("3.5.1")
 
 
 @dataclass(frozen=True)
 class KeptConfigs:
-    """A kernel with the configurations that run everywhere, the best estimate first; `failing` says
-    why there are none where there are none. `results` are what was examined of it."""
+    """The configurations of a kernel that run everywhere, the best estimate first.
+
+    `results` are the kernel's results.
+    """
 
     kernel: str
     results: Sequence[TunerResult]
@@ -80,7 +81,7 @@ class KeptConfigs:
 
     @property
     def where(self) -> str:
-        """Where they run: `triton==3.1.0, triton==3.2.0 on sm90`."""
+        """The releases and targets, `triton==3.1.0, triton==3.2.0 on sm90`."""
         toolchains = dict.fromkeys(result.toolchain for result in self.results)
         targets = dict.fromkeys(result.target for result in self.results)
         return f"{', '.join(toolchains)} on {', '.join(targets)}"
@@ -88,7 +89,7 @@ class KeptConfigs:
     def left_out(self) -> Iterator[str]:
         """Yield each examined configuration that is not kept, with the reason."""
         reasons: dict[str, str] = {}
-        # That one does not run counts for more than that it gains nothing.
+        # A failure is a better reason than that a configuration gains nothing.
         for result in self.results:
             for each in result.configs:
                 if each.fate is not Fate.RUNS:
@@ -96,55 +97,63 @@ class KeptConfigs:
         for result in self.results:
             for number, each in enumerate(result.configs):
                 reasons.setdefault(_python_config(each.config), _gains_nothing(result, number))
-        kept = {_python_config(config) for config in self.configs}
+        emitted_configs = set(map(_python_config, self.configs))
         for config, reason in reasons.items():
-            if config not in kept:
+            if config not in emitted_configs:
                 yield f"{config}: {reason}"
 
 
 def _gains_nothing(result: TunerResult, number: int) -> str:
     """Return why tuning gains nothing from a configuration that runs."""
 
-    def named(match: re.Match[str]) -> str:
+    def spell_config(match: re.Match[str]) -> str:
         return _python_config(result.configs[int(match[1]) - 1].config)
 
-    dropped: Mapping[int, str] = {}
+    droppable: Mapping[int, str] = {}
     if result.cost:
-        dropped = result.cost.droppable
-    reason = dropped.get(number, "is not in the list of every release and target")
-    # A list that is pasted has other numbers.
-    return re.sub(r"configuration (\d+)", named, reason)
+        droppable = result.cost.droppable
+    reason = droppable.get(number, "is not in the list of every release and target")
+    # The numbers in the reason are not those of the emitted list.
+    return re.sub(r"configuration (\d+)", spell_config, reason)
 
 
 def choices(results: Sequence[TunerResult]) -> list[KeptConfigs]:
-    """Return one for each kernel with configurations; a kernel of which every configuration fails
-    gets its nearest fallbacks, if they are configurations."""
-    tried = grouped((result.kernel, result) for result in results if result.configs)
-    return [KeptConfigs(kernel, of, _configs(of)) for kernel, of in tried.items()]
+    """Return the configurations of each kernel that has an autotuner.
+
+    If every configuration fails, they are the nearest fallbacks that are configurations.
+    """
+    by_kernel = group_by_key((result.kernel, result) for result in results if result.configs)
+    chosen_configs = []
+    for kernel, kernel_results in by_kernel.items():
+        chosen_configs.append(KeptConfigs(kernel, kernel_results, _configs(kernel_results)))
+    return chosen_configs
 
 
 def _configs(results: Sequence[TunerResult]) -> list[_Config]:
-    """What runs in every result; what tuning gains nothing from only where nothing else is left."""
-    ways = {canonical(each.config): each for each in results[0].configs}
-    dropped: set[str] = set()
+    """Return the configurations that run in every result, if possible those with a gain."""
+    common = {canonical(each.config): each for each in results[0].configs}
+    without_gain: set[str] = set()
     for result in results:
         runs = {canonical(each.config) for each in result.configs if each.fate is Fate.RUNS}
-        ways = {config: each for config, each in ways.items() if config in runs}
+        common = {text: each for text, each in common.items() if text in runs}
         if result.cost:
-            dropped |= {canonical(result.configs[each].config) for each in result.cost.droppable}
-    # What is dropped still runs: it is better than nothing.
-    kept = [each for config, each in ways.items() if config not in dropped] or ways.values()
-    return [each.config for each in sorted(kept, key=_by_estimate)] or _fallbacks(results)
+            for index in result.cost.droppable:
+                without_gain.add(canonical(result.configs[index].config))
+    # A configuration without gain still runs, which is better than none.
+    useful = [each for text, each in common.items() if text not in without_gain]
+    ranking = sorted(useful or common.values(), key=_by_estimate)
+    if not ranking:
+        return _fallbacks(results)
+    return [each.config for each in ranking]
 
 
-def _by_estimate(examined: ExaminedConfig) -> tuple[bool, float]:
-    """One that spills comes last, whatever is estimated of its tiles."""
-    return bool(examined.record.resources.get("spills")), examined.estimate
+def _by_estimate(config: ExaminedConfig) -> tuple[bool, float]:
+    """Return a sort key that puts configurations with spills last."""
+    return bool(config.record.resources.get("spills")), config.estimate
 
 
 def _fallbacks(results: Sequence[TunerResult]) -> list[_Config]:
-    """Return the configurations that run or were found as a fallback in every result, the nearest
-    first."""
+    """Return the configurations that run, or are fallbacks, in every result, nearest first."""
     common: dict[str, _Config] | None = None
     for result in results:
         own = _compiled_configs(result, results)
@@ -155,8 +164,10 @@ def _fallbacks(results: Sequence[TunerResult]) -> list[_Config]:
 
 
 def _compiled_configs(result: TunerResult, results: Sequence[TunerResult]) -> dict[str, _Config]:
-    """Return the configurations that compile in a result: fallbacks for its call, wherever the
-    search began, then its own that run."""
+    """Return the configurations that compile in a result.
+
+    These are the fallbacks for its call, from every result, then its own configurations.
+    """
     configs: dict[str, _Config] = {}
     for other in results:
         if other.kernel != result.kernel or other.call != result.call:
@@ -172,28 +183,36 @@ def _compiled_configs(result: TunerResult, results: Sequence[TunerResult]) -> di
 
 
 def configuration(result: TunerResult, fallback: Fallback) -> _Config | None:
-    """A fallback as a configuration; None for one that changes more than that."""
-    tuned = {*_OPTIONS}
+    """Return a fallback as a configuration; None if it changes more than that."""
+    names = {*_OPTIONS}
     for each in result.configs:
-        tuned |= each.config.get("kwargs", {}).keys()
-    if not fallback.use.keys() <= tuned:
+        names |= each.config.get("kwargs", {}).keys()
+    if not fallback.use.keys() <= names:
         return None
     settings = {**fallback.failing, **fallback.use}
-    like = result.configs[0].config
-    kwargs = {name: settings.get(name, value) for name, value in like.get("kwargs", {}).items()}
-    options = {name: settings.get(name, value) for name, value in like.items() if name != "kwargs"}
-    return {"kwargs": kwargs, **options}
+    config: dict[str, Any] = {"kwargs": {}}
+    template = result.configs[0].config
+    for name, value in template.get("kwargs", {}).items():
+        config["kwargs"][name] = settings.get(name, value)
+    for name, value in template.items():
+        if name != "kwargs":
+            config[name] = settings.get(name, value)
+    return config
 
 
 def python(results: Sequence[TunerResult]) -> Iterator[str]:
-    """Yield imports, then a list a kernel, the best estimate first, and why the other
-    configurations are left out."""
-    kept = choices(results)
-    written = [_python_config(config) for choice in kept for config in choice.configs]
+    """Yield the text with imports, and a list for each kernel, the best estimate first.
+
+    Comments name the configurations that are left out, with the reason.
+    """
+    all_choices = choices(results)
+    lines: list[str] = []
+    for choice in all_choices:
+        lines += map(_python_config, choice.configs)
     yield "import triton\n"
-    if any("tl." in line for line in written):
+    if any("tl." in line for line in lines):
         yield "import triton.language as tl\n"
-    for choice in kept:
+    for choice in all_choices:
         yield f"\n# {choice.kernel}: these run under {choice.where}; "
         yield "a compile shows no more than that.\n"
         for key in examined_keys(choice.results):
@@ -212,11 +231,16 @@ def python(results: Sequence[TunerResult]) -> Iterator[str]:
 
 def examined_keys(results: Sequence[TunerResult]) -> list[str]:
     """Return each examined key once, as people read it."""
-    return list(dict.fromkeys(str(key) for result in results for key in result.tuning_keys))
+    texts: dict[str, None] = {}
+    for result in results:
+        texts.update(dict.fromkeys(map(str, result.tuning_keys)))
+    return list(texts)
 
 
 def _python_config(config: Mapping[str, Any]) -> str:
-    constants = [f"{name!r}: {_literal(value)}" for name, value in config.get("kwargs", {}).items()]
+    constants = []
+    for name, value in config.get("kwargs", {}).items():
+        constants.append(f"{name!r}: {_literal(value)}")
     names = [name for name in _FIRST if name in config]
     names += sorted(config.keys() - {"kwargs", *_FIRST})
     options = "".join(f", {name}={_literal(config[name])}" for name in names)
@@ -228,14 +252,16 @@ def _literal(value: Any) -> str:
         return repr(value)
     dtype = value["dtype"]
     # i32 is tl.int32, u8 tl.uint8 and fp8e5 tl.float8e5.
-    spelt = re.sub(r"^i(?=\d)", "int", re.sub(r"^u(?=\d)", "uint", dtype))
-    return "tl." + _LANGUAGE.get(dtype, re.sub(r"^fp8", "float8", spelt))
+    spelling = re.sub(r"^i(?=\d)", "int", re.sub(r"^u(?=\d)", "uint", dtype))
+    return "tl." + _LANGUAGE.get(dtype, re.sub(r"^fp8", "float8", spelling))
 
 
 @dataclass(frozen=True)
 class FlaEntry:
-    """One key of an autotuner as FLA writes it, with its `sizes` for people and the configuration
-    for it; without one `left_out` is the reason."""
+    """One key of an autotuner as FLA writes it, with the configuration for it.
+
+    `sizes` is the key for people; `left_out` is the reason for a missing configuration.
+    """
 
     key: Sequence[Any]
     sizes: str
@@ -245,7 +271,7 @@ class FlaEntry:
 
 @dataclass(frozen=True)
 class FlaFile:
-    """All examined keys of the kernels with one function's name, which share a file."""
+    """The examined keys of the kernels with one function name, which share a file."""
 
     function: str
     releases: Sequence[str]
@@ -276,23 +302,29 @@ class FlaFile:
 
 
 def fla(results: Sequence[TunerResult], reading: Sequence[str] = ()) -> Iterator[FlaFile]:
-    """Yield a file for each function's name, also where every key is left out. `reading` are all
-    kernels of the package that read such files."""
-    named = grouped((kernel_name(result.kernel), result) for result in results if result.configs)
-    for function, of in named.items():
-        kernels = {result.kernel for result in of}
-        same_name = [name for name in reading if kernel_name(name) == function]
-        unsafe = [name for name in same_name if name not in kernels]
-        entries = _entries(of)
+    """Yield a file for each function name, even if every key is left out.
+
+    `reading` are all kernels of the package that read such files.
+    """
+    by_name = group_by_key(
+        (kernel_name(result.kernel), result) for result in results if result.configs
+    )
+    for function, own_results in by_name.items():
+        kernels = {result.kernel for result in own_results}
+        unsafe = []
+        for name in reading:
+            if kernel_name(name) == function and name not in kernels:
+                unsafe.append(name)
+        entries = _entries(own_results)
         if unsafe:
             reason = f"{unsafe[0]} reads the same file and was not examined"
             entries = [replace(entry, config=None, left_out=reason) for entry in entries]
-        releases = dict.fromkeys(short(result.toolchain) for result in of)
+        releases = dict.fromkeys(short(result.toolchain) for result in own_results)
         yield FlaFile(function, list(releases), entries)
 
 
 def _entries(results: Sequence[TunerResult]) -> list[FlaEntry]:
-    """Return an entry for each key of some results of one function's name."""
+    """Return an entry for each key of the results of one function name."""
     places = list(dict.fromkeys((result.toolchain, result.target) for result in results))
     results_of: dict[str, list[TunerResult]] = {}
     keys: dict[str, TuningKey] = {}
@@ -312,11 +344,11 @@ def _of_key(
     results: Sequence[TunerResult], places: Sequence[tuple[str, str]]
 ) -> tuple[_Config | None, str]:
     """Return the best configuration for one key, or None and why there is none."""
-    examined = [(result.toolchain, result.target) for result in results]
-    missing = [place for place in places if place not in examined]
-    if missing:
-        toolchain, target = missing[0]
-        return None, f"no launch with this key is known under {toolchain} on {target}"
+    own_places = {(result.toolchain, result.target) for result in results}
+    for place in places:
+        if place not in own_places:
+            toolchain, target = place
+            return None, f"no launch with this key is known under {toolchain} on {target}"
     configs = _configs(results)
     if not configs:
         return None, f"no configuration runs: {_why_not(results)}"
@@ -328,11 +360,11 @@ def _of_key(
 
 def _is_loaded(config: _Config, toolchain: str) -> bool:
     """Return True if FLA launches the whole configuration, and not only a part of it."""
-    loaded = {"kwargs", *_FIRST}
+    fields = {"kwargs", *_FIRST}
     if Version(split(toolchain)[1]) >= _MORE_OPTIONS_FROM:
-        loaded |= set(_OPTIONS)
+        fields |= set(_OPTIONS)
     for name, value in config.items():
-        if name not in loaded and value != _DEFAULTS.get(name):
+        if name not in fields and value != _DEFAULTS.get(name):
             return False
     return not any(isinstance(value, Mapping) for value in config.get("kwargs", {}).values())
 
@@ -346,12 +378,12 @@ def _why_not(results: Sequence[TunerResult]) -> str:
     return "none runs in every launch with this key"
 
 
-def _reason(result: TunerResult, examined: ExaminedConfig) -> str:
+def _reason(result: TunerResult, config: ExaminedConfig) -> str:
     """Return why a configuration does not run, in one line."""
-    record = examined.record
+    record = config.record
     line = record.message.partition("\n")[0] or record.reason or "no message"
     reason = f"{record.code or record.verdict.value} {line}"
-    if examined.compiles:
+    if config.compiles:
         # The autotuner fails before it tries any configuration.
         reason = f"the run ends: {result.ends}"
     return f"{visible(reason)} under {result.toolchain} on {result.target}"
@@ -363,6 +395,6 @@ def _key(key: TuningKey) -> list[Any]:
 
 
 def _md5(key: Sequence[Any]) -> str:
-    # Written as FLA writes it: any other spelling of a key is another digest.
+    # The spelling of the JSON must be FLA's, because it decides the digest.
     text = json.dumps(key, separators=(",", ":"), sort_keys=True)
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()

@@ -1,4 +1,4 @@
-"""An examination as one sitting: cells from a source, compiled by the engine's workers, judged."""
+"""The examination of autotuners: compile each configuration, judge, and look for fallbacks."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -7,13 +7,13 @@ from functools import cached_property
 from pathlib import Path
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.order import some
 from flacheck.capabilities.autotune import judging
 from flacheck.capabilities.autotune.bench import Bench
 from flacheck.capabilities.autotune.gathering import TunedLaunches
 from flacheck.capabilities.autotune.pruning import find_pruned_configs
-from flacheck.capabilities.autotune.results import Fate, TunerResult
+from flacheck.capabilities.autotune.results import Fate, TunedLaunch, TunerResult
 from flacheck.capabilities.autotune.trials import Trials, ruled_out, trials
 from flacheck.fallbacks.searching import search_with_workers
 from flacheck.model import Cell, Purpose, Record, canonical
@@ -25,15 +25,17 @@ from flacheck.store import Store
 
 _LOG = logging.getLogger(__name__)
 
-# A package has dozens of kernels without a launch; a line names a few.
-_NAMED = 4
-# Given compiles with what is known of them, by key: what compiles in place of those that fail.
+# A package has dozens of kernels without a launch; a message names a few of them.
+_SHOWN_KERNELS = 4
+# Takes compiles and their records by key, and returns fallbacks for those that fail.
 Search = Callable[[Sequence[Cell], Mapping[str, Record]], Iterable[Fallback]]
+# Kernel, package, toolchain and target.
+_Place = tuple[str, str | None, str, str]
 
 
 @dataclass
 class Examination:
-    """What was gathered, on its way to results: `records` compiles, `results` judges."""
+    """An examination of launches: `compile` makes the records, `results` judges them."""
 
     name: str
     gathered: TunedLaunches
@@ -43,14 +45,19 @@ class Examination:
 
     @cached_property
     def trials(self) -> list[Trials]:
-        return [trials(tuned) for tuned in self.gathered.launches]
+        """The cells of each launch."""
+        return [trials(tuned_launch) for tuned_launch in self.gathered.launches]
 
     @cached_property
     def plan(self) -> Plan:
-        cells = list({cell.key: cell for asked in self.trials for cell in asked.cells}.values())
+        """The plan with the cells of all launches, each once."""
+        cells: dict[str, Cell] = {}
+        for launch_trials in self.trials:
+            for cell in launch_trials.cells:
+                cells[cell.key] = cell
         return Plan(
             name=f"autotune {self.name}",
-            cells=cells,
+            cells=list(cells.values()),
             choices=self.gathered.choices,
             packages=self.gathered.packages,
             purpose=Purpose.AUTOTUNE,
@@ -58,109 +65,117 @@ class Examination:
         )
 
     def ruled_out(self) -> list[str]:
-        """What can be said of configurations before any is compiled, once each."""
-        lines = []
-        for asked in self.trials:
-            cell = asked.tuned_launch.cell
-            for config in asked.tuned_launch.launch.configs:
-                why = ruled_out(asked.tuned_launch, config)
+        """Return a line for each configuration that cannot run on its target, before a compile."""
+        lines: dict[str, None] = {}
+        for launch_trials in self.trials:
+            cell = launch_trials.tuned_launch.cell
+            for config in launch_trials.tuned_launch.launch.configs:
+                why = ruled_out(launch_trials.tuned_launch, config)
                 if why:
-                    lines.append(f"{cell.kernel.name} on {cell.target}: {why}")
-        return list(dict.fromkeys(lines))
+                    lines[f"{cell.kernel.name} on {cell.target}: {why}"] = None
+        return list(lines)
 
     def compile(self, store: Path) -> Iterator[Event]:
-        """Settle each cell in the store of a folder."""
+        """Compile each cell without a stored result; yield the events of the run."""
         options = RunOptions(jobs=self.jobs, fresh=self.fresh)
-        with Store.open(store) as opened:
-            for event in run_plan(self.plan, opened, options):
+        with Store.open(store) as open_store:
+            for event in run_plan(self.plan, open_store, options):
                 if isinstance(event, RecordSettled):
                     self._records[event.record.key] = event.record
                 yield event
 
     def time_results(self, results: Sequence[TunerResult], bench: Bench) -> list[TunerResult]:
-        """The results with what the card that is here makes of their configurations."""
-        launched = {}
-        for asked in self.trials:
-            cell = asked.tuned_launch.cell
+        """Return the results with timings of their configurations on this machine's GPU."""
+        launches: dict[tuple[_Place, str], TunedLaunch] = {}
+        for launch_trials in self.trials:
+            tuned_launch = launch_trials.tuned_launch
+            cell = tuned_launch.cell
             place = (cell.kernel.name, cell.kernel.package, cell.toolchain, cell.target)
-            launched[place, canonical(asked.tuned_launch.launch.to_json())] = asked.tuned_launch
+            launches[place, canonical(tuned_launch.launch.to_json())] = tuned_launch
             # The result of a kernel without configurations names no launch.
-            launched.setdefault((place, canonical(None)), asked.tuned_launch)
-        timed = []
+            launches.setdefault((place, canonical(None)), tuned_launch)
+        with_timings = []
         with bench:
             for number, each in enumerate(results, 1):
                 step = f"timing {number} of {len(results)}"
                 _LOG.info(f"{step}: {each.kernel}, {len(each.configs)} configurations")
                 place = (each.kernel, each.package, each.toolchain, each.target)
-                tuned = launched[place, canonical(each.launch)]
-                timed.append(bench.time_configs(each, tuned, self.plan.packages))
-        return timed
+                tuned_launch = launches[place, canonical(each.launch)]
+                result = bench.time_configs(each, tuned_launch, self.plan.packages)
+                with_timings.append(result)
+        return with_timings
 
     def results(self, store: Path, budget: int) -> list[TunerResult]:
-        """Every launch's result, in the order in which the source named them, with fallbacks out of
-        at most `budget` candidates for each failure (none with 0). Kernels of which there is
-        nothing to say are only named."""
-        tuned = [asked.tuned_launch for asked in self.trials]
-        left_out = find_pruned_configs(self.plan, tuned, MEMORY_MB)
-        judged = []
+        """Return the result of every launch, in the order of the source, with fallbacks.
+
+        The search for fallbacks tries at most `budget` candidates for each failure; 0 skips it.
+        Kernels that were never launched are only logged.
+        """
+        tuned_launches = [each.tuned_launch for each in self.trials]
+        all_pruned = find_pruned_configs(self.plan, tuned_launches, MEMORY_MB)
+        pairs = []
         silent = set()
-        for asked in self.trials:
-            estimates = asked.estimates(self.plan.packages)
-            its_own = left_out.get(asked.tuned_launch.cell.key, [])
-            result = judging.judge(asked, self._records, estimates, its_own, count_processors())
+        for launch_trials in self.trials:
+            estimates = launch_trials.estimates(self.plan.packages)
+            own_pruned = all_pruned.get(launch_trials.tuned_launch.cell.key, [])
+            workers = count_processors()
+            result = judging.judge(launch_trials, self._records, estimates, own_pruned, workers)
             if result.is_silent:
                 silent.add(result.kernel)
             else:
-                judged.append((asked, result))
+                pairs.append((launch_trials, result))
         if silent:
-            names = ", ".join(some(sorted(silent), _NAMED))
+            names = ", ".join(some(sorted(silent), _SHOWN_KERNELS))
             _LOG.info(f"never launched and therefore not examined: {names}")
-        # `--fallback-budget 0`, and scripts that only want the verdicts.
         if not budget:
-            return [result for _, result in judged]
+            return [result for _, result in pairs]
 
-        def search(cells: Sequence[Cell], tried: Mapping[str, Record]) -> list[Fallback]:
-            with Store.open(store) as opened:
+        def search(cells: Sequence[Cell], records: Mapping[str, Record]) -> list[Fallback]:
+            with Store.open(store) as open_store:
                 return search_with_workers(
                     replace(self.plan, cells=cells),
-                    tried.values(),
-                    opened,
+                    records.values(),
+                    open_store,
                     RunOptions(jobs=self.jobs),
                     budget=budget,
-                    extra_records=tried,
+                    extra_records=records,
                 )
 
-        return with_fallbacks(judged, search)
+        return with_fallbacks(pairs, search)
 
 
 def with_fallbacks(
-    examined: Sequence[tuple[Trials, TunerResult]], search: Search
+    pairs: Sequence[tuple[Trials, TunerResult]], search: Search
 ) -> list[TunerResult]:
-    """The results, each with what its failing configurations can be replaced by."""
-    results = [result for _, result in examined]
-    kernels = {(each.kernel, each.package) for each in results if _is_mendable(each)}
+    """Return the results, each with fallbacks for its failing configurations."""
+    results = [result for _, result in pairs]
+    kernels = set()
+    for result in results:
+        if _is_mendable(result):
+            kernels.add((result.kernel, result.package))
     cells: dict[str, Cell] = {}
-    tried: dict[str, Record] = {}
-    for asked, result in examined:
-        # Also where nothing fails: a fallback says everywhere it was seen to compile.
+    records: dict[str, Record] = {}
+    for launch_trials, result in pairs:
+        # Launches without a failure count too: a fallback lists every place where it compiles.
         if (result.kernel, result.package) in kernels:
-            for cell, config in zip(asked.compiles(), result.configs):
+            for cell, config in zip(launch_trials.compiles(), result.configs):
                 cells[cell.key] = cell
-                tried[cell.key] = config.record.with_(cell=cell)
+                records[cell.key] = config.record.with_(cell=cell)
     if not cells:
         return results
-    of_cell = grouped((each.key, each) for each in search(list(cells.values()), tried))
-    mended = []
-    for asked, result in examined:
+    fallbacks = search(list(cells.values()), records)
+    by_cell = group_by_key((fallback.key, fallback) for fallback in fallbacks)
+    new_results = []
+    for launch_trials, result in pairs:
         own: list[Fallback] = []
-        for cell in asked.compiles():
-            own += of_cell.get(cell.key, ())
-        mended.append(replace(result, fallbacks=tuple(own)))
-    return mended
+        for cell in launch_trials.compiles():
+            own += by_cell.get(cell.key, ())
+        new_results.append(replace(result, fallbacks=tuple(own)))
+    return new_results
 
 
 def _is_mendable(result: TunerResult) -> bool:
-    """Whether something ends its runs that other settings could mend: no key, and no import."""
+    """Return True if other settings may prevent the end of a run; keys and imports are not."""
     fates = [config.fate for config in result.configs if not config.compiles]
     every_one_fails = bool(fates) and len(fates) == len(result.configs)
     return Fate.ENDS_RUN in fates or every_one_fails

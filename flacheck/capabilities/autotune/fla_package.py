@@ -1,8 +1,7 @@
-"""Support of an installed package for flash-linear-attention's configuration files, read from its
-source.
+"""Support of an installed package for flash-linear-attention's configuration files.
 
-FLA 0.5.1 and newer read the folder `FLA_CONFIG_DIR` in `fla/ops/utils/cache.py`, for kernels that
-are decorated with `fla_cache_autotune`.
+FLA 0.5.1 and newer read the folder `FLA_CONFIG_DIR` in `fla/ops/utils/cache.py`, for kernels with
+the decorator `fla_cache_autotune`. The package's source is read, not imported.
 """
 
 import ast
@@ -17,12 +16,12 @@ from flacheck.source import autotuners
 
 _VARIABLE = "FLA_CONFIG_DIR"
 _DECORATOR = "fla_cache_autotune"
-# Kernels that a note names, of however many.
-_NAMED = 4
+# The number of kernels that a note names.
+_SHOWN_KERNELS = 4
 
 
 def check(tuned_launches: Sequence[TunedLaunch], packages: Mapping[str, Package]) -> list[str]:
-    """Return notes about kernels for which emitted files may have no effect.
+    """Return notes about kernels for which emitted files may be without effect.
 
     Raises UsageError for a package whose source does not read `FLA_CONFIG_DIR`.
     """
@@ -58,9 +57,9 @@ def require(package: Package) -> None:
 
 def _plain(spec: str, names: Sequence[str]) -> Iterator[str]:
     if names:
-        listed = ", ".join(some(names, _NAMED))
+        names_text = ", ".join(some(names, _SHOWN_KERNELS))
         yield (
-            f"{spec} decorates {listed} with triton.autotune, which reads no files: call "
+            f"{spec} decorates {names_text} with triton.autotune, which reads no files: call "
             "fla.ops.utils.cache.configure_fla_cache_autotune() before the kernels are imported"
         )
 

@@ -1,10 +1,9 @@
-"""Which launches are examined, and all that is known of their kernels.
+"""The launches to examine, with the facts that an autotuner is judged by.
 
-Of each autotuned kernel one launch is examined under each toolchain on each target; the others only
-tell of its keys. With `every_key` a launch of each distinct binary is examined, so that each known
-key of the autotuner is covered. Kernels, packages and captures come from `flacheck.inputs`. Added
-here is what an autotuner is judged by: the kernel's source, the host code that launches it, and the
-calls seen.
+Under each toolchain on each target, one launch of each autotuned kernel is examined; the others
+only show keys. With `every_key` one launch of each distinct binary is examined, so that every
+recorded key is covered. Kernels, packages and captures come from `flacheck.inputs`; this module
+adds the kernel's source, the host code that launches it, and the observed calls.
 """
 
 import logging
@@ -14,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.autotune.keys import binary
 from flacheck.capabilities.autotune.results import Args, TunedLaunch
 from flacheck.errors import EmptySelection, UsageError
@@ -31,23 +30,25 @@ from flacheck.pipeline.job import Job
 from flacheck.pipeline.package_launches import PackageCapture, resolve_package
 from flacheck.source import autotuners
 from flacheck.source.autotuners import AutotunedKernel
-from flacheck.tables import shipped
+from flacheck.tables import find_shipped_folder
 from flacheck.toolchains import Resolver
 from flacheck.toolchains.base import Choice
 
 _LOG = logging.getLogger(__name__)
 
-# What most of these kernels are trained in.
+# Most of these kernels are trained in bf16.
 _DTYPE = "bf16"
-# What of a matrix tells launches apart. Its configurations are the autotuner's own here.
+# The axes of a matrix that distinguish launches; the configurations are the autotuner's own.
 _AXES = ("kernel", "package", "dtype", "shape")
 _Packages = Mapping[str, Package]
 
 
 @dataclass(frozen=True)
 class TunedLaunches:
-    """The launches to examine, with their compilers and packages; `notes` are for the user, `trust`
-    is the user's word for the sources."""
+    """The launches to examine, with their compilers and packages.
+
+    `notes` are for the user; `trust` is True if the user trusts the sources.
+    """
 
     launches: Sequence[TunedLaunch]
     choices: Mapping[str, Choice]
@@ -57,20 +58,27 @@ class TunedLaunches:
 
 
 def of_matrix(name: str | None, selection: Selection, every_key: bool = False) -> TunedLaunches:
-    """A matrix's kernels (flacheck's own without one): of each the first launch in bf16, or in the
-    first dtype that there is."""
+    """Return the launches of a matrix, by default flacheck's own kernels.
+
+    The first launch of each kernel in bf16 is examined, or in the first dtype.
+
+    Raises:
+        EmptySelection: If no selected kernel has an autotuner and a launch.
+    """
     kernels = kernels_of(Subject(name), selection)
     check_kernels(selection.kernels, [source.kernel.name for source in kernels.sources])
     sources = [source for source in kernels.sources if selection.names(source.kernel.name)]
     resolver = Resolver()
-    tuned = _of_sources(kernels.matrix, sources, selection, resolver, kernels.packages, every_key)
-    if not tuned:
+    examined_launches = _of_sources(
+        kernels.matrix, sources, selection, resolver, kernels.packages, every_key
+    )
+    if not examined_launches:
         raise EmptySelection(
             f"no kernel that {_globs(selection)} names has an autotuner and a launch in the dtypes "
             "asked"
         )
     notes = [*kernels.warnings, *resolver.warnings]
-    return TunedLaunches(tuned, resolver.choices, kernels.packages, notes)
+    return TunedLaunches(examined_launches, resolver.choices, kernels.packages, notes)
 
 
 def of_launches(
@@ -80,78 +88,100 @@ def of_launches(
     trust: bool = False,
     every_key: bool = False,
 ) -> TunedLaunches:
-    """The autotuned kernels of a launches file, or the one that is launched on a line of it; all
-    their launches tell of the keys."""
-    read = launches.read(file, trust=trust)
-    entries = launches_file.entries_of(read, file, line, trust)
+    """Return the launches of a launches file, or the one on a line of it.
+
+    All launches of a kernel show its keys.
+
+    Raises:
+        UsageError: If the kernel on `line` lacks an autotuner.
+        EmptySelection: If no launch can be examined.
+    """
+    contents = launches.read(file, trust=trust)
+    entries = launches_file.entries_of(contents, file, line, trust)
     check_kernels(selection.kernels, [entry.kernel for entry in entries])
-    selected = call_paths.select_checked(entries, selection, str(file))
-    wanted: Sequence[RecordedLaunch] = [entry for entry in selected if entry.launch.configs]
-    if not wanted and line is not None:
+    selected_entries = call_paths.select_checked(entries, selection, str(file))
+    with_configs = [entry for entry in selected_entries if entry.launch.configs]
+    if not with_configs and line is not None:
         raise UsageError(f"{file}:{line}: the kernel that is launched here has no autotuner")
-    if not wanted:
+    if not with_configs:
         raise EmptySelection(f"{file}: no kernel that {_globs(selection)} names has an autotuner")
-    wanted, refusals = launches.without_refused(wanted)
-    provided = replay.provide_packages(file, wanted, trust)
-    targets = launches_file.recorded_targets(read)
+    usable, refusals = launches.without_refused(with_configs)
+    packages = replay.provide_packages(file, usable, trust)
+    targets = launches_file.recorded_targets(contents)
     resolver = Resolver()
-    tuned: list[TunedLaunch] = []
-    for of_kernel in grouped((entry.kernel, entry) for entry in wanted).values():
-        tuned += _of_entries(
-            of_kernel,
+    examined_launches: list[TunedLaunch] = []
+    for kernel_entries in group_by_key((entry.kernel, entry) for entry in usable).values():
+        examined_launches += _of_entries(
+            kernel_entries,
             selection,
             resolver,
-            provided,
+            packages,
             targets,
             is_captured=False,
             every_key=every_key,
         )
-    if not tuned:
+    if not examined_launches:
         raise EmptySelection(f"{file}: none of its launches in the dtypes asked can be built again")
-    _, changed = stale.find_changes(file, wanted)
-    notes = [*changed, *refusals, *resolver.warnings]
-    return TunedLaunches(tuned, resolver.choices, provided, notes, trust)
+    _, changes = stale.find_changes(file, usable)
+    notes = [*changes, *refusals, *resolver.warnings]
+    return TunedLaunches(examined_launches, resolver.choices, packages, notes, trust)
 
 
 def of_package(spec: str, selection: Selection, every_key: bool = False) -> TunedLaunches:
-    """A package's autotuned kernels, captured under each toolchain and on each target. Where the
-    package cannot be imported, or does not launch a kernel, the kernel is named with what its
-    source says of its keys."""
+    """Return a package's autotuned kernels, captured under each toolchain and on each target.
+
+    A kernel without a launch, or of a package that cannot be imported, is included with the keys
+    in its source.
+
+    Raises:
+        EmptySelection: If no selected kernel has an autotuner.
+    """
     resolver = Resolver()
     job = Job(Subject(package=spec), selection)
     captures = resolve_package(job, resolver).capture().captures
     package = captures[0].package
     own_names = [name for name in _autotuned_names(package) if selection.names(name)]
     if selection.ops:
-        # What was never launched came through no function.
+        # A kernel without a launch was not reached by any operator.
         own_names = []
-    # What shipped matrices launch the package's kernels with at this version.
-    known: list[tuple[Matrix, Source]] = []
-    for read in map(matrix.find, matrix.names()):
-        if any(fnmatchcase(package.identity, listed) for listed in read.packages):
-            sources = matrices.package_sources(read, package.identity, package)
-            known += [(read, source) for source in sources]
-    tuned: list[TunedLaunch] = []
+    matrix_sources = _matrix_sources(package)
+    examined_launches: list[TunedLaunch] = []
     for capture in captures:
-        asked = call_paths.select_launches(_recorded(capture), selection, package.identity)
-        recorded = [entry for entry in asked if entry.launch.configs]
-        launched = grouped((entry.kernel, entry) for entry in recorded)
-        for name, entries in launched.items():
+        entries = call_paths.select_launches(_entries(capture), selection, package.identity)
+        by_kernel = group_by_key((entry.kernel, entry) for entry in entries if entry.launch.configs)
+        for name, kernel_entries in by_kernel.items():
             if selection.names(name):
-                tuned += _of_capture(capture, entries, known, selection, resolver, every_key)
-        tuned += [_unlaunched(capture, name) for name in own_names if name not in launched]
-    if not tuned:
+                examined_launches += _of_capture(
+                    capture, kernel_entries, matrix_sources, selection, resolver, every_key
+                )
+        for name in own_names:
+            if name not in by_kernel:
+                examined_launches.append(_without_launch(capture, name))
+    if not examined_launches:
         raise EmptySelection(f"{spec}: no kernel that {_globs(selection)} names has an autotuner")
     packages = {package.identity: package}
-    return TunedLaunches(tuned, resolver.choices, packages, resolver.warnings, trust=True)
+    return TunedLaunches(
+        examined_launches, resolver.choices, packages, resolver.warnings, trust=True
+    )
+
+
+def _matrix_sources(package: Package) -> list[tuple[Matrix, Source]]:
+    """Return the launches of the package's kernels in shipped matrices for this version."""
+    matrix_sources: list[tuple[Matrix, Source]] = []
+    for name in matrix.names():
+        shipped_matrix = matrix.find(name)
+        if any(fnmatchcase(package.identity, glob) for glob in shipped_matrix.packages):
+            for source in matrices.package_sources(shipped_matrix, package.identity, package):
+                matrix_sources.append((shipped_matrix, source))
+    return matrix_sources
 
 
 def _globs(selection: Selection) -> str:
     return ", ".join(map(repr, selection.kernels or ("*",)))
 
 
-def _recorded(capture: PackageCapture) -> Sequence[RecordedLaunch]:
-    """What the package launched; nothing without a compiler, or where it cannot be imported."""
+def _entries(capture: PackageCapture) -> Sequence[RecordedLaunch]:
+    """Return the package's launches; empty without a compiler, or if it cannot be imported."""
     if capture.driven is None:
         return ()
     if capture.driven.import_error:
@@ -165,64 +195,68 @@ def _recorded(capture: PackageCapture) -> Sequence[RecordedLaunch]:
 def _of_capture(
     capture: PackageCapture,
     entries: Sequence[RecordedLaunch],
-    known: Sequence[tuple[Matrix, Source]],
+    matrix_sources: Sequence[tuple[Matrix, Source]],
     selection: Selection,
     resolver: Resolver,
     every_key: bool,
 ) -> Iterator[TunedLaunch]:
-    """A captured launch; in its place one that a shipped matrix knows, told of all the calls. With
-    `every_key` those of both."""
-    provided = {capture.package.identity: capture.package}
+    """Yield a kernel's launch from a shipped matrix, or the captured one if no matrix has it.
+
+    The launch has the calls of both; with `every_key` the launches of both are yielded.
+    """
+    packages = {capture.package.identity: capture.package}
     here = replace(selection, toolchains=(capture.choice.identity,), targets=(capture.target,))
-    # What a matrix declares was somebody's launch; what the driver made up only fits the kernel.
-    better = [
-        tuned
-        for read, source in known
-        if source.kernel.name == entries[0].kernel
-        for tuned in _of_sources(read, [source], here, resolver, provided, every_key)
-    ]
+    # The sizes in a matrix are those of real programs; the driver chooses sizes that compile.
+    from_matrices: list[TunedLaunch] = []
+    for source_matrix, source in matrix_sources:
+        if source.kernel.name == entries[0].kernel:
+            from_matrices += _of_sources(
+                source_matrix, [source], here, resolver, packages, every_key
+            )
     captured_launches = list(
-        _of_entries(entries, here, resolver, provided, (), is_captured=True, every_key=every_key)
+        _of_entries(entries, here, resolver, packages, (), is_captured=True, every_key=every_key)
     )
     if every_key:
-        yield from _one_each([*better, *captured_launches])
+        yield from _one_for_each_binary([*from_matrices, *captured_launches])
         return
     for own in captured_launches:
-        if better:
-            yield replace(
-                better[0], observed_calls=(*own.observed_calls, *better[0].observed_calls)
-            )
+        if from_matrices:
+            first = from_matrices[0]
+            yield replace(first, observed_calls=(*own.observed_calls, *first.observed_calls))
         else:
             yield own
 
 
-def _one_each(tuned: Sequence[TunedLaunch]) -> list[TunedLaunch]:
-    """Return the first launch of each binary, with all calls that were seen of its kernel."""
-    observed_calls = tuple(call for each in tuned for call in each.observed_calls)
-    first: dict[str, TunedLaunch] = {}
-    for each in tuned:
-        same = first.setdefault(binary(each.equivalent_calls[0]), each)
-        equivalent_calls = same.equivalent_calls
-        if same is not each:
+def _one_for_each_binary(tuned_launches: Sequence[TunedLaunch]) -> list[TunedLaunch]:
+    """Return the first launch of each binary, with all observed calls of its kernel."""
+    observed_calls: list[Args] = []
+    for each in tuned_launches:
+        observed_calls += each.observed_calls
+    first_of: dict[str, TunedLaunch] = {}
+    for each in tuned_launches:
+        name = binary(each.equivalent_calls[0])
+        first = first_of.setdefault(name, each)
+        equivalent_calls = first.equivalent_calls
+        if first is not each:
             equivalent_calls = (*equivalent_calls, *each.equivalent_calls)
-        first[binary(each.equivalent_calls[0])] = replace(
-            same, observed_calls=observed_calls, equivalent_calls=equivalent_calls
+        first_of[name] = replace(
+            first, observed_calls=tuple(observed_calls), equivalent_calls=equivalent_calls
         )
-    return list(first.values())
+    return list(first_of.values())
 
 
-def _unlaunched(capture: PackageCapture, name: str) -> TunedLaunch:
-    """A kernel without a launch: whether its module can be imported is all that can be asked."""
+def _without_launch(capture: PackageCapture, name: str) -> TunedLaunch:
+    """Return a kernel without a launch, of which only the import can be tested."""
     package = capture.package
     module, _, qualname = name.partition(":")
     identity = digest([package.digest, name])
     kernel = Kernel(name, package.identity, identity, Stubbed(module, qualname))
     cell = Cell(kernel, capture.choice.identity, capture.target, Launch({}), stage="import")
-    return TunedLaunch(cell, {}, (), True, _declared(kernel, {package.identity: package}))
+    return TunedLaunch(cell, {}, (), True, _declaration(kernel, {package.identity: package}))
 
 
 def _autotuned_names(package: Package) -> Iterator[str]:
-    """The autotuned kernels in a package's own modules."""
+    """Yield the names of the autotuned kernels in a package's own modules."""
     root = Path(package.path)
     for top in package.modules:
         for file in sorted((root / top).rglob("*.py")):
@@ -232,35 +266,47 @@ def _autotuned_names(package: Package) -> Iterator[str]:
 
 
 def _of_sources(
-    read: Matrix,
+    source_matrix: Matrix,
     sources: Sequence[Source],
     selection: Selection,
     resolver: Resolver,
-    provided: _Packages,
+    packages: _Packages,
     every_key: bool,
 ) -> list[TunedLaunch]:
-    """One launch of each kernel under each toolchain on each target, with `every_key` one of each
-    binary, in one dtype unless the selection names several."""
-    runs = _runs(sources, selection, resolver, DEFAULT_TARGETS, read.blocks)
-    places = grouped(
-        ((run.kernel.name, run.kernel.package, run.toolchain, run.target), run) for run in runs
-    )
-    tuned = []
+    """Return one launch of each kernel, or of each binary, under each toolchain on each target.
+
+    They have one dtype unless the selection names several.
+    """
+    places: dict[tuple[str, str | None, str, str], list[Cell]] = {}
+    for cell in _runs(sources, selection, resolver, DEFAULT_TARGETS, source_matrix.blocks):
+        place = (cell.kernel.name, cell.kernel.package, cell.toolchain, cell.target)
+        places.setdefault(place, []).append(cell)
+    tuned_launches = []
     for cells in places.values():
-        chosen = next((cell for cell in cells if cell.dtype == _DTYPE), cells[0])
+        first = cells[0]
+        for cell in cells:
+            if cell.dtype == _DTYPE:
+                first = cell
+                break
         observed_calls = tuple(cell.launch.args for cell in cells if cell.launch)
-        declaration = _declared(chosen.kernel, provided)
-        equivalent_calls = [[chosen]]
+        declaration = _declaration(first.kernel, packages)
+        groups = [[first]]
         if every_key:
-            same = [each for each in cells if selection.dtypes or each.dtype == chosen.dtype]
-            equivalent_calls = list(
-                grouped((binary(_arguments(each)), each) for each in same).values()
+            if not selection.dtypes:
+                cells = [cell for cell in cells if cell.dtype == first.dtype]
+            groups = list(group_by_key((binary(_arguments(cell)), cell) for cell in cells).values())
+        for group in groups:
+            tuned_launch = TunedLaunch(
+                group[0],
+                {},
+                observed_calls,
+                True,
+                declaration,
+                by_matrix=True,
+                equivalent_calls=tuple(map(_arguments, group)),
             )
-        for group in equivalent_calls:
-            made = TunedLaunch(group[0], {}, observed_calls, True, declaration, by_matrix=True)
-            made = replace(made, equivalent_calls=tuple(map(_arguments, group)))
-            tuned.append(_with_code(made, provided))
-    return tuned
+            tuned_launches.append(_with_code(tuned_launch, packages))
+    return tuned_launches
 
 
 def _arguments(cell: Cell) -> Args:
@@ -272,37 +318,44 @@ def _of_entries(
     entries: Sequence[RecordedLaunch],
     selection: Selection,
     resolver: Resolver,
-    provided: _Packages,
+    packages: _Packages,
     targets: Sequence[str],
     is_captured: bool,
     every_key: bool = False,
 ) -> Iterator[TunedLaunch]:
-    """One launch of a kernel under each toolchain on each target, the first in a dtype asked; with
-    `every_key` one of each binary."""
+    """Yield one launch of a kernel, or of each binary, under each toolchain on each target.
+
+    It is the first one in a selected dtype.
+    """
     dtypes = selection.dtypes
-    fitting = [entry for entry in entries if not dtypes or entry.launch.dtype in dtypes]
-    if not fitting:
+    candidates = [entry for entry in entries if not dtypes or entry.launch.dtype in dtypes]
+    if not candidates:
         return
     observed_calls = tuple(map(_call, entries))
-    # A launch of the program's, or of an operator, before one that a driver made up.
-    groups = [[min(fitting, key=lambda entry: entry.made_up)]]
+    # A launch of the program or an operator comes before one with invented arguments.
+    groups = [[min(candidates, key=lambda entry: entry.made_up)]]
     if every_key:
-        real = [entry for entry in fitting if not entry.made_up] or fitting
-        groups = list(grouped((binary(_call(entry)), entry) for entry in real).values())
+        real = [entry for entry in candidates if not entry.made_up] or candidates
+        groups = list(group_by_key((binary(_call(entry)), entry) for entry in real).values())
     for group in groups:
-        chosen = group[0]
-        sources = launches.sources([chosen])
+        first = group[0]
+        sources = launches.sources([first])
         options: Mapping[str, Any] = {}
-        # A kernel that is defined within a function has no name to import.
-        if chosen.package in provided and "<locals>" not in chosen.kernel:
-            sources, options = replay.decorated_sources([chosen], provided), chosen.options
+        # A kernel that is defined within a function cannot be imported by name.
+        if first.package in packages and "<locals>" not in first.kernel:
+            sources = replay.decorated_sources([first], packages)
+            options = first.options
         for cell in _runs(sources, replace(selection, dtypes=()), resolver, targets):
-            declaration = _declared(cell.kernel, provided)
-            made = TunedLaunch(
-                cell, options, observed_calls, is_captured, declaration, recorded_launch=chosen
+            tuned_launch = TunedLaunch(
+                cell,
+                options,
+                observed_calls,
+                is_captured,
+                _declaration(cell.kernel, packages),
+                recorded_launch=first,
+                equivalent_calls=tuple(map(_call, group)),
             )
-            made = replace(made, equivalent_calls=tuple(map(_call, group)))
-            yield _with_code(made, provided)
+            yield _with_code(tuned_launch, packages)
 
 
 def _call(entry: RecordedLaunch) -> Args:
@@ -317,24 +370,27 @@ def _runs(
     targets: Sequence[str],
     blocks: Sequence[Block] = (Block({}),),
 ) -> Iterator[Cell]:
-    """The autotuner runs of sources: a cell a launch, dtype, shape, toolchain and target."""
-    asked = {
+    """Yield the autotuner runs of sources: a cell for each launch, dtype, shape and place."""
+    own_axes = {
         "stage": ("autotune",),
         "target": tuple(selection.targets or targets),
         "toolchain": selection.toolchains or ("installed",),
     }
-    kept = [{axis: block.axes[axis] for axis in _AXES if axis in block.axes} for block in blocks]
-    made = Matrix("autotune", "autotune", tuple(Block({**axes, **asked}) for axes in kept))
-    yield from expand(made, sources, Selection(dtypes=selection.dtypes), resolver)
+    own_blocks = []
+    for block in blocks:
+        axes = {axis: block.axes[axis] for axis in _AXES if axis in block.axes}
+        own_blocks.append(Block({**axes, **own_axes}))
+    own_matrix = Matrix("autotune", "autotune", tuple(own_blocks))
+    yield from expand(own_matrix, sources, Selection(dtypes=selection.dtypes), resolver)
 
 
-def _declared(kernel: Kernel, provided: _Packages) -> AutotunedKernel | None:
-    """A kernel's source: flacheck's own, the package's, else the cut one without a file."""
+def _declaration(kernel: Kernel, packages: _Packages) -> AutotunedKernel | None:
+    """Return a kernel's source: flacheck's own, the package's, or the cut one without a file."""
     origin = kernel.origin
     if isinstance(origin, Corpus):
-        file = shipped("kernels") / f"{origin.family}.py"
+        file = find_shipped_folder("kernels") / f"{origin.family}.py"
         return autotuners.of_file(file, origin.name, f"kernels/{file.name}")
-    package = provided.get(kernel.package or "")
+    package = packages.get(kernel.package or "")
     if package is not None:
         return autotuners.of_module(Path(package.path), kernel.name)
     if isinstance(origin, Cut):
@@ -342,8 +398,9 @@ def _declared(kernel: Kernel, provided: _Packages) -> AutotunedKernel | None:
     return None
 
 
-def _with_code(tuned: TunedLaunch, provided: _Packages) -> TunedLaunch:
-    """A tuned kernel with what its code and its launching host code do with parameters."""
-    kernel = tuned.cell.kernel
-    code = kernel_code(kernel, provided)
-    return replace(tuned, code=code, hosts=tuple(host_launches(kernel, code.parameters, provided)))
+def _with_code(tuned_launch: TunedLaunch, packages: _Packages) -> TunedLaunch:
+    """Add how the kernel's code and the launching host code use the parameters."""
+    kernel = tuned_launch.cell.kernel
+    code = kernel_code(kernel, packages)
+    hosts = tuple(host_launches(kernel, code.parameters, packages))
+    return replace(tuned_launch, code=code, hosts=hosts)

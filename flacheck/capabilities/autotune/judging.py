@@ -1,4 +1,4 @@
-"""From records to results: what the release makes of each configuration, and of the whole run."""
+"""The results of launches by the records of their cells."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,50 +20,65 @@ from flacheck.capabilities.autotune.trials import DEFAULT_WARPS, Trials, version
 from flacheck.model import Record, Verdict, canonical
 from flacheck.tables import targets
 
-# The fault of a key with which nothing is ever tried.
+# The fault of a key that prevents every trial.
 _FATAL = "past-end"
 
 
 def judge(
-    asked: Trials,
+    trials: Trials,
     records: Mapping[str, Record],
     estimates: Sequence[float],
-    pruned: Sequence[Mapping[str, Any]] = (),
+    pruned_configs: Sequence[Mapping[str, Any]] = (),
     workers: int = 1,
 ) -> TunerResult:
-    """The result of a launch from its cells' records by key; `workers` could warm it up."""
-    tuned = asked.tuned_launch
-    evidence = KeyEvidence(tuned, version(tuned.cell), _audit(asked, records))
+    """Return the result of a launch.
+
+    Args:
+        trials: The launch and its cells.
+        records: The records of the cells by key.
+        estimates: The estimated time of each configuration.
+        pruned_configs: The configurations that the kernel prunes itself.
+        workers: The number of compilers that could run in parallel before the launch.
+    """
+    tuned_launch = trials.tuned_launch
+    cell = tuned_launch.cell
+    evidence = KeyEvidence(tuned_launch, version(cell), _audit(trials, records))
     keys = faults(evidence)
-    fatal = next((fault for fault in keys if fault.fault == _FATAL), None)
+    fatal = None
+    for fault in keys:
+        if fault.fault == _FATAL:
+            fatal = fault
+            break
     configs = []
-    for place, cell in enumerate(asked.configs):
-        record = records[cell.key]
+    for index, trial in enumerate(trials.configs):
+        record = records[trial.key]
         fate = _fate(record)
-        # The compiler's verdict stays; the autotuner never gets that far.
+        # The compiler's verdict stays, but the autotuner never reaches the trial.
         if fatal and fate:
             fate = Fate.ENDS_RUN
-        configs.append(_examined(tuned.launch.configs[place], record, fate, estimates[place]))
+        config = tuned_launch.launch.configs[index]
+        configs.append(_examined_config(config, record, fate, estimates[index]))
     result = TunerResult(
-        kernel=tuned.cell.kernel.name,
-        package=tuned.cell.kernel.package,
-        toolchain=tuned.cell.toolchain,
-        target=tuned.cell.target,
-        dtype=tuned.cell.dtype,
+        kernel=cell.kernel.name,
+        package=cell.kernel.package,
+        toolchain=cell.toolchain,
+        target=cell.target,
+        dtype=cell.dtype,
         launch=None,
         configs=configs,
         keys=keys,
         cost=None,
-        ends=_ends(asked, records, configs, fatal),
-        pruned=pruned,
+        ends=_ends(trials, records, configs, fatal),
+        pruned=pruned_configs,
         unkeyed=find_unkeyed_constexprs(evidence),
         tuning_keys=_tuning_keys(evidence),
     )
     if not configs:
         return result
-    # A launch that no call was seen of is tuned for once.
-    distinct = max(len(evidence.by_key), 1)
-    return replace(result, launch=tuned.launch.to_json(), cost=cost(configs, distinct, workers))
+    # A launch without observed calls is tuned for one key.
+    key_count = max(len(evidence.by_key), 1)
+    config_cost = cost(configs, key_count, workers)
+    return replace(result, launch=tuned_launch.launch.to_json(), cost=config_cost)
 
 
 def _tuning_keys(evidence: KeyEvidence) -> list[TuningKey]:
@@ -71,31 +86,33 @@ def _tuning_keys(evidence: KeyEvidence) -> list[TuningKey]:
     keys: dict[str, TuningKey] = {}
     for call in evidence.tuned_launch.equivalent_calls:
         for key in evidence.tuning_keys(call):
-            # As text: to Python 1 and True are equal, to a file they are not.
+            # Compared as text, because 1 equals True in Python, but not in a file.
             keys[canonical([key.values, key.dtypes])] = key
     return list(keys.values())
 
 
-def _audit(asked: Trials, records: Mapping[str, Record]) -> list[Mapping[str, Any]]:
-    """What the release put into its key, where it was asked."""
-    looked_up: dict[str, Mapping[str, Any]] = {}
-    if asked.keys is not None:
-        for finding in records[asked.keys.key].findings:
+def _audit(trials: Trials, records: Mapping[str, Record]) -> list[Mapping[str, Any]]:
+    """Return the values that the release put into its key; empty without a cell for that."""
+    by_name: dict[str, Mapping[str, Any]] = {}
+    if trials.keys is not None:
+        for finding in records[trials.keys.key].findings:
             for key in finding["facts"].get("keys", ()):
-                looked_up[key["key"]] = key
-    return list(looked_up.values())
+                by_name[key["key"]] = key
+    return list(by_name.values())
 
 
-def _examined(
+def _examined_config(
     config: Mapping[str, Any], record: Record, fate: Fate | None, estimate: float
 ) -> ExaminedConfig:
-    held, warps = record.resources, config.get("num_warps", DEFAULT_WARPS)
-    filled = occupancy(targets.find(record.target), warps, held["registers"], held["shared"])
-    return ExaminedConfig(config, record, filled, fate, estimate)
+    resources = record.resources
+    warps = config.get("num_warps", DEFAULT_WARPS)
+    target = targets.find(record.target)
+    fill = occupancy(target, warps, resources["registers"], resources["shared"])
+    return ExaminedConfig(config, record, fill, fate, estimate)
 
 
 def _fate(record: Record) -> Fate | None:
-    """The trial's own outcome; None where it has none."""
+    """Return the outcome of a trial; None without a verdict."""
     if record.verdict is Verdict.COMPILES:
         return Fate.RUNS
     if record.verdict is not Verdict.FAILS:
@@ -106,25 +123,25 @@ def _fate(record: Record) -> Fate | None:
 
 
 def _ends(
-    asked: Trials,
+    trials: Trials,
     records: Mapping[str, Record],
     configs: Sequence[ExaminedConfig],
     fatal: KeyFault | None,
 ) -> str | None:
-    """Why no run of this autotuner comes to its end, the first reason it meets."""
-    if asked.imports is not None:
-        record = records[asked.imports.key]
+    """Return the first reason why every run of this autotuner fails; None if a run succeeds."""
+    if trials.imports is not None:
+        record = records[trials.imports.key]
         if record.verdict is not Verdict.FAILS:
             return None
-        first_line = next(iter(record.message.splitlines()), "")
-        return f"{record.code} {first_line}"
+        lines = record.message.splitlines() or [""]
+        return f"{record.code} {lines[0]}"
     if fatal:
         return f"key {fatal.key} {fatal.why}, before any configuration is tried"
-    for place, config in enumerate(configs, 1):
+    for number, config in enumerate(configs, 1):
         if config.fate is Fate.ENDS_RUN:
-            return f"configuration {place} of {len(configs)} fails with {config.record.code}"
+            return f"configuration {number} of {len(configs)} fails with {config.record.code}"
     if configs and all(config.fate is Fate.SKIPPED for config in configs):
-        # The least of infinite times is launched.
+        # Every time is infinite, and the autotuner launches the first of the least.
         return (
             "every configuration is skipped, and the launch of one of them then raises "
             "what it was skipped for"

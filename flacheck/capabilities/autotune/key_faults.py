@@ -1,7 +1,7 @@
-"""Faults of an autotuner's keys, and the lines to write instead.
+"""Faults of an autotuner's keys, with the lines that fix them.
 
-A fault is a function that yields a finding for each key, or argument, that has it. Where another
-list of keys is the remedy it leaves `fix` empty: `faults` writes the list that mends them all.
+Each fault is a function that yields a finding for each key or argument with that fault. If another
+list of keys is the fix, `fix` stays empty, and `faults` fills in one list that fixes all of them.
 """
 
 import difflib
@@ -15,15 +15,15 @@ from flacheck.capabilities.autotune.missing_keys import missing
 from flacheck.capabilities.autotune.results import KeyFault
 from flacheck.model import canonical
 
-# The first release that refuses to make an autotuner with a key that is no argument.
+# The first release that rejects an autotuner with a key that is not an argument.
 _REFUSED_FROM = Version("3.9.0")
-# `USE_GG` for `USE_G` is a slip; less alike are two names that have nothing to do with each other.
-_SPELT_ALIKE = 0.8
-# Head counts, head sizes and flags of one program take fewer values.
+# `USE_GG` for `USE_G` is a typing error; names with a lower similarity are unrelated.
+_SIMILARITY = 0.8
+# Head counts, head sizes and flags of one program have fewer values.
 _MANY_VALUES = 8
-# With fewer keys than this, one of them staying the same may be chance...
+# With fewer distinct keys, a constant value may be chance...
 _ENOUGH_KEYS = 4
-# ...and with fewer values, so may be that one follows from another: two flags often do.
+# ...and with fewer values, so may a dependence between two keys, such as two flags.
 _ENOUGH_VALUES = 3
 _BY_POSITION = {
     "past-end": "is looked up past the end of the arguments: the first launch raises IndexError",
@@ -33,7 +33,7 @@ _NO_ARGUMENT = "is no argument of the kernel"
 
 
 def no_argument(evidence: KeyEvidence) -> Iterator[KeyFault]:
-    """A key that is no argument of the kernel, with the argument that may have been meant."""
+    """Yield the keys that are not arguments of the kernel, with the most similar argument."""
     keys = evidence.tuned_launch.keys
     if evidence.tuned_launch.declaration is None:
         return
@@ -43,29 +43,32 @@ def no_argument(evidence: KeyEvidence) -> Iterator[KeyFault]:
             f"{_NO_ARGUMENT}: this release drops it silently, "
             f"{_REFUSED_FROM} refuses to import the module"
         )
-    taken = {*keys, *evidence.tuned_names}
-    free = [name for name in evidence.arguments if name not in taken]
+    excluded_names = {*keys, *evidence.tuned_names}
+    free = [name for name in evidence.arguments if name not in excluded_names]
     for key in keys:
         if key not in evidence.arguments:
-            alike = difflib.get_close_matches(key, free, 1, _SPELT_ALIKE)
-            yield KeyFault(key, "no-argument", next(iter(alike), None), None, why)
+            suggestion = None
+            for name in difflib.get_close_matches(key, free, 1, _SIMILARITY):
+                suggestion = name
+            yield KeyFault(key, "no-argument", suggestion, None, why)
 
 
 def by_position(evidence: KeyEvidence) -> Iterator[KeyFault]:
-    """A key that the release reads past the end of the arguments, or from another argument, as its
-    own `Autotuner.run` showed. The remedy is in the signature: what the caller omits has to stand
-    behind every key."""
-    omitted = {*evidence.tuned_launch.launch.omitted, *evidence.tuned_names} - set(
-        evidence.heuristics
-    )
-    last = [name for name in evidence.arguments if name in omitted]
+    """Yield the keys that the release reads past the end of the arguments, or from another one.
+
+    The evidence is the release's own `Autotuner.run`. The fix is in the signature: the arguments
+    that the caller omits must come after every key.
+    """
+    not_passed = {*evidence.tuned_launch.launch.omitted, *evidence.tuned_names}
+    not_passed -= set(evidence.heuristics)
+    last = [name for name in evidence.arguments if name in not_passed]
     declaration = evidence.in_file
-    for looked_up in evidence.audit:
-        kind, want = looked_up["fault"], looked_up["want"]
+    for lookup in evidence.audit:
+        kind, want = lookup["fault"], lookup["want"]
         if kind not in _BY_POSITION:
             continue
         fix = f"move {', '.join(last)} behind all keys in the kernel's signature"
-        fault = KeyFault(want, kind, want, looked_up["got"], _BY_POSITION[kind], fix=fix)
+        fault = KeyFault(want, kind, want, lookup["got"], _BY_POSITION[kind], fix=fix)
         if declaration:
             fix, lines = declaration.with_parameters_last(last), declaration.signature
             fault = replace(
@@ -75,17 +78,19 @@ def by_position(evidence: KeyEvidence) -> Iterator[KeyFault]:
 
 
 def storm(evidence: KeyEvidence) -> Iterator[KeyFault]:
-    """A key that takes many values, such as a sequence length: each one tunes anew.
+    """Yield the keys that take many values, such as a sequence length: each one tunes anew.
 
-    A key is one when launches show many values, or when it is an integer by the name of a length.
-    One that the compiler is told not to look at is none by that alone: a length is often put into
-    buckets and handed over for the key only.
+    Launches with many values show this, or an integer with the name of a length. A key on which the
+    compiler does not specialise may be the bucket of a length, passed for the key only.
     """
     for key in evidence.tuned_launch.keys:
         if key not in evidence.arguments:
             continue
-        seen = [plain(call[key]) for call in evidence.calls if key in call]
-        values = {value for value in seen if isinstance(value, int)}
+        values = set()
+        for call in evidence.calls:
+            value = plain(call.get(key))
+            if isinstance(value, int):
+                values.add(value)
         if len(values) >= _MANY_VALUES:
             why = f"took {len(values)} values in {len(evidence.calls)} launches"
         elif evidence.is_length(key):
@@ -96,10 +101,10 @@ def storm(evidence: KeyEvidence) -> Iterator[KeyFault]:
 
 
 def constant(evidence: KeyEvidence) -> Iterator[KeyFault]:
-    """A key that tells no two launches apart: it never changes, or an earlier key already says it.
+    """Yield the keys that distinguish no two launches: constant, or implied by an earlier key.
 
-    Judged by what a program launched. Of launches whose sizes a driver chose, and of few, nothing
-    is concluded.
+    Only the launches of a program are evidence, not those with sizes that a driver chose, and not a
+    small number of them.
     """
     if evidence.tuned_launch.is_captured or len(evidence.by_key) < _ENOUGH_KEYS:
         return
@@ -108,18 +113,18 @@ def constant(evidence: KeyEvidence) -> Iterator[KeyFault]:
         if not all(key in call for call in evidence.calls):
             continue
         column = [canonical(plain(call[key])) for call in evidence.calls]
-        seen = f"in all {len(column)} launches seen"
+        where = f"in all {len(column)} launches seen"
         if len(set(column)) == 1:
-            yield KeyFault(key, "constant", key, column[0], f"is {column[0]} {seen}")
+            yield KeyFault(key, "constant", key, column[0], f"is {column[0]} {where}")
         elif len(set(column)) >= _ENOUGH_VALUES:
             for other, values in columns.items():
                 if len(set(zip(values, column))) == len(set(values)):
-                    yield KeyFault(key, "constant", key, other, f"follows from {other} {seen}")
+                    yield KeyFault(key, "constant", key, other, f"follows from {other} {where}")
                     break
         columns[key] = column
 
 
-# Those that end a run come first.
+# Faults that end a run come first.
 FAULTS: tuple[Callable[[KeyEvidence], Iterator[KeyFault]], ...] = (
     no_argument,
     by_position,
@@ -130,29 +135,29 @@ FAULTS: tuple[Callable[[KeyEvidence], Iterator[KeyFault]], ...] = (
 
 
 def faults(evidence: KeyEvidence) -> list[KeyFault]:
-    """All faults of a kernel's keys under a release, each with the lines to write instead."""
+    """Return all faults of a kernel's keys under a release, each with its fix."""
     findings = [fault for find in FAULTS for fault in find(evidence)]
     keys = correct_keys(evidence.tuned_launch.keys, findings)
     return [_with_fix(evidence, fault, keys) for fault in findings]
 
 
 def correct_keys(keys: Sequence[str], findings: Sequence[KeyFault]) -> list[str]:
-    """The list of keys that is free of all faults that another list mends."""
+    """Return the list of keys without the faults that another list of keys fixes."""
     instead: dict[str, str | None] = {}
-    added = []
+    new_keys = []
     for fault in findings:
         if fault.fault == "no-argument":
             instead[fault.key] = fault.want
         elif fault.fault in ("storm", "constant"):
             instead[fault.key] = None
         elif fault.fault == "missing" and not fault.fix:
-            added.append(fault.key)
-    kept = [instead.get(key, key) for key in keys]
-    return list(dict.fromkeys(key for key in [*kept, *added] if key))
+            new_keys.append(fault.key)
+    all_keys = [*(instead.get(key, key) for key in keys), *new_keys]
+    return list(dict.fromkeys(filter(None, all_keys)))
 
 
 def _with_fix(evidence: KeyEvidence, fault: KeyFault, keys: Sequence[str]) -> KeyFault:
-    """The fault with the whole list of keys, unless its remedy is another."""
+    """Return the fault with the whole list of keys as its fix, unless it has another fix."""
     declaration = evidence.in_file
     if fault.fix:
         return fault

@@ -1,4 +1,4 @@
-"""How much of a multiprocessor a compiled configuration fills.
+"""The share of a multiprocessor that a compiled configuration fills.
 
     blocks    = min(most blocks,
                     ⌊most warps / W⌋,
@@ -10,8 +10,8 @@ with W the warps of a block and R its registers a thread: a multiprocessor has f
 a quarter of the registers each, and a warp's registers are handed out in units of 256. Formula and
 units are those of `cuda_occupancy.h` in the CUDA toolkit, whose values a test compares; the limits
 are those of the CUDA C++ Programming Guide's table of compute capabilities
-(`targets.Multiprocessor`). Clusters, tensor memory and the carve-out between L1 cache and shared
-memory (taken to be as large as it gets) are left out. Of AMD's cards nothing is said.
+(`targets.Multiprocessor`). Clusters and tensor memory are left out, and shared memory is assumed
+to have its largest carve-out of the L1 cache. AMD GPUs are not covered.
 """
 
 from dataclasses import dataclass
@@ -24,8 +24,11 @@ _THREAD_UNIT = 8
 
 @dataclass(frozen=True)
 class Occupancy:
-    """`fraction` of the warps a multiprocessor can hold, by `blocks` of one launch; what keeps it
-    from holding more is `limit`: "blocks", "warps", "shared memory" or "registers"."""
+    """The occupancy of a multiprocessor.
+
+    `fraction` is the share of its warps that `blocks` of one launch fill; `limit` is the resource
+    that runs out first: "blocks", "warps", "shared memory" or "registers".
+    """
 
     fraction: float
     blocks: int
@@ -35,16 +38,19 @@ class Occupancy:
 def occupancy(
     target: Target, num_warps: int, registers: int | None, shared: int | None
 ) -> Occupancy | None:
-    """The occupancy of a launch with so many warps a block, registers a thread and bytes of shared
-    memory a block.
+    """Return the occupancy of a launch; None if a resource or the target's limits are unknown.
 
-    None where registers or shared memory are not known, and on a target without a table.
+    Args:
+        target: The GPU.
+        num_warps: The number of warps of a block.
+        registers: The number of registers of a thread.
+        shared: The bytes of shared memory of a block.
     """
     holds = target.multiprocessor
-    # Of AMD's cards there is no table.
+    # The limits of AMD GPUs are in no table.
     if holds is None or registers is None or shared is None:
         return None
-    # What is left of a partition is no use to another one's warps.
+    # A warp cannot use registers of another partition.
     warp_registers = _up(max(registers, 1) * target.warp_size, holds.register_unit)
     warps = holds.registers // holds.partitions // warp_registers * holds.partitions
     limits = {
@@ -58,7 +64,7 @@ def occupancy(
 
 
 def thread_registers(target: Target, num_warps: int) -> int:
-    """The most registers a thread may have, for a block must fit into the register file."""
+    """Return the most registers of a thread with which a block fits into the register file."""
     share = target.registers // (num_warps * target.warp_size)
     return min(target.thread_registers, share // _THREAD_UNIT * _THREAD_UNIT)
 

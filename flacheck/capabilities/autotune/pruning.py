@@ -1,9 +1,8 @@
-"""Configurations that a kernel leaves out itself: what its decorator lists, less what reached the
-autotuner's trials.
+"""The configurations that a kernel prunes itself: its decorator's list without the ones tried.
 
-What is left was recorded when the kernel was launched, after `prune_configs_by` had seen the
-tensors; the list is read off the loaded kernel. A kernel that was cut out of its file has lost its
-list, and one that a matrix launches was never pruned: of these nothing is said.
+A launch records the configurations after `prune_configs_by` has seen the tensors; the list is read
+from the loaded kernel. A kernel that was cut out of its file has lost its list, and a launch from a
+matrix was never pruned: both are left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,50 +17,57 @@ from flacheck.model import Cell, Outcome, canonical
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import provider_of
 
-# A kernel's list needs an import of its module, and no compile.
+# Reading a kernel's list imports its module, without a compile.
 _SECONDS = 120.0
 _OPTIONS = ("num_warps", "num_stages")
 _Config = Mapping[str, Any]
 
 
 def find_pruned_configs(
-    plan: Plan, tuned: Sequence[TunedLaunch], memory_mb: int
+    plan: Plan, tuned_launches: Sequence[TunedLaunch], memory_mb: int
 ) -> Mapping[str, list[_Config]]:
-    """The configurations left out of each launch of which that is known, by its cell's key."""
-    left_out: dict[str, list[_Config]] = {}
+    """Return the pruned configurations of launches with a known list, by the key of the cell."""
+    by_key: dict[str, list[_Config]] = {}
     provider = provider_of(plan, memory_mb)
     tasks = []
-    for cell in [each.cell for each in tuned if _has_list(each)]:
+    for tuned_launch in tuned_launches:
+        if not _has_list(tuned_launch):
+            continue
+        cell = tuned_launch.cell
         kind = provider.worker_kind(cell)
         if isinstance(kind, WorkerKind):
             tasks.append(Task(cell, kind, loop.request(replace(cell, stage="inspect"))))
     pool = LocalPool(1, lambda task: _SECONDS)
     try:
         pool.submit(tasks)
-        for ended in pool.results():
-            for task, attempt in ended:
+        for batch in pool.results():
+            for task, attempt in batch:
                 if attempt.outcome is Outcome.FINISHED:
-                    left_out[task.name.key] = _left_out(attempt.facts["configs"], task.name)
+                    by_key[task.name.key] = _left_out(attempt.facts["configs"], task.name)
     finally:
         pool.close()
-    return left_out
+    return by_key
 
 
-def _has_list(tuned: TunedLaunch) -> bool:
-    """Whether the kernel is loaded with its decorators, and its launch came past them."""
-    asked = tuned.cell.stage == "autotune" and not tuned.by_matrix
-    return asked and tuned.cell.kernel.is_of_package
+def _has_list(tuned_launch: TunedLaunch) -> bool:
+    """Return True if the worker loads the kernel with the decorators that pruned the launch."""
+    is_pruned = tuned_launch.cell.stage == "autotune" and not tuned_launch.by_matrix
+    return is_pruned and tuned_launch.cell.kernel.is_of_package
 
 
-def _left_out(listed: Sequence[_Config], cell: Cell) -> list[_Config]:
+def _left_out(all_configs: Sequence[_Config], cell: Cell) -> list[_Config]:
+    """Return the configurations of the list that the launch does not have."""
     assert cell.launch is not None
-    kept = cell.launch.configs
-    return [config for config in listed if not any(_is(config, other) for other in kept)]
+    pruned_configs = []
+    for config in all_configs:
+        if not any(_is_same(config, other) for other in cell.launch.configs):
+            pruned_configs.append(config)
+    return pruned_configs
 
 
-def _is(listed: _Config, kept: _Config) -> bool:
-    """Heuristics below the autotuner add to a kept configuration's constants."""
-    for name, value in listed["kwargs"].items():
-        if canonical(kept["kwargs"].get(name)) != canonical(value):
+def _is_same(config: _Config, of_launch: _Config) -> bool:
+    """Compare the constants of `config` only, because heuristics add more to a launch."""
+    for name, value in config["kwargs"].items():
+        if canonical(of_launch["kwargs"].get(name)) != canonical(value):
             return False
-    return all(kept.get(name, listed[name]) == listed[name] for name in _OPTIONS)
+    return all(of_launch.get(name, config[name]) == config[name] for name in _OPTIONS)

@@ -1,4 +1,4 @@
-"""The nouns of an examination: a tuned kernel, its configurations, faults of its keys."""
+"""The data of an examination: launches, configurations, faults of keys, and results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.order import counted, kernel_name
+from flacheck.analysis.order import count_noun, kernel_name
 from flacheck.capabilities.autotune.occupancy import Occupancy
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model import Cell, Json, Launch, Record, Verdict, canonical
@@ -18,12 +18,12 @@ Args = Mapping[str, Any]
 
 
 class Fate(str, Enum):
-    """What the release's own autotuner makes of a configuration."""
+    """The effect of a configuration in the release's own autotuner."""
 
     RUNS = "runs"
-    # It gets an infinite time, and the next one is tried.
+    # It gets an infinite time, and the autotuner tries the next one.
     SKIPPED = "skipped"
-    # Its error leaves `Autotuner.run`, whatever the other configurations would do.
+    # Its error leaves `Autotuner.run`, even if other configurations would run.
     ENDS_RUN = "ends_run"
 
 
@@ -31,12 +31,18 @@ class Fate(str, Enum):
 class TunedLaunch:
     """A launch of an autotuned kernel under one toolchain on one target.
 
-    `cell` is the whole autotuner run (stage `autotune`, all configurations in its launch); `observed_calls`
-    the arguments of every recorded launch of the kernel there, heuristics resolved, those whose
-    sizes a `driver` chose or not; `declaration` the source, where it is at hand; `by_matrix` says that
-    a matrix wrote the launch down; `code` is what the kernel does with its parameters, `hosts` the
-    places in the package that launch it; `recorded_launch` is the launch as a program made it, where one
-    did; `equivalent_calls` the calls that this launch stands for, because they compile to the same binary.
+    Attributes:
+        cell: The whole autotuner run (stage `autotune`), with all configurations in its launch.
+        options: The options that every trial has.
+        observed_calls: The arguments of every recorded launch of the kernel there, those of its
+            heuristics among them.
+        is_captured: True if a driver chose the sizes of the calls.
+        declaration: The source; None if it is not available.
+        by_matrix: True if the launch is from a matrix.
+        code: How the kernel uses its parameters.
+        hosts: The places in the package that launch the kernel.
+        recorded_launch: The launch of a program; None if it was not recorded.
+        equivalent_calls: The calls that compile to the same binary as this launch.
     """
 
     cell: Cell
@@ -52,26 +58,32 @@ class TunedLaunch:
 
     @property
     def launch(self) -> Launch:
+        """The launch of the cell."""
         assert self.cell.launch is not None
         return self.cell.launch
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys as the source spells them, else as they were recorded."""
-        # A release may have dropped keys that are no arguments before anything was recorded.
+        """The keys as in the source, else as in the launch."""
+        # A release may drop keys that are not arguments before the launch is recorded.
         if self.declaration and self.declaration.keys:
-            return tuple(name for name, _ in self.declaration.keys)
+            names, _ = zip(*self.declaration.keys)
+            return tuple(names)
         return self.launch.keys
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Measured on a card: `median_ms` milliseconds of a launch, a fifth of the launches below
-    `low_ms` and above `high_ms`; `warm_up_s` seconds of the first one with its compile.
+    """The measurement of a configuration on a GPU.
 
-    `error` is the largest relative error of what it wrote against the launch's first configuration
-    (or against the first since a configuration took its worker along); None where invented inputs
-    led to no number. A configuration that could not be timed has `failed`, the reason, only.
+    Attributes:
+        median_ms: The median of a launch in milliseconds.
+        low_ms: A fifth of the launches took less.
+        high_ms: A fifth of the launches took more.
+        warm_up_s: The seconds of the first launch with its compile.
+        error: The largest relative error of the output against that of the first configuration, or
+            of the first one since the worker was restarted; None if the outputs are not numbers.
+        failed: The reason why the configuration could not be timed; all else is None then.
     """
 
     median_ms: float | None = None
@@ -84,7 +96,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Price:
-    """What a fallback takes on a card: milliseconds, and a multiple of the best configuration."""
+    """The time of a fallback in milliseconds, and as a multiple of the best configuration's."""
 
     use: Mapping[str, Any]
     median_ms: float | None
@@ -93,8 +105,11 @@ class Price:
 
 @dataclass(frozen=True)
 class ExaminedConfig:
-    """A configuration with what became of it; `fate` is None where nothing is known of it.
-    `estimate` ranks it among those of its launch, the least first."""
+    """A configuration with its record and outcome.
+
+    `fate` is None without a verdict; `estimate` ranks the configurations of a launch, the fastest
+    first.
+    """
 
     config: Mapping[str, Any]
     record: Record
@@ -105,14 +120,15 @@ class ExaminedConfig:
 
     @property
     def compiles(self) -> bool:
+        """True if the configuration compiles."""
         return self.record.verdict is Verdict.COMPILES
 
     def to_json(self) -> Json:
-        filled: Json = {"occupancy": None, "blocks": None, "limited_by": None}
+        fill: Json = {"occupancy": None, "blocks": None, "limited_by": None}
         if self.occupancy:
-            filled["occupancy"] = round(self.occupancy.fraction, 4)
-            filled["blocks"] = self.occupancy.blocks
-            filled["limited_by"] = self.occupancy.limit
+            fill["occupancy"] = round(self.occupancy.fraction, 4)
+            fill["blocks"] = self.occupancy.blocks
+            fill["limited_by"] = self.occupancy.limit
         return {
             "key": self.record.key,
             "config": dict(self.config),
@@ -120,7 +136,7 @@ class ExaminedConfig:
             "code": self.record.code,
             "outcome": self.fate and self.fate.value,
             "resources": dict(self.record.resources),
-            **filled,
+            **fill,
             "estimate": round(self.estimate, 5),
             "timing": self.timing and asdict(self.timing),
             "seconds": self.record.seconds,
@@ -131,10 +147,10 @@ class ExaminedConfig:
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of compiling before the first result, see `flacheck.capabilities.autotune.cost`.
+    """The seconds of compiling before the first result, see `flacheck.capabilities.autotune.cost`.
 
-    `keys` counts the distinct keys of the recorded launches; `droppable` names configurations that
-    tuning gains nothing from, by their place in the list from 0, with the reason.
+    `keys` is the number of distinct keys of the recorded launches; `droppable` maps the indexes of
+    configurations that tuning gains nothing from to the reason.
     """
 
     configs: int
@@ -149,8 +165,18 @@ class Cost:
 
 @dataclass(frozen=True)
 class KeyFault:
-    """`want` is what should stand in the key, `got` what does (None for nothing); `fix` the lines
-    to write in place of `line` to `end_line` of `file`; `why` one sentence."""
+    """A fault of a key.
+
+    Attributes:
+        key: The key, or the argument that should be one.
+        fault: The name of the fault.
+        want: The argument that the key should be.
+        got: The argument that it is; None if it is missing.
+        why: The fault in one sentence.
+        file: The file to edit.
+        line, end_line: The lines to replace.
+        fix: The new lines.
+    """
 
     key: str
     fault: str
@@ -165,26 +191,38 @@ class KeyFault:
 
 @dataclass(frozen=True)
 class TuningKey:
-    """One key of an autotuner: its keys' names with their values, and the tensors' dtypes in the
-    order in which the host code passes them."""
+    """One key of an autotuner.
+
+    `values` are the names of its arguments with their values, `dtypes` those of the tensors in the
+    order in which the host code passes them.
+    """
 
     values: tuple[tuple[str, Any], ...]
     dtypes: tuple[str, ...]
 
     def __str__(self) -> str:
-        named = [f"{name}={value}" for name, value in self.values]
-        return " ".join([*named, *dict.fromkeys(self.dtypes)])
+        sizes = [f"{name}={value}" for name, value in self.values]
+        return " ".join([*sizes, *dict.fromkeys(self.dtypes)])
 
 
 @dataclass(frozen=True)
 class TunerResult:
-    """What the autotuner of a kernel does under one toolchain on one target.
+    """The behaviour of a kernel's autotuner under one toolchain on one target.
 
-    `ends` says why the whole run ends, None when it does not; `pruned` are configurations that the
-    kernel itself leaves out; `unkeyed` constexprs that no key covers, in which no harm is seen;
-    `tuning_keys` the distinct keys of the calls that the launch stands for.
-    With a card `prices` are those of the fallbacks, and `rank` is Spearman's correlation of the
-    estimates with the times; `not_timed` says why a card that was asked timed nothing.
+    Attributes:
+        kernel, package, toolchain, target, dtype: The place of the launch.
+        launch: The launch as JSON; None without a configuration.
+        configs: The configurations with their outcome.
+        keys: The faults of the keys.
+        cost: The time that tuning takes; None without a configuration.
+        ends: The reason why every run fails; None if a run succeeds.
+        pruned: The configurations that the kernel prunes itself.
+        unkeyed: The constexprs in no key, without a fault.
+        fallbacks: The settings that compile in place of failing ones.
+        tuning_keys: The distinct keys of the calls that the launch stands for.
+        prices: The times of the fallbacks, with `--bench`.
+        rank: Spearman's correlation of the estimates with the times.
+        not_timed: The reason why `--bench` timed nothing.
     """
 
     kernel: str
@@ -207,7 +245,7 @@ class TunerResult:
 
     @property
     def call(self) -> str:
-        """The arguments of the launch, as text that is equal for the same call elsewhere."""
+        """The arguments of the launch as a text, to compare calls by."""
         return canonical((self.launch or {}).get("args"))
 
     @property
@@ -215,33 +253,33 @@ class TunerResult:
         """The reasons for exit code 1: what ends a run, and the faults of keys."""
         place = f"{kernel_name(self.kernel)} under {self.toolchain} on {self.target}"
         lines = []
-        ending = [each for each in self.configs if each.fate is Fate.ENDS_RUN]
+        ending = sum(each.fate is Fate.ENDS_RUN for each in self.configs)
         if self.ends:
             lines.append(f"{place}: the run ends: {self.ends}")
         elif ending:
-            lines.append(f"{place}: {counted(len(ending), 'configuration')} would end the run")
+            lines.append(f"{place}: {count_noun(ending, 'configuration')} would end the run")
         for fault in self.keys:
             lines.append(f"{place}: {fault.fault}: {fault.key} {fault.why}")
         return lines
 
     @property
     def is_finding(self) -> bool:
-        """Return True if it makes the command exit 1."""
+        """True if the command exits with 1."""
         return bool(self.findings)
 
     @property
     def is_silent(self) -> bool:
-        """Whether there is nothing to say: no launch is known of, and no fault was found."""
+        """True without a launch and without a fault."""
         return not (self.configs or self.keys or self.ends)
 
     def to_json(self) -> Json:
-        """A result of `flacheck.autotune/1`, its fields in the order in which they stand here."""
-        shown = {each.name: getattr(self, each.name) for each in fields(self)}
-        # Only for `--emit fla`.
-        del shown["tuning_keys"]
-        shown["configs"] = [config.to_json() for config in self.configs]
-        shown["keys"] = [asdict(fault) for fault in self.keys]
-        shown["cost"] = self.cost and asdict(self.cost)
-        shown["fallbacks"] = [fallback.to_json() for fallback in self.fallbacks]
-        shown["prices"] = [asdict(price) for price in self.prices]
-        return shown
+        """Return a result of `flacheck.autotune/1`, with the fields in their order here."""
+        document = {each.name: getattr(self, each.name) for each in fields(self)}
+        # These are for `--emit fla` only.
+        del document["tuning_keys"]
+        document["configs"] = [config.to_json() for config in self.configs]
+        document["keys"] = [asdict(fault) for fault in self.keys]
+        document["cost"] = self.cost and asdict(self.cost)
+        document["fallbacks"] = [fallback.to_json() for fallback in self.fallbacks]
+        document["prices"] = [asdict(price) for price in self.prices]
+        return document

@@ -1,8 +1,7 @@
-"""The cells of an examination: a trial for each configuration, and what the release puts into its
-key.
+"""The cells of an examination: a trial for each configuration, and the release's own keys.
 
-A trial's launch holds the configuration first and, where the autotuner has others, one of them: an
-autotuner with a single configuration launches it without a trial, and forgives nothing.
+A trial's launch holds the configuration and, if the autotuner has others, one of them: an
+autotuner with a single configuration launches it without a trial, and skips no failure.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,15 +20,20 @@ from flacheck.model import Cell
 from flacheck.packages.package import Package
 from flacheck.tables import targets
 
-# What `triton.Config` takes where a configuration says nothing.
+# The default of `triton.Config`.
 DEFAULT_WARPS = 4
 
 
 @dataclass(frozen=True)
 class Trials:
-    """The cells for one launch: `configs` in the autotuner's order, `keys` where the release looks
-    keys up by position, `imports` where no launch of the kernel is known: then only its module can
-    be asked for."""
+    """The cells of one launch.
+
+    Attributes:
+        tuned_launch: The launch.
+        configs: A trial for each configuration, in the autotuner's order.
+        keys: The cell that reads the key, for releases that look keys up by position.
+        imports: The cell that imports the module, for a kernel without a launch.
+    """
 
     tuned_launch: TunedLaunch
     configs: tuple[Cell, ...]
@@ -38,24 +42,26 @@ class Trials:
 
     @property
     def cells(self) -> Iterator[Cell]:
+        """All cells."""
         yield from self.configs
-        yield from (cell for cell in (self.keys, self.imports) if cell)
+        yield from filter(None, (self.keys, self.imports))
 
     def compiles(self) -> list[Cell]:
-        """Each configuration as a plain compile, for estimates and the search for fallbacks."""
+        """Return each configuration as a plain compile, for estimates and fallbacks."""
+        all_configs = self.tuned_launch.launch.configs
         compiles = []
-        for trial, config in zip(self.configs, self.tuned_launch.launch.configs):
+        for trial, config in zip(self.configs, all_configs):
             launch = self.tuned_launch.launch.with_constants(config.get("kwargs", {}))
-            cell = replace(
-                trial, stage="compile", launch=launch, configs=self.tuned_launch.launch.configs
-            )
+            cell = replace(trial, stage="compile", launch=launch, configs=all_configs)
             compiles.append(cell)
         return compiles
 
     def estimates(self, packages: Mapping[str, Package]) -> list[float]:
-        """The estimated time of each configuration before it is run, to rank them by; in no unit:
-        only ratios mean something. `tests/gpu/check_estimate.py` compares the ranks with times
-        measured on a card."""
+        """Return the estimated time of each configuration, to rank them by.
+
+        Only ratios of estimates count. `tests/gpu/check_estimate.py` compares the
+        ranks with times measured on a GPU.
+        """
         warp_size = targets.find(self.tuned_launch.cell.target).warp_size
         estimates = []
         for cell in self.compiles():
@@ -71,35 +77,38 @@ class Trials:
 
 
 def trials(tuned_launch: TunedLaunch) -> Trials:
-    """What to ask of a launch."""
-    if tuned_launch.cell.stage == "import":
-        return Trials(tuned_launch, (), imports=tuned_launch.cell)
-    cells = tuple(_trial(tuned_launch, place) for place in range(len(tuned_launch.launch.configs)))
+    """Return the cells of a launch."""
+    cell = tuned_launch.cell
+    if cell.stage == "import":
+        return Trials(tuned_launch, (), imports=cell)
+    launch = tuned_launch.launch
+    configs = tuple(_trial(tuned_launch, index) for index in range(len(launch.configs)))
     # An autotuner with one configuration looks no key up.
-    if version(tuned_launch.cell) < BY_NAME_FROM and tuned_launch.launch.keys and len(cells) > 1:
-        return Trials(tuned_launch, cells, replace(tuned_launch.cell, stage="keys"))
-    return Trials(tuned_launch, cells)
+    if version(cell) < BY_NAME_FROM and launch.keys and len(configs) > 1:
+        return Trials(tuned_launch, configs, replace(cell, stage="keys"))
+    return Trials(tuned_launch, configs)
 
 
 def version(cell: Cell) -> Version:
-    """The release of a cell's toolchain."""
+    """Return the release of a cell's toolchain."""
     return Version(split(cell.toolchain)[1])
 
 
-def _trial(tuned_launch: TunedLaunch, place: int) -> Cell:
+def _trial(tuned_launch: TunedLaunch, index: int) -> Cell:
     configs = tuned_launch.launch.configs
-    tried = configs[place]
-    # One other makes the autotuner try the first; more of them would only cost time.
-    others = [config for number, config in enumerate(configs) if number != place]
-    options = {name: value for name, value in tried.items() if name != "kwargs"}
-    launch = replace(tuned_launch.launch, configs=(tried, *others[:1]), keys=())
-    return replace(
-        tuned_launch.cell, stage="trial", launch=launch, options={**tuned_launch.options, **options}
-    )
+    config = configs[index]
+    # One other configuration makes the autotuner try the first; more would only cost time.
+    others = [*configs[:index], *configs[index + 1 :]]
+    options = {**tuned_launch.options}
+    for name, value in config.items():
+        if name != "kwargs":
+            options[name] = value
+    launch = replace(tuned_launch.launch, configs=(config, *others[:1]), keys=())
+    return replace(tuned_launch.cell, stage="trial", launch=launch, options=options)
 
 
 def ruled_out(tuned_launch: TunedLaunch, config: Mapping[str, Any]) -> str | None:
-    """Why a configuration cannot run on its target, known before a compile, else None."""
+    """Return why a configuration cannot run on its target, without a compile; None if it may."""
     target = targets.find(tuned_launch.cell.target)
     warps = config.get("num_warps", DEFAULT_WARPS)
     threads = warps * target.warp_size
@@ -107,6 +116,6 @@ def ruled_out(tuned_launch: TunedLaunch, config: Mapping[str, Any]) -> str | Non
         return f"num_warps={warps} is {threads} threads, a block has at most {target.max_threads}"
     most = thread_registers(target, warps)
     if (config.get("maxnreg") or 0) > most:
-        asked = f"maxnreg={config['maxnreg']} with num_warps={warps}"
-        return f"{asked}: a thread can have at most {most} registers"
+        settings = f"maxnreg={config['maxnreg']} with num_warps={warps}"
+        return f"{settings}: a thread can have at most {most} registers"
     return None

@@ -106,7 +106,7 @@ class Bisection:
             "target": cell.target,
             "dtype": cell.dtype,
             "stage": cell.stage,
-            "widened": cell.widened,
+            "widened": cell.is_widened,
             "shape": dict(cell.shape),
             "options": dict(cell.options),
             "launch": cell.launch and cell.launch.to_json(),

@@ -1,17 +1,26 @@
-"""FROM and TO as an answer speaks of them, and what to pin."""
+"""The sides of a comparison as reports show them, and the pin to recommend."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from flacheck.analysis.order import split, spoken
+from flacheck.analysis.order import split, toolchain_label
 from flacheck.model import Json, Verdict
 
 
 @dataclass(frozen=True)
 class ComparedSide:
-    """FROM or TO as an answer speaks of it: what was typed, its compiler (None for several), the
-    torch release that was meant and those that pin this Triton, and how its cells ended. `partial`
-    says how much of a stored question is answered, where that is not all."""
+    """A side of a comparison.
+
+    Attributes:
+        text: The text that the user typed.
+        name: The name of the side.
+        toolchain: Its compiler; None for several.
+        torch: The torch release that the user named.
+        torch_for: The torch releases that require this Triton.
+        verdicts: The number of cells by verdict.
+        missing: The number of cells whose release has no wheel.
+        partial: The share of cells with a record, if some have none.
+    """
 
     text: str
     name: str
@@ -24,7 +33,7 @@ class ComparedSide:
 
     @property
     def triton(self) -> str | None:
-        """The version of a Triton, None for another compiler."""
+        """The version of Triton; None for another compiler."""
         if self.toolchain is None:
             return None
         name, version = split(self.toolchain)
@@ -36,12 +45,12 @@ class ComparedSide:
         if self.torch:
             return f"torch {self.torch}"
         if self.toolchain:
-            return spoken(self.toolchain)
+            return toolchain_label(self.toolchain)
         return self.name
 
     @property
     def is_answered(self) -> bool:
-        """Whether there is a verdict, on the whole of what was asked."""
+        """True if every requested cell has a record and one has a verdict."""
         return self.has_verdict and self.partial is None
 
     @property
@@ -56,6 +65,7 @@ class ComparedSide:
 
     @property
     def has_verdict(self) -> bool:
+        """True if a cell compiles or fails."""
         return bool(self.compiles or self.verdicts.get(Verdict.FAILS))
 
     def to_json(self) -> Json:
@@ -73,8 +83,11 @@ class ComparedSide:
 
 @dataclass(frozen=True)
 class AdvisedPin:
-    """What to require: `side` is from, to, other or none, `why` the reason in a sentence;
-    `toolchain` the compiler where it is not Triton."""
+    """The recommended requirement.
+
+    `side` is from, to, other or none, `why` the reason in a sentence; `toolchain` is the compiler,
+    unless that is Triton.
+    """
 
     side: str
     torch: str | None
@@ -87,21 +100,24 @@ class AdvisedPin:
 
 
 def advise_pin(name: str, side: ComparedSide, why: str) -> AdvisedPin:
-    """The release of a side, by the newest torch that brings it; `name` is from or to."""
+    """Return the pin of a side, with the newest torch for its Triton.
+
+    `name` is from or to.
+    """
     torch = side.torch_for[-1:]
     if side.torch is not None:
         torch = (side.torch,)
     if side.toolchain is not None and side.triton is None:
         return AdvisedPin(name, None, None, why, side.toolchain)
     triton = None
-    # A requirement cannot name a local build: no index has it.
+    # A requirement cannot name a local build, because indexes do not have it.
     if side.triton is not None and "+" not in side.triton:
         triton = f"triton=={side.triton}"
     return AdvisedPin(name, exactly("torch", torch), triton, why)
 
 
 def exactly(name: str, versions: Sequence[str]) -> str | None:
-    """`torch==2.9.1` for the only version; None for none."""
+    """Return `torch==2.9.1` for the first version; None without versions."""
     if not versions:
         return None
     return f"{name}=={versions[0]}"

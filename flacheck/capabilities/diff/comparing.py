@@ -8,9 +8,9 @@ from typing import Any
 from flacheck.analysis.context import FormsOf
 from flacheck.analysis.exit_code import NO_WHEEL
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.observed import observe
-from flacheck.analysis.order import by_target, counted, settings, split
-from flacheck.analysis.untested import separated, why_untested
+from flacheck.analysis.observation import observe
+from flacheck.analysis.order import by_target, count_noun, settings, split
+from flacheck.analysis.untested_cells import separate_untested, why_untested
 from flacheck.capabilities.diff import package_view
 from flacheck.capabilities.diff.alternative_configs import other_configs
 from flacheck.capabilities.diff.compared_side import ComparedSide
@@ -100,7 +100,7 @@ class _Comparison:
         others = [cell for own in self._alternatives.values() for cell in own]
         if not others:
             return
-        number = counted(len(others), "other configuration")
+        number = count_noun(len(others), "other configuration")
         yield Progress(f"trying {number} of what regressed")
         active.store.add_cells(others)
         for record in active.loop.records(others):
@@ -182,7 +182,7 @@ class _Comparison:
 
     def _untested(self, records: Sequence[Record]) -> dict[str, str]:
         """Why some records are no evidence, by key."""
-        _, untested = separated(observe(records, self.asked.made_up))
+        _, untested = separate_untested(observe(records, self.asked.made_up))
         return {cell.key: why_untested(cell) or "no evidence" for cell in untested}
 
     def _missing(self, side: Side, records: Sequence[Record]) -> Callable[[Record], str]:
@@ -233,12 +233,12 @@ class _Comparison:
             return []
         asked = {side.choice.version for side in self._releases()}
         good = []
-        for version in triton_releases.known():
+        for version in triton_releases.known_releases():
             if version in asked or _against(version, on, compiled):
                 continue
             cells = (replace(record.cell, toolchain=f"triton=={version}") for record in compiled)
             keys = [cell.key for cell in cells]
-            known = self.store.known(keys)
+            known = self.store.latest_verdicts(keys)
             if all(known.get(key) is Verdict.COMPILES for key in keys):
                 good.append(version)
         return good

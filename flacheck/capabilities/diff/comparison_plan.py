@@ -1,9 +1,9 @@
-"""What to compile for a comparison: the same cells under both compilers."""
+"""The plan of a comparison: the same cells under both compilers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.diff.sides import ReleaseSide, Side, StoredSide
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs.expand import Selection
@@ -23,8 +23,13 @@ from flacheck.toolchains import Resolver
 class ComparisonPlan:
     """A comparison before anything is compiled.
 
-    `plan` holds the cells of the sides that are compilers, None where both are stored; `captures`
-    are those of a package; `is_narrowed` says that one configuration a kernel and dtype is compared.
+    Attributes:
+        before, after: The sides FROM and TO.
+        about: The subject.
+        plan: The cells of the sides that are compilers; None if both are stored.
+        captures: The captures of a package.
+        is_narrowed: True if one configuration of each kernel and dtype is compared.
+        warnings: Messages for the user.
     """
 
     before: Side
@@ -37,58 +42,78 @@ class ComparisonPlan:
 
     @property
     def sides(self) -> tuple[Side, Side]:
+        """Both sides, FROM first."""
         return self.before, self.after
 
-    def records(self, side: Side, settled: Mapping[str, Record]) -> list[Record]:
-        """A side's records: those stored, or those of its cells among all that are settled."""
+    def records(self, side: Side, by_key: Mapping[str, Record]) -> list[Record]:
+        """Return the records of a side: the stored ones, or those of its cells."""
         if isinstance(side, StoredSide):
             return list(side.records)
         assert self.plan is not None
-        own = (cell.key for cell in self.plan.cells if cell.toolchain == side.choice.identity)
-        return [settled[key] for key in own if key in settled]
+        own_records = []
+        for cell in self.plan.cells:
+            if cell.toolchain == side.choice.identity and cell.key in by_key:
+                own_records.append(by_key[cell.key])
+        return own_records
 
     @property
     def made_up(self) -> frozenset[str] | None:
-        """The keys of launches whose arguments flacheck made up. One that either side has seen is
-        seen; None for stored records, which say it themselves."""
+        """The keys of launches with invented arguments; None for stored records.
+
+        A launch that one side recorded is real on both.
+        """
         if self.plan is None or any(isinstance(each, StoredSide) for each in self.sides):
             return None
-        seen = {_identity(cell) for cell in self.plan.cells if not cell.kernel.is_made_up}
-        return frozenset(cell.key for cell in self.plan.cells if _identity(cell) not in seen)
+        real = {_identity(cell) for cell in self.plan.cells if not cell.kernel.is_made_up}
+        return frozenset(cell.key for cell in self.plan.cells if _identity(cell) not in real)
 
 
 def plan_comparison(
-    before: Side, after: Side, subject: Subject, chosen: bool, selection: Selection
+    before: Side, after: Side, subject: Subject, has_subject: bool, selection: Selection
 ) -> ComparisonPlan:
-    """What a comparison asks. `chosen` says that the user named the subject: else a stored run on
-    the other side, or a launches file, decides which cells are compared.
+    """Return the plan of a comparison.
 
-    Raises UsageError for sides that cannot be compared, EmptySelection when nothing is left.
+    Args:
+        before, after: The sides FROM and TO.
+        subject: The package, matrix or launches file.
+        has_subject: True if the user named the subject; else a stored run on the other side, or a
+            launches file, decides which cells are compared.
+        selection: The selection of cells.
+
+    Raises:
+        UsageError: If the sides cannot be compared.
+        EmptySelection: If nothing is left to compare.
     """
-    before, after = (_selected(side, selection) for side in (before, after))
+    before, after = (_select_records(side, selection) for side in (before, after))
     if isinstance(before, StoredSide) and isinstance(after, StoredSide):
         _check_stored(before, after)
         return ComparisonPlan(before, after, f"{before.name} and {after.name}")
     stored = next((side for side in (before, after) if isinstance(side, StoredSide)), None)
-    if stored is not None and not chosen:
+    if stored is not None and not has_subject:
         _check_single(stored)
         return _of_stored(before, after, stored, subject.trust)
     if stored is not None:
         _check_single(stored)
-    return _of_subject(before, after, subject, chosen, selection)
+    return _of_subject(before, after, subject, has_subject, selection)
 
 
-def _selected(side: Side, selection: Selection) -> Side:
-    """A stored side's records that the selection leaves in; UsageError where none is left."""
+def _select_records(side: Side, selection: Selection) -> Side:
+    """Return a side with the selected records.
+
+    Raises:
+        EmptySelection: If no record is selected.
+    """
     if isinstance(side, ReleaseSide):
         return side
     resolver = Resolver()
     names = {name for spec in selection.toolchains for name in resolver(spec)}
-    on = {name for asked in selection.targets for name in targets.spellings(asked)}
-    left = [record for record in side.records if _matches(record, selection, on, names)]
-    if not left:
+    on: set[str] = set()
+    for target in selection.targets:
+        on.update(targets.spellings(target))
+    records = [record for record in side.records if _matches(record, selection, on, names)]
+    if not records:
         raise EmptySelection(f"{side.name}: no record matches the selection")
-    return replace(side, records=tuple(left))
+    return replace(side, records=tuple(records))
 
 
 def _matches(record: Record, selection: Selection, on: set[str], names: set[str]) -> bool:
@@ -99,15 +124,17 @@ def _matches(record: Record, selection: Selection, on: set[str], names: set[str]
         (record.options.get("num_warps"), selection.num_warps),
         (record.options.get("num_stages"), selection.num_stages),
     )
-    admitted = all(not values or value in values for value, values in facts)
-    return admitted and selection.names(record.kernel)
+    for value, values in facts:
+        if values and value not in values:
+            return False
+    return selection.names(record.kernel)
 
 
 def _check_single(side: StoredSide) -> None:
-    """UsageError for records of several compilers, which are no one side."""
+    """Raise UsageError for records of several compilers, which are not one side."""
     if len(side.toolchains) > 1:
-        held = ", ".join(side.toolchains)
-        raise UsageError(f"{side.name} holds results of {held}: choose one with --triton")
+        names = ", ".join(side.toolchains)
+        raise UsageError(f"{side.name} holds results of {names}: choose one with --triton")
 
 
 def _check_stored(before: StoredSide, after: StoredSide) -> None:
@@ -116,28 +143,28 @@ def _check_stored(before: StoredSide, after: StoredSide) -> None:
 
 
 def _of_stored(before: Side, after: Side, stored: StoredSide, trust: bool) -> ComparisonPlan:
-    """A stored run's cells under the other side's compiler."""
+    """Return the plan of a stored run's cells under the other side's compiler."""
     (release,) = (side for side in (before, after) if isinstance(side, ReleaseSide))
-    made: list[Cell] = []
+    new_cells: list[Cell] = []
     packages: dict[str, Package] = {}
     warnings: list[str] = []
     for record in stored.records:
-        # What a package raised is not a cell that another compiler can be asked.
+        # A record without a launch is the package's own failure, not a cell.
         if record.launch is None:
             continue
         try:
-            chosen = cells.rebuild_cell(record, trust)
+            cell = cells.rebuild_cell(record, trust)
         except UsageError as error:
             raise UsageError(
                 f"{stored.name} does not hold what its cells were compiled from ({error}); say "
                 "what to compile with --package or --matrix"
             ) from None
-        made.append(chosen.under(release.choice.identity))
-        packages.update(chosen.packages)
-        warnings += chosen.warnings
+        new_cells.append(cell.under(release.choice.identity))
+        packages.update(cell.packages)
+        warnings += cell.warnings
     plan = Plan(
         name=f"diff {stored.name}",
-        cells=made,
+        cells=new_cells,
         choices={release.choice.identity: release.choice},
         packages=packages,
         purpose=Purpose.DIFF,
@@ -147,51 +174,57 @@ def _of_stored(before: Side, after: Side, stored: StoredSide, trust: bool) -> Co
 
 
 def _of_subject(
-    before: Side, after: Side, subject: Subject, chosen: bool, selection: Selection
+    before: Side, after: Side, subject: Subject, has_subject: bool, selection: Selection
 ) -> ComparisonPlan:
-    """A package's, matrix's or launches file's cells under the compilers of both sides."""
+    """Return the plan of a subject's cells under the compilers of both sides."""
     is_narrowed = subject.configs != "own"
     if is_narrowed:
         subject = replace(subject, configs="shared")
     releases = [side for side in (before, after) if isinstance(side, ReleaseSide)]
-    # The sides that have a subject in common are planned together.
-    specs = grouped((_subject_of(side, releases, subject, chosen), side.spec) for side in releases)
+    # Sides with the same subject are planned together.
+    specs: dict[Subject, list[str]] = {}
+    for side in releases:
+        own_subject = _subject_of(side, releases, subject, has_subject)
+        specs.setdefault(own_subject, []).append(side.spec)
     plans = []
     captures: list[PackageCapture] = []
     for about, own in specs.items():
         job = Job(about, replace(selection, toolchains=tuple(dict.fromkeys(own))))
-        captured = planning.capture(planning.resolve(job))
-        plans.append(planning.expand(job, captured))
-        if isinstance(captured, CapturedPackage):
-            captures += captured.captures
-    made = [cell for plan in plans for cell in plan.cells]
+        result = planning.capture(planning.resolve(job))
+        plans.append(planning.expand(job, result))
+        if isinstance(result, CapturedPackage):
+            captures += result.captures
+    whole = _join_plans(plans)
+    all_cells = whole.cells
     if is_narrowed:
-        made = one_each(made)
-    joined = _joined(plans)
+        all_cells = one_each(all_cells)
     plan = replace(
-        joined,
-        name=f"diff {joined.name}",
-        cells=list({cell.key: cell for cell in made}.values()),
+        whole,
+        name=f"diff {whole.name}",
+        cells=list({cell.key: cell for cell in all_cells}.values()),
         purpose=Purpose.DIFF,
     )
     return ComparisonPlan(
-        before, after, joined.name, plan, tuple(captures), is_narrowed, plan.warnings
+        before, after, whole.name, plan, tuple(captures), is_narrowed, plan.warnings
     )
 
 
 def _subject_of(
-    side: ReleaseSide, releases: Sequence[ReleaseSide], subject: Subject, chosen: bool
+    side: ReleaseSide, releases: Sequence[ReleaseSide], subject: Subject, has_subject: bool
 ) -> Subject:
-    """What a side compiles: its own launches file, else what the user named, else the other side's
-    file, else the default."""
+    """Return the subject that a side compiles.
+
+    It is the side's own launches file, else the named subject, else the other side's file, else the
+    default.
+    """
     files = [each.launches for each in (side, *releases) if each.launches]
-    if not files or (chosen and side.launches is None):
+    if not files or (has_subject and side.launches is None):
         return subject
     return replace(subject, matrix=files[0], package=None)
 
 
-def _joined(plans: Sequence[Plan]) -> Plan:
-    """Several plans as one."""
+def _join_plans(plans: Sequence[Plan]) -> Plan:
+    """Join several plans into one."""
     first, *others = plans
     for plan in others:
         first = replace(
@@ -205,48 +238,52 @@ def _joined(plans: Sequence[Plan]) -> Plan:
             trust=first.trust and plan.trust,
             coverage=(*first.coverage, *plan.coverage),
         )
-    return replace(first, cells=[cell for plan in plans for cell in plan.cells])
+    all_cells: list[Cell] = []
+    for plan in plans:
+        all_cells += plan.cells
+    return replace(first, cells=all_cells)
 
 
-def one_each(made: Iterable[Cell]) -> list[Cell]:
-    """One configuration of each kernel and dtype on each target and, where that can be, the same
-    one under all compilers. Launches that a program made come before those that flacheck made up.
+def one_each(all_cells: Iterable[Cell]) -> list[Cell]:
+    """Return one configuration of each kernel and dtype on each target, if possible the same one.
 
-    What has no launch, such as an import that a package refused, stays.
+    Launches of a program come before those with invented arguments. Cells without a launch, such as
+    an import, all stay.
     """
-    made = list(made)
-    groups = grouped((_group(cell), cell) for cell in made)
-    kept: set[str] = set()
+    all_cells = list(all_cells)
+    groups = group_by_key((_group(cell), cell) for cell in all_cells)
+    keys: set[str] = set()
     for (*_, is_launch), members in groups.items():
         if is_launch:
-            kept.update(cell.key for cell in _same(members))
-        else:
-            kept.update(cell.key for cell in members)
-    return [cell for cell in made if cell.key in kept]
+            members = _one_each_compiler(members)
+        for cell in members:
+            keys.add(cell.key)
+    return [cell for cell in all_cells if cell.key in keys]
 
 
 def _group(cell: Cell) -> tuple[str, str | None, str, str, bool]:
     return cell.kernel.name, cell.dtype, cell.target, cell.stage, cell.launch is not None
 
 
-def _same(members: Sequence[Cell]) -> list[Cell]:
-    """One cell a compiler out of those of one kernel and dtype."""
-    by_compiler = grouped((cell.toolchain, cell) for cell in members)
-    offered = [{_identity(cell) for cell in own} for own in by_compiler.values()]
-    common = set.intersection(*offered)
+def _one_each_compiler(members: Sequence[Cell]) -> list[Cell]:
+    """Return one cell of each compiler, if possible with the same configuration."""
+    by_compiler = group_by_key((cell.toolchain, cell) for cell in members)
+    identities = [set(map(_identity, own)) for own in by_compiler.values()]
+    common = set.intersection(*identities)
 
     def choice(cell: Cell) -> tuple[bool, bool]:
         return _identity(cell) not in common, cell.kernel.is_made_up
 
     first = min(members, key=choice)
-    chosen = []
+    selection = []
     for own in by_compiler.values():
         same = [cell for cell in own if _identity(cell) == _identity(first)]
-        chosen.append((same or [min(own, key=choice)])[0])
-    return chosen
+        same.append(min(own, key=choice))
+        selection.append(same[0])
+    return selection
 
 
 def _identity(cell: Cell) -> str:
-    """A cell without its compiler."""
+    """Return a key of a cell without its compiler."""
     launch = cell.launch and cell.launch.to_json()
     return canonical([cell.kernel.name, cell.target, launch, dict(cell.options), cell.stage])

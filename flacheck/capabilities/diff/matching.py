@@ -1,14 +1,14 @@
-"""Which records of two sides belong together."""
+"""Pairs of records of two sides."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.order import split
 from flacheck.model import Record, Verdict, canonical
 
 Identity = tuple[str, str, str, str]
-# A kernel in a dtype on a target; the kernel's module says its form.
+# Kernel, dtype and target.
 Group = tuple[str, str | None, str]
 # From the best verdict to the worst.
 _ORDER = (Verdict.COMPILES, Verdict.FAILS, Verdict.UNKNOWN, Verdict.SKIPPED)
@@ -16,9 +16,11 @@ _ORDER = (Verdict.COMPILES, Verdict.FAILS, Verdict.UNKNOWN, Verdict.SKIPPED)
 
 @dataclass(frozen=True)
 class Pair:
-    """What the two sides know of one cell (`exact`), or of one kernel and dtype by the best verdict
-    of each; None for a side that knows nothing of that kernel and dtype. `note` says why another
-    configuration stands in for TO's own."""
+    """The records of one cell on both sides (`exact`), or the best ones of a kernel and dtype.
+
+    A record is None if the side does not have that kernel and dtype. `note` is the reason why
+    another configuration replaces TO's own.
+    """
 
     before: Record | None
     after: Record | None
@@ -27,23 +29,23 @@ class Pair:
 
     @property
     def record(self) -> Record:
-        """The record of the side that there is, TO's of both."""
+        """The record of TO, or of FROM if TO has none."""
         record = self.after or self.before
         assert record is not None
         return record
 
     @property
     def group(self) -> Group:
+        """Kernel, dtype and target."""
         return group_of(self.record)
 
 
-def identity_of(record: Record, left_out: Collection[str] = ()) -> Identity:
-    """A cell without its compiler and its kernel's source: what it has in common with the same
-    cell of the other side. Options that the other side's compiler has not are `left_out`."""
+def identity_of(record: Record, ignored_options: Collection[str] = ()) -> Identity:
+    """Return a key of a cell without its compiler, kernel source and ignored options."""
     launch = None
     if record.launch is not None:
         launch = record.launch.to_json()
-    options = {name: value for name, value in record.options.items() if name not in left_out}
+    options = {name: value for name, value in record.options.items() if name not in ignored_options}
     return record.kernel, record.target, canonical(launch), canonical(options)
 
 
@@ -52,43 +54,53 @@ def group_of(record: Record) -> Group:
 
 
 def match(before: Sequence[Record], after: Sequence[Record]) -> list[Pair]:
-    """The same cells as pairs; what remains by kernel, dtype and target with the best of each side.
+    """Pair the same cells, and the other records by kernel, dtype and target.
 
-    A kernel and dtype of which one side has cells left over is compared with the best that the
-    other side knows of it; only where that is nothing does it stand on one side alone.
+    The rest of a kernel and dtype is compared with the best record of the other side; it is on one
+    side alone only if the other side has no record of it.
     """
     own = _own_options(before, after)
     there = {identity_of(record, own): record for record in after}
     pairs, rest = [], []
-    matched = set()
+    identities = set()
     for record in before:
         identity = identity_of(record, own)
         if identity in there:
-            matched.add(identity)
+            identities.add(identity)
             pairs.append(Pair(record, there[identity], exact=True))
         else:
             rest.append(record)
-    left = [record for identity, record in there.items() if identity not in matched]
-    return pairs + _by_group(rest, left, _best_of(before), _best_of(after))
+    rest_after = []
+    for identity, record in there.items():
+        if identity not in identities:
+            rest_after.append(record)
+    return pairs + _by_group(rest, rest_after, _best_of(before), _best_of(after))
 
 
 def _own_options(before: Sequence[Record], after: Sequence[Record]) -> set[str]:
-    """Options that only one of two compilers has, and that tell no cells apart: nvcc has a host
-    compiler, NVRTC has none. Releases of one compiler have the same."""
+    """Return the options that only one of two different compilers has.
+
+    For example, only nvcc has a host compiler. Releases of one compiler have the same options.
+    """
     names = [{split(record.toolchain)[0] for record in side} for side in (before, after)]
     if names[0] & names[1]:
         return set()
-    options = [{option for record in side for option in record.options} for side in (before, after)]
+    options: list[set[str]] = []
+    for side in (before, after):
+        names_of_side: set[str] = set()
+        for record in side:
+            names_of_side.update(record.options)
+        options.append(names_of_side)
     return options[0] ^ options[1]
 
 
 def _by_group(
     rest: Iterable[Record],
-    left: Iterable[Record],
+    rest_after: Iterable[Record],
     before: Mapping[Group, Record],
     after: Mapping[Group, Record],
 ) -> list[Pair]:
-    remaining = (_best_of(rest), _best_of(left))
+    remaining = (_best_of(rest), _best_of(rest_after))
     pairs = []
     for group in dict.fromkeys([*remaining[0], *remaining[1]]):
         first = remaining[0].get(group) or before.get(group)
@@ -98,8 +110,8 @@ def _by_group(
 
 
 def _best_of(records: Iterable[Record]) -> dict[Group, Record]:
-    """The best record of each kernel, dtype and target; of equally good ones the first."""
-    groups = grouped((group_of(record), record) for record in records)
+    """Return the first of the best records of each kernel, dtype and target."""
+    groups = group_by_key((group_of(record), record) for record in records)
     return {group: min(there, key=_rank) for group, there in groups.items()}
 
 

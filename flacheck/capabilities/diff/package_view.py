@@ -7,7 +7,7 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
-from flacheck.analysis.order import counted
+from flacheck.analysis.order import count_noun
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind
 from flacheck.capabilities.diff.matching import match
 from flacheck.capabilities.diff.sides import ReleaseSide, Side
@@ -181,7 +181,7 @@ def _why(
             return f"capture cut: the time ran out before it was called in {record.dtype}"
         return f"not launched in {record.dtype}"
     if report.get("cut"):
-        left = counted(len(report["cut"]), "operator")
+        left = count_noun(len(report["cut"]), "operator")
         return f"capture cut: the time ran out before {left} could be called"
     why = missed.get(record.kernel, "no call that flacheck made reached its launch")
     return f"not launched: {why}"

@@ -7,8 +7,13 @@ from functools import cached_property
 from packaging.version import Version
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.order import counted, kernel_name, some, split, spoken
-from flacheck.capabilities.diff.compared_side import AdvisedPin, ComparedSide, advise_pin, exactly
+from flacheck.analysis.order import count_noun, kernel_name, some, split, toolchain_label
+from flacheck.capabilities.diff.compared_side import (
+    AdvisedPin,
+    ComparedSide,
+    advise_pin,
+    exactly,
+)
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind, ResourceGrowth
 from flacheck.capabilities.diff.package_view import PackageNotice
 from flacheck.capabilities.diff.tally import KernelTally, tally_kernels
@@ -106,11 +111,11 @@ class Comparison:
         # Another compiler is no upgrade, and neither is the same release.
         if compiler != other or (old, before.torch) == (new, after.torch):
             return plain
-        inner = f"{spoken(before.toolchain)} → {new}"
+        inner = f"{toolchain_label(before.toolchain)} → {new}"
         if before.torch is None or after.torch is None:
             return f"{_verb(old, new)} {inner}"
         if old == new:
-            inner = f"{spoken(after.toolchain)} in both"
+            inner = f"{toolchain_label(after.toolchain)} in both"
         verb = _verb(before.torch, after.torch)
         return f"{verb} torch {before.torch} → {after.torch} ({inner})"
 
@@ -202,7 +207,7 @@ class Comparison:
         """Why TO is pinned, with the kernels that were not compiled under it."""
         before, after = self.before, self.after
         if not self.kernels.compiled_before:
-            cells = counted(after.compiles, "cell compiles", "cells compile")
+            cells = count_noun(after.compiles, "cell compiles", "cells compile")
             return f"nothing compiled under {before.release}, and {cells} under {after.release}"
         if self.kernels.still == len(self.kernels.compiled_before):
             return f"all that compiled under {before.release} still compiles"
@@ -304,7 +309,7 @@ def _growth(change: Difference) -> tuple[bool, float]:
 def _short(advisories: Sequence[Advisory]) -> str:
     """What goes wrong in a few words: `wrong results (2 advisories)`."""
     effects = dict.fromkeys(advisory.effect.value for advisory in advisories)
-    counted = f"{len(advisories)} advisories"
+    number = f"{len(advisories)} advisories"
     if len(advisories) == 1:
-        counted = "1 advisory"
-    return f"{', '.join(effects)} ({counted})"
+        number = "1 advisory"
+    return f"{', '.join(effects)} ({number})"

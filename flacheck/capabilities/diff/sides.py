@@ -14,7 +14,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from flacheck import toolchains
-from flacheck.analysis.order import spoken
+from flacheck.analysis.order import toolchain_label
 from flacheck.analysis.standing import standings
 from flacheck.errors import FlacheckError, UsageError
 from flacheck.inputs import launches
@@ -126,7 +126,9 @@ def _release(text: str, name: str, specifier: str) -> ReleaseSide:
     choice = max(choices, key=lambda each: Version(each.version))
     if len(choices) > 1:
         admitted = [each.version for each in choices]
-        notes.append(f"{text} admits {_listed(admitted)}: {spoken(choice.identity)} is compared")
+        notes.append(
+            f"{text} admits {_listed(admitted)}: {toolchain_label(choice.identity)} is compared"
+        )
     return ReleaseSide(text, choice.identity, choice, notes=tuple(notes))
 
 

@@ -1,4 +1,4 @@
-"""What became of each kernel that is compared."""
+"""The outcome of each kernel in a comparison."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,10 @@ from flacheck.model import Verdict
 
 @dataclass(frozen=True)
 class KernelTally:
-    """Kernels that compiled under FROM, by what became of them."""
+    """Kernels that compiled under FROM, by their outcome under TO.
+
+    `not_tested` also holds kernels that did not compile under FROM.
+    """
 
     compiled_before: tuple[str, ...]
     failing: tuple[str, ...]
@@ -22,20 +25,24 @@ class KernelTally:
 
     @property
     def still(self) -> int:
+        """The number of kernels that compile under both."""
         broken = (*self.failing, *self.refused_by_package, *self.waived_failures)
-        gone = {
+        changed_kernels = {
             *broken,
             *self.not_launched,
             *self.not_reached,
             *self.without_verdict,
             *self.not_tested,
         }
-        return sum(kernel not in gone for kernel in self.compiled_before)
+        return sum(kernel not in changed_kernels for kernel in self.compiled_before)
 
 
 def tally_kernels(changes: Iterable[Difference]) -> KernelTally:
-    """What became of each kernel. One that fails in one dtype fails; one that has no verdict in
-    one dtype and compiles in another compiles."""
+    """Return the outcome of each kernel.
+
+    A kernel that fails in one dtype fails; a kernel without a verdict in one dtype that compiles in
+    another compiles.
+    """
     by_kernel: dict[str, list[Difference]] = {}
     for change in changes:
         by_kernel.setdefault(change.kernel, []).append(change)
@@ -80,7 +87,7 @@ def tally_kernels(changes: Iterable[Difference]) -> KernelTally:
 
 
 def _is_refused(change: Difference) -> bool:
-    """Whether a kernel is missing because the package refuses what launches it."""
+    """Return True if the package refuses the import or call that launches the kernel."""
     return (change.reason or "").startswith("refused by the package")
 
 

@@ -1,1 +1,1 @@
-"""The gate: pins of torch and Triton, what they admit, and what the records say of that."""
+"""The gate: the releases that pins of torch and Triton allow, judged by records."""

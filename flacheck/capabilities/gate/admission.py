@@ -1,4 +1,4 @@
-"""Which (torch, Triton) pairs an installation admits, by its pins and by what torch itself pins."""
+"""The (torch, Triton) pairs that an installation allows, by its pins and by torch's own pins."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ Pair = tuple[str | None, str]
 
 @dataclass(frozen=True)
 class Releases:
-    """The releases there are, oldest first; `torch` maps each to its specifier for Triton. Of
-    another `compiler` `triton` are the releases, and no torch goes with them."""
+    """The existing releases, oldest first.
+
+    `torch` maps each torch release to its specifier for Triton. For another `compiler` than Triton,
+    `triton` holds the releases of that compiler and `torch` is empty.
+    """
 
     triton: tuple[str, ...]
     torch: Mapping[str, str]
@@ -27,44 +30,47 @@ class Releases:
 
     @property
     def newest_torch(self) -> str:
+        """The newest torch release, "0" if there is none."""
         return next(reversed(list(self.torch)), "0")
 
     @property
     def beyond(self) -> str:
-        """How Triton releases are called that are newer than all known ones."""
+        """The name for releases that are newer than all listed ones, `>3.9.0`."""
         return f">{self.triton[-1]}"
 
     @property
     def before(self) -> str:
-        """How Triton releases are called that are older than all known ones."""
+        """The name for releases that are older than all listed ones, `<3.0.0`."""
         return f"<{self.triton[0]}"
 
     def with_recorded(self, triton: Iterable[str]) -> Releases:
-        """With releases that have records, though no index that was asked lists them."""
-        known = set(self.triton)
+        """Return the releases with those that have records but are missing from the index."""
+        releases = set(self.triton)
         for text in filter(is_version, triton):
             version = Version(text)
-            # No index offers a local build, nor a pre-release unless it is asked for.
+            # An index lists local builds never, and pre-releases on request only.
             if version.local is None and not version.is_prerelease:
-                known.add(text)
-        return replace(self, triton=tuple(sorted(known, key=by_version)))
+                releases.add(text)
+        return replace(self, triton=tuple(sorted(releases, key=by_version)))
 
     def torch_for(self, triton: str) -> list[str]:
-        """The torch releases that a Triton release goes with."""
-        # No torch pins a local build, whatever its version.
+        """Return the torch releases that can be installed with a Triton release."""
+        # No torch requires a local build, whatever its version.
         if "+" in triton:
             return []
         return [torch for torch in self.torch if self.goes(torch, triton)]
 
     def goes(self, torch: str, triton: str) -> bool:
-        """Whether the two can be installed together; an unknown torch may go with any Triton."""
-        wanted = self.torch.get(_public(torch))
-        return wanted is None or SpecifierSet(wanted).contains(_public(triton), prereleases=True)
+        """Return True if the two can be installed together; unlisted torch goes with any Triton."""
+        specifier = self.torch.get(_public(torch))
+        if specifier is None:
+            return True
+        return SpecifierSet(specifier).contains(_public(triton), prereleases=True)
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """Pins that no installer can satisfy together, and why."""
+    """Pins that cannot be satisfied together, and the reason."""
 
     installation: str
     pins: tuple[Pin, ...]
@@ -73,7 +79,11 @@ class Conflict:
 
 @dataclass(frozen=True)
 class Admission:
-    """`pairs` have no torch where none is pinned; `unknown` are Triton releases, as `>3.9.0`."""
+    """The releases that an installation allows.
+
+    The torch of `pairs` is None if torch is not pinned; `unknown` are names for unlisted Triton
+    releases, such as `>3.9.0`.
+    """
 
     installation: Installation
     pairs: tuple[Pair, ...] = ()
@@ -82,21 +92,21 @@ class Admission:
 
     @property
     def triton(self) -> tuple[str, ...]:
-        """All Triton releases that may be installed, oldest first and unknown ones last."""
+        """The allowed Triton releases, oldest first and unlisted ones last."""
         return tuple(sorted({triton for _, triton in self.pairs}, key=by_version)) + self.unknown
 
 
 def admit(installation: Installation, releases: Releases) -> Admission:
-    """The pairs that satisfy every pin, or the conflict that leaves none."""
-    tritons = _satisfying(installation.of(releases.compiler.distribution), releases.triton)
-    torches = _satisfying(installation.torch_with_triton, releases.torch)
+    """Return the pairs that satisfy every pin, or the conflict if there is none."""
+    triton_pins = installation.of(releases.compiler.distribution)
+    torch_pins = installation.torch_with_triton
+    tritons = _satisfying(triton_pins, releases.triton)
+    torches = _satisfying(torch_pins, releases.torch)
     pairs = tuple(_pairs(installation, releases, torches, tritons))
     unknown = _unknown(installation, releases, torches)
     if not pairs and not unknown:
-        older_triton = _admits_older(
-            installation.of(releases.compiler.distribution), releases.triton
-        )
-        if older_triton and _admits_older(installation.torch_with_triton, releases.torch):
+        older_triton = _admits_older(triton_pins, releases.triton)
+        if older_triton and _admits_older(torch_pins, releases.torch):
             unknown = (releases.before,)
     if pairs or unknown:
         return Admission(installation, pairs, unknown)
@@ -104,37 +114,43 @@ def admit(installation: Installation, releases: Releases) -> Admission:
 
 
 def satisfies(pins: Iterable[Pin], version: str) -> bool:
-    """Whether every pin admits the version."""
+    """Return True if every pin allows the version."""
     return all(pin.admits(version) for pin in pins)
 
 
-def _satisfying(pins: Sequence[Pin], known: Iterable[str]) -> list[str]:
-    """The known releases that all pins admit, and those that a pin names by itself."""
-    by_release = {Version(version): version for version in known}
+def _satisfying(pins: Sequence[Pin], releases: Iterable[str]) -> list[str]:
+    """Return the releases that all pins allow; versions named with `==` count as releases."""
+    by_release = {Version(version): version for version in releases}
     for pin in pins:
         for version in pin.exact:
             by_release.setdefault(Version(version), version)
-    known = sorted(by_release.values(), key=by_version)
-    return [version for version in known if satisfies(pins, version)]
+    ordered_releases = sorted(by_release.values(), key=by_version)
+    return [version for version in ordered_releases if satisfies(pins, version)]
 
 
 def _pairs(
     installation: Installation, releases: Releases, torches: Sequence[str], tritons: Sequence[str]
 ) -> Iterable[Pair]:
+    """Yield the pairs that can be installed together."""
     if not installation.torch_with_triton:
-        return [(None, triton) for triton in tritons]
+        for triton in tritons:
+            yield None, triton
+        return
     if not installation.of(releases.compiler.distribution):
-        # What an unknown torch requires nobody knows: it goes with what is pinned beside it, and
-        # says nothing alone.
+        # The Triton requirement of an unlisted torch is unknown: it goes with a pinned Triton,
+        # and alone it allows no pair.
         torches = [torch for torch in torches if _public(torch) in releases.torch]
-    return (pair for pair in product(torches, tritons) if releases.goes(*pair))
+    for torch, triton in product(torches, tritons):
+        if releases.goes(torch, triton):
+            yield torch, triton
 
 
 def _unknown(
     installation: Installation, releases: Releases, torches: Sequence[str]
 ) -> tuple[str, ...]:
-    """Names for what may be installed besides the known Triton releases."""
-    triton, torch = installation.of(releases.compiler.distribution), installation.torch_with_triton
+    """Return names for unlisted Triton releases that the pins allow."""
+    triton = installation.of(releases.compiler.distribution)
+    torch = installation.torch_with_triton
     if not triton and not torch:
         return ()
     if _is_open(triton, releases.triton[-1]) and _is_open(torch, releases.newest_torch):
@@ -145,17 +161,17 @@ def _unknown(
 
 
 def _is_open(pins: Sequence[Pin], newest: str) -> bool:
-    """Whether minor or major releases after the newest known one are admitted."""
+    """Return True if the pins allow minor or major releases after the newest listed one."""
     last = Version(newest)
     after = (f"{last.major}.{last.minor + 1}.0", f"{last.major + 1}.0.0", f"{last.major + 1}.1.0")
     return any(satisfies(pins, version) for version in after)
 
 
-def _admits_older(pins: Sequence[Pin], known: Iterable[str]) -> bool:
-    """Whether releases before the oldest known one are admitted."""
-    # Older releases are in no table: these numbers stand for them. A release that a pin names by
-    # itself was found before.
-    oldest = Version(next(iter(known)))
+def _admits_older(pins: Sequence[Pin], releases: Iterable[str]) -> bool:
+    """Return True if the pins allow releases before the oldest listed one."""
+    # These numbers stand for older releases, which no table lists. A version that a pin names
+    # with `==` has been considered before.
+    oldest = Version(next(iter(releases)))
     for numbers in product(range(1, oldest.major + 1), range(10), (0, 1)):
         version = ".".join(map(str, numbers))
         if Version(version) < oldest and satisfies(pins, version):
@@ -170,10 +186,9 @@ def _public(version: str) -> str:
 def _conflict(
     installation: Installation, releases: Releases, tritons: Sequence[str], torches: Sequence[str]
 ) -> Conflict:
-    triton_pins, torch_pins = (
-        installation.of(releases.compiler.distribution),
-        installation.of("torch"),
-    )
+    """Return the conflict of an installation that allows no pair."""
+    triton_pins = installation.of(releases.compiler.distribution)
+    torch_pins = installation.of("torch")
     if triton_pins and not tritons:
         return _disjoint(installation, triton_pins, releases.triton)
     if torch_pins and not torches:
@@ -181,18 +196,26 @@ def _conflict(
     needs = [f"torch {torch} requires triton{releases.torch[_public(torch)]}" for torch in torches]
     if len(needs) > 3:
         needs = [needs[0], "…", needs[-1]]
-    pinned = " and ".join(f"{pin.where} pins {pin.requirement}" for pin in triton_pins)
-    reason = f"{', '.join(needs)}, but {pinned}"
+    pin_texts = " and ".join(f"{pin.where} pins {pin.requirement}" for pin in triton_pins)
+    reason = f"{', '.join(needs)}, but {pin_texts}"
     return Conflict(installation.name, (*torch_pins, *triton_pins), reason)
 
 
-def _disjoint(installation: Installation, pins: Sequence[Pin], known: Iterable[str]) -> Conflict:
-    """The conflict of pins of one name: two that exclude each other (or one of them that nothing
-    satisfies), else all."""
-    pairs = (pair for pair in combinations(pins, 2) if not _satisfying(pair, known))
-    culprits: tuple[Pin, ...] = next(pairs, tuple(pins))
-    alone = ((pin,) for pin in culprits if not _satisfying([pin], known))
-    culprits = next(alone, culprits)
-    said = " and ".join(f"{pin.requirement} ({pin.where})" for pin in culprits)
-    reason = f"no release of {culprits[0].name} satisfies {said}"
+def _disjoint(installation: Installation, pins: Sequence[Pin], releases: Iterable[str]) -> Conflict:
+    """Return the conflict of pins of one distribution that no release satisfies.
+
+    It names a single pin that nothing satisfies if there is one, else the first two pins that
+    exclude each other, else all.
+    """
+    culprits: tuple[Pin, ...] = tuple(pins)
+    for pair in combinations(pins, 2):
+        if not _satisfying(pair, releases):
+            culprits = pair
+            break
+    for pin in culprits:
+        if not _satisfying([pin], releases):
+            culprits = (pin,)
+            break
+    requirements = " and ".join(f"{pin.requirement} ({pin.where})" for pin in culprits)
+    reason = f"no release of {culprits[0].name} satisfies {requirements}"
     return Conflict(installation.name, culprits, reason)

@@ -1,154 +1,176 @@
-"""A gate's evidence with a baseline in place of what the store does not know."""
+"""A gate's evidence, completed by a baseline where the store is incomplete."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_version, some, split
 from flacheck.analysis.standing import Standing
-from flacheck.baseline.comparing import knows, notes
+from flacheck.baseline.comparing import contains_failure, notes
 from flacheck.baseline.form import Baseline
 from flacheck.baseline.standings import identity, name_and_version, standings_of
 from flacheck.capabilities.gate.evidence import BaselineUse, Evidence, RecordFilter
 from flacheck.capabilities.gate.requested_package import RequestedPackage
 from flacheck.capabilities.gate.result import Gate
 
-# Subjects that a note names before it counts the rest.
-_NAMED = 4
+# The number of subjects that a note names before it counts the rest.
+_SHOWN_SUBJECTS = 4
 
 
 def with_baseline(
-    evidence: Evidence, baseline: Baseline, wanted: RecordFilter, file: str, flacheck: str
+    evidence: Evidence, baseline: Baseline, record_filter: RecordFilter, file: str, flacheck: str
 ) -> Evidence:
-    """The evidence with the baseline's standings where the store has no whole answer, and with the
-    failures that the baseline accepts."""
-    stood = standings_of(baseline)
-    chosen = _Chosen(wanted)
-    mine = chosen.parts_of(stood)
+    """Return the evidence with the baseline's standings and its accepted failures.
+
+    A standing of the baseline is used where the store lacks records of some cells.
+
+    Args:
+        evidence: The evidence of the store.
+        baseline: The baseline.
+        record_filter: The questions and cells that count.
+        file: The baseline's file as notes name it.
+        flacheck: The version of this flacheck.
+    """
+    all_standings = standings_of(baseline)
+    selection = _Selection(record_filter)
+    own_standings = selection.parts_of(all_standings)
     standings: list[Standing] = []
-    baseline_standings = list(mine)
-    for answered in evidence.standings:
-        there = [each for each in mine if _is_same(each, answered)]
-        # A failure that the store knows counts, whatever the rest comes to.
-        if there and answered.is_partial and not answered.failing:
+    baseline_standings = list(own_standings)
+    for answer in evidence.standings:
+        same = [each for each in own_standings if _is_same(each, answer)]
+        # A failure in the store counts, whatever the missing cells would show.
+        if same and answer.is_partial and not answer.failing:
             continue
-        standings.append(answered)
-        baseline_standings = [each for each in baseline_standings if each not in there]
-    said = [*_about(stood, mine, wanted, file), *chosen.notes(mine, file)]
-    said += notes(baseline, standings, file, flacheck)
+        standings.append(answer)
+        baseline_standings = [each for each in baseline_standings if each not in same]
+    lines: list[str] = []
+    if not own_standings:
+        lines.append(_other_subject(all_standings, record_filter, file))
+    lines += selection.notes(own_standings, file)
+    lines += notes(baseline, standings, file, flacheck)
     return replace(
         evidence,
         standings=[*standings, *baseline_standings],
         baseline_standings=baseline_standings,
         accepts=lambda cell: _accepts(baseline, cell),
-        baseline=BaselineUse(file, len(baseline_standings), tuple(dict.fromkeys(said))),
+        baseline=BaselineUse(file, len(baseline_standings), tuple(dict.fromkeys(lines))),
     )
 
 
 def accepted_releases(result: Gate) -> list[str]:
-    """The releases that the pins allow, whose failures a baseline written now accepts."""
-    tritons = {triton for admission in result.admissions for triton in admission.triton}
-    return sorted((triton for triton in tritons if triton[0].isdigit()), key=by_version)
+    """Return the releases that the pins allow; a new baseline accepts their failures."""
+    releases = set()
+    for admission in result.admissions:
+        for triton in admission.triton:
+            if triton[0].isdigit():
+                releases.add(triton)
+    return sorted(releases, key=by_version)
 
 
-def _accepts(baseline: Baseline, cell: Observed) -> bool:
-    """Whether a cell fails as it did when the pins allowed its release already."""
-    return split(cell.toolchain)[1] in baseline.accepted and knows(baseline, cell)
+def _accepts(baseline: Baseline, cell: ObservedCell) -> bool:
+    """Return True for a listed failure under a release that the baseline accepts."""
+    return split(cell.toolchain)[1] in baseline.accepted_releases and contains_failure(
+        baseline, cell
+    )
 
 
 def _is_same(one: Standing, other: Standing) -> bool:
     return one.place == other.place and identity(one.question) == identity(other.question)
 
 
-def _about(
-    stood: Sequence[Standing], mine: Sequence[Standing], wanted: RecordFilter, file: str
-) -> Iterator[str]:
-    """What the baseline is about, where that is nothing that is asked."""
-    if mine:
-        return
-    names = list(dict.fromkeys(each.question.name for each in stood))
-    yield f"{file} is not about {wanted.about}; it is about {'; '.join(some(names, _NAMED))}"
+def _other_subject(standings: Sequence[Standing], record_filter: RecordFilter, file: str) -> str:
+    """Return a note for a baseline that has nothing about the gate's subject."""
+    names = list(dict.fromkeys(each.question.name for each in standings))
+    subjects = "; ".join(some(names, _SHOWN_SUBJECTS))
+    return f"{file} is not about {record_filter.about}; it is about {subjects}"
 
 
-class _Chosen:
-    """Which of a baseline's questions are asked about."""
+class _Selection:
+    """The part of a baseline's questions that a filter selects."""
 
-    def __init__(self, wanted: RecordFilter) -> None:
-        self._wanted = wanted
+    def __init__(self, record_filter: RecordFilter) -> None:
+        self._filter = record_filter
         self._package: RequestedPackage | None = None
-        if wanted.package:
-            self._package = RequestedPackage.of(wanted.package)
+        if record_filter.package:
+            self._package = RequestedPackage.of(record_filter.package)
 
-    def parts_of(self, stood: Sequence[Standing]) -> list[Standing]:
-        """What of a baseline is asked about; a narrower question only where there is no whole
-        one."""
-        whole = {each.place for each in stood if self._is_chosen_whole(each)}
+    def parts_of(self, standings: Sequence[Standing]) -> list[Standing]:
+        """Return the selected parts; a narrower question counts only without a whole one."""
+        whole_places = {each.place for each in standings if self._is_whole_subject(each)}
         parts = []
-        for each in stood:
+        for each in standings:
             part = self.part_of(each)
-            is_narrower = each.place in whole and not self._is_chosen_whole(each)
+            is_narrower = each.place in whole_places and not self._is_whole_subject(each)
             if part is not None and not is_narrower:
                 parts.append(part)
         return parts
 
-    def _is_chosen_whole(self, standing: Standing) -> bool:
-        """Whether a question was chosen by its name, and leaves out nothing that is asked."""
-        is_chosen = bool(self._wanted.package or self._wanted.run_name)
+    def _is_whole_subject(self, standing: Standing) -> bool:
+        """Return True if a question is about the named subject and leaves out nothing selected."""
+        has_subject = bool(self._filter.package or self._filter.run_name)
         return (
-            is_chosen
+            has_subject
             and self._is_about(standing.question.about)
-            and self._wanted.is_whole(standing.question)
+            and self._filter.is_whole(standing.question)
         )
 
     def part_of(self, standing: Standing) -> Standing | None:
-        """What of a standing is about the kernels and targets that are asked; None for nothing."""
-        wanted, question = self._wanted, standing.question
+        """Return the selected part of a standing; None if it is empty."""
+        record_filter, question = self._filter, standing.question
         if not self._is_about(question.about):
             return None
-        if wanted.targets and standing.target not in wanted.targets:
+        if record_filter.targets and standing.target not in record_filter.targets:
             return None
-        is_whole = wanted.is_whole(question)
-        # Which cells came through an operator, no count knows.
-        if wanted.ops and not is_whole:
+        is_whole = record_filter.is_whole(question)
+        # A baseline does not record the operator of a cell.
+        if record_filter.ops and not is_whole:
             return None
-        is_chosen = wanted.package or wanted.run_name
-        if is_chosen and not is_whole:
+        has_subject = record_filter.package or record_filter.run_name
+        if has_subject and not is_whole:
             name, _ = name_and_version(question.about)
             note = f"only {question.narrowing} of {name} is in the baseline"
-            standing = replace(standing, asked=None, note=note)
-        if not wanted.kernels:
+            standing = replace(standing, requested_count=None, note=note)
+        if not record_filter.kernels:
             return standing
-        cells = tuple(cell for cell in standing.cells if wanted.names(cell.kernel))
-        untested = tuple(cell for cell in standing.untested if wanted.names(cell.kernel))
+        cells = tuple(cell for cell in standing.cells if record_filter.names(cell.kernel))
+        untested = tuple(
+            cell for cell in standing.untested_cells if record_filter.names(cell.kernel)
+        )
         if not cells and not untested:
             return None
-        kernels = frozenset(filter(wanted.names, standing.kernels))
-        return replace(_cut_down(standing, cells, untested), kernels=kernels)
+        kernels = frozenset(filter(record_filter.names, standing.kernels))
+        return replace(_limit_cells(standing, cells, untested), kernels=kernels)
 
-    def notes(self, mine: Sequence[Standing], file: str) -> Iterator[str]:
-        """Where a checkout has changed since."""
+    def notes(self, own_standings: Sequence[Standing], file: str) -> Iterator[str]:
+        """Yield a note if the checkout has changed since the baseline was written."""
         if self._package is None:
             return
-        abouts = dict.fromkeys(each.question.about for each in mine)
-        changed = sorted(about for about in abouts if self._package.has_changed_since(about))
-        if changed:
+        subjects = dict.fromkeys(each.question.about for each in own_standings)
+        stale = sorted(about for about in subjects if self._package.has_changed_since(about))
+        if stale:
             yield (
-                f"{file} is of {', '.join(some(changed, _NAMED))}, and files in "
-                f"{self._wanted.package} have changed since: scan again where kernels have"
+                f"{file} is of {', '.join(some(stale, _SHOWN_SUBJECTS))}, and files in "
+                f"{self._filter.package} have changed since: scan again where kernels have"
             )
 
     def _is_about(self, about: str) -> bool:
         if self._package is not None:
             return self._package.is_about(about)
-        return self._wanted.run_name in (None, about)
+        return self._filter.run_name in (None, about)
 
 
-def _cut_down(
-    standing: Standing, cells: tuple[Observed, ...], untested: tuple[Observed, ...]
+def _limit_cells(
+    standing: Standing, cells: tuple[ObservedCell, ...], untested: tuple[ObservedCell, ...]
 ) -> Standing:
-    """A standing of some of its cells; a question that is partial stays so."""
-    answered = len(cells) + len(untested)
-    asked: int | None = answered
+    """Return a standing with some of its cells; a partial one stays partial."""
+    answer_count = len(cells) + len(untested)
+    total: int | None = answer_count
     if standing.is_partial:
-        asked = None
-    return replace(standing, asked=asked, answered=answered, cells=cells, untested=untested)
+        total = None
+    return replace(
+        standing,
+        requested_count=total,
+        answered_count=answer_count,
+        cells=cells,
+        untested_cells=untested,
+    )

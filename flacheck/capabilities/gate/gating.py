@@ -1,4 +1,4 @@
-"""A judgement as one sitting: pins and results are read anew after every scan and change."""
+"""The judgement of pins by the files and the store as they are now."""
 
 import logging
 from collections.abc import Sequence
@@ -26,91 +26,114 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PinSources:
-    """Where pins stand: in files, in the `installed` environment, or in what this folder holds;
-    `option_pins` are those of the command line, which go with each."""
+    """The places to read pins from.
+
+    Without `files` the `installed` environment is read if that is set, else the supported files of
+    this folder. `option_pins` come from the command line and are added to each installation.
+    """
 
     files: tuple[Path, ...] = ()
     installed: bool = False
     option_pins: tuple[Pin, ...] = ()
 
     def installations(self) -> list[Installation]:
-        """What is held to pins of any compiler; EmptySelection when there is none."""
+        """Return the installations with their pins of any compiler.
+
+        Raises:
+            EmptySelection: If nothing is pinned.
+        """
         if self.files:
-            judged = sources.of_files(self.files)
+            installations = sources.of_files(self.files)
         elif self.installed:
-            judged = sources.installed()
+            installations = sources.read_installed()
         else:
-            judged = sources.in_folder(Path.cwd())
-            if not judged and self.option_pins:
+            installations = sources.in_folder(Path.cwd())
+            if not installations and self.option_pins:
                 return [Installation("the command line", self.option_pins)]
-            if not judged:
+            if not installations:
                 _LOG.warning("no file here pins torch or triton: looking at the live environment")
-                judged = sources.installed()
-        if not judged:
+                installations = sources.read_installed()
+        if not installations:
             where = ", ".join(map(str, self.files)) or "the live environment"
             why = "neither torch nor triton is pinned there; name a file that does"
             raise EmptySelection(f"{where}: {why}")
-        return [replace(each, pins=(*each.pins, *self.option_pins)) for each in judged]
+        with_options = []
+        for installation in installations:
+            pins = (*installation.pins, *self.option_pins)
+            with_options.append(replace(installation, pins=pins))
+        return with_options
 
     def of(self, compiler: GatedCompiler) -> list[Installation]:
-        """The installations with their pins of a compiler; EmptySelection where there is none."""
-        about = [installation.about(compiler) for installation in self.installations()]
-        held = [installation for installation in about if installation.pins]
-        if not held:
+        """Return the installations that pin a compiler, each with its pins of that compiler.
+
+        Raises:
+            EmptySelection: If no installation pins the compiler.
+        """
+        installations = []
+        for installation in self.installations():
+            about_compiler = installation.about(compiler)
+            if about_compiler.pins:
+                installations.append(about_compiler)
+        if not installations:
             raise EmptySelection(
                 f"nothing here pins {compiler.spoken}: pin {compiler.distribution} in a file, or "
                 f"name releases with --toolchain '{compiler.family}>=X'"
             )
-        return held
+        return installations
 
 
 @dataclass(frozen=True)
 class Gating:
-    """One judgement of pins, by a store and what a baseline knows beside it. `wanted` are the
-    records that count; `file` is the baseline's."""
+    """A judgement of pins by the records that `record_filter` selects in a store.
 
-    gate: Judge
+    The `baseline`, read from `baseline_file`, is used where the store is incomplete.
+    """
+
+    judge: Judge
     pin_sources: PinSources
-    wanted: RecordFilter
+    record_filter: RecordFilter
     store: Path
-    known: Baseline | None = None
-    file: Path | None = None
+    baseline: Baseline | None = None
+    baseline_file: Path | None = None
 
-    def beside(self, known: Baseline | None, file: Path | None) -> "Gating":
-        """Return the same judgement with what a baseline file holds."""
-        return replace(self, known=known, file=file)
+    def with_baseline(self, baseline: Baseline | None, file: Path | None) -> "Gating":
+        """Return this judgement with a baseline and the file that it was read from."""
+        return replace(self, baseline=baseline, baseline_file=file)
 
     def result(self) -> Gate:
-        """The judgement by what the files and the store hold now."""
-        installations = self.pin_sources.of(self.gate.releases.compiler)
-        with evidence.open_evidence(self.store, self.wanted) as held:
-            if self.known and self.file:
-                held = with_baseline(held, self.known, self.wanted, str(self.file), __version__)
-            return self.gate.judge(installations, held, self.wanted.about)
+        """Read the pins and the store, and return the judgement."""
+        installations = self.pin_sources.of(self.judge.releases.compiler)
+        with evidence.open_evidence(self.store, self.record_filter) as current:
+            if self.baseline and self.baseline_file:
+                file = str(self.baseline_file)
+                current = with_baseline(
+                    current, self.baseline, self.record_filter, file, __version__
+                )
+            return self.judge.judge(installations, current, self.record_filter.about)
 
     def plan(self, releases: Sequence[str]) -> Plan:
-        """What is to be compiled for a record of these releases."""
-        with evidence.open_evidence(self.store, self.wanted) as held:
-            asked = self.wanted.of_only_question(held.standings)
-        return asked.plan(releases)
+        """Return the plan of the scan that is missing for these releases."""
+        with evidence.open_evidence(self.store, self.record_filter) as current:
+            question = self.record_filter.of_only_question(current.standings)
+        return question.plan(releases)
 
     def standings(self) -> Sequence[Standing]:
-        """All that the store knows of what the gate is about, without a selection."""
-        whole = replace(self.wanted, kernels=(), targets=(), ops=())
-        with evidence.open_evidence(self.store, whole) as held:
-            return held.standings
+        """Return the standings of every kernel, target and operator of the subject."""
+        whole = replace(self.record_filter, kernels=(), targets=(), ops=())
+        with evidence.open_evidence(self.store, whole) as current:
+            return current.standings
 
 
 def releases_of(compiler: GatedCompiler) -> Releases:
-    """What there is of a compiler; of CUDA toolkits the newest patch release of each minor."""
+    """Return the releases of a compiler; of nvcc only the newest patch release of each minor."""
     if compiler is TRITON:
-        return Releases(tuple(triton_releases.known()), torch_pins.pins())
-    newest = nvcc_releases.newest_of_minors(nvcc_releases.known())
+        return Releases(tuple(triton_releases.known_releases()), torch_pins.pins())
+    newest = nvcc_releases.newest_of_minors(nvcc_releases.shipped_versions())
     return Releases(tuple(map(str, newest)), {}, compiler)
 
 
 def advice_on(compiler: GatedCompiler) -> Advise:
-    """Advisories are about releases of Triton."""
+    """Return the lookup of advisories for a compiler; all advisories are about Triton."""
     if compiler is TRITON:
         return advisories.of
-    return lambda *asked: ()
+    return lambda *arguments: ()

@@ -1,15 +1,15 @@
-"""The gate: installations, evidence and waivers in, the result out; pure."""
+"""The judgement of pins by evidence and waivers, without any I/O."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
 from flacheck.analysis.groups import by_signature
-from flacheck.analysis.known_good import grouped
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version, split
 from flacheck.analysis.standing import Standing, is_good
-from flacheck.analysis.untested import listed
+from flacheck.analysis.untested_cells import group_untested
 from flacheck.capabilities.gate.admission import Admission, Releases, admit
 from flacheck.capabilities.gate.evidence import Evidence, cell_identity
 from flacheck.capabilities.gate.pins import Installation
@@ -26,14 +26,22 @@ from flacheck.config.waivers import Waivable, Waiver
 from flacheck.model import Record, Verdict
 from flacheck.toolchains import torch_pins
 
-# (kernels, triton, target, packages) → what is known against some of these kernels there.
+# (kernels, triton, target, packages) → the advisories against some of these kernels there.
 Advise = Callable[[Iterable[str], str, str, Collection[str]], Sequence[str]]
 
 
 @dataclass(frozen=True)
 class Judge:
-    """What a gate goes by. `targets` must all be good, where any are named; `strict` lets only good
-    releases pass."""
+    """The rules of a gate.
+
+    Attributes:
+        releases: The existing releases.
+        advise: Looks up advisories.
+        targets: The targets that must all be good; empty for those with records.
+        waivers: The project's waivers.
+        today: The date by which waivers expire.
+        strict: True if only good releases pass.
+    """
 
     releases: Releases
     advise: Advise
@@ -45,169 +53,200 @@ class Judge:
     def judge(
         self, installations: Sequence[Installation], evidence: Evidence, about: str = ""
     ) -> Gate:
-        """Judge every release that the installations admit, and look for what to change."""
+        """Judge every release that the installations allow, and suggest changes of pins."""
         evidence = _of_family(evidence, self.releases.compiler.family)
-        recorded = self._recorded(evidence)
-        releases = self.releases.with_recorded(recorded)
+        with_records = self._releases_with_records(evidence)
+        releases = self.releases.with_recorded(with_records)
         admissions = tuple(admit(installation, releases) for installation in installations)
-        states = {triton: release.state for triton, release in recorded.items()}
+        states = {triton: release.state for triton, release in with_records.items()}
         changes, helpless = suggest(installations, Acceptance(releases, states, self.strict))
+        not_evidence: list[ObservedCell] = []
+        for standing in evidence.standings:
+            not_evidence += standing.untested_cells
         return Gate(
             admissions=admissions,
-            versions=self._admitted_releases(admissions, recorded, releases, evidence),
-            judged_waivers=tuple(self._judged(waiver, evidence) for waiver in self.waivers),
+            versions=self._allowed_releases(admissions, with_records, releases, evidence),
+            judged_waivers=tuple(self._judge_waiver(each, evidence) for each in self.waivers),
             suggest=changes,
             helpless=helpless,
             about=about,
-            known_good=_known_good(recorded, releases),
-            questions=_named(evidence),
-            untested=tuple(listed([c for each in evidence.standings for c in each.untested])),
+            known_good=_known_good(with_records, releases),
+            questions=_question_names(evidence),
+            untested=tuple(group_untested(not_evidence)),
             baseline=evidence.baseline,
             compiler=self.releases.compiler,
         )
 
-    def _recorded(self, evidence: Evidence) -> dict[str, JudgedRelease]:
-        """Each release that a question was asked of, by its version."""
-        asked = ((split(each.toolchain), each) for each in evidence.standings)
-        return {
-            triton: self._judged_release(triton, mine, evidence)
-            for (compiler, triton), mine in grouped(asked).items()
-            if compiler == self.releases.compiler.family
-        }
+    def _releases_with_records(self, evidence: Evidence) -> dict[str, JudgedRelease]:
+        """Return each release that a question is about, judged, by its version."""
+        by_toolchain = group_by_key((split(each.toolchain), each) for each in evidence.standings)
+        releases = {}
+        for (compiler, triton), standings in by_toolchain.items():
+            if compiler == self.releases.compiler.family:
+                releases[triton] = self._judge_release(triton, standings, evidence)
+        return releases
 
-    def _judged_release(
+    def _judge_release(
         self, triton: str, standings: Sequence[Standing], evidence: Evidence
     ) -> JudgedRelease:
-        asked = [each for each in standings if not self.targets or each.target in self.targets]
+        if self.targets:
+            standings = [each for each in standings if each.target in self.targets]
         valid = waivers.in_force(self.waivers, self.today)
-        failing = [cell for each in asked for cell in each.failing]
-        waived = {cell.key for cell in failing if waivers.waived(valid, cell)}
-        known = {cell.key for cell in failing if cell.key not in waived and evidence.accepts(cell)}
-        let_pass = waived | known
+        failing: list[ObservedCell] = []
+        cells: dict[str, ObservedCell] = {}
+        for standing in standings:
+            failing += standing.failing
+            for cell in standing.cells:
+                if _was_compiled(cell):
+                    cells[cell.key] = cell
+        waiver_keys = {cell.key for cell in failing if waivers.are_waived(valid, cell)}
+        baseline_keys = set()
+        for cell in failing:
+            if cell.key not in waiver_keys and evidence.accepts(cell):
+                baseline_keys.add(cell.key)
+        let_pass = waiver_keys | baseline_keys
         blocking = {cell.key: cell for cell in failing if cell.key not in let_pass}
         advisories: list[str] = []
-        for target, there in grouped((each.target, each) for each in asked).items():
+        by_place = group_by_key((each.target, each) for each in standings)
+        for target, there in by_place.items():
             advisories += self._advice(there, triton, target)
-        tried = {cell.key: cell for each in asked for cell in each.cells if _was_tried(cell)}
-        wanted = [each.asked for each in asked if each.asked is not None]
-        # A sum with an unknown part is unknown.
-        total = None
-        if len(wanted) == len(asked):
-            total = sum(wanted)
         release = JudgedRelease(
             triton=triton,
             state=ReleaseState.GOOD,
             failures=tuple(by_signature(list(blocking.values()))),
             advisories=tuple(dict.fromkeys(advisories)),
-            targets=tuple(sorted({cell.target for cell in tried.values()}, key=by_target)),
-            cells=sum(cell.is_evidence for cell in tried.values()),
-            waived_cells=len(waived),
-            known=len(known),
-            unknown=sum(cell.verdict is Verdict.UNKNOWN for cell in tried.values()),
-            untested=sum(len(each.untested) for each in asked),
-            answered=sum(each.answered for each in asked),
-            asked=total,
+            targets=tuple(sorted({cell.target for cell in cells.values()}, key=by_target)),
+            cells=sum(cell.is_evidence for cell in cells.values()),
+            waived_cells=len(waiver_keys),
+            known=len(baseline_keys),
+            unknown=sum(cell.verdict is Verdict.UNKNOWN for cell in cells.values()),
+            untested=sum(len(each.untested_cells) for each in standings),
+            answered=sum(each.answered_count for each in standings),
+            asked=_total_cells(standings),
         )
-        partial = [_progress(each) for each in asked if each.is_partial]
+        partial = [_progress(each) for each in standings if each.is_partial]
         if blocking:
             return replace(release, state=ReleaseState.BAD, why="; ".join(partial))
         if partial:
             return replace(release, state=ReleaseState.PARTIAL, why="; ".join(partial))
-        missing = "; ".join(self._missing(asked, let_pass))
+        missing = "; ".join(self._missing(standings, let_pass))
         if missing:
             return replace(release, state=ReleaseState.NO_RECORD, why=missing)
         if advisories:
             return replace(release, state=ReleaseState.ADVISED)
         return release
 
-    def _missing(self, asked: Sequence[Standing], let_pass: set[str]) -> Iterator[str]:
-        """Why not every question that is answered as a whole, or not every target, is known to
-        compile."""
-        answered = [each for each in asked if any(map(_was_tried, each.cells))]
-        targets = {each.target for each in answered}
+    def _missing(self, standings: Sequence[Standing], let_pass: set[str]) -> Iterator[str]:
+        """Yield the reasons why complete questions or targets are not known to compile."""
+        with_cells = [each for each in standings if any(map(_was_compiled, each.cells))]
+        targets = {each.target for each in with_cells}
         for target in self.targets:
             if target not in targets:
                 yield f"no record on {target}"
-        for each in sorted(answered, key=lambda one: by_target(one.target)):
+        for each in sorted(with_cells, key=lambda one: by_target(one.target)):
             rest = replace(each, cells=tuple(c for c in each.cells if c.key not in let_pass))
-            # Where every cell is let pass, there is nothing left to ask of the target.
+            # A target on which every cell is accepted has nothing left to prove.
             if rest.cells and not is_good(rest.cells):
                 yield f"{each.target}: {rest.obstacle}"
-        if not self.targets and not answered:
-            yield _nothing_tried(asked)
+        if not self.targets and not with_cells:
+            yield _nothing_compiled(standings)
 
-    def _admitted_releases(
+    def _allowed_releases(
         self,
         admissions: Sequence[Admission],
-        recorded: Mapping[str, JudgedRelease],
+        with_records: Mapping[str, JudgedRelease],
         releases: Releases,
         evidence: Evidence,
     ) -> tuple[JudgedRelease, ...]:
-        """All admitted Triton releases, oldest first, with the torch releases that may come
-        along."""
-        tritons = {triton for admission in admissions for triton in admission.triton}
-        torches = grouped(
-            (triton, torch) for admission in admissions for torch, triton in admission.pairs
-        )
-        admitted = []
-        # Those that have a number first, then `<3.0.0`, `>3.9.0` and `of torch 2.15.0`.
+        """Return all allowed Triton releases, oldest first, with the torch that may come along."""
+        tritons: set[str] = set()
+        torch_of: dict[str, set[str | None]] = {}
+        for admission in admissions:
+            tritons.update(admission.triton)
+            for torch, triton in admission.pairs:
+                torch_of.setdefault(triton, set()).add(torch)
+        judged_releases = []
+        # Version numbers come first, then `<3.0.0`, `>3.9.0` and `of torch 2.15.0`.
         for triton in sorted(tritons, key=lambda name: (not name[0].isdigit(), by_version(name))):
-            beside = set(torches.get(triton, ()))
-            # Where torch is not pinned, any that requires this Triton may come.
-            if None in beside:
-                beside = beside - {None} | set(releases.torch_for(triton))
-            release = recorded.get(triton)
+            torches = torch_of.get(triton, set())
+            # An installation without a pin of torch may have any torch for this Triton.
+            if None in torches:
+                torches = torches - {None} | set(releases.torch_for(triton))
+            release = with_records.get(triton)
             if release is None:
-                release = self._advised(_unrecorded(triton, releases), evidence)
-            admitted.append(replace(release, torch=tuple(sorted(beside, key=by_version))))
-        return tuple(admitted)
+                release = self._with_advisories(_without_record(triton, releases), evidence)
+            torch_names = sorted(filter(None, torches), key=by_version)
+            judged_releases.append(replace(release, torch=tuple(torch_names)))
+        return tuple(judged_releases)
 
-    def _advised(self, release: JudgedRelease, evidence: Evidence) -> JudgedRelease:
-        """A release that nothing was asked of, with what is publicly known against the kernels that
-        other releases were asked about."""
+    def _with_advisories(self, release: JudgedRelease, evidence: Evidence) -> JudgedRelease:
+        """Add the advisories against the kernels of all questions to a release."""
         if not release.triton[0].isdigit():
             return release
-        asked = evidence.standings
-        targets = self.targets or tuple(dict.fromkeys(each.target for each in asked))
-        told = [said for target in targets for said in self._advice(asked, release.triton, target)]
-        return replace(release, advisories=tuple(dict.fromkeys(told)))
+        targets = self.targets or tuple(dict.fromkeys(each.target for each in evidence.standings))
+        advisories: list[str] = []
+        for target in targets:
+            advisories += self._advice(evidence.standings, release.triton, target)
+        return replace(release, advisories=tuple(dict.fromkeys(advisories)))
 
-    def _advice(self, asked: Sequence[Standing], triton: str, target: str) -> Sequence[str]:
-        """What is publicly known there against the kernels of these questions."""
-        kernels = frozenset[str]().union(*(each.kernels for each in asked))
-        packages = frozenset[str]().union(*(each.packages for each in asked))
-        return self.advise(kernels, triton, target, packages)
+    def _advice(self, standings: Sequence[Standing], triton: str, target: str) -> Sequence[str]:
+        """Return the advisories for a release and target against the kernels of these questions."""
+        kernels: set[str] = set()
+        packages: set[str] = set()
+        for standing in standings:
+            kernels |= standing.kernels
+            packages |= standing.packages
+        return self.advise(frozenset(kernels), triton, target, frozenset(packages))
 
-    def _judged(self, waiver: Waiver, evidence: Evidence) -> JudgedWaiver:
-        failing: list[Waivable] = [r for r in evidence.records if r.verdict is Verdict.FAILS]
-        failing += [cell for each in evidence.baseline_standings for cell in each.failing]
-        covered = [each for each in failing if waiver.covers(each)]
-        # A waiver by a kernel's name is about signatures of any time.
-        renamed = {
-            c.signature or "" for c in covered if waiver.signature not in (None, c.signature)
-        }
+    def _judge_waiver(self, waiver: Waiver, evidence: Evidence) -> JudgedWaiver:
+        failing: list[Waivable] = []
+        for record in evidence.records:
+            if record.verdict is Verdict.FAILS:
+                failing.append(record)
+        for standing in evidence.baseline_standings:
+            failing += standing.failing
+        cells = [each for each in failing if waiver.covers(each)]
+        # A waiver by a kernel's name covers signatures of every flacheck release.
+        new_signatures = set()
+        for cell in cells:
+            if waiver.signature not in (None, cell.signature):
+                new_signatures.add(cell.signature or "")
         use = WaiverUse.UNUSED
-        if waiver.expired(self.today):
+        if waiver.has_expired(self.today):
             use = WaiverUse.EXPIRED
-        elif covered:
+        elif cells:
             use = WaiverUse.ACTIVE
-        elif _is_mended(waiver, evidence):
+        elif _compiles_again(waiver, evidence):
             use = WaiverUse.MENDED
-        return JudgedWaiver(waiver, use, len(covered), tuple(sorted(renamed)))
+        return JudgedWaiver(waiver, use, len(cells), tuple(sorted(new_signatures)))
 
 
 def _of_family(evidence: Evidence, family: str) -> Evidence:
-    """What speaks of releases of one compiler."""
-    own = [
-        [each for each in standings if split(each.toolchain)[0] == family]
-        for standings in (evidence.standings, evidence.baseline_standings)
-    ]
-    return replace(evidence, standings=own[0], baseline_standings=own[1])
+    """Return the evidence about releases of one compiler."""
+
+    def is_own(standing: Standing) -> bool:
+        return split(standing.toolchain)[0] == family
+
+    return replace(
+        evidence,
+        standings=list(filter(is_own, evidence.standings)),
+        baseline_standings=list(filter(is_own, evidence.baseline_standings)),
+    )
 
 
-def _unrecorded(triton: str, releases: Releases) -> JudgedRelease:
-    """A release without a record, with the reason why nothing is known of it."""
-    why = "nobody knows which Triton that torch requires"
+def _total_cells(standings: Sequence[Standing]) -> int | None:
+    """Return the number of cells in all questions; None if that of one is unknown."""
+    total = 0
+    for standing in standings:
+        if standing.requested_count is None:
+            return None
+        total += standing.requested_count
+    return total
+
+
+def _without_record(triton: str, releases: Releases) -> JudgedRelease:
+    """Return a release without a record, with the reason."""
+    why = "the Triton requirement of that torch is unknown"
     if triton == releases.beyond:
         why = "newer than every known release"
     elif triton == releases.before:
@@ -217,46 +256,45 @@ def _unrecorded(triton: str, releases: Releases) -> JudgedRelease:
     return JudgedRelease(triton, ReleaseState.NO_RECORD, why=why)
 
 
-def _was_tried(cell: Observed) -> bool:
-    """Whether a cell was asked of the compiler; a skipped one says nothing."""
+def _was_compiled(cell: ObservedCell) -> bool:
+    """Return True unless the cell was skipped before it reached the compiler."""
     return cell.verdict is not Verdict.SKIPPED
 
 
 def _progress(standing: Standing) -> str:
-    """How much of a question is answered, and why no more is known."""
-    said = f"{standing.progress} cells of {standing.question.name} on {standing.target}"
+    """Return the number of cells with a record, and the reason for the missing ones."""
+    progress = f"{standing.progress} cells of {standing.question.name} on {standing.target}"
     if standing.note:
-        return f"{said} ({standing.note})"
-    return said
+        return f"{progress} ({standing.note})"
+    return progress
 
 
-def _nothing_tried(asked: Sequence[Standing]) -> str:
-    if any(each.untested for each in asked):
+def _nothing_compiled(standings: Sequence[Standing]) -> str:
+    if any(each.untested_cells for each in standings):
         return "only untested cells"
     return "only skipped cells"
 
 
-def _named(evidence: Evidence) -> tuple[str, ...]:
-    """The questions that were judged by, each once; a narrower one says so."""
+def _question_names(evidence: Evidence) -> tuple[str, ...]:
+    """Return the names of the questions, each once; the name of a narrower one shows it."""
     return tuple(dict.fromkeys(each.question.name for each in evidence.standings))
 
 
-def _known_good(recorded: Mapping[str, JudgedRelease], releases: Releases) -> tuple[str, ...]:
-    """The requirements that admit just the good releases, and the torch that brings them."""
-    # A waiver or a baseline lets a failure pass; neither makes a release good.
-    good = {
-        triton
-        for triton, release in recorded.items()
-        if release.state is ReleaseState.GOOD and not release.let_pass
-    }
-    # One that an advisory speaks against only where no other is good.
-    good = good or {
-        triton
-        for triton, release in recorded.items()
-        if release.state is ReleaseState.ADVISED and not release.let_pass
-    }
+def _known_good(with_records: Mapping[str, JudgedRelease], releases: Releases) -> tuple[str, ...]:
+    """Return the requirements that allow the good releases only, and the torch for them."""
+    # Releases with an advisory count if no other release is good.
+    for state in (ReleaseState.GOOD, ReleaseState.ADVISED):
+        # A waiver or a baseline accepts a failure, but does not make a release good.
+        good = set()
+        for triton, release in with_records.items():
+            if release.state is state and not release.let_pass:
+                good.add(triton)
+        if good:
+            break
     tritons = [triton for triton in releases.triton if triton in good]
-    torches = [torch for triton in tritons for torch in releases.torch_for(triton)]
+    torches: list[str] = []
+    for triton in tritons:
+        torches += releases.torch_for(triton)
     requirements = (
         torch_pins.specifier(releases.compiler.distribution, tritons, releases.triton),
         torch_pins.specifier("torch", torches, releases.torch),
@@ -264,17 +302,19 @@ def _known_good(recorded: Mapping[str, JudgedRelease], releases: Releases) -> tu
     return tuple(filter(None, requirements))
 
 
-def _is_mended(waiver: Waiver, evidence: Evidence) -> bool:
-    """Whether a cell compiles now that failed so before, or one of the waiver's kernel."""
-    asked: Sequence[Record] = evidence.records
-    # A baseline remembers no other failures than its own.
+def _compiles_again(waiver: Waiver, evidence: Evidence) -> bool:
+    """Return True if a cell with the waiver's failure, or of its kernel, compiles now."""
+    records: Sequence[Record] = evidence.records
     if waiver.signature is None:
-        compiled = (c for each in evidence.baseline_standings for c in each.cells if c.compiles)
-        if any(waiver.names(cell.kernel) for cell in compiled):
-            return True
+        # A baseline lists cells that compile, without their earlier failures.
+        for standing in evidence.baseline_standings:
+            for cell in standing.cells:
+                if cell.compiles and waiver.names(cell.kernel):
+                    return True
     else:
         cells = set(map(cell_identity, evidence.failed_with(waiver.signature)))
-        asked = [record for record in evidence.records if cell_identity(record) in cells]
-    return any(
-        record.verdict is Verdict.COMPILES for record in asked if waiver.names(record.kernel)
-    )
+        records = [record for record in evidence.records if cell_identity(record) in cells]
+    for record in records:
+        if record.verdict is Verdict.COMPILES and waiver.names(record.kernel):
+            return True
+    return False

@@ -1,4 +1,4 @@
-"""The package that a gate is asked about, however it is given."""
+"""The package that a gate is limited to, by version or by folder."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from flacheck.packages import checkouts, package
 
 @dataclass(frozen=True)
 class RequestedPackage:
-    """A package by its exact `version`, or a checkout by its `state`, in which the version of what
-    is built from it ends (`h1a2b3c4d`): nothing is built to know that."""
+    """A package by its exact `version`, or a checkout by the `state` of its files.
+
+    The version of a package that is built from a checkout ends in this state (`h1a2b3c4d`), so
+    nothing has to be built to compare them.
+    """
 
     name: str
     version: str | None = None
@@ -25,7 +28,11 @@ class RequestedPackage:
 
     @staticmethod
     def of(spec: str) -> RequestedPackage:
-        """`NAME==VERSION`, or a checkout's folder. Raises UsageError for neither."""
+        """Return the package of `NAME==VERSION` or of a checkout's folder.
+
+        Raises:
+            UsageError: If `spec` is neither.
+        """
         if checkouts.is_path(spec):
             folder = checkouts.folder(spec)
             return RequestedPackage(_project_name(folder), state=f"h{checkouts.digest(folder)[:8]}")
@@ -33,7 +40,7 @@ class RequestedPackage:
         return RequestedPackage(name, version)
 
     def is_about(self, about: str) -> bool:
-        """Whether a question is about this package; a checkout's may be of another state of it."""
+        """Return True for questions about this package; a checkout matches in any state."""
         name, version = name_and_version(about)
         if name != self.name:
             return False
@@ -41,12 +48,16 @@ class RequestedPackage:
         return self.version is None or by_version(version or "")[1] == by_version(self.version)[1]
 
     def has_changed_since(self, about: str) -> bool:
-        """Whether a question was asked about a checkout in another state than it is in now."""
+        """Return True if a question is about another state of the checkout."""
         return self.state is not None and not about.endswith(self.state)
 
 
 def _project_name(folder: Path) -> str:
-    """What a checkout's package is called; UsageError where its pyproject.toml does not say it."""
+    """Return the name of a checkout's package.
+
+    Raises:
+        UsageError: If its pyproject.toml lacks a name.
+    """
     file = folder / "pyproject.toml"
     if file.is_file():
         project = toml.loads(file.read_text(encoding="utf-8"), str(file)).get("project", {})

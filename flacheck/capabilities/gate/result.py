@@ -1,4 +1,4 @@
-"""What a gate finds out of pins, records and waivers, and its JSON."""
+"""The result of a gate, with its JSON and exit code."""
 
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -6,7 +6,7 @@ from enum import Enum
 from msgspec import json, structs
 
 from flacheck.analysis.groups import SignatureGroup
-from flacheck.analysis.untested import Untested
+from flacheck.analysis.untested_cells import UntestedGroup
 from flacheck.capabilities.gate.admission import Admission, Conflict
 from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
 from flacheck.capabilities.gate.evidence import BaselineUse
@@ -15,7 +15,7 @@ from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
 from flacheck.model import Json
 
-# What flacheck.gate/1 shows of a pin and of a release; the rest is told to people.
+# The fields of pins and releases in flacheck.gate/1; only reports for people show the others.
 _PIN = ("file", "line", "name", "specifier")
 _RELEASE = (
     *("triton", "torch", "state", "codes", "kernels"),
@@ -24,31 +24,43 @@ _RELEASE = (
 
 
 class ReleaseState(str, Enum):
-    """What the records come to, over all targets that count."""
+    """The state of a release by its records on all targets that count."""
 
     GOOD = "good"
-    # Good, but something is known against it that no compile shows.
+    # Good, but an advisory names a defect that no compile shows.
     ADVISED = "advised"
-    # A kernel fails, and nothing makes up for it.
+    # A kernel fails, and neither a waiver nor a baseline accepts it.
     BAD = "bad"
-    # A question was asked of it and is not answered as a whole.
+    # Records of some cells are missing.
     PARTIAL = "partial"
-    # Nothing was asked of it, or nothing that was asked came to a verdict.
+    # Nothing was scanned under it, or no cell came to a verdict.
     NO_RECORD = "no-record"
 
 
-# What a scan could mend.
+# The states that a scan can change.
 OPEN = (ReleaseState.PARTIAL, ReleaseState.NO_RECORD)
 
 
 @dataclass(frozen=True)
 class JudgedRelease:
-    """A release, or `>3.9.0` and the like, by its records; `triton` names it, of whatever compiler
-    the gate is. `failures` are those that count,
-    `waived_cells` counts the cells that fail with leave, `known` those that a baseline lets pass; `why`
-    says what keeps the release from being good; `cells` counts the cells with evidence, `unknown`
-    those without a verdict, and `untested` the launches that are no evidence. `torch` are the
-    releases that it may come with."""
+    """A release by its records.
+
+    Attributes:
+        triton: The release of the judged compiler, or a name such as `>3.9.0`.
+        state: Its state.
+        failures: The failures that count.
+        advisories: The advisories against it for these kernels.
+        targets: The targets with records.
+        cells: The number of cells with evidence.
+        waived_cells: The number of failing cells that a waiver accepts.
+        known: The number of failing cells that a baseline accepts.
+        why: The reason why the release is not good.
+        torch: The torch releases that it may come with.
+        unknown: The number of cells without a verdict.
+        untested: The number of launches that are not evidence.
+        answered: The number of cells with a record.
+        asked: The number of cells in all questions; None if that is unknown.
+    """
 
     triton: str
     state: ReleaseState
@@ -67,33 +79,40 @@ class JudgedRelease:
 
     @property
     def let_pass(self) -> int:
-        """How many cells fail and do not count."""
+        """The number of failing cells that do not count."""
         return self.waived_cells + self.known
 
     @property
     def codes(self) -> list[str]:
+        """The codes of the failures, each once."""
         return list(dict.fromkeys(group.code for group in self.failures))
 
     @property
     def kernels(self) -> list[str]:
-        return sorted({kernel for group in self.failures for kernel in group.kernels})
+        """The failing kernels, in alphabetical order."""
+        kernels: set[str] = set()
+        for group in self.failures:
+            kernels.update(group.kernels)
+        return sorted(kernels)
 
 
 class WaiverUse(str, Enum):
-    """What became of a waiver."""
+    """The effect of a waiver."""
 
     ACTIVE = "active"
     EXPIRED = "expired"
-    # What it waives compiles again.
+    # The waived cell compiles now.
     MENDED = "mended"
-    # Nothing was tried of what it speaks of.
+    # No cell that it covers was compiled.
     UNUSED = "unused"
 
 
 @dataclass(frozen=True)
 class JudgedWaiver:
-    """A waiver with how many failing cells it lets pass; `renamed` are the signatures of today of
-    those that it names by an older flacheck's."""
+    """A waiver with the number of failing cells that it accepts.
+
+    `renamed` are the current signatures of failures that it names by those of an older flacheck.
+    """
 
     waiver: Waiver
     use: WaiverUse
@@ -102,18 +121,27 @@ class JudgedWaiver:
 
     @property
     def is_finding(self) -> bool:
-        """Whether the waiver has to go."""
+        """True if the waiver has to be removed."""
         return self.use in (WaiverUse.EXPIRED, WaiverUse.MENDED)
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What flacheck.gate/1 shows, and what else is told to people.
+    """The judgement of pins: the document flacheck.gate/1, and more for reports.
 
-    `versions` are the admitted releases, `helpless` the installations that no change of a pin lets
-    pass; `known_good` are the requirements that admit just the good releases, whatever the pins
-    exclude now; `about` says which questions were chosen, `questions` names them; `untested` lists
-    what the answers leave out."""
+    Attributes:
+        admissions: The releases that each installation allows.
+        versions: The allowed releases, judged.
+        judged_waivers: The waivers, judged.
+        suggest: The changes after which the gate passes.
+        helpless: The installations that no change of a pin makes pass.
+        about: The subject of the questions that count.
+        known_good: The requirements that allow the good releases only, whatever the pins exclude.
+        questions: The names of the questions that count.
+        untested: The launches that are not evidence.
+        baseline: The use of a baseline; None without one.
+        compiler: The judged compiler.
+    """
 
     admissions: tuple[Admission, ...]
     versions: tuple[JudgedRelease, ...] = ()
@@ -123,47 +151,52 @@ class Gate:
     about: str = ""
     known_good: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
-    untested: tuple[Untested, ...] = ()
+    untested: tuple[UntestedGroup, ...] = ()
     baseline: BaselineUse | None = None
     compiler: GatedCompiler = TRITON
 
     @property
     def pins(self) -> tuple[Pin, ...]:
         """The pins of all installations, each once."""
-        pins = (pin for admission in self.admissions for pin in admission.installation.pins)
-        return tuple(dict.fromkeys(pins))
+        pins: dict[Pin, None] = {}
+        for admission in self.admissions:
+            pins.update(dict.fromkeys(admission.installation.pins))
+        return tuple(pins)
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
-        """Each contradiction once, though it may hold in a project and in all its extras."""
-        conflicts = [admission.conflict for admission in self.admissions if admission.conflict]
-        return tuple({conflict.pins: conflict for conflict in conflicts}.values())
+        """The conflicts, each once, even if it holds in a project and in all its extras."""
+        by_pins: dict[tuple[Pin, ...], Conflict] = {}
+        for admission in self.admissions:
+            if admission.conflict:
+                by_pins[admission.conflict.pins] = admission.conflict
+        return tuple(by_pins.values())
 
     @property
     def unproven(self) -> tuple[Installation, ...]:
-        """Installations of which no admitted release is answered as a whole."""
+        """The installations without an allowed release whose records are complete."""
         still_open = {release.triton for release in self.of(*OPEN)}
-        return tuple(
-            admission.installation
-            for admission in self.admissions
-            if not admission.conflict and still_open.issuperset(admission.triton)
-        )
+        installations = []
+        for admission in self.admissions:
+            if not admission.conflict and still_open.issuperset(admission.triton):
+                installations.append(admission.installation)
+        return tuple(installations)
 
     @property
     def gaps(self) -> list[str]:
-        """The admitted releases that exist and are not answered as a whole, oldest first."""
-        still_open = (release.triton for release in self.of(*OPEN))
-        return [triton for triton in still_open if triton[0].isdigit()]
+        """The existing allowed releases with missing records, oldest first."""
+        names = [release.triton for release in self.of(*OPEN)]
+        return [triton for triton in names if triton[0].isdigit()]
 
     def of(self, *states: ReleaseState) -> tuple[JudgedRelease, ...]:
-        """The admitted releases in any of these states."""
+        """Return the allowed releases in any of these states."""
         return tuple(release for release in self.versions if release.state in states)
 
     def exit_code(self, strict: bool = False) -> Exit:
-        """Findings come before what is incomplete; `strict` counts advisories and gaps too."""
+        """Return the exit code: findings first; `strict` also counts advisories and gaps."""
         if self.of(ReleaseState.BAD) or self.conflicts:
             return Exit.FINDINGS
-        if any(waived.is_finding for waived in self.judged_waivers):
+        if any(waiver.is_finding for waiver in self.judged_waivers):
             return Exit.FINDINGS
         if strict and any(release.advisories for release in self.versions):
             return Exit.FINDINGS
@@ -172,7 +205,18 @@ class Gate:
         return Exit.OK
 
     def to_json(self) -> Json:
-        """flacheck.gate/1."""
+        """Return the document flacheck.gate/1."""
+        conflicts = []
+        for conflict in self.conflicts:
+            conflict_pins = [_fields(pin, *_PIN) for pin in conflict.pins]
+            conflicts.append({**asdict(conflict), "pins": conflict_pins})
+        waivers = []
+        for entry in self.judged_waivers:
+            waivers.append({**structs.asdict(entry.waiver), **_fields(entry, "use", "cells")})
+        changes = []
+        for change in self.suggest:
+            pin = _fields(change.pin, *_PIN)
+            changes.append({**pin, "to": change.to, "obstacle": change.pin.obstacle})
         document: Json = {
             "schema": "flacheck.gate/1",
             "pins": [_fields(pin, *_PIN) for pin in self.pins],
@@ -181,20 +225,11 @@ class Gate:
             "questions": list(self.questions),
             "untested": [each.to_json() for each in self.untested],
             "baseline": self.baseline and asdict(self.baseline),
-            "conflicts": [
-                {**asdict(conflict), "pins": [_fields(pin, *_PIN) for pin in conflict.pins]}
-                for conflict in self.conflicts
-            ],
-            "waived": [
-                {**structs.asdict(entry.waiver), **_fields(entry, "use", "cells")}
-                for entry in self.judged_waivers
-            ],
-            "suggest": [
-                {**_fields(change.pin, *_PIN), "to": change.to, "obstacle": change.pin.obstacle}
-                for change in self.suggest
-            ],
+            "conflicts": conflicts,
+            "waived": waivers,
+            "suggest": changes,
         }
-        # Enums, dates and tuples as JSON has them.
+        # Turns enums, dates and tuples into plain JSON values.
         plain: Json = json.decode(json.encode(document))
         return plain
 

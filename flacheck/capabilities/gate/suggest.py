@@ -1,4 +1,4 @@
-"""Which pins to change, and to what, so that the gate passes: as few and as little as possible."""
+"""The smallest changes of pins after which a gate passes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import product
 from packaging.specifiers import Specifier, SpecifierSet
 from packaging.version import Version
 
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.gate.admission import Admission, Pair, Releases, admit
 from flacheck.capabilities.gate.pins import Installation, Pin, PinChange
 from flacheck.capabilities.gate.result import ReleaseState
@@ -22,16 +22,18 @@ _UPPER = ("<=", "<")
 
 @dataclass(frozen=True)
 class Acceptance:
-    """What passes, by the `states` of the Triton releases that have records."""
+    """The rule for releases that pins may allow, by the `states` of those with records.
+
+    With `strict` every allowed release must be good.
+    """
 
     releases: Releases
     states: Mapping[str, ReleaseState]
-    # Whether all that is admitted has to be good.
     strict: bool = False
 
-    def without_advised(self, admitted: Iterable[str]) -> Acceptance:
-        """The same without releases that an advisory speaks against, where another is good."""
-        if not any(self.states.get(triton) is ReleaseState.GOOD for triton in admitted):
+    def without_advised(self, tritons: Iterable[str]) -> Acceptance:
+        """Return a rule that rejects releases with an advisory, if an allowed one is good."""
+        if not any(self.states.get(triton) is ReleaseState.GOOD for triton in tritons):
             return self
         states = dict(self.states)
         for triton, state in self.states.items():
@@ -40,53 +42,57 @@ class Acceptance:
         return replace(self, states=states)
 
     def tolerates(self, triton: str) -> bool:
-        """Whether a pin may admit the release."""
+        """Return True if a pin may allow the release."""
         state = self.states.get(triton, ReleaseState.NO_RECORD)
         if self.strict:
             return state is ReleaseState.GOOD
         return state is not ReleaseState.BAD
 
     def is_proven(self, triton: str) -> bool:
-        """Whether the release is known to compile."""
+        """Return True if records show that the release compiles."""
         state = self.states.get(triton)
         if self.strict:
             return state is ReleaseState.GOOD
         return state in (ReleaseState.GOOD, ReleaseState.ADVISED)
 
     def is_harmless(self, admission: Admission) -> bool:
-        """Whether nothing admitted is known to be wrong; what has no record wants a scan."""
+        """Return True if no allowed release is bad; releases without a record need a scan only."""
         return not admission.conflict and all(map(self.tolerates, admission.triton))
 
     def passes(self, admission: Admission) -> bool:
-        """Whether all that is admitted is tolerated, and something of it proven."""
+        """Return True if every allowed release is tolerated, and one is proven."""
         return self.is_harmless(admission) and any(map(self.is_proven, admission.triton))
 
 
 def suggest(
-    installations: Sequence[Installation], wanted: Acceptance
+    installations: Sequence[Installation], rule: Acceptance
 ) -> tuple[tuple[PinChange, ...], tuple[str, ...]]:
-    """The changes after which every installation passes, and the names of those beyond help. What
-    is admitted is narrowed where some of it passes; else pins move to the nearest pair."""
+    """Return the changes after which the installations pass, and the names of those that cannot.
+
+    A pin is narrowed if a release that it allows passes; else the pins move to the nearest pair.
+    """
     changes: dict[Pin, str] = {}
     helpless = []
     for installation in installations:
-        # A pin may be part of several installations: what was changed for one holds for the next.
-        changed = with_changes(installation, changes)
-        admission = admit(changed, wanted.releases)
-        if wanted.is_harmless(admission):
+        # Installations share pins: the change of a pin for one holds for the next.
+        new_installation = with_changes(installation, changes)
+        admission = admit(new_installation, rule.releases)
+        if rule.is_harmless(admission):
             continue
-        original = dict(zip(changed.pins, installation.pins))
-        # What is written anew need not admit what an advisory speaks against.
-        better = wanted.without_advised(admission.triton)
-        new = _narrow(admission, better) or _move(admission, wanted)
-        changes |= {original[pin]: to for pin, to in new.items()}
-        if not wanted.passes(admit(with_changes(installation, changes), wanted.releases)):
+        original = dict(zip(new_installation.pins, installation.pins))
+        # A new specifier should not allow releases with an advisory.
+        strict_rule = rule.without_advised(admission.triton)
+        new = _narrow(admission, strict_rule) or _move(admission, rule)
+        for pin, to in new.items():
+            changes[original[pin]] = to
+        if not rule.passes(admit(with_changes(installation, changes), rule.releases)):
             helpless.append(installation.name)
-    return tuple(PinChange(pin, to) for pin, to in changes.items()), tuple(helpless)
+    pin_changes = tuple(PinChange(pin, to) for pin, to in changes.items())
+    return pin_changes, tuple(helpless)
 
 
 def with_changes(installation: Installation, changes: Changes) -> Installation:
-    """The installation as it is after the changes, pin for pin."""
+    """Return the installation after the changes, its pins in their order."""
     pins = list(installation.pins)
     for index, pin in enumerate(pins):
         if pin in changes:
@@ -94,128 +100,150 @@ def with_changes(installation: Installation, changes: Changes) -> Installation:
     return Installation(installation.name, tuple(pins))
 
 
-def _narrow(admission: Admission, wanted: Acceptance) -> Changes:
-    """One pin that admits less, of Triton or else of torch; nothing if nothing admitted passes."""
-    if not any(map(wanted.is_proven, admission.triton)):
+def _narrow(admission: Admission, rule: Acceptance) -> Changes:
+    """Return a narrower pin of Triton or else of torch; empty if no allowed release is proven."""
+    if not any(map(rule.is_proven, admission.triton)):
         return {}
-    pins = admission.installation.of(wanted.releases.compiler.distribution)
-    newest = wanted.releases.triton[-1]
-    tolerated = {
-        triton: wanted.tolerates(triton)
-        for triton in admission.triton
-        if triton not in admission.unknown
-    }
+    pins = admission.installation.of(rule.releases.compiler.distribution)
+    newest = rule.releases.triton[-1]
+    tolerance: dict[str, bool] = {}
+    for triton in admission.triton:
+        if triton not in admission.unknown:
+            tolerance[triton] = rule.tolerates(triton)
     if not pins:
-        # A torch is tolerated when every Triton release that it may come with is.
+        # A torch is tolerated if every Triton release that it may come with is.
         pins = admission.installation.torch_with_triton
-        newest = wanted.releases.newest_torch
-        tolerated = {
-            torch or "": all(map(wanted.tolerates, tritons))
-            for torch, tritons in grouped(admission.pairs).items()
-        }
-    keep = [release for release, is_tolerated in tolerated.items() if is_tolerated]
-    lose = [release for release, is_tolerated in tolerated.items() if not is_tolerated]
+        newest = rule.releases.newest_torch
+        tolerance = {}
+        for torch, tritons in group_by_key(admission.pairs).items():
+            tolerance[torch or ""] = all(map(rule.tolerates, tritons))
+    keep = [release for release, is_tolerated in tolerance.items() if is_tolerated]
+    lose = [release for release, is_tolerated in tolerance.items() if not is_tolerated]
     if not keep or not pins:
         return {}
     cap = None
-    if wanted.strict and admission.unknown:
-        # Strictly, releases that are not there yet may not be admitted either.
+    if rule.strict and admission.unknown:
+        # In strict mode the pin must not allow future releases either.
         last = Version(newest)
         cap = f"{last.major}.{last.minor + 1}"
-    # The last one that can be edited, for what comes last adds to what came before.
-    pin = next((pin for pin in reversed(pins) if not pin.obstacle), pins[-1])
+    # The last pin that can be edited, because later files override earlier ones.
+    pin = pins[-1]
+    for candidate in reversed(pins):
+        if not candidate.obstacle:
+            pin = candidate
+            break
     return {pin: alternatives(pin.specifier, keep, lose, cap)}
 
 
-def _move(admission: Admission, wanted: Acceptance) -> Changes:
-    """The pins that exclude the nearest passing pair, each moved to its release."""
-    installation, releases = admission.installation, wanted.releases
-    proven = [triton for triton in releases.triton if wanted.is_proven(triton)]
+def _move(admission: Admission, rule: Acceptance) -> Changes:
+    """Return changes of the pins that exclude the nearest passing pair, each to its release."""
+    installation, releases = admission.installation, rule.releases
+    proven = [triton for triton in releases.triton if rule.is_proven(triton)]
     pairs: list[Pair] = [(None, triton) for triton in proven]
     if installation.torch_with_triton:
         pairs = [pair for pair in product(releases.torch, proven) if releases.goes(*pair)]
     moves: list[tuple[bool, int, int, int, int, dict[Pin, str]]] = []
     for torch, triton in pairs:
-        to = {"torch": torch, releases.compiler.distribution: triton}
-        move = {
-            pin: f"=={to[pin.name]}"
-            for pin in installation.pins
-            if to[pin.name] and not pin.admits(to[pin.name] or "")
-        }
-        if wanted.passes(admit(with_changes(installation, move), releases)):
-            is_advised = wanted.states.get(triton) is ReleaseState.ADVISED
-            moves.append((is_advised, *_cost(move, releases), len(moves), move))
-    # The count of those before decides between equals, so that mappings are never compared.
-    return min(moves)[-1] if moves else {}
+        move = _pins_moved_to(installation, torch, triton, releases.compiler.distribution)
+        if rule.passes(admit(with_changes(installation, move), releases)):
+            has_advisory = rule.states.get(triton) is ReleaseState.ADVISED
+            moves.append((has_advisory, *_cost(move, releases), len(moves), move))
+    if not moves:
+        return {}
+    # The number before the mapping is unique, so that mappings are never compared.
+    return min(moves)[-1]
+
+
+def _pins_moved_to(
+    installation: Installation, torch: str | None, triton: str, distribution: str
+) -> dict[Pin, str]:
+    """Return the pins that exclude one of the two releases, each with `==` its release."""
+    versions = {"torch": torch, distribution: triton}
+    moves = {}
+    for pin in installation.pins:
+        version = versions[pin.name]
+        if version and not pin.admits(version):
+            moves[pin] = f"=={version}"
+    return moves
 
 
 def _cost(move: Changes, releases: Releases) -> tuple[int, int, int]:
-    """How many pins change, how many releases they leap in all and, to prefer the newer, how far
-    back they go."""
-    known = {
+    """Return the number of changed pins, of releases in between, and the distance back.
+
+    The last number makes newer releases cheaper than older ones.
+    """
+    versions_of = {
         releases.compiler.distribution: list(releases.triton),
         "torch": list(releases.torch),
     }
     leaps = []
     for pin, to in move.items():
-        versions = known[pin.name]
+        versions = versions_of[pin.name]
         new = versions.index(to.removeprefix("=="))
-        admitted = [place for place, version in enumerate(versions) if pin.admits(version)]
-        # From the nearest release that the pin admits; without a known one it admits newer ones.
-        leaps.append(min((new - old for old in admitted or [len(versions)]), key=abs))
+        indexes = [index for index, version in enumerate(versions) if pin.admits(version)]
+        # From the nearest release that the pin allows; a pin without one allows newer releases.
+        distances = [new - old for old in indexes or [len(versions)]]
+        leaps.append(min(distances, key=abs))
     return len(move), sum(map(abs, leaps)), -sum(leaps)
 
 
-def narrowed(
+def narrow_specifier(
     specifier: str, keep: Iterable[str], lose: Iterable[str], cap: str | None = None
 ) -> str:
-    """A specifier within the given one that admits all of `keep` (at least one), none of `lose`.
+    """Return a narrower specifier that allows all of `keep` (not empty), and none of `lose`.
 
-    Releases below or above all that are kept move a bound, those between are excluded one by one.
-    `cap`, where the specifier is to be closed, is the first version that must not be admitted."""
-    kept, lost = sorted(map(Version, keep)), sorted(map(Version, lose))
-    below = [version for version in lost if version < kept[0]]
-    between = [version for version in lost if kept[0] < version < kept[-1]]
-    above = [version for version in lost if version > kept[-1]]
+    Releases to lose below or above those to keep move a bound; those between are excluded with
+    `!=`. With `cap` the specifier also excludes this version and every later one.
+    """
+    to_keep = sorted(map(Version, keep))
+    to_lose = sorted(map(Version, lose))
+    below = [version for version in to_lose if version < to_keep[0]]
+    between = [version for version in to_lose if to_keep[0] < version < to_keep[-1]]
+    above = [version for version in to_lose if version > to_keep[-1]]
     if cap:
         above.append(Version(cap))
     lower, middle, upper = [], [], []
-    # In the order in which they were written.
+    # The clauses stay in the order of the file.
     for text in filter(None, re.split(r"\s*,\s*", specifier.strip())):
         clause = Specifier(text)
         if clause.operator in _UPPER:
             upper.append(clause)
-        elif not (clause.operator in _LOWER and below) and _matters(clause, kept, below, above):
+        elif not (clause.operator in _LOWER and below) and _matters(clause, to_keep, below, above):
             middle.append(clause)
     if below:
-        lower = [Specifier(f">={kept[0]}")]
+        lower = [Specifier(f">={to_keep[0]}")]
     if above:
-        bound, minor = min(above), Version(f"{min(above).major}.{min(above).minor}")
-        # 3.9 for 3.9.0: the two say the same.
+        bound = min(above)
+        minor = Version(f"{bound.major}.{bound.minor}")
+        # 3.9.0 is written as 3.9, which is the same version.
         if bound == minor:
             bound = minor
         upper = [Specifier(f"<{bound}")]
-    excluded = [Specifier(f"!={version}") for version in between]
-    return ",".join(map(str, [*lower, *middle, *excluded, *upper]))
+    exclusions = [Specifier(f"!={version}") for version in between]
+    return ",".join(map(str, [*lower, *middle, *exclusions, *upper]))
 
 
 def alternatives(
     specifier: str, keep: Iterable[str], lose: Iterable[str], cap: str | None = None
 ) -> str:
-    """The same for alternatives (Poetry's `||`): those that admit nothing of `keep` go."""
-    kept, lost, narrow = list(keep), list(lose), []
+    """Narrow each alternative (Poetry's `||`), and drop those that allow none of `keep`."""
+    keep, lose = list(keep), list(lose)
+    narrow = []
     for text in specifier.split("||"):
-        mine = [version for version in kept if SpecifierSet(text).contains(version)]
-        if mine:
-            narrow.append(narrowed(text, mine, lost, cap))
+        own = [version for version in keep if SpecifierSet(text).contains(version)]
+        if own:
+            narrow.append(narrow_specifier(text, own, lose, cap))
     return " || ".join(narrow)
 
 
 def _matters(
-    clause: Specifier, kept: Sequence[Version], below: Sequence[Version], above: Sequence[Version]
+    clause: Specifier,
+    to_keep: Sequence[Version],
+    below: Sequence[Version],
+    above: Sequence[Version],
 ) -> bool:
-    """Whether an exclusion still excludes something: one outside the new bounds does not."""
+    """Return False for an exclusion outside the new bounds, which excludes nothing."""
     if clause.operator != "!=" or clause.version.endswith(".*"):
         return True
     version = Version(clause.version)
-    return not ((below and version < kept[0]) or (above and version >= min(above)))
+    return not ((below and version < to_keep[0]) or (above and version >= min(above)))

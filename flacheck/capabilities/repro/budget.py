@@ -1,4 +1,4 @@
-"""What a reproduction may spend, from the first compile to the last run of the script."""
+"""The budget of a reproduction, from the first compile to the last run of the script."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ from flacheck.errors import Exit, FlacheckError
 
 
 class BudgetSpent(FlacheckError):
-    """Nothing is left to spend; the best so far stands."""
+    """The budget is spent; the best specimen so far stands."""
 
     exit_code = Exit.INCOMPLETE
 
@@ -21,9 +21,11 @@ class BudgetSpent(FlacheckError):
 
 @dataclass
 class Budget:
-    """What the whole command may spend: compiles, or seconds since it began; None is no limit.
-    While `reserve_compiles` and `reserve_seconds` are kept back, only the rest may be spent: they
-    are for the verification at the end. `spent` says whether anything was refused."""
+    """The budget of the whole command: compiles, or seconds since its start; None means unlimited.
+
+    `reserve_compiles` and `reserve_seconds` are held back for the verification at the end. `spent`
+    is True after a refusal.
+    """
 
     compiles: int | None = None
     seconds: float | None = None
@@ -35,15 +37,15 @@ class Budget:
     _start: float = field(default_factory=time.monotonic)
 
     def check(self) -> None:
-        """Raise BudgetSpent when the time is over; to be asked wherever work may go on for long."""
+        """Raise BudgetSpent if the time is over; long work calls this repeatedly."""
         if self.seconds_left <= 0:
             self.spent = True
             raise BudgetSpent
 
     def spend(self) -> None:
-        """Count one compile; raises BudgetSpent when none is left."""
+        """Count one compile; raise BudgetSpent if none is left."""
         self.check()
-        # Releases are asked side by side.
+        # Releases compile in parallel.
         with self._lock:
             if self.compiles is not None and self.ran >= self.compiles - self.reserve_compiles:
                 self.spent = True
@@ -51,7 +53,7 @@ class Budget:
             self.ran += 1
 
     def keep_back(self, compiles: int, seconds: float) -> None:
-        """Keep so much for the end, of a small budget at most half."""
+        """Hold back compiles and seconds for the end, but at most half of the budget."""
         self.reserve_compiles = compiles
         if self.compiles is not None:
             self.reserve_compiles = min(compiles, self.compiles // 2)
@@ -60,7 +62,7 @@ class Budget:
             self.reserve_seconds = min(seconds, self.seconds / 2)
 
     def release(self) -> None:
-        """The end has come: what was kept back may be spent."""
+        """Release the reserve for the verification."""
         self.reserve_compiles, self.reserve_seconds = 0, 0.0
 
     @property
@@ -70,7 +72,7 @@ class Budget:
 
     @property
     def seconds_left(self) -> float:
-        """Until the time is over; infinite where no time was set."""
+        """Seconds until the time is over; infinite without a limit."""
         if self.seconds is None:
             return inf
         return self.seconds - self.reserve_seconds - self.elapsed_seconds

@@ -1,4 +1,4 @@
-"""The compilers that a reduction asks, each question answered by a warm fork of its own."""
+"""The compilers of a reduction; each compile runs in a warm fork of its own."""
 
 from __future__ import annotations
 
@@ -25,49 +25,60 @@ from flacheck.toolchains.base import Choice, Toolchain
 
 _LOG = logging.getLogger(__name__)
 
-# Seconds for the first question, when nobody knows yet how long this kernel takes.
+# Seconds for the first compile, before the time of this kernel is measured.
 LONGEST = 300.0
-# Seconds that a compile is given even when the budget's time is over while it is asked.
+# The least seconds for a compile, even if the budget's time ends meanwhile.
 _SHORTEST = 1.0
 
 
 def provide_releases(
-    own: str, target: str, specs: Sequence[str], named: Sequence[str] = ()
+    own: str, target: str, specs: Sequence[str], own_specs: Sequence[str] = ()
 ) -> dict[str, Toolchain]:
-    """The releases to ask, by identity, oldest first: those that `specs` name, or every release
-    with a wheel for this Python, and always the cell's own. A release that does not know the
-    target, or cannot be installed, is left out with a warning. `named` are specifications of which
-    one may be the cell's own: of a local build only its path says where it lies. Raises
-    ToolchainError when the cell's own release cannot be had."""
-    known = toolchains.FAMILIES["triton"]
-    resolution = toolchains.resolve(specs) if specs else known.versions()
+    """Return the releases to compile with, by identity, oldest first.
+
+    These are the releases in `specs`, or every release with a wheel for this Python, and always the
+    cell's own. A release that does not support the target, or cannot be installed, is left out with
+    a warning. `own_specs` are specifications that may lead to the cell's own release: a local build
+    can be located only by its path.
+
+    Raises:
+        ToolchainError: If the cell's own release is unavailable.
+    """
+    family = toolchains.FAMILIES["triton"]
+    resolution = toolchains.resolve(specs) if specs else family.versions()
     for warning in resolution.warnings:
         _LOG.warning(warning)
-    own_choices = [choice for choice in _resolved(named) if choice.identity == own]
-    if not own_choices and own not in {choice.identity for choice in resolution.choices}:
+    choices = {choice.identity: choice for choice in resolution.choices}
+    own_choices = [choice for choice in _resolve(own_specs) if choice.identity == own]
+    if not own_choices and own not in choices:
         own_choices = list(toolchains.resolve([own]).choices)
-    choices = {choice.identity: choice for choice in [*resolution.choices, *own_choices]}
+    for choice in own_choices:
+        choices[choice.identity] = choice
     ready = {}
     for choice in sorted(choices.values(), key=lambda choice: Version(choice.version)):
-        # A release that is missing takes nothing away from what the others say.
+        # A missing release does not affect the results of the others.
         try:
-            unfit = choice.reason or choice.knows(target)
-            if unfit:
-                raise ToolchainError(unfit)
-            toolchain = toolchains.provide(choice)
-            lacking = toolchain.lacks(target)
-            if lacking:
-                raise ToolchainError(lacking)
+            ready[choice.identity] = _provide(choice, target)
         except FlacheckError as error:
             _LOG.warning(f"{choice.identity} is left out: {error}")
-        else:
-            ready[choice.identity] = toolchain
     if own not in ready:
         raise ToolchainError(f"{own}, on which the cell fails, is not available here for {target}")
     return ready
 
 
-def _resolved(specs: Sequence[str]) -> Sequence[Choice]:
+def _provide(choice: Choice, target: str) -> Toolchain:
+    """Return the toolchain of a release; raise ToolchainError if it cannot compile for a target."""
+    reason = choice.reason or choice.skip_reason(target)
+    if reason:
+        raise ToolchainError(reason)
+    toolchain = toolchains.provide(choice)
+    reason = toolchain.missing_tool(target)
+    if reason:
+        raise ToolchainError(reason)
+    return toolchain
+
+
+def _resolve(specs: Sequence[str]) -> Sequence[Choice]:
     if not specs:
         return ()
     return toolchains.resolve(specs).choices
@@ -75,10 +86,11 @@ def _resolved(specs: Sequence[str]) -> Sequence[Choice]:
 
 @dataclass
 class Compilers:
-    """Releases of a compiler, by identity, oldest first. A worker starts when it is first asked.
-    `packages` hold the imported kernels, by specification; `trust` is the user's word for sources
-    of kernels. `patience` is the time in seconds that
-    one compile may take, `budget` what all of them may."""
+    """Releases of a compiler, by identity, oldest first. A worker starts with its first request.
+
+    `packages` hold the imported kernels, by specification; `trust` is the user's consent to run the
+    sources of kernels. `patience` limits the seconds of one compile, `budget` those of all.
+    """
 
     releases: Mapping[str, Toolchain]
     packages: Mapping[str, Package]
@@ -97,27 +109,31 @@ class Compilers:
         self.reset()
 
     def reset(self) -> None:
-        """End all workers, busy or not; the next question starts new ones."""
+        """End all workers, busy or not; the next request starts new ones."""
         pools = list(self._pools.values())
         self._pools.clear()
         if pools:
-            # Side by side, for each waits until its server is gone.
+            # In parallel, because each call waits until its server has ended.
             with ThreadPoolExecutor(len(pools)) as threads:
                 list(threads.map(LocalPool.close, pools))
 
     def compile(self, specimen: Specimen, release: str, until: str | None = None) -> Record:
-        """What one release makes of a specimen, compiled up to a stage or to the end. Answers are
-        remembered; raises BudgetSpent when nothing is left to spend on a new one."""
-        question = (specimen.key, release, until)
-        if question not in self._records:
+        """Return a release's record of a specimen, compiled up to a stage or to the end.
+
+        Records are cached; raise BudgetSpent if a new one exceeds the budget.
+        """
+        request_key = (specimen.key, release, until)
+        if request_key not in self._records:
             self.budget.spend()
             cell = specimen.cell(release, until)
-            self._records[question] = self.judge_cell(cell)
-        return self._records[question]
+            self._records[request_key] = self.judge_cell(cell)
+        return self._records[request_key]
 
     def judge_cell(self, cell: Cell) -> Record:
-        """What the cell's release makes of it. Raises BudgetSpent where the budget ended the
-        compile, for that is no verdict."""
+        """Return the record of a cell.
+
+        Raise BudgetSpent if the budget ended the compile, because that is not a verdict.
+        """
         attempt = self.ask(cell)
         if attempt.outcome is Outcome.TIMED_OUT:
             self.budget.check()
@@ -126,36 +142,36 @@ class Compilers:
     def compile_on(
         self, specimen: Specimen, releases: Iterable[str], until: str | None, jobs: int
     ) -> Iterator[tuple[str, Record]]:
-        """What each of these releases makes of a specimen, in their order, `jobs` at a time."""
+        """Yield each of these releases with its record of a specimen, `jobs` at a time."""
         # A thread waits for a worker of its own release, so no two share a pool.
         threads = ThreadPoolExecutor(jobs)
         try:
-            asked = {
-                release: threads.submit(self.compile, specimen, release, until)
-                for release in releases
-            }
-            for release, answer in asked.items():
-                yield release, answer.result()
+            futures = {}
+            for release in releases:
+                futures[release] = threads.submit(self.compile, specimen, release, until)
+            for release, future in futures.items():
+                yield release, future.result()
         except KeyboardInterrupt:
-            # Nobody waits any more for what the workers were asked.
+            # The results of the running workers are no longer needed.
             self.reset()
             raise
         finally:
             threads.shutdown(cancel_futures=True)
 
     def ask(self, cell: Cell, **changes: Any) -> Attempt:
-        """What the cell's worker answers to a compile or, with `changes`, to another request."""
+        """Return the attempt of a cell's worker: a compile or, with `changes`, another request."""
         package = self.packages.get(cell.kernel.package or "")
         toolchain = self.releases[cell.toolchain]
-        imported = cell.kernel.is_imported
-        kind = worker_kind(toolchain, package, imported, self.memory_mb, self.trust)
-        # A pool for each release, for candidates go to one release and then to another: a pool with
-        # one slot would end its worker each time.
+        is_imported = cell.kernel.is_imported
+        kind = worker_kind(toolchain, package, is_imported, self.memory_mb, self.trust)
+        # Candidates alternate between releases, so each release has a pool: a shared pool with one
+        # slot would end its worker each time.
         if kind not in self._pools:
             self._pools[kind] = LocalPool(1, self._timeouts)
         pool = self._pools[kind]
-        self._timeouts.fixed = max(_SHORTEST, min(self.patience, self.budget.seconds_left))
-        # Fresh: what the worker compiled before must not decide what it says of this one.
-        pool.submit([Task(None, kind, {**loop.request(cell), **changes}, fresh=True)])
+        self._timeouts.fixed_seconds = max(_SHORTEST, min(self.patience, self.budget.seconds_left))
+        # A fresh fork, so that earlier compiles cannot influence this one.
+        request = {**loop.request(cell), **changes}
+        pool.submit([Task(None, kind, request, fresh=True)])
         [(_, attempt)] = next(pool.results())
         return attempt

@@ -1,7 +1,6 @@
-"""Which failure it is: its operation's types, and the compiler's pass that it ends in."""
+"""The identity of a failure: the types of its operation, and the compiler pass that fails."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 
 from flacheck.capabilities.repro.compilers import Compilers
@@ -12,17 +11,19 @@ from flacheck.capabilities.repro.passes.partial_evaluation import evaluate_const
 from flacheck.model import Record
 from flacheck.rules import is_wrapper, normalise
 
-# Releases print each pass before they run it, when they are asked to.
+# On request, releases print each pass before they run it.
 _PASS = re.compile(r"IR Dump Before \w+ \(([\w.-]+)\)")
-# The passes of a compile belong to these stages; before and after them there is none.
+# Only these stages of a compile consist of passes.
 _OF_PASSES = ("ttir", "ttgir", "llir")
-# Words that say less than this name no cause: `map::at` is 7 letters, and three bugs print it.
-_TELLING = 16
+# A shorter message does not identify a cause: `map::at` is 7 letters, and three bugs print it.
+_MIN_MESSAGE = 16
 
 
 def original_operations(specimen: Specimen) -> frozenset[OperationTypes]:
-    """The operations of the original as it is written and, for more types are known then, with its
-    launch's constants in it."""
+    """Return the operations of the original, as written and with its launch's constants.
+
+    With the constants more types can be inferred.
+    """
     return operation_types(specimen) | operation_types(evaluate_constants(specimen))
 
 
@@ -32,17 +33,17 @@ def is_weak(record: Record) -> bool:
     if function:
         return False
     message = words(record)
-    # An exception's name is left out: it belongs to the C++ type, not to the cause.
-    return is_wrapper(message) or len(normalise(message)) < _TELLING
+    # The name of an exception is left out: it is the C++ type, not the cause.
+    return is_wrapper(message) or len(normalise(message)) < _MIN_MESSAGE
 
 
 def has_passes(record: Record) -> bool:
-    """Whether a failure belongs to a stage that is made of passes."""
+    """Return True if a failure belongs to a stage that consists of passes."""
     return record.stage in _OF_PASSES
 
 
 def failing_pass(specimen: Specimen, release: str, compilers: Compilers) -> str | None:
-    """The compiler's pass that was begun last, None where the release says of none."""
+    """Return the last pass that the compiler began; None if the release prints no passes."""
     attempt = compilers.ask(replace(specimen.cell(release)), op="passes")
-    begun: Iterable[str] = _PASS.findall(attempt.log)
-    return next(reversed(list(begun)), None)
+    passes: list[str] = _PASS.findall(attempt.log)
+    return passes[-1] if passes else None

@@ -1,4 +1,4 @@
-"""The kinds of failure: where each starts, which passes it takes, how a script knows it."""
+"""The kinds of failure: the original, the passes, and how a script detects each kind."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from flacheck.model import Cell, Record, Verdict
 from flacheck.tables import targets
 
 SLOW_WORDS = "the compile is slow"
-# How long a script waits for its compile: a maintainer's machine may be slower or busy.
+# The timeout of a script's compile: a maintainer's machine may be slower or busy.
 _COMPILES = 20
 _SHORTEST = 120
 # A title is one line of an issue tracker's list.
@@ -25,9 +25,12 @@ _TITLE_WORDS = 90
 
 @dataclass(frozen=True)
 class FailureKind:
-    """What differs between failures. `first` are the passes that run once, `passes` those that run
-    round after round. `original` gives the specimen to start from, `same` says what counts as the
-    same failure, `symptom` how a script tells that a specimen shows it."""
+    """The reduction of one kind of failure.
+
+    `first` are the passes that run once, `passes` those that run round after round. `original`
+    returns the specimen to start from, `same` the condition for the same failure, and `symptom` the
+    way in which a script detects the failure.
+    """
 
     first: Sequence[Pass]
     passes: Sequence[Pass]
@@ -37,7 +40,7 @@ class FailureKind:
 
 
 def kind_of(cell: Cell, record: Record) -> FailureKind:
-    """The kind of a failing cell, or of one that compiles and may be slow."""
+    """Return the kind of a failing cell, or of a cell that compiles and may be slow."""
     if record.verdict is Verdict.COMPILES:
         return SLOW
     if record.stage == "ast":
@@ -51,16 +54,16 @@ def kind_of(cell: Cell, record: Record) -> FailureKind:
     return FAILING
 
 
-def _says(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
-    """The compiler's own words, or its signal."""
+def _message_symptom(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
+    """Return the compiler's own words, or its signal, as the symptom."""
     return Symptom(words(record), title(cell, record), timeout=_timeout(record))
 
 
 def _over_limit(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
-    """The compile ends well and says nothing, so the script compares its figures itself."""
-    said = words(record)
-    check = limits.check(record, targets.find(cell.target), said)
-    return Symptom(said, title(cell, record), check, _timeout(record))
+    """Return a symptom whose check compares figures, because the compile ends well."""
+    message = words(record)
+    check = limits.check(record, targets.find(cell.target), message)
+    return Symptom(message, title(cell, record), check, _timeout(record))
 
 
 def _slow(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
@@ -74,25 +77,25 @@ def _slow(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
 
 def _wrong_key(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
     if record.code == "FC602":
-        # The autotuner reads another argument without a word, so the script looks at its key.
+        # The autotuner reads another argument silently, so the script checks its key.
         return Symptom(SHIFTED_KEY, title(cell, record), key_check(specimen))
     return Symptom(words(record), title(cell, record))
 
 
 # A compile that does not end well, in a pass, LLVM, or the assembler.
-FAILING = FailureKind(passes.FIRST, passes.PASSES, cut_out, same_signature, _says)
+FAILING = FailureKind(passes.FIRST, passes.PASSES, cut_out, same_signature, _message_symptom)
 
-# A kernel that the front end refuses: what it says of one call it says of that call alone.
+# A kernel that the front end refuses: its message depends only on the call at fault.
 REFUSED_SOURCE = replace(FAILING, first=passes.FRONT_END)
 
-# A compile that ends well and asks for more than the GPU has (FC501 and its like). Most of the
-# memory is a pipeline's, which only a loop has. Nothing smaller is as large, so extents stay.
+# A compile that ends well but requires more than the GPU has (FC501 to FC504). A pipeline holds
+# most of the memory, and only a loop has a pipeline. Smaller extents require less, so extents stay.
 OVER_LIMIT = replace(
     FAILING, first=passes.PIPELINE, passes=passes.PIPELINE_PASSES, symptom=_over_limit
 )
 
-# A compile that ends well, after many times the seconds that it takes elsewhere (FC921). Every
-# question takes seconds, so slices run first, which take the fewest, and not again as last pass.
+# A compile that ends well, but takes many times longer than on other releases (FC921). Every
+# compile takes seconds, so slices, which compile fastest, run first and not again as the last pass.
 SLOW = replace(
     FAILING, first=passes.SLICES, passes=passes.PASSES[:-1], same=still_slow, symptom=_slow
 )
@@ -100,18 +103,18 @@ SLOW = replace(
 # A key that the autotuner reads wrongly, or past the end of the arguments (FC601, FC602).
 TUNER_FAULT = FailureKind(passes.TUNING_FIRST, passes.TUNING, with_autotuner, same_code, _wrong_key)
 
-# A key that is no parameter: the decorator raises as soon as the module is imported (FC603).
+# A key that is not a parameter: the decorator raises as soon as the module is imported (FC603).
 REFUSED_KEY = replace(TUNER_FAULT, original=with_refused_key)
 
 
 def title(cell: Cell, record: Record) -> str:
-    """`triton 3.2.0 fails on sm90 (NVIDIA H100 80GB HBM3), stage llir: …`, without a path."""
+    """Return `triton 3.2.0 fails on sm90 (NVIDIA H100 80GB HBM3), stage llir: …`, without paths."""
     target = targets.find(cell.target)
     where = f"{target.name} ({target.gpu})"
     if record.stage:
         where += f", stage {record.stage}"
-    said = shorten(readable_words(record), _TITLE_WORDS)
-    return f"{cell.toolchain.replace('==', ' ')} fails on {where}: {said}"
+    message = shorten(readable_words(record), _TITLE_WORDS)
+    return f"{cell.toolchain.replace('==', ' ')} fails on {where}: {message}"
 
 
 def _timeout(record: Record) -> int:

@@ -1,4 +1,4 @@
-"""Where a reduction starts: a cell's kernel cut out with all that it uses, its launch complete."""
+"""The start of a reduction: a cell's kernel cut out with its dependencies, its launch complete."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -13,38 +13,45 @@ from flacheck.capabilities.repro.passes.autotuner import add_autotuner, set_auto
 from flacheck.errors import Exit, FlacheckError
 from flacheck.model import Cell, Cut, Launch, Outcome
 
-# Reasons that an error message names when no release could import the kernel.
+# The number of reasons in the error if no release can import the kernel.
 _REASONS = 3
-# An autotuner with a single configuration never looks at its keys.
+# An autotuner with a single configuration does not read its keys.
 _CONFIGS = ({"kwargs": {}, "num_warps": 4}, {"kwargs": {}, "num_warps": 8})
 _HEAD = "import triton\nimport triton.language as tl\n\n\n"
 
 
 class NotReproduced(FlacheckError):
-    """The failure could not be shown by a script of its own."""
+    """The failure does not show in a standalone script."""
 
     exit_code = Exit.FINDINGS
 
 
 def cut_out(cell: Cell, compilers: Compilers) -> Specimen:
-    """The cell as a specimen, its kernel cut out where it fails or, if that release cannot import
-    it, under the newest release that can. Raises NotReproduced with the reasons when no release can
-    import it."""
+    """Return the cell as a specimen with its kernel cut out.
+
+    The failing release cuts it out or, if it cannot import the kernel, the newest release that can.
+
+    Raises:
+        NotReproduced: If no release can import the kernel, with the reasons.
+    """
     launch = _launch_of(cell)
     source, name, heuristics = _cut(replace(cell, launch=launch), compilers)
     args: dict[str, Any] = {}
     if launch:
         args.update(launch.args)
-    args.update((parameter, {"constexpr": value}) for parameter, value in heuristics.items())
+    for parameter, value in heuristics.items():
+        args[parameter] = {"constexpr": value}
     whole = Specimen(source, name, args, cell.target, dict(cell.options))
-    # A parameter that has a default need not be given.
+    # A parameter with a default may have no argument.
     names = [name for name in parameter_names(whole.function) if name in args]
     return whole.with_(args={name: args[name] for name in names})
 
 
 def _launch_of(cell: Cell) -> Launch | None:
-    """Return the cell's launch with recorded heuristics and, for one configuration that an
-    autotuner tried, its constants among the arguments."""
+    """Return the cell's launch with recorded heuristics among the arguments.
+
+    For one configuration that an autotuner tried, its constants are added.
+    """
     launch = cell.launch
     if launch is None:
         return None
@@ -56,7 +63,7 @@ def _launch_of(cell: Cell) -> Launch | None:
 
 
 def _cut(cell: Cell, compilers: Compilers) -> tuple[str, str, Mapping[str, Any]]:
-    """The kernel's source with all that it uses, its name there, and its heuristics' values."""
+    """Return the kernel's source with its dependencies, its name, and its heuristics' values."""
     origin = cell.kernel.origin
     if isinstance(origin, Cut):
         return origin.source, origin.qualname, {}
@@ -77,23 +84,29 @@ def _cut(cell: Cell, compilers: Compilers) -> tuple[str, str, Mapping[str, Any]]
 
 
 def with_autotuner(cell: Cell, compilers: Compilers) -> Specimen:
-    """The cell's kernel cut out, under the autotuner that its launch describes."""
+    """Return the cell's kernel cut out, under the autotuner that its launch describes."""
     specimen = cut_out(cell, compilers)
     launch = cell.launch or Launch({})
     return add_autotuner(specimen, launch.configs, launch.keys)
 
 
 def with_refused_key(cell: Cell, compilers: Compilers) -> Specimen:
-    """The kernel whose decorator is refused (FC603): the cell's, or another of its module or of its
-    package, for the import that fails names the kernel that was asked for. A package cannot be
-    imported then, so its sources are read. Raises NotReproduced when no kernel is at fault."""
+    """Return the kernel whose decorator is refused (FC603).
+
+    It is the cell's kernel or another of its module or package, because a failing import does not
+    tell which kernel is at fault. The package cannot be imported, so its sources are read.
+
+    Raises:
+        NotReproduced: If no kernel is at fault.
+    """
     package = compilers.packages.get(cell.kernel.package or "")
     if package is None:
         return with_autotuner(cell, compilers)
     module, _, name = cell.kernel.name.partition(":")
     best = None
     for faulty_module, function, keys in _faulty(Path(package.path)):
-        rank = (faulty_module == module, faulty_module == module and function.name == name)
+        same_module = faulty_module == module
+        rank = (same_module, same_module and function.name == name)
         if best is None or rank > best[0]:
             best = rank, function, keys
     if best is None:
@@ -101,18 +114,18 @@ def with_refused_key(cell: Cell, compilers: Compilers) -> Specimen:
             f"no autotuner in {package.identity} has a key in plain text that is no parameter"
         )
     _, function, keys = best
-    # Only the decoration matters: names in the body are not looked up before a launch.
+    # Only the decorator runs: names in the body are not looked up before a launch.
     function.decorator_list = [expression("triton.jit")]
-    # An annotation may need a name that is not there.
+    # An annotation may use a name from elsewhere in the module.
     function.returns = None
     source = f"{_HEAD}{ast.unparse(function)}\n"
-    omitted = tuple(parameter_names(function))
-    bare = Specimen(source, function.name, {}, cell.target, {}, "import", omitted)
+    parameters = tuple(parameter_names(function))
+    bare = Specimen(source, function.name, {}, cell.target, {}, "import", parameters)
     return set_autotuner(bare, _CONFIGS, keys)
 
 
 def _faulty(folder: Path) -> Iterator[tuple[str, ast.FunctionDef, list[str]]]:
-    """Module, function and keys of each kernel that names a key it does not take."""
+    """Yield module, function and keys of each kernel with a key that is not its parameter."""
     for file in sorted(folder.rglob("*.py")):
         try:
             tree = ast.parse(file.read_text(encoding="utf-8"))
@@ -128,13 +141,13 @@ def _faulty(folder: Path) -> Iterator[tuple[str, ast.FunctionDef, list[str]]]:
 
 
 def _keys(function: ast.FunctionDef) -> list[str]:
-    """The keys of the autotuner among the decorators, none when they are no literals."""
+    """Return the keys of the autotuner among the decorators; empty if they are not literals."""
     for call in function.decorator_list:
         if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == "autotune":
-            given = {keyword.arg: keyword.value for keyword in call.keywords}
-            given.update(zip(("configs", "key"), call.args))
+            arguments = {keyword.arg: keyword.value for keyword in call.keywords}
+            arguments.update(zip(("configs", "key"), call.args))
             try:
-                return list(ast.literal_eval(given["key"]))
+                return list(ast.literal_eval(arguments["key"]))
             except (KeyError, ValueError, TypeError):
                 return []
     return []

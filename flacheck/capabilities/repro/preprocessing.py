@@ -1,5 +1,7 @@
-"""A CUDA C++ unit that fails, as far as it can be shown today: its preprocessed text with the
-command that compiles it. C++ is not reduced yet."""
+"""A failing CUDA C++ unit as its preprocessed text with the command that compiles it.
+
+C++ is not reduced yet.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,25 +21,28 @@ exit 1
 
 
 def texts(cell: Cell, compilers: Compilers) -> Mapping[str, str]:
-    """The files that show the unit's failure, by name. Raises NotReproduced where the unit does not
-    get through the preprocessor."""
+    """Return the files that show the unit's failure, by name.
+
+    Raises:
+        NotReproduced: If the preprocessor fails.
+    """
     attempt = compilers.ask(cell, op="preprocess", until=None)
     facts = attempt.facts
     if not facts.get("text"):
-        said = attempt.log.strip().rpartition("\n")[2] or attempt.outcome.value
-        raise NotReproduced(f"{cell.kernel.name} cannot be preprocessed for its GPU: {said}")
+        message = attempt.log.strip().rpartition("\n")[2] or attempt.outcome.value
+        raise NotReproduced(f"{cell.kernel.name} cannot be preprocessed for its GPU: {message}")
     what = f"{cell.kernel.name} on {cell.target} under {cell.toolchain}"
     commands = "\n".join(f"{command} || exit 0" for command in facts["commands"])
     return {facts["name"]: facts["text"], "repro.sh": _SCRIPT.format(what=what, commands=commands)}
 
 
 def write(files: Mapping[str, str], folder: Path) -> list[Path]:
-    """Write the files; the paths of all."""
+    """Write the files and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
+    paths = []
     for name, text in files.items():
         path = folder / name
         path.write_text(text, encoding="utf-8")
-        written.append(path)
+        paths.append(path)
     (folder / "repro.sh").chmod(0o755)
-    return written
+    return paths

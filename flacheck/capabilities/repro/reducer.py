@@ -1,4 +1,4 @@
-"""The loop: passes propose, the order and the oracle dispose, until nothing smaller is found."""
+"""The reduction loop: passes propose specimens, the order and the oracle accept or reject them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.oracle import Oracle
 from flacheck.capabilities.repro.passes.search import Pass, Probe, name_of
 
-# Rounds end by themselves when nothing gets better; this bounds the time of those that hardly do.
+# Rounds end when nothing improves; this bounds the time of rounds that improve little.
 ROUNDS = 8
 
-# Improvements that may wait for the other releases' word, and the share of the cost below which
-# none does.
+# The number of improvements that may wait for the other releases, and the share of the cost below
+# which none waits.
 PENDING = 4
 LARGE = 0.8
 
 
 @dataclass(frozen=True)
 class Step:
-    """What is best now, and which pass found it."""
+    """The new best specimen and the pass that found it."""
 
     best: Specimen
     by: str
@@ -29,59 +29,66 @@ class Step:
 def reduce(
     start: Specimen, first: Sequence[Pass], passes: Sequence[Pass], oracle: Oracle
 ) -> Iterator[Step]:
-    """Each improvement as it is found. `first` run once, and what they propose is taken whatever
-    the order says; `passes` run round after round. Ends early when nothing is left to spend."""
+    """Yield each improvement.
+
+    `first` run once, and their proposals are accepted even if their cost is higher; `passes` run
+    round after round. The reduction ends early if the budget is spent.
+    """
     best = start
     rounds = [(first, True), *[(passes, False)] * ROUNDS]
     try:
-        for chosen, forced in rounds:
+        for round_passes, ignore_cost in rounds:
             before = best
-            for one in chosen:
-                for better in _improved(one, best, oracle, forced):
+            for one in round_passes:
+                for better in _improvements(one, best, oracle, ignore_cost):
                     best = better
                     yield Step(best, name_of(one))
-            if best == before and not forced:
+            if best == before and not ignore_cost:
                 return
     except BudgetSpent:
         return
 
 
 def polish(best: Specimen, last: Pass, oracle: Oracle) -> Specimen:
-    """The best specimen in the form that `last` gives it, where that still fails."""
-    return next(_improved(last, best, oracle, forced=True), best)
+    """Return the best specimen in the form that `last` proposes, if that still fails."""
+    return next(_improvements(last, best, oracle, ignore_cost=True), best)
 
 
-def _improved(
-    one: Pass, best: Specimen, oracle: Oracle, forced: bool = False
+def _improvements(
+    one: Pass, best: Specimen, oracle: Oracle, ignore_cost: bool = False
 ) -> Iterator[Specimen]:
-    """The improvements that one pass finds. Few of those that fail here are refused elsewhere, so
-    the other releases are asked of the last of several; where they refuse it, the pass begins again
-    from what they took, and asks them of each."""
-    confirmed, waiting = best, 0
-    for better in _taken(one, best, oracle.fails, oracle, forced):
+    """Yield the improvements of one pass.
+
+    The other releases reject few candidates that fail here, so they check only the last of several.
+    If they reject it, the pass starts again from the last confirmed one, and they check each.
+    """
+    last_confirmed, waiting = best, 0
+    for better in _search(one, best, oracle.fails, oracle, ignore_cost):
         best = better
         waiting += 1
-        if waiting == PENDING or cost(best)[0] < LARGE * cost(confirmed)[0]:
+        if waiting == PENDING or cost(best)[0] < LARGE * cost(last_confirmed)[0]:
             if not oracle(best):
                 break
             yield best
-            confirmed, waiting = best, 0
+            last_confirmed, waiting = best, 0
     else:
         if not waiting:
             return
         if oracle(best):
             yield best
             return
-    yield from _taken(one, confirmed, oracle, oracle, forced)
+    yield from _search(one, last_confirmed, oracle, oracle, ignore_cost)
 
 
-def _taken(
-    one: Pass, best: Specimen, holds: Callable[[Specimen], bool], oracle: Oracle, forced: bool
+def _search(
+    one: Pass, best: Specimen, holds: Callable[[Specimen], bool], oracle: Oracle, ignore_cost: bool
 ) -> Iterator[Specimen]:
-    """The proposals of a pass that are better, can compile, and of which `holds` is true. The
-    budget is asked of each, for answers from memory take time too; none is taken twice, for a pass
-    that is taken whatever the order says could go to and fro between two forms for ever."""
-    taken = {best.key}
+    """Yield the proposals of a pass that are better, can compile, and satisfy `holds`.
+
+    The budget is checked for each proposal, because cached results take time too. A proposal is
+    accepted only once: with `ignore_cost` a pass could alternate between two forms for ever.
+    """
+    accepted_keys = {best.key}
     search = one(best)
     candidate = next(search, None)
     while candidate is not None:
@@ -89,11 +96,12 @@ def _taken(
         if isinstance(candidate, Probe):
             answer = oracle.hides(candidate.specimen)
         else:
-            better = candidate.key not in taken and (forced or cost(candidate) < cost(best))
-            answer = better and is_valid(candidate) and holds(candidate)
+            is_new = candidate.key not in accepted_keys
+            is_better = is_new and (ignore_cost or cost(candidate) < cost(best))
+            answer = is_better and is_valid(candidate) and holds(candidate)
             if answer:
                 best = candidate
-                taken.add(best.key)
+                accepted_keys.add(best.key)
                 yield best
         try:
             candidate = search.send(answer)

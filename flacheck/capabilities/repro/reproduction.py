@@ -1,8 +1,9 @@
-"""From a failing cell to a verified script: the search as events, then what came of it."""
+"""The reproduction of a failing cell: a search that yields events, then a verified script."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from flacheck.analysis.slow import SECONDS
 from flacheck.capabilities.repro import identity, versions
@@ -28,25 +29,28 @@ from flacheck.capabilities.repro.versions import ReleaseVerdict, Table
 from flacheck.model import Cell, Record, Verdict
 from flacheck.pipeline.job import count_processors
 
-# A candidate may take so many times the seconds that the cell took, a short one at least these.
+# A candidate may take this many times the seconds of the cell, but at least the second number.
 _PATIENCE = 10.0
 _SHORTEST_TIMEOUT = 20.0
-# So many seconds at least has each release that may decide something for the original.
+# The least timeout of a release whose verdict on the original matters.
 _ORIGINAL_TIMEOUT = 120.0
-# And so many at most each release that decides nothing.
+# The longest timeout of a release whose verdict on the original does not matter.
 _FAR_TIMEOUT = 20.0
-# Compiles beside one a release that the end takes: two for the form that is read, two for the IR.
+# The compiles at the end beside one a release: two for the readable form, two for the IR.
 _LAST_COMPILES = 4
-# Runs of scripts beside one a release that the end takes, where the failure shows.
+# The runs of scripts at the end beside one a release, on the failing release.
 _LAST_RUNS = 6
+Item = TypeVar("Item")
 
 
 @dataclass
 class Reproduction:
-    """A failure that a specimen shows by itself. `search` reduces that specimen, `finish` verifies
-    the best that was found; an interrupt between the two loses nothing. `original` fails as
-    `record` says, and `table` is what every release makes of it; `log` are the lines of log.txt.
-    `complete` says whether the search came to its end."""
+    """A failure that a standalone specimen shows.
+
+    `search` reduces the specimen and `finish` verifies the best one; an interrupt between them
+    loses nothing. `original` fails as in `record`, and `table` has the verdict of every release on
+    it; `log` are the lines of log.txt. `complete` is True after a full search.
+    """
 
     cell: Cell
     compilers: Compilers
@@ -60,14 +64,14 @@ class Reproduction:
     complete: bool = False
 
     def search(self) -> Iterator[Improvement]:
-        """Each improvement, until nothing smaller fails or the budget is spent."""
+        """Yield each improvement, until nothing smaller fails or the budget is spent."""
         try:
             self.compare()
         except BudgetSpent:
             return
-        # A candidate that makes the compiler hang must not cost what many others would.
-        asked = [self.cell.toolchain, *self.oracle.contrasts]
-        slowest = max(self.table[name].seconds for name in asked)
+        # A candidate that makes the compiler hang must not take the time of many others.
+        releases = [self.cell.toolchain, *self.oracle.contrasts]
+        slowest = max(self.table[name].seconds for name in releases)
         self.compilers.patience = max(_SHORTEST_TIMEOUT, _PATIENCE * slowest)
         for step in reduce(self.best, self.kind.first, self.kind.passes, self.oracle):
             self.best = step.best
@@ -78,139 +82,163 @@ class Reproduction:
         self.complete = not self.compilers.budget.spent
 
     def compare(self) -> None:
-        """Ask the releases around the failing one of the original, and keep what sets this failure
-        apart. May raise BudgetSpent; what was asked until then is kept in the table."""
+        """Compile the original on the releases around the failing one, and select the contrasts.
+
+        May raise BudgetSpent; the table then has the verdicts so far.
+        """
         if len(self.table) > 1:
             return
         failure, own = self.oracle.failure, self.cell.toolchain
         if failure.faster:
-            # What is slow is told from all the others together.
-            self._ask_of_original(list(self.compilers.releases))
+            # A compile is slow only in comparison with all other releases.
+            self._compile_original(list(self.compilers.releases))
         else:
-            self._ask_outward()
-        kept = versions.contrasts(self.table, own, failure.faster)
+            self._compile_outward()
+        contrasts = versions.contrasts(self.table, own, failure.faster)
         if not failure.faster:
-            kept += [name for name in versions.neighbours(self.table, own) if name not in kept]
-        self.oracle.contrasts = {name: self.table[name] for name in self.table if name in kept}
+            contrasts += versions.neighbours(self.table, own)
+        self.oracle.contrasts = {name: self.table[name] for name in self.table if name in contrasts}
         if identity.has_passes(self.record) and identity.is_weak(self.record):
             self.oracle.failing_pass = identity.failing_pass(self.original, own, self.compilers)
-        passing = [name for name, verdict in self.oracle.contrasts.items() if verdict.compiles]
-        others = [name for name in self.oracle.contrasts if name not in passing]
-        said = f"must keep compiling: {versions.join_versions(passing) or 'no other release'}"
-        if others:
-            said += f"; must keep failing in their own way: {versions.join_versions(others)}"
-        if self.oracle.failing_pass:
-            said += f"; must keep failing in {self.oracle.failing_pass}"
-        self.log.append(f"{self.record.signature}; {said}")
+        self.log.append(f"{self.record.signature}; {self._conditions()}")
 
-    def _ask_outward(self) -> None:
-        """Ask of the original from the failing release on, older and newer, until one compiles it:
-        no release behind that one decides anything."""
+    def _conditions(self) -> str:
+        """Return the conditions on each specimen as a line of the log."""
+        passing = []
+        others = []
+        for name, verdict in self.oracle.contrasts.items():
+            if verdict.compiles:
+                passing.append(name)
+            else:
+                others.append(name)
+        text = f"must keep compiling: {versions.join_versions(passing) or 'no other release'}"
+        if others:
+            text += f"; must keep failing in their own way: {versions.join_versions(others)}"
+        if self.oracle.failing_pass:
+            text += f"; must keep failing in {self.oracle.failing_pass}"
+        return text
+
+    def _compile_outward(self) -> None:
+        """Compile the original from the failing release outward until a release compiles it.
+
+        No release beyond that one matters.
+        """
         names = list(self.compilers.releases)
         at = names.index(self.cell.toolchain)
         sides = [names[:at][::-1], names[at + 1 :]]
         while any(sides):
-            self._ask_of_original([side[0] for side in sides if side])
+            next_releases = [side[0] for side in sides if side]
+            self._compile_original(next_releases)
             for side in sides:
                 if side and self.table[side.pop(0)].compiles:
                     side.clear()
 
-    def _ask_of_original(self, releases: Sequence[str]) -> None:
-        """What these releases make of the original, put into the table."""
+    def _compile_original(self, releases: Sequence[str]) -> None:
+        """Add the verdicts of these releases on the original to the table."""
         until = self.oracle.failure.elsewhere
-        asked = self.compilers.compile_on(self.original, releases, until, self._jobs)
+        records = self.compilers.compile_on(self.original, releases, until, self._jobs)
         table = dict(self.table)
         try:
-            for release, record in asked:
+            for release, record in records:
                 table[release] = ReleaseVerdict.of(record)
         finally:
-            self.table = {name: table[name] for name in self.compilers.releases if name in table}
+            self.table = self._in_order(table)
 
-    def _ask_the_rest(self) -> None:
-        """What the releases farther away make of the original, none for long: they decide nothing,
-        and a large kernel may take minutes on each."""
+    def _in_order(self, by_release: Mapping[str, Item]) -> dict[str, Item]:
+        """Return values by release, oldest release first."""
+        return {name: by_release[name] for name in self.compilers.releases if name in by_release}
+
+    def _compile_rest(self) -> None:
+        """Compile the original on the remaining releases, with a short timeout.
+
+        Their verdicts do not matter, and a large kernel may take minutes on each.
+        """
         self.compilers.patience = min(self.compilers.patience, _FAR_TIMEOUT)
         try:
-            self._ask_of_original([n for n in self.compilers.releases if n not in self.table])
+            rest = [name for name in self.compilers.releases if name not in self.table]
+            self._compile_original(rest)
         except BudgetSpent:
             self.complete = False
 
     @property
     def _jobs(self) -> int:
-        """How many releases are asked side by side: one alone where seconds decide."""
+        """The number of releases that compile in parallel: one if seconds matter."""
         if self.oracle.failure.faster:
             return 1
         return count_processors()
 
     def draft(self) -> dict[str, str]:
-        """The best so far as scripts that nobody has run yet, by file name."""
+        """Return the best so far as unverified scripts, by file name."""
         return {SCRIPT: self._script(self.best), ORIGINAL: self._script(self.original)}
 
     def _script(self, specimen: Specimen) -> str:
         return render(specimen, self.kind.symptom(self.cell, self.record, specimen))
 
     def finish(self, runs: int = 3, everywhere: bool = True) -> Reproduced:
-        """The best so far, readable, its script run in fresh processes: where it fails, and then
-        `everywhere` as long as the budget lasts."""
+        """Return the best so far in readable form, its script verified in fresh processes.
+
+        The script runs on the failing release and then, with `everywhere`, on the others as long as
+        the budget lasts.
+        """
         budget, own = self.compilers.budget, self.cell.toolchain
-        # The form that is read may cost half of what is left, for the runs must be made.
+        # The readable form may cost half of the rest, because the script must still run.
         budget.reserve_seconds /= 2
         budget.reserve_compiles = 0
-        reduced = self._readable()
+        reduction = self._readable()
         budget.release()
         for signature, count in sorted(self.oracle.slips.items()):
             self.log.append(f"candidates rejected because they fail with {signature}: {count}")
-        script, shown = self._simplest_script(reduced)
-        shown += self._runs(script, own, runs - len(shown))
+        script, script_runs = self._simplest_script(reduction)
+        script_runs += self._runs(script, own, runs - len(script_runs))
         exits = {}
-        if shown:
-            # One run that shows the failure says more than others that do not.
-            statuses = [run.status for run in shown]
+        statuses = [run.status for run in script_runs]
+        if statuses:
+            # One run that shows the failure counts more than others that do not.
             exits[own] = min(statuses)
         original_script = self._script(self.original)
-        of_original = self._runs(original_script, own, 1)
-        # Those that tell this failure from others come first, for the time may not reach for all.
+        original_runs = self._runs(original_script, own, 1)
+        # The contrasts come first, because the time may not suffice for all.
         others = list(self.oracle.contrasts)
         if everywhere:
             others += [n for n in self.compilers.releases if n not in (own, *others)]
-        table = self._table_of(reduced, [own, *others])
+        table = self._table_of(reduction, [own, *others])
         exits |= self._exits(script, others)
         if everywhere:
-            self._ask_the_rest()
+            self._compile_rest()
         return Reproduced(
             cell=self.cell,
             record=self.record,
             original=self.original,
-            reduction=reduced,
+            reduction=reduction,
             script=script,
             original_script=original_script,
             effort=self.oracle.effort,
-            runs=Runs(sum(run.status == SHOWS for run in shown), len(shown)),
+            runs=Runs(statuses.count(SHOWS), len(statuses)),
             original_table=self.table,
             reduced_table=table,
-            exits={name: exits[name] for name in self.compilers.releases if name in exits},
+            exits=self._in_order(exits),
             neighbours=tuple(versions.neighbours(self.table, own)),
-            original_exit=of_original[0].status if of_original else None,
-            output="".join(run.output for run in shown[:1]),
-            failing_pass=self._failing_pass(reduced),
+            original_exit=original_runs[0].status if original_runs else None,
+            output=script_runs[0].output if script_runs else "",
+            failing_pass=self._failing_pass(reduction),
             complete=self.complete,
-            ttir=self._surviving_ir(reduced),
+            ttir=self._surviving_ir(reduction),
             log=tuple(self.log),
         )
 
     def _table_of(self, specimen: Specimen, releases: Sequence[str]) -> Table:
-        """What these releases make of a specimen, oldest first, as far as the budget reaches."""
+        """Return the verdicts of these releases on a specimen, oldest first, within the budget."""
         table: Table = {}
         try:
             for name, record in self.compilers.compile_on(specimen, releases, None, self._jobs):
                 table[name] = ReleaseVerdict.of(record)
         except BudgetSpent:
             self.complete = False
-        return {name: table[name] for name in self.compilers.releases if name in table}
+        return self._in_order(table)
 
     def _readable(self) -> Specimen:
         if self.best == self.original:
-            # Nothing was reduced, so its own names say the most.
+            # Without a reduction the original's own names are the most readable.
             return self.best
         try:
             return polish(self.best, reading, self.oracle)
@@ -219,7 +247,7 @@ class Reproduction:
             return self.best
 
     def _runs(self, script: str, release: str, times: int) -> list[ScriptRun]:
-        """Runs of a script in fresh processes under a release; none when the time is over."""
+        """Run a script in fresh processes under a release; return [] if the time is over."""
         seconds = self.compilers.budget.seconds_left
         if times < 1:
             return []
@@ -229,67 +257,77 @@ class Reproduction:
         toolchain = self.compilers.releases[release]
         runs = run_script(script, toolchain, min(seconds, LONGEST_RUN), times)
         if seconds < LONGEST_RUN and not all(run.has_ended for run in runs):
-            # The budget ended it, so it says nothing of the release.
+            # The budget ended the run, so its status is not the release's.
             self.complete = False
             runs = [run for run in runs if run.has_ended]
         return runs
 
     def _exits(self, script: str, releases: Sequence[str]) -> dict[str, int]:
-        """The exit status of a script on these releases, as far as the time reaches."""
+        """Return the exit status of a script on these releases, within the budget."""
         threads = ThreadPoolExecutor(self._jobs)
         try:
-            answers = [threads.submit(self._runs, script, release, 1) for release in releases]
-            runs = [answer.result() for answer in answers]
+            futures = [threads.submit(self._runs, script, release, 1) for release in releases]
+            runs = [future.result() for future in futures]
         finally:
-            # A second Ctrl-C does not wait for the scripts that are running.
+            # A second Ctrl-C must not wait for the running scripts.
             threads.shutdown(wait=False, cancel_futures=True)
-        return {name: ran[0].status for name, ran in zip(releases, runs) if ran}
+        exits = {}
+        for name, own_runs in zip(releases, runs):
+            if own_runs:
+                exits[name] = own_runs[0].status
+        return exits
 
-    def _simplest_script(self, reduced: Specimen) -> tuple[str, list[ScriptRun]]:
-        """The script by types alone where that shows the failure, else as a launch; its first
-        run, if there was time for one."""
+    def _simplest_script(self, reduction: Specimen) -> tuple[str, list[ScriptRun]]:
+        """Return the simplest script that shows the failure, with its first run.
+
+        A script with types alone is simpler than one with a launch. Without time there is no run.
+        """
         own, record = self.cell.toolchain, self.record
         try:
-            # Compiled to its end: a reduction's own record stops at the failing stage.
-            record = self.compilers.compile(reduced, own)
+            # A complete compile, because the reduction's record stops at the failing stage.
+            record = self.compilers.compile(reduction, own)
         except BudgetSpent:
             self.complete = False
-        symptom = self.kind.symptom(self.cell, record, reduced)
-        if is_typed(reduced):
-            script = render(reduced, symptom, typed=True)
+        symptom = self.kind.symptom(self.cell, record, reduction)
+        if is_typed(reduction):
+            script = render(reduction, symptom, by_types=True)
             runs = self._runs(script, own, 1)
             if any(run.status == SHOWS for run in runs):
                 return script, runs
-        script = render(reduced, symptom)
+        script = render(reduction, symptom)
         return script, self._runs(script, own, 1)
 
-    def _failing_pass(self, reduced: Specimen) -> str | None:
+    def _failing_pass(self, reduction: Specimen) -> str | None:
         if not identity.has_passes(self.record) or self.compilers.budget.seconds_left <= 0:
             return None
-        return identity.failing_pass(reduced, self.cell.toolchain, self.compilers)
+        return identity.failing_pass(reduction, self.cell.toolchain, self.compilers)
 
-    def _surviving_ir(self, reduced: Specimen) -> str | None:
+    def _surviving_ir(self, reduction: Specimen) -> str | None:
         if self.compilers.budget.seconds_left <= 0:
             return None
-        cell = reduced.cell(self.cell.toolchain)
+        cell = reduction.cell(self.cell.toolchain)
         return surviving_ir(cell, self.oracle.failure, self.compilers)
 
 
 def begin(cell: Cell, compilers: Compilers) -> Reproduction:
-    """The cell's failure, shown by a specimen of its own; may raise NotReproduced, or BudgetSpent
-    when the time is over before that."""
+    """Return the reproduction of a cell's failure in a standalone specimen.
+
+    Raises:
+        NotReproduced: If the failure does not show.
+        BudgetSpent: If the budget is spent before the failure shows.
+    """
     budget = compilers.budget
-    started = budget.elapsed_seconds
+    start = budget.elapsed_seconds
     first = compilers.judge_cell(cell)
-    # An interpreter, its import of the compiler, a compile: so much a run of a script takes, too.
-    took = budget.elapsed_seconds - started
+    # A run of a script takes about as long: an interpreter, its import of the compiler, a compile.
+    seconds_per_run = budget.elapsed_seconds - start
     if first.verdict not in (Verdict.FAILS, Verdict.COMPILES):
         raise NotReproduced(f"{cell.key[:12]} is {first.verdict.value}: {first.reason}")
-    # A release may take much longer than another: 90 s were seen where others took 6.
+    # Releases differ in speed: one took 90 s where others took 6 s.
     compilers.patience = max(_ORIGINAL_TIMEOUT, _PATIENCE * first.seconds)
     count = len(compilers.releases)
     runs = _LAST_RUNS + count / count_processors()
-    budget.keep_back(count + _LAST_COMPILES, runs * took)
+    budget.keep_back(count + _LAST_COMPILES, runs * seconds_per_run)
     kind = kind_of(cell, first)
     failure = kind.same(first)
     original = kind.original(cell, compilers)
@@ -307,17 +345,17 @@ def begin(cell: Cell, compilers: Compilers) -> Reproduction:
         operations = identity.original_operations(original)
     oracle = Oracle(compilers, cell.toolchain, failure, {}, operations)
     table = {cell.toolchain: ReleaseVerdict.of(alone)}
-    begun = Reproduction(cell, compilers, kind, first, original, oracle, original, table)
+    reproduction = Reproduction(cell, compilers, kind, first, original, oracle, original, table)
     if first.verdict is Verdict.COMPILES:
-        # Only the other releases tell what is slow.
-        begun.record = _slow(first, begun)
-    return begun
+        # A compile is slow only in comparison with other releases.
+        reproduction.record = _slow(first, reproduction)
+    return reproduction
 
 
-def _slow(first: Record, begun: Reproduction) -> Record:
-    """The record of a compile that is slow beside other releases, as a finding."""
-    begun.compare()
-    slow = versions.as_slow(first, begun.table)
+def _slow(first: Record, reproduction: Reproduction) -> Record:
+    """Return the record of a compile that is slow beside other releases, as a finding."""
+    reproduction.compare()
+    slow = versions.as_slow(first, reproduction.table)
     if slow is None:
         raise NotReproduced(
             f"{first.key[:12]} compiles under {first.toolchain} in {first.seconds:.1f} s, which is "

@@ -1,4 +1,4 @@
-"""What a maintainer will see: a script run by a plain interpreter, and IR compiled by itself."""
+"""Verification as a maintainer does it: a script in a plain interpreter, and IR by itself."""
 
 import os
 import re
@@ -18,19 +18,18 @@ from flacheck.model import Cell, Outcome
 from flacheck.toolchains.base import Toolchain
 from flacheck.toolchains.scratch import temporary_folder
 
-# Seconds for one run of a script: a compile that takes longer is not waited for.
+# The timeout in seconds for one run of a script.
 LONGEST_RUN = 900.0
-# What such a run may hold, with all that it starts.
+# The memory limit of a run with its child processes.
 _MEMORY_MB = 8192
-# Seconds that a run is given whatever the clock says.
+# The least timeout in seconds, even if the budget has less.
 _SHORTEST_RUN = 1.0
 _LOCATION = re.compile(r"\s*loc\((?:[^()]|\([^()]*\))*\)")
 
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """The exit status of a script, and all that it printed; `ended` is False where it was not
-    waited for any longer."""
+    """The exit status and output of a script; `has_ended` is False after a timeout."""
 
     status: int
     output: str = ""
@@ -39,21 +38,26 @@ class ScriptRun:
 
 @contextmanager
 def plain_python(toolchain: Toolchain) -> Iterator[Path]:
-    """An environment with this release and nothing else, as its users make one; the folder of it.
-    Neither flacheck's packages nor the user's can be imported there."""
+    """Yield the folder of a virtual environment that holds only this release.
+
+    Neither flacheck's packages nor the user's can be imported there.
+    """
     with temporary_folder() as folder:
         there = Path(folder)
         venv.EnvBuilder(symlinks=True).create(there / "python")
         [packages] = (there / "python").glob("lib/python*/site-packages")
-        (packages / "release.pth").write_text("".join(f"{path}\n" for path in toolchain.paths))
+        lines = [f"{path}\n" for path in toolchain.paths]
+        (packages / "release.pth").write_text("".join(lines))
         yield there
 
 
 def run_script(
     script: str, toolchain: Toolchain, seconds: float = LONGEST_RUN, times: int = 1
 ) -> list[ScriptRun]:
-    """What a script does under one release alone, so many times, each in a fresh process; 125 also
-    when it does not end. All runs together take no longer than `seconds`."""
+    """Run a script several times under one release alone, each in a fresh process.
+
+    The status is 125 also after a timeout. All runs together take at most `seconds`.
+    """
     end = time.monotonic() + seconds
     with plain_python(toolchain) as folder:
         file = folder / "repro.py"
@@ -66,15 +70,15 @@ def run_script(
 
 def _run(folder: Path, file: Path, toolchain: Toolchain, seconds: float) -> ScriptRun:
     more = {
-        # What was compiled before would not fail again.
+        # Otherwise a result in the cache would hide the failure.
         "TRITON_CACHE_DIR": str(folder / f"cache-{os.urandom(4).hex()}"),
         "PYTHONDONTWRITEBYTECODE": "1",
         **toolchain.environment,
     }
-    # Elsewhere, for the folder holds the script and nothing that a maintainer would not have.
+    # The log is elsewhere, because the folder holds only the files that a maintainer has.
     with temporary_folder() as aside:
         log = Path(aside, "log")
-        ended = programs.run(
+        run = programs.run(
             [str(file)],
             programs.environment(folder, more),
             folder,
@@ -84,21 +88,21 @@ def _run(folder: Path, file: Path, toolchain: Toolchain, seconds: float) -> Scri
             policy=policies.of_script(toolchain.paths, str(folder)),
             python=str(folder / "python/bin/python"),
         )
-        said = log.read_text(encoding="utf-8", errors="replace")
-    if ended.over:
+        output = log.read_text(encoding="utf-8", errors="replace")
+    if run.over:
         return ScriptRun(CANNOT_TELL, has_ended=False)
-    exit_code = CANNOT_TELL if ended.exit_code is None else ended.exit_code
-    return ScriptRun(exit_code, said.replace(f"{folder}/", ""))
+    exit_code = CANNOT_TELL if run.exit_code is None else run.exit_code
+    return ScriptRun(exit_code, output.replace(f"{folder}/", ""))
 
 
 def surviving_ir(cell: Cell, failure: SameFailure, compilers: Compilers) -> str | None:
-    """A specimen's TTIR when compiling that fails in the same way, else None."""
+    """Return a specimen's TTIR if its compile fails in the same way, else None."""
     if cell.stage != "compile":
         return None
-    shown = compilers.ask(cell, op="show", until="ttir")
-    if shown.outcome is not Outcome.FINISHED or not shown.facts.get("ttir"):
+    attempt = compilers.ask(cell, op="show", until="ttir")
+    if attempt.outcome is not Outcome.FINISHED or not attempt.facts.get("ttir"):
         return None
-    text = without_locations(shown.facts["ttir"])
+    text = without_locations(attempt.facts["ttir"])
     attempt = compilers.ask(cell, op="compile_ir", ir=text, until=None)
     if failure.shows(judge(cell, attempt)):
         return text
@@ -106,6 +110,9 @@ def surviving_ir(cell: Cell, failure: SameFailure, compilers: Compilers) -> str 
 
 
 def without_locations(text: str) -> str:
-    """IR without the places of its source, which name files of the machine it was made on."""
-    lines = [line for line in text.splitlines() if not line.startswith("#loc")]
-    return "\n".join(_LOCATION.sub("", line) for line in lines).strip() + "\n"
+    """Return IR without source locations, which contain paths of this machine."""
+    lines = []
+    for line in text.splitlines():
+        if not line.startswith("#loc"):
+            lines.append(_LOCATION.sub("", line))
+    return "\n".join(lines).strip() + "\n"

@@ -1,4 +1,4 @@
-"""What every release at hand makes of a specimen, and what follows from comparing them."""
+"""The verdicts of all releases on a specimen, and comparisons of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flacheck.model import Record, Verdict
 
 @dataclass(frozen=True)
 class ReleaseVerdict:
-    """A release's verdict and a failure's signature; seconds do not make two differ."""
+    """A release's verdict with a failure's signature; comparisons ignore the seconds."""
 
     verdict: Verdict
     signature: str | None = None
@@ -22,7 +22,7 @@ class ReleaseVerdict:
 
     @classmethod
     def of(cls, record: Record) -> ReleaseVerdict:
-        """What a record says; only a failure has a signature here."""
+        """Return the verdict of a record; only a failure has a signature here."""
         signature = None
         if record.verdict is Verdict.FAILS:
             signature = record.signature
@@ -34,17 +34,19 @@ class ReleaseVerdict:
 
     @property
     def lacks_room(self) -> bool:
-        """Whether the compile ended well, for a kernel that asks for more than the GPU has."""
+        """True if the compile ended well, but the kernel requires more than the GPU has."""
         return (self.signature or "::").split(":")[1] == "load"
 
     def agrees(self, other: ReleaseVerdict) -> bool:
-        """Whether a reduction's verdict is the same for the compiler: a smaller kernel may have
-        room where the original, compiled as well, had none."""
+        """Return True if a reduction's verdict matches for the compiler.
+
+        A smaller kernel may fit the GPU where the original compiled but did not fit.
+        """
         return self == other or (self.lacks_room and other.compiles)
 
     @property
     def reads_source(self) -> bool:
-        """Whether the release gets past the front end."""
+        """True if the release gets past the front end."""
         code, stage = (self.signature or "::").split(":")[:2]
         if self.verdict not in (Verdict.COMPILES, Verdict.FAILS):
             return False
@@ -56,39 +58,47 @@ Table = dict[str, ReleaseVerdict]
 
 
 def judge_releases(specimen: Specimen, compilers: Compilers, until: str | None = None) -> Table:
-    """What each release makes of a specimen."""
-    asked = compilers.compile_on(specimen, compilers.releases, until, jobs=1)
-    return {release: ReleaseVerdict.of(record) for release, record in asked}
+    """Return the verdict of each release on a specimen."""
+    records = compilers.compile_on(specimen, compilers.releases, until, jobs=1)
+    return {release: ReleaseVerdict.of(record) for release, record in records}
 
 
 def contrasts(table: Table, release: str, faster: float = 0.0) -> list[str]:
-    """The nearest older and newer release that compile, `faster` by this factor."""
+    """Return the nearest older and newer release that compile, `faster` by this factor."""
     # Without these releases a reduction slides into another failure that more releases have.
     limit = table[release].seconds
-    good = {n for n, at_n in table.items() if at_n.compiles and at_n.seconds * faster <= limit}
+    good = set()
+    for name, there in table.items():
+        if there.compiles and there.seconds * faster <= limit:
+            good.add(name)
     return _nearest(table, release, good)
 
 
 def neighbours(table: Table, release: str) -> list[str]:
-    """The nearest older and newer release that differ from a failing one: that compile, or fail in
-    another way. One that cannot read the source says nothing of the failure."""
+    """Return the nearest older and newer release that compile or fail in another way.
+
+    A release that cannot read the source is left out: its verdict is unrelated to the failure.
+    """
     here = table[release]
     others = {name for name, there in table.items() if there != here and there.reads_source}
     return _nearest(table, release, others)
 
 
 def _nearest(table: Table, release: str, names: Container[str]) -> list[str]:
-    """The nearest of these releases before and behind another, older first."""
-    ordered = list(table)
-    at = ordered.index(release)
-    older = [name for name in reversed(ordered[:at]) if name in names]
-    newer = [name for name in ordered[at + 1 :] if name in names]
-    return older[:1] + newer[:1]
+    """Return the nearest of these releases before and after another, older first."""
+    releases = list(table)
+    at = releases.index(release)
+    older = [name for name in releases[:at] if name in names]
+    newer = [name for name in releases[at + 1 :] if name in names]
+    return older[-1:] + newer[:1]
 
 
 def as_slow(record: Record, table: Table) -> Record | None:
-    """The record as a finding when it is slow, also beside other releases; else None."""
-    others = [o.seconds for name, o in table.items() if o.compiles and name != record.toolchain]
+    """Return the record as a finding if it is slow, also beside other releases; else None."""
+    others = []
+    for name, there in table.items():
+        if there.compiles and name != record.toolchain:
+            others.append(there.seconds)
     if record.verdict is not Verdict.COMPILES or not others or record.seconds < SECONDS:
         return None
     usual = median(others)
@@ -101,16 +111,19 @@ def as_slow(record: Record, table: Table) -> Record | None:
     )
 
 
-def differing(original: Table, reduced: Table) -> list[str]:
-    """Releases that judge the two differently, except those that cannot read the original's
-    source: an API that a release lacks says nothing of the failure."""
-    return [
-        name
-        for name, verdict in original.items()
-        if name in reduced and verdict != reduced[name] and verdict.reads_source
-    ]
+def differing(original: Table, reduction: Table) -> list[str]:
+    """Return the releases with different verdicts on the two.
+
+    Releases that cannot read the original's source are left out: an API that a release lacks is
+    unrelated to the failure.
+    """
+    names = []
+    for name, verdict in original.items():
+        if name in reduction and verdict != reduction[name] and verdict.reads_source:
+            names.append(name)
+    return names
 
 
 def join_versions(names: Sequence[str]) -> str:
-    """`3.3.0, 3.3.1`: releases without the compiler's name."""
+    """Return `3.3.0, 3.3.1`: releases without the compiler's name."""
     return ", ".join(name.partition("==")[2] for name in names)

@@ -103,12 +103,12 @@ def scan_all(
         if len(scans) > 1:
             yield Progress(f"scanning {name}")
         try:
-            finished = yield from _scan(scan, store, excuse, fallback_budget)
+            end = yield from _scan(scan, store, excuse, fallback_budget)
         except EmptySelection as error:
             empty.append(str(error))
             continue
-        failures += finished.failures
-        runs.append(finished.run)
+        failures += end.failures
+        runs.append(end.run)
     if not runs:
         raise EmptySelection("; ".join(empty))
     for message in empty:
@@ -127,18 +127,18 @@ def _scan(
             plan = planning.expand(job, planning.capture(scan.resolved))
         for warning in plan.warnings:
             yield Progress(warning)
-        finished = yield from run_plan(plan, store, job.options, excuse, run)
+        end = yield from run_plan(plan, store, job.options, excuse, run)
         # After all records: the search starts from every failure.
         if fallback_budget is not None:
-            records = store.records(finished.run)
+            records = store.records(end.run)
             search_with_workers(
-                plan, records, store, job.options, budget=fallback_budget, scan=finished.run
+                plan, records, store, job.options, budget=fallback_budget, scan=end.run
             )
     except (UsageError, EmptySelection):
         # A job that cannot be planned leaves no question behind.
         store.forget(run)
         raise
-    return finished
+    return end
 
 
 def _begin(resolved: Resolved, store: Store) -> str:

@@ -7,16 +7,16 @@ from pathlib import Path
 
 from flacheck.analysis.context import Context, forms_from_json
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.observed import Observed
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.slow import SlowCompile, mark_slow
 from flacheck.analysis.standing import Standing, standings
 from flacheck.analysis.summary import RunView, summarise
-from flacheck.baseline.comparing import knows
+from flacheck.baseline.comparing import contains_failure
 from flacheck.baseline.form import Baseline
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
 from flacheck.fallbacks import alternatives
-from flacheck.model import AskedPlace, Json, Record, canonical
+from flacheck.model import Json, Record, RequestedPlace, canonical
 from flacheck.pipeline.run import Excuse
 from flacheck.store import Store, StoredRun, questions
 from flacheck.tables import advisories
@@ -27,10 +27,10 @@ def excuse_of(waived: Sequence[Waiver], baseline: Baseline | None) -> Excuse:
     """Return the excuse for failures that a valid waiver or a baseline lists."""
     valid = waivers.in_force(waived, date.today())
 
-    def is_excused(cell: Observed) -> bool:
-        if waivers.waived(valid, cell):
+    def is_excused(cell: ObservedCell) -> bool:
+        if waivers.are_waived(valid, cell):
             return True
-        return baseline is not None and knows(baseline, cell)
+        return baseline is not None and contains_failure(baseline, cell)
 
     return is_excused
 
@@ -44,40 +44,40 @@ def view(
     """Stored runs with their analysis, for a report; of several, the newest record of each cell
     counts. Waivers whose day is over let nothing pass; a baseline lets its failures pass."""
     valid = waivers.in_force(waived, date.today())
-    named = {run.id: run for run in map(store.run, names)}
-    runs = sorted(named.values(), key=lambda run: run.started, reverse=True)
+    runs_by_id = {run.id: run for run in map(store.run, names)}
+    runs = sorted(runs_by_id.values(), key=lambda run: run.started, reverse=True)
     forms: dict[tuple[str | None, str], tuple[str, str]] = {}
     for run in runs:
         forms.update(forms_from_json(run.context))
     kernels = [name for run in runs for name in run.context.get("kernels", ())]
     places = questions.of_runs(store, runs)
-    answered = standings(places, store.current)
-    packages = frozenset[str]().union(*(each.packages for each in answered))
+    run_standings = standings(places, store.current)
+    packages = frozenset[str]().union(*(each.packages for each in run_standings))
     context = Context(
         forms=forms,
         torch_for=torch_pins.torch_for,
         specifier=torch_pins.specifier,
-        known_triton=triton_releases.known(),
+        known_triton=triton_releases.known_releases(),
         known_torch=list(torch_pins.pins()),
         coverage=[entry for run in runs for entry in run.context.get("coverage", ())],
-        waives=lambda cell: waivers.waived(valid, cell),
-        knows=lambda cell: baseline is not None and knows(baseline, cell),
+        waives=lambda cell: waivers.are_waived(valid, cell),
+        in_baseline=lambda cell: baseline is not None and contains_failure(baseline, cell),
         advisories=partial(advisories.of, kernels, packages=packages),
         fallbacks=alternatives.fallbacks,
-        standings=answered,
+        standings=run_standings,
         made_up=_made_up(places),
     )
-    searched = [
+    stored_fallbacks = [
         Fallback.from_json(plain, package)
         for package, plain in store.fallbacks([run.id for run in runs])
     ]
-    summary = summarise(_records(store, runs), context).with_searched(searched)
+    summary = summarise(_records(store, runs), context).with_searched(stored_fallbacks)
     matrices = dict.fromkeys(run.matrix for run in runs if run.matrix)
-    changed = {canonical(each): each for run in runs for each in run.context.get("stale", ())}
-    asked: Json = {"purpose": runs[0].purpose.value, "question": _question(answered)}
-    asked["stale"] = list(changed.values())
+    stale_kernels = {canonical(each): each for run in runs for each in run.context.get("stale", ())}
+    question: Json = {"purpose": runs[0].purpose.value, "question": _question(run_standings)}
+    question["stale"] = list(stale_kernels.values())
     return RunView(
-        run={**runs[0].to_json(), "matrix": ", ".join(matrices) or None, **asked},
+        run={**runs[0].to_json(), "matrix": ", ".join(matrices) or None, **question},
         records=partial(_records_again, store.path.parent, runs, summary.slow),
         summary=summary,
         mixed=tuple(questions.mixed_captures(places)),
@@ -85,14 +85,14 @@ def view(
     )
 
 
-def _made_up(places: Sequence[AskedPlace]) -> frozenset[str] | None:
+def _made_up(places: Sequence[RequestedPlace]) -> frozenset[str] | None:
     """The made-up launches of these questions; None where no question is stored."""
-    known = [place.keys for place in places if place.keys is not None]
-    if not known:
+    places_with_keys = [place.keys for place in places if place.keys is not None]
+    if not places_with_keys:
         return None
-    made_up = frozenset[str]().union(*(keys.made_up for keys in known))
+    made_up = frozenset[str]().union(*(keys.made_up for keys in places_with_keys))
     # What one question saw is seen in the answer to all of them.
-    return made_up.difference(*(set(keys.possible) - keys.made_up for keys in known))
+    return made_up.difference(*(set(keys.possible) - keys.made_up for keys in places_with_keys))
 
 
 def _question(answered: Sequence[Standing]) -> Json | None:
@@ -103,16 +103,16 @@ def _question(answered: Sequence[Standing]) -> Json | None:
     selection: Json = {}
     for each in answered:
         selection.update(each.question.selection)
-    asked = [
+    question = [
         {
             "toolchain": each.toolchain,
             "target": each.target,
-            "cells": each.asked,
-            "answered": each.answered,
+            "cells": each.requested_count,
+            "answered": each.answered_count,
         }
         for each in answered
     ]
-    return {"about": ", ".join(names), "selection": selection, "asked": asked}
+    return {"about": ", ".join(names), "selection": selection, "asked": question}
 
 
 def _records_again(

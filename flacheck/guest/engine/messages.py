@@ -31,6 +31,9 @@ KernelOrigin = dict[str, Any]
 # A row of flacheck's table of targets: a GPU architecture and one real card of it.
 CardRow = dict[str, Any]
 
+# A JSON object.
+Json = dict[str, Any]
+
 
 class Request(TypedDict, total=False):
     """A request to a worker.
@@ -49,16 +52,16 @@ class Request(TypedDict, total=False):
     kernel: KernelOrigin
     card: CardRow
     target: str
-    launch: dict[str, Any]
-    options: dict[str, Any]
+    launch: Json
+    options: Json
     until: str | None
     ir: str
     launch_id: str
-    config: dict[str, Any]
+    config: Json
     grid: list[int]
     dtype: str
     shape: dict[str, int]
-    memory: dict[str, Any]
+    memory: Json
 
 
 class WorkerConfig(TypedDict, total=False):
@@ -78,7 +81,7 @@ class WorkerConfig(TypedDict, total=False):
     identity: str
     worker: str
     worker_file: str
-    packages: dict[str, dict[str, Any]]
+    packages: dict[str, Json]
     trust: bool
     corpus: str
     torch: str
@@ -110,8 +113,8 @@ class Reply(TypedDict, total=False):
     seconds: float
     cpu_seconds: float
     peak_mb: float | None
-    resources: dict[str, Any]
-    facts: dict[str, Any]
+    resources: Json
+    facts: Json
     exception: list[str]
     tolerated: bool
     log: str

@@ -225,7 +225,11 @@ def _become_worker(
 
 
 def _work(
-    sock: socket.socket, worker: CompilerWorker, config: WorkerConfig, page: SharedPage, log: Log
+    sock: socket.socket,
+    worker: CompilerWorker,
+    config: WorkerConfig,
+    page: SharedPage,
+    log: Log,
 ) -> None:
     """Run request after request, until the next one needs a fresh worker."""
     while page.fresh or not channel.needs_fresh_worker(sock):

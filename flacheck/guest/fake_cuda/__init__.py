@@ -1,1 +1,1 @@
-"""The card that is not there."""
+"""An imitated CUDA card."""

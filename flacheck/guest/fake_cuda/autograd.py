@@ -1,4 +1,4 @@
-"""What of torch.autograd a program calls, over the engine in Python."""
+"""The public functions of torch.autograd, on top of the engine in Python."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch
 from .engine import HOOKS, MATERIALIZES, OUTPUTS, BackwardPass, Edge, accumulate, edge
 
 
-def _listed(value: Any, length: int = 0) -> list[Any]:
-    """One tensor or several; `length` times None for nothing."""
+def _as_list(value: Any, length: int = 0) -> list[Any]:
+    """Return a list of one or more tensors; for None, a list of `length` times None."""
     if value is None:
         return [None] * length
     if isinstance(value, (torch.Tensor, torch.autograd.graph.GradientEdge)):
@@ -31,7 +31,7 @@ def _target(tensor: Any) -> Edge:
 def _run(
     tensors: list[Any], gradients: list[Any], captures: list[Edge], create_graph: bool | None
 ) -> dict[Edge, Any]:
-    """The gradients that arrive at the edges to capture."""
+    """Return the gradients that arrive at the edges in `captures`."""
     roots = []
     for tensor, gradient in zip(tensors, gradients):
         if isinstance(tensor, torch.Tensor) and not tensor.requires_grad:
@@ -48,15 +48,18 @@ def _run(
             backward_pass.run(roots)
     finally:
         _running.number = outer
-    return backward_pass.captured
+    return backward_pass.captured_gradients
 
 
-# The number of a thread's innermost pass, for a pass may begin another.
+# The number of a thread's innermost pass: a pass may start another.
 _running, _numbers = threading.local(), itertools.count()
 
 
 def _current_pass() -> int:
-    """-1 outside of a pass, as torch says it. A checkpoint computes again once for each number."""
+    """Return the number of the current pass, -1 outside of one, as torch does.
+
+    A checkpoint recomputes once for each number.
+    """
     number: int = getattr(_running, "number", -1)
     return number
 
@@ -69,12 +72,13 @@ def backward(
     grad_variables: Any = None,
     inputs: Any = None,
 ) -> None:
-    tensors = _listed(tensors)
-    wanted = _listed(inputs)
-    captures = [_target(tensor) for tensor in wanted]
-    captured = _run(tensors, _listed(grad_tensors, len(tensors)), captures, create_graph)
-    for tensor, target in zip(wanted, captures):
-        accumulate(tensor, captured.get(target))
+    tensors = _as_list(tensors)
+    leaves = _as_list(inputs)
+    captures = [_target(tensor) for tensor in leaves]
+    root_gradients = _as_list(grad_tensors, len(tensors))
+    gradients_by_edge = _run(tensors, root_gradients, captures, create_graph)
+    for tensor, target in zip(leaves, captures):
+        accumulate(tensor, gradients_by_edge.get(target))
 
 
 def grad(
@@ -88,16 +92,17 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
-    """torch.autograd.grad, without batched gradients."""
-    outputs, inputs = _listed(outputs), _listed(inputs)
+    """Return the gradients of torch.autograd.grad, without batched gradients."""
+    outputs, inputs = _as_list(outputs), _as_list(inputs)
     captures = [_target(tensor) for tensor in inputs]
-    captured = _run(outputs, _listed(grad_outputs, len(outputs)), captures, create_graph)
-    gradients = [captured.get(target) for target in captures]
-    unused = [place for place, gradient in enumerate(gradients) if gradient is None]
+    root_gradients = _as_list(grad_outputs, len(outputs))
+    gradients_by_edge = _run(outputs, root_gradients, captures, create_graph)
+    gradients = [gradients_by_edge.get(target) for target in captures]
+    missing = [place for place, gradient in enumerate(gradients) if gradient is None]
     if materialize_grads:
-        for place in unused:
+        for place in missing:
             gradients[place] = torch.zeros_like(inputs[place])
-    elif unused and not allow_unused:
+    elif missing and not allow_unused:
         raise RuntimeError(
             "One of the differentiated Tensors appears to not have been used in the graph."
         )
@@ -115,7 +120,7 @@ def _tensor_backward(
 
 
 def _register_hook(self: Any, hook: Callable[[Any], Any]) -> Any:
-    """Kept where this engine finds it: C++ keeps hooks of inner tensors to itself."""
+    """Register a hook where this engine finds it: C++ hides the hooks of inner tensors."""
     if self.grad_fn is None:
         return _register_leaf_hook(self, hook)
     hooks = self.grad_fn.metadata.setdefault(HOOKS, OrderedDict())
@@ -128,7 +133,10 @@ _register_leaf_hook = torch.Tensor.register_hook
 
 
 def _retain_grad(self: Any) -> None:
-    """What is kept is contiguous, as torch keeps it. Later passes add to it: the form stays."""
+    """Keep the gradient of an inner tensor, contiguous as in torch.
+
+    Later passes add to it, so its form stays.
+    """
 
     def keep(gradient: Any) -> None:
         self.grad = gradient.clone(memory_format=torch.contiguous_format)
@@ -146,7 +154,10 @@ _plain_apply = torch.autograd.Function.apply.__func__
 
 
 def _apply(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """torch.autograd.Function.apply; C++ forgets the forms of outputs that have no gradient."""
+    """Call torch.autograd.Function.apply, and store the forms of its outputs.
+
+    C++ forgets the form of an output without a gradient.
+    """
     result = _plain_apply(function, *args, **kwargs)
     outputs = result
     if not isinstance(result, tuple):
@@ -163,7 +174,7 @@ def _apply(function: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def install() -> None:
-    """Have torch's own names lead here."""
+    """Replace torch's functions by those of this module."""
     torch.autograd.Function.apply = classmethod(_apply)
     torch._C._current_graph_task_id = _current_pass
     torch.autograd.backward = backward

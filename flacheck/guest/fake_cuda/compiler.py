@@ -1,6 +1,8 @@
-"""torch's compiler, which compiles nothing on the imitated card. Its import is a third of what
-imitating a card costs, and fake tensors only ask for its settings: the rest is imported when
-somebody asks for more."""
+"""A late import of torch's compiler, which compiles nothing on the imitated card.
+
+Its import takes a third of the time for imitating a card, and fake tensors only read its settings.
+The rest is imported at its first use.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,15 @@ from types import ModuleType
 from typing import Any
 
 _NAME = "torch._dynamo"
-# What can be imported without the rest.
+# The module that can be imported without the rest.
 _SETTINGS = f"{_NAME}.config"
 
 
 def put_off() -> None:
-    """Have the compiler imported when it is first asked for more than its settings. To be called
-    once torch is imported; where the compiler is there already, nothing happens."""
+    """Put off the compiler's import until a use beyond its settings.
+
+    Call this after the import of torch. It does nothing if the compiler is already imported.
+    """
     import torch
 
     spec = PathFinder.find_spec(_NAME, torch.__path__)
@@ -28,7 +32,7 @@ def put_off() -> None:
     compiler.__spec__, compiler.__loader__ = spec, spec.loader
     compiler.__file__, compiler.__package__ = spec.origin, _NAME
     compiler.__path__ = list(spec.submodule_search_locations or ())
-    # torch asks that of each of its functions that the compiler is to leave alone.
+    # torch applies this to each of its functions that the compiler shall not compile.
     compiler.__dict__["disable"] = _left_alone
     sys.modules[_NAME] = compiler
     setattr(torch, "_dynamo", compiler)  # noqa: B010
@@ -42,7 +46,7 @@ def _left_alone(function: Any = None, *args: object, **kwargs: object) -> Any:
 
 
 class _LateModule(ModuleType):
-    """Runs the compiler's `__init__` when a name is asked for that is not there."""
+    """A module that runs the compiler's `__init__` at the first access to a missing name."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -53,15 +57,17 @@ class _LateModule(ModuleType):
         return getattr(self, name)
 
     def run(self) -> None:
-        """Once: from then on the module is as any other."""
+        """Run the `__init__` once; then the module is like any other."""
         self.__class__ = ModuleType  # type: ignore[assignment]
         assert self.__spec__ is not None and self.__spec__.loader is not None
         self.__spec__.loader.exec_module(self)
 
 
 class _LateFinder(importlib.abc.MetaPathFinder):
-    """Has the `__init__` run before any other module of the compiler: in another order they would
-    import each other in circles."""
+    """A finder that runs the `__init__` before any other module of the compiler.
+
+    In another order the modules would import each other in circles.
+    """
 
     def __init__(self, compiler: _LateModule) -> None:
         self._compiler = compiler
@@ -72,15 +78,15 @@ class _LateFinder(importlib.abc.MetaPathFinder):
         sys.meta_path.remove(self)
         if type(self._compiler) is _LateModule:
             self._compiler.run()
-        there = sys.modules.get(name)
-        if there is None:
+        module = sys.modules.get(name)
+        if module is None:
             return None
-        # Imported meanwhile: another import would make a second one.
-        return ModuleSpec(name, _Present(there), is_package=hasattr(there, "__path__"))
+        # The `__init__` has imported the module; another import would make a second one.
+        return ModuleSpec(name, _Present(module), is_package=hasattr(module, "__path__"))
 
 
 class _Present(importlib.abc.Loader):
-    """Stands for the import of a module that is there."""
+    """A loader for a module that is already imported."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module, self._spec = module, module.__spec__

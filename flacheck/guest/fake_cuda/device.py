@@ -1,7 +1,9 @@
-"""The fake device: tensors on `cuda` with a shape, a dtype and no data, on a machine without a GPU.
-torch's own fake tensors give shapes, dtypes and autocast as CUDA's are. What they lack without a
-device is put in its place: a device guard that does nothing, an autograd engine, and `torch.cuda`'s
-knowledge of the card."""
+"""The fake device: tensors on `cuda` without data, on a machine without a GPU.
+
+torch's own fake tensors have shapes, dtypes and autocast as on CUDA. This module adds the parts
+that they lack without a device: a device guard that does nothing, an autograd engine, and the
+properties of the card in `torch.cuda`.
+"""
 
 from __future__ import annotations
 
@@ -17,64 +19,71 @@ from ..engine.driver import nothing
 from ..engine.messages import CardRow
 from . import compiler
 
-TESTED = ("2.11", "2.13")
-# c10's table of device guards, one for each of its DeviceTypes, of which CUDA is number 1.
+TESTED_RELEASES = ("2.11", "2.13")
+# c10's table of device guards, with one for each DeviceType; CUDA is number 1.
 _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
 _CUDA, _SLOTS = 1, 22
 
 
 class UntestedTorch(RuntimeError):
-    """This torch was never tried: its insides may differ where the fake device reaches into it."""
+    """A torch release that was never tested: the internals that the fake device uses may differ."""
 
     def __init__(self, version: str) -> None:
-        tested = " and ".join(f"{each}.x" for each in TESTED)
+        releases = " and ".join(f"{each}.x" for each in TESTED_RELEASES)
         super().__init__(
-            f"flacheck's fake device is tested with torch {tested}, and this is torch {version}. "
-            f"Install torch {TESTED[-1]} for capturing, or record on a GPU with --device real."
+            f"flacheck's fake device is tested with torch {releases}, and this is torch {version}. "
+            f"Install torch {TESTED_RELEASES[-1]} for capturing, or record on a GPU with "
+            "--device real."
         )
 
 
 class UnusableTorch(RuntimeError):
-    """This build of torch asks for a real GPU where others do not."""
+    """A build of torch that needs a real GPU where others do not."""
 
-    def __init__(self, version: str, said: str) -> None:
+    def __init__(self, version: str, reason: str) -> None:
+        releases = " or ".join(f"{each}.x" for each in TESTED_RELEASES)
         super().__init__(
-            f"torch {version} asks for a GPU that is not there ({said}). Beside flacheck install "
-            f"torch's CPU build, of {' or '.join(f'{each}.x' for each in TESTED)}, or record on a "
-            "GPU with --device real."
+            f"torch {version} asks for a GPU that is not there ({reason}). Beside flacheck install "
+            f"torch's CPU build, of {releases}, or record on a GPU with --device real."
         )
 
 
 def check(version: str) -> None:
-    """Raises UntestedTorch unless the fake device was tested with this torch."""
-    if ".".join(version.split(".")[:2]) not in TESTED:
+    """Raise UntestedTorch unless the fake device was tested with this torch."""
+    release = ".".join(version.split(".")[:2])
+    if release not in TESTED_RELEASES:
         raise UntestedTorch(version)
 
 
 class FakeDevice:
-    """The card as the process sees it. `guessed` is told what kind of value was made up, each time
-    the program reads one that nobody computed."""
+    """The imitated card of this process.
 
-    def __init__(self, card: CardRow, guessed: Callable[[str], None]) -> None:
+    `on_guess` is called with the kind of value each time the program reads a value that was not
+    computed.
+    """
+
+    def __init__(self, card: CardRow, on_guess: Callable[[str], None]) -> None:
         import torch
         from torch._subclasses import fake_tensor
 
         check(torch.__version__)
         compiler.put_off()
-        # Only now: these reach into torch when they are imported.
+        # Only now, because these modules use torch's internals when they are imported.
         from ..workers import torch_cuda
         from . import autograd, known_values, registrations, tensor_moves
 
         self._mode = known_values.NoDeviceMode(allow_non_fake_inputs=True)
-        self._values = known_values.KnownValues(self._mode, guessed)
+        self._values = known_values.KnownValues(self._mode, on_guess)
         self._run_thread = threading.Thread.run
-        # A kernel was launched with these arguments: what it wrote to them nobody knows.
+        # Called with the arguments of a launch, whose results are unknown.
         self.forget_written: Callable[[Iterable[object]], None] = known_values.forget_written
-        known_values.install_readers(guessed)
-        # torch logs what it then raises.
+        known_values.install_readers(on_guess)
+        # torch also logs the errors that it raises.
         logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
-        # A torch without CUDA has no guard for it: any other accelerator's stand-in does for one.
-        library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so"))
+        # A torch without CUDA lacks its guard; that of another accelerator's stand-in works too.
+        folder = os.path.dirname(torch.__file__)
+        path = os.path.join(folder, "lib", "libc10.so")
+        library = ctypes.CDLL(path)
         registry = (ctypes.c_void_p * _SLOTS).in_dll(library, _REGISTRY)
         registry[_CUDA] = next(guard for guard in registry[_CUDA + 1 :] if guard)
         torch_cuda.turn(card)
@@ -82,24 +91,24 @@ class FakeDevice:
         tensor_moves.install()
         registrations.install()
         torch_cuda.leave_functions_uncompiled()
-        # torch would make a real tensor first, for the engine in C++ that is not used here: a build
-        # with CUDA refuses to without a GPU.
+        # torch would first make a real tensor for the C++ engine, which is not used here. A build
+        # with CUDA cannot do so without a GPU.
         fake_tensor.init_gpu_context = nothing
         self._probe(torch)
 
     def _probe(self, torch: Any) -> None:
-        """Raises UnusableTorch when not even one tensor can be made."""
+        """Raise UnusableTorch if not even one tensor can be made."""
         try:
             with self._mode:
                 torch.ones(1, device="cuda") + 1
         except RuntimeError as error:
-            said = str(error).strip().partition("\n")[0]
-            raise UnusableTorch(torch.__version__, said) from error
+            reason = str(error).strip().partition("\n")[0]
+            raise UnusableTorch(torch.__version__, reason) from error
 
     def enter(self) -> None:
-        """From here on every tensor is fake, in this thread and in those that start later."""
+        """Make every tensor fake from now on, in this thread and in later threads."""
 
-        # A thread of Python's begins without the modes of the one that started it.
+        # A Python thread starts without the modes of its parent thread.
         def run_faked(thread: threading.Thread) -> None:
             with self._mode, self._values:
                 self._run_thread(thread)
@@ -109,20 +118,23 @@ class FakeDevice:
         self._values.__enter__()
 
     def hold(self) -> None:
-        """Enter again what a call took along: one that is ended in the middle of torch's own work,
-        which leaves a mode for a moment, never comes back to it."""
+        """Enter the modes again if a call that was ended has left them.
+
+        torch's own work leaves a mode for a moment. A call that is ended at that point never comes
+        back to the mode.
+        """
         from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
         self._mode.in_kernel_invocation = False
-        there = _get_current_dispatch_mode_stack()
+        active_modes = _get_current_dispatch_mode_stack()
         for mode in (self._mode, self._values):
-            if not any(each is mode for each in there):
+            if not any(each is mode for each in active_modes):
                 mode.__enter__()
 
     def leave(self) -> None:
-        """Tensors are real again; what was patched stays patched."""
+        """Make tensors real again; patches stay."""
         setattr(threading.Thread, "run", self._run_thread)  # noqa: B010
         for mode in (self._values, self._mode):
-            # What was ended in the middle of torch's own work may have left a mode before.
+            # A call that was ended in the middle of torch's own work may have left a mode already.
             with contextlib.suppress(RuntimeError):
                 mode.__exit__(None, None, None)

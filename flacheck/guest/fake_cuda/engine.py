@@ -1,55 +1,68 @@
-"""Backward without a device: an autograd engine in Python. The one in C++ asks the accelerator for
-streams before it adds two gradients, so with fake tensors on a device that is not there it cannot
-run. This one walks the same graph in the same order and calls the same nodes."""
+"""An autograd engine in Python, for a backward pass without a device.
+
+The engine in C++ uses the accelerator's streams to add two gradients, so it cannot run with fake
+tensors on an imitated device. This engine walks the same graph in the same order and calls the same
+nodes.
+"""
 
 from __future__ import annotations
 
 import heapq
+import itertools
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 
-# What C++ keeps to itself is hung on nodes: hooks in a node's metadata, attributes of functions
+# State that C++ hides is stored on nodes: hooks in a node's metadata, and attributes of functions
 # written in Python.
 HOOKS = "flacheck.hooks"
 MATERIALIZES = "_flacheck_materializes"
 OUTPUTS = "_flacheck_outputs"
 
-# A node of torch's graph: of C++, without a type, or made for a function written in Python.
+# A node of torch's graph: from C++, without a type, or of a function written in Python.
 Node = Any
-# A node and which of its inputs: where a gradient goes.
+# A node and the index of one of its inputs: the destination of a gradient.
 Edge = tuple[Node, int]
-# Gradients of a node's inputs, by their numbers.
+# Gradients of a node's inputs, by index.
 Gradients = dict[int, Any]
 
 
 def edge(tensor: torch.Tensor) -> Edge:
-    """Where a tensor's gradient goes."""
+    """Return the destination of a tensor's gradient."""
     if tensor.grad_fn is not None:
         return tensor.grad_fn, tensor.output_nr
     return torch.autograd.graph.get_gradient_edge(tensor).node, 0
 
 
 class BackwardPass:
-    """One backward pass: gradients waiting at their nodes, nodes waiting for gradients. `captured`
-    are the gradients that arrived at edges asked for; then only nodes before them are called."""
+    """One backward pass: gradients that wait at their nodes, nodes that wait for gradients.
+
+    `captured_gradients` are those that arrived at the requested edges. With such edges, only the
+    nodes before them are called.
+    """
 
     def __init__(self, captures: list[Edge]) -> None:
         self._waiting: dict[Node, Gradients] = {}
-        self._missing: dict[Node, int] = {}
+        self._missing: Counter[Node] = Counter()
         self._needed: set[Node] | None = None
         self._captures = captures
-        self.captured: dict[Edge, Any] = {}
+        self.captured_gradients: dict[Edge, Any] = {}
 
     def run(self, roots: list[tuple[Edge, Any]]) -> None:
-        """From the roots, each with its gradient, to the leaves."""
+        """Run from the roots, each with its gradient, to the leaves."""
         for (node, index), gradient in roots:
             self._add(node, index, gradient)
-        nodes = self._walk([node for (node, _), _ in roots])
+        root_nodes = [node for (node, _), _ in roots]
+        nodes = self._walk(root_nodes)
         if self._captures:
-            self._needed = _leading_to(nodes, {node for node, _ in self._captures})
-        ready = [_entry(node) for node in self._waiting if not self._missing.get(node)]
+            targets = {node for node, _ in self._captures}
+            self._needed = _leading_to(nodes, targets)
+        ready = []
+        for node in self._waiting:
+            if not self._missing[node]:
+                ready.append(_entry(node))
         heapq.heapify(ready)
         while ready:
             node = heapq.heappop(ready)[-1]
@@ -57,7 +70,7 @@ class BackwardPass:
                 heapq.heappush(ready, _entry(following))
 
     def _walk(self, stack: list[Node]) -> list[Node]:
-        """All nodes of the graph; counts how many gradients each will get."""
+        """Return all nodes of the graph, and count the gradients that each will get."""
         nodes: dict[Node, None] = {}
         while stack:
             node = stack.pop()
@@ -65,44 +78,49 @@ class BackwardPass:
                 continue
             nodes[node] = None
             for following in _following(node):
-                self._missing[following] = self._missing.get(following, 0) + 1
+                self._missing[following] += 1
                 stack.append(following)
         return list(nodes)
 
     def _add(self, node: Node, index: int, gradient: Any) -> None:
-        held = self._waiting.setdefault(node, {})
-        if gradient is not None and held.get(index) is not None:
-            gradient = held[index] + gradient
-        if gradient is not None:
-            held[index] = gradient
+        gradients = self._waiting.setdefault(node, {})
+        if gradient is None:
+            return
+        earlier = gradients.get(index)
+        if earlier is not None:
+            gradient = earlier + gradient
+        gradients[index] = gradient
 
     def _step(self, node: Node) -> list[Node]:
-        """Call a node; the nodes that have all their gradients now."""
+        """Call a node; return the nodes that now have all their gradients."""
         gradients = self._waiting.pop(node, {})
-        for index, hook in list(node.metadata.get(HOOKS, {}).values()):
+        hooks = node.metadata.get(HOOKS, {})
+        for index, hook in list(hooks.values()):
             if gradients.get(index) is not None:
-                changed = hook(gradients[index])
-                if changed is not None:
-                    gradients[index] = changed
-        for wanted in self._captures:
-            if wanted[0] is node:
-                self.captured[wanted] = gradients.get(wanted[1])
+                replacement = hook(gradients[index])
+                if replacement is not None:
+                    gradients[index] = replacement
+        for target in self._captures:
+            if target[0] is node:
+                self.captured_gradients[target] = gradients.get(target[1])
         ready = []
         edges = [edge for edge in node.next_functions if edge[0] is not None]
-        # A node that is not called still is one gradient less to wait for.
-        outputs = [*self._outputs(node, gradients), *[None] * len(edges)]
+        # A node that is not called still sends a (missing) gradient.
+        outputs = list(self._outputs(node, gradients))
+        outputs += [None] * len(edges)
         for (following, index), output in zip(edges, outputs):
-            self._add(following, index, _fitting(following, index, output))
+            gradient = _fitting(following, index, output)
+            self._add(following, index, gradient)
             self._missing[following] -= 1
             if not self._missing[following]:
                 ready.append(following)
         return ready
 
     def _outputs(self, node: Node, gradients: Gradients) -> tuple[Any, ...]:
-        """The gradients of the edges that lead somewhere; none where the node is not called."""
+        """Return the gradients for the node's edges; none if the node is not called."""
         if self._needed is not None and node not in self._needed:
             return ()
-        # A node written in Python is called without gradients too.
+        # A node written in Python is called even without gradients.
         if not gradients and not hasattr(node, "apply"):
             return ()
         if hasattr(node, "variable"):
@@ -112,11 +130,11 @@ class BackwardPass:
         outputs = _call(node, gradients)
         if not isinstance(outputs, tuple):
             outputs = (outputs,)
-        # A function in Python returns something for every argument; only some have an edge.
-        wanted = [following is not None for following, _ in node.next_functions]
+        # A function in Python returns a value for every argument, and only some have an edge.
+        has_edge = [following is not None for following, _ in node.next_functions]
         if hasattr(node, "apply"):
-            wanted = node.needs_input_grad
-        return tuple(output for output, want in zip(outputs, wanted) if want)
+            has_edge = node.needs_input_grad
+        return tuple(itertools.compress(outputs, has_edge))
 
 
 def _following(node: Node) -> list[Node]:
@@ -124,49 +142,53 @@ def _following(node: Node) -> list[Node]:
 
 
 def _entry(node: Node) -> tuple[bool, int, int, Node]:
-    """Last made first, as the C++ engine orders what is ready; leaves before all."""
-    # The id keeps nodes themselves from being compared.
-    return not hasattr(node, "variable"), -node._sequence_nr(), id(node), node
+    """Return a heap entry: leaves first, then the last made node, as in the C++ engine."""
+    # The id prevents a comparison of the nodes themselves.
+    is_inner = not hasattr(node, "variable")
+    return is_inner, -node._sequence_nr(), id(node), node
 
 
-def _leading_to(nodes: Iterable[Node], wanted: set[Node]) -> set[Node]:
-    """The nodes that must be called for gradients to reach the wanted ones."""
+def _leading_to(nodes: Iterable[Node], targets: set[Node]) -> set[Node]:
+    """Return the nodes that must be called for gradients to reach the targets."""
     before: dict[Node, list[Node]] = {}
     for node in nodes:
         for following in _following(node):
             before.setdefault(following, []).append(node)
-    needed: set[Node] = set()
-    stack = list(wanted)
+    nodes_before: set[Node] = set()
+    stack = list(targets)
     while stack:
         for node in before.get(stack.pop(), ()):
-            if node not in needed:
-                needed.add(node)
+            if node not in nodes_before:
+                nodes_before.add(node)
                 stack.append(node)
-    return needed
+    return nodes_before
 
 
 def accumulate(leaf: torch.Tensor, gradient: Any) -> None:
-    """Add to a leaf's gradient, with its hooks before and after, as torch calls them."""
+    """Add to a leaf's gradient, with its hooks before and after, as torch does."""
     if gradient is None:
         return
-    for hook in (leaf._backward_hooks or {}).values():
-        changed = hook(gradient)
-        if changed is not None:
-            gradient = changed
+    hooks: Any = leaf._backward_hooks or {}
+    for hook in hooks.values():
+        replacement = hook(gradient)
+        if replacement is not None:
+            gradient = replacement
     if leaf.grad is None:
-        leaf.grad = _laid_out(gradient, leaf)
+        leaf.grad = _with_strides(gradient, leaf)
     else:
         leaf.grad = leaf.grad + gradient
-    for hook in (getattr(leaf, "_post_accumulate_grad_hooks", None) or {}).values():
+    hooks = getattr(leaf, "_post_accumulate_grad_hooks", None) or {}
+    for hook in hooks.values():
         hook(leaf)
 
 
-def _laid_out(gradient: Any, leaf: torch.Tensor) -> Any:
-    """A first gradient has its parameter's strides where those leave no gaps."""
+def _with_strides(gradient: Any, leaf: torch.Tensor) -> Any:
+    """Return a first gradient with its parameter's strides, if those leave no gaps."""
     if gradient is leaf:
         return gradient.detach().clone()
     strides = leaf.stride()
-    if not torch._prims_common.is_non_overlapping_and_dense_or_false(leaf):
+    is_dense = torch._prims_common.is_non_overlapping_and_dense_or_false(leaf)
+    if not is_dense:
         strides = torch.empty(leaf.shape, device="meta").stride()
     if gradient.layout is not torch.strided or gradient.stride() == strides:
         return gradient
@@ -175,26 +197,34 @@ def _laid_out(gradient: Any, leaf: torch.Tensor) -> Any:
 
 
 def _call(node: Node, gradients: Gradients) -> Any:
-    """A node of C++ takes missing gradients as None; one written in Python gets zeros, unless it
-    said otherwise, for each output that was a tensor."""
-    given = [gradients.get(index) for index in range(len(node._input_metadata))]
+    """Call a node with its gradients.
+
+    A C++ node takes missing gradients as None. A node written in Python gets zeros for each output
+    that was a tensor, unless it turned that off.
+    """
+    count = len(node._input_metadata)
+    inputs = [gradients.get(index) for index in range(count)]
     if not hasattr(node, "apply"):
-        return node(*given)
+        return node(*inputs)
     if getattr(node, MATERIALIZES, True):
-        for index, (shape, dtype, device) in getattr(node, OUTPUTS, {}).items():
-            if given[index] is None:
-                given[index] = torch.zeros(shape, dtype=dtype, device=device)
-    return node.apply(*given)
+        forms = getattr(node, OUTPUTS, {})
+        for index, (shape, dtype, device) in forms.items():
+            if inputs[index] is None:
+                inputs[index] = torch.zeros(shape, dtype=dtype, device=device)
+    return node.apply(*inputs)
 
 
 def _fitting(node: Node, index: int, gradient: Any) -> Any:
-    """The gradient in the shape and dtype that the forward pass had there."""
+    """Return the gradient in the shape and dtype of the forward pass."""
     metadata = node._input_metadata
-    if gradient is None or index >= len(metadata) or metadata[index] is None:
+    if gradient is None or index >= len(metadata):
         return gradient
-    shape, dtype = tuple(metadata[index].shape), metadata[index].dtype
+    form = metadata[index]
+    if form is None:
+        return gradient
+    shape = tuple(form.shape)
     if tuple(gradient.shape) != shape:
         gradient = gradient.sum_to_size(shape)
-    if gradient.dtype != dtype:
-        gradient = gradient.to(dtype)
+    if gradient.dtype != form.dtype:
+        gradient = gradient.to(form.dtype)
     return gradient

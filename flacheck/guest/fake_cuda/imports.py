@@ -1,5 +1,7 @@
-"""The card that a package meets while a worker imports it: the one that its capture had, where
-tensors on `cuda` can be made at module level. Nothing else in a worker needs torch."""
+"""The card under which a worker imports a package: the one of its capture.
+
+With it, tensors on `cuda` can be made at module level. Nothing else in a worker needs torch.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,11 @@ from .device import FakeDevice, UntestedTorch, UnusableTorch
 
 
 class PackageCard:
-    """What a worker named by its config turns to a card, and enters for an import."""
+    """The card of a worker, as its config names it: the worker selects and enters it."""
 
     def __init__(self) -> None:
-        # What imitation needs of torch, and torch of others, before packages are put in the way of
-        # imports: a package may bring the same dependencies. An older torch has other modules.
+        # The modules that imitation needs are imported before packages are on the path, because a
+        # package may bring the same dependencies. An older torch has other modules.
         for name in ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes"):
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
@@ -25,20 +27,20 @@ class PackageCard:
         self._untested = False
 
     def turn(self, card: CardRow) -> None:
-        """From now on torch speaks of this card."""
+        """Make torch use this card from now on."""
         if self._device is not None or self._untested:
             torch_cuda.turn(card)
             return
         try:
             self._device = FakeDevice(card, lambda kind: None)
         except (UntestedTorch, UnusableTorch):
-            # Most packages make no tensors when they are imported.
+            # Most packages make no tensors at import.
             self._untested = True
             torch_cuda.turn(card)
 
     @contextlib.contextmanager
     def importing(self) -> Iterator[None]:
-        """While this lasts, tensors are fake."""
+        """Make tensors fake until the block ends."""
         if self._device is None:
             yield
             return

@@ -1,8 +1,10 @@
-"""Real values for the few tensors whose values a host program reads: small ones of integers and
-booleans. Everything else on the fake device has a shape and a dtype only. A value is kept while all
-that it is computed from is known; it goes when something unknown is written into it. Of values that
-nobody computed a program is told that all is as it should be, so that it goes on: a comparison
-holds, a mask takes everything, a difference is zero, nothing is infinite or NaN."""
+"""Real values for the few tensors that a host program reads: small integers and booleans.
+
+All other tensors on the fake device have a shape and a dtype only. A value is kept if all inputs of
+its computation are known. It is dropped when an unknown value is written into the tensor. An
+unknown value that a program reads is guessed such that the program goes on: a comparison holds, a
+mask selects everything, a difference is zero, nothing is infinite or NaN.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,12 @@ from torch.utils._pytree import tree_leaves, tree_map
 from .registrations import BODIES, is_on_card
 from .shortcut import Shortcut
 
-# Elements of the largest tensors whose values are kept. What programs read are offsets and indices;
+# The maximum number of elements of a tensor with a known value. Programs read offsets and indices;
 # floats are many, and seldom read.
 INTEGERS_UP_TO = 1 << 18
 FLOATS_UP_TO = 1 << 12
-# Attributes of a fake tensor and of the real one behind it.
-_KEPT = "_flacheck_value"
+# Attributes of a fake tensor and of the real tensor behind it.
+_VALUE = "_flacheck_value"
 _BLANK = "_flacheck_blank"
 # CUDA's allocator aligns every block to 512 bytes.
 _ALIGNED_BITS = 9
@@ -37,72 +39,94 @@ _CPU, _META = torch.device("cpu"), torch.device("meta")
 _aten = torch.ops.aten
 _READS = (_aten._local_scalar_dense.default, _aten.item.default)
 _DEVICE = torch.ops.prim.device.default
-# What draws floats at random: another order of calls would give others than the card does.
-_UNORDERED = ("rand", "normal", "bernoulli", "multinomial", "uniform", "exponential", "dropout")
+# Operations that draw random floats: in another order of calls they would give other values than on
+# the card.
+_RANDOM_NAMES = ("rand", "normal", "bernoulli", "multinomial", "uniform", "exponential", "dropout")
 
-_DOUBTED = "_flacheck_doubted"
-# What asks whether something is wrong; what may ask; and what hands such an answer on.
-_RARE = {_aten.isnan.default, _aten.isinf.default, _aten.isposinf.default, _aten.isneginf.default}
-_COMPARING = {_aten.eq.Scalar, _aten.eq.Tensor, _aten.ne.Tensor}
-_FOLLOWING = {
-    *(_aten.any.default, _aten.any.dim, _aten.any.dims, _aten.all.default),
-    *(_aten.logical_or.default, _aten.logical_and.default),
-    *(_aten.bitwise_or.Tensor, _aten.bitwise_and.Tensor),
-    *(_aten.sum.default, _aten.sum.dim_IntList),
-    *(_aten.view.default, _aten.detach.default, _aten._to_copy.default),
+_DOUBT = "_flacheck_doubted"
+# Operations that test for errors, that may test for errors, and that pass on the result of a test.
+_ERROR_TESTS = {
+    _aten.isnan.default,
+    _aten.isinf.default,
+    _aten.isposinf.default,
+    _aten.isneginf.default,
 }
-_OF_INTEREST = _RARE | _COMPARING | _FOLLOWING
+_COMPARISONS = {_aten.eq.Scalar, _aten.eq.Tensor, _aten.ne.Tensor}
+_PASSING_ON = {
+    _aten.any.default,
+    _aten.any.dim,
+    _aten.any.dims,
+    _aten.all.default,
+    _aten.logical_or.default,
+    _aten.logical_and.default,
+    _aten.bitwise_or.Tensor,
+    _aten.bitwise_and.Tensor,
+    _aten.sum.default,
+    _aten.sum.dim_IntList,
+    _aten.view.default,
+    _aten.detach.default,
+    _aten._to_copy.default,
+}
+_OF_INTEREST = _ERROR_TESTS | _COMPARISONS | _PASSING_ON
 
-# Told what kind of value a program read that nobody knows.
+# Called with the kind of an unknown value that a program reads.
 GuessListener = Callable[[str], None]
 
 
 def value_of(tensor: Any) -> Any:
-    """The real CPU tensor behind a fake one, or None when nobody knows."""
+    """Return the real CPU tensor behind a fake one, or None if its value is unknown."""
     if isinstance(tensor, FakeTensor):
-        return getattr(tensor, _KEPT, None)
+        return getattr(tensor, _VALUE, None)
     return tensor
 
 
 def keep_value(tensor: Any, value: Any) -> None:
-    """`value` is the real CPU tensor behind a fake one, None when nobody knows."""
-    setattr(tensor, _KEPT, value)
+    """Set the real CPU tensor behind a fake one, None if its value is unknown."""
+    setattr(tensor, _VALUE, value)
 
 
 def read(tensor: Any) -> list[int] | None:
-    """The values of an integer tensor in the order of its indices, as integers; None when nobody
-    knows them. On a real card a stream that is being captured cannot be read from."""
-    known = value_of(tensor)
-    if known is None or (known.is_cuda and torch.cuda.is_current_stream_capturing()):
+    """Return the values of an integer tensor in the order of its indices, None if unknown.
+
+    On a real card a tensor cannot be read while its stream is captured.
+    """
+    known_value = value_of(tensor)
+    if known_value is None:
+        return None
+    if known_value.is_cuda and torch.cuda.is_current_stream_capturing():
         return None
     with _disable_current_modes():
-        return [int(value) for value in known.reshape(-1).tolist()]
+        flat = known_value.reshape(-1)
+        return [int(value) for value in flat.tolist()]
 
 
 def forget_written(arguments: Iterable[object]) -> None:
-    """A kernel was launched with these and may have written to them: floats, and what was fresh
-    memory till now. Integers that the program put there, as offsets, are what a kernel reads."""
+    """Drop the values that a launched kernel may have overwritten.
+
+    Those are floats and fresh memory among its arguments. Integers that the program stored, such as
+    offsets, are inputs of a kernel.
+    """
     for tensor in arguments:
-        value = getattr(tensor, _KEPT, None)
+        value = getattr(tensor, _VALUE, None)
         if value is not None and (value.is_floating_point() or _is_blank(value)):
             keep_value(tensor, None)
 
 
 def _is_blank(value: Any) -> bool:
-    """Whether it is fresh memory into which the program has put nothing yet."""
+    """Return True for fresh memory into which the program has stored nothing."""
     with _disable_current_modes():
         return getattr(value, _BLANK, False) and not value.any()
 
 
 class NoDeviceMode(FakeTensorMode):
-    """Fake tensors that never ask the device, although torch.cuda says that there is one."""
+    """A fake tensor mode that never uses the device, although torch.cuda reports one."""
 
     avoid_device_init = True
     _thread = threading.local()
 
     @property
     def in_kernel_invocation(self) -> bool:
-        """By thread, as what it must agree with; torch keeps it in the mode, which all share."""
+        """The flag of this thread; torch keeps it in the mode, which all threads share."""
         return getattr(self._thread, "in_kernel", False)
 
     @in_kernel_invocation.setter
@@ -111,34 +135,43 @@ class NoDeviceMode(FakeTensorMode):
 
 
 class KnownValues(TorchDispatchMode):
-    """Entered above the fake mode: runs an operation on the known values beside the fake one.
-    `operations` counts them all."""
+    """A mode above the fake mode that runs operations on the known values too.
+
+    `operations` counts all operations.
+    """
 
     operations = 0
-    # What is called once that many were done.
+    # Called after the maximum number of operations.
     _most = math.inf
     _over: Callable[[], object] = staticmethod(lambda: None)
-    # Operators that take functions or operators come here, too.
+    # Operators that take functions or operators also come here.
     supports_higher_order_operators = True
 
-    def __init__(self, fake_mode: NoDeviceMode, guessed: GuessListener) -> None:
+    def __init__(self, fake_mode: NoDeviceMode, on_guess: GuessListener) -> None:
         super().__init__()
         self._fake_mode = fake_mode
         self._shortcut = Shortcut(fake_mode)
-        self._guessed = guessed
+        self._on_guess = on_guess
 
     @classmethod
     def limit(cls, more: float, over: Callable[[], object]) -> None:
-        """After so many more operations call `over`, which raises, at each that follows: unlike a
-        time this ends a loop at the same place on every machine. Infinitely many end none."""
+        """Call `over`, which raises, at each operation after `more` further ones.
+
+        Unlike a time limit, this ends a loop at the same place on every machine. An infinite number
+        sets no limit.
+        """
         cls._most = cls.operations + more
         cls._over = staticmethod(over)
 
     def __torch_dispatch__(
-        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+        self,
+        operator: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
     ) -> Any:
         kwargs = kwargs or {}
-        # Asked more often than anything else, above all by the fake mode: answered without it.
+        # This is the most frequent operation, above all in the fake mode, so it skips that mode.
         if operator is _DEVICE:
             if args[0].fake_mode.in_kernel_invocation:
                 return _META
@@ -147,7 +180,7 @@ class KnownValues(TorchDispatchMode):
         if KnownValues.operations > KnownValues._most:
             KnownValues._over()
         if isinstance(operator, torch._ops.HigherOrderOperator):
-            # By the class of the mode, of which ours is a kind.
+            # The rule is stored under the base class of our mode.
             rule = operator.python_key_table.get(FakeTensorMode)
             if rule is not None:
                 with _disable_current_modes():
@@ -161,32 +194,35 @@ class KnownValues(TorchDispatchMode):
             with self:
                 return BODIES.run(operator, body, args, kwargs)
         if operator is _aten._to_copy.default and kwargs.get("device") == _META:
-            # The stand-in for CUDA's device guard is meta's, which calls the current device meta.
+            # The stand-in for CUDA's device guard is meta's, which reports meta as the current
+            # device.
             kwargs = {**kwargs, "device": torch.device("cuda", 0)}
-        known = _computed(operator, args, kwargs)
+        known_value = _compute(operator, args, kwargs)
         try:
             result = self._shortcut(operator, args, kwargs)
         except (DynamicOutputShapeException, DataDependentOutputException):
-            if known is None:
-                self._guessed(_name(operator))
-                known = _run(operator, *_imagined(operator, args, kwargs))
-            result = self._faked(known, args, kwargs)
-        _keep(operator, args, result, known)
+            if known_value is None:
+                self._on_guess(_name(operator))
+                known_value = _run(operator, *_imagine_arguments(operator, args, kwargs))
+            result = self._fake_result(known_value, args, kwargs)
+        _keep(operator, args, result, known_value)
         return result
 
     def _read(self, tensor: Any) -> Any:
-        """What `.item()` gives; for an unknown tensor what lets most programs go on."""
+        """Return the result of `.item()`; for an unknown tensor, a guess."""
         value = value_of(tensor)
         if value is not None:
             with _disable_current_modes():
                 return value.item()
-        self._guessed(_kind(tensor))
+        self._on_guess(_kind(tensor))
         return _guess(tensor)
 
-    def _faked(self, known: Any, args: Any, kwargs: Any) -> Any:
-        """A result's form, where only its values tell it; on the device of the first argument."""
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        device = next((tensor.device for tensor in tensors), None)
+    def _fake_result(self, known_value: Any, args: Any, kwargs: Any) -> Any:
+        """Return a fake result in the form of a known value, on the first argument's device."""
+        tensors = _tensors(args, kwargs)
+        device = None
+        if tensors:
+            device = tensors[0].device
 
         def fake(leaf: Any) -> Any:
             if not isinstance(leaf, torch.Tensor):
@@ -194,28 +230,33 @@ class KnownValues(TorchDispatchMode):
             with self._fake_mode:
                 return torch.empty(leaf.shape, dtype=leaf.dtype, device=device)
 
-        return tree_map(fake, known)
+        return tree_map(fake, known_value)
 
 
-def _computed(operator: Any, args: Any, kwargs: Any) -> Any:
-    """What an operation gives on the known values; None where it cannot be known cheaply."""
-    # A quick look at the arguments themselves, for most operations have an unknown one.
+def _compute(operator: Any, args: Any, kwargs: Any) -> Any:
+    """Return an operation's result on the known values, None if it is unknown or costly."""
+    # A quick check of the arguments, because most operations have an unknown one.
     for argument in args:
         if isinstance(argument, FakeTensor) and value_of(argument) is None:
             return None
-    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    tensors = _tensors(args, kwargs)
     if not _is_computable(operator, args, kwargs, tensors):
         return None
     try:
         return _run(operator, *tree_map(_plain, (args, kwargs)))
     except IndexError:
-        # No form tells it: the fake operation would go on, with a value that nobody knows.
+        # The fake operation would not detect this error and would go on with an unknown value.
         if all(tensor.device.type == "cpu" for tensor in tensors):
             raise
         return None
     except (RuntimeError, ValueError, TypeError):
-        # The fake operation says what is wrong, in the program's own terms.
+        # The fake operation raises the error in the program's own terms.
         return None
+
+
+def _tensors(args: Any, kwargs: Any) -> list[Any]:
+    leaves = tree_leaves((args, kwargs))
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
 def _is_computable(operator: Any, args: Any, kwargs: Any, tensors: list[Any]) -> bool:
@@ -223,10 +264,12 @@ def _is_computable(operator: Any, args: Any, kwargs: Any, tensors: list[Any]) ->
         return _is_small_factory(operator, args, kwargs)
     floats = False
     for value in map(value_of, tensors):
-        if value is None or value.numel() > _limit(value) or value.device.type != "cpu":
+        if value is None or value.numel() > _limit(value):
+            return False
+        if value.device.type != "cpu":
             return False
         floats = floats or value.is_floating_point()
-    return not (floats and _name(operator).startswith(_UNORDERED))
+    return not (floats and _name(operator).startswith(_RANDOM_NAMES))
 
 
 def _limit(tensor: Any) -> int:
@@ -236,17 +279,20 @@ def _limit(tensor: Any) -> int:
 
 
 def _is_small_factory(operator: Any, args: Any, kwargs: Any) -> bool:
-    """A tensor made of nothing: integers, or floats that would come out alike again."""
+    """Return True for a small new tensor of integers, or of floats that are not random."""
     name, dtype = _name(operator), kwargs.get("dtype")
-    if name.startswith(("rand", "normal")) and not name.startswith(("randint", "randperm")):
+    is_random = name.startswith(("rand", "normal"))
+    if is_random and not name.startswith(("randint", "randperm")):
         return False
     floats = dtype is None or dtype.is_floating_point
     if floats and dtype is not None and name.startswith("empty"):
         return False
     size = 1
     if name in ("arange", "linspace", "randperm"):
-        numbers = [abs(int(each)) for each in args if isinstance(each, (int, float))]
-        size = max(numbers, default=0)
+        size = 0
+        for value in args:
+            if isinstance(value, (int, float)):
+                size = max(size, abs(int(value)))
     elif args and isinstance(args[0], (list, tuple)):
         for extent in args[0]:
             size *= int(extent)
@@ -256,7 +302,7 @@ def _is_small_factory(operator: Any, args: Any, kwargs: Any) -> bool:
 
 
 def _plain(leaf: Any) -> Any:
-    """What stands for an argument where an operation runs on the CPU."""
+    """Return the CPU counterpart of an argument."""
     if isinstance(leaf, torch.device):
         return _CPU
     if isinstance(leaf, torch.Tensor):
@@ -264,13 +310,18 @@ def _plain(leaf: Any) -> Any:
     return leaf
 
 
-def _imagined(operator: Any, args: Any, kwargs: Any) -> Any:
-    """The arguments with a stand-in for each unknown tensor: a mask that is true, ones. Where no
-    element differs from another and the answer is no tensor, one element tells as much as all."""
-    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-    answers = any("Tensor" in str(value.type) for value in operator._schema.returns)
+def _imagine_arguments(operator: Any, args: Any, kwargs: Any) -> Any:
+    """Return the arguments with a stand-in for each unknown tensor: true, or ones.
+
+    If all elements are equal and the result is not a tensor, the stand-in has a single element.
+    """
+    tensors = _tensors(args, kwargs)
+    returns_tensor = False
+    for value in operator._schema.returns:
+        returns_tensor = returns_tensor or "Tensor" in str(value.type)
     unknown = all(value_of(tensor) is None for tensor in tensors)
-    is_one_enough = not answers and unknown and len({tensor.shape for tensor in tensors}) == 1
+    shapes = {tensor.shape for tensor in tensors}
+    is_one_enough = unknown and not returns_tensor and len(shapes) == 1
 
     def imagine(leaf: Any) -> Any:
         plain = _plain(leaf)
@@ -279,14 +330,15 @@ def _imagined(operator: Any, args: Any, kwargs: Any) -> Any:
         shape = leaf.shape
         if is_one_enough:
             shape = tuple(min(extent, 1) for extent in leaf.shape)
+        value = int(not _is_error_mask(leaf))
         with _disable_current_modes():
-            return torch.full(shape, int(not _is_doubted(leaf)), dtype=leaf.dtype)
+            return torch.full(shape, value, dtype=leaf.dtype)
 
     return tree_map(imagine, (args, kwargs))
 
 
 def _name(operator: Any) -> str:
-    """Without its namespace and overload."""
+    """Return an operator's name without its namespace and overload."""
     name: str = operator._schema.name
     return name.rpartition(":")[2]
 
@@ -299,59 +351,62 @@ def _run(operator: Any, args: Any, kwargs: Any) -> Any:
     kwargs.pop("pin_memory", None)
     with _disable_current_modes():
         result = operator(*args, **kwargs)
-        # What lies in fresh memory is nobody's value.
+        # The content of fresh memory is undefined.
         if operator._schema.name.startswith(("aten::empty", "aten::new_empty")):
             result.zero_()
             setattr(result, _BLANK, True)
     return result
 
 
-def _keep(operator: Any, args: Any, result: Any, known: Any) -> None:
-    """Note the values behind a result, and that those are gone which an operation wrote over."""
-    if known is not None:
-        for fake, value in zip(tree_leaves(result), tree_leaves(known)):
+def _keep(operator: Any, args: Any, result: Any, known_value: Any) -> None:
+    """Note the values behind a result, and drop those that an operation overwrote."""
+    if known_value is not None:
+        for fake, value in zip(tree_leaves(result), tree_leaves(known_value)):
             both = isinstance(fake, FakeTensor) and isinstance(value, torch.Tensor)
             if both and fake.shape == value.shape:
                 keep_value(fake, value)
         return
-    _remark(operator, args, result)
+    _mark_error_test(operator, args, result)
     if not operator._schema.is_mutable:
         return
-    for argument, passed in zip(operator._schema.arguments, args):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            for tensor in tree_leaves(passed):
+    for argument, value in zip(operator._schema.arguments, args):
+        alias = argument.alias_info
+        if alias is not None and alias.is_write:
+            for tensor in tree_leaves(value):
                 if isinstance(tensor, FakeTensor):
                     keep_value(tensor, None)
 
 
 def _guess(tensor: torch.Tensor) -> bool | int | float:
-    """What `.item()` gives."""
+    """Return a guess for the result of `.item()`."""
     if tensor.is_floating_point():
         return 0.0
     if tensor.dtype == torch.bool:
-        return not _is_doubted(tensor)
-    return int(not _is_doubted(tensor))
+        return not _is_error_mask(tensor)
+    return int(not _is_error_mask(tensor))
 
 
-def _is_doubted(tensor: object) -> bool:
-    """Whether it says of each element something that should not be so."""
-    return getattr(tensor, _DOUBTED, False)
+def _is_error_mask(tensor: object) -> bool:
+    """Return True if the tensor marks errors in its elements."""
+    return getattr(tensor, _DOUBT, False)
 
 
-def _remark(operator: Any, args: tuple[Any, ...], result: object) -> None:
-    """Note where an operation asks for what should not be so, and where its answer goes."""
+def _mark_error_test(operator: Any, args: tuple[Any, ...], result: object) -> None:
+    """Mark the result of an operation that tests for errors, or passes such a test on."""
     if operator not in _OF_INTEREST or not isinstance(result, torch.Tensor):
         return
-    asks = True
+    is_test = True
     if operator is _aten.ne.Tensor:
-        # A value differs from itself only when it is not a number.
-        asks = args[0] is args[1]
-    elif operator in _COMPARING:
-        asks = isinstance(args[1], float) and math.isinf(args[1])
-    elif operator in _FOLLOWING:
-        asks = all(_is_doubted(value) for value in args if isinstance(value, torch.Tensor))
-    if asks:
-        setattr(result, _DOUBTED, True)
+        # Only a NaN differs from itself.
+        is_test = args[0] is args[1]
+    elif operator in _COMPARISONS:
+        other = args[1]
+        is_test = isinstance(other, float) and math.isinf(other)
+    elif operator in _PASSING_ON:
+        tensors = [value for value in args if isinstance(value, torch.Tensor)]
+        is_test = all(map(_is_error_mask, tensors))
+    if is_test:
+        setattr(result, _DOUBT, True)
 
 
 def _to_list(self: Any) -> Any:
@@ -361,32 +416,37 @@ def _to_list(self: Any) -> Any:
             return value.tolist()
     if self.dim() == 0:
         return self.item()
+    shape = tuple(self.shape)
     if not self.numel():
-        return _nested(tuple(self.shape), None)
-    # Of a tensor that nobody knows, every entry is the same guess.
-    return _nested(tuple(self.shape), self[(0,) * self.dim()].item())
+        return _nest(shape, None)
+    # All elements of an unknown tensor are the same guess.
+    first = self[(0,) * self.dim()]
+    return _nest(shape, first.item())
 
 
-def _nested(shape: tuple[int, ...], entry: Any) -> Any:
+def _nest(shape: tuple[int, ...], entry: Any) -> Any:
     if not shape:
         return entry
-    return [_nested(shape[1:], entry) for _ in range(shape[0])]
+    items = []
+    for _ in range(shape[0]):
+        items.append(_nest(shape[1:], entry))
+    return items
 
 
 def _address(self: Any) -> int:
-    """An address of its own for every storage, aligned as the device's allocator aligns them."""
+    """Return a unique address for each storage, aligned as by CUDA's allocator."""
     start: int = self.untyped_storage()._cdata << _ALIGNED_BITS
     offset: int = self.storage_offset() * self.element_size()
     return start + offset
 
 
-def install_readers(guessed: GuessListener) -> None:
-    """What asks no dispatcher: the values of fake tensors, and where they would lie."""
+def install_readers(on_guess: GuessListener) -> None:
+    """Replace the readers of fake tensors that bypass the dispatcher: values and addresses."""
 
     def to_numpy(self: Any, *_: object, **__: object) -> Any:
         value = value_of(self)
         if value is None:
-            guessed(_kind(self))
+            on_guess(_kind(self))
         with _disable_current_modes():
             if value is None:
                 value = torch.zeros(self.shape, dtype=self.dtype)

@@ -1,7 +1,9 @@
-"""Operators that a program registers itself (`torch.library.custom_op`, `triton_op`,
-`Library.impl(…, "CUDA")`, also in place of torch's own): the body that it gives for the card runs.
-A fake tensor's own way would be to ask for the form of the result only, and what the body launches
-would be lost."""
+"""Operators that a program registers itself, whose body for the card runs.
+
+These are `torch.library.custom_op`, `triton_op` and `Library.impl(…, "CUDA")`, also in place of
+torch's own operators. Fake tensors alone would only compute the form of the result, and the
+launches of the body would be lost.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ from torch.utils._pytree import tree_leaves
 
 Body = Callable[..., Any]
 
-# The keys that a CUDA tensor comes by, the card's own first. What is registered for the others runs
-# without us (CompositeImplicitAutograd), or never meets a card (CPU, Meta).
+# The dispatch keys of a CUDA tensor, the card's own first. Bodies for other keys run by themselves
+# (CompositeImplicitAutograd) or never see the card (CPU, Meta).
 _KEYS = ("CUDA", "CompositeExplicitAutograd")
-# torch's own libraries give bodies in Python for their own operators, which need no card.
+# torch's own libraries have Python bodies for their own operators, which need no card.
 _TORCHS = ("aten", "prims", "prim", "_inductor_test", "inductor", "rngprims")
 
 
@@ -29,7 +31,8 @@ class RegisteredBodies:
 
     def __init__(self) -> None:
         self._bodies: dict[str, dict[str, Body]] = {}
-        # The operators in whose bodies this thread is: one that calls itself means torch's own.
+        # The operators whose bodies run in this thread: a body that calls its own operator means
+        # torch's.
         self._thread = threading.local()
 
     def note(self, operator: str, key: str, body: Body) -> None:
@@ -38,7 +41,7 @@ class RegisteredBodies:
             self._bodies.setdefault(operator, {})[key] = body
 
     def of(self, operator: Any) -> Body | None:
-        """The body that an operator has on the card, None where the program gave none."""
+        """Return the body of an operator on the card, None if the program has none."""
         if not self._bodies or getattr(self._thread, "rests", False):
             return None
         bodies = self._bodies.get(_name_of(operator))
@@ -56,8 +59,10 @@ class RegisteredBodies:
 
     @contextlib.contextmanager
     def resting(self) -> Iterator[None]:
-        """While this lasts, this thread's operators are torch's own: what we make tensors of is not
-        what the program launches."""
+        """Use torch's own operators in this thread until the block ends.
+
+        The recorder makes tensors there, and those calls do not belong to the program.
+        """
         self._thread.rests = True
         try:
             yield
@@ -65,16 +70,19 @@ class RegisteredBodies:
             self._thread.rests = False
 
     def operators_of(self, body: Any) -> Iterator[str]:
-        """The operators, as `namespace::name.overload`, that the program gave a body for the card:
-        those that a function is called for."""
+        """Yield the operators for which the program registered this body on the card.
+
+        Each is named as `namespace::name.overload`.
+        """
         for operator, bodies in self._bodies.items():
             if any(each is body for each in bodies.values()):
                 yield operator
 
     def bodies_named(self, name: str) -> Iterator[Body]:
-        """The bodies of all operators of that name, whatever their namespace."""
+        """Yield the bodies of all operators of that name in any namespace."""
         for operator, bodies in self._bodies.items():
-            if operator.partition("::")[2].partition(".")[0] == name:
+            full_name = operator.partition("::")[2]
+            if full_name.partition(".")[0] == name:
                 yield from bodies.values()
 
     def _inside(self) -> list[Any]:
@@ -88,7 +96,7 @@ BODIES = RegisteredBodies()
 
 
 def install() -> None:
-    """From now on note what programs register. torch's decorators end in `Library.impl`, too."""
+    """Note all registrations from now on: torch's decorators also end in `Library.impl`."""
     plain = torch.library.Library.impl
 
     @functools.wraps(plain)
@@ -107,18 +115,25 @@ def install() -> None:
         return result
 
     torch.library.Library.impl = impl
-    # torch wraps kernels for a tracer, which looks at no fake tensor's mode: they run as they are.
+    # torch wraps kernels for a tracer that ignores the mode of fake tensors, so kernels stay
+    # unwrapped.
     for module in (torch.library, torch._library.triton):
-        module.wrap_triton = _unwrapped
+        module.wrap_triton = _return_kernel
 
 
-def _unwrapped(kernel: Any) -> Any:
+def _return_kernel(kernel: Any) -> Any:
     return kernel
 
 
 def is_on_card(args: Any, kwargs: Any) -> bool:
-    """Whether an operation with these arguments runs on the card: all that has no tensor does."""
-    devices = [leaf.device.type for leaf in tree_leaves((args, kwargs)) if _is_tensor(leaf)]
+    """Return True if an operation with these arguments runs on the card.
+
+    An operation without tensors also does.
+    """
+    devices = set()
+    for leaf in tree_leaves((args, kwargs)):
+        if _is_tensor(leaf):
+            devices.add(leaf.device.type)
     return not devices or "cuda" in devices
 
 

@@ -1,6 +1,8 @@
-"""What the fake mode made of an operation once, made again without asking it. References that loop
-over time steps run tens of thousands of small operations, of few kinds. torch's own cache of them
-costs more than the rest together."""
+"""A cache of the fake mode's results by operation and argument forms.
+
+References that loop over time steps run tens of thousands of small operations of few kinds. torch's
+own cache of them costs more than everything else together.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +18,25 @@ _PLAIN = (
     *(torch.dtype, torch.device, torch.layout, torch.memory_format),
 )
 _DEPENDENT = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
-# Where in the whole a gradient goes makes no difference to the whole's form: (gradient, sizes, dim,
-# where…).
+# The position of the gradient in the whole does not affect the form of the result: (gradient,
+# sizes, dim, position…).
 _SCATTERING = (_aten.select_backward.default, _aten.slice_backward.default)
 
 
-class _Unsuited(Exception):
-    """An argument that a key cannot hold, or on which more than its form has an influence."""
+_Parts = tuple[Any, ...]
+
+
+class _UnkeyableValue(Exception):
+    """An argument that does not fit a key, or whose form alone does not decide the result."""
 
 
 class Shortcut:
-    """Called with an operation in place of calling it."""
+    """A callable that runs an operation, from the cache if possible."""
 
     def __init__(self, mode: Any) -> None:
         self._mode = mode
         self._kinds: dict[Any, str] = {}
-        self._forms: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._forms: dict[_Parts, _Parts] = {}
 
     def __call__(self, operator: Any, args: Any, kwargs: Any) -> Any:
         kind = self._kinds.get(operator)
@@ -43,22 +48,23 @@ class Shortcut:
         if operator in _SCATTERING:
             formative = args[:3]
         try:
-            given = (*_key(formative), *_key(kwargs.items()))
-        except _Unsuited:
+            arguments_key = _key(formative) + _key(kwargs.items())
+        except _UnkeyableValue:
             return operator(*args, **kwargs)
         if kind != "view":
-            key = (operator, torch.get_default_dtype(), *given)
+            key = (operator, torch.get_default_dtype(), *arguments_key)
             return self._fresh(key, operator, args, kwargs)
-        # A view is cheap to make, only not to look up: its key would hold where it begins.
+        # A view is cheap to make but not to look up: its key would contain its offset.
         with in_kernel_invocation_manager(self._mode):
             view = operator(*args, **kwargs)
         device = args[0].fake_device
         if isinstance(view, torch.Tensor):
             return FakeTensor(self._mode, view, device)
-        return type(view)(FakeTensor(self._mode, part, device) for part in view)
+        parts = [FakeTensor(self._mode, part, device) for part in view]
+        return type(view)(parts)
 
-    def _fresh(self, key: tuple[Any, ...], operator: Any, args: Any, kwargs: Any) -> Any:
-        """A new tensor in the form that came out before; an empty form says that none will do."""
+    def _fresh(self, key: _Parts, operator: Any, args: Any, kwargs: Any) -> Any:
+        """Return a new tensor in the cached form; an empty form marks an uncacheable result."""
         form = self._forms.get(key)
         if not form:
             result = operator(*args, **kwargs)
@@ -72,14 +78,17 @@ class Shortcut:
 
 
 def _kind(operator: Any) -> str:
-    """`view`; `fresh`: one new tensor whose form follows from the arguments', which it also does
-    where there is no tensor among those; or `other`."""
+    """Return the kind of an operation: `view`, `fresh` or `other`.
+
+    A `fresh` operation returns one new tensor whose form follows from those of the arguments, even
+    without a tensor among them.
+    """
     schema = operator._schema
     if operator.namespace != "aten" or schema.is_mutable:
         return "other"
     if any(tag in operator.tags for tag in _DEPENDENT):
         return "other"
-    # In inference mode such arrive whole, and are not always what their schema says.
+    # In inference mode such operators arrive undecomposed, and do not always match their schema.
     if torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "CompositeImplicitAutograd"):
         return "other"
     if operator.is_view:
@@ -90,32 +99,40 @@ def _kind(operator: Any) -> str:
 
 
 def _key(values: Iterable[Any]) -> list[Any]:
-    """Numbers with their types: 2 and 2.0 are equal, and their products are not."""
+    """Return the key parts of values; numbers with their types, because 2 equals 2.0."""
     key: list[Any] = []
     for value in values:
         kind = type(value)
         if kind is FakeTensor:
             if value.constant is not None or value.dtype.is_complex:
-                raise _Unsuited
+                raise _UnkeyableValue
             if value.layout is not torch.strided:
-                raise _Unsuited
-            key.append((value.shape, value.stride(), value.dtype, value.fake_device))
+                raise _UnkeyableValue
+            form = value.shape, value.stride(), value.dtype
+            key.append((*form, value.fake_device))
         elif kind is list or kind is tuple:
             key.append(tuple(_key(value)))
         elif isinstance(value, _PLAIN):
             key.append((kind, value))
         else:
-            raise _Unsuited
+            raise _UnkeyableValue
     return key
 
 
-def _form(result: Any, args: Any) -> tuple[Any, ...]:
-    """Empty where the result may be an argument in another form, or is no ordinary tensor."""
-    if type(result) is not FakeTensor or result.constant is not None or result.storage_offset():
+def _form(result: Any, args: Any) -> _Parts:
+    """Return the form of a result.
+
+    It is empty if the result may be an argument in another form, or is not an ordinary tensor.
+    """
+    if type(result) is not FakeTensor or result.constant is not None:
         return ()
-    if result.layout is not torch.strided or result.dtype.is_complex:
+    if result.storage_offset() or result.dtype.is_complex:
         return ()
-    storages = {a.untyped_storage()._cdata for a in args if isinstance(a, torch.Tensor)}
-    if result.untyped_storage()._cdata in storages:
+    if result.layout is not torch.strided:
         return ()
+    storage = result.untyped_storage()._cdata
+    for argument in args:
+        is_tensor = isinstance(argument, torch.Tensor)
+        if is_tensor and argument.untyped_storage()._cdata == storage:
+            return ()
     return result.shape, result.stride(), result.dtype, result.fake_device

@@ -522,16 +522,18 @@ def _compared_constants(module: str) -> dict[str, list[tuple[str | int | float, 
 
 def _constant(node: ast.expr) -> Any:
     """Return a constant, also for `-1` and `-float("inf")`; None for other expressions."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        value = _constant(node.operand)
-        if isinstance(value, (int, float)):
-            return -value
-        return None
-    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "float" and node.args:
-        if getattr(node.args[0], "value", None) == "inf":
+    match node:
+        case ast.UnaryOp(op=ast.USub()):
+            value = _constant(node.operand)
+            if isinstance(value, (int, float)):
+                return -value
+            return None
+        case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value="inf"), *_]):
             return math.inf
-        return None
-    return getattr(node, "value", None)
+        case ast.Constant():
+            return node.value
+        case _:
+            return None
 
 
 def choices(operator: Operator, parameter: inspect.Parameter) -> list[Any]:

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..pysource.functions import method_name, parameter_names
+from ..pysource.functions import method_name, parameter_names, variable_assignments
 
 Symbols = tuple[str, ...]
 
@@ -119,11 +119,8 @@ def parameter_aliases(node: ast.FunctionDef) -> dict[str, str]:
     parameters = {parameter.arg for parameter in (*node.args.args, *node.args.kwonlyargs)}
     aliases: dict[str, str] = {}
     variables: set[str] = set()
-    for part in ast.walk(node):
-        if not isinstance(part, ast.Assign) or not isinstance(part.targets[0], ast.Name):
-            continue
-        variable = part.targets[0].id
-        value = _without_casts(part.value)
+    for variable, assigned_value in variable_assignments(node):
+        value = _without_casts(assigned_value)
         if variable in variables or variable in parameters:
             # The variable has several values.
             aliases.pop(variable, None)

@@ -19,6 +19,7 @@ from ..pysource.functions import (
     function_tree,
     parameter_names,
     passed_arguments,
+    tuple_assignments,
     variable_name,
 )
 from . import signatures
@@ -354,9 +355,8 @@ def unpacked_shapes(function: Function, depth: int = 0) -> dict[str, Symbols]:
         return {}
     shapes: dict[str, Symbols] = dict.fromkeys(parameter_names(node), ())
     unpacked: list[tuple[str, Symbols]] = []
-    for part in ast.walk(node):
-        if isinstance(part, ast.Assign):
-            unpacked += _unpacked_dimensions(part)
+    for target, value in tuple_assignments(node):
+        unpacked += _unpacked_dimensions(target, value)
     if depth < _MAX_DEPTH:
         unpacked += _callee_properties(node, function, unpacked_shapes, depth)
     for name, dimensions in unpacked:
@@ -379,15 +379,11 @@ def read_shapes(function: Function, depth: int = 0) -> dict[str, IndexShape]:
     return shapes
 
 
-def _unpacked_dimensions(statement: ast.Assign) -> Iterator[tuple[str, Symbols]]:
+def _unpacked_dimensions(target: ast.Tuple, value: ast.expr) -> Iterator[tuple[str, Symbols]]:
     """Yield the tensor and dimensions in `B, T, H = q.shape`.
 
     Other forms are `q.size()` and `B, T, H, V = *q.shape, v.shape[-1]`.
     """
-    target = statement.targets[0]
-    value = statement.value
-    if not isinstance(target, ast.Tuple):
-        return
     names = [variable_name(element) for element in target.elts]
     if isinstance(value, ast.Tuple) and value.elts and isinstance(value.elts[0], ast.Starred):
         names = names[: len(names) - len(value.elts) + 1]

@@ -28,6 +28,8 @@ from ..pysource.functions import (
     method_name,
     parameter_names,
     passed_arguments,
+    tuple_assignments,
+    variable_assignments,
     variable_name,
 )
 
@@ -145,12 +147,9 @@ def _unpacked_names(node: ast.FunctionDef) -> list[str]:
 def _names_of_unpacking(node: ast.FunctionDef, vararg: str) -> list[str] | None:
     """Return the names in the shortest `x, y = args`; None if there is none."""
     shortest: list[str] | None = None
-    for part in ast.walk(node):
-        if not isinstance(part, ast.Assign) or not isinstance(part.targets[0], ast.Tuple):
-            continue
-        elements = part.targets[0].elts
-        names = list(_plain_names(elements))
-        if variable_name(part.value) != vararg or len(names) != len(elements):
+    for target, value in tuple_assignments(node):
+        names = list(_plain_names(target.elts))
+        if variable_name(value) != vararg or len(names) != len(target.elts):
             continue
         if shortest is None or len(names) < len(shortest):
             shortest = names
@@ -160,17 +159,14 @@ def _names_of_unpacking(node: ast.FunctionDef, vararg: str) -> list[str] | None:
 def _names_of_subscripts(node: ast.FunctionDef, vararg: str) -> dict[int, str]:
     """Return the names in assignments such as `x = args[0]` by their index."""
     names: dict[int, str] = {}
-    for part in ast.walk(node):
-        if not isinstance(part, ast.Assign) or not isinstance(part.targets[0], ast.Name):
-            continue
-        value = part.value
+    for variable, value in variable_assignments(node):
         if isinstance(value, ast.IfExp):
             # `args[0] if args else kwargs.get("input")`
             value = value.body
-        if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
-            index = value.slice.value
-            if variable_name(value.value) == vararg and type(index) is int:
-                names.setdefault(index, part.targets[0].id)
+        match value:
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=index)):
+                if name == vararg and type(index) is int:
+                    names.setdefault(index, variable)
     return names
 
 
@@ -297,9 +293,8 @@ def kernel_parameter_kinds(
     """Return the kinds of a kernel's parameters: pointers, pointers to indices, and numbers."""
     parameters = [parameter.arg for parameter in (*node.args.args, *node.args.kwonlyargs)]
     assignments: _Assignments = {}
-    for part in ast.walk(node):
-        if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name):
-            assignments.setdefault(part.targets[0].id, part.value)
+    for variable, value in variable_assignments(node):
+        assignments.setdefault(variable, value)
     addresses = _memory_addresses(node)
     kinds: Kinds = dict.fromkeys(parameters, NUMBER)
     for address in addresses:
@@ -371,22 +366,22 @@ def _base_pointer(
     if depth > _MAX_ADDRESS_DEPTH:
         return None
     depth += 1
-    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
-        left = _base_pointer(node.left, assignments, parameters, depth)
-        return left or _base_pointer(node.right, assignments, parameters, depth)
-    if isinstance(node, ast.Name):
-        if node.id in assignments:
-            pointer = _base_pointer(assignments[node.id], assignments, parameters, depth)
-            if pointer or node.id not in parameters:
-                return pointer
-        if node.id in parameters:
-            return node.id
-        return None
-    if isinstance(node, ast.Call) and method_name(node) in _MEMORY_FUNCTIONS and node.args:
-        return _base_pointer(node.args[0], assignments, parameters, depth)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        # `x.to(tl.pointer_type(…))`
-        return _base_pointer(node.func.value, assignments, parameters, depth)
+    match node:
+        case ast.BinOp(op=ast.Add() | ast.Sub()):
+            left = _base_pointer(node.left, assignments, parameters, depth)
+            return left or _base_pointer(node.right, assignments, parameters, depth)
+        case ast.Name():
+            if node.id in assignments:
+                pointer = _base_pointer(assignments[node.id], assignments, parameters, depth)
+                if pointer or node.id not in parameters:
+                    return pointer
+            if node.id in parameters:
+                return node.id
+        case ast.Call() if method_name(node) in _MEMORY_FUNCTIONS and node.args:
+            return _base_pointer(node.args[0], assignments, parameters, depth)
+        case ast.Call(func=ast.Attribute(value=owner)):
+            # `x.to(tl.pointer_type(…))`
+            return _base_pointer(owner, assignments, parameters, depth)
     return None
 
 

@@ -66,6 +66,22 @@ def called_name(node: ast.AST) -> str:
     return ""
 
 
+def variable_assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the variable and the value of each assignment such as `x = value`."""
+    for part in ast.walk(node):
+        match part:
+            case ast.Assign(targets=[ast.Name(id=variable), *_], value=value):
+                yield variable, value
+
+
+def tuple_assignments(node: ast.AST) -> Iterator[tuple[ast.Tuple, ast.expr]]:
+    """Yield the target and the value of each assignment such as `x, y = value`."""
+    for part in ast.walk(node):
+        match part:
+            case ast.Assign(targets=[ast.Tuple() as target, *_], value=value):
+                yield target, value
+
+
 def calls_in(node: ast.AST) -> Iterator[ast.Call]:
     """Yield the calls in a statement or function."""
     for part in ast.walk(node):

@@ -19,7 +19,7 @@ from importlib.metadata import Distribution, distributions
 from types import FunctionType
 from typing import Any
 
-from ..engine.messages import Kernel
+from ..engine.messages import Json, Kernel
 from ..workers.values import TORCH_NAMES
 
 Functions = dict[Kernel, str]
@@ -34,6 +34,8 @@ DESCRIPTOR_EXTRAS = ("padding", "round_f32_to_tf32")
 _VALUES_UP_TO = 4096
 # By the storage's identity: its index among the launch's storages, and its size in bytes.
 _Storages = dict[int, tuple[int, int]]
+# A distribution and the text that lists its files.
+_Listing = tuple[Distribution, str]
 
 
 def argument(value: Any, functions: Functions) -> Any:
@@ -64,7 +66,7 @@ def argument(value: Any, functions: Functions) -> Any:
     return {"constexpr": other}
 
 
-def _tensor(tensor: Any) -> dict[str, Any]:
+def _tensor(tensor: Any) -> Json:
     dtype = str(tensor.dtype).rpartition(".")[2]
     if dtype not in _DTYPES:
         return {"unknown": f"tensor of {dtype}"}
@@ -73,7 +75,7 @@ def _tensor(tensor: Any) -> dict[str, Any]:
     return {"dtype": _DTYPES[dtype], "align": alignment}
 
 
-def _descriptor(descriptor: Any) -> dict[str, Any]:
+def _descriptor(descriptor: Any) -> Json:
     fields = {
         **_tensor(descriptor.base),
         "shape": [int(extent) for extent in descriptor.shape],
@@ -138,12 +140,12 @@ def _constant_number(value: float) -> Any:
     return {"float": str(value)}
 
 
-def configuration(config: Any, functions: Functions) -> dict[str, Any]:
+def configuration(config: Any, functions: Functions) -> Json:
     """Return `kwargs`, num_warps, num_stages, and the options that differ from defaults."""
     kwargs = {}
     for name, value in config.kwargs.items():
         kwargs[name] = constant(value, functions)
-    entry: dict[str, Any] = {"kwargs": kwargs}
+    entry: Json = {"kwargs": kwargs}
     kind: Any = type(config)
     usual = _defaults(kind)
     for name, value in config.all_kwargs().items():
@@ -156,13 +158,13 @@ def configuration(config: Any, functions: Functions) -> dict[str, Any]:
 
 
 @functools.cache
-def _defaults(kind: Any) -> dict[str, Any]:
+def _defaults(kind: Any) -> Json:
     """Return the default options of a class of configurations."""
     parameters = inspect.signature(kind.__init__).parameters
     return {name: parameter.default for name, parameter in parameters.items()}
 
 
-def memory_layout(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def memory_layout(arguments: Mapping[str, Any]) -> Json:
     """Return the layout of a launch's tensors in memory.
 
     `storages` lists the bytes of each. `tensors` gives by argument the index of its storage, its
@@ -192,11 +194,11 @@ def _tensors(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _in_storage(tensor: Any, storages: _Storages) -> dict[str, Any]:
+def _in_storage(tensor: Any, storages: _Storages) -> Json:
     storage = tensor.untyped_storage()
     new_entry = len(storages), storage.nbytes()
     index, _ = storages.setdefault(storage._cdata, new_entry)
-    entry: dict[str, Any] = {
+    entry: Json = {
         "storage": index,
         "shape": [int(extent) for extent in tensor.shape],
         "strides": [int(stride) for stride in tensor.stride()],
@@ -233,7 +235,7 @@ class Identities:
         for folder, package in packages.items():
             self._packages[os.path.realpath(folder)] = package
         # By folder: the distributions installed in it, each with the list of its files.
-        self._distributions: dict[str, list[tuple[Distribution, str]]] = {}
+        self._distributions: dict[str, list[_Listing]] = {}
         self._by_module: dict[str, str | None] = {}
 
     def of(self, function: FunctionType) -> tuple[str, str | None]:
@@ -290,6 +292,7 @@ def _above(file: str) -> Iterator[str]:
 
 def _all(folder: str) -> Iterable[Distribution]:
     """Return the distributions of a folder; most folders above a file have none."""
-    if any(name.endswith(".dist-info") for name in os.listdir(folder)):
-        return distributions(path=[folder])
+    for name in os.listdir(folder):
+        if name.endswith(".dist-info"):
+            return distributions(path=[folder])
     return ()

@@ -51,7 +51,7 @@ class LaunchTrust:
         # Launches of at least one call without inferred arguments.
         self._certain: set[str] = set()
         self._journal = recorder.journal
-        self._journal.seen = self._add_launch
+        self._journal.on_launch = self._add_launch
         self.latest = ""
         self.is_refused: Callable[[str], bool] = lambda identity: False
 

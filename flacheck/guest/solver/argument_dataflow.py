@@ -368,8 +368,10 @@ class ArgumentDataflow:
         parameters = code.co_varnames[: code.co_argcount]
         for call in calls_in(statement):
             name = called_name(call)
+            is_method = parameters[:1] == ("self",)
+            is_autograd_function = parameters[:1] == ("ctx",) and name == "apply"
             bound_parameters = 0
-            if parameters[:1] == ("self",) or (name == "apply" and parameters[:1] == ("ctx",)):
+            if is_method or is_autograd_function:
                 bound_parameters = 1
             elif name != code.co_name:
                 continue

@@ -139,7 +139,9 @@ class ConditionSolver(ArgumentDataflow):
         """Yield constraints that move one of two numbers to the other side of the other one."""
         left_value = self._value(left)
         right_value = self._value(right)
-        if not isinstance(left_value, (int, float)) or not isinstance(right_value, (int, float)):
+        if not isinstance(left_value, (int, float)):
+            return
+        if not isinstance(right_value, (int, float)):
             return
         is_strict = isinstance(operator, (ast.Lt, ast.Gt)) == truth
         left_is_less = isinstance(operator, (ast.Lt, ast.LtE)) == truth

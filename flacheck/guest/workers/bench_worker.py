@@ -11,10 +11,9 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 from ..engine.loader import Loader
-from ..engine.messages import CardRow, Mark, Reply, Request, WorkerConfig
+from ..engine.messages import CardRow, Json, Mark, Reply, Request, WorkerConfig
 from . import values
 from .timed_launch import TimedLaunch, host_launch, recorded_launch
 
@@ -68,7 +67,7 @@ class BenchWorker:
         import torch
         import triton
 
-        facts: dict[str, Any] = {"name": None, "capability": None}
+        facts: Json = {"name": None, "capability": None}
         facts |= {"triton": triton.__version__, "torch": torch.__version__}
         if self._device == "cpu":
             facts["name"] = "Triton's interpreter"
@@ -104,7 +103,7 @@ class BenchWorker:
 
             torch.cuda.synchronize()
         warm_up = time.perf_counter() - start
-        facts: dict[str, Any] = {"warm_up_s": warm_up}
+        facts: Json = {"warm_up_s": warm_up}
         facts["error"] = launch.error()
         median, low, high = self._time_call(call)
         facts |= {"median_ms": median, "low_ms": low, "high_ms": high}

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-from ..engine.messages import WorkerConfig
+from ..engine.messages import Json, WorkerConfig
 
 # Characters that a shell interprets within double quotes.
 _ACTING = re.compile(r"[`$\"\\\n\r\0]")
@@ -83,7 +83,7 @@ class FunctionFigures:
     """Registers, stack, spills and shared memory of each function, from ptxas's output."""
 
     def __init__(self) -> None:
-        self._functions: dict[str, dict[str, Any]] = {}
+        self._functions: dict[str, Json] = {}
 
     def take(self, line: str) -> bool:
         """Record the figures in a line; return False if it has none."""
@@ -93,10 +93,11 @@ class FunctionFigures:
         if function:
             self._functions.setdefault(function[1], {"name": function[1]})
         if self._functions:
-            self._measure(list(self._functions.values())[-1], line)
+            latest = list(self._functions.values())[-1]
+            self._measure(latest, line)
         return True
 
-    def _measure(self, latest: dict[str, Any], line: str) -> None:
+    def _measure(self, latest: Json, line: str) -> None:
         frame, used = _FRAME.search(line), _USED.match(line)
         if frame:
             latest["stack"] = int(frame[1])
@@ -108,7 +109,7 @@ class FunctionFigures:
             if shared:
                 latest["shared"] = int(shared[1])
 
-    def resources(self) -> dict[str, Any]:
+    def resources(self) -> Json:
         """Return the maximum of each figure over all functions, and the figures of each."""
         functions = [each for each in self._functions.values() if "registers" in each]
         if not functions:
@@ -116,7 +117,7 @@ class FunctionFigures:
         names = _demangle([each["name"] for each in functions])
         for each, name in zip(functions, names):
             each["name"] = name[:_LONGEST_NAME]
-        resources: dict[str, Any] = {}
+        resources: Json = {}
         for figure in ("shared", "registers", "stack", "spills"):
             resources[figure] = max(each.get(figure, 0) for each in functions)
         resources["functions"] = functions

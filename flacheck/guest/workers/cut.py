@@ -22,6 +22,8 @@ from typing import Any
 from ..engine.messages import Kernel
 from .values import LANGUAGE_NAMES
 
+# Values by name, in a module or among arguments.
+Scope = dict[str, Any]
 _HEAD = "import triton\nimport triton.language as tl\n"
 # A type name as in Triton's signatures: `*fp32`, `i64`.
 _TYPE = re.compile(r"[*a-z0-9]{1,16}")
@@ -51,7 +53,7 @@ class CutResult:
         return digest.hexdigest()[:16]
 
 
-def passed_functions(function: Kernel, bound: dict[str, Any]) -> dict[Kernel, str]:
+def passed_functions(function: Kernel, bound: Scope) -> dict[Kernel, str]:
     """Return the jit functions among a launch's arguments, with their names in the module.
 
     Functions in tuples are included. A function whose name is already in use gets a number.
@@ -158,7 +160,8 @@ class _CutModule:
         # by the GPU's functions only where a name stands for it. In 3.3 it does not do so at the
         # end of a path.
         if module not in self._imports:
-            self._imports[module] = self._free(module.rpartition(".")[2])
+            name = module.rpartition(".")[2]
+            self._imports[module] = self._free(name)
         return self._imports[module] + path[len(_short(module)) :]
 
     def _free(self, name: str) -> str:
@@ -226,7 +229,11 @@ class _Rewriter(ast.NodeTransformer):
     """Replaces every name that a function reads from outside by its name in the module."""
 
     def __init__(
-        self, module: _CutModule, scope: dict[str, Any], constexpr_names: set[str], local: set[str]
+        self,
+        module: _CutModule,
+        scope: Scope,
+        constexpr_names: set[str],
+        local: set[str],
     ) -> None:
         self._module, self._constexpr_names = module, constexpr_names
         self._outside = dict(scope)

@@ -15,9 +15,8 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable
-from typing import Any
 
-from ..engine.messages import Mark, Reply, Request, WorkerConfig
+from ..engine.messages import Json, Mark, Reply, Request, WorkerConfig
 from .cuda_units import (
     FunctionFigures,
     UnitRefused,
@@ -262,7 +261,8 @@ class _Compilation:
         An error in the file would show its content.
         """
         if file not in self._is_allowed:
-            path = os.path.realpath(os.path.join(self._root, file))
+            path = os.path.join(self._root, file)
+            path = os.path.realpath(path)
             self._is_allowed[file] = False
             for folder in self.allowed_folders:
                 if path.startswith(os.path.realpath(folder) + os.sep):
@@ -275,7 +275,7 @@ class _Compilation:
         if self._size < _LOG_LIMIT:
             self._log.append(line)
 
-    def preprocessed_text(self, toolkit: str) -> dict[str, Any]:
+    def preprocessed_text(self, toolkit: str) -> Json:
         """Return the text for the device's front end, and the commands that compile it.
 
         `$CUDA_HOME` stands for the toolkit, and no other path of this machine is in the text.

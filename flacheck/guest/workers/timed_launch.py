@@ -14,7 +14,7 @@ from typing import Any
 
 from ..engine import releases
 from ..engine.loader import corpus_module
-from ..engine.messages import Kernel, Request
+from ..engine.messages import Json, Kernel, Request
 from . import values
 
 # A norm below this counts as zero and is not a divisor.
@@ -34,17 +34,22 @@ class TimedLaunch:
     """
 
     def __init__(
-        self, function: Kernel, args: Any, kwargs: Any, memory: list[Any], made_up: bool = False
+        self,
+        function: Kernel,
+        args: Any,
+        kwargs: Any,
+        memory: list[Any],
+        made_up: bool = False,
     ) -> None:
         self._function = function
         self._args, self._kwargs = args, kwargs
         self._made_up = made_up
         # The names in the kernel's module.
-        self.names: dict[str, Any] = function.fn.__globals__
+        self.names: Json = function.fn.__globals__
         self._memory = [(tensor, tensor.clone()) for tensor in memory]
         self._right: list[Any] | None = None
 
-    def with_config(self, settings: dict[str, Any]) -> Callable[[], object]:
+    def with_config(self, settings: Json) -> Callable[[], object]:
         """Return a call that launches with a configuration's constants, options and grid."""
         kwargs = {**self._kwargs, **settings}
         return lambda: self._function.run(*self._args, **kwargs)
@@ -163,7 +168,7 @@ def recorded_launch(request: Request, kernel: Kernel, device: str) -> TimedLaunc
 class _Tensors:
     """Storages as flat tensors, each made for the first tensor in it."""
 
-    def __init__(self, memory: dict[str, Any], device: str) -> None:
+    def __init__(self, memory: Json, device: str) -> None:
         self._sizes = memory["storages"]
         self._layouts = memory["tensors"]
         self._device = device
@@ -188,7 +193,8 @@ class _Tensors:
             indices = torch.arange(flat.numel())
             positions = indices.as_strided(*place).reshape(-1)
             values_tensor = torch.tensor(layout["values"], dtype=torch.int64)
-            flat[positions.to(flat.device)] = values_tensor.to(flat.device, kind)
+            positions = positions.to(flat.device)
+            flat[positions] = values_tensor.to(flat.device, kind)
         return flat.as_strided(*place)
 
 

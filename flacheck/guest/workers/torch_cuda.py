@@ -16,6 +16,8 @@ from ..engine.driver import constant, nothing
 from ..engine.messages import CardRow
 from . import nvidia_smi
 
+# Replacements by name.
+Names = dict[str, Any]
 _LOG = logging.getLogger("flacheck")
 # Holds an item once the warning about torch.compile was logged.
 _warnings: list[bool] = []
@@ -130,11 +132,14 @@ class Generator(torch.Generator):
         return self
 
 
-def facade(card: CardRow) -> dict[str, Any]:
+def facade(card: CardRow) -> Names:
     """Return the replacement of each name of torch.cuda that is replaced."""
     properties = DeviceProperties(card)
     capability = tuple(card["capability"])
-    names: dict[str, Any] = dict.fromkeys(_SILENT, constant(None))
+    names: Names = {}
+    # A separate function for each name: torch's compiler rejects one function with two rules.
+    for name in _SILENT:
+        names[name] = constant(None)
     names |= dict.fromkeys(_ZERO, constant(0))
     for name in _CONTEXTS:
         names[name] = type(name, (NullContext,), {})
@@ -195,7 +200,12 @@ def _skip_compile(model: Any = None, *args: object, **kwargs: object) -> Any:
 
 
 def _run_jiterator_kernel(
-    code: str, name: str, by_reference: bool, outputs: int, tensors: Any, numbers: object
+    code: str,
+    name: str,
+    by_reference: bool,
+    outputs: int,
+    tensors: Any,
+    numbers: object,
 ) -> Any:
     """Return the result of torch.cuda.jiterator: elementwise, in the tensors' common dtype."""
     first, *others = tensors

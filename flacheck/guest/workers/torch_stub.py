@@ -19,6 +19,8 @@ from ..engine.driver import TargetDriver
 from ..engine.messages import CardRow
 from .values import DType
 
+# The contents of a module by name.
+Names = dict[str, Any]
 # The torch release with Triton 3.2. Packages test for features of a release, and this one has those
 # that the kernels' modules test for.
 VERSION = "2.6.0"
@@ -86,7 +88,7 @@ def decorator(*args: Any, **kwargs: Any) -> Any:
     return decorator
 
 
-def _is_decorating(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _is_decorating(args: tuple[Any, ...], kwargs: Names) -> bool:
     return len(args) == 1 and not kwargs and callable(args[0])
 
 
@@ -135,8 +137,11 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             vars(module).update(contents(self._driver))
 
 
-def _torch(driver: TargetDriver) -> dict[str, Any]:
-    contents: dict[str, Any] = {"__version__": VERSION}
+_Contents = Callable[[TargetDriver], Names]
+
+
+def _torch(driver: TargetDriver) -> Names:
+    contents: Names = {"__version__": VERSION}
     for name in _DTYPES:
         contents[name] = DType(name)
     for alias, name in _ALIASES.items():
@@ -148,7 +153,7 @@ def _torch(driver: TargetDriver) -> dict[str, Any]:
     return contents
 
 
-def _cuda(driver: TargetDriver) -> dict[str, Any]:
+def _cuda(driver: TargetDriver) -> Names:
     # The card is read at call time: torch may be imported before a card is selected, and the
     # importing module may outlive one.
     return {
@@ -175,14 +180,14 @@ def _properties(card: CardRow) -> types.SimpleNamespace:
     )
 
 
-def _version(driver: TargetDriver) -> dict[str, Any]:
+def _version(driver: TargetDriver) -> Names:
     # Programs derive the vendor from these two; the release hardly matters.
     if driver.card.get("backend") == "hip":
         return {"cuda": None, "hip": "6.3"}
     return {"cuda": "12.4", "hip": None}
 
 
-_CONTENTS: dict[str, Callable[[TargetDriver], dict[str, Any]]] = {
+_CONTENTS: dict[str, _Contents] = {
     "torch": _torch,
     "torch.cuda": _cuda,
     "torch.version": _version,

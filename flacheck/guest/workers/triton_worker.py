@@ -15,7 +15,7 @@ from ..engine import admission, releases
 from ..engine.assembler import Assembler
 from ..engine.driver import TargetDriver
 from ..engine.loader import Importing, Loader, Turn
-from ..engine.messages import CardRow, Kernel, Mark, Reply, Request, WorkerConfig
+from ..engine.messages import CardRow, Json, Kernel, Mark, Reply, Request, WorkerConfig
 from . import torch_stub, tuner, values
 from .cut import Cutter, passed_functions
 from .removed_api import removed_api
@@ -36,7 +36,7 @@ class TritonWorker:
         self._until: str | None = None
         self._shown: str | None = None
         self._text: str | None = None
-        self._metadata: dict[str, Any] = {}
+        self._metadata: Json = {}
         # No request is running yet.
         self._mark: Mark = lambda stage: None
         self._count = 0
@@ -58,7 +58,7 @@ class TritonWorker:
             raise releases.StageReached
         self._mark(stage)
 
-    def _after_stage(self, stage: str, result: object, metadata: dict[str, Any]) -> None:
+    def _after_stage(self, stage: str, result: object, metadata: Json) -> None:
         self._metadata = metadata
         if stage == self._shown:
             self._text = str(result)
@@ -122,11 +122,11 @@ class TritonWorker:
             releases.forget_compiled(function)
         return {"resources": self._resources(compiled_kernel, request["card"])}
 
-    def _arguments(self, request: Request, function: Kernel) -> dict[str, Any]:
+    def _arguments(self, request: Request, function: Kernel) -> Json:
         specs = request["launch"]["args"]
         return values.arguments(specs, function.fn.__globals__)
 
-    def _resources(self, compiled_kernel: Any, card: CardRow) -> dict[str, Any]:
+    def _resources(self, compiled_kernel: Any, card: CardRow) -> Json:
         metadata = compiled_kernel.metadata
         return {
             "shared": metadata.shared,
@@ -162,7 +162,8 @@ class TritonWorker:
         with open(path, "w") as file:
             file.write(request["ir"])
         target = self._driver.get_current_target()
-        compiled_kernel = triton.compile(path, target=target, options=request["options"])
+        options = request["options"]
+        compiled_kernel = triton.compile(path, target=target, options=options)
         return {"resources": self._resources(compiled_kernel, request["card"])}
 
     def op_autotune(self, kernel: Kernel, request: Request) -> Reply:
@@ -178,7 +179,7 @@ class TritonWorker:
     def op_trial(self, kernel: Kernel, request: Request) -> Reply:
         """Try one configuration with the release's own autotuner."""
 
-        def measure(compiled_kernel: Any) -> dict[str, Any]:
+        def measure(compiled_kernel: Any) -> Json:
             self._mark("load")
             return self._resources(compiled_kernel, request["card"])
 
@@ -189,7 +190,7 @@ class TritonWorker:
     def op_cut(self, kernel: Kernel, request: Request) -> Reply:
         """Return the kernel's source with its helpers, and the values of its heuristics."""
         function = releases.unwrap(kernel)
-        launch_arguments: dict[str, Any] = {}
+        launch_arguments: Json = {}
         if request["launch"]:
             launch_arguments = self._arguments(request, function)
         complete = releases.with_heuristics(kernel, launch_arguments)

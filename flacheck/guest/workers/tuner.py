@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..engine import releases
-from ..engine.messages import ArgumentSpec, Kernel, Reply, Request
+from ..engine.messages import ArgumentSpec, Json, Kernel, Reply, Request
 from . import values
 
 # Times in ms, as do_bench returns them: the configuration on trial is the fastest, so it is chosen.
@@ -81,11 +81,11 @@ def keys(kernel: Kernel, request: Request) -> Reply:
         return {"stage": "keys", "facts": {"keys": entries}}
 
 
-def describe(kernel: Kernel) -> dict[str, Any]:
+def describe(kernel: Kernel) -> Json:
     """Return the arguments, configurations and key that a kernel's decorators declare."""
     tuner = releases.autotuner(kernel)
     argument_names = list(releases.unwrap(kernel).arg_names)
-    declaration: dict[str, Any] = {"arguments": argument_names}
+    declaration: Json = {"arguments": argument_names}
     if tuner is None:
         return {**declaration, "configs": [], "keys": []}
     configs = []
@@ -97,21 +97,21 @@ def describe(kernel: Kernel) -> dict[str, Any]:
     return declaration
 
 
-def _as_recorded(kernel: Kernel, launch: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
+def _as_recorded(kernel: Kernel, launch: Json) -> contextlib.AbstractContextManager[None]:
     """Make heuristics above the autotuner return their recorded values."""
     names = releases.unwrap(kernel).fn.__globals__
     heuristic_values = values.arguments(launch.get("heuristics", {}), names)
     return releases.recorded_heuristics(kernel, heuristic_values)
 
 
-def _use_configs(tuner: Kernel, launch: dict[str, Any]) -> None:
+def _use_configs(tuner: Kernel, launch: Json) -> None:
     from triton import Config
 
     if launch.get("configs"):
         tuner.configs = [Config(**config) for config in launch["configs"]]
 
 
-def _name_arguments(specs: dict[str, ArgumentSpec]) -> dict[str, Any]:
+def _name_arguments(specs: dict[str, ArgumentSpec]) -> Json:
     """Return the arguments; integers and tensors carry their names."""
     arguments = values.arguments(specs)
     for name, value in arguments.items():
@@ -122,7 +122,7 @@ def _name_arguments(specs: dict[str, ArgumentSpec]) -> dict[str, Any]:
     return arguments
 
 
-def _keys(kernel: Kernel, tuner: Kernel, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+def _keys(kernel: Kernel, tuner: Kernel, arguments: Json) -> list[Json]:
     """Return, for each name in the key, the argument whose value the release took.
 
     `want` is the name, `got` the argument, and `fault` is `shifted`, `past-end`, or None.
@@ -164,10 +164,14 @@ def _pairs(tuner: Kernel, argument_names: list[str]) -> list[tuple[str, str | No
     if not releases.has_positional_keys(tuner):
         return [(name, name) for name in tuner.keys if name in argument_names]
     by_position = dict(enumerate(argument_names))
-    return [(tuner.arg_names[i], by_position.get(i)) for i in tuner.key_idx]
+    pairs = []
+    for index in tuner.key_idx:
+        name = tuner.arg_names[index]
+        pairs.append((name, by_position.get(index)))
+    return pairs
 
 
-def _entry(want: str, got: str | None) -> dict[str, Any]:
+def _entry(want: str, got: str | None) -> Json:
     fault = None
     if got is None:
         fault = "past-end"
@@ -215,9 +219,7 @@ class TunerTrial:
         return self._function.run(*args, **kwargs)
 
 
-def attempt(
-    kernel: Kernel, request: Request, on_compiled: Callable[[Any], dict[str, Any]]
-) -> Reply:
+def attempt(kernel: Kernel, request: Request, on_compiled: Callable[[Any], Json]) -> Reply:
     """Try the first of the launch's configurations; return its `resources`.
 
     A second configuration stands for all others of the autotuner. `on_compiled` is called with a
@@ -236,7 +238,7 @@ def attempt(
     for name in own.keys() & arguments.keys():
         del arguments[name]
     arguments.update(values.arguments(launch["args"], names))
-    resources: dict[str, Any] = {}
+    resources: Json = {}
     _listeners.append(lambda compiled: resources.update(on_compiled(compiled)))
     try:
         with releases.restore_autotuner(tuner), _as_recorded(kernel, launch):
@@ -264,7 +266,7 @@ def watch() -> None:
     releases.watch_loading(notify)
 
 
-def _build_config(config: dict[str, Any], names: dict[str, Any]) -> Any:
+def _build_config(config: Json, names: Json) -> Any:
     from triton import Config
 
     arguments = dict(config)

@@ -1,4 +1,4 @@
-"""Where pins come from: one module a kind of file, each from a file to pins with file and line."""
+"""Sources of pins: one module for each kind of file, which returns pins with file and line."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,45 +6,58 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
-from flacheck.analysis.known_good import grouped
+from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.gate.pins import NAMES, Installation, LabelledPin, Pin
 from flacheck.capabilities.gate.sources import pyproject, requirements, uv_lock
 from flacheck.capabilities.gate.sources.pin_files import PinFile
 from flacheck.errors import UsageError
 
-_LOOKED_FOR = (
+_FILE_PATTERNS = (
     *("pyproject.toml", "requirements*.txt", "requirements*.in"),
     *("constraints*.txt", "requirements/*.txt", "uv.lock"),
 )
-# Better refused than read as a requirements file without a pin.
-_NOT_READ = (
+# These would otherwise be read as requirements files without a pin.
+_OTHER_FORMATS = (
     *("poetry.lock", "pdm.lock", "pylock.toml", "Pipfile", "Pipfile.lock"),
     *("environment.yml", "environment.yaml", "setup.py", "setup.cfg"),
 )
 
 
 def of_files(paths: Sequence[Path]) -> list[Installation]:
-    """What the files are held to when they are installed together, as `pip install -r A -c B` does.
-    A lock is a whole installation by itself. Raises UsageError with file and line."""
-    files = [PinFile(path, _shown(path)) for path in paths]
+    """Return the installations of files that are installed together, as `pip install -r A -c B`.
+
+    A lock is an installation of its own.
+
+    Raises:
+        UsageError: With file and line, if a file cannot be read.
+    """
+    files = [PinFile(path, _display_name(path)) for path in paths]
     together = [file for file in files if not _is_lock(file)]
-    pins = [pin for file in together for pin in _read(file)]
-    installations = list(_installations(", ".join(file.shown for file in together), pins))
+    pins: list[LabelledPin] = []
+    for file in together:
+        pins += _read(file)
+    names = ", ".join(file.display_name for file in together)
+    installations = list(_installations(names, pins))
     for file in files:
         if _is_lock(file):
-            installations += _installations(file.shown, _read(file))
+            installations += _installations(file.display_name, _read(file))
     return installations
 
 
 def in_folder(folder: Path) -> list[Installation]:
-    """What each file in a folder is held to by itself; files without a pin are left out."""
-    paths = [path for pattern in _LOOKED_FOR for path in sorted(folder.glob(pattern))]
-    files = filter(Path.is_file, dict.fromkeys(paths))
-    return [installation for path in files for installation in of_files([path])]
+    """Return the installations of each supported file in a folder that has a pin."""
+    paths: dict[Path, None] = {}
+    for pattern in _FILE_PATTERNS:
+        paths.update(dict.fromkeys(sorted(folder.glob(pattern))))
+    installations: list[Installation] = []
+    for path in paths:
+        if path.is_file():
+            installations += of_files([path])
+    return installations
 
 
-def installed() -> list[Installation]:
-    """What is in the live environment, beside flacheck."""
+def read_installed() -> list[Installation]:
+    """Return the packages of the live environment as exact pins."""
     pins: list[LabelledPin] = []
     obstacle = "it is what is installed"
     for name in NAMES:
@@ -55,10 +68,10 @@ def installed() -> list[Installation]:
 
 
 def _read(file: PinFile) -> list[LabelledPin]:
-    if file.path.name in _NOT_READ:
+    if file.path.name in _OTHER_FORMATS:
         raise UsageError(
-            f"{file.shown}: cannot be read by gate, which knows pyproject.toml, requirements and"
-            " constraints files, and uv.lock"
+            f"{file.display_name}: cannot be read by gate, which knows pyproject.toml, requirements"
+            " and constraints files, and uv.lock"
         )
     if _is_lock(file):
         return uv_lock.read(file)
@@ -71,19 +84,20 @@ def _is_lock(file: PinFile) -> bool:
     return file.path.suffix == ".lock"
 
 
-def _shown(path: Path) -> str:
-    """A path as it is named in messages and annotations: from here, where it is below."""
+def _display_name(path: Path) -> str:
+    """Return a path as messages and annotations name it: relative, if it is below this folder."""
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         return os.path.relpath(path)
     return str(path)
 
 
-def _installations(name: str, labelled: Iterable[LabelledPin]) -> Iterator[Installation]:
-    """The pins that always hold, alone and with each extra or group that adds to them."""
-    pins = dict(grouped(labelled))
-    base = pins.pop(None, [])
+def _installations(name: str, pins: Iterable[LabelledPin]) -> Iterator[Installation]:
+    """Yield the pins that always hold, alone and with each extra or group that adds to them."""
+    by_label = dict(group_by_key(pins))
+    base = by_label.pop(None, [])
     if base:
         yield Installation(name, tuple(dict.fromkeys(base)))
-    for label, added in pins.items():
-        if set(added) - set(base):
-            yield Installation(f"{name} ({label})", tuple(dict.fromkeys([*base, *added])))
+    for label, label_pins in by_label.items():
+        if set(label_pins) - set(base):
+            all_pins = dict.fromkeys([*base, *label_pins])
+            yield Installation(f"{name} ({label})", tuple(all_pins))

@@ -1,4 +1,4 @@
-"""Files that are read for pins: their text and its encoding, and lines in those that are TOML."""
+"""The text of files with pins, and the lines of values in TOML files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flacheck.capabilities.gate.pins import file_line
 from flacheck.config import toml
 from flacheck.errors import UsageError
 
-# PowerShell's `pip freeze > requirements.txt` writes UTF-16, which pip reads by its mark.
+# PowerShell's `pip freeze > requirements.txt` writes UTF-16; pip detects it by its mark.
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF16_LE: "utf-16-le",
@@ -25,7 +25,7 @@ _KINDS: dict[type, str] = {dict: "table", list: "list"}
 
 
 def encoding_of(content: bytes) -> tuple[str, bytes]:
-    """A file's codec, and its byte order mark, which is no part of the text."""
+    """Return a file's codec, and its byte order mark, which is not part of the text."""
     for mark, codec in _MARKS.items():
         if content.startswith(mark):
             return codec, mark
@@ -34,22 +34,26 @@ def encoding_of(content: bytes) -> tuple[str, bytes]:
 
 @dataclass(frozen=True)
 class PinFile:
-    """A file, called `shown` in messages."""
+    """A file with pins, called `display_name` in messages."""
 
     path: Path
-    shown: str
+    display_name: str
 
     def where(self, line: int | None) -> str:
-        """File and line, for a message."""
-        return file_line(self.shown, line)
+        """Return file and line for a message."""
+        return file_line(self.display_name, line)
 
     def text(self) -> str:
-        """All but the byte order mark, line ends as they are; UsageError if it cannot be read."""
+        """Return the text without the byte order mark, its line ends unchanged.
+
+        Raises:
+            UsageError: If the file cannot be read or decoded.
+        """
         try:
             content = self.path.read_bytes()
         except OSError as error:
             why = f"cannot be read ({error.strerror}); check name and permissions"
-            raise UsageError(f"{self.shown}: {why}") from None
+            raise UsageError(f"{self.display_name}: {why}") from None
         codec, mark = encoding_of(content)
         try:
             return content[len(mark) :].decode(codec)
@@ -60,7 +64,7 @@ class PinFile:
 
 @dataclass(frozen=True)
 class TomlDocument:
-    """A TOML file, parsed, with the text it came from."""
+    """A parsed TOML file with its text."""
 
     file: PinFile
     text: str
@@ -68,40 +72,51 @@ class TomlDocument:
 
     @staticmethod
     def read(file: PinFile) -> TomlDocument:
-        """Raises UsageError with file and line for what is no TOML."""
+        """Parse a file.
+
+        Raises:
+            UsageError: With file and line, if the file is not valid TOML.
+        """
         text = file.text()
-        return TomlDocument(file, text, toml.loads(text, file.shown))
+        return TomlDocument(file, text, toml.loads(text, file.display_name))
 
     @cached_property
     def lines(self) -> Mapping[toml.Path, int]:
-        """The line of every string."""
+        """The line of every string, by its path."""
         return toml.lines(self.text)
 
     def where(self, path: toml.Path) -> str:
-        """File and line of a value, for a message."""
+        """Return file and line of a value for a message."""
         return self.file.where(self.line(path))
 
     def line(self, path: toml.Path) -> int | None:
-        """The line of the first string in a value, else of its key; None where neither is sure."""
+        """Return the line of a value's first string, else of its key; None if that is ambiguous."""
         for inside, line in self.lines.items():
             if inside[: len(path)] == path:
                 return line
-        key = re.escape(next((key for key in reversed(path) if isinstance(key, str)), ""))
-        # At the start of a line, or the last of the keys in a table's header.
+        keys = [key for key in path if isinstance(key, str)]
+        key = re.escape(keys[-1] if keys else "")
+        # The key begins a line, or ends the header of a table.
         key_begins = rf"""^[ \t]*(?:\[[^\]\n]*\b)?["']?{key}["']?[ \t]*[=\]]"""
         starts = [match.start() for match in re.finditer(key_begins, self.text, re.MULTILINE)]
-        # Tables may share a key, and then nothing says which of the lines is meant.
+        # Several tables may have this key.
         if len(starts) != 1:
             return None
         return self.text.count("\n", 0, starts[0]) + 1
 
     def at(self, *keys: str, kind: type = dict) -> Any:
-        """The table (or list) at a path, empty if absent; UsageError if it is something else."""
+        """Return the table, or another `kind`, at a path; empty if absent.
+
+        Raises:
+            UsageError: If the value is of another kind.
+        """
         value: Any = self.table
         for depth, key in enumerate(keys, 1):
-            expected = kind if depth == len(keys) else dict
-            value = value.get(key, expected())
-            if not isinstance(value, expected):
+            value_kind: type = dict
+            if depth == len(keys):
+                value_kind = kind
+            value = value.get(key, value_kind())
+            if not isinstance(value, value_kind):
                 where, name = self.where(keys[:depth]), ".".join(keys[:depth])
-                raise UsageError(f"{where}: {name} must be a {_KINDS[expected]}")
+                raise UsageError(f"{where}: {name} must be a {_KINDS[value_kind]}")
         return value

@@ -1,4 +1,4 @@
-"""Poetry's dependency tables, with its caret, tilde and wildcard requirements as PEP 440."""
+"""Pins in Poetry's dependency tables, their requirements translated to PEP 440."""
 
 import platform
 import re
@@ -17,23 +17,23 @@ from flacheck.errors import UsageError
 
 
 def pins(document: TomlDocument) -> Iterator[LabelledPin]:
-    """The pins of torch and Triton: dependencies, optional ones ("extras"), and of groups."""
-    yield from _labelled(document, None, "dependencies")
-    # How the group of that name was written before there were groups.
-    yield from _labelled(document, "group dev", "dev-dependencies")
+    """Yield the pins of torch and Triton in dependencies, extras and groups."""
+    yield from _table_pins(document, None, "dependencies")
+    # The older spelling of the group `dev`.
+    yield from _table_pins(document, "group dev", "dev-dependencies")
     for name in document.at("tool", "poetry", "group"):
-        yield from _labelled(document, f"group {name}", "group", name, "dependencies")
+        yield from _table_pins(document, f"group {name}", "group", name, "dependencies")
 
 
-def _labelled(document: TomlDocument, label: str | None, *table: str) -> Iterator[LabelledPin]:
-    """The pins of torch or Triton in a table."""
+def _table_pins(document: TomlDocument, label: str | None, *table: str) -> Iterator[LabelledPin]:
+    """Yield the pins of torch and Triton in a table."""
     for key, value in document.at("tool", "poetry", *table).items():
         name, path = canonicalize_name(key), ("tool", "poetry", *table, key)
         if name not in NAMES:
             continue
         entries: list[tuple[toml.Path, Any]] = [(path, value)]
         if isinstance(value, list):
-            # Several constraints, for different systems or Pythons.
+            # A list holds constraints for different systems or Pythons.
             entries = [((*path, index), entry) for index, entry in enumerate(value)]
         for entry_path, entry in entries:
             pin = _pin(document, name, entry, entry_path)
@@ -45,6 +45,7 @@ def _labelled(document: TomlDocument, label: str | None, *table: str) -> Iterato
 
 
 def _pin(document: TomlDocument, name: str, entry: Any, path: toml.Path) -> Pin | None:
+    """Return the pin of a dependency; None if it is not for this environment."""
     file, where = document.file, document.where(path)
     keys = (*path, "version")
     if not isinstance(entry, Mapping):
@@ -60,49 +61,56 @@ def _pin(document: TomlDocument, name: str, entry: Any, path: toml.Path) -> Pin 
     if address:
         return requirement.of_url(str(address), name, file, line)
     if "version" not in entry:
-        return Pin(file.shown, line, name, "", obstacle="it names no version")
+        return Pin(file.display_name, line, name, "", obstacle="it names no version")
     text = entry["version"]
     specifier = pep440(text, where)
-    return Pin(file.shown, line, name, specifier, (0, len(text)), text, keys=keys)
+    return Pin(file.display_name, line, name, specifier, (0, len(text)), text, keys=keys)
 
 
 def _holds(entry: Mapping[str, Any], where: str) -> bool:
-    """Whether an entry is for this Python on Linux."""
+    """Return True for entries for this Python on Linux."""
     if entry.get("platform", "linux") != "linux":
         return False
     if not requirement.holds(entry.get("markers"), where):
         return False
-    # No constraint admits every Python.
+    # An entry without a constraint is for every Python.
     alternatives = map(SpecifierSet, pep440(entry.get("python", ""), where).split("||"))
     here = platform.python_version()
     return any(alternative.contains(here, prereleases=True) for alternative in alternatives)
 
 
 def pep440(text: str, where: str) -> str:
-    """`^2.7 || ~3.1` as `>=2.7,<3 || >=3.1,<3.2`; UsageError at `where` for others."""
+    """Translate a constraint: `^2.7 || ~3.1` to `>=2.7,<3 || >=3.1,<3.2`.
+
+    Raises:
+        UsageError: If the constraint is invalid; the message begins with `where`.
+    """
     alternatives = []
     try:
         for part in re.split(r"\|\|?", text):
-            # Blanks may stand after an operator, and instead of a comma.
-            joined = re.sub(r"([<>=!~^])\s+", r"\1", part.strip())
-            clauses = [_clause(clause) for clause in re.split(r"[,\s]+", joined) if clause]
+            # Blanks may follow an operator, and replace a comma.
+            compact = re.sub(r"([<>=!~^])\s+", r"\1", part.strip())
+            clauses = map(_clause, filter(None, re.split(r"[,\s]+", compact)))
             alternatives.append(",".join(filter(None, clauses)))
+            # Raises ValueError for an invalid specifier.
             SpecifierSet(alternatives[-1])
     except ValueError:
-        why = "is no version constraint; write ^2.7, ~3.4 or >=3.4,<3.9"
+        why = "is not a version constraint; write ^2.7, ~3.4 or >=3.4,<3.9"
         raise UsageError(f"{where}: {text!r} {why}") from None
     return " || ".join(alternatives)
 
 
 def _clause(clause: str) -> str:
-    """One of Poetry's clauses as PEP 440 has it; "" for any version."""
+    """Translate one clause; "" allows every version."""
     if clause == "*":
         return ""
     if clause.startswith("^"):
         release = Version(clause[1:]).release
-        # The first number that is not zero stays; the last one when all are.
-        nonzero = (index for index, number in enumerate(release) if number)
-        return _below_next(clause[1:], release, next(nonzero, len(release) - 1))
+        # The first number that is not zero stays, or the last one if all are zero.
+        index = 0
+        while index < len(release) - 1 and release[index] == 0:
+            index += 1
+        return _below_next(clause[1:], release, index)
     if clause.startswith("~") and not clause.startswith("~="):
         release = Version(clause[1:]).release
         # ~1.2.3 and ~1.2 stay within 1.2, ~1 within 1.
@@ -115,6 +123,6 @@ def _clause(clause: str) -> str:
 
 
 def _below_next(text: str, release: tuple[int, ...], index: int) -> str:
-    """At least this version, and below the next one that differs at this number of its release."""
+    """Return the range from a version to the next one with another number at `index`."""
     above = [*release[:index], release[index] + 1]
     return f">={text},<{'.'.join(map(str, above))}"

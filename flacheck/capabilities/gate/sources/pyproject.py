@@ -14,45 +14,48 @@ from flacheck.errors import UsageError
 
 
 def read(file: PinFile) -> list[LabelledPin]:
-    """The project's own pins, and those of each extra and group under its label."""
+    """Return the project's own pins, and those of each extra and group with its label."""
     document = TomlDocument.read(file)
-    of_poetry = list(poetry.pins(document))
+    poetry_pins = list(poetry.pins(document))
     pins: list[LabelledPin] = []
-    pins += ((None, pin) for pin in _listed(document, ("project", "dependencies"), ()))
+    for pin in _list_pins(document, ("project", "dependencies"), ()):
+        pins.append((None, pin))
     for extra in document.at("project", "optional-dependencies"):
-        pins += ((f"extra {extra}", pin) for pin in _extra(document, extra, ()))
+        for pin in _extra(document, extra, ()):
+            pins.append((f"extra {extra}", pin))
     for group in document.at("dependency-groups"):
-        pins += ((f"group {group}", pin) for pin in _group(document, group, ()))
-    return pins + of_poetry
+        for pin in _group(document, group, ()):
+            pins.append((f"group {group}", pin))
+    return pins + poetry_pins
 
 
-def _listed(
+def _list_pins(
     document: TomlDocument, path: tuple[str, ...], extras: tuple[str, ...]
 ) -> Iterator[Pin]:
-    """The pins in a list of requirements; `extras` are those that led here."""
+    """Yield the pins of a list of requirements; `extras` are the extras that led here."""
     own_name = canonicalize_name(str(document.at("project").get("name", "")))
     for index, text in enumerate(document.at(*path, kind=list)):
         entry: toml.Path = (*path, index)
-        asked = _requirement(document, text, entry)
-        is_own = canonicalize_name(asked.name) == own_name
-        if is_own and requirement.holds(asked.marker, document.where(entry)):
-            for extra in sorted(asked.extras):
+        dependency = _requirement(document, text, entry)
+        is_own = canonicalize_name(dependency.name) == own_name
+        if is_own and requirement.holds(dependency.marker, document.where(entry)):
+            for extra in sorted(dependency.extras):
                 yield from _extra(document, extra, extras)
         else:
-            yield from _pin(document, asked, text, entry)
+            yield from _pin(document, dependency, text, entry)
 
 
 def _extra(document: TomlDocument, name: str, through: tuple[str, ...]) -> Iterator[Pin]:
-    """The pins of an extra, and of extras that it asks of the project itself."""
+    """Yield the pins of an extra, and of the project's own extras that it requires."""
     extra = _as_written(name, document.at("project", "optional-dependencies"))
-    # Extras may ask for each other: pip takes each once.
+    # Extras may require each other, so each is read once.
     if extra is not None and extra not in through:
         path = ("project", "optional-dependencies", extra)
-        yield from _listed(document, path, (*through, extra))
+        yield from _list_pins(document, path, (*through, extra))
 
 
 def _group(document: TomlDocument, name: str, through: tuple[str, ...]) -> Iterator[Pin]:
-    """The pins of a dependency group, and of those that it includes."""
+    """Yield the pins of a dependency group, and of the groups that it includes."""
     through = (*through, name)
     for index, entry in enumerate(document.at("dependency-groups", name, kind=list)):
         path = ("dependency-groups", name, index)
@@ -70,19 +73,25 @@ def _group(document: TomlDocument, name: str, through: tuple[str, ...]) -> Itera
 
 
 def _requirement(document: TomlDocument, text: Any, path: toml.Path) -> Requirement:
+    """Return the parsed requirement at a path."""
     where = document.where(path)
     if not isinstance(text, str):
         raise UsageError(f'{where}: a requirement is a text such as "triton>=3.4", not {text!r}')
-    return requirement.parsed(text, where)
+    return requirement.parse(text, where)
 
 
-def _pin(document: TomlDocument, asked: Requirement, text: str, path: toml.Path) -> Iterator[Pin]:
-    pin = requirement.pin(asked, text, document.file, document.line(path), keys=path)
+def _pin(
+    document: TomlDocument, dependency: Requirement, text: str, path: toml.Path
+) -> Iterator[Pin]:
+    """Yield the pin of a requirement, if it has one."""
+    pin = requirement.pin(dependency, text, document.file, document.line(path), keys=path)
     if pin:
         yield pin
 
 
 def _as_written(name: str, names: Iterable[str]) -> str | None:
-    """The name as the file writes it: PEP 503 makes no difference between `cu_12` and `CU-12`."""
-    original_text = {canonicalize_name(known): known for known in reversed(list(names))}
-    return original_text.get(canonicalize_name(name))
+    """Return the name as the file spells it; by PEP 503 `cu_12` and `CU-12` are one name."""
+    for spelling in names:
+        if canonicalize_name(spelling) == canonicalize_name(name):
+            return spelling
+    return None

@@ -1,4 +1,4 @@
-"""A requirement (PEP 508) as a pin, if it is one of torch or Triton for this Python on Linux."""
+"""Pins of torch and Triton in PEP 508 requirements, for this Python on Linux."""
 
 import logging
 import re
@@ -15,18 +15,18 @@ from flacheck.errors import UsageError
 
 _LOG = logging.getLogger(__name__)
 
-# What PyTorch's own indexes call the Tritons that it builds, of no release of Triton.
+# Distributions on PyTorch's own indexes with Triton builds between two releases.
 _BETWEEN_RELEASES = (
     "pytorch-triton",
     "pytorch-triton-rocm",
     "pytorch-triton-xpu",
     "triton-nightly",
 )
-# Triton exists for Linux only, so a pin is looked at as it holds there.
+# Triton exists for Linux only, so markers are evaluated for Linux.
 _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
 
-# packaging says what a requirement holds, not where its specifier stands: after the name and its
-# extras, up to a marker, an address or the end, with or without parentheses.
+# packaging returns the parts of a requirement without their offsets. The specifier is after the
+# name and extras, up to a marker, an address or the end, with or without parentheses.
 _REQUIREMENT = re.compile(
     r"(?P<name>\s*[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?)"
     r"(?:\s*\(?\s*(?P<specifier>[^;@()\s](?:[^;@()]*[^;@()\s])?))?"
@@ -35,15 +35,19 @@ _ARCHIVE = re.compile(r"([^/\\#?\s]+\.(?:whl|tar\.gz|zip))")
 _EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
 
 
-def parsed(text: str, where: str) -> Requirement:
-    """The requirement; a UsageError that begins with `where` (file and line) when it is none."""
+def parse(text: str, where: str) -> Requirement:
+    """Return the parsed requirement.
+
+    Raises:
+        UsageError: If the text is invalid; the message begins with `where` (file and line).
+    """
     try:
         return Requirement(text)
     except InvalidRequirement as error:
-        # The lines after the first draw a pointer into the text.
-        said = str(error).partition("\n")[0]
+        # The other lines of the message draw a pointer into the text.
+        why = str(error).partition("\n")[0]
         raise UsageError(
-            f"{where}: {text.strip()!r} is no requirement: {said}; write NAME>=VERSION,<VERSION"
+            f"{where}: {text.strip()!r} is not a requirement: {why}; write NAME>=VERSION,<VERSION"
         ) from None
 
 
@@ -56,8 +60,16 @@ def pin(
     start: int | None = 0,
     keys: tuple[str | int, ...] | None = None,
 ) -> Pin | None:
-    """The pin that a requirement is, if any. `start` is the offset of its text in the file, None
-    where it cannot be edited; `keys` lead to the string in TOML that holds it."""
+    """Return the pin of a requirement; None if it has none for this environment.
+
+    Args:
+        requirement: The parsed requirement.
+        text: Its text.
+        file: The file that it is in.
+        line: Its line.
+        start: The offset of the text in the file; None if it cannot be edited there.
+        keys: The path of the TOML string that holds it.
+    """
     name, where = canonicalize_name(requirement.name), file.where(line)
     if name not in (*NAMES, *_BETWEEN_RELEASES) or not holds(requirement.marker, where):
         return None
@@ -68,76 +80,72 @@ def pin(
     if requirement.url:
         return of_url(requirement.url, name, file, line)
     span = specifier_span(text)
-    original_text = text[span[0] : span[1]]
-    specifier = re.sub(r"\s+", "", original_text)
+    original = text[span[0] : span[1]]
+    specifier = re.sub(r"\s+", "", original)
+    in_file = obstacle = None
     if start is None:
         obstacle = "it is written in several pieces"
-        return Pin(
-            file.shown,
-            line,
-            name,
-            specifier,
-            obstacle=obstacle,
-            original_text=original_text,
-            keys=keys,
-        )
-    in_file = (start + span[0], start + span[1])
-    return Pin(file.shown, line, name, specifier, in_file, original_text, keys=keys)
+    else:
+        in_file = (start + span[0], start + span[1])
+    return Pin(file.display_name, line, name, specifier, in_file, original, obstacle, keys)
 
 
 def specifier_span(text: str) -> tuple[int, int]:
-    """Where the specifier stands in a valid requirement; an empty span where one would be put."""
+    """Return the span of the specifier in a valid requirement; empty where one could be added."""
     match = _REQUIREMENT.match(text)
     assert match is not None
     if match["specifier"]:
         return match.span("specifier")
-    place = len(match["name"].rstrip())
-    return place, place
+    end = len(match["name"].rstrip())
+    return end, end
 
 
 def of_url(url: str, name: str, file: PinFile, line: int | None) -> Pin:
-    """The pin by an address: a wheel or an sdist names its version, any other may be any."""
+    """Return the pin of an address; only the name of a wheel or sdist gives the version."""
     obstacle = "it is an address"
     archive = _ARCHIVE.search(url)
     if archive:
-        # The plus of a build is written so in an address.
+        # %2B is the escaped plus sign of a build.
         version = _version(archive[1].replace("%2B", "+"), name)
         if version:
-            return Pin(file.shown, line, name, f"=={version}", obstacle=obstacle)
+            return Pin(file.display_name, line, name, f"=={version}", obstacle=obstacle)
     why = "names no version and flacheck does not fetch it: every release is assumed"
     _LOG.warning(f"{file.where(line)}: the address of {name} {why}")
-    return Pin(file.shown, line, name, "", obstacle=obstacle)
+    return Pin(file.display_name, line, name, "", obstacle=obstacle)
 
 
 def holds(marker: Any, where: str, extras: Iterable[str] = ("",)) -> bool:
-    """Whether a marker (parsed, a text, or none) is true for any of the extras, "" being none.
-    Raises UsageError, beginning with `where`, for what is no marker or cannot be evaluated."""
+    """Return True if a marker is true for one of the extras, "" for none; no marker is true.
+
+    Raises:
+        UsageError: If the marker is invalid; the message begins with `where`.
+    """
     if not marker:
         return True
     try:
         parsed_marker = Marker(str(marker))
         return any(parsed_marker.evaluate({**_LINUX, "extra": extra}) for extra in extras)
     except InvalidMarker:
-        raise UsageError(f"{where}: {marker!r} is no environment marker") from None
+        raise UsageError(f"{where}: {marker!r} is not an environment marker") from None
     except (UndefinedComparison, UndefinedEnvironmentName, ValueError) as error:
         why = f"the marker {str(marker)!r} cannot be evaluated: {error}"
         raise UsageError(f"{where}: {why}") from None
 
 
 def may_hold(marker: Any, where: str) -> bool:
-    """The same for a lock, which writes extras and groups that may be chosen into its markers."""
+    """Return True if a marker of a lock holds with some of the extras and groups in it."""
     if not isinstance(marker, str):
         return holds(marker, where)
     try:
         Marker(marker)
     except InvalidMarker:
-        # uv writes what is newer than the grammar of an older packaging.
+        # uv writes markers that are newer than the grammar of an older packaging.
         return True
     return holds(marker, where, ["", *_EXTRA.findall(marker)])
 
 
 def _version(archive: str, name: str) -> str | None:
-    """The version in a distribution's file name; None for the archive of a branch or a tag."""
+    """Return the version in a distribution's file name; None for an archive of a branch or tag."""
     try:
         if archive.endswith(".whl"):
             distribution, version = parse_wheel_filename(archive)[:2]

@@ -1,1 +1,1 @@
-"""A kernel as a syntax tree that can be read, typed and edited."""
+"""Syntax trees of kernels: analysis, type inference and edits."""

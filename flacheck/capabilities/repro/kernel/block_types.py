@@ -1,5 +1,6 @@
-"""What an expression of a kernel is: a block or scalar of some dtype, a block pointer, or a known
-constant. `None` is what is not known; what needs to know it raises Unknown, and nothing is guessed.
+"""The types of a kernel's expressions: blocks and scalars of a dtype, block pointers, constants.
+
+`None` is an unknown type. A function that requires a known type raises Unknown; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from math import prod
 
-# What the language calls each dtype; in the order of promotion, the weakest first.
+# The language's name of each dtype, in the order of promotion, the weakest first.
 _NAMES = """
 i1:int1 i8:int8 u8:uint8 i16:int16 u16:uint16 i32:int32 u32:uint32 i64:int64 u64:uint64
 fp8e5:float8e5 fp8e4nv:float8e4nv fp8e4b8:float8e4b8 fp8e5b16:float8e5b16
@@ -39,7 +40,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class BlockPointer:
-    """What `tl.make_block_ptr` gives: the dtype and the shape of the block it leads to."""
+    """The result of `tl.make_block_ptr`: the dtype and the shape of the block."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -70,28 +71,31 @@ Type = Tensor | BlockPointer | DTypeValue | Constant | Several | None
 
 
 class Unknown(Exception):
-    """It cannot be said without a compiler."""
+    """A type that only a compiler can infer."""
 
 
 class IllTyped(Exception):
-    """No release can compile it: shapes that do not fit, a dot too small."""
+    """An expression that no release compiles: shapes that do not fit, a dot too small."""
 
 
 class Extent(int):
-    """A number that stands in the text, and may be the extent of an axis. Extents that must be
-    equal, because blocks of them meet, are made one group: they can only change together."""
+    """A number in the text that may be the extent of an axis.
+
+    Extents that must be equal, because an operation combines their blocks, form a group: they can
+    only change together.
+    """
 
     parent: Extent | None = None
 
     def group(self) -> Extent:
-        """The one that stands for all of its group."""
+        """Return the representative of its group."""
         if self.parent is None:
             return self
         return self.parent.group()
 
 
 def unify(left: int, right: int) -> int:
-    """One extent for two that must be equal, or of which one is 1 and stretches; else IllTyped."""
+    """Return the common extent of two, of which one may be 1; raise IllTyped if they differ."""
     if left == right:
         if not isinstance(left, Extent):
             return right
@@ -106,9 +110,10 @@ def unify(left: int, right: int) -> int:
 
 
 def broadcast(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
-    """The common shape of two blocks; a shorter one is extended in front. May raise IllTyped."""
+    """Return the common shape of two blocks; the shorter is extended in front. Raise IllTyped."""
     pairs = zip_longest(reversed(left), reversed(right), fillvalue=1)
-    return tuple(unify(one, other) for one, other in pairs)[::-1]
+    extents = [unify(one, other) for one, other in pairs]
+    return tuple(reversed(extents))
 
 
 def is_float(dtype: str) -> bool:
@@ -116,20 +121,21 @@ def is_float(dtype: str) -> bool:
 
 
 def known_block(value: Type) -> Tensor:
-    """A value that is a block or scalar; raises Unknown for every other, and so do those below."""
+    """Return a value that is a block or scalar; raise Unknown for every other."""
     if not isinstance(value, Tensor):
         raise Unknown
     return value
 
 
 def known_number(value: Type) -> int:
+    """Return the number of a constant; raise Unknown for every other value."""
     if not isinstance(value, Constant) or not isinstance(value.value, int):
         raise Unknown
     return value.value
 
 
 def known_shape(value: Type) -> tuple[int, ...]:
-    """The shape that a tuple of numbers, or one number, says."""
+    """Return the shape in a tuple of numbers or in one number; raise Unknown for other values."""
     if not isinstance(value, Several):
         return (known_number(value),)
     if not value.items:
@@ -138,22 +144,24 @@ def known_shape(value: Type) -> tuple[int, ...]:
 
 
 def known_dtype(value: Type) -> str:
+    """Return the name of a dtype; raise Unknown for every other value."""
     if not isinstance(value, DTypeValue):
         raise Unknown
     return value.name
 
 
 def pointee(address: Type) -> Tensor:
-    """The block that an address leads to."""
+    """Return the block at an address; raise Unknown for other values."""
     if isinstance(address, BlockPointer):
         return Tensor(address.dtype, address.shape)
-    if not known_block(address).pointer:
+    block = known_block(address)
+    if not block.pointer:
         raise Unknown
-    return Tensor(known_block(address).dtype[1:], known_block(address).shape)
+    return Tensor(block.dtype[1:], block.shape)
 
 
 def arithmetic(left: Type, right: Type, division: bool = False) -> Tensor:
-    """The type of `left + right`: pointers stay pointers, literals take the other's dtype."""
+    """Return the type of `left + right`: pointers stay, literals take the other's dtype."""
     if isinstance(left, Constant):
         left, right = right, left
     block = known_block(left)
@@ -166,20 +174,20 @@ def arithmetic(left: Type, right: Type, division: bool = False) -> Tensor:
             dtype = "fp32"
     else:
         other = known_block(right)
-        dtype, shape = _promoted(block, other), broadcast(block.shape, other.shape)
-    # Python's division: of integers, too, it gives a float.
+        dtype, shape = _promote(block, other), broadcast(block.shape, other.shape)
+    # Python's division of integers gives a float.
     if division and not is_float(dtype):
         dtype = "fp32"
     return Tensor(dtype, shape)
 
 
-def _promoted(left: Tensor, right: Tensor) -> str:
-    """The dtype of arithmetic on two: pointers win, then floats, then the wider."""
+def _promote(left: Tensor, right: Tensor) -> str:
+    """Return the dtype of arithmetic on two blocks: pointers win, then floats, then the wider."""
     if left.pointer:
         return left.dtype
     if right.pointer:
         return right.dtype
     if {left.dtype, right.dtype} == {"fp16", "bf16"}:
-        # Neither half holds the other's values.
+        # Neither of the two dtypes holds the other's values.
         return "fp32"
     return max(left.dtype, right.dtype, key=lambda name: _RANK.get(name, 0))

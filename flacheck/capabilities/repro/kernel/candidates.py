@@ -1,4 +1,4 @@
-"""What can be said of a candidate without a compiler: is it better, is it worth a question?"""
+"""The checks of a candidate without a compiler: its cost, and its validity."""
 
 import ast
 from functools import lru_cache
@@ -9,39 +9,39 @@ from flacheck.capabilities.repro.kernel import syntax_trees as trees
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.type_inference import infer_kernel
 
-# What each costs a reader, where a node of the syntax tree costs 2. Only the ratios matter: control
-# flow and helpers cost more than the few lines that replace them, a constant more than its literal.
+# The cost of each part for a reader; a node of the syntax tree costs 2. Only the ratios matter:
+# control flow and helpers cost more than the few lines that replace them, a constant more than its
+# literal.
 CONTROL, HELPER, ODD_ACCESS, LINE, PARAMETER, CONSTANT, NODE = 400, 300, 80, 40, 25, 30, 2
 OPTION, ALIGNMENT, DTYPE = 60, 4, 6
 USUAL_OPTIONS = {"num_warps": 4}
-# fp16 is what most of Triton's own tests use.
+# Most of Triton's own tests use fp16.
 DTYPES = ("fp32", "fp16", "bf16")
-# What a kernel may name without binding it: Triton's modules, and Python's functions that its front
-# end knows.
+# Names that a kernel may use without binding them: Triton's modules, and the Python functions that
+# its front end supports.
 BUILTINS = set("tl triton range min max float int bool len print abs isinstance tuple".split())
 
 
-# Every candidate is compared with the best so far, which stays the same for long.
+# The cache helps because every candidate is compared with the best so far, which rarely changes.
 @lru_cache(maxsize=256)
 def cost(specimen: Specimen) -> tuple[int, str]:
-    """Smaller is better; ties are decided by the text, so that no two specimens are equal."""
-    statements = list(trees.all_statements(specimen.function.body))
-    control = sum(isinstance(statement, trees.COMPOUND) for statement in statements)
-    weight = (
-        CONTROL * control
-        + HELPER * len(specimen.helpers)
-        + LINE * len(statements)
-        + NODE * specimen.nodes
-        + sum(map(_node, ast.walk(specimen.function)))
-        + sum(map(_argument, specimen.args.values()))
-        + sum(_option(name, value) for name, value in specimen.options.items())
-        + OPTION * len(specimen.omitted_parameters)
-    )
+    """Return the cost of a specimen; the key decides ties, so that no two specimens are equal."""
+    weight: float = HELPER * len(specimen.helpers) + NODE * specimen.nodes
+    for statement in trees.all_statements(specimen.function.body):
+        weight += LINE
+        if isinstance(statement, trees.COMPOUND):
+            weight += CONTROL
+    # One sum for all nodes: the order of additions decides about the last bit of a float.
+    weight += sum(map(_node, ast.walk(specimen.function)))
+    weight += sum(map(_argument, specimen.args.values()))
+    for name, value in specimen.options.items():
+        weight += _option(name, value)
+    weight += OPTION * len(specimen.omitted_parameters)
     return round(weight), specimen.key
 
 
 def _node(node: ast.AST) -> float:
-    """Block pointers, masks and large numbers are more to read than their nodes say."""
+    """Return the extra cost of block pointers, masks and large numbers."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return _magnitude(node.value)
     if trees.callee_name(node) in ("tl.make_block_ptr", "tl.advance", "tl.make_tensor_descriptor"):
@@ -52,7 +52,7 @@ def _node(node: ast.AST) -> float:
 
 
 def _magnitude(value: object) -> float:
-    """Large numbers are more to read; 1 for what is no finite number."""
+    """Return the extra cost of a large number; 1 unless it is a finite number."""
     if isinstance(value, (int, float)) and abs(value) < inf:
         return log2(abs(value) + 1)
     return 1.0
@@ -66,7 +66,7 @@ def _argument(spec: Any) -> float:
             rank = len(DTYPES)
             if dtype in DTYPES:
                 rank = DTYPES.index(dtype)
-            # Unaligned is simpler: the compiler is told nothing of the pointer.
+            # An unaligned pointer is simpler, because the launch needs no attribute for it.
             if spec.get("align", 16) % 16:
                 return PARAMETER + DTYPE * rank
             return PARAMETER + DTYPE * rank + ALIGNMENT
@@ -82,44 +82,48 @@ def _option(name: str, value: object) -> float:
 
 
 def is_valid(specimen: Specimen) -> bool:
-    """Whether names are bound before they are read, parameters have values, and shapes fit."""
+    """Return True if names are bound before reads, parameters have values, and shapes fit."""
     body = specimen.function.body
     # Every release compiles an empty kernel.
     if specimen.stage == "compile" and all(isinstance(s, ast.Pass) for s in body):
         return False
     parameters = set(trees.parameter_names(specimen.function))
-    given = {*specimen.args, *specimen.omitted_parameters}
-    if not parameters <= given or not set(specimen.args) <= parameters:
+    values = {*specimen.args, *specimen.omitted_parameters}
+    if not parameters <= values or not set(specimen.args) <= parameters:
         return False
-    known = BUILTINS | parameters
+    names = BUILTINS | parameters
     for statement in specimen.tree.body:
         if isinstance(statement, ast.FunctionDef):
-            known.add(statement.name)
+            names.add(statement.name)
         elif isinstance(statement, (ast.Import, ast.ImportFrom)):
-            known |= {(a.asname or a.name).split(".")[0] for a in statement.names}
+            for alias in statement.names:
+                names.add((alias.asname or alias.name).split(".")[0])
         else:
-            known |= trees.writes(statement)
-    return _defined(body, known) and not infer_kernel(specimen).faults
+            names |= trees.writes(statement)
+    return _are_reads_bound(body, names) and not infer_kernel(specimen).faults
 
 
-def _defined(body: trees.Block, known: set[str]) -> bool:
-    """Walks in the order of execution, and adds what is bound to `known`."""
+def _are_reads_bound(body: trees.Block, names: set[str]) -> bool:
+    """Return True if every read is of a bound name; add the names that the body binds."""
     for statement in body:
         if isinstance(statement, ast.For):
-            defined = trees.reads(statement.iter) <= known
-            known |= trees.writes(statement.target)
-            defined = defined and _defined(statement.body, known)
+            is_bound = trees.reads(statement.iter) <= names
+            names |= trees.writes(statement.target)
+            is_bound = is_bound and _are_reads_bound(statement.body, names)
         elif isinstance(statement, (ast.If, ast.While)):
-            # Either side may bind what is read later: the compiler knows which one it takes.
-            one, other = set(known), set(known)
-            defined = trees.reads(statement.test) <= known and _defined(statement.body, one)
-            defined = defined and _defined(statement.orelse, other)
-            known |= one | other
+            # A later read may use a name from either side: the compiler takes only one of them.
+            one, other = set(names), set(names)
+            is_bound = trees.reads(statement.test) <= names
+            is_bound = is_bound and _are_reads_bound(statement.body, one)
+            is_bound = is_bound and _are_reads_bound(statement.orelse, other)
+            names |= one | other
         else:
-            comprehensions = [n for n in ast.walk(statement) if isinstance(n, ast.comprehension)]
-            own = {name.id for c in comprehensions for name in trees.names_in(c.target)}
-            defined = trees.reads(statement) - own <= known
-            known |= trees.writes(statement)
-        if not defined:
+            own_names: set[str] = set()
+            for node in ast.walk(statement):
+                if isinstance(node, ast.comprehension):
+                    own_names.update(name.id for name in trees.names_in(node.target))
+            is_bound = trees.reads(statement) - own_names <= names
+            names |= trees.writes(statement)
+        if not is_bound:
             return False
     return True

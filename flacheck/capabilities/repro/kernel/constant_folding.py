@@ -1,4 +1,4 @@
-"""Partial evaluation: arithmetic on literals is done, branches on them are decided."""
+"""Constant folding: arithmetic on literals, and branches that depend on literals."""
 
 import ast
 import operator
@@ -31,7 +31,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
 }
-# Functions of constants that the front end, or the host before it, evaluates too.
+# Functions of constants that the front end or the host also evaluates.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "tl.cdiv": lambda a, b: -(-a // b),
     "triton.cdiv": lambda a, b: -(-a // b),
@@ -49,43 +49,43 @@ _NEUTRAL: dict[type[ast.operator], tuple[int | None, int | None]] = {
     ast.Sub: (None, 0),
     ast.FloorDiv: (None, 1),
 }
-# Half of what an i64 holds: larger literals, and infinities, no release takes.
+# Half of the range of an i64: all releases reject larger literals and infinities.
 _LARGEST = 1 << 62
 
 
 class _Folding(ast.NodeTransformer):
-    """Evaluates what is known; leaves alone what would raise."""
+    """A transformer that evaluates constant expressions, except those that would raise."""
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         self.generic_visit(node)
         if is_literal(node.left) and is_literal(node.right):
-            return _evaluated(node, _BINARY.get(type(node.op)), node.left, node.right)
+            return _evaluate(node, _BINARY.get(type(node.op)), node.left, node.right)
         return _without_neutral(node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         self.generic_visit(node)
         if isinstance(node.op, ast.Not):
-            return _evaluated(node, operator.not_, node.operand)
+            return _evaluate(node, operator.not_, node.operand)
         return node
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         self.generic_visit(node)
         if len(node.ops) > 1:
             return node
-        return _evaluated(node, _COMPARE.get(type(node.ops[0])), node.left, node.comparators[0])
+        return _evaluate(node, _COMPARE.get(type(node.ops[0])), node.left, node.comparators[0])
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         self.generic_visit(node)
         decisive = isinstance(node.op, ast.Or)
         decides = [is_literal(v) and _is_true(v) is decisive for v in node.values]
-        left = [value for value in node.values if not is_literal(value)]
-        if decides[0] or (any(decides) and not left):
+        variable = [value for value in node.values if not is_literal(value)]
+        if decides[0] or (any(decides) and not variable):
             return ast.Constant(decisive)
         if any(decides):
             return node
-        if len(left) > 1:
-            return ast.BoolOp(node.op, left)
-        return next(iter(left), ast.Constant(not decisive))
+        if len(variable) > 1:
+            return ast.BoolOp(node.op, variable)
+        return variable[0] if variable else ast.Constant(not decisive)
 
     def visit_If(self, node: ast.If | ast.IfExp) -> ast.AST | Block:
         self.generic_visit(node)
@@ -101,7 +101,7 @@ class _Folding(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For | ast.While) -> ast.stmt:
         self.generic_visit(node)
-        # The decision of a branch inside may have left nothing.
+        # Folding a branch inside may remove every statement.
         node.body = node.body or [ast.Pass()]
         return node
 
@@ -111,7 +111,7 @@ class _Folding(ast.NodeTransformer):
         self.generic_visit(node)
         if node.keywords or not node.args:
             return node
-        return _evaluated(node, _FUNCTIONS.get(callee_name(node)), *node.args)
+        return _evaluate(node, _FUNCTIONS.get(callee_name(node)), *node.args)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         self.generic_visit(node)
@@ -123,13 +123,13 @@ class _Folding(ast.NodeTransformer):
 
 
 def fold_constants(body: Block) -> Block:
-    """The body with everything evaluated that can be; it is changed in place."""
+    """Return the body, changed in place, with all constant expressions evaluated."""
     module: ast.Module = _Folding().visit(ast.Module(body, []))
     return module.body
 
 
 def literal(value: object) -> ast.expr:
-    """The literal of a number, a truth value, a string or None."""
+    """Return the literal of a number, a bool, a string or None."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value < 0:
         return ast.UnaryOp(ast.USub(), ast.Constant(-value))
     return ast.Constant(value)  # type: ignore[arg-type]
@@ -139,17 +139,15 @@ def _is_true(node: ast.expr) -> bool:
     return bool(ast.literal_eval(node))
 
 
-def _evaluated(
-    node: ast.expr, function: Callable[..., Any] | None, *operands: ast.expr
-) -> ast.expr:
-    """The result as a literal; the node itself where an operand or the result is none."""
+def _evaluate(node: ast.expr, function: Callable[..., Any] | None, *operands: ast.expr) -> ast.expr:
+    """Return the result as a literal, or the node itself if an operand or the result is not one."""
     if function is None or not all(map(is_literal, operands)):
         return node
     try:
         result = function(*map(ast.literal_eval, operands))
     except (ArithmeticError, TypeError, ValueError):
         return node
-    # A root of a negative number: no release knows complex numbers.
+    # The root of a negative number is complex; no release supports complex numbers.
     if isinstance(result, complex):
         return node
     if isinstance(result, (int, float)) and not -_LARGEST < result < _LARGEST:
@@ -158,7 +156,7 @@ def _evaluated(
 
 
 def _without_neutral(node: ast.BinOp) -> ast.expr:
-    """`x * 1`, `x + 0`, `x // 1` and `0 * x`, of integers: a float would change the type."""
+    """Simplify `x * 1`, `x + 0`, `x // 1` and `0 * x`; only integers, which keep the type."""
     left, right = _integer(node.left), _integer(node.right)
     if isinstance(node.op, ast.Mult) and 0 in (left, right):
         return ast.Constant(0)

@@ -1,6 +1,8 @@
-"""What the language's functions give: the type of a call from the types of its arguments. A rule
-has the parameters of its function that decide the type; one that a call does not give is None. The
-first is given by position, and a method's object is its first argument."""
+"""The types of calls of the language's functions, from the types of the arguments.
+
+A rule has those parameters of its function that determine the type; a missing argument is None. The
+first argument is positional, and a method's object is its first argument.
+"""
 
 from collections.abc import Callable
 from functools import cache
@@ -27,18 +29,18 @@ from flacheck.capabilities.repro.kernel.block_types import (
 )
 
 # Triton up to 3.3 refuses a dot with a smaller axis. Newer releases pad it, but a candidate has to
-# reach the compiler's later stages on all releases that are asked.
+# reach the compiler's later stages on all releases.
 SMALLEST_DOT = 16
 # Sums compute narrow numbers in a wider type.
 _ADDED_IN = {"i1": "i32", "i8": "i32", "i16": "i32", "bf16": "fp32"}
-# The largest and the smallest number come in 32 bits at least.
+# The results of max and min have at least 32 bits.
 _WIDE = ("i32", "u32", "i64", "u64", "fp32", "fp64")
-# A dot sums in fp32, but for these.
+# The exceptions from a dot's sum in fp32.
 _SUMMED_IN = {"fp64": "fp64", **dict.fromkeys(INTEGERS, "i32")}
 
 
 def result_type(name: str, positional: list[Type], keywords: dict[str, Type]) -> Type:
-    """The type of a call of `tl.dot`, `min`, `.to`. Raises Unknown or IllTyped."""
+    """Return the type of a call of `tl.dot`, `min`, `.to`; raise Unknown or IllTyped."""
     short = name.removeprefix(".").removeprefix("tl.")
     # `min` itself is Python's, of scalars; `tl.min` and `.min` are reductions.
     if name in ("min", "max") or short in _ELEMENTWISE:
@@ -50,21 +52,23 @@ def result_type(name: str, positional: list[Type], keywords: dict[str, Type]) ->
         positional = [positional[0], Several(tuple(positional[1:]))]
     rule = _RULES[short]
     by_position, by_name = _parameters(rule)
-    given: dict[str, Type] = dict.fromkeys([*by_position, *by_name])
-    given |= {parameter: kind for parameter, kind in keywords.items() if parameter in given}
-    given |= zip(by_position, positional)
-    return rule(**given)
+    arguments: dict[str, Type] = dict.fromkeys([*by_position, *by_name])
+    for parameter, kind in keywords.items():
+        if parameter in arguments:
+            arguments[parameter] = kind
+    arguments |= zip(by_position, positional)
+    return rule(**arguments)
 
 
 @cache
 def _parameters(rule: Callable[..., Type]) -> tuple[list[str], list[str]]:
-    """The parameters that may be given by position, and those that are given by name alone."""
+    """Return the parameters of a rule that may be positional, and its keyword-only ones."""
     specification = getfullargspec(rule)
     return specification.args, specification.kwonlyargs
 
 
 def _widest(values: list[Type]) -> Type:
-    """The type of what is computed element by element."""
+    """Return the type of an elementwise result."""
     if not values:
         raise Unknown
     result, *others = values
@@ -80,14 +84,14 @@ def _zeros(shape: Type, dtype: Type) -> Type:
 
 def _arange(start: Type, end: Type) -> Type:
     extent = known_number(end)
-    # From 0 on, the end is the axis's extent itself, and may change with others.
+    # With a start of 0, the end itself is the extent, which may change with others.
     if known_number(start):
         extent -= known_number(start)
     return Tensor("i32", (extent,))
 
 
 def _store(address: Type, value: Type) -> None:
-    """A value is stretched to its addresses, never the other way round."""
+    """Check a store: a value may be stretched to its addresses, but not the reverse."""
     if not isinstance(address, (Tensor, BlockPointer)):
         raise Unknown
     if broadcast(address.shape, known_block(value).shape) != address.shape:
@@ -104,7 +108,7 @@ def _dot(left: Type, right: Type, *, out_dtype: Type) -> Type:
     one, other = known_block(left).shape, known_block(right).shape
     if len(one) < 2 or len(other) < 2:
         raise Unknown
-    # The axes that a dot sums over must be equal, 1 too.
+    # The axes that a dot sums over must be equal; an extent of 1 does not stretch.
     if one[-1] != other[-2]:
         raise IllTyped(f"a dot over {one[-1]} and {other[-2]}")
     unify(one[-1], other[-2])
@@ -124,7 +128,7 @@ def _cast(value: Type, dtype: Type) -> Type:
 
 def _where(condition: Type, left: Type, right: Type) -> Type:
     if isinstance(left, Constant):
-        # Of two literals the first becomes a block, as Python's numbers do.
+        # A literal takes the other's dtype; the first of two literals becomes a block.
         left, right = right, left
     if isinstance(left, Constant):
         left = _of_literal(left)
@@ -133,7 +137,7 @@ def _where(condition: Type, left: Type, right: Type) -> Type:
 
 
 def _of_literal(literal: Constant) -> Tensor:
-    """What one of Python's numbers is as an operand of its own."""
+    """Return the type of a Python number as an operand."""
     if isinstance(literal.value, float):
         return Tensor("fp32")
     known_number(literal)
@@ -141,7 +145,7 @@ def _of_literal(literal: Constant) -> Tensor:
 
 
 def _float(value: Type) -> Type:
-    """`float("inf")` is a literal; of a number of the launch it is one of Triton's."""
+    """Return the constant `float("inf")`; raise Unknown for a number of the launch."""
     if isinstance(value, Constant) and isinstance(value.value, (str, int, float)):
         try:
             return Constant(float(value.value))
@@ -166,10 +170,10 @@ def _expand_dims(block: Type, axis: Type) -> Type:
     return Tensor(known_block(block).dtype, tuple(shape))
 
 
-def _reduced(block: Type, axis: Type, keep_dims: Type) -> tuple[int, ...]:
-    """The shape that is left of a block."""
+def _reduced_shape(block: Type, axis: Type, keep_dims: Type) -> tuple[int, ...]:
+    """Return the shape of a block after a reduction."""
     shape = list(known_block(block).shape)
-    # Without an axis, over all of them.
+    # Without an axis, the reduction is over all axes.
     if axis in (None, Constant(None)):
         return ()
     if not shape:
@@ -188,7 +192,7 @@ def _holds(flag: Type) -> bool:
 
 def _sum(block: Type, axis: Type, keep_dims: Type) -> Type:
     dtype = known_block(block).dtype
-    return Tensor(_ADDED_IN.get(dtype, dtype), _reduced(block, axis, keep_dims))
+    return Tensor(_ADDED_IN.get(dtype, dtype), _reduced_shape(block, axis, keep_dims))
 
 
 def _extreme(
@@ -199,23 +203,24 @@ def _extreme(
     keep_dims: Type,
 ) -> Type:
     dtype = known_block(block).dtype
-    # With the places beside the numbers it is two blocks.
+    # With indices beside the numbers the result is two blocks.
     if _holds(return_indices):
         raise Unknown
     if dtype not in _WIDE:
         dtype = "i32" if dtype in INTEGERS else "fp32"
-    return Tensor(dtype, _reduced(block, axis, keep_dims))
+    return Tensor(dtype, _reduced_shape(block, axis, keep_dims))
 
 
 def _index(block: Type, axis: Type, tie_break_left: Type, keep_dims: Type) -> Type:
-    return Tensor("i32", _reduced(block, axis, keep_dims))
+    return Tensor("i32", _reduced_shape(block, axis, keep_dims))
 
 
 def _inline_asm(asm: Type, constraints: Type, args: Type, dtype: Type) -> Type:
-    """A block of the dtype that is said, of the shape that its arguments have together."""
+    """Return a block of the given dtype with the common shape of the arguments."""
     if not isinstance(args, Several):
         raise Unknown
-    return Tensor(known_dtype(dtype), known_block(_widest(list(args.items))).shape)
+    widest = _widest(list(args.items))
+    return Tensor(known_dtype(dtype), known_block(widest).shape)
 
 
 _ELEMENTWISE = """

@@ -1,8 +1,8 @@
-"""What a kernel's operations work on: the element types of each, and the precision of a dot.
+"""The element types of a kernel's operations, and the precision of its dots.
 
-A failure of the compiler belongs to an operation on certain types: a dot of bf16 and one of fp32
-that is rounded to tf32 may print the same words and be different bugs. So a reduction has no
-operation on types that the original had not.
+A compiler failure belongs to an operation on certain types: a dot of bf16 and a dot of fp32 rounded
+to tf32 may print the same words and be different bugs. So a reduction must not contain an operation
+on types that the original lacks.
 """
 
 import ast
@@ -15,7 +15,7 @@ from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.type_inference import Types, infer_types
 from flacheck.capabilities.repro.kernel.value_graph import parts
 
-# What compilers lower in ways of their own. Arithmetic counts only where there is none of these.
+# Operations that compilers lower specially. Arithmetic counts only in kernels without them.
 _HEAVY = frozenset(
     "tl.dot tl.dot_scaled tl.associative_scan tl.cumsum tl.cumprod tl.reduce tl.sum tl.max tl.min "
     "tl.argmax tl.argmin tl.xor_sum tl.sort tl.topk tl.histogram tl.gather tl.atomic_add "
@@ -24,16 +24,18 @@ _HEAVY = frozenset(
 )
 _CASTS = (".to", "tl.cast")
 _DOTS = ("tl.dot", "tl.dot_scaled")
-# What loads and stores are called where they are all that there is.
+# The name of loads and stores in kernels without other operations.
 ACCESS = "access"
-# How an fp32 dot is done where nothing is said of it.
+# The default precision of an fp32 dot.
 _DEFAULT_PRECISION = "tf32"
 
 
 @dataclass(frozen=True)
 class OperationTypes:
-    """An operation, the element types that it is given, and the precision of an fp32 dot. `known`
-    is False where a type among them could not be inferred."""
+    """An operation, the element types of its operands, and the precision of an fp32 dot.
+
+    `is_complete` is False if a type among them is unknown.
+    """
 
     operation: str
     dtypes: frozenset[str]
@@ -41,13 +43,17 @@ class OperationTypes:
     is_complete: bool = True
 
     def __str__(self) -> str:
-        said = ", ".join([*sorted(self.dtypes), *filter(None, [self.precision])])
-        return f"{self.operation}({said})"
+        parts = sorted(self.dtypes)
+        if self.precision:
+            parts.append(self.precision)
+        return f"{self.operation}({', '.join(parts)})"
 
 
 def operation_types(specimen: Specimen) -> frozenset[OperationTypes]:
-    """What stands in the kernel: its dots, reductions, scans, atomics, conversions; where it has
-    none of these its arithmetic, and where it has no arithmetic its loads and stores."""
+    """Return the dots, reductions, scans, atomics and conversions of a kernel.
+
+    Without these return its arithmetic, and without arithmetic its loads and stores.
+    """
     types = infer_types(specimen)
     calls, arithmetic = set(), set()
     for statement in specimen.function.body:
@@ -61,12 +67,12 @@ def operation_types(specimen: Specimen) -> frozenset[OperationTypes]:
                     arithmetic.add(OperationTypes(type(node.op).__name__, frozenset(dtypes)))
     if calls or arithmetic:
         return frozenset(calls or arithmetic)
-    reached = specimen.pointers.values()
-    return frozenset(OperationTypes(ACCESS, frozenset([dtype])) for dtype in reached)
+    dtypes_in_memory = specimen.pointers.values()
+    return frozenset(OperationTypes(ACCESS, frozenset([dtype])) for dtype in dtypes_in_memory)
 
 
 def worth_telling(operations: Iterable[OperationTypes]) -> list[OperationTypes]:
-    """Those that say something: operations on values, of which a type is known."""
+    """Return the operations on values with a known type."""
     return [one for one in operations if one.operation != ACCESS and one.dtypes]
 
 
@@ -74,18 +80,18 @@ def _of_call(node: ast.Call, types: Types) -> OperationTypes:
     operation = trees.callee_name(node)
     operands = parts(node)
     if operation in _DOTS:
-        # What it is added to is of the type of its result.
+        # The accumulator has the type of the result.
         operands = node.args[:2]
         if operation == "tl.dot_scaled":
             operands = [*node.args[:1], *node.args[3:4]]
     dtypes = list(_dtypes(types, operands))
-    known = bool(dtypes)
+    is_complete = bool(dtypes)
     if operation in _DOTS:
-        known = len(dtypes) == len(operands)
+        is_complete = len(dtypes) == len(operands)
     precision = ""
     if operation == "tl.dot" and set(dtypes) == {"fp32"}:
         precision = _precision(node)
-    return OperationTypes(operation, frozenset(dtypes), precision, known)
+    return OperationTypes(operation, frozenset(dtypes), precision, is_complete)
 
 
 def _dtypes(types: Types, operands: Iterable[ast.expr]) -> Iterator[str]:
@@ -94,26 +100,27 @@ def _dtypes(types: Types, operands: Iterable[ast.expr]) -> Iterator[str]:
         if isinstance(kind, Tensor) and not kind.pointer:
             yield kind.dtype
         elif isinstance(kind, DTypeValue):
-            # What a value is converted to.
+            # The dtype of a conversion's result.
             yield kind.name
         elif isinstance(operand, (ast.List, ast.Tuple)):
             yield from _dtypes(types, operand.elts)
         elif trees.callee_name(operand) in _CASTS:
-            # Of what it was before, only the shape matters here.
+            # The dtype before the conversion does not matter here.
             assert isinstance(operand, ast.Call)
-            yield from (
-                kind.name for a in operand.args if isinstance(kind := types.get(a), DTypeValue)
-            )
+            for argument in operand.args:
+                kind = types.get(argument)
+                if isinstance(kind, DTypeValue):
+                    yield kind.name
 
 
 def _precision(dot: ast.Call) -> str:
-    """What a dot of fp32 says of its precision."""
-    given = {keyword.arg: keyword.value for keyword in dot.keywords}
-    said = given.get("input_precision")
-    if isinstance(said, ast.Constant) and isinstance(said.value, str):
-        return said.value
-    allowed = given.get("allow_tf32")
-    if isinstance(allowed, ast.Constant) and allowed.value is False:
+    """Return the precision of a dot of fp32."""
+    keywords = {keyword.arg: keyword.value for keyword in dot.keywords}
+    precision = keywords.get("input_precision")
+    if isinstance(precision, ast.Constant) and isinstance(precision.value, str):
+        return precision.value
+    allow_tf32 = keywords.get("allow_tf32")
+    if isinstance(allow_tf32, ast.Constant) and allow_tf32.value is False:
         return "ieee"
     return _DEFAULT_PRECISION
 
@@ -121,21 +128,24 @@ def _precision(dot: ast.Call) -> str:
 def strangers(
     operations: Iterable[OperationTypes], original: Iterable[OperationTypes]
 ) -> list[OperationTypes]:
-    """Operations on types that the original's operations of that name are not given."""
+    """Return operations on types that the original's operations of their names lack."""
     of_name: dict[str, list[OperationTypes]] = {}
     for one in original:
         of_name.setdefault(one.operation, []).append(one)
     strange = []
     for one in operations:
-        # Arithmetic and accesses are only listed where there is nothing heavier to compare.
-        known = of_name.get(one.operation)
-        if known and one.is_complete and not any(_covers(other, one) for other in known):
+        # Arithmetic and accesses are only listed without heavier operations, so the original may
+        # lack the name.
+        originals = of_name.get(one.operation)
+        if not originals or not one.is_complete:
+            continue
+        if not any(_covers(other, one) for other in originals):
             strange.append(one)
     return sorted(strange, key=str)
 
 
 def _covers(original: OperationTypes, one: OperationTypes) -> bool:
     if not original.is_complete:
-        # What is known of it stays; the rest could be anything.
+        # The known types must stay; the others are arbitrary.
         return original.dtypes <= one.dtypes
     return one.dtypes <= original.dtypes and one.precision == original.precision

@@ -1,4 +1,4 @@
-"""Plain accesses to memory, `pointer + arange`: the form that every release takes."""
+"""Plain accesses to memory, `pointer + arange`, which every release compiles."""
 
 import ast
 import re
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from flacheck.capabilities.repro.kernel.syntax_trees import expression
 
-# As `ast.unparse` spells what `address` makes: every specimen has been through it.
+# The text that `ast.unparse` gives for a result of `address`.
 _ARANGE = r"tl\.arange\(0, \d+\)"
 _PLAIN = re.compile(rf"\w+(?: \+ {_ARANGE}(?:\[[:None, ]+\](?: \* \d+)?)?)*")
 
 
 def offsets(shape: Sequence[int]) -> str:
-    """Row-major offsets of a block, as text."""
+    """Return the row-major offsets of a block, as text."""
     terms: list[str] = []
     stride = 1
     for axis in reversed(range(len(shape))):
@@ -29,22 +29,22 @@ def offsets(shape: Sequence[int]) -> str:
 
 
 def address(pointer: str, shape: Sequence[int]) -> ast.expr:
-    """The block of pointers to `shape` elements from `pointer` on; for a scalar the pointer."""
+    """Return the addresses of a block of `shape` at `pointer`; for a scalar the pointer."""
     if not shape:
         return expression(pointer)
     return expression(f"{pointer} + {offsets(shape)}")
 
 
 def load(pointer: str, shape: Sequence[int]) -> ast.expr:
-    """`tl.load` of a block."""
+    """Return a `tl.load` of a block."""
     return ast.Call(expression("tl.load"), [address(pointer, shape)], [])
 
 
 def store(pointer: str, shape: Sequence[int], value: ast.expr) -> ast.Expr:
-    """`tl.store` of a block."""
+    """Return a `tl.store` of a block."""
     return ast.Expr(ast.Call(expression("tl.store"), [address(pointer, shape), value], []))
 
 
 def is_plain(node: ast.expr) -> bool:
-    """Whether it is written as `address` writes it."""
+    """Return True if an expression has the form of `address`."""
     return _PLAIN.fullmatch(ast.unparse(node)) is not None

@@ -1,4 +1,4 @@
-"""Specimens written again with other statements, nodes or parameters."""
+"""Edits of specimens: other statements, nodes or parameters."""
 
 import ast
 import copy
@@ -10,7 +10,7 @@ from flacheck.capabilities.repro.kernel.syntax_trees import Block, names_in, wit
 from flacheck.source import syntax
 from flacheck.source.kernel_source import free_names
 
-# Names of new pointers, after those of Triton's own tests: x and y are most read.
+# Names of new pointers, as in Triton's own tests: x and y are the most familiar.
 _POINTERS = "xyzwuvst"
 
 
@@ -20,14 +20,16 @@ def rewrite(
     args: Mapping[str, Any] | None = None,
     decorators: Sequence[ast.expr] | None = None,
 ) -> Specimen:
-    """The specimen with this body, less dead code; its parameters are the keys of `args`. The body
-    must not share nodes with the specimen's tree."""
+    """Return the specimen with this body without dead code; `args` has its parameters.
+
+    The body must not share nodes with the specimen's tree.
+    """
     if args is None:
         args = specimen.args
     old = specimen.function
     function = copy.copy(old)
     function.body = without_dead(body) or [ast.Pass()]
-    # The parameters that are left, in their order, then new ones.
+    # The remaining parameters in their order, then new ones.
     parameters = {parameter.arg: parameter for parameter in syntax.parameters(old)}
     left = [
         p for name, p in parameters.items() if name in args or name in specimen.omitted_parameters
@@ -37,91 +39,113 @@ def rewrite(
         posonlyargs=[], args=[*left, *new], kwonlyargs=[], kw_defaults=[], defaults=[]
     )
     function.decorator_list = [
-        _without_lost_parameters(decorator, args) for decorator in decorators or old.decorator_list
+        _without_removed_parameters(decorator, args)
+        for decorator in decorators or old.decorator_list
     ]
-    module = [function if statement is old else statement for statement in specimen.tree.body]
-    return specimen.with_(source=_written(module, function), args=dict(args))
+    module = list(specimen.tree.body)
+    module[module.index(old)] = function
+    return specimen.with_(source=_module_text(module, function), args=dict(args))
 
 
 def replace_nodes(
     specimen: Specimen, new: Mapping[ast.AST, ast.AST], args: Mapping[str, Any] | None = None
 ) -> Specimen:
-    """The specimen with nodes of its tree replaced; each node is known by identity."""
+    """Return the specimen with nodes of its tree replaced; identity decides about a node."""
     memo: dict[int, Any] = {id(old): node for old, node in new.items()}
     return rewrite(specimen, copy.deepcopy(specimen.function.body, memo), args)
 
 
 def without_parameters(specimen: Specimen, names: Iterable[str]) -> Specimen:
-    doomed = set(names)
-    args = {name: spec for name, spec in specimen.args.items() if name not in doomed}
+    """Return the specimen without these parameters."""
+    args = dict(specimen.args)
+    for name in names:
+        args.pop(name, None)
     return rewrite(specimen, specimen.copied_body(), args)
 
 
 def drop_unread_parameters(specimen: Specimen) -> Specimen:
-    """Without the parameters that nothing reads."""
-    read = {name.id for statement in specimen.function.body for name in names_in(statement)}
-    unread = [name for name in specimen.args if name not in read]
+    """Return the specimen without the parameters that no statement reads."""
+    names = _names_in_body(specimen)
+    unread = [name for name in specimen.args if name not in names]
     if not unread:
         return specimen
     return without_parameters(specimen, unread)
 
 
 def pointer_to(dtype: str, args: dict[str, Any], specimen: Specimen) -> str:
-    """The parameter that points to a dtype; where none does, a new one is added to `args`."""
+    """Return the parameter that points to a dtype; if there is none, add one to `args`."""
     for name, spec in args.items():
         if isinstance(spec, Mapping) and spec.get("dtype") == dtype:
             return name
-    taken = {*args, *(n.id for s in specimen.function.body for n in names_in(s))}
-    new = next((letter for letter in _POINTERS if letter not in taken), f"{dtype}_pointer")
-    # As aligned as what torch allocates; the last passes try without.
+    reserved = {*args, *_names_in_body(specimen)}
+    new = f"{dtype}_pointer"
+    for letter in _POINTERS:
+        if letter not in reserved:
+            new = letter
+            break
+    # The alignment of torch's allocations; the last passes try without it.
     args[new] = {"dtype": dtype, "align": 16}
     return new
 
 
-def _without_lost_parameters(decorator: ast.expr, args: Mapping[str, Any]) -> ast.expr:
-    """`@triton.jit(do_not_specialize=[…])` without parameters that are gone."""
+def _names_in_body(specimen: Specimen) -> set[str]:
+    names: set[str] = set()
+    for statement in specimen.function.body:
+        names.update(name.id for name in names_in(statement))
+    return names
+
+
+def _without_removed_parameters(decorator: ast.expr, args: Mapping[str, Any]) -> ast.expr:
+    """Return `@triton.jit(do_not_specialize=[…])` without removed parameters."""
     if not isinstance(decorator, ast.Call) or ast.unparse(decorator.func) != "triton.jit":
         return decorator
     keywords = []
     for keyword in decorator.keywords:
         value = keyword.value
         if isinstance(value, (ast.List, ast.Tuple)):
-            left = [e for e in value.elts if not isinstance(e, ast.Constant) or e.value in args]
-            if not left:
+            items = [e for e in value.elts if not isinstance(e, ast.Constant) or e.value in args]
+            if not items:
                 continue
-            keyword = ast.keyword(keyword.arg, type(value)(left, ast.Load()))
+            keyword = ast.keyword(keyword.arg, type(value)(items, ast.Load()))
         keywords.append(keyword)
     if not keywords:
         return decorator.func
     return ast.Call(decorator.func, decorator.args, keywords)
 
 
-def _written(module: Block, kernel: ast.FunctionDef) -> str:
-    """The text of a module: Triton's imports, other plain imports, what the kernel uses."""
-    # The head that is written below has them already.
+def _module_text(module: Block, kernel: ast.FunctionDef) -> str:
+    """Return the text of a module: its imports and the statements that the kernel uses."""
+    # The text below begins with these two imports.
     usual = ("triton", "triton.language")
-    imports = [s for s in module if isinstance(s, ast.Import) and s.names[0].name not in usual]
-    used = _used(module, kernel)
-    left = ast.Module([*imports, *(s for s in module if s in used)], [])
-    ast.fix_missing_locations(left)
-    parts = [ast.unparse(statement).strip() for statement in left.body]
+    dependencies = _dependencies(module, kernel)
+    imports: Block = []
+    others: Block = []
+    for statement in module:
+        if isinstance(statement, ast.Import) and statement.names[0].name not in usual:
+            imports.append(statement)
+        if statement in dependencies:
+            others.append(statement)
+    rest = ast.Module([*imports, *others], [])
+    ast.fix_missing_locations(rest)
+    parts = [ast.unparse(statement).strip() for statement in rest.body]
     return "import triton\nimport triton.language as tl\n\n\n" + "\n\n\n".join(parts) + "\n"
 
 
-def _used(module: Block, kernel: ast.FunctionDef) -> set[ast.stmt]:
-    """The functions and constants that the kernel needs, directly or not, and itself."""
-    bound: dict[str, ast.stmt] = {}
+def _dependencies(module: Block, kernel: ast.FunctionDef) -> set[ast.stmt]:
+    """Return the kernel with the functions and constants that it uses directly or indirectly."""
+    definitions: dict[str, ast.stmt] = {}
     for statement in module:
         if isinstance(statement, ast.FunctionDef):
-            bound[statement.name] = statement
+            definitions[statement.name] = statement
             continue
         for name in names_in(statement):
             if isinstance(name.ctx, ast.Store):
-                bound[name.id] = statement
-    used: set[ast.stmt] = {kernel}
+                definitions[name.id] = statement
+    dependencies: set[ast.stmt] = {kernel}
     waiting: list[ast.stmt] = [kernel]
     while waiting:
-        needed = {bound[name] for name in free_names(waiting.pop()) & set(bound)}
-        waiting += needed - used
-        used |= needed
-    return used
+        names = free_names(waiting.pop()) & set(definitions)
+        uses = {definitions[name] for name in names}
+        waiting += uses - dependencies
+        dependencies |= uses
+    return dependencies

@@ -1,4 +1,4 @@
-"""What is reduced: a module that imports only triton, one kernel of it, and one launch."""
+"""The subject of a reduction: a module that imports only triton, one kernel, and one launch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from flacheck.source import syntax
 
 @dataclass(frozen=True)
 class Specimen:
-    """A kernel with one launch. `source` is the module's text, `name` the kernel in it, `args` maps
-    every parameter to its value as a launch says it; `stage` is `compile`, `autotune` or `import`.
+    """A kernel with one launch.
+
+    `source` is the module's text, `name` the kernel in it. `args` maps every parameter to its value
+    in the form of a launch. `stage` is `compile`, `autotune` or `import`.
     """
 
     source: str
@@ -33,35 +35,37 @@ class Specimen:
 
     @cached_property
     def key(self) -> str:
-        """Content hash: two specimens of one key are the same question to a compiler."""
-        question = {
+        """The content hash: specimens with equal keys compile to equal records."""
+        content = {
             "source": self.source,
             "name": self.name,
-            # A list, for the order of the parameters is part of the question.
+            # A list, because the order of the parameters matters.
             "args": list(self.args.items()),
             "target": self.target,
             "options": dict(self.options),
             "stage": self.stage,
             "omitted": list(self.omitted_parameters),
         }
-        return digest(question)
+        return digest(content)
 
     @cached_property
     def tree(self) -> ast.Module:
-        """The module's syntax tree, not to be changed."""
+        """The module's syntax tree; do not change it."""
         return ast.parse(self.source)
 
     @cached_property
     def function(self) -> ast.FunctionDef:
-        """The kernel's definition in `tree`, not to be changed."""
-        functions = [s for s in self.tree.body if isinstance(s, ast.FunctionDef)]
-        return next(f for f in functions if f.name == self.name)
+        """The kernel's definition in `tree`; do not change it."""
+        return next(function for function in self._functions if function.name == self.name)
+
+    @property
+    def _functions(self) -> list[ast.FunctionDef]:
+        return [node for node in self.tree.body if isinstance(node, ast.FunctionDef)]
 
     @property
     def helpers(self) -> dict[str, ast.FunctionDef]:
         """The other functions of the module."""
-        functions = [s for s in self.tree.body if isinstance(s, ast.FunctionDef)]
-        return {f.name: f for f in functions if f is not self.function}
+        return {each.name: each for each in self._functions if each is not self.function}
 
     @property
     def constants(self) -> dict[str, ast.expr]:
@@ -76,32 +80,32 @@ class Specimen:
 
     @property
     def pointers(self) -> dict[str, str]:
-        """The dtype that each pointer among the arguments leads to."""
-        return {
-            name: spec["dtype"]
-            for name, spec in self.args.items()
-            if isinstance(spec, Mapping) and "dtype" in spec
-        }
+        """The dtype of each pointer among the arguments."""
+        dtypes = {}
+        for name, spec in self.args.items():
+            if isinstance(spec, Mapping) and "dtype" in spec:
+                dtypes[name] = spec["dtype"]
+        return dtypes
 
     def copied_body(self) -> list[ast.stmt]:
-        """The kernel's statements, to be changed freely."""
+        """Return a copy of the kernel's statements, which may be changed."""
         return copy.deepcopy(self.function.body)
 
     @cached_property
     def lines(self) -> int:
-        """Lines of the kernel's body, one statement a line."""
+        """The number of lines of the kernel's body, one statement a line."""
         return sum(len(ast.unparse(statement).splitlines()) for statement in self.function.body)
 
     @cached_property
     def nodes(self) -> int:
-        """Nodes of the whole module's syntax tree."""
+        """The number of nodes of the module's syntax tree."""
         return sum(1 for _ in ast.walk(self.tree))
 
     def with_(self, **changes: Any) -> Specimen:
         return replace(self, **changes)
 
     def cell(self, toolchain: str, until: str | None = None) -> Cell:
-        """The specimen as a cell for one release."""
+        """Return the specimen as a cell for one release."""
         kernel = Kernel(self.name, None, self.key, Cut(self.source, self.name))
         launch = Launch(self.args, self.omitted_parameters)
         return Cell(

@@ -1,4 +1,4 @@
-"""Syntax trees of kernels: what is in them, and trees with names or statements replaced."""
+"""Syntax trees of kernels: queries, and replacement of names and statements."""
 
 import ast
 import copy
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from flacheck.source import syntax
 
 Block = list[ast.stmt]
-# The statements with blocks of their own that Triton's front end takes in a kernel.
+# The compound statements that Triton's front end accepts in a kernel.
 COMPOUND = (ast.For, ast.While, ast.If)
 
 
@@ -17,7 +17,7 @@ def expression(text: str) -> ast.expr:
 
 
 def variable(name: str) -> ast.Name:
-    """A read of a variable."""
+    """Return a read of a variable."""
     return ast.Name(name, ast.Load())
 
 
@@ -26,7 +26,7 @@ def assign(name: str, value: ast.expr) -> ast.Assign:
 
 
 def is_literal(node: ast.AST) -> bool:
-    """Whether it is a literal, a negative number among them."""
+    """Return True for a literal, negative numbers included."""
     match node:
         case ast.Constant() | ast.UnaryOp(op=ast.USub(), operand=ast.Constant()):
             return True
@@ -34,11 +34,11 @@ def is_literal(node: ast.AST) -> bool:
 
 
 def callee_name(node: ast.AST) -> str:
-    """The name of what a call calls (`tl.dot`, `x.to` as `.to`), empty for what is no call."""
+    """Return the name of a call's function (`tl.dot`, `x.to` as `.to`); empty for other nodes."""
     if not isinstance(node, ast.Call):
         return ""
     if isinstance(node.func, ast.Attribute):
-        # `tl`, `tl.math`, `triton`: where the language's functions are found.
+        # The language's functions are in `tl`, `tl.math` and `triton`.
         root = str(syntax.dotted_name(node.func.value)).split(".")[0]
         if root not in ("tl", "triton"):
             return "." + node.func.attr
@@ -50,19 +50,25 @@ def parameter_names(function: ast.FunctionDef) -> list[str]:
 
 
 def names_in(node: ast.AST) -> list[ast.Name]:
-    """Every name that is read or bound anywhere in it."""
+    """Return every name that a node reads or binds, at any depth."""
     return [n for n in ast.walk(node) if isinstance(n, ast.Name)]
 
 
 def reads(node: ast.AST) -> set[str]:
-    """Names that are read anywhere in it; an augmented assignment reads its target too."""
-    augmented = [n.target for n in ast.walk(node) if isinstance(n, ast.AugAssign)]
-    loaded = [n for n in names_in(node) if isinstance(n.ctx, ast.Load)]
-    return {n.id for n in [*loaded, *augmented] if isinstance(n, ast.Name)}
+    """Return the names that a node reads; an augmented assignment also reads its target."""
+    names = set()
+    for part in ast.walk(node):
+        if isinstance(part, ast.AugAssign):
+            part = part.target
+            if isinstance(part, ast.Name):
+                names.add(part.id)
+        elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+            names.add(part.id)
+    return names
 
 
 def writes(node: ast.AST) -> set[str]:
-    """Names that are bound anywhere in it."""
+    """Return the names that a node binds, at any depth."""
     return {n.id for n in names_in(node) if isinstance(n.ctx, ast.Store)}
 
 
@@ -74,7 +80,7 @@ class Assignment(NamedTuple):
 
 
 def assignment(statement: ast.stmt) -> Assignment | None:
-    """What a statement assigns to one name; None for every other statement."""
+    """Return the assignment of a statement to one name; None for every other statement."""
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)], value=value):
             return Assignment(name, value)
@@ -82,12 +88,12 @@ def assignment(statement: ast.stmt) -> Assignment | None:
 
 
 def child_expressions(node: ast.AST) -> list[ast.expr]:
-    """The expressions directly below a node, in the order of the text."""
+    """Return the expressions directly below a node, in the order of the text."""
     return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
 
 
 def blocks(body: Block) -> Iterator[Block]:
-    """A body and all bodies inside it, outermost first."""
+    """Yield a body and all bodies inside it, outermost first."""
     yield body
     for statement in body:
         if isinstance(statement, COMPOUND):
@@ -96,7 +102,7 @@ def blocks(body: Block) -> Iterator[Block]:
 
 
 def all_statements(body: Block) -> Iterator[ast.stmt]:
-    """Every statement below a body, in the order of the text."""
+    """Yield every statement below a body, in the order of the text."""
     for statement in body:
         yield statement
         if isinstance(statement, COMPOUND):
@@ -105,14 +111,17 @@ def all_statements(body: Block) -> Iterator[ast.stmt]:
 
 
 def expand_statements(body: Block, expand: Callable[[ast.stmt], Block]) -> Block:
-    """The body, changed in place, with the statements that each statement stands for."""
+    """Return the body, changed in place, with each statement replaced by its expansion."""
     for block in blocks(body):
-        block[:] = [part for statement in block for part in expand(statement)]
+        statements: Block = []
+        for statement in block:
+            statements += expand(statement)
+        block[:] = statements
     return body
 
 
 def keep_statements(body: Block, keep: Callable[[ast.stmt], bool]) -> Block:
-    """The body without the statements that are not kept, at any depth; emptied branches go too."""
+    """Return the body with only the statements to keep, at any depth; drop empty branches."""
     result = []
     for statement in filter(keep, body):
         if isinstance(statement, COMPOUND):
@@ -120,24 +129,26 @@ def keep_statements(body: Block, keep: Callable[[ast.stmt], bool]) -> Block:
             statement.orelse = keep_statements(statement.orelse, keep)
             if not statement.body and not statement.orelse:
                 continue
-            # Python wants a statement in the first block, even where only the other side is left.
+            # Python requires a statement in the first block, even if only the other has some.
             statement.body = statement.body or [ast.Pass()]
         result.append(statement)
     return result
 
 
-def without_statements(body: Block, doomed: Collection[int]) -> Block:
-    """The body, changed in place, without its statements at these positions of the text."""
-    lost = [statement for at, statement in enumerate(all_statements(body)) if at in doomed]
-    return keep_statements(body, lambda statement: statement not in lost)
+def without_statements(body: Block, positions: Collection[int]) -> Block:
+    """Return the body, changed in place, without the statements at these positions of the text."""
+    dropped = [s for at, s in enumerate(all_statements(body)) if at in positions]
+    return keep_statements(body, lambda statement: statement not in dropped)
 
 
 def without_dead(body: Block) -> Block:
-    """The body without assignments of names that nothing reads, until none is left."""
+    """Return the body without assignments to names that no statement reads."""
     while True:
-        # What only a dead assignment read is dead in the next round.
+        # A name that only dead assignments read is dead in the next round.
         before, live = list(all_statements(body)), reads(ast.Module(body, []))
-        body = without_statements(body, {at for at, s in enumerate(before) if _is_dead(s, live)})
+        dead = {at for at, statement in enumerate(before) if _is_dead(statement, live)}
+        body = without_statements(body, dead)
+        # The number decides, because an emptied block has a dead `pass` in every round.
         if len(list(all_statements(body))) == len(before):
             return body
 
@@ -149,7 +160,7 @@ def _is_dead(statement: ast.stmt, live: set[str]) -> bool:
         case ast.AugAssign(target=ast.Name(id=name)):
             return name not in live
         case ast.Assign() | ast.AnnAssign():
-            # They write memory, whatever becomes of their result.
+            # These calls write memory, even if their result is not used.
             effects = ("tl.atomic", "tl.store", "tl.debug")
             if any(callee_name(node).startswith(effects) for node in ast.walk(statement)):
                 return False
@@ -158,7 +169,7 @@ def _is_dead(statement: ast.stmt, live: set[str]) -> bool:
 
 
 class _Substitution(ast.NodeTransformer):
-    """Replaces reads of names by expressions."""
+    """A transformer that replaces reads of names by expressions."""
 
     def __init__(self, by: Mapping[str, ast.expr]) -> None:
         self._by = by
@@ -170,7 +181,7 @@ class _Substitution(ast.NodeTransformer):
 
 
 class Renaming(ast.NodeTransformer):
-    """Renames variables and parameters."""
+    """A transformer that renames variables and parameters."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = names
@@ -184,27 +195,27 @@ class Renaming(ast.NodeTransformer):
 
 
 def substitute(body: Block, by: Mapping[str, ast.expr]) -> Block:
-    """The body, changed in place, with expressions for reads of names; each read gets a copy."""
+    """Return the body, changed in place, with a copy of an expression for each read of a name."""
     return [_Substitution(by).visit(statement) for statement in body]
 
 
 class Extraction(ast.NodeTransformer):
-    """Takes parts out of a statement: `before` holds the statements that compute them."""
+    """A transformer that moves parts of a statement into statements `before` it."""
 
-    def __init__(self, taken: set[str]) -> None:
-        self.taken = taken
+    def __init__(self, used_names: set[str]) -> None:
+        self.used_names = used_names
         self.before: Block = []
 
     def visit_IfExp(self, node: ast.expr) -> ast.expr:
-        """A branch may never be evaluated: what is in it stays."""
+        """Keep a branch as it is, because it may never be evaluated."""
         return node
 
     visit_Lambda = visit_IfExp
 
     def new_name(self, stem: str) -> str:
-        """`stem`, or the first of `stem_2`, `stem_3`… that is not taken, and is from now on."""
+        """Reserve and return `stem`, or the first unused of `stem_2`, `stem_3` and so on."""
         name, number = stem, 2
-        while name in self.taken:
+        while name in self.used_names:
             name, number = f"{stem}_{number}", number + 1
-        self.taken.add(name)
+        self.used_names.add(name)
         return name

@@ -1,5 +1,8 @@
-"""The types of a kernel's expressions, found by walking it as the compiler does: dtypes and shapes
-through arithmetic, loads, dots, reductions and views. What is not known stays unknown."""
+"""Type inference for kernels: dtypes and shapes of all expressions.
+
+It follows arithmetic, loads, dots, reductions and views in the compiler's order. Types that cannot
+be inferred stay unknown.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +32,17 @@ from flacheck.capabilities.repro.kernel.syntax_trees import Block, callee_name, 
 Types = Mapping[ast.AST, Type]
 Environment = dict[str, Type]
 
-# By the tree's identity: of two equal specimens each has nodes of its own.
+# The key is the tree, by identity: two equal specimens have different nodes.
 _WALKS: WeakKeyDictionary[ast.FunctionDef, TypeInference] = WeakKeyDictionary()
 
 
 def infer_types(specimen: Specimen) -> Types:
-    """The type of every expression in the kernel's body, by node of `specimen.tree`."""
+    """Return the type of every expression in the kernel's body, by node of `specimen.tree`."""
     return infer_kernel(specimen).types
 
 
 def infer_kernel(specimen: Specimen) -> TypeInference:
-    """The kernel's body with all that can be found out about it."""
+    """Return the inference over the kernel's body: types, extents and faults."""
     inference = _WALKS.get(specimen.function)
     if inference is None:
         environment = {name: argument_type(spec) for name, spec in specimen.args.items()}
@@ -50,7 +53,7 @@ def infer_kernel(specimen: Specimen) -> TypeInference:
 
 
 def argument_type(spec: Any) -> Type:
-    """The type of an argument of a launch."""
+    """Return the type of an argument of a launch."""
     match spec:
         case None | bool() | str():
             return Constant(spec)
@@ -60,7 +63,7 @@ def argument_type(spec: Any) -> Type:
             return Constant(value)
         case {"dtype": dtype}:
             return Tensor("*" + dtype)
-        # Triton folds 1 into a constant; it is typed all the same.
+        # Triton folds 1 into a constant, but it still has a type.
         case {"int": number} if -(1 << 31) <= number < 1 << 31:
             return Tensor("i32")
         case {"int": _}:
@@ -73,8 +76,11 @@ def argument_type(spec: Any) -> Type:
 
 
 class TypeInference:
-    """Walks statements in order; `environment` holds each variable's type at that point, `types`
-    each node's, `extents` the numbers that may be extents, `faults` what no release compiles."""
+    """An inference that walks statements in order.
+
+    `environment` has each variable's type at the current statement, `types` the type of each node,
+    `extents` the numbers that may be extents, and `faults` the errors on all releases.
+    """
 
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
@@ -101,7 +107,7 @@ class TypeInference:
         self.block(node.body)
         after, self.environment = self.environment, before
         self.block(node.orelse)
-        self.environment = _joined(after, self.environment)
+        self.environment = _join_environments(after, self.environment)
 
     def _bind(self, target: ast.expr, value: Type) -> None:
         if isinstance(target, ast.Name):
@@ -118,12 +124,12 @@ class TypeInference:
         self._bind(node.target, Tensor("i32"))
         before = dict(self.environment)
         self.block(node.body)
-        # The second turn meets what the first left: only what both agree on is known in the loop.
-        self.environment = _joined(before, self.environment)
+        # In the loop a variable has a type only if the first and second iteration agree.
+        self.environment = _join_environments(before, self.environment)
         self.block(node.body)
 
     def of(self, node: ast.expr) -> Type:
-        """The type of an expression; of its parts on the way."""
+        """Return the type of an expression; record the types of its parts."""
         visit = getattr(self, "_of_" + type(node).__name__, self._of_children)
         try:
             self.types[node] = visit(node)
@@ -199,8 +205,8 @@ class TypeInference:
                 raise Unknown
             return value.items[at]
         if isinstance(index, ast.Tuple):
-            return _indexed(known_block(value), index.elts)
-        return _indexed(known_block(value), [index])
+            return _index_type(known_block(value), index.elts)
+        return _index_type(known_block(value), [index])
 
     def _of_Call(self, node: ast.Call) -> Type:
         name = callee_name(node)
@@ -212,19 +218,20 @@ class TypeInference:
         return result_type(name, positional, keywords)
 
 
-def _indexed(block: Tensor, items: list[ast.expr]) -> Type:
-    """`block[:, None]`: None puts an axis of extent 1 in, every other item stands for one axis."""
-    added = [isinstance(item, ast.Constant) and item.value is None for item in items]
-    if added.count(False) != len(block.shape):
+def _index_type(block: Tensor, items: list[ast.expr]) -> Type:
+    """Return the type of `block[:, None]`: None adds an axis of extent 1, `:` keeps an axis."""
+    is_new_axis = [isinstance(item, ast.Constant) and item.value is None for item in items]
+    if is_new_axis.count(False) != len(block.shape):
         raise Unknown
-    left = iter(block.shape)
-    return Tensor(block.dtype, tuple(1 if new else next(left) for new in added))
+    extents = iter(block.shape)
+    shape = [1 if is_new else next(extents) for is_new in is_new_axis]
+    return Tensor(block.dtype, tuple(shape))
 
 
-def _joined(left: Environment, right: Environment) -> Environment:
-    """What is known after two ways of getting here; what only one of them binds is known by it."""
-    joined = {**right, **left}
+def _join_environments(left: Environment, right: Environment) -> Environment:
+    """Return the types after two branches; a name that only one branch binds keeps its type."""
+    types = {**right, **left}
     for name in left.keys() & right.keys():
         if left[name] != right[name]:
-            joined[name] = None
-    return joined
+            types[name] = None
+    return types

@@ -1,4 +1,4 @@
-"""A kernel as a graph of values, without the control flow around them."""
+"""A kernel as a graph of values, without control flow."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from flacheck.capabilities.repro.kernel.type_inference import Types, infer_types
 
 @dataclass(eq=False)
 class Value:
-    """One value. `operands` are the tensor-valued parts of `node`, each with the value it stands
-    for; a value without them is a leaf: a load, a parameter, what a loop carries, or `made` of
-    nothing but constants."""
+    """One value of the graph.
+
+    `operands` are the tensor-valued parts of `node`, each with its value. A value without operands
+    is a leaf: a load, a parameter, a variable that a loop carries, or an expression of constants
+    (`is_constant`).
+    """
 
     node: ast.expr
     type: Tensor
@@ -24,12 +27,12 @@ class Value:
 
     @property
     def operation(self) -> str:
-        """`tl.dot`, `.to`, `Add`…"""
+        """The name of the operation, such as `tl.dot`, `.to` or `Add`."""
         return trees.callee_name(self.node) or type(getattr(self.node, "op", self.node)).__name__
 
 
 def operations(specimen: Specimen) -> list[Value]:
-    """Every operation on tensors, in the order of the text."""
+    """Return every operation on tensors, in the order of the text."""
     graph = _Graph(infer_types(specimen))
     graph.block(specimen.function.body, {})
     return graph.operations
@@ -41,7 +44,7 @@ class _Graph:
         self.operations: list[Value] = []
 
     def block(self, body: trees.Block, bindings: dict[str, Value]) -> None:
-        """Follow the statements. What a loop carries round may come from either side."""
+        """Follow the statements; a variable that a loop or branch binds has no single value."""
         for statement in body:
             if isinstance(statement, trees.COMPOUND):
                 for name in trees.writes(statement):
@@ -58,7 +61,7 @@ class _Graph:
                     bindings[statement.targets[0].id] = last
 
     def of(self, node: ast.expr, bindings: dict[str, Value]) -> Value | None:
-        """The value of an expression; None when it is no tensor."""
+        """Return the value of an expression; None if it is not a tensor."""
         if isinstance(node, ast.Name) and node.id in bindings:
             return bindings[node.id]
         operands = []
@@ -69,28 +72,29 @@ class _Graph:
         kind = self._types.get(node)
         if not isinstance(kind, Tensor):
             return None
-        # Their results come from outside: what they take is no part of a slice.
+        # Their results come from outside, so their arguments are not part of a slice.
         if isinstance(node, ast.Name) or trees.callee_name(node) in ("tl.load", "tl.program_id"):
             return Value(node, kind)
-        # `tl.zeros` and its like take constants alone, and are written wherever they are needed.
-        if isinstance(node, ast.Call) and not operands and all(map(self._is_known, parts(node))):
+        # Calls with constants alone, such as `tl.zeros`, can be repeated at each use.
+        if isinstance(node, ast.Call) and not operands and all(map(self._is_constant, parts(node))):
             return Value(node, kind, is_constant=True)
         value = Value(node, kind, operands)
-        # Scalars and addresses are no work for the compiler.
+        # Scalars and addresses do not count as operations.
         if operands and kind.shape and not kind.pointer:
-            taken = [part for part, _ in operands]
-            if all(part in taken or self._is_known(part) for part in parts(node)):
+            tensors = [part for part, _ in operands]
+            others = [part for part in parts(node) if part not in tensors]
+            if all(map(self._is_constant, others)):
                 self.operations.append(value)
         return value
 
-    def _is_known(self, part: ast.expr) -> bool:
+    def _is_constant(self, part: ast.expr) -> bool:
         if isinstance(part, (ast.Constant, ast.Tuple, ast.List)):
             return True
         return isinstance(self._types.get(part), (Constant, DTypeValue))
 
 
 def parts(node: ast.expr) -> list[ast.expr]:
-    """The expressions that it takes, a method's object among them, in the order of the text."""
+    """Return the operands of an expression, a method's object first, in the order of the text."""
     if isinstance(node, ast.Subscript):
         return [node.value]
     if not isinstance(node, ast.Call):

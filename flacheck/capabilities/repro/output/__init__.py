@@ -1,1 +1,1 @@
-"""What a reproduction leaves behind: the script, the issue, the result."""
+"""The output of a reproduction: the script, the issue, the result."""

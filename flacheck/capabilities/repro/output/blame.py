@@ -1,5 +1,4 @@
-"""Whose failure it is: a bug of the compiler, a limit of the GPU, or an error of the kernel; and
-where to report it."""
+"""The cause of a failure (compiler bug, GPU limit or kernel error) and where to report it."""
 
 import re
 from dataclasses import dataclass
@@ -7,21 +6,21 @@ from dataclasses import dataclass
 from flacheck.model import Cell, Record
 
 _TRITON = "https://github.com/triton-lang/triton/issues/new?template={form}.yml"
-# Python errors that a compiler's own code raises when it meets what it did not expect. Whatever
-# else the front end says, it says of the kernel.
+# Python errors that a compiler's own code raises by mistake. Other errors of the front end are
+# about the kernel.
 _INTERNAL = re.compile(
     r"(?:IndexError|KeyError|UnboundLocalError|NameError|RecursionError|'NoneType'|"
     r"AssertionError:? *$|object has no attribute|takes \d+ positional argument)"
 )
-# A front-end error on purpose names what the kernel did.
-_REMOVED = re.compile(r"has no attribute '\w+'|have been removed|No module named")
-# What LLVM says of assembly that it is to put in.
-_OF_ASSEMBLY = re.compile(r"for constraint '|invalid instruction|inline asm", re.IGNORECASE)
+# Intended errors of the front end, about a feature that the kernel uses.
+_MISSING_FEATURE = re.compile(r"has no attribute '\w+'|have been removed|No module named")
+# Errors of LLVM about inline assembly.
+_ASSEMBLY = re.compile(r"for constraint '|invalid instruction|inline asm", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Blame:
-    """`what` it is in a word or two, `why` in a sentence, `where` to report it."""
+    """The cause in a word or two (`what`), the reason in a sentence, the place to report it."""
 
     what: str
     why: str
@@ -29,12 +28,12 @@ class Blame:
 
 
 def blame(cell: Cell, record: Record, kernel_text: str) -> Blame:
-    """Whose failure a record shows."""
+    """Return the cause of a record's failure."""
     owner = f"where {cell.kernel.name} is maintained"
     if cell.kernel.package:
         owner = f"with {cell.kernel.package.partition('==')[0]}, which the kernel belongs to"
     code = record.code or ""
-    said = record.message.partition("\n")[0]
+    message = record.message.partition("\n")[0]
     upstream = _TRITON.format(form="bug")
     if code == "FC921":
         why = "The compile ends, after many times the seconds that it takes elsewhere."
@@ -42,12 +41,12 @@ def blame(cell: Cell, record: Record, kernel_text: str) -> Blame:
     if record.stage == "load":
         why = "The kernel compiles and asks for more than a block can have on this GPU."
         return Blame("limit of the GPU", why, owner)
-    if code == "FC603" or (record.stage == "ast" and not _is_internal(said)):
+    if code == "FC603" or (record.stage == "ast" and not _is_internal(message)):
         why = "The front end refuses the source of the kernel."
-        if _REMOVED.search(said):
+        if _MISSING_FEATURE.search(message):
             why = "The kernel uses what this release does not have."
         return Blame("error of the kernel", why, owner)
-    refuses_assembly = record.stage == "cubin" or _OF_ASSEMBLY.search(said)
+    refuses_assembly = record.stage == "cubin" or _ASSEMBLY.search(message)
     if "inline_asm" in kernel_text and refuses_assembly:
         why = "The assembler refuses instructions that the kernel writes itself."
         return Blame("error of the kernel", why, owner)
@@ -63,5 +62,5 @@ def blame(cell: Cell, record: Record, kernel_text: str) -> Blame:
     return Blame("compiler bug", why, upstream)
 
 
-def _is_internal(said: str) -> bool:
-    return bool(_INTERNAL.search(said)) and not _REMOVED.search(said)
+def _is_internal(message: str) -> bool:
+    return bool(_INTERNAL.search(message)) and not _MISSING_FEATURE.search(message)

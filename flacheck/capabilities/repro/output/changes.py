@@ -1,4 +1,4 @@
-"""What a reduction changed of the launch, and why it may."""
+"""The changes of a reduction to the launch, with their reasons."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,24 +12,24 @@ _ABSENT = "the compiler's default"
 _SAME = "under which the same failure shows"
 
 
-def changes(original: Specimen, reduced: Specimen) -> Iterator[str]:
-    """A sentence for each difference in options, dtypes and precision."""
-    yield from _options(original.options, reduced.options)
-    before, after = set(original.pointers.values()), set(reduced.pointers.values())
+def changes(original: Specimen, reduction: Specimen) -> Iterator[str]:
+    """Yield a sentence for each difference in options, dtypes and precision."""
+    yield from _options(original.options, reduction.options)
+    before, after = set(original.pointers.values()), set(reduction.pointers.values())
     if after and before != after:
-        yield f"dtypes in memory: {_named(before)} → {_named(after)}{_why(reduced)}"
-    lost = _precisions(evaluate_constants(original)) - _precisions(reduced)
-    if lost:
-        yield f"dots of precision {_named(lost)} are gone: the failure is in another operation"
+        yield f"dtypes in memory: {_join(before)} → {_join(after)}{_why(reduction)}"
+    missing = _precisions(evaluate_constants(original)) - _precisions(reduction)
+    if missing:
+        yield f"dots of precision {_join(missing)} are gone: the failure is in another operation"
 
 
-def _why(reduced: Specimen) -> str:
-    """Why dtypes in memory may change."""
-    of_values = list(map(str, worth_telling(operation_types(reduced))))
-    if not of_values:
+def _why(reduction: Specimen) -> str:
+    """Return why dtypes in memory may change."""
+    operations = sorted(map(str, worth_telling(operation_types(reduction))))
+    if not operations:
         return f", {_SAME}"
     return (
-        f"; what fails still works on the types that it had ({', '.join(sorted(of_values))}), only "
+        f"; what fails still works on the types that it had ({', '.join(operations)}), only "
         "loads and stores around it changed"
     )
 
@@ -43,9 +43,10 @@ def _options(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[st
 
 
 def _precisions(specimen: Specimen) -> set[str]:
-    """The precisions of the dots of fp32."""
-    return {one.precision for one in operation_types(specimen) if one.precision}
+    """Return the precisions of the dots of fp32."""
+    precisions = {operation.precision for operation in operation_types(specimen)}
+    return precisions - {""}
 
 
-def _named(values: set[str]) -> str:
+def _join(values: set[str]) -> str:
     return ", ".join(sorted(values)) or "none"

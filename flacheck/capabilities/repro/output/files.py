@@ -1,4 +1,4 @@
-"""What a reproduction leaves: a folder of files, one of them the text of an issue."""
+"""The files of a reproduction, one of them the text of an issue."""
 
 import json
 import os
@@ -18,7 +18,7 @@ ABOUT = "repro.json"
 
 
 def contents(result: Reproduced) -> dict[str, str]:
-    """Each file's text by its name. What no run showed is nothing to report."""
+    """Return each file's text by its name; without a run that fails there is no issue."""
     texts = {SCRIPT: result.script, ORIGINAL: result.original_script}
     if result.is_reproduced:
         texts[ISSUE] = "\n".join(issue(result)) + "\n"
@@ -31,10 +31,10 @@ def contents(result: Reproduced) -> dict[str, str]:
 
 
 def write(texts: Mapping[str, str], folder: Path) -> list[Path]:
-    """Write files, each whole or not at all. UsageError when the folder cannot be written."""
+    """Write files, each whole or not at all; raise UsageError if the folder is not writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # What an older reproduction left must not stay beside a result that has none.
+        # Files of an older reproduction must not stay beside a result without them.
         if ABOUT in texts:
             for name in {TTIR, ISSUE} - set(texts):
                 (folder / name).unlink(missing_ok=True)

@@ -1,5 +1,7 @@
-"""The text of an issue, in the fields of Triton's own form for bugs: what is wrong, with a minimal
-example and the whole error; then the environment."""
+"""The text of an issue in the fields of Triton's own form for bugs.
+
+It has a minimal example, the whole error, and the environment.
+"""
 
 import platform
 import re
@@ -20,28 +22,28 @@ from flacheck.tables import targets
 _PATH = re.compile(r"(?<![\w.])(?:/[\w.+~@-]+)+/(?=[\w.+~@<-])")
 _ABOVE_TRITON = re.compile(r"(?<![\w.])(?:/[\w.+~@-]+)+/(?=triton/[\w/]+\.py)")
 _SCRATCH = re.compile(r"<scratch>/?(?:cache-\d+/)?")
-# The lines of a module that the compiler prints when it dies: its operations, and what names them.
+# The lines of a module dump, which the compiler prints when it crashes.
 _MODULE = re.compile(
     r"^ *(?:%|#|module (?:attributes|@|\{)|tt\.|ttg\.|triton_|scf\.|llvm\.|\}|\{-#|// -----// |"
     r"external_resources:|mlir_reproducer:|pipeline:|disable_threading:|verify_each:)"
 )
-# Releases print the passes of the stage that failed; those of this one begin with Triton's own IR.
+# Releases print the passes of the failing stage; these passes begin with Triton's own IR.
 _PIPELINE = re.compile(r'^ *pipeline: "(.*\bconvert-triton-to-tritongpu\b.*)",?$', re.MULTILINE)
-# None: the script did not run on that release.
-_SAID = {SHOWS: "fails", DOES_NOT: "does not show it", CANNOT_TELL: "cannot tell", None: ""}
+# None means that the script did not run on that release.
+_STATUS_TEXT = {SHOWS: "fails", DOES_NOT: "does not show it", CANNOT_TELL: "cannot tell", None: ""}
 # A title is one line of a tracker's list.
 _TITLE = 110
-# What a maintainer scrolls through; the script prints all of it.
+# More lines would be too long to read; the script prints all of them.
 _ERROR_LINES = 60
 
 
 def nameless(text: str) -> str:
-    """Text without the folders of the machine that it was made on; those of Triton stay."""
+    """Return text without the folders of this machine; those inside Triton stay."""
     return _PATH.sub("", _ABOVE_TRITON.sub("", _SCRATCH.sub("", text)))
 
 
 def issue(result: Reproduced) -> Iterator[str]:
-    """The lines of issue.md."""
+    """Yield the lines of issue.md."""
     version = result.cell.toolchain.partition("==")[2]
     target = targets.find(result.cell.target)
     gpu = f"{target.name} ({target.gpu})"
@@ -58,12 +60,12 @@ def issue(result: Reproduced) -> Iterator[str]:
     yield from ("", f"{marks}python", *result.script.rstrip().splitlines(), marks, "")
     yield from ("```sh", *_commands(result), "```", "")
     yield f"It showed the failure in {result.runs} runs, each in a fresh process. It prints:"
-    printed = error(result)
-    marks = fence("\n".join(printed), 3)
-    yield from ("", marks, *printed, marks, "")
+    lines = error(result)
+    marks = fence("\n".join(lines), 3)
+    yield from ("", marks, *lines, marks, "")
     yield from _pass(result)
     yield from _releases(result)
-    yield from _changed(result)
+    yield from _changes(result)
     yield from ("## Environment details", "")
     yield f"- Triton: {version}"
     yield f"- GPU: none needed; compiled for {gpu}"
@@ -79,21 +81,21 @@ def issue(result: Reproduced) -> Iterator[str]:
 
 
 def title(result: Reproduced) -> str:
-    """What the compiler said, the function or pass that said it, where."""
-    said = readable_words(result.record)
+    """Return the compiler's message, its function or pass, GPU and release."""
+    message = readable_words(result.record)
     function = (result.record.signature or ":::").split(":")[2].strip("-")
-    if function and function not in said:
-        said += f" in {function}"
+    if function and function not in message:
+        message += f" in {function}"
     elif result.failing_pass:
-        said += f" in {result.failing_pass}"
+        message += f" in {result.failing_pass}"
     version = result.cell.toolchain.partition("==")[2]
-    return f"{visible(shorten(said, _TITLE))} ({result.cell.target}, Triton {version})"
+    return f"{visible(shorten(message, _TITLE))} ({result.cell.target}, Triton {version})"
 
 
 def _where(result: Reproduced) -> Iterator[str]:
-    """A comment for whoever files it; trackers do not show it."""
-    of = blame(result.cell, result.record, kernel_text(result.reduction))
-    yield f"<!-- {of.what}. {of.why} To be reported: {of.where}"
+    """Yield a comment for the person who files the issue; trackers do not show it."""
+    cause = blame(result.cell, result.record, kernel_text(result.reduction))
+    yield f"<!-- {cause.what}. {cause.why} To be reported: {cause.where}"
     compiling = _compiling_since(result)
     if compiling:
         yield f"Newer releases that compile the original: {join_versions(compiling)}."
@@ -118,7 +120,7 @@ def _compiling_since(result: Reproduced) -> list[str]:
 
 def _commands(result: Reproduced) -> Iterator[str]:
     version = result.cell.toolchain.partition("==")[2]
-    # A build of one's own has no release's name: "3.8.0+1a2b3c".
+    # A local build, such as "3.8.0+1a2b3c", cannot be installed by its version.
     if "+" in version:
         yield f"# in an environment with Triton {version}, a local build"
     else:
@@ -128,13 +130,15 @@ def _commands(result: Reproduced) -> Iterator[str]:
 
 
 def error(result: Reproduced) -> list[str]:
-    """What the script printed, without the modules that the compiler dumps with it; whole lines."""
+    """Return the lines that the script printed, without the compiler's module dumps."""
     text = visible(nameless(result.output or result.record.message))
-    lines = [line.rstrip() for line in text.splitlines()]
-    lines = [line for line in lines if line and not _MODULE.match(line)]
+    lines = []
+    for line in text.splitlines():
+        if line.rstrip() and not _MODULE.match(line.rstrip()):
+            lines.append(line.rstrip())
     if len(lines) <= _ERROR_LINES:
         return lines
-    # The cause stands at either end.
+    # The cause is at the beginning or at the end.
     half = _ERROR_LINES // 2
     left_out = f"[{len(lines) - 2 * half} lines left out: repro.py prints them]"
     return [*lines[:half], left_out, *lines[-half:]]
@@ -168,14 +172,14 @@ def _pass(result: Reproduced) -> Iterator[str]:
 
 
 def _releases(result: Reproduced) -> Iterator[str]:
-    """What each release makes of the original and of the script."""
+    """Yield a table of each release's verdicts on the original and on the script."""
     yield from ("| Triton | the original kernel | this reproducer |", "|---|---|---|")
     for release, original in result.original_table.items():
         exit_code = result.exits.get(release)
-        script = _SAID.get(exit_code, "")
+        script = _STATUS_TEXT.get(exit_code, "")
         if exit_code == DOES_NOT and release in result.reduced_table:
-            script = _said(result.reduced_table[release], result)
-        yield f"| {release.partition('==')[2]} | {_said(original, result)} | {script} |"
+            script = _verdict_text(result.reduced_table[release], result)
+        yield f"| {release.partition('==')[2]} | {_verdict_text(original, result)} | {script} |"
     yield ""
     if result.lost_releases:
         yield (
@@ -185,15 +189,15 @@ def _releases(result: Reproduced) -> Iterator[str]:
         yield ""
 
 
-def _changed(result: Reproduced) -> Iterator[str]:
+def _changes(result: Reproduced) -> Iterator[str]:
     lines = list(changes(result.original, result.reduction))
     if lines:
         yield "Against the original launch:"
         yield from ("", *(f"- {line}" for line in lines), "")
 
 
-def _said(verdict: ReleaseVerdict, result: Reproduced) -> str:
-    """A release's verdict as a table shows it."""
+def _verdict_text(verdict: ReleaseVerdict, result: Reproduced) -> str:
+    """Return a release's verdict as the table shows it."""
     if verdict.compiles and result.record.code == SLOW:
         return f"compiles in {verdict.seconds:.1f} s"
     if verdict.signature is None:

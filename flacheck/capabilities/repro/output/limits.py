@@ -1,5 +1,8 @@
-"""A compile that ends well and asks for more than the GPU has says nothing, so the script compares
-its figures itself."""
+"""The checks of a script for limits of the GPU.
+
+A compile that ends well prints no error if the kernel requires more than the GPU has, so the script
+compares the figures itself.
+"""
 
 from flacheck.model import Record
 from flacheck.tables.targets import Target
@@ -7,7 +10,7 @@ from flacheck.tables.targets import Target
 _SHARED = "used = compiled.metadata.shared\n"
 _TENSOR_MEMORY = "used = compiled.metadata.tmem_size\n"
 _THREADS = "used = compiled.metadata.num_warps * {warp_size}\n"
-# The compiler's own tool reads the registers of a thread; they are handed out in units of 8.
+# The compiler's own tool reads the registers of a thread; the GPU allocates them in units of 8.
 _REGISTERS = {
     "cuda": r"""import re
 import tempfile
@@ -29,8 +32,10 @@ _IN_UNITS = "used = (registers + 7) // 8 * 8 * compiled.metadata.num_warps * {wa
 
 
 def check(record: Record, target: Target, words: str) -> str:
-    """What a script does with a finished compile, to print these words and by how much the kernel
-    is over the limit of the GPU; empty for a failure that is of no limit."""
+    """Return the code with which a script checks a finished compile; empty without a limit.
+
+    It prints `words` with the figure and the limit if the kernel is over the limit of the GPU.
+    """
     match record.code:
         case "FC501":
             figures, limit = _SHARED, target.shared_limit

@@ -1,4 +1,4 @@
-"""What came of a reduction, as values."""
+"""The result of a reduction."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Improvement:
 
 @dataclass(frozen=True)
 class Runs:
-    """How many of the script's runs in fresh processes showed the failure."""
+    """The number of the script's runs in fresh processes that showed the failure."""
 
     failures: int
     of: int
@@ -33,13 +33,15 @@ class Runs:
 
 @dataclass(frozen=True)
 class Reproduced:
-    """A reproduction: the cell, what it failed with, before and after, and what was verified.
-    `runs` are those of the script on the failing release in fresh processes; `exits` its exit
-    status on each release that was asked, `original_exit` that of the original's script where the
-    cell fails. `neighbours` are the nearest releases that tell the failure from others; `said` is
-    what the script printed, `failing_pass` the compiler's pass that was begun last. `complete` is
-    False when the search or the verification was ended early; `ttir` is the module text where the
-    failure survives from there."""
+    """A reproduction: the cell, its failure, the specimens before and after, and the verification.
+
+    `runs` count the script's runs on the failing release in fresh processes. `exits` has its exit
+    status on each release that ran it, `original_exit` that of the original's script on the failing
+    release. `neighbours` are the nearest releases with other verdicts; `output` is the text that
+    the script printed, `failing_pass` the last pass that the compiler began. `complete` is False if
+    the search or the verification ended early; `ttir` is the module's text if the failure also
+    shows from there.
+    """
 
     cell: Cell
     record: Record
@@ -62,27 +64,31 @@ class Reproduced:
 
     @property
     def is_reproduced(self) -> bool:
-        """Whether any run of the script showed the failure."""
+        """True if a run of the script showed the failure."""
         return self.runs.failures > 0
 
     @property
     def lost_releases(self) -> list[str]:
-        """Releases on which the original fails in this way and the script does not show it."""
-        return [
-            name
-            for name, verdict in self.original_table.items()
-            if verdict.signature == self.record.signature and self.exits.get(name, SHOWS) != SHOWS
-        ]
+        """The releases on which the original fails in this way and the script does not."""
+        names = []
+        for name, verdict in self.original_table.items():
+            has_failure = verdict.signature == self.record.signature
+            if has_failure and self.exits.get(name, SHOWS) != SHOWS:
+                names.append(name)
+        return names
 
     @property
     def lost_neighbours(self) -> list[str]:
-        """Neighbouring releases that do not do with the script what they do with the original."""
-        known = self.reduced_table
-        asked = [name for name in self.neighbours if name in known]
-        return [name for name in asked if not self.original_table[name].agrees(known[name])]
+        """The neighbours whose verdicts on the reduction and the original differ."""
+        names = []
+        for name in self.neighbours:
+            verdict = self.reduced_table.get(name)
+            if verdict and not self.original_table[name].agrees(verdict):
+                names.append(name)
+        return names
 
     def to_json(self, files: list[str]) -> Json:
-        """The document that `tables/schemas/repro-1.json` describes, with the files written."""
+        """Return the document of `tables/schemas/repro-1.json`, with the names of the files."""
         return {
             "schema": "flacheck.repro/1",
             "cell": self.cell.key,
@@ -102,17 +108,22 @@ class Reproduced:
             "lost_neighbours": self.lost_neighbours,
             "failing_pass": self.failing_pass,
             "runs": {"reproduced": self.runs.failures, "of": self.runs.of},
-            "versions": [
+            "versions": self._versions(),
+            "files": files,
+        }
+
+    def _versions(self) -> list[Json]:
+        versions: list[Json] = []
+        for name, verdict in self.original_table.items():
+            versions.append(
                 {
                     "toolchain": name,
                     "original": _verdict(verdict),
                     "reduced": _verdict(self.reduced_table.get(name)),
                     "exit": self.exits.get(name),
                 }
-                for name, verdict in self.original_table.items()
-            ],
-            "files": files,
-        }
+            )
+        return versions
 
 
 def _size(specimen: Specimen) -> Json:
@@ -120,7 +131,7 @@ def _size(specimen: Specimen) -> Json:
 
 
 def _verdict(verdict: ReleaseVerdict | None) -> Json | None:
-    """Without its seconds, which differ from one run to the next."""
+    """Return a verdict without its seconds, which differ between runs."""
     if verdict is None:
         return None
     return {"verdict": verdict.verdict.value, "signature": verdict.signature}

@@ -1,7 +1,7 @@
-"""The standalone script: it imports only triton, its exit status says whether the failure shows.
+"""The standalone script, which imports only triton; its exit status shows the verdict.
 
-The compile runs in a child of the script, for it may take its process down. A launch that says
-nothing but types is compiled by `triton.compile`; every other goes through the kernel's own launch.
+The compile runs in a child process of the script, because it may crash. A launch with types alone
+is compiled by `triton.compile`; every other goes through the kernel's own launch.
 """
 
 import ast
@@ -97,7 +97,7 @@ class Pointer:
 
 triton.runtime.driver.set_active(Driver())
 '''
-# Descriptors that the host makes look at the bytes of an element.
+# Descriptors of the host read the bytes of an element.
 _DTYPE = '''\
 class DType(str):
     """A dtype by its name, with what a descriptor asks of it."""
@@ -124,7 +124,7 @@ _TUNING = """
         pass
 """
 
-# Autotuners look at the driver as soon as they are made, those of 3.0 and 3.1 also for torch.
+# The constructor of an autotuner reads the driver and, in 3.0 and 3.1, imports torch.
 _TORCH = """\
 # Triton 3.0 and 3.1 import torch here and use nothing of it.
 sys.modules.setdefault("torch", types.ModuleType("torch"))
@@ -132,7 +132,7 @@ sys.modules.setdefault("torch", types.ModuleType("torch"))
 
 """
 
-# Where a launch is compiled for AMD, releases before 3.5 import torch to look at each pointer.
+# In launches for AMD, releases before 3.5 import torch to check each pointer.
 _AMD_TORCH = """\
 # Triton's AMD backend imports torch here and finds none of its tensors.
 torch = types.ModuleType("torch")
@@ -145,17 +145,17 @@ sys.modules.setdefault("torch", torch)
 # The script's exit status.
 SHOWS, DOES_NOT, CANNOT_TELL = 0, 1, 125
 
-# Symptoms of a compiler that dies without printing anything: the signal's name, the exit status.
+# Symptoms of a compiler that crashes silently: the signal's name, the exit status.
 _SIGNAL = re.compile(r"SIG[A-Z]+")
 _EXIT_STATUS = re.compile(r"exit status (\d+)")
 
 
-def render(specimen: Specimen, symptom: Symptom, typed: bool = False) -> str:
-    """The script's text. A compile is said as a launch or, `typed`, by types alone."""
+def render(specimen: Specimen, symptom: Symptom, by_types: bool = False) -> str:
+    """Return the script's text; the compile is a launch or, with `by_types`, types alone."""
     row = targets.find(specimen.target)
     target = f"GPUTarget({row.backend!r}, {row.arch!r}, {row.warp_size})".replace("'", '"')
-    imports, before, launch = render_launch(specimen, target, symptom.check, typed)
-    # In double quotes where that is plain.
+    imports, before, launch = render_launch(specimen, target, symptom.check, by_types)
+    # Formatters prefer double quotes.
     message = f'"{symptom.words}"'
     if '"' in symptom.words or "\\" in symptom.words or not symptom.words.isprintable():
         message = repr(symptom.words)
@@ -163,7 +163,8 @@ def render(specimen: Specimen, symptom: Symptom, typed: bool = False) -> str:
     if _SIGNAL.fullmatch(symptom.words):
         signal, decisive = "import signal\n", f'SIGNAL = "{symptom.words}"'
         shows = "child.returncode == -getattr(signal, SIGNAL)"
-    if status := _EXIT_STATUS.fullmatch(symptom.words):
+    status = _EXIT_STATUS.fullmatch(symptom.words)
+    if status:
         decisive, shows = f"EXIT_STATUS = {status[1]}", "child.returncode == EXIT_STATUS"
     return _HARNESS.format(
         title=symptom.title.replace("\\", "/").replace('"""', "'"),
@@ -179,82 +180,102 @@ def render(specimen: Specimen, symptom: Symptom, typed: bool = False) -> str:
 
 
 def is_typed(specimen: Specimen) -> bool:
-    """Whether every argument is a pointer of no known alignment, so that types say all."""
+    """Return True if every argument is a pointer without alignment, so that types suffice."""
     specs = specimen.args.values()
-    pointers = [spec for spec in specs if isinstance(spec, Mapping) and "dtype" in spec]
-    aligned = any(spec.get("align", 16) % 16 == 0 for spec in pointers)
-    return specimen.stage == "compile" and len(pointers) == len(specs) and not aligned
+    for spec in specs:
+        is_pointer = isinstance(spec, Mapping) and "dtype" in spec
+        if not is_pointer or spec.get("align", 16) % 16 == 0:
+            return False
+    return specimen.stage == "compile"
 
 
 def kernel_text(specimen: Specimen) -> str:
-    """The module without its first two imports, two lines between its parts. Double quotes, as
-    formatters have it, where that changes nothing else."""
+    """Return the module without its first two imports, with two lines between its parts.
+
+    It has double quotes, as formatters prefer, unless that would change a string.
+    """
     imports = ("import triton", "import triton.language as tl")
-    statements = [ast.unparse(statement) for statement in specimen.tree.body]
-    text = "\n\n\n".join(part.strip() for part in statements if part not in imports)
+    parts = []
+    for statement in specimen.tree.body:
+        part = ast.unparse(statement)
+        if part not in imports:
+            parts.append(part.strip())
+    text = "\n\n\n".join(parts)
     if '"' in text or "\\" in text:
         return text
     return text.replace("'", '"')
 
 
-def render_launch(specimen: Specimen, target: str, check: str, typed: bool) -> tuple[str, str, str]:
-    """What the script imports, what stands before the kernel, and its launch; `typed` says nothing
-    but that all parameters are pointers of no known alignment."""
-    if typed:
+def render_launch(
+    specimen: Specimen, target: str, check: str, by_types: bool
+) -> tuple[str, str, str]:
+    """Return the script's imports, the code before the kernel, and its launch.
+
+    With `by_types` all parameters are pointers without alignment.
+    """
+    if by_types:
         types = ", ".join(f'"{name}": "*{spec["dtype"]}"' for name, spec in specimen.args.items())
         options = ", ".join(f'"{name}": {value!r}' for name, value in specimen.options.items())
         source = f"source = ASTSource({specimen.name}, {{{types}}}, {{}})\n"
         call = f"triton.compile(source, target={target}, options={{{options}}})"
         imports = "    from triton.compiler import ASTSource\n"
-        return imports, "", source + _checked(call, check)
+        return imports, "", source + _with_check(call, check)
     if specimen.stage == "compile":
         imports, before = "", ""
         driver = _DRIVER.format(target=target, more="")
         if targets.find(specimen.target).backend == "hip":
             imports, before = "    import types\n", _AMD_TORCH
-        if any(
-            isinstance(spec, Mapping) and "descriptor" in spec for spec in specimen.args.values()
-        ):
+        if _has_descriptor(specimen):
             imports += "    from triton.tools.tensor_descriptor import TensorDescriptor\n"
             driver = f"{_DTYPE}{driver}"
-        return imports, before, driver + _checked(_call(specimen, specimen.options), check)
+        return imports, before, driver + _with_check(_call(specimen, specimen.options), check)
     # A kernel whose import fails needs no launch.
     launch = 'print("the kernel was decorated")\n'
     if specimen.stage == "autotune":
         # Only the timing is replaced: the autotuner itself looks up the key and compiles.
         launch = f"{specimen.name}._bench = lambda *args, **kwargs: [1.0, 1.0, 1.0]\n"
-        launch += _checked(_call(specimen, {}), check)
+        launch += _with_check(_call(specimen, {}), check)
     driver = _DRIVER.format(target=target, more=_TUNING)
     return "    import types\n", _TORCH + driver + "\n\n", launch
 
 
-def _checked(call: str, check: str) -> str:
-    """The compile, its result kept where something is done with it."""
+def _has_descriptor(specimen: Specimen) -> bool:
+    for spec in specimen.args.values():
+        if isinstance(spec, Mapping) and "descriptor" in spec:
+            return True
+    return False
+
+
+def _with_check(call: str, check: str) -> str:
+    """Return the compile, assigned to a variable if a check follows."""
     if check:
         return f"compiled = {call}\n{check}"
     return f"{call}\n"
 
 
 def _call(specimen: Specimen, options: Mapping[str, Any]) -> str:
-    arguments = {name: _argument(spec) for name, spec in specimen.args.items()}
-    arguments |= {name: repr(value) for name, value in options.items()}
-    lines = "".join(f"    {name}={value},\n" for name, value in arguments.items())
-    return f"{specimen.name}.run(\n{lines}    grid=None,\n    warmup=True,\n)"
+    lines = [f"{specimen.name}.run("]
+    for name, spec in specimen.args.items():
+        if name not in options:
+            lines.append(f"    {name}={_argument(spec)},")
+    for name, value in options.items():
+        lines.append(f"    {name}={value!r},")
+    return "\n".join([*lines, "    grid=None,", "    warmup=True,", ")"])
 
 
 def _argument(spec: Any) -> str:
-    """The Python expression for one argument of a launch."""
+    """Return the Python expression for one argument of a launch."""
     match spec:
         case {"dtype": dtype}:
             align = spec.get("align", 16)
-            # Compilers only ask whether an address is a multiple of 16 bytes.
+            # Compilers only check if an address is a multiple of 16 bytes.
             if align % 16:
                 return f'Pointer("{NAMES[dtype]}", {align})'
             return f'Pointer("{NAMES[dtype]}")'
         case {"descriptor": {"dtype": dtype, "shape": shape, "strides": strides, "block": block}}:
             base = f'Pointer(DType("{NAMES[dtype]}"))'
-            more = "".join(f", {name}={spec['descriptor'][name]!r}" for name in _extras(spec))
-            return f"TensorDescriptor({base}, {shape}, {strides}, {block}{more})"
+            extras = _extras(spec["descriptor"])
+            return f"TensorDescriptor({base}, {shape}, {strides}, {block}{extras})"
         case {"constexpr": {"dtype": dtype}}:
             return f"tl.{NAMES.get(dtype, dtype)}"
         case {"constexpr": {"tuple": parts}}:
@@ -264,13 +285,18 @@ def _argument(spec: Any) -> str:
         case {"constexpr": float() as value} if not math.isfinite(value):
             return f'float("{value}")'
         case {"tuple": parts}:
-            return "(" + "".join(f"{_argument(part)}, " for part in parts).rstrip(" ") + ")"
+            items = [f"{_argument(part)}," for part in parts]
+            return "(" + " ".join(items) + ")"
         case {}:
             return repr(next(iter(spec.values())))
     return repr(spec)
 
 
-def _extras(spec: Mapping[str, Any]) -> list[str]:
-    """What later releases can say of a descriptor, as far as it is said."""
-    known = ("dtype", "align", "shape", "strides", "block")
-    return [name for name in spec["descriptor"] if name not in known]
+def _extras(descriptor: Mapping[str, Any]) -> str:
+    """Return the further arguments of a descriptor, which only later releases have."""
+    usual = ("dtype", "align", "shape", "strides", "block")
+    text = ""
+    for name, value in descriptor.items():
+        if name not in usual:
+            text += f", {name}={value!r}"
+    return text

@@ -1,36 +1,39 @@
-"""How a failure is known: the words that every run prints, and as people read them."""
+"""The symptom of a failure: the words that every run prints, and their readable form."""
 
 import re
 from dataclasses import dataclass
 
 from flacheck.model import Record
 
-# What differs from one run, machine, release or specimen to the next: paths, addresses, values,
-# numbers that stand alone, and a word that LLVM writes in two ways; and the character that flacheck
-# puts where it cuts a long message.
+# Text that differs between runs, machines, releases or specimens: paths, addresses, values, numbers
+# that stand alone, a word that LLVM writes in two ways, and flacheck's mark for a cut message.
 _VARIABLE = re.compile(
     r"\S*[/\\]\S*|<scratch>\S*|0x[0-9a-fA-F]+|%\w+|(?<![\w.])\d+(?![\w.]*[A-Za-z])|loc\([^)]*\)"
     r"|\bcould(?:n't| not)\b|…"
 )
 # The rules join these names with text from another line, so the compiler never prints the two
 # together: see `flacheck.rules.decisive`.
-_JOINED = re.compile(r"AssertionError: (?=assert )|CompileTimeAssertionFailure: ")
-# The rules describe an end without an error in these words, before the last lines of the log.
-_ENDED = re.compile(r"(?P<how>exit status \d+|\w+) in stage \w+, (?:nothing on|the last lines)")
-_ASSERTED = re.compile(r"Assertion [`'](?P<text>.+?)' failed")
-# What the cut leaves at the ends of a piece.
+_ADDED_NAMES = re.compile(r"AssertionError: (?=assert )|CompileTimeAssertionFailure: ")
+# The rules describe an end without an error in these words, before the log's last lines.
+_SILENT_END = re.compile(
+    r"(?P<how>exit status \d+|\w+) in stage \w+, (?:nothing on|the last lines)"
+)
+_ASSERTION = re.compile(r"Assertion [`'](?P<text>.+?)' failed")
+# Characters that remain at the ends of a piece after the cut.
 _EDGES = " \t,;:.`'\"()[]{}"
 _CLOSING = "`'\")]}"
-# What stands before a message in its line: a program, a path, a place; a path has slashes.
+# The text before a message in its line: a program, a path with slashes, a position.
 _BEFORE = re.compile(r".*(?:[:;]\s+|[/\\]\S*\s+)")
 
 
 @dataclass(frozen=True)
 class Symptom:
-    """How the failure is known: `words` the compiler prints (or a signal's name, or the exit status
-    of a compiler that prints nothing), `check` what is
-    done with the finished compile to print them after `prepare`, `title` one line that says what
-    fails where, `timeout` the seconds that the compile may take."""
+    """The signs by which a script detects a failure.
+
+    `words` are printed by the compiler; they are a signal's name, or an exit status, if it prints
+    nothing. `check` is code that prints them after the compile, and `prepare` code before it.
+    `title` is one line with the failure and its place. `timeout` limits the compile, in seconds.
+    """
 
     words: str
     title: str
@@ -50,36 +53,38 @@ def words(record: Record) -> str:
         return record.signal
     if line.startswith("out of resource:"):
         return line.partition(",")[0]
-    if asserted := _ASSERTED.search(line):
-        return asserted["text"]
-    silent_end = _ENDED.match(line)
+    assertion = _ASSERTION.search(line)
+    if assertion:
+        return assertion["text"]
+    silent_end = _SILENT_END.match(line)
     if silent_end and not rest:
         return silent_end["how"]
     if silent_end:
         line = rest.rpartition("\n")[2]
-    line = _JOINED.sub("", line, count=1)
-    return max((piece.strip(_EDGES) for piece in _VARIABLE.split(line)), key=len)
+    line = _ADDED_NAMES.sub("", line, count=1)
+    pieces = [piece.strip(_EDGES) for piece in _VARIABLE.split(line)]
+    return max(pieces, key=len)
 
 
 def readable_words(record: Record) -> str:
-    """Those words as people read them: within the quotes and brackets that they stand in, and what
-    was asserted as an assertion."""
-    said, line = words(record), record.message.partition("\n")[0]
-    if asserted := _ASSERTED.search(line):
-        return asserted[0]
-    before, found, after = line.partition(said)
-    if found:
-        # A message that holds quantities is read from its beginning, behind any place or path.
-        begun = _BEFORE.match(before)
-        opening = before[begun.end() :] if begun else before
+    """Return the words in readable form: with their quotes and brackets, or as an assertion."""
+    text, line = words(record), record.message.partition("\n")[0]
+    assertion = _ASSERTION.search(line)
+    if assertion:
+        return assertion[0]
+    before, separator, after = line.partition(text)
+    if separator:
+        # A message with quantities begins after any position or path.
+        prefix = _BEFORE.match(before)
+        opening = before[prefix.end() :] if prefix else before
         closing = after[: len(after) - len(after.lstrip(_CLOSING))]
-        said = f"{opening}{said}{closing}"
+        text = f"{opening}{text}{closing}"
     # The assembler writes `error   : Feature …`.
-    return re.sub(r"\s+(?=:)", "", said)
+    return re.sub(r"\s+(?=:)", "", text)
 
 
 def shorten(text: str, most: int) -> str:
-    """Text of at most about so many characters, cut between two words."""
+    """Return text of at most about `most` characters, cut between two words."""
     if len(text) <= most:
         return text
     whole = text[:most].rpartition(" ")[0] or text[:most]

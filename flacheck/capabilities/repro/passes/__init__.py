@@ -1,6 +1,9 @@
-"""The passes in their order. To add one, write a generator function of the specimen to start from
-that yields candidates and is sent whether each was taken, and put it in a list; its name is the
-function's."""
+"""The passes in their order.
+
+To add a pass, write a generator function of the first specimen and put it in a list. It yields
+candidates, and each `yield` returns True if the candidate was accepted. The function's name is the
+name of the pass.
+"""
 
 from flacheck.capabilities.repro.passes.aliases import aliases
 from flacheck.capabilities.repro.passes.autotuner import (
@@ -18,15 +21,15 @@ from flacheck.capabilities.repro.passes.partial_evaluation import partial_evalua
 from flacheck.capabilities.repro.passes.search import Pass
 from flacheck.capabilities.repro.passes.statements import control_flow, statements
 
-# Those that run first and once, by the kind of failure.
+# The passes that run first and once, by the kind of failure.
 FIRST: tuple[Pass, ...] = (partial_evaluation, smallest, slices)
 FRONT_END: tuple[Pass, ...] = (partial_evaluation, control_flow, sinks)
-# Where every second counts, twelve at once would take twelve times as long.
+# For slow compiles: a probe of twelve slices would take twelve times as long.
 SLICES: tuple[Pass, ...] = (partial_evaluation, single_slices)
 PIPELINE: tuple[Pass, ...] = (partial_evaluation, pipelines)
 TUNING_FIRST: tuple[Pass, ...] = (body, distinct_values, configurations)
 
-# Those that run round after round: what removes most comes first, what only polishes last.
+# The passes that run round after round: those that remove most come first.
 PASSES: tuple[Pass, ...] = (
     statements,
     control_flow,
@@ -41,7 +44,7 @@ PASSES: tuple[Pass, ...] = (
     launch,
     slices,
 )
-# Where memory is what fails, nothing smaller fails so: the loop, extents and constants stay.
+# A kernel over a memory limit must keep its loop, extents and constants to stay over it.
 _SHRINKING = (control_flow, dimensions, launch, slices)
-PIPELINE_PASSES: tuple[Pass, ...] = tuple(one for one in PASSES if one not in _SHRINKING)
+PIPELINE_PASSES: tuple[Pass, ...] = tuple(each for each in PASSES if each not in _SHRINKING)
 TUNING: tuple[Pass, ...] = (keys, arguments, configurations)

@@ -1,4 +1,4 @@
-"""Variables that only pass a value on, replaced by what they stand for."""
+"""Inlining of variables."""
 
 import ast
 from collections import Counter
@@ -8,29 +8,31 @@ from flacheck.capabilities.repro.kernel import syntax_trees as trees
 from flacheck.capabilities.repro.kernel.constant_folding import fold_constants
 from flacheck.capabilities.repro.kernel.rewriting import rewrite
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.passes.search import while_taken
+from flacheck.capabilities.repro.passes.search import propose_while_accepted
 
 
 def aliases(best: Specimen) -> Generator[Specimen, bool, None]:
-    """Each such variable replaced by what it stands for, where it stands."""
-    # With every variable bound once, each name has one meaning.
+    """Propose to replace each variable that is read once by its value."""
+    # Values can be moved only if every variable is bound once.
     candidate = single_assignment(best)
     if candidate.key != best.key and (yield candidate):
         best = candidate
-    straight = best
-    while (fewer := next(_inlined(straight), None)) is not None:
-        straight = fewer
-    if not (yield straight):
-        yield from while_taken(best, _inlined)
+    all_inline = best
+    shorter = next(_inline(best), None)
+    while shorter is not None:
+        all_inline = shorter
+        shorter = next(_inline(shorter), None)
+    if not (yield all_inline):
+        yield from propose_while_accepted(best, _inline)
 
 
 def single_assignment(specimen: Specimen) -> Specimen:
-    """A straight kernel with a new name for each assignment; one with control flow as it is."""
+    """Return a kernel without control flow with a new name for each assignment."""
     if any(isinstance(statement, trees.COMPOUND) for statement in specimen.function.body):
         return specimen
     names: dict[str, str] = {}
     count: Counter[str] = Counter()
-    known: dict[str, ast.expr] = {}
+    aliases_of: dict[str, ast.expr] = {}
     body: trees.Block = []
     for statement in specimen.copied_body():
         plain = trees.assignment(statement)
@@ -43,36 +45,43 @@ def single_assignment(specimen: Specimen) -> Specimen:
             if count[plain.name] > 1:
                 names[plain.name] = f"{plain.name}_{count[plain.name]}"
             statement = trees.assign(names[plain.name], value)
-        [statement] = fold_constants(trees.substitute([statement], known))
+        [statement] = fold_constants(trees.substitute([statement], aliases_of))
         plain = trees.assignment(statement)
-        # `b = a` goes, and `a` stands for `b` from here on.
+        # `b = a` is removed, and `a` replaces `b` from here on.
         if plain and isinstance(plain.value, (ast.Name, ast.Constant)):
-            known[plain.name] = plain.value
+            aliases_of[plain.name] = plain.value
         else:
             body.append(statement)
     return rewrite(specimen, body)
 
 
-def _inlined(specimen: Specimen) -> Iterator[Specimen]:
-    """Without one variable that is bound once, its value where it is read."""
+def _inline(specimen: Specimen) -> Iterator[Specimen]:
+    """Yield the kernel without one variable that is bound once, its value at the read."""
     body = list(trees.all_statements(specimen.function.body))
     for at, statement in enumerate(body):
         plain = trees.assignment(statement)
         if plain and _is_single(body, plain):
-            left = trees.without_statements(specimen.copied_body(), {at})
-            substituted = trees.substitute(left, {plain.name: plain.value})
-            yield rewrite(specimen, fold_constants(substituted))
+            rest = trees.without_statements(specimen.copied_body(), {at})
+            new_body = trees.substitute(rest, {plain.name: plain.value})
+            yield rewrite(specimen, fold_constants(new_body))
 
 
 def _is_single(body: Sequence[ast.stmt], plain: trees.Assignment) -> bool:
-    names: list[ast.Name] = []
+    """Return True for a variable with one assignment and one read, or with a simple value."""
+    reads = writes = 0
     for statement in body:
-        evaluated: Sequence[ast.AST] = [statement]
-        # The statements below it are in `body` themselves.
+        nodes: Sequence[ast.AST] = [statement]
+        # The statements inside a compound one are in `body` themselves.
         if isinstance(statement, trees.COMPOUND):
-            evaluated = trees.child_expressions(statement)
-        for node in evaluated:
-            names += [name for name in trees.names_in(node) if name.id == plain.name]
-    if sum(isinstance(name.ctx, ast.Store) for name in names) != 1:
+            nodes = trees.child_expressions(statement)
+        for node in nodes:
+            for name in trees.names_in(node):
+                if name.id != plain.name:
+                    continue
+                if isinstance(name.ctx, ast.Store):
+                    writes += 1
+                else:
+                    reads += 1
+    if writes != 1:
         return False
-    return len(names) == 2 or isinstance(plain.value, (ast.Name, ast.Constant))
+    return reads == 1 or isinstance(plain.value, (ast.Name, ast.Constant))

@@ -1,4 +1,4 @@
-"""Autotuned kernels: the decorator as text, and fewer configurations, keys and parameters."""
+"""Autotuned kernels: their decorator, and fewer configurations, keys and parameters."""
 
 import ast
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from flacheck.capabilities.repro.kernel.constant_folding import literal
 from flacheck.capabilities.repro.kernel.rewriting import rewrite, without_parameters
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.syntax_trees import callee_name, expression
-from flacheck.capabilities.repro.passes.search import first_taken
+from flacheck.capabilities.repro.passes.search import propose_until_accepted
 
 SHIFTED_KEY = "the autotuner's key holds other arguments"
 # The defaults of `triton.Config` in most releases.
@@ -17,41 +17,40 @@ Config = Mapping[str, Any]
 
 
 def add_autotuner(cut: Specimen, configs: Sequence[Config], keys: Sequence[str]) -> Specimen:
-    """The specimen under the autotuner that its launch describes."""
-    omitted: tuple[str, ...] = ()
-    if configs:
-        omitted = tuple(name for name in configs[0].get("kwargs", {}) if name not in cut.args)
+    """Return the specimen under the autotuner that its launch describes."""
+    names = configs[0].get("kwargs", {}) if configs else ()
+    omitted = tuple(name for name in names if name not in cut.args)
     return set_autotuner(
         cut.with_(stage="autotune", options={}, omitted_parameters=omitted), configs, keys
     )
 
 
 def set_autotuner(specimen: Specimen, configs: Sequence[Config], keys: Sequence[str]) -> Specimen:
-    """The specimen with the decorator of an autotuner, in place of the one that it has."""
+    """Return the specimen with the decorator of this autotuner instead of its own."""
     decorators = [
         d for d in specimen.function.decorator_list if callee_name(d) != "triton.autotune"
     ]
-    listed = ast.List([_config(config) for config in configs], ast.Load())
-    named = ast.List([ast.Constant(key) for key in keys], ast.Load())
-    keywords = [ast.keyword("configs", listed), ast.keyword("key", named)]
+    config_list = ast.List([_config(config) for config in configs], ast.Load())
+    key_list = ast.List([ast.Constant(key) for key in keys], ast.Load())
+    keywords = [ast.keyword("configs", config_list), ast.keyword("key", key_list)]
     decorators.insert(0, ast.Call(expression("triton.autotune"), [], keywords))
     return rewrite(specimen, specimen.copied_body(), decorators=decorators)
 
 
 def _config(config: Config) -> ast.Call:
-    """`triton.Config({"BK": 64}, num_warps=8)`; options of the usual value are left unsaid."""
+    """Return `triton.Config({"BK": 64}, num_warps=8)` without options of the usual value."""
     kwargs = config.get("kwargs", {})
     names: list[ast.expr | None] = [ast.Constant(name) for name in kwargs]
-    given = ast.Dict(names, [literal(value) for value in kwargs.values()])
+    constants = ast.Dict(names, [literal(value) for value in kwargs.values()])
     options = []
     for name, value in config.items():
         if name != "kwargs" and value is not None and value != _USUAL.get(name):
             options.append(ast.keyword(name, literal(value)))
-    return ast.Call(expression("triton.Config"), [given], options)
+    return ast.Call(expression("triton.Config"), [constants], options)
 
 
 def configs_and_keys(specimen: Specimen) -> tuple[list[dict[str, Any]], list[str]]:
-    """What a specimen's autotuner is given, as its decorator says it."""
+    """Return the configurations and keys in the decorator of a specimen's autotuner."""
     call = specimen.function.decorator_list[0]
     assert isinstance(call, ast.Call)
     configs, keys = (keyword.value for keyword in call.keywords)
@@ -65,17 +64,18 @@ def configs_and_keys(specimen: Specimen) -> tuple[list[dict[str, Any]], list[str
 
 
 def key_check(specimen: Specimen) -> str:
-    """A script's comparison of the key that the autotuner built with the arguments it names."""
+    """Return a script's check of the autotuner's key against the values of its arguments."""
     _, keys = configs_and_keys(specimen)
-    passed = [key for key in keys if key in specimen.args]
+    names = [key for key in keys if key in specimen.args]
     values = []
-    for key in passed:
+    for key in names:
         value = specimen.args[key]
         if isinstance(value, Mapping) and "dtype" not in value:
             value = next(iter(value.values()))
         values.append(value)
+    comment = ", ".join(names) or "no key was passed: all are tuned"
     return (
-        f"want = {tuple(values)!r}  # {', '.join(passed) or 'no key was passed: all are tuned'}\n"
+        f"want = {tuple(values)!r}  # {comment}\n"
         f"key = tuple(part for part in next(iter({specimen.name}.cache))"
         " if not isinstance(part, str))\n"
         f'if key != want:\n    print("{SHIFTED_KEY}:", key, "instead of", want)\n'
@@ -83,26 +83,28 @@ def key_check(specimen: Specimen) -> str:
 
 
 def body(best: Specimen) -> Generator[Specimen, bool, None]:
-    """The kernel does nothing: an autotuner's fault lies before the compile."""
+    """Propose an empty kernel, because an autotuner's fault is before the compile."""
     yield rewrite(best, [])
 
 
 def distinct_values(best: Specimen) -> Generator[Specimen, bool, None]:
-    """Numbers that differ from one another, so that a key tells which argument it holds."""
+    """Propose distinct numbers, so that a key shows which argument it contains."""
     args, number = dict(best.args), 0
     for name, spec in best.args.items():
         for kind in ("int", "constexpr"):
             if isinstance(spec, Mapping) and not isinstance(spec.get(kind, ""), (str, Mapping)):
-                # None is 1, which Triton treats as a constant.
+                # The number 1 is avoided, because Triton treats it as a constant.
                 number += 32
                 args[name] = {kind: number}
     yield best.with_(args=args)
 
 
 def configurations(best: Specimen) -> Generator[Specimen, bool, None]:
-    """Two configurations are enough to have keys looked up; each sets one thing."""
+    """Propose two configurations that set one thing each: enough for a lookup of the keys."""
     configs, keys = configs_and_keys(best)
-    yield from first_taken(set_autotuner(best, fewer, keys) for fewer in _fewer_configs(configs))
+    yield from propose_until_accepted(
+        set_autotuner(best, fewer, keys) for fewer in _fewer_configs(configs)
+    )
 
 
 def _fewer_configs(configs: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
@@ -111,7 +113,7 @@ def _fewer_configs(configs: list[dict[str, Any]]) -> Iterator[list[dict[str, Any
         name = next(iter(first))
         values = sorted({config["kwargs"][name] for config in configs})[:2]
         if len(values) == 1:
-            # A tuner with one configuration looks no key up.
+            # An autotuner with one configuration does not look up its keys.
             values.append(values[0] * 2)
         yield [{"kwargs": {**first, name: value}} for value in values]
     yield [{"kwargs": first, "num_warps": warps} for warps in (4, 8)]
@@ -119,7 +121,7 @@ def _fewer_configs(configs: list[dict[str, Any]]) -> Iterator[list[dict[str, Any
 
 
 def keys(best: Specimen) -> Generator[Specimen, bool, None]:
-    """Keys, one by one, the last first."""
+    """Propose to remove keys, one by one, the last first."""
     _, names = configs_and_keys(best)
     for name in reversed(names):
         candidate = _without_key(best, name)
@@ -128,10 +130,10 @@ def keys(best: Specimen) -> Generator[Specimen, bool, None]:
 
 
 def arguments(best: Specimen) -> Generator[Specimen, bool, None]:
-    """Parameters that nothing needs, from the last on: passed ones, then tuned ones."""
+    """Propose to remove parameters from the last on: arguments, then tuned parameters."""
     for name in [*reversed(list(best.args)), *reversed(best.omitted_parameters)]:
-        candidates = (_without(before, name) for before in (best, _without_key(best, name)))
-        best = (yield from first_taken(candidates)) or best
+        candidates = [_without(best, name), _without(_without_key(best, name), name)]
+        best = (yield from propose_until_accepted(candidates)) or best
 
 
 def _without_key(specimen: Specimen, name: str) -> Specimen:
@@ -140,7 +142,7 @@ def _without_key(specimen: Specimen, name: str) -> Specimen:
 
 
 def _without(specimen: Specimen, name: str) -> Specimen:
-    """Without a parameter, passed or tuned; keys may still name it."""
+    """Return the specimen without a parameter; keys may still contain its name."""
     configs, keys = configs_and_keys(specimen)
     for config in configs:
         config["kwargs"].pop(name, None)

@@ -1,4 +1,4 @@
-"""Typed replacement: an expression becomes something simpler of the same type."""
+"""Replacement of expressions by simpler ones of the same type."""
 
 import ast
 import copy
@@ -15,9 +15,9 @@ from flacheck.capabilities.repro.kernel.rewriting import (
 )
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.type_inference import Types, infer_types
-from flacheck.capabilities.repro.passes.search import at_each, while_taken
+from flacheck.capabilities.repro.passes.search import propose_at_each, propose_while_accepted
 
-# Arguments that no release does without; of what is not named here, one.
+# The number of arguments that all releases require; for other functions it is one.
 _LEAST = {
     **dict.fromkeys("tl.store tl.dot tl.arange tl.zeros tl.maximum tl.minimum tl.cdiv".split(), 2),
     **dict.fromkeys("tl.advance tl.broadcast_to tl.expand_dims tl.reshape tl.join".split(), 2),
@@ -27,16 +27,18 @@ _LEAST = {
 
 
 def expressions(best: Specimen) -> Generator[Specimen, bool, None]:
-    """Every expression: a variable or an operand of its type, a plain load, a literal."""
-    yield from at_each(best, _evaluated, _simpler)
+    """Propose for every expression an operand or variable of its type, a load, or a literal."""
+    yield from propose_at_each(best, _all_expressions, _simpler)
 
 
-def _evaluated(specimen: Specimen) -> list[ast.expr]:
-    """All expressions but plain addresses, the last statement first, outer before inner."""
-    # What the last statement no longer needs goes with it.
-    body = reversed(list(trees.all_statements(specimen.function.body)))
-    heads = [head for statement in body for head in trees.child_expressions(statement)]
-    return [node for head in heads for node in _below(head)]
+def _all_expressions(specimen: Specimen) -> list[ast.expr]:
+    """Return all expressions but plain addresses, the last statement first, outer before inner."""
+    # The last statement first, because a simpler one may make others unnecessary.
+    expressions: list[ast.expr] = []
+    for statement in reversed(list(trees.all_statements(specimen.function.body))):
+        for expression in trees.child_expressions(statement):
+            expressions += _below(expression)
+    return expressions
 
 
 def _below(node: ast.expr) -> Iterator[ast.expr]:
@@ -65,7 +67,7 @@ def _simpler(specimen: Specimen, node: ast.expr) -> Iterator[Specimen]:
         yield drop_unread_parameters(replace_nodes(specimen, {node: load}, args))
     if kind in (Tensor("i32"), Tensor("i1")):
         yield _with(specimen, node, ast.Constant(0))
-    # Without one keyword or the last positional argument, as long as enough are left.
+    # A call without one keyword or without the last positional argument.
     if not isinstance(node, ast.Call):
         return
     if len(node.args) + len(node.keywords) <= _LEAST.get(trees.callee_name(node), 1):
@@ -84,20 +86,22 @@ def _is_plain_load(node: ast.expr) -> bool:
 
 
 def _same_type(specimen: Specimen, node: ast.expr, types: Types) -> Iterator[ast.expr]:
-    """Operands of the node's type, then variables that are bound before it."""
+    """Yield operands of the node's type, then variables that are bound before it."""
     kind = types.get(node)
-    inner = [n for n in ast.walk(node) if isinstance(n, ast.expr) and n is not node]
-    inner = [n for n in inner if not isinstance(n, ast.Constant)]
-    if kind is not None:
-        yield from (n for n in inner if types.get(n) == kind)
-    elif not isinstance(node, ast.Name):
-        yield from (n for n in inner if isinstance(n, ast.Name) and n.id in specimen.args)
+    for inner in ast.walk(node):
+        if inner is node or not isinstance(inner, ast.expr) or isinstance(inner, ast.Constant):
+            continue
+        if kind is not None:
+            if types.get(inner) == kind:
+                yield inner
+        elif isinstance(inner, ast.Name) and inner.id in specimen.args:
+            yield inner
     if isinstance(kind, Tensor) and not kind.pointer:
         yield from _variables(specimen, node, types)
 
 
 def _variables(specimen: Specimen, node: ast.expr, types: Types) -> Iterator[ast.Name]:
-    """Other variables of a node's type, as far as they are bound before it."""
+    """Yield other variables of a node's type that are bound before it."""
     for statement in trees.all_statements(specimen.function.body):
         if not isinstance(statement, trees.COMPOUND) and node in ast.walk(statement):
             return
@@ -113,8 +117,8 @@ def _with(specimen: Specimen, node: ast.expr, other: ast.expr) -> Specimen:
 
 
 def sinks(best: Specimen) -> Generator[Specimen, bool, None]:
-    """What is stored: another variable, where that needs less of the kernel."""
-    yield from while_taken(best, _other_sinks)
+    """Propose to store another variable that requires less of the kernel."""
+    yield from propose_while_accepted(best, _other_sinks)
 
 
 def _other_sinks(specimen: Specimen) -> Iterator[Specimen]:
@@ -135,7 +139,7 @@ def _other_sinks(specimen: Specimen) -> Iterator[Specimen]:
 
 
 def _bare(specimen: Specimen) -> Iterator[Specimen]:
-    """The kernel up to a call whose result nobody needs: enough for what fails in the front end."""
+    """Yield the kernel up to a bare call, which is enough for a failure in the front end."""
     for at, statement in enumerate(specimen.function.body):
         if isinstance(statement, (ast.Assign, ast.AugAssign)):
             for call in _calls(statement.value):
@@ -146,10 +150,10 @@ def _bare(specimen: Specimen) -> Iterator[Specimen]:
 
 
 def _calls(value: ast.expr) -> list[ast.Call]:
-    """The calls that a value is made of: what one is given directly, then itself; of arithmetic
-    those on either side."""
+    """Return the calls in a value: a call's arguments, then itself; both sides of arithmetic."""
     if isinstance(value, ast.BinOp):
         return [*_calls(value.left), *_calls(value.right)]
     if isinstance(value, ast.Call):
-        return [*(given for given in value.args if isinstance(given, ast.Call)), value]
+        inner = [argument for argument in value.args if isinstance(argument, ast.Call)]
+        return [*inner, value]
     return []

@@ -1,4 +1,4 @@
-"""Compiler options, parameters and their values toward the fewest, smallest and most usual."""
+"""Fewer, smaller and more usual compiler options, parameters and values."""
 
 import ast
 from collections.abc import Generator, Iterator, Mapping
@@ -14,36 +14,36 @@ from flacheck.capabilities.repro.kernel.rewriting import (
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.syntax_trees import expression, substitute, variable
 from flacheck.capabilities.repro.passes.partial_evaluation import literal_of
-from flacheck.capabilities.repro.passes.search import first_taken, while_taken
+from flacheck.capabilities.repro.passes.search import propose_until_accepted, propose_while_accepted
 
 _SMALLER_OPTIONS = {"num_warps": (4, 1, 2, 8), "num_stages": (1, 2, 3)}
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-# They are in every test of Triton's.
+# Most of Triton's own tests use these.
 _DTYPES = ("fp16", "fp32")
 
 
 def options(best: Specimen) -> Generator[Specimen, bool, None]:
-    """No option at all where the default fails too, else the smallest value."""
+    """Propose no option if the default fails too, else the smallest value."""
     for name, value in best.options.items():
         fewer = [{key: other for key, other in best.options.items() if key != name}]
         for smaller in _SMALLER_OPTIONS.get(name, ()):
-            # The usual value is the default of most releases, and was just asked.
+            # The usual value is the default of most releases, so it was just proposed.
             if smaller < value and smaller != USUAL_OPTIONS.get(name):
                 fewer.append({**best.options, name: smaller})
         candidates = [best.with_(options=options) for options in fewer]
-        best = (yield from first_taken(candidates)) or best
+        best = (yield from propose_until_accepted(candidates)) or best
 
 
 def launch(best: Specimen) -> Generator[Specimen, bool, None]:
-    """Constant arguments: the smallest power of two, for equal numbers together, then for each."""
-    # Sizes that must be equal can only shrink together; others need not.
+    """Propose the smallest power of two for constants: equal ones together, then each."""
+    # Sizes that must be equal can only shrink together.
     for together in (True, False):
-        for names in _alike(best, together):
-            best = (yield from first_taken(_smaller_values(best, names))) or best
+        for names in _equal_constants(best, together):
+            best = (yield from propose_until_accepted(_smaller_values(best, names))) or best
 
 
-def _alike(specimen: Specimen, together: bool) -> list[list[str]]:
-    """Parameters of equal constants, in one list."""
+def _equal_constants(specimen: Specimen, together: bool) -> list[list[str]]:
+    """Return the parameters with constants, equal ones in one list if `together`."""
     groups: dict[str, list[str]] = {}
     for name, spec in specimen.args.items():
         if isinstance(spec, Mapping) and set(spec) & {"constexpr", "int"}:
@@ -60,18 +60,20 @@ def _smaller_values(specimen: Specimen, names: list[str]) -> Iterator[Specimen]:
     elif type(value) is int:
         smaller = [size for size in SIZES if size < value]
     for new in smaller:
-        yield specimen.with_(args={**specimen.args, **{name: {kind: new} for name in names}})
+        args = dict(specimen.args)
+        args.update((name, {kind: new}) for name in names)
+        yield specimen.with_(args=args)
 
 
 def dtypes(best: Specimen) -> Generator[Specimen, bool, None]:
-    """One dtype for another."""
+    """Propose one dtype for another."""
     for old in sorted(set(best.pointers.values())):
-        candidates = [_retyped(best, old, new) for new in _DTYPES if new != old]
-        best = (yield from first_taken(candidates)) or best
+        candidates = [_with_dtype(best, old, new) for new in _DTYPES if new != old]
+        best = (yield from propose_until_accepted(candidates)) or best
 
 
-def _retyped(specimen: Specimen, old: str, new: str) -> Specimen:
-    """The specimen with a dtype replaced in its arguments and in its text."""
+def _with_dtype(specimen: Specimen, old: str, new: str) -> Specimen:
+    """Return the specimen with a dtype replaced in its arguments and in its text."""
     before = f"tl.{NAMES.get(old, old)}"
     args = dict(specimen.args)
     for name, dtype in specimen.pointers.items():
@@ -85,25 +87,25 @@ def _retyped(specimen: Specimen, old: str, new: str) -> Specimen:
 
 
 def parameters(best: Specimen) -> Generator[Specimen, bool, None]:
-    """Pointers of one dtype made one, alignment left unsaid, numbers written down."""
+    """Propose to merge pointers, drop alignments, and replace parameters by literals."""
     args = dict(best.args)
     for name, spec in args.items():
         if isinstance(spec, Mapping) and "align" in spec:
-            # Where nothing is said of alignment, the launch needs no attributes.
+            # Without alignment, the launch needs no attributes.
             args[name] = {**spec, "align": 1}
-    unaligned = best.with_(args=args)
-    if (yield unaligned):
-        best = unaligned
-    yield from while_taken(best, _fewer)
+    candidate = best.with_(args=args)
+    if (yield candidate):
+        best = candidate
+    yield from propose_while_accepted(best, _fewer)
 
 
 def _fewer(specimen: Specimen) -> Iterator[Specimen]:
     yield drop_unread_parameters(specimen)
     for first, second in combinations(specimen.args, 2):
         if specimen.args[first] == specimen.args[second]:
-            yield _written(specimen, second, variable(first))
+            yield _with_value(specimen, second, variable(first))
     for name, spec in specimen.args.items():
-        # What may stand for a number of the launch in the kernel: 1, or itself.
+        # In the kernel a number of the launch may become 1 or stay.
         match spec:
             case {"int": number}:
                 literals: list[ast.expr | None] = [ast.Constant(1), ast.Constant(number)]
@@ -112,10 +114,10 @@ def _fewer(specimen: Specimen) -> Iterator[Specimen]:
             case _:
                 literals = [literal_of(spec)]
         for literal in filter(None, literals):
-            yield _written(specimen, name, literal)
+            yield _with_value(specimen, name, literal)
 
 
-def _written(specimen: Specimen, name: str, value: ast.expr) -> Specimen:
-    """The specimen without a parameter, with an expression in its place."""
+def _with_value(specimen: Specimen, name: str, value: ast.expr) -> Specimen:
+    """Return the specimen with an expression in place of a parameter."""
     args = {other: spec for other, spec in specimen.args.items() if other != name}
     return rewrite(specimen, substitute(specimen.copied_body(), {name: value}), args)

@@ -1,13 +1,13 @@
-"""Kernels that are built, not cut: operations of a kernel, with loads in place of their inputs.
+"""New kernels from operations of a kernel, with loads in place of their inputs.
 
-A slice is one operation, up to a depth of the operations below it, its inputs plain loads, its
-result stored. It finds most failures at once. Small ones come first, so that the first that fails
-is near the smallest.
+A slice is one operation with its operands up to a depth; its inputs are plain loads, and its result
+is stored. It finds most failures at once. Small slices come first, so that the first that fails is
+near the smallest.
 
-A pipeline is a loop of one dot and what feeds it, for the buffers of a software pipeline are most
-of a kernel's shared memory. What the kernel carries from turn to turn is the sum itself where the
-types agree, else loaded before. More of what feeds the dot is more memory, so the deepest is asked
-first, and shallower ones only as long as they still fail.
+A pipeline is a loop of one dot and its operands, because the buffers of a software pipeline take
+most of a kernel's shared memory. A variable that the kernel carries between iterations becomes the
+sum itself if the types agree, or else is loaded before the loop. More operands take more memory, so
+the deepest pipeline comes first, and shallower ones only as long as they still fail.
 """
 
 import ast
@@ -26,26 +26,25 @@ from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.value_graph import Value, operations
 from flacheck.capabilities.repro.passes.search import Probe
 
-# More dtypes than six meet in no kernel.
+# No kernel has more than six dtypes in memory.
 _POINTERS = "xyzwuv"
 SLICE_DEPTHS = (1, 2, 3, 4)
-# A bound for kernels of hundreds of operations; the shallow slices come first and are within it.
+# A limit for kernels of hundreds of operations; shallow slices come first and are within it.
 MOST = 160
-# So many slices are probed at once, in one kernel: enough to pass over most, few enough to compile
-# quickly.
+# The number of slices in one probe: enough to skip most slices, few enough to compile quickly.
 TOGETHER = 12
-# What fails most often comes first.
+# The operations that fail most often come first.
 _FIRST = "tl.dot tl.associative_scan tl.sum tl.max tl.reduce tl.cumsum tl.sort tl.trans".split()
 _RANK = {operation: rank for rank, operation in enumerate(_FIRST)}
-# The deepest takes most memory.
+# The deepest pipeline takes the most memory.
 LOOP_DEPTHS = (8, 4, 2, 1)
-# More turns than any pipeline has stages.
+# More iterations than any pipeline has stages.
 TURN, SUM, TURNS = "i", "sum", 64
 Search = Generator["Specimen | Probe", bool, bool]
 
 
 class NewKernel:
-    """A kernel under construction: statements to be, one pointer a dtype, variables `c1`, `c2`…"""
+    """A kernel under construction, with one pointer a dtype and variables `c1`, `c2` and so on."""
 
     def __init__(self) -> None:
         self.body: trees.Block = []
@@ -54,30 +53,32 @@ class NewKernel:
         self._names = (f"c{number}" for number in itertools.count(1))
 
     def specimen(self, before: Specimen) -> Specimen:
-        """It in place of a specimen's kernel."""
-        args = {name: {"dtype": dtype, "align": 16} for dtype, name in self._pointers.items()}
+        """Return the specimen with this kernel instead of its own."""
+        args: dict[str, Any] = {}
+        for dtype, name in self._pointers.items():
+            args[name] = {"dtype": dtype, "align": 16}
         return rewrite(before, self.body, args)
 
     def pointer(self, dtype: str) -> str:
-        """The parameter that points to a dtype."""
+        """Return the parameter that points to a dtype; add it if necessary."""
         if dtype not in self._pointers:
             self._pointers[dtype] = _POINTERS[len(self._pointers)]
         return self._pointers[dtype]
 
     def new_name(self, key: object) -> str:
-        """A name that stands for a key from now on."""
+        """Bind a new variable to a key and return its name."""
         self.bound[key] = next(self._names)
         return self.bound[key]
 
     def apply(self, value: Value, depth: int) -> ast.expr:
-        """A value's operation on the results of its operands; a scalar is no deeper than it."""
+        """Return a value's operation on its operands' results; scalars do not count as depth."""
         inputs: dict[int, Any] = {}
         for part, operand in value.operands:
             inputs[id(part)] = self.result(operand, depth - bool(operand.type.shape))
         return copy.deepcopy(value.node, inputs)
 
     def result(self, value: Value, depth: int) -> ast.expr:
-        """The expression for a value, once its statements are there."""
+        """Return the expression for a value, after adding its statements."""
         raise NotImplementedError
 
     def store(self, kind: Tensor, value: ast.expr) -> None:
@@ -86,7 +87,7 @@ class NewKernel:
 
 @dataclass(frozen=True)
 class SlicePlan:
-    """An operation, how deep to go below it, whether inputs of one type are one load."""
+    """An operation, the depth of its operands, and True in `share` for one load a type."""
 
     value: Value
     depth: int
@@ -94,25 +95,30 @@ class SlicePlan:
 
 
 def slices(best: Specimen) -> Generator[Specimen | Probe, bool, None]:
-    """One operation and what feeds it, in place of the whole kernel; a dozen of them in a probe."""
+    """Propose slices in place of the whole kernel; a probe contains a dozen of them."""
     yield from _in_batches(best, TOGETHER)
 
 
 def single_slices(best: Specimen) -> Generator[Specimen | Probe, bool, None]:
-    """The same, asked one by one."""
+    """Propose slices in place of the whole kernel, one by one."""
     yield from _in_batches(best, 1)
 
 
 def _in_batches(best: Specimen, size: int) -> Generator[Specimen | Probe, bool, None]:
     plans = distinct(best)
-    while batch := list(itertools.islice(plans, size)):
-        if (yield from _within(best, batch)):
+    batch = list(itertools.islice(plans, size))
+    while batch:
+        if (yield from _search_batch(best, batch)):
             return
+        batch = list(itertools.islice(plans, size))
 
 
-def _within(before: Specimen, plans: Sequence[SlicePlan], hides: bool = False) -> Search:
-    """Whether one of these slices is taken. Several are first asked as one: what compiles hides no
-    failure, and what fails otherwise may hide one. `hides`: one of them is known to fail."""
+def _search_batch(before: Specimen, plans: Sequence[SlicePlan], hides: bool = False) -> Search:
+    """Propose these slices until one is accepted; return True if one was.
+
+    Several slices are first probed as one kernel: if it compiles, none of them fails. With
+    `hides`, an earlier probe of these slices failed.
+    """
     if len(plans) == 1:
         return (yield build_slices(before, plans))
     if not hides and not (yield Probe(build_slices(before, plans))):
@@ -120,31 +126,31 @@ def _within(before: Specimen, plans: Sequence[SlicePlan], hides: bool = False) -
     middle = len(plans) // 2
     first, second = plans[:middle], plans[middle:]
     in_first = yield Probe(build_slices(before, first))
-    if in_first and (yield from _within(before, first, hides=True)):
+    if in_first and (yield from _search_batch(before, first, hides=True)):
         return True
-    return (yield from _within(before, second, hides=not in_first))
+    return (yield from _search_batch(before, second, hides=not in_first))
 
 
 def distinct(specimen: Specimen) -> Iterator[SlicePlan]:
-    """The slices worth a question, each once: none that is more to read than the whole kernel."""
-    seen: set[str] = set()
-    # Shallow ones first; of operations of one rank the last, which is nearest to what is stored.
+    """Yield the distinct slices that cost less than the whole kernel."""
+    keys: set[str] = set()
+    # Shallow slices first; of equal rank the last operation, which is nearest to a store.
     values = operations(specimen)[::-1]
     values.sort(key=lambda value: _RANK.get(value.operation, len(_RANK)))
     for depth, value, share in itertools.product(SLICE_DEPTHS, values, (True, False)):
-        if len(seen) == MOST:
+        if len(keys) == MOST:
             return
         plan = SlicePlan(value, depth, share)
         candidate = build_slices(specimen, [plan])
-        if candidate.key in seen or cost(candidate) >= cost(specimen):
+        if candidate.key in keys or cost(candidate) >= cost(specimen):
             continue
         if is_valid(candidate):
-            seen.add(candidate.key)
+            keys.add(candidate.key)
             yield plan
 
 
 def build_slices(before: Specimen, plans: Sequence[SlicePlan]) -> Specimen:
-    """A kernel of these slices; the store that ends each keeps their loads apart."""
+    """Return a kernel of these slices; each has its own loads and ends with a store."""
     kernel = _Slices()
     for plan in plans:
         kernel.bound, kernel.share = {}, plan.share
@@ -153,12 +159,12 @@ def build_slices(before: Specimen, plans: Sequence[SlicePlan]) -> Specimen:
 
 
 class _Slices(NewKernel):
-    """Slices one after the other; where inputs of one type are one load, it is bound by type."""
+    """A kernel of slices; with `share`, the variable of a load is bound to its type."""
 
     share = True
 
     def result(self, value: Value, depth: int) -> ast.expr:
-        # Below the depth everything is loaded, but for ranges, which a load is made of.
+        # Below the depth everything is loaded, except ranges, which the loads contain.
         if value.is_constant and (depth > 0 or value.operation == "tl.arange"):
             return copy.deepcopy(value.node)
         kind, is_input = value.type, depth == 0 or not value.operands
@@ -169,28 +175,28 @@ class _Slices(NewKernel):
             key = kind
         if key not in self.bound:
             if is_input:
-                given = plain_addresses.load(self.pointer(kind.dtype), kind.shape)
+                expression = plain_addresses.load(self.pointer(kind.dtype), kind.shape)
             else:
-                given = self.apply(value, depth)
-            self.body.append(trees.assign(self.new_name(key), given))
+                expression = self.apply(value, depth)
+            self.body.append(trees.assign(self.new_name(key), expression))
         return trees.variable(self.bound[key])
 
 
 def pipelines(best: Specimen) -> Generator[Specimen, bool, None]:
-    """A loop around one dot and what feeds it, in place of the whole kernel."""
+    """Propose a loop around one dot and its operands, in place of the whole kernel."""
     dots = [value for value in operations(best) if value.operation == "tl.dot"]
     for dot in reversed(dots):
-        taken = False
+        is_accepted = False
         for depth in LOOP_DEPTHS:
             if not (yield in_loop(best, dot, depth)):
                 break
-            taken = True
-        if taken:
+            is_accepted = True
+        if is_accepted:
             return
 
 
 def in_loop(before: Specimen, value: Value, depth: int) -> Specimen:
-    """A kernel that adds up the values of a loop's turns and stores the sum."""
+    """Return a kernel that adds up the values of a loop's iterations and stores the sum."""
     kind = value.type
     kernel = _Pipeline()
     kernel.total = kind
@@ -206,7 +212,7 @@ def in_loop(before: Specimen, value: Value, depth: int) -> Specimen:
 
 
 class _Pipeline(NewKernel):
-    """A loop, of which `body` is one turn; `before` is what is loaded once, before it."""
+    """A kernel with a loop; `body` is one iteration, `before` the loads before the loop."""
 
     total: Tensor
 
@@ -215,18 +221,18 @@ class _Pipeline(NewKernel):
         self.before: trees.Block = []
 
     def result(self, value: Value, depth: int) -> ast.expr:
-        # What the kernel carries from turn to turn is a name that nothing in the loop has bound.
-        carried = isinstance(value.node, ast.Name)
+        # A variable that the kernel carries between iterations has no value in the loop.
+        is_carried = isinstance(value.node, ast.Name)
         if value.is_constant:
             return copy.deepcopy(value.node)
-        if carried and value.type == self.total:
+        if is_carried and value.type == self.total:
             return trees.variable(SUM)
         if value not in self.bound:
             name = self.new_name(value)
-            if carried:
+            if is_carried:
                 self.before.append(trees.assign(name, self._load(value.type)))
             elif depth == 0 or not value.operands:
-                # Every turn loads from another place.
+                # Every iteration loads from another address.
                 turn = f"{TURN} * {value.type.size}"
                 self.body.append(trees.assign(name, self._load(value.type, turn)))
             else:

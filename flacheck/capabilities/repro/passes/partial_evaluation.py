@@ -1,4 +1,4 @@
-"""The first pass: known constants go into the kernel, its helpers are inlined."""
+"""The first pass: it substitutes constants and inlines helpers."""
 
 import ast
 import copy
@@ -18,15 +18,15 @@ _ROUNDS = 6
 
 
 def partial_evaluation(best: Specimen) -> Generator[Specimen, bool, None]:
-    """With the launch's constants: no constexpr parameter is left that need not be."""
-    # Inlining may change what the compiler does: without it when the failure needs the call.
+    """Propose the kernel with the launch's constants instead of constexpr parameters."""
+    # Inlining may change the compile, so the second candidate keeps the calls.
     for inline in (True, False):
         if (yield evaluate_constants(best, inline)):
             return
 
 
 def evaluate_constants(specimen: Specimen, inline: bool = True) -> Specimen:
-    """The specimen with its constants in place of its constexpr parameters."""
+    """Return the specimen with its constants in place of its constexpr parameters."""
     values, args = {}, {}
     for name, spec in specimen.args.items():
         value = literal_of(spec)
@@ -34,37 +34,45 @@ def evaluate_constants(specimen: Specimen, inline: bool = True) -> Specimen:
             args[name] = spec
         else:
             values[name] = value
-    changed = trees.writes(specimen.function)
-    bound = [trees.assign(name, value) for name, value in values.items() if name in changed]
-    known = specimen.constants
-    known |= {name: value for name, value in values.items() if name not in changed}
+    reassigned = trees.writes(specimen.function)
+    constants = specimen.constants
+    body = specimen.copied_body()
+    for name, value in reversed(values.items()):
+        if name in reassigned:
+            body.insert(0, trees.assign(name, value))
+    for name, value in values.items():
+        if name not in reassigned:
+            constants[name] = value
     helpers = specimen.helpers if inline else {}
-    body = _settled([*bound, *specimen.copied_body()], known, helpers)
+    body = _simplify(body, constants, helpers)
     specimen = rewrite(specimen, body, args)
-    # `x.dtype` is written as `tl.float16`: then `x` itself may go.
-    named: dict[ast.AST, ast.AST] = {}
+    # With `tl.float16` for `x.dtype`, later passes may remove `x` itself.
+    dtype_names: dict[ast.AST, ast.AST] = {}
     for node, kind in infer_types(specimen).items():
         if not isinstance(kind, DTypeValue) or kind.name not in NAMES:
             continue
         if not ast.unparse(node).startswith("tl."):
-            named[node] = trees.expression("tl." + NAMES[kind.name])
-    if not named:
+            dtype_names[node] = trees.expression("tl." + NAMES[kind.name])
+    if not dtype_names:
         return specimen
-    return replace_nodes(specimen, named)
+    return replace_nodes(specimen, dtype_names)
 
 
 def literal_of(spec: Any) -> ast.expr | None:
-    """The expression for a constant argument; None for one that differs from launch to launch."""
+    """Return the expression for a constant argument; None for an argument that is not constant."""
     match spec:
         case {"constexpr": {"dtype": name}}:
             return trees.expression("tl." + NAMES.get(name, name))
         case {"constexpr": {"function": name}}:
             return trees.variable(name)
         case {"constexpr": {"tuple": parts}}:
-            items = [literal_of({"constexpr": part}) for part in parts]
-            known = [item for item in items if item is not None]
-            if len(known) == len(parts):
-                return ast.Tuple(known, ast.Load())
+            items = []
+            for part in parts:
+                item = literal_of({"constexpr": part})
+                if item is None:
+                    return None
+                items.append(item)
+            return ast.Tuple(items, ast.Load())
         case {"constexpr": value} if not isinstance(value, Mapping):
             return literal(value)
         case None | bool() | str():
@@ -72,29 +80,30 @@ def literal_of(spec: Any) -> ast.expr | None:
     return None
 
 
-def _settled(
+def _simplify(
     body: trees.Block, constants: Mapping[str, ast.expr], functions: Mapping[str, ast.FunctionDef]
 ) -> trees.Block:
-    """Substitute, fold and inline until nothing changes."""
-    known = dict(constants)
+    """Substitute, fold and inline until the body no longer changes."""
+    values = dict(constants)
     for _ in range(_ROUNDS):
-        before = [ast.dump(statement) for statement in body]
-        body = trees.expand_statements(fold_constants(trees.substitute(body, known)), _plain)
+        before = list(map(ast.dump, body))
+        body = fold_constants(trees.substitute(body, values))
+        body = trees.expand_statements(body, _plain_assignments)
         body = fold_constants(inline_calls(body, functions))
-        known |= _constant_variables(body)
-        if [ast.dump(statement) for statement in body] == before:
+        values |= _constant_variables(body)
+        if list(map(ast.dump, body)) == before:
             break
     return body
 
 
 def _constant_variables(body: trees.Block) -> dict[str, ast.expr]:
-    """Variables that are bound once, outside every branch and loop, to a literal."""
+    """Return variables with one assignment, of a literal, outside every branch and loop."""
     bound: list[str] = []
     for statement in trees.all_statements(body):
         if not isinstance(statement, (ast.If, ast.While)):
             bound += trees.writes(statement)
         if isinstance(statement, ast.For):
-            # Twice: a loop's variable has another value in every turn.
+            # A second count, because a loop's variable has another value in every iteration.
             bound += trees.writes(statement.target)
     constants = {}
     for statement in body:
@@ -104,8 +113,8 @@ def _constant_variables(body: trees.Block) -> dict[str, ast.expr]:
     return constants
 
 
-def _plain(statement: ast.stmt) -> trees.Block:
-    """Assignments of one name each: no tuples, and operators are spelt out."""
+def _plain_assignments(statement: ast.stmt) -> trees.Block:
+    """Return assignments of one name each, without tuples and augmented operators."""
     if isinstance(statement, (ast.AnnAssign, ast.AugAssign)):
         target, value = statement.target, statement.value
         if not isinstance(target, ast.Name) or value is None:
@@ -114,37 +123,34 @@ def _plain(statement: ast.stmt) -> trees.Block:
             value = ast.BinOp(trees.variable(target.id), statement.op, value)
         return [trees.assign(target.id, value)]
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-        return _untupled(statement, statement.targets[0], statement.value)
+        return _split_tuple(statement, statement.targets[0], statement.value)
     return [statement]
 
 
-def _untupled(statement: ast.Assign, target: ast.expr, value: ast.expr) -> trees.Block:
-    """`a, b = x, y` as two statements, unless `y` reads what `a` was before."""
+def _split_tuple(statement: ast.Assign, target: ast.expr, value: ast.expr) -> trees.Block:
+    """Return `a, b = x, y` as two statements, unless `y` reads the old `a`."""
     if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
         return [statement]
     if len(target.elts) != len(value.elts):
         return [statement]
     parts: trees.Block = []
-    for at, (left, right) in enumerate(zip(target.elts, value.elts)):
+    for at, (name, part) in enumerate(zip(target.elts, value.elts)):
         later = ast.Tuple(value.elts[at + 1 :], ast.Load())
-        if not isinstance(left, ast.Name) or left.id in trees.reads(later):
+        if not isinstance(name, ast.Name) or name.id in trees.reads(later):
             return [statement]
-        parts.append(trees.assign(left.id, copy.copy(right)))
+        parts.append(trees.assign(name.id, copy.copy(part)))
     return parts
 
 
 def inline_calls(body: trees.Block, functions: Mapping[str, ast.FunctionDef]) -> trees.Block:
-    """The body with what helpers do in place of their calls; one that returns early stays."""
-    taken = {name.id for statement in body for name in trees.names_in(statement)}
-    plain = {}
-    for name, function in functions.items():
-        returns = [s for s in trees.all_statements(function.body) if isinstance(s, ast.Return)]
-        returns_at_end = all(r is function.body[-1] and r.value for r in returns)
-        if returns_at_end and not function.args.vararg and not function.args.kwarg:
-            plain[name] = function
+    """Return the body with helpers inlined, except those that return early."""
+    used_names: set[str] = set()
+    for statement in body:
+        used_names.update(name.id for name in trees.names_in(statement))
+    inlinable = {name: each for name, each in functions.items() if _can_inline(each)}
 
-    def written_out(statement: ast.stmt) -> trees.Block:
-        visitor = _Calls(plain, taken)
+    def inline_in(statement: ast.stmt) -> trees.Block:
+        visitor = _Calls(inlinable, used_names)
         if isinstance(statement, ast.For):
             statement.iter = visitor.visit(statement.iter)
         elif isinstance(statement, ast.If):
@@ -153,14 +159,23 @@ def inline_calls(body: trees.Block, functions: Mapping[str, ast.FunctionDef]) ->
             statement = visitor.visit(statement)
         return [*visitor.before, statement]
 
-    return trees.expand_statements(body, written_out)
+    return trees.expand_statements(body, inline_in)
+
+
+def _can_inline(function: ast.FunctionDef) -> bool:
+    """Return True if a function returns only at its end and has no variadic parameters."""
+    for statement in trees.all_statements(function.body):
+        is_last = statement is function.body[-1]
+        if isinstance(statement, ast.Return) and not (is_last and statement.value):
+            return False
+    return not function.args.vararg and not function.args.kwarg
 
 
 class _Calls(trees.Extraction):
-    """Puts a helper's statements into `before` and its result where the call was."""
+    """A transformer that moves a helper's statements before the statement of its call."""
 
-    def __init__(self, functions: Mapping[str, ast.FunctionDef], taken: set[str]) -> None:
-        super().__init__(taken)
+    def __init__(self, functions: Mapping[str, ast.FunctionDef], used_names: set[str]) -> None:
+        super().__init__(used_names)
         self._functions = functions
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -168,16 +183,19 @@ class _Calls(trees.Extraction):
         if not isinstance(node.func, ast.Name) or node.func.id not in self._functions:
             return node
         function = copy.deepcopy(self._functions[node.func.id])
-        given = _given(function, node)
-        if given is None:
+        arguments = _arguments(function, node)
+        if arguments is None:
             return node
-        stored = set().union(*map(trees.writes, function.body))
-        # Sorted, so that the same input gives the same names.
-        names = {name: self.new_name(name) for name in sorted(stored)}
+        variables: set[str] = set()
+        for statement in function.body:
+            variables |= trees.writes(statement)
+        # The order makes the new names reproducible.
+        names = {name: self.new_name(name) for name in sorted(variables)}
         direct = {}
-        for name, value in given.items():
-            # A name or literal may stand in many places; another argument is computed once.
-            if name not in stored and (trees.is_literal(value) or isinstance(value, ast.Name)):
+        for name, value in arguments.items():
+            # A name or literal may be repeated; another argument must be computed once.
+            is_simple = trees.is_literal(value) or isinstance(value, ast.Name)
+            if is_simple and name not in variables:
                 direct[name] = value
                 continue
             if name not in names:
@@ -193,13 +211,16 @@ class _Calls(trees.Extraction):
         return ast.Constant(None)
 
 
-def _given(function: ast.FunctionDef, call: ast.Call) -> dict[str, ast.expr] | None:
-    """Each parameter's argument; None for a call that is not understood."""
+def _arguments(function: ast.FunctionDef, call: ast.Call) -> dict[str, ast.expr] | None:
+    """Return each parameter's argument; None if the call does not match the parameters."""
     names = trees.parameter_names(function)
-    if any(isinstance(a, ast.Starred) for a in call.args) or len(call.args) > len(names):
+    has_starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+    if has_starred or len(call.args) > len(names):
         return None
-    given = syntax.defaults(function.args) | dict(zip(names, call.args))
-    given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-    if set(given) != set(names):
+    arguments = syntax.defaults(function.args) | dict(zip(names, call.args))
+    for keyword in call.keywords:
+        if keyword.arg:
+            arguments[keyword.arg] = keyword.value
+    if set(arguments) != set(names):
         return None
-    return {name: given[name] for name in names}
+    return {name: arguments[name] for name in names}

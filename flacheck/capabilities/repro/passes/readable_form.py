@@ -1,4 +1,4 @@
-"""The form that is read: usual names, one step a line. Taken whatever the order says."""
+"""The readable form: usual names, one step a line. It is accepted even at a higher cost."""
 
 import ast
 import copy
@@ -10,14 +10,16 @@ from flacheck.capabilities.repro.kernel.rewriting import rewrite
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 
 _POINTERS = ("x_ptr", "y_ptr", "z_ptr", "w_ptr", "u_ptr", "v_ptr")
-# What a reader looks for: the operations that fail, and the loads that feed them.
+# The operations that matter to a reader: those that fail, and the loads of their inputs.
 _STEPS = "tl.load tl.dot tl.sum tl.max tl.min tl.exp tl.trans tl.cumsum tl.associative_scan".split()
 
 
 def reading(best: Specimen) -> Generator[Specimen, bool, None]:
-    """One step a line with usual names, what is written twice taken once where the failure stays;
-    else the names alone; else those of the kernel and its pointers, for a message may name a
-    variable."""
+    """Propose one step a line with usual names, then usual names alone.
+
+    Equal steps share a variable if the failure stays. The last candidate renames only the kernel
+    and its pointers, because a message may contain the name of a variable.
+    """
     steps = [_stepwise(best, once=True), _stepwise(best, once=False)]
     forms = [
         *map(use_usual_names, steps),
@@ -30,13 +32,15 @@ def reading(best: Specimen) -> Generator[Specimen, bool, None]:
 
 
 def _stepwise(best: Specimen, once: bool) -> Specimen:
-    taken = {*best.args, *(n.id for s in best.function.body for n in trees.names_in(s))}
+    used_names = set(best.args)
+    for statement in best.function.body:
+        used_names.update(name.id for name in trees.names_in(statement))
 
     def steps_of(statement: ast.stmt) -> trees.Block:
-        """Loads, dots and reductions inside other expressions get statements of their own."""
+        """Return statements of their own for nested loads, dots and reductions."""
         if isinstance(statement, trees.COMPOUND):
             return [statement]
-        steps = _Steps(statement, taken, once)
+        steps = _Steps(statement, used_names, once)
         last = steps.visit(statement)
         return [*steps.before, last]
 
@@ -44,51 +48,59 @@ def _stepwise(best: Specimen, once: bool) -> Specimen:
 
 
 class _Steps(trees.Extraction):
-    """Names what is nested, inner first; equal steps of one statement share a name if they are to
-    be taken `once`."""
+    """A transformer that moves nested operations into assignments, inner first.
 
-    def __init__(self, statement: ast.stmt, taken: set[str], once: bool) -> None:
-        super().__init__(taken)
+    With `once` equal operations of a statement share a variable.
+    """
+
+    def __init__(self, statement: ast.stmt, used_names: set[str], once: bool) -> None:
+        super().__init__(used_names)
         self._once = once
-        self._named: dict[str, str] = {}
+        self._variables: dict[str, str] = {}
         self._whole = None
         if isinstance(statement, (ast.Assign, ast.Expr)):
             self._whole = statement.value
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        whole = node is self._whole
+        is_whole = node is self._whole
         self.generic_visit(node)
-        if whole or trees.callee_name(node) not in _STEPS:
+        if is_whole or trees.callee_name(node) not in _STEPS:
             return node
         text = ast.unparse(node)
-        if not self._once or text not in self._named:
-            self._named[text] = self.new_name("step")
-            self.before.append(trees.assign(self._named[text], node))
-        return trees.variable(self._named[text])
+        if not self._once or text not in self._variables:
+            self._variables[text] = self.new_name("step")
+            self.before.append(trees.assign(self._variables[text], node))
+        return trees.variable(self._variables[text])
 
 
 def use_usual_names(specimen: Specimen, variables: bool = True) -> Specimen:
-    """The kernel called `kernel`, pointers `x_ptr`…, `variables` `a`, `b`… as they are bound."""
+    """Return the kernel as `kernel`, with pointers `x_ptr` etc. and `variables` `a`, `b` etc."""
     function = specimen.function
-    within = [name for statement in function.body for name in trees.names_in(statement)]
-    bound = dict.fromkeys(name.id for name in within if isinstance(name.ctx, ast.Store))
-    others = {name.id for name in trees.names_in(function)} - set(bound)
-    letters = [letter for letter in ascii_lowercase if letter not in {*specimen.args, *others}]
+    bound: dict[str, None] = {}
+    for statement in function.body:
+        for name in trees.names_in(statement):
+            if isinstance(name.ctx, ast.Store):
+                bound[name.id] = None
+    reserved = {*specimen.args}
+    for name in trees.names_in(function):
+        if name.id not in bound:
+            reserved.add(name.id)
+    letters = [letter for letter in ascii_lowercase if letter not in reserved]
     names = dict(zip(specimen.pointers, _POINTERS))
-    # Where letters run out, variables keep their names.
+    # With more variables than letters, variables keep their names.
     if variables and len(bound) <= len(letters):
         names |= zip(bound, letters)
-    # A pointer may be called what a variable would be.
+    # A pointer and a variable may get the same name.
     if len(set(names.values())) != len(names):
         return specimen
     own = "kernel"
     if own in {*specimen.helpers, *specimen.constants}:
         own = specimen.name
     tree = copy.deepcopy(specimen.tree)
-    renamed_function = tree.body[specimen.tree.body.index(function)]
-    trees.Renaming(names).visit(renamed_function)
-    assert isinstance(renamed_function, ast.FunctionDef)
-    renamed_function.name = own
-    args = {names.get(name, name): spec for name, spec in specimen.args.items()}
-    renamed = specimen.with_(source=ast.unparse(tree), name=own, args=args)
-    return rewrite(renamed, renamed.copied_body())
+    new_function = tree.body[specimen.tree.body.index(function)]
+    trees.Renaming(names).visit(new_function)
+    assert isinstance(new_function, ast.FunctionDef)
+    new_function.name = own
+    args = {names.get(parameter, parameter): spec for parameter, spec in specimen.args.items()}
+    new = specimen.with_(source=ast.unparse(tree), name=own, args=args)
+    return rewrite(new, new.copied_body())

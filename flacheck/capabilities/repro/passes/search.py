@@ -1,4 +1,4 @@
-"""How a pass searches: it proposes smaller specimens and is told of each whether it is taken."""
+"""The search of a pass: it proposes smaller specimens and receives True for each accepted one."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,48 +11,52 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Probe:
-    """A question and no proposal: could anything in this specimen fail? It is never taken."""
+    """A specimen that tests if a part of it could fail; a probe is never accepted."""
 
     specimen: Specimen
 
 
-# One way of making a specimen smaller: a generator of candidates that is told of each whether it is
-# the best specimen now, and of each probe whether it fails at all.
+# A generator of smaller specimens. For each candidate it receives True if that is the best specimen
+# now, and for each probe True if it fails.
 Pass = Callable[[Specimen], Generator["Specimen | Probe", bool, None]]
 
 
 def name_of(one: Pass) -> str:
-    """What a pass is called where people read it."""
+    """Return the readable name of a pass."""
     return one.__name__.replace("_", " ")
 
 
-def first_taken(candidates: Iterable[Specimen]) -> Generator[Specimen, bool, Specimen | None]:
-    """Proposes them until one is taken; None when none is."""
+def propose_until_accepted(
+    candidates: Iterable[Specimen],
+) -> Generator[Specimen, bool, Specimen | None]:
+    """Propose candidates until one is accepted; return it, or None."""
     for candidate in candidates:
         if (yield candidate):
             return candidate
     return None
 
 
-def while_taken(
+def propose_while_accepted(
     best: Specimen, propose: Callable[[Specimen], Iterable[Specimen]]
 ) -> Generator[Specimen, bool, None]:
-    """Proposes again from each specimen that is taken, until none is."""
-    taken: Specimen | None = best
-    while taken is not None:
-        taken = yield from first_taken(propose(taken))
+    """Propose again from each accepted specimen, until none is accepted."""
+    current: Specimen | None = best
+    while current is not None:
+        current = yield from propose_until_accepted(propose(current))
 
 
-def at_each(
+def propose_at_each(
     best: Specimen,
     places: Callable[[Specimen], Sequence[Item]],
     propose: Callable[[Specimen, Item], Iterable[Specimen]],
 ) -> Generator[Specimen, bool, None]:
-    """Proposes for each place; where one is taken, the places are looked up again."""
+    """Propose for each place; look the places up again after each accepted specimen."""
     position = 0
-    while position < len(left := places(best)):
-        taken = yield from first_taken(propose(best, left[position]))
-        if taken is None:
+    remaining = places(best)
+    while position < len(remaining):
+        smaller = yield from propose_until_accepted(propose(best, remaining[position]))
+        if smaller is None:
             position += 1
         else:
-            best = taken
+            best = smaller
+            remaining = places(best)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flacheck.analysis.observed import LaunchParts, take_apart
+from flacheck.analysis.observation import LaunchParts, take_apart
 from flacheck.model import Launch
 from tests.made_records import SHAPE, launch
 
@@ -18,7 +18,7 @@ def _parts(dtype: str = "bf16", **constexprs: Any) -> LaunchParts:
 def test_only_what_a_caller_may_tune_separates_configurations_of_one_launch() -> None:
     """Block sizes are tuned; sizes named by the shape, flags and strings make another launch."""
     parts = _parts(BC=64, REVERSE=True)
-    assert parts.tuned == {"BC": 64}
+    assert parts.tuned_constants == {"BC": 64}
     assert parts.identity == _parts(BC=32, REVERSE=True).identity
     assert parts.identity != _parts(BC=64, REVERSE=False).identity
     assert parts.skeleton == _parts("fp32", REVERSE=True).skeleton
@@ -30,7 +30,7 @@ def test_without_a_shape_a_size_is_not_taken_for_a_block() -> None:
     """
     plain = {**launch(K=256, BK=64, BLOCK_M=32, W=7, tile=4), "omitted": ["tile"]}
     captured = Launch.from_json(plain)
-    assert take_apart(captured, {}).tuned == {"BK": 64, "BLOCK_M": 32, "tile": 4}
+    assert take_apart(captured, {}).tuned_constants == {"BK": 64, "BLOCK_M": 32, "tile": 4}
 
 
 def test_a_record_without_a_launch_has_no_parts() -> None:

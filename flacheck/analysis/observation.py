@@ -1,4 +1,4 @@
-"""Records, cut down to what an analysis compares: a few hundred bytes a cell."""
+"""Records, reduced to the fields that an analysis compares: a few hundred bytes a cell."""
 
 import re
 from collections.abc import Container, Iterable, Mapping
@@ -8,34 +8,35 @@ from typing import Any
 from flacheck.model import Launch, Record, Verdict, canonical
 
 _NONE: Mapping[str, str] = {}
-# How kernels name their block sizes: BK, BLOCK_M, BLOCK_SIZE_N.
+# Names of block sizes in kernels: BK, BLOCK_M, BLOCK_SIZE_N.
 BLOCK = re.compile(r"B[A-Z]\d*|(?:\w+_)?BLOCK\w*")
 
 
 @dataclass(frozen=True)
 class LaunchParts:
-    """A launch, taken apart.
+    """A launch, split into parts.
 
-    `identity` is the launch without what an autotuner or a caller may tune: two cells with one
-    identity are configurations of the same launch. `skeleton` has the tensors' dtypes erased as
-    well. `tuned` are the integer constexprs left out, which a fallback may change.
+    `identity` is the launch without the values that an autotuner or a caller may tune: two cells
+    with one identity are configurations of the same launch. `skeleton` has the tensors' dtypes
+    erased as well. `tuned_constants` are the integer constexprs left out, which a fallback may
+    change.
     """
 
     identity: str
     skeleton: str
-    tuned: Mapping[str, int]
+    tuned_constants: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """One cell's outcome; strings and mappings are shared between the cells of one `observe`.
+class ObservedCell:
+    """The outcome of one cell; the cells of one `observe` share strings and mappings.
 
     `call` is the launch with its options, `size` the shape, both as canonical JSON. `partial` marks
-    a compile that was stopped on request before its last stage, `crashed` an attempt that a signal
-    ended. `made_up` says that flacheck's driver invented the arguments; `reason` and `formerly`
-    are the record's; `api` is a name of Triton's, or of a module, that the kernel's source asks for
-    in vain. `configuration_of` is the key of the cell that the question asks of this launch, where
-    it names the launch's other configurations.
+    a compile that was stopped on request before its last stage, `is_crash` an attempt that a signal
+    ended. `made_up` marks arguments that flacheck's driver invented; `reason` and `formerly` are
+    the record's; `api` is a name of Triton or of a module that the kernel's source uses and the
+    release lacks. If the question lists several configurations of this launch, `configuration_of`
+    is the key of the cell that it requests.
     """
 
     key: str
@@ -58,7 +59,7 @@ class Observed:
     line: str
     partial: bool = False
     reason: str | None = None
-    crashed: bool = False
+    is_crash: bool = False
     made_up: bool = False
     formerly: str | None = None
     api: str | None = None
@@ -66,7 +67,7 @@ class Observed:
 
     @property
     def launch(self) -> tuple[Any, ...]:
-        """What all configurations of one launch share."""
+        """Identity shared by all configurations of one launch."""
         if self.configuration_of is not None:
             return self.package, self.kernel, self.configuration_of
         return self.package, self.kernel, self.dtype, self.size, self.parts.identity
@@ -85,74 +86,79 @@ class Observed:
 
     @property
     def is_evidence(self) -> bool:
-        """True for a compile that reached its last stage and for a failure; a timeout, a skipped
-        cell and a compile with `--until` prove nothing."""
+        """True for a compile that reached its last stage and for a failure.
+
+        A timeout, a skipped cell and a compile with `--until` prove nothing.
+        """
         return self.fails or (self.compiles and not self.partial)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What a fallback may change: options, tuned constexprs, dtype."""
-        return {**self.options, **self.parts.tuned, "dtype": self.dtype}
+        """Settings that a fallback may change: options, tuned constexprs, dtype."""
+        return {**self.options, **self.parts.tuned_constants, "dtype": self.dtype}
 
 
 def observe(
     records: Iterable[Record],
     made_up: Container[str] | None = None,
     configurations: Mapping[str, str] = _NONE,
-) -> list[Observed]:
-    """All records, each cut down; equal parts are kept once.
+) -> list[ObservedCell]:
+    """Return all records, each reduced to an observed cell; equal parts are stored once.
 
-    `made_up` are the keys of made-up launches, as the question has them. Without it, what was
-    stored of the kernel says so. `configurations` maps the keys of launches of which the question
-    names several configurations to that of the one it asks.
+    `made_up` are the keys of made-up launches in the question; without it, the stored kernels
+    decide. For launches with several configurations in the question, `configurations` maps their
+    keys to that of the requested one.
     """
     shared: dict[Any, Any] = {}
-    observed = []
+    cells = []
     for record in records:
         is_made_up = record.cell.kernel.is_made_up
         if made_up is not None:
             is_made_up = record.key in made_up
         of = configurations.get(record.key)
-        observed.append(_observed(record, shared, is_made_up, of))
-    return observed
+        cells.append(_observe(record, shared, is_made_up, of))
+    return cells
 
 
 def take_apart(launch: Launch | None, shape: Mapping[str, int]) -> LaunchParts:
-    """Separate a launch's tuned constexprs from what makes it this launch.
+    """Separate a launch's tuned constexprs from its identity.
 
-    Without a shape nothing says which integers are sizes, so only parameters left to the autotuner
+    Without a shape the integer sizes are unknown, so only parameters left to the autotuner
     (`omitted`) and those named like blocks count as tuned.
     """
     if launch is None:
         return LaunchParts("", "", {})
-    tuned, fixed, bare = {}, {}, {}
+    tunable, others, bare = {}, {}, {}
     for name, arg in launch.args.items():
         value = isinstance(arg, Mapping) and arg.get("constexpr")
         free = shape or name in launch.omitted or BLOCK.fullmatch(name)
-        # A truth value is an int to Python, and a flag to a kernel.
+        # In Python a bool is an int; in a kernel it is a flag.
         if type(value) is int and name not in shape and free:
-            tuned[name] = value
+            tunable[name] = value
             continue
-        fixed[name] = bare[name] = arg
+        others[name] = bare[name] = arg
         if isinstance(arg, Mapping):
             bare[name] = {field: part for field, part in arg.items() if field != "dtype"}
     whole = launch.to_json()
-    rest = {name: whole[name] for name in ("configs", "keys") if name in whole}
-    return LaunchParts(canonical([fixed, rest]), canonical([bare, rest]), tuned)
+    rest = {}
+    for name in ("configs", "keys"):
+        if name in whole:
+            rest[name] = whole[name]
+    return LaunchParts(canonical([others, rest]), canonical([bare, rest]), tunable)
 
 
-def _observed(
+def _observe(
     record: Record, shared: dict[Any, Any], made_up: bool, configuration_of: str | None
-) -> Observed:
+) -> ObservedCell:
     def once(value: Any) -> Any:
         return shared.setdefault(value, value)
 
-    # Equal launches recur on every release and target; taking one apart is what costs.
+    # Equal launches recur on every release and target, and splitting one is the expensive step.
     size, options = canonical(dict(record.shape)), canonical(dict(record.options))
     launch = ("launch", canonical(record.launch and record.launch.to_json()), size)
     if launch not in shared:
         shared[launch] = take_apart(record.launch, record.shape)
-    return Observed(
+    return ObservedCell(
         key=record.key,
         kernel=once(record.kernel),
         package=once(record.package),
@@ -170,12 +176,12 @@ def _observed(
         code=once(record.code),
         signature=once(record.signature),
         stage=once(record.stage),
-        # One message a signature is enough to show what it is.
+        # One message per signature is enough to show it.
         line=shared.setdefault(("line", record.signature), record.message.partition("\n")[0]),
         # A compile that has a reason beside its verdict was stopped early, on request.
         partial=record.verdict is Verdict.COMPILES and record.reason is not None,
         reason=once(record.reason),
-        crashed=record.signal is not None,
+        is_crash=record.signal is not None,
         made_up=made_up,
         formerly=once(record.formerly),
         api=once(_api(record)),
