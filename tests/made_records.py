@@ -99,7 +99,7 @@ def unknown(code: str = "FC901", reason: str = "time-out after 300 s", **more: A
     return record("unknown", **{"code": code, "reason": reason, **more})
 
 
-def skipped(reason: str = "Triton 3.2.0 does not know sm120", **more: Any) -> Record:
+def skipped(reason: str = "Triton 3.2.0 does not support sm120", **more: Any) -> Record:
     """One record of a cell that was not asked."""
     return record("skipped", **{"reason": reason, **more})
 

@@ -64,7 +64,7 @@ def of_scan(_: Path) -> Report:
         failure(line=LINE, toolchain="triton==3.2.0", options={"num_warps": 8}),
         record(toolchain="triton==3.2.0", options={"num_warps": 4}),
         unknown(toolchain="triton==3.2.0", target="sm80"),
-        skipped("Triton 3.1.0 does not know sm120", toolchain="triton==3.1.0", target="sm120"),
+        skipped("Triton 3.1.0 does not support sm120", toolchain="triton==3.1.0", target="sm120"),
     ]
     torch = {"3.1.0": ["2.5.0", "2.5.1"]}
     summary = summarised(

@@ -78,5 +78,5 @@ def test_what_was_built_is_found_by_what_installers_note(tmp_path: Path) -> None
         if noted:
             (info / "direct_url.json").write_text(noted)
     assert checkouts.find_built(tmp_path).name == "tiny"
-    with pytest.raises(UsageError, match="names no package"):
+    with pytest.raises(UsageError, match="has no package"):
         checkouts.find_built(tmp_path / "empty")

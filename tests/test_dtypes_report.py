@@ -57,7 +57,7 @@ def test_a_file_that_is_no_baseline(tmp_path: Path, text: str) -> None:
     """The message says which file, and how one is made."""
     file = tmp_path / "known.json"
     file.write_text(text)
-    with pytest.raises(UsageError, match=r"is no baseline.*--write-baseline"):
+    with pytest.raises(UsageError, match=r"is not a flacheck dtypes baseline.*--write-baseline"):
         baseline.apply(answer(), file)
     with pytest.raises(UsageError, match="cannot be read"):
         baseline.apply(answer(), tmp_path / "absent.json")

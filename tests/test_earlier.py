@@ -475,7 +475,7 @@ def test_the_next_release_takes_a_capture_over(
     assert "like" not in before.report
     with caplog.at_level("INFO"):
         after = captured(tiny, other)
-    assert "all that the package asks of Triton is as under" in caplog.text
+    assert "answers the package's queries as under" in caplog.text
     assert after.launches.read_text() == before.launches.read_text()
     assert after.report["operators"] == before.report["operators"]
     assert sorted(file.name for file in after.launches.parent.iterdir())[1:] == [
@@ -493,11 +493,11 @@ def test_beside_other_libraries_a_package_is_captured_anew(
     """It may have looked at them."""
     tiny, one, other = releases
     captured(tiny, one)
-    assert capture_job._earlier(Path(), CaptureJob(tiny, other, card("h100"))) == []
+    assert capture_job._earlier_captures(Path(), CaptureJob(tiny, other, card("h100"))) == []
     folder = capture_job._folder(CaptureJob(tiny, other, card("h100")))
-    assert len(capture_job._earlier(folder, CaptureJob(tiny, other, card("h100")))) == 1
+    assert len(capture_job._earlier_captures(folder, CaptureJob(tiny, other, card("h100")))) == 1
     monkeypatch.setattr(capture_job, "_beside", lambda: ["another torch"])
-    assert capture_job._earlier(folder, CaptureJob(tiny, other, card("h100"))) == []
+    assert capture_job._earlier_captures(folder, CaptureJob(tiny, other, card("h100"))) == []
 
 
 def test_what_is_installed_beside_is_known_by_name_and_version(
@@ -525,7 +525,7 @@ def test_a_comparison_that_does_not_end_costs_no_capture(
     (file,) = before.launches.parent.glob("asked-*.json")
     file.unlink()
     os.mkfifo(file)
-    monkeypatch.setattr(capture_job, "_COMPARING_PATIENCE", 0.02)
+    monkeypatch.setattr(capture_job, "_REUSE_PATIENCE", 0.02)
     after = captured(tiny, other)
     assert "like" not in after.report
     assert after.launches.read_text() == before.launches.read_text()

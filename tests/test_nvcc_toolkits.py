@@ -49,7 +49,7 @@ def test_targets_are_refused_with_a_reason() -> None:
     assert [
         choice.skip_reason(name) for name in ("sm80", "sm90a", "sm100a", "sm120a", "sm100f")
     ] == ([None] * 5)
-    assert choice.skip_reason("sm70") == "nvcc 13.0.88 does not know sm70"
+    assert choice.skip_reason("sm70") == "nvcc 13.0.88 does not support sm70"
     assert "NVIDIA's GPUs only" in str(choice.skip_reason("gfx942"))
     assert "no features" in str(choice.skip_reason("sm80a"))
 
@@ -85,7 +85,7 @@ def test_no_toolkit_is_an_error_that_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Set CUDA_HOME, or ask for a release."""
-    monkeypatch.setattr("flacheck.toolchains.nvcc._system_roots", lambda: [tmp_path])
+    monkeypatch.setattr("flacheck.toolchains.nvcc._find_system_roots", lambda: [tmp_path])
     with pytest.raises(ToolchainError, match="CUDA_HOME"):
         toolchains.resolve(["nvcc==installed"])
 

@@ -161,7 +161,7 @@ def test_a_target_that_the_toolkit_does_not_know_is_skipped(tmp_path: Path, stor
     record, _ = scanned(tmp_path, store, "", target="sm120a")
     assert (record.verdict.value, record.reason) == (
         "skipped",
-        "nvcc 13.9.7 does not know sm120",
+        "nvcc 13.9.7 does not support sm120",
     )
 
 

@@ -61,9 +61,9 @@ def test_targets_are_those_that_the_release_lists() -> None:
         spec: toolchains.resolve([f"nvrtc=={spec}"]).choices[0] for spec in ("12.4", "12.8", "12.9")
     }
     assert known["12.4"].skip_reason("sm90a") is None
-    assert known["12.4"].skip_reason("sm100a") == "nvrtc 12.4.127 does not know sm100"
+    assert known["12.4"].skip_reason("sm100a") == "nvrtc 12.4.127 does not support sm100"
     assert known["12.8"].skip_reason("sm100a") is None
-    assert known["12.8"].skip_reason("sm100f") == "nvrtc 12.8.93 does not know sm100f"
+    assert known["12.8"].skip_reason("sm100f") == "nvrtc 12.8.93 does not support sm100f"
     assert known["12.9"].skip_reason("sm100f") is None
 
 

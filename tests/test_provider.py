@@ -84,7 +84,7 @@ def test_what_a_toolchain_refuses_is_known_without_it(family: FakeFamily) -> Non
     cell = made.cells[0]
     provider = provider_of(made, 512)
     assert provider.refusal(cell) is None
-    assert provider.refusal(replace(cell, target="sm120")) == "fake 1.0 does not know sm120"
+    assert provider.refusal(replace(cell, target="sm120")) == "fake 1.0 does not support sm120"
 
 
 def test_what_a_capture_tried_is_not_tried_again(family: FakeFamily) -> None:

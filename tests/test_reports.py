@@ -63,7 +63,7 @@ def _cells(releases: Sequence[str] = ("3.1.0", "3.2.0", "3.4.0")) -> list[Record
     out.append(record(toolchain="triton==3.4.0", target="sm80", seconds=90.0))
     out.append(unknown(toolchain="triton==3.2.0", target="sm80"))
     out.append(
-        skipped("Triton 3.1.0 does not know sm120", toolchain="triton==3.1.0", target="sm120")
+        skipped("Triton 3.1.0 does not support sm120", toolchain="triton==3.1.0", target="sm120")
     )
     return out
 
@@ -353,10 +353,10 @@ def test_one_sentence_answers_the_question() -> None:
     against = "Advisories speak against every one of these releases (see Known good)."
     assert conclusions.answer(advised) == f"{said} {against}"
     failing = summarised([failure()])
-    assert conclusions.answer(failing) == "No release that was asked compiles everything on sm90."
+    assert conclusions.answer(failing) == "No tested release compiles everything on sm90."
     undecided = "No release is known good on sm90: some cells reached no verdict."
     assert conclusions.answer(summarised([unknown()])) == undecided
-    unasked = "This run asked no whole question, so it says nothing about a release as a whole."
+    unasked = "This run covers no subject completely, so it has no result for a whole release."
     assert conclusions.answer(summarise([record()], Context())) == unasked
 
 

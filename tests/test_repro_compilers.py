@@ -50,7 +50,7 @@ def test_releases_that_cannot_be_had_are_left_out_and_named(
     assert list(ready) == ["fake==3.0"]
     assert caplog.messages == [
         "fake==1.0 is left out: no wheel for this Python",
-        "fake==2.0 is left out: fake 2.0 does not know sm90",
+        "fake==2.0 is left out: fake 2.0 does not support sm90",
     ]
 
 

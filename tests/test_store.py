@@ -303,7 +303,7 @@ def _judged(**more: Any) -> tuple[Cell, Record]:
         "options": {"num_warps": 4},
         "dtype": "bf16",
         "shape": {"T": 64},
-        "widened": True,
+        "is_widened": True,
         **more,
     }
     cell = Cell(kernel, "triton==3.2.0", "sm90", launch, **made)

@@ -57,7 +57,7 @@ def test_nothing_else_is_unpacked(tmp_path: Path, member: str) -> None:
     file = tmp_path / "captures.zip"
     with zipfile.ZipFile(file, "w") as packed:
         packed.writestr(member, "x")
-    with pytest.raises(UsageError, match="no file that --captured wrote"):
+    with pytest.raises(UsageError, match="was not written by --captured"):
         capture_archive.open_archive(file).__enter__()
 
 

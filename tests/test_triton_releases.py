@@ -19,7 +19,7 @@ def test_old_releases_refuse_new_targets() -> None:
     assert triton_releases.refusals(Version("3.3.0")) == {}
     assert (
         triton_releases.refusals(Version("3.2.0"))["sm100"]
-        == "Triton 3.2.0 does not know sm100 (from 3.3.0 on)"
+        == "Triton 3.2.0 does not support sm100 (from 3.3.0 on)"
     )
 
 

@@ -50,7 +50,7 @@ def by_signature(cells: Sequence[ObservedCell]) -> list[SignatureGroup]:
         if cell.fails:
             signature = cell.signature or cell.code or UNCLASSIFIED
             failures.setdefault(signature, []).append(cell)
-    groups = [_group(signature, failing) for signature, failing in failures.items()]
+    groups = [_make_group(signature, failing) for signature, failing in failures.items()]
     return sorted(groups, key=_by_importance)
 
 
@@ -60,7 +60,7 @@ def _by_importance(group: SignatureGroup) -> tuple[bool, int, str]:
     return is_tolerated, -group.count, group.signature
 
 
-def _group(signature: str, cells: Sequence[ObservedCell]) -> SignatureGroup:
+def _make_group(signature: str, cells: Sequence[ObservedCell]) -> SignatureGroup:
     # A blocking failure is the better example; the key makes shards choose the same one.
     example = min(cells, key=lambda cell: (cell.tolerated, cell.made_up, cell.key))
     toolchains, targets, kernels = set[str](), set[str](), set[str]()

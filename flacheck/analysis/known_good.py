@@ -39,7 +39,7 @@ class KnownGood:
 
     @property
     def has_index(self) -> bool:
-        """True if a requirement can name it: indexes do not have local builds."""
+        """True if a requirement can name the compiler: indexes do not have local builds."""
         return "+" not in self.toolchain
 
     def to_json(self) -> Json:
@@ -115,7 +115,9 @@ def specifiers(
 
     A release with an advisory against it is pinned only if no other is good.
     """
-    versions = {version for version, _ in _triton_places(standings)}
+    versions: set[str] = set()
+    for version, _ in _triton_places(standings):
+        versions.add(version)
     all_triton = context.known_triton or sorted(versions, key=by_version)
     # A requirement cannot name a local build: no index has it.
     all_triton = [version for version in all_triton if "+" not in version]
@@ -154,9 +156,11 @@ def prefer_unadvised(good: Sequence[KnownGood], target: str, context: Context) -
 
     If every one has an advisory, all are returned.
     """
-    from_index = [release for release in good if release.has_index]
-    clean = []
-    for release in from_index:
+    from_index, clean = list[KnownGood](), list[KnownGood]()
+    for release in good:
+        if not release.has_index:
+            continue
+        from_index.append(release)
         if release.triton is None or not context.advisories(release.triton, target):
             clean.append(release)
     return clean or from_index

@@ -184,12 +184,12 @@ def _observe(
         is_crash=record.signal is not None,
         made_up=made_up,
         formerly=once(record.formerly),
-        api=once(_api(record)),
+        api=once(_find_api(record)),
         configuration_of=configuration_of,
     )
 
 
-def _api(record: Record) -> str | None:
+def _find_api(record: Record) -> str | None:
     for finding in record.findings[:1]:
         api: str | None = finding["facts"].get("api")
         return api

@@ -35,7 +35,11 @@ class Slice:
 
     @property
     def good(self) -> list[str]:
-        return [release for release, answer in self.answers if answer == "good"]
+        releases = []
+        for release, answer in self.answers:
+            if answer == "good":
+                releases.append(release)
+        return releases
 
     def to_json(self) -> Json:
         pin = None
@@ -68,7 +72,7 @@ def slices(standings: Sequence[Standing], context: Context) -> Iterator[Slice]:
                     dtypes.add(cell.dtype)
         rows: list[Slice] = []
         for dtype in sorted(dtypes, key=_by_dtype):
-            rows += _of_dtype(target, dtype, there, context)
+            rows += _make_rows(target, dtype, there, context)
         if not _have_one_result(rows):
             yield from rows
 
@@ -84,9 +88,9 @@ def _by_dtype(dtype: str) -> tuple[int, str]:
     return len(_DTYPES), dtype
 
 
-def _of_dtype(target: str, dtype: str, there: Sequence[Standing], context: Context) -> list[Slice]:
+def _make_rows(target: str, dtype: str, there: Sequence[Standing], context: Context) -> list[Slice]:
     """Return one row for the dtype, or one for each form where they differ."""
-    whole = _slice(target, dtype, None, there, context)
+    whole = _make_slice(target, dtype, None, there, context)
     operators, forms = set[str](), set[str]()
     for operator, form in context.forms.values():
         operators.add(operator)
@@ -104,7 +108,7 @@ def _of_dtype(target: str, dtype: str, there: Sequence[Standing], context: Conte
                 requested_forms.add(form)
     rows = []
     for form in sorted(forms & requested_forms):
-        rows.append(_slice(target, dtype, form, there, context))
+        rows.append(_make_slice(target, dtype, form, there, context))
     if _have_one_result(rows):
         return [whole]
     return rows
@@ -114,7 +118,7 @@ def _have_one_result(rows: Sequence[Slice]) -> bool:
     return len({tuple(row.good) for row in rows}) < 2
 
 
-def _slice(
+def _make_slice(
     target: str, dtype: str, form: str | None, there: Sequence[Standing], context: Context
 ) -> Slice:
     def belongs(cell: ObservedCell) -> bool:
@@ -127,10 +131,10 @@ def _slice(
     answers = []
     good = []
     for release in sorted(by_release, key=by_version):
-        answer = _answer(by_release[release], belongs)
+        answer = _judge(by_release[release], belongs)
         answers.append((short(release), answer))
         if answer == "good":
-            good.append(KnownGood(release, _torch(release, context), (target,), 0))
+            good.append(KnownGood(release, _find_torch(release, context), (target,), 0))
     pair, newest = None, None
     for best in prefer_unadvised(good, target, context)[-1:]:
         newest = best.toolchain
@@ -139,14 +143,14 @@ def _slice(
     return Slice(target, dtype, form, tuple(answers), pair, newest)
 
 
-def _torch(release: str, context: Context) -> tuple[str, ...]:
+def _find_torch(release: str, context: Context) -> tuple[str, ...]:
     name, version = split(release)
     if name != TRITON or "+" in version:
         return ()
     return tuple(sorted(context.torch_for(version), key=by_version))
 
 
-def _answer(standings: Sequence[Standing], belongs: Callable[[ObservedCell], bool]) -> str:
+def _judge(standings: Sequence[Standing], belongs: Callable[[ObservedCell], bool]) -> str:
     cells: list[ObservedCell] = []
     is_partial = False
     for standing in standings:

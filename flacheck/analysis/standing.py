@@ -108,7 +108,7 @@ class Standing:
     def obstacle(self) -> str:
         """The reason why the place is not good, in plain words; empty if it is good."""
         if self.failing:
-            return count_noun(len(self.failing), "cell fails", "cells fail") + self._also_partial
+            return count_noun(len(self.failing), "cell fails", "cells fail") + self._progress_suffix
         if self.is_partial:
             note = self.note and f" ({self.note})"
             return f"partial: {self.progress} cells answered{note}"
@@ -126,7 +126,7 @@ class Standing:
         return "only skipped cells"
 
     @property
-    def _also_partial(self) -> str:
+    def _progress_suffix(self) -> str:
         return f", {self.progress} answered" if self.is_partial else ""
 
     def to_json(self) -> Json:
@@ -217,7 +217,7 @@ def configurations(keys: KeySet, records: Iterable[Record]) -> dict[str, str]:
     return requested_key_of
 
 
-def _alternatives(keys: KeySet | None, records: Iterable[Record]) -> Iterator[str]:
+def _list_alternatives(keys: KeySet | None, records: Iterable[Record]) -> Iterator[str]:
     """Yield the keys of all alternatives of skipped configurations."""
     if keys is not None:
         for record in records:
@@ -235,7 +235,7 @@ def standings(
     states = []
     for place in places:
         records = list(current(place.known_keys))
-        records += current(_alternatives(place.keys, records))
+        records += current(_list_alternatives(place.keys, records))
         states.append(standing(place.question, place.request, place.keys, records, place.note))
     return states
 

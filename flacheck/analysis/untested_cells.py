@@ -92,9 +92,10 @@ def separate_untested(
     """
     cells = list(cells)
     cells_by_key = {cell.key: cell for cell in (*beside, *cells)}
-    compiled_launches = {
-        (cell.place, cell.launch) for cell in cells_by_key.values() if cell.compiles
-    }
+    compiled_launches = set()
+    for cell in cells_by_key.values():
+        if cell.compiles:
+            compiled_launches.add((cell.place, cell.launch))
     shared_keys = _find_shared_failures(cells_by_key.values())
     counting: list[ObservedCell] = []
     untested_cells: list[ObservedCell] = []
@@ -148,13 +149,13 @@ def _are_varied(cells: Sequence[ObservedCell]) -> bool:
         values = [launch.get(name) for launch in launches]
         if values.count(None) == len(values):
             return False
-        sizes = set(map(_size, values))
+        sizes = set(map(_integer_value, values))
         if len(sizes) == 1 and None not in sizes:
             return False
     return bool(launches)
 
 
-def _size(argument: Any) -> int | None:
+def _integer_value(argument: Any) -> int | None:
     """Return the integer value of an argument; None for a tensor, a flag or any other."""
     if not isinstance(argument, Mapping):
         return None

@@ -108,15 +108,15 @@ def notes(
     by_question = group_by_key((identity(standing.question), standing) for standing in standings)
     for question_id, there in by_question.items():
         if question_id in questions:
-            yield from _other_captures(questions[question_id], there, file)
+            yield from _note_other_captures(questions[question_id], there, file)
             continue
         name = there[0].question.name
-        about = list(map(_name, baseline.questions))
+        about = list(map(_describe_question, baseline.questions))
         listing = "; ".join(some(about, _MOST_LISTED)) or "nothing"
         yield f"{file} is not about {name}; it is about {listing}"
 
 
-def _name(question: BaselineQuestion) -> str:
+def _describe_question(question: BaselineQuestion) -> str:
     versions = set()
     for place in question.places:
         if place.version:
@@ -126,7 +126,7 @@ def _name(question: BaselineQuestion) -> str:
     return f"{question.about}=={', '.join(sorted(versions, key=by_version))}"
 
 
-def _other_captures(
+def _note_other_captures(
     question: BaselineQuestion, standings: Iterable[Standing], file: str
 ) -> Iterator[str]:
     """Yield notes on each other version of the package and on other captures, with releases."""
@@ -147,16 +147,16 @@ def _other_captures(
             captures.append(standing)
     for (before, now), there in versions.items():
         yield (
-            f"{file} is of {question.about}=={before} on {_where(there)}, this is {now}: "
+            f"{file} is of {question.about}=={before} on {_describe_places(there)}, this is {now}: "
             "failures are compared by kernel and signature"
         )
     if captures:
         yield (
-            f"{file} is of another capture of {question.about} on {_where(captures)}: "
+            f"{file} is of another capture of {question.about} on {_describe_places(captures)}: "
             "it has other cells; failures are compared by kernel and signature"
         )
     if missing:
-        yield f"{file} contains nothing about {question.about} on {_where(missing)}"
+        yield f"{file} contains nothing about {question.about} on {_describe_places(missing)}"
 
 
 def _is_same_capture(place: BaselinePlace, standing: Standing) -> bool:
@@ -167,7 +167,7 @@ def _is_same_capture(place: BaselinePlace, standing: Standing) -> bool:
     return place.keys == keys
 
 
-def _where(standings: Iterable[Standing]) -> str:
+def _describe_places(standings: Iterable[Standing]) -> str:
     """Return `Triton 3.2.0, 3.3.0 (sm90)`."""
     toolchains: dict[str, set[str]] = {}
     for standing in standings:

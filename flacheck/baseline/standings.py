@@ -37,7 +37,7 @@ def baseline_of(
     by_identity: dict[tuple[str, str], list[Standing]] = {}
     for standing in standings:
         by_identity.setdefault(identity(standing.question), []).append(standing)
-    questions = map(_question, by_identity.values())
+    questions = map(_make_question, by_identity.values())
     return Baseline(
         flacheck=flacheck,
         accepted_releases=tuple(sorted(set(accepted_releases), key=by_version)),
@@ -72,7 +72,7 @@ def standings_of(baseline: Baseline) -> list[Standing]:
     """
     standings = []
     for question in baseline.questions:
-        standings += [_standing(question, place) for place in question.places]
+        standings += [_make_standing(question, place) for place in question.places]
     return standings
 
 
@@ -92,10 +92,10 @@ def name_and_version(about: str) -> tuple[str, str | None]:
 
 def identity(question: Question) -> tuple[str, str]:
     """Return the `BaselineQuestion.identity` that the question has in a baseline."""
-    return name_and_version(question.about)[0], canonical(_narrowing(question))
+    return name_and_version(question.about)[0], canonical(_select_narrowing(question))
 
 
-def _narrowing(question: Question) -> dict[str, list[str | int]]:
+def _select_narrowing(question: Question) -> dict[str, list[str | int]]:
     narrowing = {}
     for name in sorted(question.selection):
         if name not in _PLACES:
@@ -112,22 +112,22 @@ def _by_place(place: BaselinePlace) -> tuple[object, ...]:
     return by_version(place.toolchain), by_target(place.target)
 
 
-def _question(standings: Sequence[Standing]) -> BaselineQuestion:
+def _make_question(standings: Sequence[Standing]) -> BaselineQuestion:
     """Return one question with all its places."""
     question = standings[0].question
-    kernels = list(map(_kernels, standings))
+    kernels = list(map(_collect_kernels, standings))
     all_kernels = set[str]().union(*kernels)
     places = {}
     packages: set[str] = set()
     abouts: set[str] = set()
     for standing, own_kernels in zip(standings, kernels):
         # If one place has two captures, the last counts.
-        places[standing.place] = _place(standing, all_kernels - own_kernels)
+        places[standing.place] = _make_place(standing, all_kernels - own_kernels)
         packages |= standing.packages
         abouts.add(standing.question.about)
     return BaselineQuestion(
         about=name_and_version(question.about)[0],
-        selection=_narrowing(question),
+        selection=_select_narrowing(question),
         # The question of a package stores its version place by place.
         packages=tuple(sorted(packages - abouts)),
         kernels=tuple(sorted(all_kernels)),
@@ -135,14 +135,14 @@ def _question(standings: Sequence[Standing]) -> BaselineQuestion:
     )
 
 
-def _kernels(standing: Standing) -> set[str]:
+def _collect_kernels(standing: Standing) -> set[str]:
     kernels = set(standing.kernels)
     for cell in (*standing.cells, *standing.untested_cells):
         kernels.add(cell.kernel)
     return kernels
 
 
-def _place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
+def _make_place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
     failing = {cell.key for cell in standing.failing}
     compiles = made_up_for = 0
     skip_counts, open_counts = Counter[str](), Counter[str]()
@@ -177,19 +177,19 @@ def _place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
         keys=keys_digest(standing),
         compiles=compiles,
         made_up_for=made_up_for,
-        skip_counts=_in_order(skip_counts),
-        untested_counts=_in_order(untested_counts),
-        undecided_counts=_in_order(open_counts),
-        failures=tuple(_failures(standing.failing)),
+        skip_counts=_sort_by_kernel(skip_counts),
+        untested_counts=_sort_by_kernel(untested_counts),
+        undecided_counts=_sort_by_kernel(open_counts),
+        failures=tuple(_list_failures(standing.failing)),
         without=tuple(sorted(without)),
     )
 
 
-def _in_order(counts: Mapping[str, int]) -> dict[str, int]:
+def _sort_by_kernel(counts: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def _failures(failing: Sequence[ObservedCell]) -> Iterator[KnownFailure]:
+def _list_failures(failing: Sequence[ObservedCell]) -> Iterator[KnownFailure]:
     by_signature = group_by_key((signature_of(cell), cell) for cell in failing)
     for signature in sorted(by_signature):
         cells = by_signature[signature]
@@ -200,7 +200,7 @@ def _failures(failing: Sequence[ObservedCell]) -> Iterator[KnownFailure]:
             code=example.code or UNCLASSIFIED,
             stage=example.stage,
             line=example.line[:LINE],
-            kernels=_in_order(Counter(cell.kernel for cell in cells)),
+            kernels=_sort_by_kernel(Counter(cell.kernel for cell in cells)),
         )
 
 
@@ -234,7 +234,7 @@ def _is_partial(place: BaselinePlace) -> bool:
     return place.requested_count is None or place.answered_count < place.requested_count
 
 
-def _standing(question: BaselineQuestion, place: BaselinePlace) -> Standing:
+def _make_standing(question: BaselineQuestion, place: BaselinePlace) -> Standing:
     about = question.about
     if place.version is not None:
         about = f"{about}=={place.version}"

@@ -1,1 +1,1 @@
-"""Starts a program with the recorder in it; what it launched ends up in a launches file."""
+"""Captures: programs and packages run under the recorder, which writes a launches file."""

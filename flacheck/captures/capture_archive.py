@@ -1,7 +1,6 @@
-"""A file of captures that travels with the shards of a scan, so that all ask for the same cells.
+"""A file of captures for the shards of a scan, so that all have the same cells.
 
-The first shard writes it, the others read it. It is a zip of the captures' folders as the cache has
-them.
+The first shard writes it, the others read it. It is a zip of the captures' folders in the cache.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from pathlib import Path
 from flacheck.errors import UsageError
 from flacheck.toolchains.scratch import temporary_folder
 
-# All that such a file may hold; nothing else is unpacked.
+# The members of such a file; nothing else is unpacked.
 _MEMBER = re.compile(r"[\w.+-]+/(launches\.jsonl|report\.json)")
-# What a capture's launches may come to: those of the largest package seen take 30 MB.
+# The size of a capture's launches. Those of the largest known package take 30 MB.
 _MOST_BYTES = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class Captures:
-    """A folder of captures. `file` is where they came from, None while they are still made."""
+    """A folder of captures. `file` is their archive, None while captures are being added."""
 
     folder: Path
     file: Path | None = None
@@ -33,8 +32,10 @@ class Captures:
 
 @contextmanager
 def open_archive(file: Path | None) -> Iterator[Captures | None]:
-    """The captures that a file holds. One that does not exist is written at the end; without a file
-    there is nothing that travels."""
+    """Open the captures of a file; a file that does not exist is written at the end.
+
+    Without a file, yield None.
+    """
     if file is None:
         yield None
         return
@@ -50,23 +51,27 @@ def open_archive(file: Path | None) -> Iterator[Captures | None]:
 
 def _unpack(file: Path, folder: Path) -> None:
     try:
-        with zipfile.ZipFile(file) as packed:
-            members = packed.infolist()
-            strange = [member for member in members if not _MEMBER.fullmatch(member.filename)]
-            if strange or sum(member.file_size for member in members) > _MOST_BYTES:
-                raise UsageError(f"{file}: this is no file that --captured wrote")
-            packed.extractall(folder)
+        with zipfile.ZipFile(file) as archive:
+            size = 0
+            is_ours = True
+            for member in archive.infolist():
+                size += member.file_size
+                if not _MEMBER.fullmatch(member.filename):
+                    is_ours = False
+            if not is_ours or size > _MOST_BYTES:
+                raise UsageError(f"{file}: this file was not written by --captured")
+            archive.extractall(folder)
     except (zipfile.BadZipFile, OSError) as error:
         raise UsageError(f"{file}: cannot be read as captures ({error})") from None
 
 
 def _pack(folder: Path, file: Path) -> None:
-    # Beside the file, for a rename is one step only within one file system.
+    # In the same folder, because a rename is atomic only within one file system.
     partial = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as packed:
-            for held in sorted(folder.glob("*/*")):
-                packed.write(held, held.relative_to(folder))
+        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+            for member in sorted(folder.glob("*/*")):
+                archive.write(member, member.relative_to(folder))
         partial.replace(file)
     except OSError as error:
         partial.unlink(missing_ok=True)

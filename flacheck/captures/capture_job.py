@@ -1,7 +1,6 @@
-"""Drives a whole package on a card that is not there, beside one compiler, and keeps what it
-launched.
+"""Captures of a whole package on an imitated card under one compiler.
 
-A capture is kept in the cache: the same package, compiler, card and driver launch the same.
+A capture stays in the cache: the same package, compiler, card and driver have the same launches.
 """
 
 import contextlib
@@ -40,62 +39,64 @@ from flacheck.toolchains.scratch import temporary_folder
 
 _LOG = logging.getLogger(__name__)
 
-# Of work, which the driver counts by itself: for a package, and for each kernel that it launches
-# where that comes to more, up to a bound. A driver that hangs where no signal reaches it is killed
-# after so many times as long by the clock.
+# CPU seconds, which the driver counts itself: for a package, or for its kernels if that is more, up
+# to a limit. A driver that hangs and ignores signals is killed after a multiple of that time by the
+# clock.
 SECONDS = 55
 _SECONDS_A_KERNEL = 0.55
 _MOST_SECONDS = 300
 _PATIENCE = 15
 _LOG_FILE = "log.txt"
-# What is said of captures under other releases, and how many times as long as the package is worth
-# comparing them may take by the clock.
-_TAKING_OVER = "earlier.txt"
-_COMPARING_PATIENCE = 2.0
-# What the driver and all that it starts may hold; torch alone reserves far more than that.
+# The log of the comparison with captures under other releases, and its time by the clock as a
+# multiple of the package's CPU seconds.
+_REUSE_LOG = "earlier.txt"
+_REUSE_PATIENCE = 2.0
+# The memory of the driver and its child processes; torch alone reserves far more address space.
 _MEMORY_MB = 8192
 _FLACHECK = Path(__file__).parent.parent
 GUEST = Path(channel.GUEST)
-# Captures of this process whose driver ended early: the next process makes them anew.
+# Captures of this process whose driver ended early: the next process repeats them.
 _ENDED_EARLY: set[Path] = set()
 _EARLY = "ended-early"
-# Captures under other releases that are compared: each takes little time, but hundreds may lie in
-# the cache.
+# The most captures under other releases to compare: the cache may contain hundreds.
 _MOST_EARLIER = 4
 _TRITONS = ("triton-", "pytorch_triton")
 
 
 @dataclass(frozen=True)
 class CaptureResult:
-    """One drive: the launches file, and the driver's report of what it called and what failed."""
+    """One capture: the launches file, and the driver's report of its calls and their failures."""
 
     launches: Path
     report: Mapping[str, Any]
 
     @property
     def import_error(self) -> str | None:
-        """The traceback of a package that could not even be imported."""
-        failed = self.report.get("import_error")
-        if failed is None:
+        """The traceback of a package that could not be imported."""
+        error = self.report.get("import_error")
+        if error is None:
             return None
-        return str(failed["traceback"])
+        return str(error["traceback"])
 
     @property
     def kernels(self) -> Counter[str]:
-        """How many distinct launches of each kernel were recorded."""
+        """The number of distinct recorded launches of each kernel."""
+        counts: Counter[str] = Counter()
         with self.launches.open(encoding="utf-8") as file:
-            lines = (json.loads(line) for line in file)
-            return Counter(line["kernel"] for line in lines if "kernel" in line)
+            for line in map(json.loads, file):
+                if "kernel" in line:
+                    counts[line["kernel"]] += 1
+        return counts
 
 
 @dataclass(frozen=True)
 class CaptureJob:
-    """A package to drive under a compiler on a card."""
+    """A package to capture under a compiler on a card."""
 
     package: Package
     toolchain: Toolchain
     card: Json
-    # The checkout whose own tests are to run as well.
+    # The checkout whose own tests run as well.
     suite: Path | None = None
 
 
@@ -103,58 +104,59 @@ def capture_package(
     package: Package,
     toolchain: Toolchain,
     card: Json,
-    travelling: Captures | None = None,
+    archive: Captures | None = None,
     suite: Path | None = None,
 ) -> CaptureResult:
-    """Call all of a package's operators, layers and modules once more, or find that this was done
-    before. Captures that came with a file are all that is used; those that are still to travel are
-    copied there.
+    """Call all of a package's operators, layers and modules, or return the capture in the cache.
 
-    Raises IncompleteError without torch, or when the driver itself is killed or hangs; UsageError
-    when the file that came holds no such capture.
+    With the archive of an existing file, only its captures are used; otherwise the capture is added
+    to the archive. Raises IncompleteError without torch, or if the driver itself is killed or
+    hangs; UsageError if the archive lacks the capture.
     """
     _check_torch()
-    asked = CaptureJob(package, toolchain, card, suite)
-    folder = _folder(asked)
+    job = CaptureJob(package, toolchain, card, suite)
+    folder = _folder(job)
     name = folder.name
-    if travelling and travelling.file:
-        folder = travelling.folder / name
+    if archive and archive.file:
+        folder = archive.folder / name
         if not _report(folder).exists():
             raise UsageError(
-                f"{travelling.file} holds no capture of {package.identity} under "
+                f"{archive.file} holds no capture of {package.identity} under "
                 f"{toolchain.identity} on {card['gpu']}, made by this flacheck: give each shard "
                 "the same releases and targets, or name a file that does not exist yet"
             )
     else:
-        prepare_captures([asked])
-    if travelling and not travelling.file:
-        shutil.copytree(
-            folder, travelling.folder / name, ignore=_not_travelling, dirs_exist_ok=True
-        )
+        prepare_captures([job])
+    if archive and not archive.file:
+        shutil.copytree(folder, archive.folder / name, ignore=_not_archived, dirs_exist_ok=True)
     return CaptureResult(_launches(folder), json.loads(_report(folder).read_text(encoding="utf-8")))
 
 
-def prepare_captures(drives: Sequence[CaptureJob], at_once: int = 1) -> None:
-    """Make the captures that are not in the cache yet, so many at a time.
+def prepare_captures(jobs: Sequence[CaptureJob], at_once: int = 1) -> None:
+    """Make the captures that are not in the cache yet, `at_once` at a time.
 
-    Raises IncompleteError without torch, or when a driver itself is killed or hangs.
+    Raises IncompleteError without torch, or if a driver itself is killed or hangs.
     """
     _check_torch()
-    missing = {_folder(each): each for each in drives if not _is_made(_folder(each))}
-    # One of each package and card comes first: what it made may hold under the other releases.
-    first: dict[str, Path] = {}
-    for folder, each in missing.items():
-        first.setdefault(_kin(each), folder)
-    begun = set(first.values())
-    earlier = [(folder, each) for folder, each in missing.items() if folder in begun]
-    later = [(folder, each) for folder, each in missing.items() if folder not in begun]
+    missing = {_folder(each): each for each in jobs if not _is_complete(_folder(each))}
+    # One job of each package and card comes first: the other releases may reuse its capture.
+    first: list[tuple[Path, CaptureJob]] = []
+    others: list[tuple[Path, CaptureJob]] = []
+    kinds = set()
+    for folder, job in missing.items():
+        kind = _kind(job)
+        if kind in kinds:
+            others.append((folder, job))
+        else:
+            kinds.add(kind)
+            first.append((folder, job))
     errors = []
-    for waiting in (earlier, later):
-        for place in range(0, len(waiting), at_once):
+    for stage in (first, others):
+        for start in range(0, len(stage), at_once):
             try:
-                _drive_together(waiting[place : place + at_once])
+                _capture_together(stage[start : start + at_once])
             except IncompleteError as error:
-                # The others are made and kept all the same.
+                # The other captures are made and stay in the cache.
                 errors.append(error)
     if errors:
         raise errors[0]
@@ -175,44 +177,48 @@ def _folder(job: CaptureJob) -> Path:
     return cache.root() / "captures" / f"{package.name}-{package.version}-{key}"
 
 
-def _kin(job: CaptureJob) -> str:
-    """The same for the drives of one package on one card under any release, beside the same
-    libraries."""
+def _kind(job: CaptureJob) -> str:
+    """Return a digest that is equal for a package and card under all releases of Triton.
+
+    The installed libraries must be equal, too.
+    """
     key = _key(job.package, None, job.card, recipe_of(job.package.name))
     return digest([key, job.suite is not None, _beside()], 16)
 
 
 @functools.cache
 def _beside() -> list[str]:
-    """This Python and what is installed for it: a package may look at each of them. Of Triton it
-    sees the release that it is captured under."""
-    folders = [Path(place) for place in sys.path if Path(place).is_dir()]
-    installed = {file.name for folder in folders for file in folder.glob("*.dist-info")}
-    return [sys.version, *sorted(name for name in installed if not name.startswith(_TRITONS))]
+    """Return this Python's version and its distributions, on which a package may depend.
+
+    Triton's are left out: the package imports the release of its capture.
+    """
+    names = set()
+    for folder in map(Path, sys.path):
+        if folder.is_dir():
+            names.update(file.name for file in folder.glob("*.dist-info"))
+    others = [name for name in names if not name.startswith(_TRITONS)]
+    return [sys.version, *sorted(others)]
 
 
-def _asked(folder: Path, kin: str) -> Path:
-    """What the package asked of Triton in a capture; its name says for which others it may hold."""
-    return folder / f"asked-{kin}.json"
+def _trace_file(folder: Path, kind: str) -> Path:
+    """Return the file with a capture's queries to Triton; its name has the kind of the job."""
+    return folder / f"asked-{kind}.json"
 
 
-def _earlier(folder: Path, job: CaptureJob) -> list[Json]:
-    """The captures under other releases that may hold for a drive, the newest first."""
+def _earlier_captures(folder: Path, job: CaptureJob) -> list[Json]:
+    """Return the captures under other releases that a job may reuse, the newest first."""
     if job.suite is not None:
         return []
-    kin = _kin(job)
-    mine = f"{job.package.name}-{job.package.version}-*"
-    there = list(folder.parent.glob(f"{mine}/{_asked(Path(), kin).name}"))
-    there.sort(key=lambda each: each.stat().st_mtime, reverse=True)
-    return [
-        {
-            "asked": str(each),
-            "launches": str(_launches(each.parent)),
-            "report": str(_report(each.parent)),
-        }
-        for each in there[:_MOST_EARLIER]
-        if _is_made(each.parent)
-    ]
+    name = _trace_file(Path(), _kind(job)).name
+    traces = list(folder.parent.glob(f"{job.package.name}-{job.package.version}-*/{name}"))
+    traces.sort(key=lambda trace: trace.stat().st_mtime, reverse=True)
+    captures = []
+    for trace in traces[:_MOST_EARLIER]:
+        if _is_complete(trace.parent):
+            launches = str(_launches(trace.parent))
+            report = str(_report(trace.parent))
+            captures.append({"asked": str(trace), "launches": launches, "report": report})
+    return captures
 
 
 def _launches(folder: Path) -> Path:
@@ -223,79 +229,80 @@ def _report(folder: Path) -> Path:
     return folder / "report.json"
 
 
-def _drive_together(drives: Sequence[tuple[Path, CaptureJob]]) -> None:
-    """Start these drives and wait for all of them; all that ended well is kept, whatever became of
-    the others."""
+def _capture_together(jobs: Sequence[tuple[Path, CaptureJob]]) -> None:
+    """Start these jobs and wait for all; captures that succeed stay if others fail."""
     stop = threading.Event()
-    with ThreadPoolExecutor(len(drives)) as pool:
+    with ThreadPoolExecutor(len(jobs)) as pool:
         try:
-            started = [pool.submit(_made, folder, each, stop) for folder, each in drives]
-            wait(started)
+            futures = [pool.submit(_make_once, folder, job, stop) for folder, job in jobs]
+            wait(futures)
         finally:
-            # When we are interrupted, the drivers end before the pool waits for its threads.
+            # After an interrupt the drivers must end before the pool waits for its threads.
             stop.set()
-    for each in started:
-        each.result()
+    for future in futures:
+        future.result()
 
 
-def _made(folder: Path, job: CaptureJob, stop: threading.Event) -> None:
-    # Two scans at once make one capture: the second waits, and finds it.
+def _make_once(folder: Path, job: CaptureJob, stop: threading.Event) -> None:
+    # Two simultaneous scans make one capture: the second waits for it.
     with filling.hold_lock(folder):
-        if not _is_made(folder):
+        if not _is_complete(folder):
             _make(folder, job, stop)
 
 
 def _make(folder: Path, job: CaptureJob, stop: threading.Event) -> None:
-    """Have the driver fill the folder, whose lock is held: all of it, or nothing new."""
+    """Fill the folder by the driver, completely or not at all; the caller holds its lock."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _EARLY).unlink(missing_ok=True)
-    identity, gpu = job.package.identity, job.card["gpu"]
-    what = f"capturing {identity} under {job.toolchain.identity} on {gpu}"
+    release = job.toolchain.identity
+    what = f"capturing {job.package.identity} under {release} on {job.card['gpu']}"
     _LOG.info(f"{what} …")
     with temporary_folder() as work:
         config = _config(Path(work), job)
-        _take_over(config, folder, job, stop)
+        _try_reuse(config, folder, job, stop)
         if Path(config["report"]).exists():
-            _say_like(config, what)
+            _log_reuse(config, what)
         else:
-            _drive(config, folder, job, stop, what)
+            _capture(config, folder, job, stop, what)
         if job.suite is not None:
             _add_tests(config, job, work, folder, stop)
-        # A report stands for a finished drive: it comes to its name last, and both in one step.
-        finals = [("output", _launches(folder)), ("report", _report(folder))]
+        # The report marks a complete capture, so it comes last; each file appears in one step.
+        files = [("output", _launches(folder)), ("report", _report(folder))]
         if job.suite is None and Path(config.get("asked", "")).is_file():
-            finals.insert(0, ("asked", _asked(folder, _kin(job))))
-        for made, final in finals:
-            partial = folder / f"{final.name}.{os.getpid()}"
-            shutil.copyfile(config[made], partial)
-            partial.replace(final)
+            files.insert(0, ("asked", _trace_file(folder, _kind(job))))
+        for name, file in files:
+            partial = folder / f"{file.name}.{os.getpid()}"
+            shutil.copyfile(config[name], partial)
+            partial.replace(file)
 
 
-def _take_over(config: Json, folder: Path, job: CaptureJob, stop: threading.Event) -> None:
-    """Write what a capture under another release holds, where that holds here, too; whether it does
-    is seen without torch and without the package, in a fraction of a capture's time."""
-    earlier = _earlier(folder, job)
+def _try_reuse(config: Json, folder: Path, job: CaptureJob, stop: threading.Event) -> None:
+    """Reuse a capture if this release answers every recorded query identically.
+
+    The comparison takes a fraction of a capture's time, without torch and without the package.
+    """
+    earlier = _earlier_captures(folder, job)
     if not earlier:
         return
     scratch = Path(config["output"]).parent
-    asked = {name: config[name] for name in ("output", "report", "asked", "card")}
-    asked |= {"earlier": earlier, "scratch": str(scratch)}
-    # However this ends, without a report the package is captured anew.
+    request = {name: config[name] for name in ("output", "report", "asked", "card")}
+    request |= {"earlier": earlier, "scratch": str(scratch)}
+    # Without a report the package is captured anew, whatever the reason.
     programs.run(
-        ["-c", channel.BOOT, str(GUEST), ".capture_reuse.reuse", json.dumps(asked)],
+        ["-c", channel.BOOT, str(GUEST), ".capture_reuse.reuse", json.dumps(request)],
         guest_environment(job.toolchain, job.package, scratch),
         scratch,
-        folder / _TAKING_OVER,
-        seconds=_COMPARING_PATIENCE * config["seconds"],
+        folder / _REUSE_LOG,
+        seconds=_REUSE_PATIENCE * config["seconds"],
         memory_mb=_MEMORY_MB,
         policy=_policy(job, scratch),
         stop=stop,
     )
 
 
-def _drive(config: Json, folder: Path, job: CaptureJob, stop: threading.Event, what: str) -> None:
+def _capture(config: Json, folder: Path, job: CaptureJob, stop: threading.Event, what: str) -> None:
     """Capture the package anew."""
-    # Nothing of what came before is left in it.
+    # Remove the results of the comparison.
     Path(config["output"]).write_text("", encoding="utf-8")
     Path(config["asked"]).unlink(missing_ok=True)
     scratch = Path(config["output"]).parent
@@ -305,7 +312,7 @@ def _drive(config: Json, folder: Path, job: CaptureJob, stop: threading.Event, w
         _LOG.info(f"{what} … {seconds:.0f} s, {_doing(doing)}")
 
     log = folder / _LOG_FILE
-    ended = programs.run(
+    end = programs.run(
         ["-c", channel.BOOT, str(GUEST), ".search", json.dumps(config)],
         guest_environment(job.toolchain, job.package, scratch),
         scratch,
@@ -318,38 +325,39 @@ def _drive(config: Json, folder: Path, job: CaptureJob, stop: threading.Event, w
     )
     if Path(config["report"]).exists():
         return
-    said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    sentence = f"{what} ended without a report while {_doing(doing)}: {ended.how}"
-    if stop.is_set() or not _kept(config, f"all after {_doing(doing)}: {ended.how}"):
-        raise IncompleteError(f"{sentence}; its log is {log}: " + "".join(said[-1:])[:500])
+    sentence = f"{what} ended without a report while {_doing(doing)}: {end.how}"
+    if stop.is_set() or not _save_partial(config, f"all after {_doing(doing)}: {end.how}"):
+        raise IncompleteError(f"{sentence}; its log is {log}: {_last_line(log)}")
     _LOG.warning(f"{sentence}; what it launched until then is kept")
     _ENDED_EARLY.add(folder)
     (folder / _EARLY).touch()
 
 
 def _policy(job: CaptureJob, scratch: str | Path) -> Policy:
-    """What the package's code may do while it is captured."""
+    """Return the rights of the package's code during its capture."""
     folders = [job.package.path, *policies.compiler_folders(job.toolchain.paths)]
     if job.suite is not None:
         folders.append(str(job.suite))
     return policies.of_package(folders, str(scratch))
 
 
-def _say_like(config: Json, what: str) -> None:
+def _log_reuse(config: Json, what: str) -> None:
     report = json.loads(Path(config["report"]).read_text(encoding="utf-8"))
     _LOG.info(
-        f"{what}: all that the package asks of Triton is as under {report['like']}, and so are "
-        "its launches"
+        f"{what}: Triton answers the package's queries as under {report['like']}, so its launches "
+        "are the same"
     )
 
 
-def _kept(config: Json, cut: str) -> bool:
-    """Make a report for a driver that ended without one, when it has launched something; all of it
-    counts as made up, for nobody has told which calls came to their end."""
+def _save_partial(config: Json, cut: str) -> bool:
+    """Write the report for a driver that ended without one; return False without a launch.
+
+    All launches count as made up, because the log does not show which calls were completed.
+    """
     output = Path(config["output"])
     lines = []
     for text in output.read_text(encoding="utf-8").splitlines():
-        # The last line may be half written.
+        # The last line may be incomplete.
         with contextlib.suppress(ValueError):
             line = json.loads(text)
             if "kernel" in line:
@@ -357,7 +365,8 @@ def _kept(config: Json, cut: str) -> bool:
             lines.append(line)
     if not any("kernel" in line for line in lines):
         return False
-    output.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    text = "".join(f"{json.dumps(line)}\n" for line in lines)
+    output.write_text(text, encoding="utf-8")
     report = {"modules": {}, "operators": {}, "late": True, "cut": [cut], "said": []}
     Path(config["report"]).write_text(json.dumps(report), encoding="utf-8")
     return True
@@ -366,10 +375,11 @@ def _kept(config: Json, cut: str) -> bool:
 def _add_tests(
     config: Json, job: CaptureJob, scratch: str, folder: Path, stop: threading.Event
 ) -> None:
-    """Run the checkout's tests, too: into the driver's files goes what both launched."""
+    """Run the checkout's tests, too, and merge their launches into the driver's files."""
     checkout = str(job.suite)
-    asked = {name: config[name] for name in ("card", "package")}
-    asked |= {
+    request = {
+        "card": config["card"],
+        "package": config["package"],
         "packages": {**config["packages"], checkout: config["package"]},
         "checkout": checkout,
         "seconds": tests.TEST_SECONDS,
@@ -377,22 +387,23 @@ def _add_tests(
     environment = guest_environment(job.toolchain, job.package, scratch)
     what = f"running the tests of {checkout} under {job.toolchain.identity}"
     policy = functools.partial(_policy, job)
-    made = tests.run(asked, environment, what, folder / "tests.txt", policy, stop)
-    output, report = Path(config["output"]), Path(config["report"])
-    said = json.loads(report.read_text(encoding="utf-8"))
-    said["tests"] = {**made.report, "kernels": tests.by_source(made, output)}
-    output.write_text("".join(tests.merge_lines(made, output)), encoding="utf-8")
-    report.write_text(json.dumps(said, indent=1), encoding="utf-8")
+    run = tests.run(request, environment, what, folder / "tests.txt", policy, stop)
+    output = Path(config["output"])
+    report_file = Path(config["report"])
+    report = json.loads(report_file.read_text(encoding="utf-8"))
+    report["tests"] = {**run.report, "kernels": tests.by_source(run, output)}
+    output.write_text("".join(tests.merge_lines(run, output)), encoding="utf-8")
+    report_file.write_text(json.dumps(report, indent=1), encoding="utf-8")
 
 
-def _is_made(folder: Path) -> bool:
-    """Whether there is a capture to use: a whole one, or what this process saved of one."""
+def _is_complete(folder: Path) -> bool:
+    """Return True for a usable capture: a complete one, or a partial one of this process."""
     whole = not (folder / _EARLY).exists() or folder in _ENDED_EARLY
     return _report(folder).exists() and whole
 
 
 def _doing(progress: Path) -> str:
-    """What the driver says that it is about."""
+    """Return the driver's present step."""
     with contextlib.suppress(OSError):
         return progress.read_text(encoding="utf-8", errors="replace")[:200] or "starting"
     return "starting"
@@ -417,18 +428,20 @@ def _config(scratch: Path, job: CaptureJob) -> Json:
 
 
 def _seconds(package: Package) -> float:
-    """The work that a package is worth."""
-    kernels = sum(len(launchable(package.path, module)) for module in package.modules)
+    """Return the CPU seconds for a package's capture."""
+    kernels = 0
+    for module in package.modules:
+        kernels += len(launchable(package.path, module))
     return min(max(SECONDS, _SECONDS_A_KERNEL * kernels), _MOST_SECONDS)
 
 
-def _not_travelling(folder: str, names: list[str]) -> list[str]:
-    """Logs, and what another process has half written, stay here."""
+def _not_archived(folder: str, names: list[str]) -> list[str]:
+    """Return logs and incomplete files of other processes, which do not go into the archive."""
     return [name for name in names if name not in ("launches.jsonl", "report.json")]
 
 
 def recipe_of(package: str) -> Json:
-    """What is special to a package, where somebody wrote it down; else nothing."""
+    """Return the recipe with a package's special settings; empty without one."""
     file = _FLACHECK / "packages" / "recipes" / f"{package}.yaml"
     if not file.is_file():
         return {}
@@ -442,10 +455,13 @@ def recipe_of(package: str) -> Json:
 
 
 def _key(package: Package, toolchain: Toolchain | None, card: Json, recipe: Json) -> str:
-    """All that can change what is launched, the guest's own source included; without a toolchain
-    all that does not depend on it."""
-    files = sorted([*GUEST.rglob("*.py"), *GUEST.rglob("*.jsonl")])
-    guest = {str(file.relative_to(GUEST)): file.read_text() for file in files}
+    """Return a digest of everything that can change the launches, the guest's source included.
+
+    Without a toolchain it is a digest of the rest.
+    """
+    guest = {}
+    for file in sorted([*GUEST.rglob("*.py"), *GUEST.rglob("*.jsonl")]):
+        guest[str(file.relative_to(GUEST))] = file.read_text()
     under = toolchain.identity if toolchain else None
     return digest([package.digest, under, card, recipe, guest], 16)
 
@@ -458,14 +474,14 @@ def run_guest(
     seconds: float,
     policy: Policy | None,
 ) -> None:
-    """Run `main` of one of the guest's modules in a scratch folder: it is given the config, writes
-    the `report` that this names, and keeps to so many seconds of CPU by itself.
+    """Run `main` of one of the guest's modules with a config in a scratch folder.
 
-    Raises IncompleteError without torch, or when the guest is killed or hangs.
+    It writes the `report` of the config, and limits its own CPU seconds. Raises IncompleteError
+    without torch, or if the guest is killed or hangs.
     """
     _check_torch()
     log = folder / _LOG_FILE
-    ended = programs.run(
+    end = programs.run(
         ["-c", channel.BOOT, str(GUEST), module, json.dumps(config)],
         environment,
         folder,
@@ -475,16 +491,23 @@ def run_guest(
         policy=policy,
     )
     if not Path(config["report"]).exists():
-        said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        last = "".join(said[-1:])[:500]
-        raise IncompleteError(f"the target's process ended without a report: {ended.how}; {last}")
+        raise IncompleteError(
+            f"the target's process ended without a report: {end.how}; {_last_line(log)}"
+        )
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return "".join(lines[-1:])[:500]
 
 
 def guest_environment(
     toolchain: Toolchain, package: Package | None, scratch: str | Path
 ) -> dict[str, str]:
-    """What a worker has, beside the packages' folders: of the user's own variables none, where this
-    Python finds what the user installed."""
+    """Return a worker's environment: the folders of packages and this Python's user packages.
+
+    The user's own variables are left out.
+    """
     beside = [*toolchain.paths]
     if package is not None:
         beside.append(package.path)
@@ -493,7 +516,7 @@ def guest_environment(
         "PYTHONPATH": os.pathsep.join(beside),
         "PYTHONUSERBASE": site.getuserbase(),
         "TORCHDYNAMO_DISABLE": "1",
-        # Where no entry of the system's names the user, torch asks the environment.
+        # torch reads it if the system has no entry for the user.
         "USER": "flacheck",
         "TRITON_CACHE_DIR": f"{scratch}/triton",
     }

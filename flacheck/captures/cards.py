@@ -1,4 +1,4 @@
-"""Cards by name: a target's row with the size of the card that was asked for."""
+"""Cards by name: a target's row with the size of a card."""
 
 import re
 from dataclasses import asdict
@@ -7,9 +7,8 @@ from flacheck.errors import UsageError
 from flacheck.model import Json
 from flacheck.tables import targets
 
-# name → (what its driver calls it, multiprocessors, GiB of memory), where it differs from its
-# target's own card; from the vendors' data sheets. The names are those that torch gives, for
-# packages choose kernels by them.
+# name → (the driver's name, multiprocessors, GiB of memory) of cards other than their target's own;
+# from the vendors' data sheets. The names are torch's, because packages choose kernels by them.
 CARDS = {
     "h200": ("NVIDIA H200", 132, 140),
     "h800": ("NVIDIA H800", 132, 80),
@@ -27,10 +26,9 @@ CARDS = {
 
 
 def card(name: str) -> Json:
-    """The card as the guest takes it: a row of the target table, by the card's or the target's
-    name.
+    """Return the guest's description of a card: a row of the target table.
 
-    Raises UsageError for an unknown one, and for AMD's, whose torch is another.
+    Raises UsageError for an unknown card or target, and for AMD's, which need another torch.
     """
     target = targets.find(name)
     if target.backend != "cuda":
@@ -45,10 +43,10 @@ def card(name: str) -> Json:
 
 
 def target_of(gpu: str) -> str | None:
-    """The target of a card by what its driver calls it; None for one that is in no table."""
-    named = next((name for name, (driver, _, _) in CARDS.items() if driver == gpu), None)
-    if named is not None:
-        return targets.find(named).name
+    """Return the target of a card by its driver's name; None for an unknown card."""
+    for name, (driver_name, _, _) in CARDS.items():
+        if driver_name == gpu:
+            return targets.find(name).name
     # Drivers add the board and its memory to the model's name: "NVIDIA H100 PCIe".
     words = re.split(r"[\s-]+", gpu)
     for count in range(len(words), 0, -1):

@@ -1,5 +1,7 @@
-"""How much of a package a capture saw: its launchable kernels, those recorded, and why the others
-were not."""
+"""The coverage of a package's capture: launchable kernels, recorded kernels, and missed kernels.
+
+Each missed kernel has a reason.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +12,12 @@ from flacheck.model import Json
 
 @dataclass(frozen=True)
 class Coverage:
-    """`launchable` kernels, how many of them were `recorded`, and why the others were `missed`;
-    `cut` is what the capture's time did not suffice for, `tests` how the package's own tests ended,
-    where they were run, and which kernels they launched."""
+    """The coverage of a capture.
+
+    `launchable` and `recorded` are numbers of kernels; `missed` pairs the other kernels with a
+    reason. `cut` lists the parts for which time was too short. `tests` has the outcome of the
+    package's own tests and their kernels, None if they were not run.
+    """
 
     launchable: int
     recorded: int
@@ -21,58 +26,70 @@ class Coverage:
     tests: Json | None = None
 
     def to_json(self) -> Json:
-        missed = [{"kernel": kernel, "reason": reason} for kernel, reason in self.missed]
-        counts = {"launchable": self.launchable, "recorded": self.recorded}
-        told: Json = {**counts, "missed": missed, "cut": list(self.cut)}
+        value: Json = {
+            "launchable": self.launchable,
+            "recorded": self.recorded,
+            "missed": [{"kernel": kernel, "reason": reason} for kernel, reason in self.missed],
+            "cut": list(self.cut),
+        }
         if self.tests is not None:
-            told["tests"] = self.tests
-        return told
+            value["tests"] = self.tests
+        return value
 
 
 def coverage(
-    kernels: Mapping[str, tuple[str, ...]], recorded: Mapping[str, int], report: Mapping[str, Any]
+    kernels: Mapping[str, tuple[str, ...]], launches: Mapping[str, int], report: Mapping[str, Any]
 ) -> Coverage:
-    """What of the launchable kernels was recorded; for the rest, what the driver's report knows."""
-    missed = tuple((k, _reason(k, by, report)) for k, by in kernels.items() if k not in recorded)
+    """Compare the launchable kernels with the launches; explain the rest by the driver's report."""
+    missing = []
+    for kernel, launchers in kernels.items():
+        if kernel not in launches:
+            missing.append((kernel, _reason(kernel, launchers, report)))
     cut = list(report.get("cut", ()))
     if report.get("late"):
         cut.append("further dtypes of what launched")
-    told = (len(kernels), len(kernels) - len(missed), missed, tuple(cut))
-    return Coverage(*told, tests=_tests(report.get("tests")))
+    return Coverage(
+        launchable=len(kernels),
+        recorded=len(kernels) - len(missing),
+        missed=tuple(missing),
+        cut=tuple(cut),
+        tests=_tests(report.get("tests")),
+    )
 
 
-def _tests(said: Mapping[str, Any] | None) -> Json | None:
-    """How the package's own tests ended, from the report of their run."""
-    if said is None:
+def _tests(run: Mapping[str, Any] | None) -> Json | None:
+    """Return the outcome of the package's own tests from the report of their run."""
+    if run is None:
         return None
-    counts = said.get("tests") or {}
-    wanting = set(said.get("wanting", ()))
-    failures = [
-        {"test": test, "error": error, "wants_data": test in wanting}
-        for test, error in (said.get("failures") or {}).items()
-    ]
+    counts = run.get("tests") or {}
+    without_data = set(run.get("wanting", ()))
+    failures = []
+    for test, error in (run.get("failures") or {}).items():
+        failures.append({"test": test, "error": error, "wants_data": test in without_data})
     return {
         "passed": counts.get("passed", 0),
         "failed": counts.get("failed", 0),
         "skipped": counts.get("skipped", 0),
         "failures": failures,
-        "uncollected": dict(said.get("uncollected") or {}),
-        "cut": list(said.get("cut", ())),
-        "unrun": said.get("unrun", 0),
-        "ended": said.get("ended"),
-        "kernels": said["kernels"],
+        "uncollected": dict(run.get("uncollected") or {}),
+        "cut": list(run.get("cut", ())),
+        "unrun": run.get("unrun", 0),
+        "ended": run.get("ended"),
+        "kernels": run["kernels"],
     }
 
 
 def _reason(kernel: str, launchers: tuple[str, ...], report: Mapping[str, Any]) -> str:
-    for module, said in report.get("modules", {}).items():
+    for module, error in report.get("modules", {}).items():
         if any(launcher.startswith(module + ":") for launcher in launchers):
-            return f"{module} cannot be imported: {said}"
-    refused = report.get("refused", {})
-    if kernel in refused:
-        return f"Triton refuses its launch: {refused[kernel][:200]}"
-    operators = report.get("operators", {})
-    using = {name: entry for name, entry in operators.items() if kernel in entry["kernels"]}
+            return f"{module} cannot be imported: {error}"
+    refusals = report.get("refused", {})
+    if kernel in refusals:
+        return f"Triton refuses its launch: {refusals[kernel][:200]}"
+    using = {}
+    for name, entry in report.get("operators", {}).items():
+        if kernel in entry["kernels"]:
+            using[name] = entry
     if not using:
         return f"no operator that flacheck found reaches the launch in {', '.join(launchers)}"
     for name, entry in using.items():

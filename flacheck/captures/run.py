@@ -1,5 +1,4 @@
-"""Runs a command with the recorder in every Python that it starts, and closes the launches file
-behind it."""
+"""Commands under the recorder, which runs in every Python process that they start."""
 
 import contextlib
 import json
@@ -14,10 +13,10 @@ from flacheck.errors import Terminated, UsageError
 from flacheck.model import Json
 from flacheck.model.launch import LAUNCHES_SCHEMA
 
-# As `timeout` and `nohup` have it, for a command that never ran.
+# The exit code of `timeout` and `nohup` for a command that did not start.
 NOT_STARTED = 125
 # A shell's exit code for a command that signal N ended is 128 + N.
-_SIGNALLED = 128
+_SIGNAL_BASE = 128
 # Python imports `sitecustomize` from the first folder of its path that has one.
 _START = Path(__file__).parent.parent / "guest" / "recorder" / "start"
 # The guest reads it in `recorder/session.py`, which is not imported here.
@@ -31,12 +30,11 @@ def capture(
     packages: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> int:
-    """The command's own exit code (128 + N when signal N ended it), or 125 when it could not be
-    started.
+    """Run a command and return its exit code, 128 + N if signal N ended it.
 
-    `device` is a card's or target's name, or `real`; `packages` maps folders to the `name==version`
-    in them. Launches are in `output` as they happen, those of child processes too; its end line is
-    written last.
+    Return 125 if it could not be started. `device` is a card's or target's name, or `real`;
+    `packages` maps folders to the `name==version` in them. The recorder writes launches to `output`
+    immediately, also those of child processes; an end line comes last.
     """
     if not command:
         raise UsageError("nothing to capture: flacheck capture -- CMD…")
@@ -66,13 +64,16 @@ def _run(command: Sequence[str], environment: Mapping[str, str], settings: Json)
         return NOT_STARTED
     code = _wait(process)
     if code < 0:
-        return _SIGNALLED - code
+        return _SIGNAL_BASE - code
     return code
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
-    """The terminal interrupts both of us; the program decides what becomes of it. Of SIGTERM only
-    we know."""
+    """Wait for a process through interrupts.
+
+    The terminal interrupts both processes, and the program decides whether it ends. SIGTERM reaches
+    flacheck only, which passes it on.
+    """
     while True:
         try:
             return process.wait()
@@ -83,7 +84,7 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
 
 
 def _close(output: Path, settings: Json, code: int) -> None:
-    """The end line, and a header where nothing was launched."""
+    """Write the end line, and a header if nothing was launched."""
     lines: list[Json] = []
     if not output.stat().st_size:
         device = "real"
@@ -97,18 +98,20 @@ def _close(output: Path, settings: Json, code: int) -> None:
 
 
 def statistics(output: Path) -> Json:
-    """How much was recorded: launches by kernel, why a kernel has no source of its own, and which
-    values the fake device made up for the program, with how many distinct launches may follow from
-    them."""
+    """Count the recorded launches by kernel and the guessed values by place.
+
+    Kernels without a source have a reason. A guess is a value that the fake device made up for the
+    program; distinct launches that may depend on guesses are counted.
+    """
     kernels: dict[str, str] = {}
     launches: Counter[str] = Counter()
     uncut: dict[str, str] = {}
     guesses: Counter[str] = Counter()
-    guessed = 0
+    uncertain = 0
     for line in _lines(output):
         if "kernel" in line:
             kernels[line["id"]] = line["kernel"]
-            guessed += "guessed" in line
+            uncertain += "guessed" in line
             if line.get("uncut"):
                 uncut[line["kernel"]] = line["uncut"]
         elif "guessed" in line:
@@ -125,16 +128,17 @@ def statistics(output: Path) -> Json:
         "uncut": uncut,
         "guesses": {
             "total": guesses.total(),
-            "launches": guessed,
+            "launches": uncertain,
             "at": dict(guesses.most_common()),
         },
     }
 
 
 def summary(output: Path) -> str:
-    """What was recorded, for a person."""
-    recorded = statistics(output)
-    launches, guesses = recorded["coverage"]["launches"], recorded["guesses"]
+    """Return a sentence on the recorded launches."""
+    counts = statistics(output)
+    launches = counts["coverage"]["launches"]
+    guesses = counts["guesses"]
     if not guesses["launches"]:
         return f"Recorded launches: {launches}, in {output}"
     most = next(iter(guesses["at"]))
@@ -146,7 +150,7 @@ def summary(output: Path) -> str:
 
 
 def _lines(output: Path) -> Iterator[Json]:
-    """The lines that are whole: a process may have been killed while it wrote."""
+    """Yield the complete lines: a process may have been killed while it wrote."""
     with output.open(encoding="utf-8") as file:
         for line in file:
             with contextlib.suppress(ValueError):

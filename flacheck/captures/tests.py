@@ -1,9 +1,9 @@
-"""A checkout's own tests beside the package driver: what they launch was seen, and comes first."""
+"""Runs of a checkout's own tests, whose launches come before those of the package driver."""
 
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,16 +16,16 @@ from flacheck.toolchains.scratch import temporary_folder
 
 _LOG = logging.getLogger(__name__)
 GUEST = Path(channel.GUEST)
-# Of CPU, for all tests together; twice what a driver has, for tests compute their references.
+# Of CPU, for all tests together: twice a driver's, because tests also compute references.
 TEST_SECONDS = 120
-# By the clock, when no signal reaches what hangs: a machine may have many other things to do.
+# By the clock, for tests that hang and ignore signals: the machine may be busy otherwise.
 _PATIENCE, _AT_LEAST = 20, 600
 _MEMORY_MB = 8192
 
 
 @dataclass(frozen=True)
 class TestRun:
-    """What a checkout's tests launched, line by line, and the report on how they ended."""
+    """The lines of a test run's launches file, and the report on its outcome."""
 
     lines: tuple[str, ...]
     report: Json
@@ -39,11 +39,10 @@ def run(
     policy: Callable[[str], Policy],
     stop: threading.Event | None = None,
 ) -> TestRun:
-    """Run the tests of `config["checkout"]` under the recorder, confined by the `policy` of their
-    scratch folder.
+    """Run the tests of `config["checkout"]` under the recorder, confined by a `policy`.
 
-    Raises IncompleteError when pytest itself is killed or hangs; what was launched till then is in
-    the log's folder no more.
+    The policy depends on the scratch folder. Raises IncompleteError if pytest itself is killed or
+    hangs before the first launch.
     """
     _LOG.info(f"{what} …")
     with temporary_folder() as work:
@@ -53,7 +52,7 @@ def run(
         def beat(seconds: float) -> None:
             _LOG.info(f"{what} … {seconds:.0f} s, {_doing(Path(ours['progress']))}")
 
-        ended = programs.run(
+        end = programs.run(
             ["-c", channel.BOOT, str(GUEST), ".test_suite", json.dumps({**config, **ours})],
             environment,
             Path(work),
@@ -71,10 +70,10 @@ def run(
         if not lines:
             raise IncompleteError(
                 f"{what} ended without a report while {_doing(Path(ours['progress']))}: "
-                f"{ended.how}; its log is {log}"
+                f"{end.how}; its log is {log}"
             )
-        # What was launched before the end is kept, and the end is told.
-        return TestRun(lines, {"ended": f"pytest itself ended: {ended.how}"})
+        # The launches before the end count, and the report contains the reason for the end.
+        return TestRun(lines, {"ended": f"pytest itself ended: {end.how}"})
 
 
 def _doing(progress: Path) -> str:
@@ -84,33 +83,46 @@ def _doing(progress: Path) -> str:
 
 
 def _whole(file: Path) -> Iterator[str]:
-    """The lines that were written to their end."""
-    with file.open(encoding="utf-8") as opened:
-        yield from (line for line in opened if line.endswith("\n"))
+    """Yield the complete lines."""
+    with file.open(encoding="utf-8") as stream:
+        for line in stream:
+            if line.endswith("\n"):
+                yield line
 
 
 def merge_lines(tests: TestRun, driver: Path) -> list[str]:
-    """The lines of one launches file. What both launched is there once, as the tests launched it:
-    it was seen, whatever the driver made up."""
+    """Merge the lines of both launches files.
+
+    A launch of both is there once, as the tests made it, because the driver guesses arguments.
+    """
     lines = list(tests.lines)
-    seen = {json.loads(line).get("id") for line in lines}
+    ids = {json.loads(line).get("id") for line in lines}
     with driver.open(encoding="utf-8") as file:
         for line in file:
             plain = json.loads(line)
             if "schema" in plain and lines:
                 continue
-            if "id" not in plain or plain["id"] not in seen:
+            if "id" not in plain or plain["id"] not in ids:
                 lines.append(line)
     return lines
 
 
 def by_source(tests: TestRun, driver: Path) -> Json:
-    """The kernels that only the tests launched, only the driver, and both."""
-    in_tests = {plain["kernel"] for plain in map(json.loads, tests.lines) if "kernel" in plain}
+    """Return the kernels that only the tests launched, only the driver, and both."""
+    of_tests = _kernels(tests.lines)
     with driver.open(encoding="utf-8") as file:
-        driven = {plain["kernel"] for plain in map(json.loads, file) if "kernel" in plain}
+        of_driver = _kernels(file)
     return {
-        "tests": sorted(in_tests - driven),
-        "driver": sorted(driven - in_tests),
-        "both": sorted(in_tests & driven),
+        "tests": sorted(of_tests - of_driver),
+        "driver": sorted(of_driver - of_tests),
+        "both": sorted(of_tests & of_driver),
     }
+
+
+def _kernels(lines: Iterable[str]) -> set[str]:
+    kernels = set()
+    for line in lines:
+        entry = json.loads(line)
+        if "kernel" in entry:
+            kernels.add(entry["kernel"])
+    return kernels

@@ -36,7 +36,7 @@ def read(folder: Path) -> ProjectSettings:
 
     Raises UsageError for a file that is not valid TOML.
     """
-    file = _nearest(folder)
+    file = _find_nearest(folder)
     if file is None:
         return ProjectSettings()
     text = file.read_text(encoding="utf-8", errors="replace")
@@ -59,7 +59,7 @@ def waivers(folder: Path) -> tuple[Waiver, ...]:
     return from_toml(entries, lambda *place: settings.where(WAIVERS, *place))
 
 
-def _nearest(folder: Path) -> Path | None:
+def _find_nearest(folder: Path) -> Path | None:
     """Return the pyproject.toml of the folder or of the closest one above it."""
     for parent in (folder, *folder.parents):
         if (parent / "pyproject.toml").is_file():

@@ -71,7 +71,7 @@ def from_toml(entries: Any, where: Callable[..., str]) -> tuple[Waiver, ...]:
     """
     if not isinstance(entries, list):
         raise UsageError(f"{where()}: waivers must be tables: write [[tool.flacheck.waivers]]")
-    return tuple(_waiver(entry, place, where) for place, entry in enumerate(entries))
+    return tuple(_parse_waiver(entry, place, where) for place, entry in enumerate(entries))
 
 
 def in_force(waivers: Iterable[Waiver], today: date) -> tuple[Waiver, ...]:
@@ -84,7 +84,7 @@ def are_waived(waivers: Iterable[Waiver], failing: Waivable) -> bool:
     return any(waiver.covers(failing) for waiver in waivers)
 
 
-def _waiver(entry: Any, place: int, where: Callable[..., str]) -> Waiver:
+def _parse_waiver(entry: Any, place: int, where: Callable[..., str]) -> Waiver:
     # TOML has dates with a time; the time of the last day is not used here.
     if isinstance(entry, dict) and isinstance(entry.get("expires"), datetime):
         entry = {**entry, "expires": entry["expires"].date()}

@@ -296,7 +296,9 @@ class LocalPool:
     def _answer(self, slot: _Slot, event: Json) -> None:
         # A worker that died over a request may leave the request to its successor, whose result is
         # late.
-        if not slot.jobs_sent or event["request"] != slot.jobs_sent[0].number:
+        if not slot.jobs_sent:
+            return
+        if event["request"] != slot.jobs_sent[0].number:
             return
         try:
             attempt = Attempt.from_json(event["attempt"])
@@ -325,7 +327,10 @@ class LocalPool:
         the attempt used more than half of the memory of the machine.
         """
         before, self._oom_kills = self._oom_kills, oom_kills()
-        return self._oom_kills > before or (attempt.peak_mb or 0.0) > machine_memory_mb() / 2
+        if self._oom_kills > before:
+            return True
+        used_mb = attempt.peak_mb or 0.0
+        return used_mb > machine_memory_mb() / 2
 
     def _exit(self, slot: _Slot, event: Json) -> None:
         """Handle the end of a worker, in the middle of a request or between two requests."""
@@ -427,7 +432,8 @@ class LocalPool:
         for slot in self._slots:
             if not slot.jobs_sent or not slot.worker:
                 continue
-            limit, duration = self._timeout(slot.jobs_sent[0].task), now - slot.since
+            limit = self._timeout(slot.jobs_sent[0].task)
+            duration = now - slot.since
             if not slot.ready:
                 self._enforce_start(slot, limit + _START, duration)
             elif slot.timed_out_job is None and duration > _TICK and slot.worker.is_unreported():
@@ -457,7 +463,8 @@ def machine_memory_mb() -> float:
 
     That is the machine's memory, or the limit of the container.
     """
-    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 20)
+    pages = os.sysconf("SC_PHYS_PAGES")
+    whole = pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
     try:
         container_limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
     except OSError:

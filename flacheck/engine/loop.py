@@ -59,14 +59,16 @@ class Timeouts:
     def __call__(self, task: Task) -> float:
         if self.fixed_seconds is not None:
             return self.fixed_seconds
-        slowest = self._slowest.get(task.name.cell.kernel.name, 0.0)
+        kernel = task.name.cell.kernel
+        slowest = self._slowest.get(kernel.name, 0.0)
         return max(_MINIMUM_TIMEOUT, _SLOWEST_FACTOR * slowest)
 
     def learn(self, cell: Cell, attempt: Attempt) -> None:
         """Remember the time that a finished cell took."""
         if attempt.outcome is Outcome.FINISHED:
             name = cell.kernel.name
-            self._slowest[name] = max(attempt.seconds, self._slowest.get(name, 0.0))
+            slowest = self._slowest.get(name, 0.0)
+            self._slowest[name] = max(attempt.seconds, slowest)
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,8 @@ class _Unsent:
         self._width = width
         self._tasks: dict[WorkerKind, deque[Task]] = {}
         for task in tasks:
-            self._tasks.setdefault(task.kind, deque()).append(task)
+            queue = self._tasks.setdefault(task.kind, deque())
+            queue.append(task)
         self._out: Counter[WorkerKind] = Counter()
         self._end_counts: Counter[WorkerKind] = Counter()
         self._started = time.monotonic()
@@ -202,7 +205,8 @@ class Loop:
         for block in unsent.blocks():
             cached_keys: set[str] = set()
             if unsent.shared:
-                for record in self._reusable([task.name.cell for task in block]):
+                cells = [task.name.cell for task in block]
+                for record in self._reusable(cells):
                     cached_keys.add(record.key)
                     yield record.with_(cached=True)
             tasks = [task for task in block if task.name.cell.key not in cached_keys]

@@ -45,7 +45,7 @@ def of_worker(config: Mapping[str, Any], scratch: str) -> Policy:
     A worker that imports a package or torch gets the policy of a package, because their code may
     start programs of the system. Any other worker compiles texts from untrusted sources.
     """
-    packages: list[Mapping[str, Any]] = list(config.get("packages", {}).values())
+    packages = list(config.get("packages", {}).values())
     folders = [str(package["path"]) for package in packages]
     compiler = compiler_folders(config["path"])
     is_python = "toolkit" not in config and "library" not in config
@@ -113,7 +113,8 @@ def compiler_folders(paths: Iterable[str]) -> list[str]:
         for entry in path.iterdir():
             if entry.is_symlink():
                 folders.append(str(entry.resolve()))
-                for link in filter(Path.is_symlink, entry.resolve().rglob("*")):
+                files = entry.resolve().rglob("*")
+                for link in filter(Path.is_symlink, files):
                     folders.append(str(link.resolve()))
     return folders
 
@@ -124,7 +125,8 @@ def header_folders(folders: Iterable[str], project: str) -> list[str]:
     They are the folders below the project, in the system's folders, in Python and in flacheck's
     cache. A build may name any other folder, even the one with the user's keys.
     """
-    readable_roots = [project, "/usr", "/opt", sys.prefix, sys.base_prefix, str(cache.root())]
+    readable_roots = [project, "/usr", "/opt"]
+    readable_roots += [sys.prefix, sys.base_prefix, str(cache.root())]
     roots = [Path(folder).resolve() for folder in readable_roots]
     readable = []
     for folder in folders:

@@ -88,7 +88,8 @@ class Provider:
         toolchain = self._toolchains.get(cell.toolchain)
         if not isinstance(toolchain, Toolchain):
             return None
-        for folder in _folders(toolchain, self._packages.get(cell.kernel.package or "")):
+        package = self._packages.get(cell.kernel.package or "")
+        for folder in _folders(toolchain, package):
             file = intact.first_change(self._files.get(folder, {}))
             if file is not None:
                 return (

@@ -49,29 +49,31 @@ class _Neighbours:
         by_dtype = []
         dtypes = []
         for cell in cells:
-            if cell.compiles:
-                launch = _launch_of_any_dtype(cell)
-                by_launch.append(((cell.place, cell.launch), cell))
-                by_dtype.append(((launch, cell.dtype), cell))
-                dtypes.append((launch, cell.dtype))
+            if not cell.compiles:
+                continue
+            launch = _launch_of_any_dtype(cell)
+            by_launch.append(((cell.place, cell.launch), cell))
+            by_dtype.append(((launch, cell.dtype), cell))
+            dtypes.append((launch, cell.dtype))
         self._of_launch = _points(by_launch)
         self._of_dtype = _points(by_dtype)
-        self._dtypes = {
-            launch: sorted(set(several), key=str)
-            for launch, several in group_by_key(dtypes).items()
-        }
+        self._dtypes: dict[tuple[Any, ...], list[str | None]] = {}
+        for launch, several in group_by_key(dtypes).items():
+            self._dtypes[launch] = sorted(set(several), key=str)
         self._alternatives = Alternatives(cells, forms)
 
     def uses(self, cell: ObservedCell) -> list[Use]:
         """Return the possible changes: settings, nearest first, then the best dtype and form."""
         near: list[Use] = []
-        if (cell.place, cell.launch) in self._of_launch:
-            near = self._of_launch[cell.place, cell.launch].nearest(cell.settings)
+        key = (cell.place, cell.launch)
+        if key in self._of_launch:
+            near = self._of_launch[key].nearest(cell.settings)
         # A dtype and a form stay even if settings alone would fill the list: they lose precision or
         # speed, but help where no setting does.
         far = self._dtype(cell)
-        for form in self._alternatives.forms(cell)[:1]:
-            far.append({"form": form})
+        forms = self._alternatives.forms(cell)
+        if forms:
+            far.append({"form": forms[0]})
         return [*near[: _LIMIT - len(far)], *far]
 
     def _dtype(self, cell: ObservedCell) -> list[Use]:
@@ -81,7 +83,7 @@ class _Neighbours:
         for dtype in self._dtypes.get(launch, ()):
             if dtype != cell.dtype:
                 points_of[dtype] = self._of_dtype[launch, dtype]
-        alone = set(self._alternatives.dtypes(cell))
+        alone: set[str | None] = set(self._alternatives.dtypes(cell))
         for dtype, points in points_of.items():
             if {**cell.settings, "dtype": dtype} in points:
                 alone.add(dtype)
@@ -90,8 +92,11 @@ class _Neighbours:
         uses: list[Use] = []
         for points in points_of.values():
             uses += points.nearest(cell.settings)
-        uses.sort(key=lambda use: (len(use), _width(use["dtype"]), rank(cell.settings, use)))
-        return uses[:1]
+
+        def order_of(use: Use) -> tuple[Any, ...]:
+            return len(use), _width(use["dtype"]), rank(cell.settings, use)
+
+        return sorted(uses, key=order_of)[:1]
 
 
 class Alternatives:
@@ -103,10 +108,13 @@ class Alternatives:
 
     def __init__(self, cells: Iterable[ObservedCell], forms: FormsOf) -> None:
         self._form_of = forms
-        kernels = [((package, *form), kernel) for (package, kernel), form in forms.items()]
-        self._kernels = group_by_key(kernels)
-        pairs = [((cell.package, cell.kernel, cell.place, cell.dtype), cell) for cell in cells]
-        self._cells = group_by_key(pairs)
+        self._kernels: defaultdict[tuple[Any, ...], list[str]] = defaultdict(list)
+        for (package, kernel), form in forms.items():
+            self._kernels[(package,) + form].append(kernel)
+        self._cells: defaultdict[tuple[Any, ...], list[ObservedCell]] = defaultdict(list)
+        for cell in cells:
+            group = (cell.package, cell.kernel, cell.place, cell.dtype)
+            self._cells[group].append(cell)
         self._cache: dict[tuple[Any, ...], bool] = {}
 
     def dtypes(self, cell: ObservedCell) -> list[str]:
@@ -133,10 +141,8 @@ class Alternatives:
         # A kernel has hundreds of failing cells of one size, so the result is cached.
         key = (*group, cell.size)
         if key not in self._cache:
-            same_shape = []
-            for other in self._cells.get(group, ()):
-                if _shapes_agree(cell, other):
-                    same_shape.append(other)
+            others = self._cells.get(group, ())
+            same_shape = [other for other in others if _shapes_agree(cell, other)]
             self._cache[key] = is_good(same_shape)
         return self._cache[key]
 
@@ -148,7 +154,10 @@ class Distinctions:
         first_values: defaultdict[_KernelId, dict[str, Any]] = defaultdict(dict)
         self._names: defaultdict[_KernelId, set[str]] = defaultdict(set)
         # Releases and targets repeat calls, so one cell of each call is enough.
-        calls = {(cell.package, cell.kernel, cell.call, cell.size): cell for cell in cells}
+        calls = {}
+        for cell in cells:
+            call = (cell.package, cell.kernel, cell.call, cell.size)
+            calls[call] = cell
         for cell in calls.values():
             kernel = cell.package, cell.kernel
             first, values = first_values[kernel], named_values(cell)
@@ -161,13 +170,19 @@ class Distinctions:
     def of(self, cell: ObservedCell) -> dict[str, Any]:
         """Return the values of a cell that differ between the cells of its kernel."""
         names = self._names[cell.package, cell.kernel]
-        return {name: value for name, value in named_values(cell).items() if name in names}
+        values = {}
+        for name, value in named_values(cell).items():
+            if name in names:
+                values[name] = value
+        return values
 
 
 def _points(
     cells: Iterable[tuple[tuple[Any, ...], ObservedCell]],
 ) -> Mapping[tuple[Any, ...], Points]:
-    settings = group_by_key((key, cell.settings) for key, cell in cells)
+    settings: defaultdict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for key, cell in cells:
+        settings[key].append(cell.settings)
     return {key: Points(several) for key, several in settings.items()}
 
 

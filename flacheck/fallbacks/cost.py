@@ -31,7 +31,7 @@ from typing import Any
 
 # The defaults of Triton.
 DEFAULTS = {"num_warps": 4, "num_stages": 3}
-# Between these numbers of accumulators a thread has no extra cost: see the module docstring.
+# Between these numbers of accumulators a thread costs nothing extra: see the module docstring.
 FEWEST, MOST = 16, 32
 
 

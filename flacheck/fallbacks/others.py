@@ -69,11 +69,13 @@ class Others:
         ways = []
         for failing in failures:
             # Only the best dtype: a search through its settings costs many compiles.
-            for dtype in other_dtypes(failing.cell.dtype, failing.cell.target)[:1]:
-                cell = Candidate({DTYPE: dtype}).of(failing.cell)
-                budget = self._budget // DTYPE_SHARE
-                exploration = Exploration([cell], failing.signature, failing.space, budget)
-                ways.append((failing, dtype, exploration))
+            dtypes = other_dtypes(failing.cell.dtype, failing.cell.target)
+            if not dtypes:
+                continue
+            cell = Candidate({DTYPE: dtypes[0]}).of(failing.cell)
+            budget = self._budget // DTYPE_SHARE
+            exploration = Exploration([cell], failing.signature, failing.space, budget)
+            ways.append((failing, dtypes[0], exploration))
         explore([exploration for _, _, exploration in ways], self._oracle)
         answers = {}
         for failing, dtype, exploration in ways:
@@ -164,7 +166,8 @@ class Others:
                 break
             records = self._oracle(cells)
             for key, (name, own_cells) in step.items():
-                if all(compiles_fully(records.get(cell.key)) for cell in own_cells):
+                own_records = [records.get(cell.key) for cell in own_cells]
+                if all(map(compiles_fully, own_records)):
                     first[key] = name
             open_ways = {key: open_ways[key] for key in step if key not in first}
         return first
@@ -187,7 +190,7 @@ def nearest_releases(
     """Return toolchains by the number of releases between, the requested ones first.
 
     At equal distance the newer release comes first. A compiler that is not a plain release, such as
-    a local build, has no neighbours.
+    a local build, lacks neighbours.
     """
     versions = triton_releases.known_releases()
     # A requested release is one that the user has or plans to have.

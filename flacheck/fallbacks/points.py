@@ -61,7 +61,7 @@ class Points:
         """Return the nearest point of each set of axes, out of all points."""
         best: dict[tuple[int, ...], _Point] = {}
         for there in self._points:
-            axes = tuple(i for i, value in enumerate(there) if value != here[i])
+            axes = _changed_axes(here, there)
             nearest = best.get(axes)
             if nearest is None or _rank(here, there) < _rank(here, nearest):
                 best[axes] = there
@@ -105,9 +105,13 @@ class Points:
         return self._near[axes, here]
 
 
+def _changed_axes(here: _Point, there: _Point) -> tuple[int, ...]:
+    return tuple(i for i, value in enumerate(there) if value != here[i])
+
+
 def _rank(here: _Point, there: _Point) -> tuple[Any, ...]:
     total = 0.0
     for before, after in zip(here, there, strict=True):
         if before != after:
             total += distance(before, after)
-    return round(total, 2), [size(value) for value in there], [str(value) for value in there]
+    return round(total, 2), list(map(size, there)), list(map(str, there))

@@ -2,8 +2,8 @@
 
 Each fallback compiles before it is yielded.
 
-First other settings, for every release and target of the scan's call where any settings help. If
-there are none, or none in common, other settings for the failing cell's own release and target.
+First other settings, for every release and target of the scan's call where any settings help.
+Without common settings, those for the failing cell's own release and target.
 Then another dtype (fp32 if the GPU has no bf16, bf16 otherwise), another form of the operator,
 another release.
 """
@@ -72,7 +72,7 @@ def _cached_choices() -> Mapping[str, Choice]:
             identities.add(str(toolchain.manifest.get("identity")))
     for identity in sorted(identities, key=by_version):
         version = split(identity)[1]
-        # A local build has no release number and no neighbours.
+        # A local build lacks a release number, and therefore neighbours.
         if version in triton_releases.known_releases():
             resolver(f"triton=={version}")
     return resolver.choices

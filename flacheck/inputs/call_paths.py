@@ -19,17 +19,16 @@ def select_launches(
 
     Raises EmptySelection, which names the file `where`, if the launches lack call paths.
     """
-    selection_of_kernels = [entry for entry in entries if selection.names(entry.kernel)]
-    if not selection.ops:
-        return selection_of_kernels
-    if any(entry.paths is None for entry in entries):
+    if selection.ops and any(entry.paths is None for entry in entries):
         raise EmptySelection(
             f"{where}: --op selects by recorded call paths, and this file was recorded without "
             "them by an earlier flacheck: record it again with `flacheck capture`"
         )
     launches = []
-    for entry in selection_of_kernels:
-        if came_through(selection.ops, entry.paths or ()):
+    for entry in entries:
+        if not selection.names(entry.kernel):
+            continue
+        if not selection.ops or came_through(selection.ops, entry.paths or ()):
             launches.append(entry)
     return launches
 

@@ -39,7 +39,7 @@ class ChosenConfig:
 
 def choices(launch: Launch, axes: Axes, option_values: OptionValues) -> Iterator[ChosenConfig]:
     """Yield each configuration of the launch to compile."""
-    is_explicit = any(axis in axes for axis in _OPTIONS)
+    is_explicit = not axes.keys().isdisjoint(_OPTIONS)
     if launch.configs and not is_explicit:
         yield from _own_choices(launch, axes, option_values)
         return

@@ -118,7 +118,10 @@ def check_kernel(
         agrees = is_constexpr[argument] == (isinstance(value, dict) and "constexpr" in value)
         hint = "a parameter annotated tl.constexpr is given as constexpr, and no other"
         kernels.require(agrees, at, f"{what} disagrees with its annotation", hint)
-    missing = [each for each in parameters if each not in args and each not in omissions]
+    missing = []
+    for parameter in parameters:
+        if parameter not in args and parameter not in omissions:
+            missing.append(parameter)
     what = f"{name}: no value for {', '.join(missing)}"
     kernels.require(not missing, (*launch, "args"), what, ARGUMENT)
     _check_configs(kernels, name, entry["configs"], omissions)

@@ -138,7 +138,7 @@ def check_kernels(globs: Sequence[str], kernels: Iterable[str]) -> None:
         if any(matches_kernel([glob], name) for name in names):
             continue
         # Three names at the most, half alike: more do not help in a message.
-        last_parts = [last_part(name) for name in names]
+        last_parts = list(map(last_part, names))
         near = difflib.get_close_matches(glob, names + last_parts, 3, 0.5)
         hint = "see `flacheck list kernels`"
         if near:
@@ -175,8 +175,10 @@ def expand(
         for product in products:
             if toolchain not in product.toolchains:
                 continue
-            jobs = [job for job in product.jobs if _language(job.source) == family.language]
-            for target, job in itertools.product(_targets(product.axes, family), jobs):
+            targets = _targets(product.axes, family)
+            for target, job in itertools.product(targets, product.jobs):
+                if _language(job.source) != family.language:
+                    continue
                 cell = job.cell(target, toolchain, until)
                 if cell.key in keys or _is_excluded(cell, matrix, resolve):
                     continue
@@ -261,7 +263,8 @@ def _compile_jobs(
         # A made-up launch that does not fit is too large. Alternatives would take minutes each,
         # and would not test it either.
         if not source.kernel.is_made_up:
-            others = [_change(source, launch, other, changes) for other in config.others]
+            for other in config.others:
+                others.append(_change(source, launch, other, changes))
         # A matrix may give another value to a macro that a shape fills in.
         size = {name: changes.get(name, value) for name, value in shape.items()}
         yield _Job(
@@ -340,7 +343,8 @@ def _is_widened(launch: Launch, constants: Config, options: Config) -> bool:
 
 def _adds_macros(source: Source, launch: Launch, changes: Config) -> bool:
     """Return True for a unit that is compiled with macros that its build does not define."""
-    return _language(source) == "cuda" and any(name not in launch.args for name in changes)
+    is_cuda = _language(source) == "cuda"
+    return is_cuda and not changes.keys() <= launch.args.keys()
 
 
 def _is_excluded(cell: Cell, matrix: Matrix, resolve: Resolve) -> bool:

@@ -194,7 +194,9 @@ class _MatrixReader:
         if not isinstance(value, dict):
             raise self._yaml.error(path, "axes are a mapping", f"its keys are {', '.join(_AXES)}")
         self._only(path, value, tuple(_AXES))
-        axes = {axis: self._axis((*path, axis), axis, values) for axis, values in value.items()}
+        axes = {}
+        for axis, values in value.items():
+            axes[axis] = self._axis((*path, axis), axis, values)
         # Both axes hold toolchains: a bare version or specifier is Triton's.
         of_triton = axes.pop("triton", None)
         if of_triton is not None and "toolchain" in axes:
@@ -213,7 +215,7 @@ class _MatrixReader:
                 path, f"axis {axis} is empty", "leave it out, or give it a value"
             )
         if axis == "dtype":
-            items = [_dtype(item) for item in items]
+            items = list(map(_dtype, items))
         is_value, problem, hint = _AXES[axis]
         for place, item in enumerate(items):
             if not is_value(item):

@@ -126,8 +126,11 @@ def _environment_packages(distributions: Iterable[Distribution]) -> Iterator[Ker
         if checkout is not None:
             yield from _of_folder(name, checkout, str(checkout))
             continue
-        files = [file.locate() for file in each.files or () if file.suffix == ".py"]
-        kernels = kernels_in(Path(str(file)) for file in files)
+        files = []
+        for file in each.files or ():
+            if file.suffix == ".py":
+                files.append(Path(str(file.locate())))
+        kernels = kernels_in(files)
         # Local builds are not in an index.
         if kernels and "+" not in each.version:
             yield KernelPackage(name, f"{name}=={each.version}", kernels)

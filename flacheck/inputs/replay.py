@@ -42,7 +42,10 @@ def provide_packages(
         return {}
     importing = entries if torch_folder() else uncut
     specs = {entry.package for entry in importing if entry.package}
-    return {spec: packages.provide_package(spec) for spec in sorted(specs)}
+    by_spec = {}
+    for spec in sorted(specs):
+        by_spec[spec] = packages.provide_package(spec)
+    return by_spec
 
 
 def sources(

@@ -1,6 +1,5 @@
 """An upper bound on the number of a matrix's cells, computed before any cell is made."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,12 +30,13 @@ def check(
             name = source.kernel.name
             if selection.names(name) and matches_kernel(axes.get("kernel", ("*",)), name):
                 jobs += _jobs(source, axes)
-        targets = len(axes.get("target", DEFAULT_TARGETS))
-        free = math.prod(len(axes.get(axis, ("",))) for axis in _FREE)
+        jobs *= len(axes.get("target", DEFAULT_TARGETS))
+        for axis in _FREE:
+            jobs *= len(axes.get(axis, ("",)))
         releases: set[str] = set()
         for spec in axes.get("toolchain", ("installed",)):
             releases.update(resolve(spec))
-        cells += jobs * free * targets * max(len(releases), 1)
+        cells += jobs * max(len(releases), 1)
     if cells > MOST_CELLS:
         raise UsageError(
             f"{matrix.file}: has up to {cells:,} cells, and {MOST_CELLS:,} are the most of one"

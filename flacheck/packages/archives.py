@@ -1,4 +1,4 @@
-"""Source distributions, fetched and unpacked; nothing of them is run."""
+"""Source distributions, fetched and unpacked; none of their code runs."""
 
 import tarfile
 import zipfile
@@ -8,9 +8,8 @@ from flacheck.errors import ToolchainError
 from flacheck.toolchains import wheels
 from flacheck.toolchains.scratch import temporary_folder
 
-# An installer asks a source distribution's build backend what it holds, and so runs the project's
-# own code. In the process that asks, this backend takes its place, which reads the metadata that
-# lies in the archive.
+# An installer calls a source distribution's build backend for its metadata, and so runs code of the
+# project. In the installer's process this backend replaces it, and reads the archive's metadata.
 _BACKEND = """
 import os, sys, types
 
@@ -44,14 +43,14 @@ if _name:
     _holder.prepare_metadata_for_build_wheel = _metadata
     _holder.get_requires_for_build_wheel = lambda config_settings=None: []
 """
-# Bytes that a source distribution may unpack to: the largest that are known hold CUTLASS.
+# The unpacked bytes of a source distribution: the largest known ones contain CUTLASS.
 _LARGEST = 1 << 30
 
 
 def fetch(name: str, version: str, into: Path) -> Path:
-    """The folder that the source distribution of `NAME==VERSION` unpacks to, in `into`.
+    """Unpack the source distribution of `NAME==VERSION` into `into`; return its folder.
 
-    Raises NotFound where there is none, ToolchainError where it cannot be had.
+    Raises NotFound if it does not exist, ToolchainError if it cannot be fetched.
     """
     what = f"the sources of {name} {version}"
     with temporary_folder() as aside:
@@ -63,26 +62,32 @@ def fetch(name: str, version: str, into: Path) -> Path:
         _unpack(archives[0], into)
     roots = [path for path in into.iterdir() if path.is_dir()]
     if len(roots) != 1:
-        raise ToolchainError(f"{what}: an archive of {len(roots)} folders is none that is known")
+        raise ToolchainError(f"{what}: expected one folder in the archive, got {len(roots)}")
     return roots[0]
 
 
 def _unpack(archive: Path, into: Path) -> None:
-    """Plain files only, none of them outside of the folder."""
+    """Unpack regular files and folders; raise ToolchainError for a path outside of the folder."""
     if archive.suffix == ".zip":
-        with zipfile.ZipFile(archive) as opened:
-            _check_size(archive, sum(entry.file_size for entry in opened.infolist()))
-            opened.extractall(into)
+        with zipfile.ZipFile(archive) as zip_file:
+            sizes = [entry.file_size for entry in zip_file.infolist()]
+            _check_size(archive, sum(sizes))
+            zip_file.extractall(into)
         return
-    with tarfile.open(archive) as opened:
-        members = [each for each in opened.getmembers() if each.isfile() or each.isdir()]
-        _check_size(archive, sum(each.size for each in members))
+    with tarfile.open(archive) as tar_file:
+        members = []
+        size = 0
+        for member in tar_file.getmembers():
+            if member.isfile() or member.isdir():
+                members.append(member)
+                size += member.size
+        _check_size(archive, size)
         for each in members:
             is_inside = not each.name.startswith("/") and ".." not in Path(each.name).parts
             if not is_inside:
-                raise ToolchainError(f"{archive.name} holds {each.name}, outside of its folder")
+                raise ToolchainError(f"{archive.name} contains {each.name}, outside of its folder")
             each.mode = 0o755 if each.isdir() else 0o644
-        opened.extractall(into, members=members)
+        tar_file.extractall(into, members=members)
 
 
 def _check_size(archive: Path, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Checkouts: a package's own sources in a folder, taken as they stand."""
+"""Checkouts: the sources of a package in a folder."""
 
 import ast
 import base64
@@ -24,19 +24,19 @@ else:
     import tomli as tomllib
 
 _BUILDS = ("pyproject.toml", "setup.py", "setup.cfg")
-# Folders with an `__init__` that are no part of the package.
+# Folders with an `__init__` that do not belong to the package.
 _NO_PACKAGES = ("tests", "test", "benchmarks", "benchmark", "examples", "docs", "scripts")
-# What tools leave in a checkout, which is no part of the package.
-_LEFT = ("build", "dist", "__pycache__", "node_modules", "venv", "env")
+# Folders that tools create in a checkout; they do not belong to the package.
+_TOOL_FOLDERS = ("build", "dist", "__pycache__", "node_modules", "venv", "env")
 
 
 def is_path(spec: str) -> bool:
-    """Whether a package is given as a folder rather than as NAME==VERSION."""
+    """Return True if a package is specified as a folder rather than as NAME==VERSION."""
     return os.sep in spec or spec in (".", "..") or (Path(spec).is_dir() and "=" not in spec)
 
 
 def folder(spec: str) -> Path:
-    """The checkout's folder; raises UsageError unless a package can be built from it."""
+    """Return the checkout's folder; raise UsageError unless a package can be built from it."""
     path = Path(spec).expanduser().resolve()
     if not path.is_dir():
         raise UsageError(
@@ -45,29 +45,35 @@ def folder(spec: str) -> Path:
     if not any((path / name).is_file() for name in _BUILDS) and not importable(path):
         raise UsageError(
             f"--package {spec}: neither {' nor '.join(_BUILDS)} is in it, nor a Python package, so "
-            "it is no package's checkout"
+            "it is not a package's checkout"
         )
     return path
 
 
 def importable(path: Path) -> list[Path]:
-    """The Python packages of a checkout: folders with an `__init__`, in it or below `src`."""
+    """Return a checkout's Python packages: folders with an `__init__`, in it or below `src`."""
     for root in (path, path / "src"):
-        inits = sorted(root.glob("*/__init__.py"))
-        packages = [init.parent for init in inits if init.parent.name not in _NO_PACKAGES]
+        packages = []
+        for init in sorted(root.glob("*/__init__.py")):
+            if init.parent.name not in _NO_PACKAGES:
+                packages.append(init.parent)
         if packages:
             return packages
     return []
 
 
 def cannot_build(path: Path) -> str | None:
-    """Why a checkout is taken as it stands, without a build: there is none, or it needs torch,
-    which is a gigabyte and more, to compile extensions with. None where a build is to be tried."""
+    """Return why a checkout is used without a build; None if it can be built.
+
+    Either it has nothing to build with, or its build requires torch, which has over a gigabyte.
+    """
     if not any((path / name).is_file() for name in _BUILDS):
-        return "it says nowhere how it is built"
-    required = _table(path, "build-system").get("requires")
-    if isinstance(required, list) and any(re.match(r"torch\b", str(each)) for each in required):
-        return "its build requires torch"
+        return "it has no build configuration"
+    requires = _table(path, "build-system").get("requires")
+    if isinstance(requires, list):
+        for requirement in map(str, requires):
+            if re.match(r"torch\b", requirement):
+                return "its build requires torch"
     setup = path / "setup.py"
     if setup.is_file():
         text = setup.read_text(encoding="utf-8", errors="replace")
@@ -77,14 +83,16 @@ def cannot_build(path: Path) -> str | None:
 
 
 def read_metadata(path: Path) -> tuple[str, str, list[str]]:
-    """The name, version and requirements of a checkout that is not built, as far as its files say
-    them plainly. A source distribution brings what its build would say of the name."""
+    """Return the name, version and requirements of a checkout without building it.
+
+    Only literal values in its files count. A source distribution contains its built name.
+    """
     project = _table(path, "project")
     information = email.message_from_string("")
     if (path / "PKG-INFO").is_file():
         text = (path / "PKG-INFO").read_text(encoding="utf-8", errors="replace")
         information = email.message_from_string(text)
-    # Where its setup.py finds them out, the archive does not say them.
+    # The archive lacks requirements that its setup.py computes.
     requires = information.get_all("Requires-Dist") or project.get("dependencies")
     if not isinstance(requires, list):
         requires = _required_by_setup(path / "setup.py")
@@ -94,7 +102,7 @@ def read_metadata(path: Path) -> tuple[str, str, list[str]]:
 
 
 def _table(path: Path, name: str) -> dict[str, Any]:
-    """Return a table of a checkout's pyproject.toml; empty where it has none that can be read."""
+    """Return a table of a checkout's pyproject.toml, empty if it cannot be read."""
     file = path / "pyproject.toml"
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8")).get(name)
@@ -106,7 +114,7 @@ def _table(path: Path, name: str) -> dict[str, Any]:
 
 
 def _required_by_setup(file: Path) -> list[str]:
-    """The literal list `install_requires` of a setup.py."""
+    """Return the literal list `install_requires` of a setup.py."""
     if not file.is_file():
         return []
     try:
@@ -115,21 +123,22 @@ def _required_by_setup(file: Path) -> list[str]:
         return []
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg == "install_requires":
-            parts = getattr(node.value, "elts", [])
-            literals = [part.value for part in parts if isinstance(part, ast.Constant)]
-            return [each for each in literals if isinstance(each, str)]
+            values = [getattr(part, "value", None) for part in getattr(node.value, "elts", [])]
+            return [value for value in values if isinstance(value, str)]
     return []
 
 
 def take(path: Path, into: Path) -> None:
-    """Copy the Python packages of a checkout into a folder for imports, with the note that an
-    installer would leave beside them."""
+    """Copy the Python packages of a checkout into a folder for imports.
+
+    The metadata that an installer would write is added.
+    """
     name, version, requires = read_metadata(path)
-    ignored = shutil.ignore_patterns("__pycache__", "*.pyc", "*.so")
-    written = []
+    ignore = shutil.ignore_patterns("__pycache__", "*.pyc", "*.so")
+    copies: list[Path] = []
     for package in importable(path):
-        shutil.copytree(package, into / package.name, ignore=ignored, symlinks=False)
-        written += sorted((into / package.name).rglob("*"))
+        shutil.copytree(package, into / package.name, ignore=ignore, symlinks=False)
+        copies += sorted((into / package.name).rglob("*"))
     info = into / f"{re.sub(r'[^A-Za-z0-9.]+', '_', name)}-{version}.dist-info"
     info.mkdir()
     lines = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"]
@@ -138,27 +147,27 @@ def take(path: Path, into: Path) -> None:
     link = {"url": path.as_uri(), "dir_info": {}}
     (info / "direct_url.json").write_text(json.dumps(link), encoding="utf-8")
     rows = []
-    for each in filter(Path.is_file, written):
-        hashed = hashlib.sha256(each.read_bytes()).digest()
-        told = base64.urlsafe_b64encode(hashed).rstrip(b"=").decode()
-        rows.append(f"{each.relative_to(into).as_posix()},sha256={told},{each.stat().st_size}\n")
+    for file in filter(Path.is_file, copies):
+        content_hash = hashlib.sha256(file.read_bytes()).digest()
+        text = base64.urlsafe_b64encode(content_hash).rstrip(b"=").decode()
+        rows.append(f"{file.relative_to(into).as_posix()},sha256={text},{file.stat().st_size}\n")
     (info / "RECORD").write_text("".join(rows), encoding="utf-8")
 
 
 def digest(path: Path) -> str:
-    """A hash of all files of the package, 16 hex digits: an edit makes it another package."""
-    seen = hashlib.sha256()
+    """Return a hash of all files of the package: after an edit it counts as another package."""
+    total = hashlib.sha256()
     for file in sorted(files(path)):
         content = hashlib.sha256(file.read_bytes()).hexdigest()
-        seen.update(f"{file.relative_to(path)}\0{content}\n".encode())
-    return seen.hexdigest()[:16]
+        total.update(f"{file.relative_to(path)}\0{content}\n".encode())
+    return total.hexdigest()[:16]
 
 
 def files(path: Path) -> Iterator[Path]:
-    """The files of a checkout that belong to the package."""
+    """Yield the files of a checkout that belong to the package."""
     for entry in path.iterdir():
-        is_left = entry.name in _LEFT or entry.name.endswith(".egg-info")
-        if is_left or entry.name.startswith(".") or entry.is_symlink():
+        is_tools = entry.name in _TOOL_FOLDERS or entry.name.endswith(".egg-info")
+        if is_tools or entry.name.startswith(".") or entry.is_symlink():
             continue
         if entry.is_dir():
             yield from files(entry)
@@ -168,21 +177,21 @@ def files(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def temporary_copy(path: Path) -> Iterator[Path]:
-    """The checkout elsewhere, history included: builds leave folders behind, and some read their
-    version there."""
+    """Copy the checkout to a temporary folder, because builds create folders in it.
+
+    The copy has the history, from which some builds read their version.
+    """
     with temporary_folder() as aside:
         copy = Path(aside) / path.name
-        ignored = shutil.ignore_patterns(*_LEFT, "*.egg-info", ".venv", ".tox", ".nox")
-        shutil.copytree(path, copy, symlinks=True, ignore=ignored, ignore_dangling_symlinks=True)
+        ignore = shutil.ignore_patterns(*_TOOL_FOLDERS, "*.egg-info", ".venv", ".tox", ".nox")
+        shutil.copytree(path, copy, symlinks=True, ignore=ignore, ignore_dangling_symlinks=True)
         yield copy
 
 
 def find_built(into: Path) -> importlib.metadata.Distribution:
-    """The distribution that was built from a folder, which installers note beside it."""
+    """Return the distribution that was built from a folder, by the installer's metadata."""
     for distribution in importlib.metadata.distributions(path=[str(into)]):
-        said = distribution.read_text("direct_url.json")
-        if said and "dir_info" in json.loads(said):
+        text = distribution.read_text("direct_url.json")
+        if text and "dir_info" in json.loads(text):
             return distribution
-    raise UsageError(
-        "what was built from the checkout names no package; does `pip install` of it work?"
-    )
+    raise UsageError("the build of the checkout has no package; does `pip install` of it work?")

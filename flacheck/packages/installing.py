@@ -1,5 +1,7 @@
-"""Fills a package's folder with what can be had of it: without torch, Triton and what only a GPU
-needs, from a wheel or from its sources, built or as they stand. What is left out is said."""
+"""The installation of a package in a folder, from a wheel or from its sources.
+
+Torch, Triton and packages that only a GPU needs are left out. The manifest lists other omissions.
+"""
 
 import importlib.metadata
 import logging
@@ -20,43 +22,46 @@ from flacheck.toolchains import torch_pins, triton_releases, wheels
 
 _LOG = logging.getLogger(__name__)
 
-# The guest brings these: a recording torch, and each release of Triton in turn.
+# The guest supplies these: a recording torch, and each release of Triton in turn.
 STAND_INS = ("torch", "triton")
 # High enough for every lower bound on them.
 _STAND_IN_VERSION = "9999.0"
-# Versions of stand-ins that pip is offered, one after the other: each time it names one bound that
-# was not met.
+# The most versions of stand-ins that pip is offered one after the other: each time it names one
+# bound that they violate.
 _MOST_OFFERS = 8
-# Requirements that are named one by one where they cannot be had.
-_NAMED = 6
+# The most requirements that a message names one by one.
+_MOST_NAMES = 6
 
 
 def from_index(name: str, version: str, into: Path, aside: Path) -> dict[str, Any]:
-    """Install `NAME==VERSION` with what it requires: from its wheel, else from its sources, which
-    are unpacked `aside`; what was done, for a manifest.
+    """Install `NAME==VERSION` and its requirements from its wheel, else from its sources.
 
-    Raises NotFound where there is neither, Offline or another ToolchainError.
+    Sources are unpacked `aside`. Returns the entries for a manifest. Raises NotFound without a
+    wheel and sources, Offline or another ToolchainError.
     """
-    wanted, what = f"{name}=={version}", f"{name} {version}"
+    what = f"{name} {version}"
     try:
-        done = install([wanted], what, into, alone=True, binary_only=(name,))
+        manifest = install([f"{name}=={version}"], what, into, alone=True, binary_only=(name,))
     except wheels.NotFound as error:
         try:
             root = archives.fetch(name, version, aside)
         except wheels.NotFound:
             raise error from None
         return from_sources(root, what, into)
-    return {**done, **require(_required(into, name), into)}
+    return {**manifest, **require(_requirements_of(into, name), into)}
 
 
 def from_sources(root: Path, what: str, into: Path) -> dict[str, Any]:
-    """Install the package whose sources these are, with what it requires: built, or its Python
-    files as they stand where a build is not to be had. A build may leave folders behind."""
+    """Install a package and its requirements from its sources.
+
+    If it cannot be built, its Python files are copied. A build may create folders in the sources.
+    """
     why = checkouts.cannot_build(root)
     if why is None:
         try:
-            done = install([str(root)], what, into, alone=True)
-            return {**done, **require(_required(into, checkouts.find_built(into).name), into)}
+            manifest = install([str(root)], what, into, alone=True)
+            name = checkouts.find_built(into).name
+            return {**manifest, **require(_requirements_of(into, name), into)}
         except wheels.Offline:
             raise
         except ToolchainError as error:
@@ -71,16 +76,16 @@ def from_sources(root: Path, what: str, into: Path) -> dict[str, Any]:
 
 
 def _empty(folder: Path) -> None:
-    """An installer that failed may have left something."""
-    for left in folder.iterdir():
-        if left.is_dir():
-            shutil.rmtree(left)
+    """Remove the remains of a failed installation."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
         else:
-            left.unlink()
+            path.unlink()
 
 
-def _required(into: Path, name: str) -> Sequence[str]:
-    """What a distribution in a folder requires."""
+def _requirements_of(into: Path, name: str) -> Sequence[str]:
+    """Return the requirements of a distribution in a folder."""
     for distribution in importlib.metadata.distributions(path=[str(into)]):
         if canonicalize_name(distribution.name) == canonicalize_name(name):
             return distribution.requires or []
@@ -88,19 +93,19 @@ def _required(into: Path, name: str) -> Sequence[str]:
 
 
 def require(requires: Sequence[str], into: Path) -> dict[str, Any]:
-    """Install all of these that can be had; `left_out` names the others."""
-    wanted = list(_wanted(requires))
-    if not wanted:
+    """Install those requirements that can be installed; `left_out` names the others."""
+    requirements = list(_installable(requires))
+    if not requirements:
         return {}
     try:
-        install(wanted, "what it requires", into)
+        install(requirements, "its requirements", into)
         return {}
     except wheels.Offline:
         raise
     except ToolchainError as error:
         _LOG.debug(f"not all at once: {error}")
     left_out = []
-    for each in wanted:
+    for each in requirements:
         try:
             install([each], each, into)
         except wheels.Offline:
@@ -111,35 +116,36 @@ def require(requires: Sequence[str], into: Path) -> dict[str, Any]:
     return {"left_out": left_out}
 
 
-def _wanted(requires: Sequence[str]) -> Iterator[str]:
-    """The requirements that hold here, without what the guest brings and what only a GPU needs."""
+def _installable(requires: Sequence[str]) -> Iterator[str]:
+    """Yield the requirements that apply here, without the guest's packages and those for GPUs."""
     for text in requires:
         try:
-            wanted = Requirement(text)
+            requirement = Requirement(text)
         except InvalidRequirement:
             continue
-        name = canonicalize_name(wanted.name)
-        holds = wanted.marker is None or wanted.marker.evaluate({"extra": ""})
-        if holds and name not in STAND_INS and not name.startswith("nvidia-"):
+        name = canonicalize_name(requirement.name)
+        marker = requirement.marker
+        applies = marker is None or marker.evaluate({"extra": ""})
+        if applies and name not in STAND_INS and not name.startswith("nvidia-"):
             yield text
 
 
 def remark(manifest: Mapping[str, Any]) -> str | None:
-    """One sentence on what is missing of a package in its folder."""
+    """Return a sentence on the missing parts of a package; None if it is complete."""
     about = f"{manifest['name']} {manifest['version']}"
-    said = []
+    parts = []
     if manifest.get("why"):
-        said.append(
+        parts.append(
             f"{about} is not built ({manifest['why']}): its Python files are used as they stand, "
             "without compiled extensions"
         )
     left_out = manifest.get("left_out") or []
     if left_out:
-        named = ", ".join(left_out[:_NAMED])
-        if len(left_out) > _NAMED:
-            named += f" and {len(left_out) - _NAMED} more"
-        said.append(f"what {about} requires and could not be installed: {named}")
-    return "; ".join(said) or None
+        names = ", ".join(left_out[:_MOST_NAMES])
+        if len(left_out) > _MOST_NAMES:
+            names += f" and {len(left_out) - _MOST_NAMES} more"
+        parts.append(f"what {about} requires and could not be installed: {names}")
+    return "; ".join(parts) or None
 
 
 def install(
@@ -149,16 +155,21 @@ def install(
     alone: bool = False,
     binary_only: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Install requirements beside stand-ins for torch and Triton, of which none stays; `alone`
-    without what they require. Builds find the stand-ins, too: none brings a real torch."""
-    offered = dict.fromkeys(STAND_INS, _STAND_IN_VERSION)
+    """Install requirements beside stand-ins for torch and Triton, which are removed afterwards.
+
+    `alone` leaves out their own requirements. Builds use the stand-ins in place of torch, too.
+    """
+    versions = dict.fromkeys(STAND_INS, _STAND_IN_VERSION)
     bounds = dict.fromkeys(STAND_INS, SpecifierSet())
     for _ in range(_MOST_OFFERS):
         aside = into / ".stand-ins"
         aside.mkdir(exist_ok=True)
         constraints = aside / "constraints.txt"
-        wheels_of = {name: _stand_in(aside, name, version) for name, version in offered.items()}
-        constraints.write_text("".join(f"{n} @ {w.as_uri()}\n" for n, w in wheels_of.items()))
+        lines = []
+        for name, version in versions.items():
+            wheel = _stand_in(aside, name, version)
+            lines.append(f"{name} @ {wheel.as_uri()}\n")
+        constraints.write_text("".join(lines))
         try:
             return wheels.install(
                 requirements,
@@ -169,33 +180,33 @@ def install(
                 alone=alone,
             )
         except wheels.BoundsConflict as conflict:
-            narrowed = _narrowed(bounds, conflict.bounds)
-            if narrowed == bounds:
+            narrower = _narrow(bounds, conflict.bounds)
+            if narrower == bounds:
                 raise
-            bounds = narrowed
-            offered = {name: _fitting(name, bounds[name], conflict) for name in STAND_INS}
+            bounds = narrower
+            versions = {name: _fitting(name, bounds[name], conflict) for name in STAND_INS}
         finally:
             shutil.rmtree(aside)
             for name in STAND_INS:
-                for left in into.glob(f"{name}-*.dist-info"):
-                    shutil.rmtree(left)
+                for info in into.glob(f"{name}-*.dist-info"):
+                    shutil.rmtree(info)
     raise ToolchainError(f"cannot install {what}: its bounds on torch and Triton contradict")
 
 
-def _narrowed(
-    bounds: Mapping[str, SpecifierSet], said: Mapping[str, SpecifierSet]
+def _narrow(
+    bounds: Mapping[str, SpecifierSet], more: Mapping[str, SpecifierSet]
 ) -> dict[str, SpecifierSet]:
-    return {name: bounds[name] & said.get(name, SpecifierSet()) for name in bounds}
+    return {name: bounds[name] & more.get(name, SpecifierSet()) for name in bounds}
 
 
 def _fitting(name: str, bound: SpecifierSet, conflict: ToolchainError) -> str:
-    """The highest version that a bound admits; the conflict is raised where there is none."""
-    known = [*torch_pins.pins()]
+    """Return the highest version within a bound; raise the conflict without such a version."""
+    releases = list(torch_pins.pins())
     if name == "triton":
-        known = list(triton_releases.known_releases())
-    # A build for some CUDA is asked for by its exact name.
-    known += [each.version for each in bound if each.operator in ("==", "===", "<=")]
-    versions = [version for version in known if not version.endswith(".*")]
+        releases = list(triton_releases.known_releases())
+    # A build for a CUDA version is only in the bound, by its exact name.
+    releases += [each.version for each in bound if each.operator in ("==", "===", "<=")]
+    versions = [version for version in releases if not version.endswith(".*")]
     for version in [_STAND_IN_VERSION, *sorted(versions, key=Version, reverse=True)]:
         if bound.contains(version, prereleases=True):
             return version
@@ -203,7 +214,7 @@ def _fitting(name: str, bound: SpecifierSet, conflict: ToolchainError) -> str:
 
 
 def _stand_in(folder: Path, name: str, version: str) -> Path:
-    """An empty wheel of `name`, so that the installer brings no real one."""
+    """Write an empty wheel of `name`, so that the installer does not fetch the real one."""
     wheel = folder / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
     entries = {
@@ -212,7 +223,8 @@ def _stand_in(folder: Path, name: str, version: str) -> Path:
             "Wheel-Version: 1.0\nGenerator: flacheck\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         ),
     }
-    entries[f"{info}/RECORD"] = "".join(f"{entry},,\n" for entry in [*entries, f"{info}/RECORD"])
+    record = f"{info}/RECORD"
+    entries[record] = ",,\n".join([*entries, record, ""])
     with zipfile.ZipFile(wheel, "w") as archive:
         for entry, text in entries.items():
             archive.writestr(entry, text)

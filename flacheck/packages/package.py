@@ -1,5 +1,4 @@
-"""Packages whose kernels are compiled: installed beside no torch, no triton and no CUDA, in a
-folder of their own."""
+"""Packages whose kernels are compiled, each in its own folder without torch, triton and CUDA."""
 
 import functools
 import importlib.metadata
@@ -23,15 +22,18 @@ from flacheck.toolchains.scratch import temporary_folder
 
 _LOG = logging.getLogger(__name__)
 
-# Folders of which it was said in this process what is missing there.
-_TOLD: set[Path] = set()
+# Folders whose missing parts this process has already reported.
+_REPORTED_FOLDERS: set[Path] = set()
 
 
 @dataclass(frozen=True)
 class Package:
-    """A package at an exact version: `path` is its folder for imports, `digest` a hash of its own
-    files and of the packages it pins exactly; `contains` maps the distributions in the folder to
-    their versions. `includes` are folders of headers elsewhere that its C++ sources want."""
+    """A package at an exact version.
+
+    `path` is its folder for imports, `digest` a hash of its own files and of the packages that it
+    pins exactly. `contains` maps the distributions in the folder to their versions. `includes` are
+    folders of headers for its C++ sources.
+    """
 
     name: str
     version: str
@@ -42,53 +44,62 @@ class Package:
 
     @property
     def identity(self) -> str:
-        """What a record says: `flash-linear-attention==0.2.2`."""
+        """The package's name in records: `flash-linear-attention==0.2.2`."""
         return f"{self.name}=={self.version}"
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """The top-level packages and modules that the distribution, and those it pins exactly,
-        bring, without their tests: `fla`. Packages come first."""
-        tops = {name.partition(".")[0]: "." in name for name in self.own_modules}
-        tops |= {name.partition(".")[0]: True for name in self.own_modules if "." in name}
-        return tuple(sorted(tops, key=lambda top: (not tops[top], top)))
+        """The top-level packages and modules without tests: `fla`; packages come first.
+
+        They are those of the distribution, and of the distributions that it pins exactly.
+        """
+        is_package: dict[str, bool] = {}
+        for name in self.own_modules:
+            top, dot, _ = name.partition(".")
+            is_package[top] = bool(dot) or is_package.get(top, False)
+        return tuple(sorted(is_package, key=lambda top: (not is_package[top], top)))
 
     @functools.cached_property
     def own_modules(self) -> tuple[str, ...]:
-        """Every module that they bring, each package before its modules: no dependency's, a pinned
-        one's only where it may hold kernels, none of their tests, and nothing that runs when it is
-        imported, as `__main__` does."""
+        """Every own module, each package before its modules.
+
+        Included are modules of exactly pinned distributions that may contain kernels. Excluded are
+        other dependencies, tests, and modules that run on import, such as `__main__`.
+        """
         files: set[str] = set()
         for owner in _own(Path(self.path), self.name):
-            theirs = _files(owner)
+            owner_files = _files(owner)
             # A package may pin the exact versions of libraries as well.
-            asked_for = canonicalize_name(owner.name) == canonicalize_name(self.name)
-            if asked_for or any(_names_triton(Path(self.path, name)) for name in theirs):
-                files.update(theirs)
+            is_own = canonicalize_name(owner.name) == canonicalize_name(self.name)
+            if is_own or any(_names_triton(Path(self.path, name)) for name in owner_files):
+                files.update(owner_files)
         return tuple(sorted(filter(None, map(importable, files))))
 
     def requires(self, names: Sequence[str]) -> list[tuple[str, Requirement]]:
-        """What the distribution, and those it pins exactly, require of some others: the owner, as
-        `fla-core 0.4.2`, and the requirement. What holds for an extra or elsewhere is left out."""
-        required = []
+        """Return the requirements on some packages, each with its owner, as `fla-core 0.4.2`.
+
+        Owners are the distribution, and those that it pins exactly. Requirements of an extra or of
+        another system are left out.
+        """
+        requirements = []
         for owner in _own(Path(self.path), self.name):
-            for wanted in map(Requirement, owner.requires or []):
-                holds = wanted.marker is None or wanted.marker.evaluate({"extra": ""})
-                if canonicalize_name(wanted.name) in names and holds:
-                    required.append((f"{owner.name} {owner.version}", wanted))
-        return required
+            for requirement in map(Requirement, owner.requires or []):
+                marker = requirement.marker
+                applies = marker is None or marker.evaluate({"extra": ""})
+                if canonicalize_name(requirement.name) in names and applies:
+                    requirements.append((f"{owner.name} {owner.version}", requirement))
+        return requirements
 
 
 def provide_package(spec: str) -> Package:
-    """The package `NAME==VERSION`, or the one whose checkout lies in a folder, installed when it is
-    not there.
+    """Return the package `NAME==VERSION`, or that of a checkout's folder; install it if necessary.
 
     A checkout's version ends in a hash of its files. Raises UsageError for a package that does not
-    exist, ToolchainError when it cannot be installed.
+    exist, ToolchainError if it cannot be installed.
     """
     if checkouts.is_path(spec):
         checkout = checkouts.folder(spec)
-        # Every edit makes another state, which is installed anew with what it depends on.
+        # After every edit the checkout is installed again, with its dependencies.
         state = checkouts.digest(checkout)
         folder = _folder(f"checkout-{state}")
         return _package(filling.fill(folder, lambda into: _build(checkout, state, into)))
@@ -101,7 +112,7 @@ def provide_package(spec: str) -> Package:
 
 
 def installed_package(spec: str) -> Package | None:
-    """The package `NAME==VERSION` if an earlier command installed it, else None."""
+    """Return the package `NAME==VERSION` if an earlier command installed it, else None."""
     if checkouts.is_path(spec):
         return None
     name, version = parse(spec)
@@ -116,23 +127,28 @@ def _folder(name: str) -> Path:
 
 
 def _package(shelf: cache.Shelf) -> Package:
-    said = shelf.manifest
-    remark = installing.remark(said)
-    if remark and shelf.path not in _TOLD:
-        _TOLD.add(shelf.path)
+    manifest = shelf.manifest
+    remark = installing.remark(manifest)
+    if remark and shelf.path not in _REPORTED_FOLDERS:
+        _REPORTED_FOLDERS.add(shelf.path)
         _LOG.warning(remark)
-    path = str(shelf.path)
-    return Package(said["name"], said["version"], path, said["digest"], said["contains"])
+    return Package(
+        name=manifest["name"],
+        version=manifest["version"],
+        path=str(shelf.path),
+        digest=manifest["digest"],
+        contains=manifest["contains"],
+    )
 
 
 def parse(spec: str) -> tuple[str, str]:
-    """The normalised name and the version in `NAME==VERSION`."""
+    """Return the normalised name and the version in `NAME==VERSION`."""
     try:
-        wanted = Requirement(spec)
-        exact = re.fullmatch(r"={2,3}\s*([^*,]+)", str(wanted.specifier))
-        # An extra or a marker would be another question than the package's own kernels.
-        if exact and not (wanted.extras or wanted.marker):
-            return canonicalize_name(wanted.name), str(Version(exact[1]))
+        requirement = Requirement(spec)
+        exact = re.fullmatch(r"={2,3}\s*([^*,]+)", str(requirement.specifier))
+        # An extra or a marker does not select kernels of the package.
+        if exact and not (requirement.extras or requirement.marker):
+            return canonicalize_name(requirement.name), str(Version(exact[1]))
     except (InvalidRequirement, InvalidVersion):
         pass
     raise UsageError(
@@ -141,13 +157,13 @@ def parse(spec: str) -> tuple[str, str]:
 
 
 def _unknown(name: str, version: str, error: ToolchainError) -> str:
-    """Return why the package cannot be found; raise Offline if an index did not answer."""
+    """Return why the package cannot be found; raise Offline if an index is unreachable."""
     try:
         there = index.available(name, binary_only=False)
     except wheels.NotFound:
         return f"there is no package {name} in the package index"
     except wheels.Offline:
-        # The package may be in the index that did not answer.
+        # The package may be in the unreachable index.
         raise
     except ToolchainError:
         return str(error)
@@ -159,21 +175,22 @@ def _unknown(name: str, version: str, error: ToolchainError) -> str:
 
 def _download(name: str, version: str, into: Path) -> dict[str, Any]:
     with temporary_folder() as aside:
-        done = installing.from_index(name, version, into, Path(aside))
-    return {**done, **_facts(into, name, version)}
+        manifest = installing.from_index(name, version, into, Path(aside))
+    return {**manifest, **_facts(into, name, version)}
 
 
 def _build(checkout: Path, state: str, into: Path) -> dict[str, Any]:
-    # As it stands where no build is tried: a copy of a large history takes its time.
+    # Only a build needs a copy, and a copy of a large history takes time.
     if checkouts.cannot_build(checkout):
-        done = installing.from_sources(checkout, checkout.name, into)
+        manifest = installing.from_sources(checkout, checkout.name, into)
     else:
         with checkouts.temporary_copy(checkout) as copy:
-            done = installing.from_sources(copy, checkout.name, into)
-    built = checkouts.find_built(into)
-    version = Version(built.version)
+            manifest = installing.from_sources(copy, checkout.name, into)
+    distribution = checkouts.find_built(into)
+    name = canonicalize_name(distribution.name)
+    version = Version(distribution.version)
     local = ".".join(filter(None, [version.local, f"h{state[:8]}"]))
-    return {**done, **_facts(into, canonicalize_name(built.name), f"{version.public}+{local}")}
+    return {**manifest, **_facts(into, name, f"{version.public}+{local}")}
 
 
 def _facts(into: Path, name: str, version: str) -> dict[str, Any]:
@@ -182,24 +199,24 @@ def _facts(into: Path, name: str, version: str) -> dict[str, Any]:
 
 
 def _own(folder: Path, name: str) -> Iterator[importlib.metadata.Distribution]:
-    """The distribution asked for and those that it pins with `==`, as flash-linear-attention pins
-    fla-core."""
-    distributions = importlib.metadata.distributions(path=[str(folder)])
-    left = {str(canonicalize_name(each.name)): each for each in distributions}
+    """Yield a distribution and those that it pins with `==`, such as fla-core."""
+    rest = {}
+    for each in importlib.metadata.distributions(path=[str(folder)]):
+        rest[str(canonicalize_name(each.name))] = each
     waiting = [name]
     while waiting:
-        distribution = left.pop(waiting.pop(), None)
+        distribution = rest.pop(waiting.pop(), None)
         if distribution is None:
             continue
         yield distribution
-        for wanted in map(Requirement, distribution.requires or []):
+        for requirement in map(Requirement, distribution.requires or []):
             # A marker is for an extra or for another system.
-            if str(wanted.specifier).startswith("==") and not wanted.marker:
-                waiting.append(canonicalize_name(wanted.name))
+            if str(requirement.specifier).startswith("==") and not requirement.marker:
+                waiting.append(canonicalize_name(requirement.name))
 
 
 def _names_triton(file: Path) -> bool:
-    """Whether a module may hold kernels."""
+    """Return True for a module that may contain kernels."""
     if file.suffix != ".py":
         return False
     try:
@@ -209,8 +226,10 @@ def _names_triton(file: Path) -> bool:
 
 
 def _files(distribution: importlib.metadata.Distribution) -> dict[str, str]:
-    """What the distribution's wheel held: no bytecode, no metadata, no scripts, which installers
-    write."""
+    """Return the hashes of the files in the distribution's wheel.
+
+    Bytecode, metadata and scripts are left out, because installers write them.
+    """
     hashes = identity.record_hashes(distribution.read_text("RECORD") or "")
-    written = re.compile(r"^\.\.|\.dist-info/|__pycache__/")
-    return {name: value for name, value in hashes.items() if not written.search(name)}
+    by_installer = re.compile(r"^\.\.|\.dist-info/|__pycache__/")
+    return {name: value for name, value in hashes.items() if not by_installer.search(name)}

@@ -1,5 +1,4 @@
-"""Packages whose C++ sources are compiled: a source distribution, unpacked and never built, or a
-checkout as it stands."""
+"""Packages whose C++ sources are compiled: a source distribution or a checkout, never built."""
 
 import hashlib
 import os
@@ -12,20 +11,20 @@ from flacheck.packages import archives, checkouts
 from flacheck.packages.package import Package, parse
 from flacheck.toolchains import cache, filling, wheels
 
-# Where wheels hold headers: NVIDIA's libraries, and CUTLASS.
+# The folders of headers in wheels: NVIDIA's libraries, and CUTLASS.
 _HEADER_FOLDERS = (
     "nvidia/*/include",
     "cutlass_library/source/include",
     "cutlass_library/source/tools/util/include",
 )
-# What `_checkout` calls the state of a folder.
+# The version that `_checkout` gives to a folder.
 _OF_CHECKOUT = re.compile(r"==0\+h[0-9a-f]{8}$")
 
 
 def provide_sources(spec: str) -> Package:
-    """The sources of `NAME==VERSION`, or of the checkout in a folder; nothing of them is run.
+    """Return the sources of `NAME==VERSION`, or of the checkout in a folder; no code of them runs.
 
-    Raises UsageError for what does not exist, ToolchainError where it cannot be had.
+    Raises UsageError if they do not exist, ToolchainError if they cannot be fetched.
     """
     if checkouts.is_path(spec):
         return _checkout(Path(spec).expanduser().resolve(), spec)
@@ -49,7 +48,7 @@ def _folder(spec: str) -> Path:
 
 
 def is_checkout(package: str) -> bool:
-    """Whether a package, `NAME==VERSION`, is a checkout by its version: no release has such."""
+    """Return True if `NAME==VERSION` has the version of a checkout, which releases never have."""
     return _OF_CHECKOUT.search(package) is not None
 
 
@@ -57,7 +56,7 @@ def _checkout(path: Path, spec: str) -> Package:
     if not path.is_dir():
         raise UsageError(f"--package {spec}: there is no such folder; give one, or NAME==VERSION")
     state = checkouts.digest(path)
-    # An edit makes it another package, as it does for kernels of a checkout.
+    # After an edit it counts as another package, like the kernels of a checkout.
     return Package(path.name, f"0+h{state[:8]}", str(path), state, {})
 
 
@@ -73,28 +72,32 @@ def _download(name: str, version: str, into: Path) -> dict[str, Any]:
 
 
 def _digest(root: Path) -> str:
-    seen = hashlib.sha256()
+    total = hashlib.sha256()
     for folder, _, names in sorted(os.walk(root)):
         for name in sorted(names):
             path = Path(folder) / name
             content = hashlib.sha256(path.read_bytes()).hexdigest()
-            seen.update(f"{path.relative_to(root)}\0{content}\n".encode())
-    return seen.hexdigest()[:32]
+            total.update(f"{path.relative_to(root)}\0{content}\n".encode())
+    return total.hexdigest()[:32]
 
 
 def library_headers(spec: str, alone: bool = False) -> tuple[str, ...]:
-    """Return the include folders of a CUDA library's wheel (`nvidia-cublas==13.0.*`), whose
-    libraries are left out: only headers are compiled. `alone` leaves out what it requires."""
-    named = re.sub(r"[^\w.]+", "-", spec).strip("-")
+    """Return the include folders of a CUDA library's wheel (`nvidia-cublas==13.0.*`).
+
+    The libraries themselves are removed. `alone` leaves out the wheel's requirements.
+    """
+    folder_name = re.sub(r"[^\w.]+", "-", spec).strip("-")
 
     def install(into: Path) -> dict[str, Any]:
-        done = wheels.install([spec], into, what=spec, binary_only=(":all:",), alone=alone)
+        manifest = wheels.install([spec], into, what=spec, binary_only=(":all:",), alone=alone)
         for folder, _, names in os.walk(into):
             for name in names:
                 if re.search(r"\.(?:so|a)(?:\.|$)", name):
                     (Path(folder) / name).unlink()
-        return done
+        return manifest
 
-    shelf = filling.fill(cache.root() / "headers" / named, install)
-    folders = [path for pattern in _HEADER_FOLDERS for path in shelf.path.glob(pattern)]
+    shelf = filling.fill(cache.root() / "headers" / folder_name, install)
+    folders: list[Path] = []
+    for pattern in _HEADER_FOLDERS:
+        folders += shelf.path.glob(pattern)
     return tuple(str(path) for path in sorted(folders) if path.is_dir())

@@ -140,8 +140,11 @@ def _row(number: int, config: ExaminedConfig) -> tuple[Words, ...]:
 
 def _config(values: Mapping[str, Any], *hidden: str) -> str:
     """Return the options but the hidden ones: `BK=64 num_warps=4 num_stages=2`."""
-    options = {name: value for name, value in values.items() if name not in ("kwargs", *hidden)}
-    return settings({**values.get("kwargs", {}), **options})
+    options = dict(values.get("kwargs", {}))
+    for name, value in values.items():
+        if name != "kwargs" and name not in hidden:
+            options[name] = value
+    return settings(options)
 
 
 def _number(value: int | None) -> str:
@@ -179,7 +182,13 @@ def _ranges(numbers: Sequence[int]) -> str:
             runs[-1] = (runs[-1][0], number)
         else:
             runs.append((number, number))
-    return ", ".join("–".join(map(str, sorted(set(run)))) for run in runs)
+    texts = []
+    for first, last in runs:
+        if first == last:
+            texts.append(str(first))
+        else:
+            texts.append(f"{first}–{last}")
+    return ", ".join(texts)
 
 
 def _fault(fault: KeyFault) -> Iterator[Part]:

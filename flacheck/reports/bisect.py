@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from packaging.version import Version
 
-from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.order import short
 from flacheck.capabilities.bisect.history import Bisection, Change, Entry, Find
 from flacheck.pipeline.resolved_cell import settings
@@ -33,8 +32,8 @@ def _parts(bisection: Bisection, torches: Sequence[str]) -> Iterator[Part]:
     rows = tuple(map(_row, bisection.history))
     yield Table(("release", "verdict", "code", ""), rows)
     if len(bisection.history) < bisection.of:
-        count = f"{len(bisection.history)} of {bisection.of} releases were asked"
-        yield Paragraph(f"{count}; --find change asks all")
+        count = f"{len(bisection.history)} of {bisection.of} releases were tested"
+        yield Paragraph(f"{count}; --find change tests all")
     for change in bisection.changes:
         yield _change(change, torches)
     if not bisection.changes:
@@ -105,17 +104,22 @@ def _torch(side: Sequence[str], torches: Sequence[str]) -> str:
 
 
 def _by_minor(torches: Sequence[str]) -> Mapping[str, list[str]]:
-    sorted_torches = sorted(torches, key=Version)
-    return group_by_key(
-        (".".join(map(str, Version(torch).release[:2])), torch) for torch in sorted_torches
-    )
+    releases: dict[str, list[str]] = {}
+    for torch in sorted(torches, key=Version):
+        version = Version(torch)
+        releases.setdefault(f"{version.major}.{version.minor}", []).append(torch)
+    return releases
 
 
 def _nothing(bisection: Bisection) -> str:
     """Return the reason why the search found no change."""
-    with_verdict = [entry for entry in bisection.history if entry.has_verdict]
-    by_release = {entry.toolchain: entry for entry in bisection.history}
-    own = by_release.get(bisection.cell.toolchain)
+    with_verdict = []
+    own = None
+    for entry in bisection.history:
+        if entry.has_verdict:
+            with_verdict.append(entry)
+        if entry.toolchain == bisection.cell.toolchain:
+            own = entry
     if bisection.find is not Find.CHANGE and own is not None and not own.has_verdict:
         return f"{own.toolchain} itself gave no verdict to compare with: {own.reason}"
     if len(with_verdict) < 2:

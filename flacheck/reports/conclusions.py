@@ -26,7 +26,7 @@ _ANSWERS = {
 def answer(summary: Summary) -> str:
     """Return the whole run in one sentence, for a reader without experience of compilers."""
     if not summary.standings:
-        return "This run asked no whole question, so it says nothing about a release as a whole."
+        return "This run covers no subject completely, so it has no result for a whole release."
     by_targets = phrases.group_by(summary.standings, lambda each: each.target)
     targets = sorted(by_targets, key=by_target)
     if summary.known_good:
@@ -40,11 +40,15 @@ def answer(summary: Summary) -> str:
             is_known &= each.requested_count is not None
         if is_known:
             return f"No answer yet: {answered_cells} of {expected_cells} cells are compiled."
-        return f"No answer yet: {answered_cells} cells are compiled, and nobody knows of how many."
-    has_failure = any(each.failing for each in summary.standings)
-    is_open = any(each.undecided_cells and not each.failing for each in summary.standings)
+        return f"No answer yet: {answered_cells} cells are compiled; the total is unknown."
+    has_failure = is_open = False
+    for each in summary.standings:
+        if each.failing:
+            has_failure = True
+        elif each.undecided_cells:
+            is_open = True
     if has_failure and not is_open:
-        return f"No release that was asked compiles everything on {', '.join(targets)}."
+        return f"No tested release compiles everything on {', '.join(targets)}."
     why = "some cells reached no verdict"
     if has_failure:
         why = "some cells fail, others reached no verdict"
@@ -70,7 +74,12 @@ def _good_releases(summary: Summary) -> Iterator[str]:
 
     Good compilers other than Triton, and Triton builds that no requirement names, follow.
     """
-    tritons = [release for release in summary.known_good if release.triton]
+    tritons, others = [], []
+    for release in summary.known_good:
+        if release.triton:
+            tritons.append(release)
+        else:
+            others.append(release)
     pin_targets = set()
     for (triton, torch), pin_names in _pins(summary).items():
         specifier = Requirement(triton).specifier
@@ -86,7 +95,6 @@ def _good_releases(summary: Summary) -> Iterator[str]:
         if on:
             name = f"Triton {release.triton}, which no index has,"
             yield _extent_of(summary, name, [release.toolchain], on)
-    others = [release for release in summary.known_good if not release.triton]
     by_targets = phrases.group_by(others, lambda release: release.targets)
     for good_targets, releases in by_targets.items():
         names = [release.toolchain for release in releases]
@@ -143,8 +151,9 @@ def _extent_of(
 def mixed(view: RunView) -> Iterator[Part]:
     """Yield the shards that belong to different captures."""
     for question, toolchain, target in view.mixed:
+        place = f"{short(toolchain)}, {target}"
         text = (
-            f"{question}: these runs ask different cells on {short(toolchain)}, {target}. They are "
+            f"{question}: these runs contain different cells on {place}. They are "
             "shards of different captures and do not make a whole; scan all shards with one "
             "--captured FILE"
         )
@@ -200,7 +209,7 @@ def _tests(entry: Json) -> Iterator[Part]:
         notes.append(f"{file} was not collected: {why}")
     text = f"{where}: {tests['passed']} passed, {tests['failed']} failed"
     if data_failures:
-        text += f" ({data_failures} of them read values that nobody computed)"
+        text += f" ({data_failures} of them read uncomputed values)"
     text += f", {tests['skipped']} skipped"
     if tests.get("unrun"):
         text += f"; {count_noun(tests['unrun'], 'further case')} not run"
@@ -255,7 +264,7 @@ def _not_good(summary: Summary) -> Iterator[Part]:
         if standing.question.narrowing:
             narrower[standing.question.name] = None
     for question in narrower:
-        yield document.Item(f"asked: {question}", Tone.FAINT)
+        yield document.Item(f"scanned only: {question}", Tone.FAINT)
     with_obstacle = [each for each in summary.standings if each.obstacle]
     reasons = phrases.group_by(with_obstacle, lambda each: each.obstacle)
     for reason, alike in list(reasons.items())[:MAX_ITEMS]:

@@ -166,9 +166,10 @@ def make_visible(part: Any) -> Any:
     if isinstance(part, tuple):
         return tuple(map(make_visible, part))
     if is_dataclass(part) and not isinstance(part, type):
-        return replace(
-            part, **{each.name: make_visible(getattr(part, each.name)) for each in fields(part)}
-        )
+        values = {}
+        for each in fields(part):
+            values[each.name] = make_visible(getattr(part, each.name))
+        return replace(part, **values)
     return part
 
 
@@ -179,7 +180,9 @@ def row(*cells: str | Words) -> tuple[Words, ...]:
 
 def listing(rows: Sequence[Mapping[str, Any]], has_header: bool = True) -> Report:
     """Return a report with a line for each row; the names of the first row are the headings."""
-    headings = [name for each in rows[:1] for name in each]
+    headings: list[str] = []
+    if rows:
+        headings = list(rows[0])
     if not has_header:
         headings = [""] * len(headings)
     texts = tuple(row(*map(str, each.values())) for each in rows)

@@ -135,13 +135,16 @@ def _bytes(count: int | None) -> str:
 def _dtypes(dtypes: Mapping[str, str]) -> str:
     """Return the names by dtype: `fp16 q, v; fp32 k`."""
     by_dtype = group_by(dtypes, lambda name: dtypes[name])
-    return "; ".join(f"{dtype} {', '.join(names)}" for dtype, names in sorted(by_dtype.items()))
+    texts = []
+    for dtype, names in sorted(by_dtype.items()):
+        texts.append(f"{dtype} {', '.join(names)}")
+    return "; ".join(texts)
 
 
 def _cures(result: DtypesResult) -> Iterator[Part]:
     if not result.cures:
         return
-    yield document.Heading("What cures it (tried, the smallest change first)")
+    yield document.Heading("Cures (tried, the smallest change first)")
     for cure in result.cures:
         tone = Tone.GOOD if not cure.remaining else Tone.DOUBT
         outcome = (

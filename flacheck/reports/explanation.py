@@ -17,13 +17,13 @@ def report(explanations: Sequence[Explanation], advisories: Sequence[Advisory] =
 def _parts(explanations: Sequence[Explanation], advisories: Sequence[Advisory]) -> Iterator[Part]:
     if not explanations and not advisories:
         yield Paragraph("no failure in this text")
-    explanation_rows = [
-        (f"{each.code}  {each.title}", tuple(_texts(each))) for each in explanations
-    ]
-    advisory_rows = [
-        (f"Advisory {each.id}: {each.effect.value}", tuple(_advisory_texts(each)))
-        for each in advisories
-    ]
+    explanation_rows = []
+    for each in explanations:
+        explanation_rows.append((f"{each.code}  {each.title}", tuple(_texts(each))))
+    advisory_rows = []
+    for advisory in advisories:
+        title = f"Advisory {advisory.id}: {advisory.effect.value}"
+        advisory_rows.append((title, tuple(_advisory_texts(advisory))))
     # An advisory explains more than an unclassified failure.
     if explanations and explanations[0].code == UNCLASSIFIED:
         rows = advisory_rows + explanation_rows

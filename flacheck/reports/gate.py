@@ -178,7 +178,7 @@ def _waiver(judgement: JudgedWaiver) -> str:
     text = {
         WaiverUse.ACTIVE: f"lets {count_noun(judgement.cells, 'failing cell')} pass{until or ''}",
         WaiverUse.EXPIRED: f"expired on {entry.expires}: renew it or mend what fails",
-        WaiverUse.MENDED: "is no longer needed, for what it waives compiles again: remove it",
+        WaiverUse.MENDED: "is no longer needed, because its cells compile again: remove it",
         WaiverUse.UNUSED: "waives nothing that was tried",
     }
     line = f"{entry.about} {text[judgement.use]} ({entry.reason})"

@@ -47,8 +47,8 @@ def _releases(result: Reproduced) -> Iterator[Part]:
         if names:
             yield Item(f"{words}: {join_versions(names)}")
     if result.lost_releases:
-        lost = f"the original fails like this on {join_versions(result.lost_releases)} too"
-        yield Paragraph(f"{lost}; the script does not show it there", Tone.DOUBT)
+        text = f"the original fails like this on {join_versions(result.lost_releases)} too"
+        yield Paragraph(f"{text}; the script does not show it there", Tone.DOUBT)
     others = differing(result.original_table, result.reduced_table)
     if others:
         yield Paragraph(f"differs from the original on {join_versions(others)}", Tone.DOUBT)

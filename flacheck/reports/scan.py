@@ -89,7 +89,7 @@ def _baseline_parts(baseline: BaselineComparison) -> Iterator[Part]:
     if baseline.new:
         tone = Tone.BAD
     cells = count_noun(baseline.known_count, "cell fails", "cells fail")
-    text = f"{count_noun(len(baseline.new), 'new failure')}; {cells} as the baseline says"
+    text = f"{count_noun(len(baseline.new), 'new failure')}; {cells} as in the baseline"
     if baseline.fixed_failures:
         failures = count_noun(len(baseline.fixed_failures), "failure")
         text += f"; {failures} mended: write the baseline again with --write-baseline"

@@ -90,7 +90,7 @@ class Store(StoreFile):
                 raise missing(path)
             store = Store(path, connect(path, create))
         if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
-            store._take_in_side_stores()
+            store._merge_side_stores()
         return store
 
     def __enter__(self) -> Store:
@@ -120,7 +120,7 @@ class Store(StoreFile):
         if question:
             question_json = json.dumps(question.to_json())
         plain = (json.dumps(dict(environment)), json.dumps(dict(context or {})))
-        row = (run, _text(now), None, matrix, *plain, purpose.value, question_json)
+        row = (run, _format_time(now), None, matrix, *plain, purpose.value, question_json)
         with self._transaction() as db:
             for key_set in key_sets:
                 db.execute("INSERT OR IGNORE INTO key_sets VALUES (?, ?)", _pack(key_set))
@@ -155,7 +155,7 @@ class Store(StoreFile):
         """
         context = {**self.run(run).context, **(results or {})}
         with self._transaction() as db:
-            now = _text(datetime.now(timezone.utc))
+            now = _format_time(datetime.now(timezone.utc))
             sql = "UPDATE runs SET finished = ?, context = ? WHERE id = ?"
             db.execute(sql, (now, json.dumps(context), run))
 
@@ -301,7 +301,7 @@ class Store(StoreFile):
             fallbacks += [(package, plain) for package, plain in found_for.get(name, ())]
         return fallbacks
 
-    def _take_in_side_stores(self) -> None:
+    def _merge_side_stores(self) -> None:
         """Merge the separate stores that an older flacheck kept within this one's folder.
 
         The old file is renamed once all of it is copied, and kept.
@@ -451,11 +451,13 @@ class Store(StoreFile):
         with form.check_row(self.path, "the record", str(body)[:60]):
             plain = {**form.record(body), "cached": cached}
             if kernel is None or stage is None:
-                return _of_today(Record.from_json(plain))
+                return _with_current_signature(Record.from_json(plain))
             if kernel not in self._kernels:
                 ((source,),) = self._rows("SELECT body FROM kernels WHERE id = ?", kernel)
                 self._kernels[kernel] = form.kernel(source)
-            return _of_today(Record.from_json(plain, self._kernels[kernel], stage, until))
+            return _with_current_signature(
+                Record.from_json(plain, self._kernels[kernel], stage, until)
+            )
 
     def _run(self, row: tuple[Any, ...]) -> StoredRun:
         run, started, finished, matrix, environment, context, purpose, question = row
@@ -477,7 +479,7 @@ class Store(StoreFile):
             )
 
 
-def _of_today(record: Record) -> Record:
+def _with_current_signature(record: Record) -> Record:
     """Return the record with its signature as this flacheck computes it."""
     if record.signature is None:
         return record
@@ -497,5 +499,5 @@ def _insert(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:
     return db.execute(sql, row).lastrowid or 0
 
 
-def _text(time: datetime) -> str:
+def _format_time(time: datetime) -> str:
     return time.isoformat(timespec="microseconds")

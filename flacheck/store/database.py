@@ -96,7 +96,7 @@ def explain_errors(path: Path) -> Iterator[None]:
         yield
     # Python raises UnicodeError if a name in the schema is not UTF-8.
     except (sqlite3.Error, OSError, UnicodeError) as error:
-        raise StoreError(f"{path}: {_advice(error)} ({error})") from error
+        raise StoreError(f"{path}: {_find_advice(error)} ({error})") from error
 
 
 def connect(path: Path, create: bool) -> sqlite3.Connection:
@@ -117,7 +117,7 @@ def missing(path: Path) -> UsageError:
     )
 
 
-def _advice(error: Exception) -> str:
+def _find_advice(error: Exception) -> str:
     if isinstance(error, OSError):
         return {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL}.get(error.errno or 0, _SHUT)
     text = str(error).lower()
@@ -143,7 +143,7 @@ def _open(path: Path, create: bool) -> tuple[sqlite3.Connection, bool]:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, create: bool, writable: bool) -> None:
-    schema = _schema(connection, path)
+    schema = _read_schema(connection, path)
     if not schema:
         if not create:
             raise missing(path)
@@ -162,7 +162,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, create: bool, writable:
     connection.execute("PRAGMA synchronous = FULL")
 
 
-def _schema(connection: sqlite3.Connection, path: Path) -> int:
+def _read_schema(connection: sqlite3.Connection, path: Path) -> int:
     """Return the file's schema, 0 for a new one.
 
     Raises StoreError for another kind of file and for a later schema, before any change.
@@ -170,7 +170,7 @@ def _schema(connection: sqlite3.Connection, path: Path) -> int:
     # One snapshot for both queries: another scan may be creating the tables.
     connection.execute("BEGIN")
     try:
-        schema = _version(connection)
+        schema = _read_version(connection)
         rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         tables = {name for (name,) in rows}
     finally:
@@ -185,7 +185,7 @@ def _schema(connection: sqlite3.Connection, path: Path) -> int:
     return schema
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def _read_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
@@ -197,7 +197,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Another process may have migrated the file while this one waited.
-        for step in MIGRATIONS[_version(connection) :]:
+        for step in MIGRATIONS[_read_version(connection) :]:
             for statement in step:
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {SCHEMA}")

@@ -18,7 +18,7 @@ class StoreFile:
         self.path = path
         self._db = connection
         # The file's identity: SQLite goes on writing to a deleted file.
-        self._file = _identity(path)
+        self._file = _file_identity(path)
         self._version = self._data_version()
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class StoreFile:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        if _identity(self.path) != self._file:
+        if _file_identity(self.path) != self._file:
             raise StoreError(
                 f"{self.path} was deleted or replaced while it was written to: the records in"
                 " it are lost; give the same command again"
@@ -72,7 +72,7 @@ class StoreFile:
                     self._db.execute("ROLLBACK")
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _file_identity(path: Path) -> tuple[int, int] | None:
     try:
         status = path.stat()
     except OSError:

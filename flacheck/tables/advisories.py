@@ -137,8 +137,8 @@ def against(
         if advisory.covers(release, target)
         and (names is None or any(map(advisory.names_kernel, names)))
         and (package is None or advisory.names_package(package))
-        and _meet(advisory.dtypes, dtypes)
-        and _meet(advisory.num_warps, num_warps)
+        and _overlap(advisory.dtypes, dtypes)
+        and _overlap(advisory.num_warps, num_warps)
     )
 
 
@@ -179,6 +179,6 @@ def _admits(specifier: str, version: str) -> bool:
     return SpecifierSet(specifier).contains(number, prereleases=True)
 
 
-def _meet(conditions: Collection[Any], values: Collection[Any] | None) -> bool:
+def _overlap(conditions: Collection[Any], values: Collection[Any] | None) -> bool:
     """Return True if an advisory's values and these have one in common; none means all."""
     return not conditions or values is None or not set(conditions).isdisjoint(values)

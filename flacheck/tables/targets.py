@@ -71,7 +71,7 @@ class Target:
         return _MULTIPROCESSORS.get(self.name)
 
 
-def _cuda(
+def _cuda_row(
     arch: int,
     gpu: str,
     shared_kib: int,
@@ -103,7 +103,7 @@ def _cuda(
     )
 
 
-def _hip(
+def _hip_row(
     arch: str,
     gpu: str,
     capability: tuple[int, int],
@@ -139,10 +139,12 @@ def _hip(
 
 
 _ROWS = (
-    _cuda(70, "Tesla V100-SXM2-32GB", 96, 80, 32, "V100 data sheet", ("v100",)),
-    _cuda(75, "Tesla T4", 64, 40, 16, "T4 data sheet", ("t4", "rtx2080")),
-    _cuda(80, "NVIDIA A100-SXM4-80GB", 163, 108, 80, "A100 data sheet", ("a100", "a800", "a30")),
-    _cuda(
+    _cuda_row(70, "Tesla V100-SXM2-32GB", 96, 80, 32, "V100 data sheet", ("v100",)),
+    _cuda_row(75, "Tesla T4", 64, 40, 16, "T4 data sheet", ("t4", "rtx2080")),
+    _cuda_row(
+        80, "NVIDIA A100-SXM4-80GB", 163, 108, 80, "A100 data sheet", ("a100", "a800", "a30")
+    ),
+    _cuda_row(
         86,
         "NVIDIA GeForce RTX 3090",
         99,
@@ -151,7 +153,7 @@ _ROWS = (
         "GA102 white paper",
         ("rtx3090", "a10", "a40", "a6000"),
     ),
-    _cuda(
+    _cuda_row(
         89,
         "NVIDIA GeForce RTX 4090",
         99,
@@ -160,7 +162,7 @@ _ROWS = (
         "AD102 white paper",
         ("rtx4090", "l4", "l40", "l40s"),
     ),
-    _cuda(
+    _cuda_row(
         90,
         "NVIDIA H100 80GB HBM3",
         227,
@@ -169,7 +171,7 @@ _ROWS = (
         "H100 data sheet",
         ("h100", "h200", "h800", "h20", "gh200"),
     ),
-    _cuda(
+    _cuda_row(
         100,
         "NVIDIA B200",
         227,
@@ -179,7 +181,7 @@ _ROWS = (
         ("b200", "b100", "gb200"),
         tensor_memory=512,
     ),
-    _cuda(
+    _cuda_row(
         120,
         "NVIDIA GeForce RTX 5090",
         99,
@@ -188,12 +190,18 @@ _ROWS = (
         "RTX Blackwell white paper",
         ("rtx5090", "rtxpro6000"),
     ),
-    _hip("gfx90a", "AMD Instinct MI250X", (9, 0), 64, 64, 110, 64, ("mi210", "mi250", "mi250x")),
-    _hip("gfx942", "AMD Instinct MI300X", (9, 4), 64, 64, 304, 192, ("mi300", "mi300x", "mi325x")),
-    _hip("gfx950", "AMD Instinct MI350X", (9, 5), 160, 64, 256, 288, ("mi350", "mi350x", "mi355x")),
+    _hip_row(
+        "gfx90a", "AMD Instinct MI250X", (9, 0), 64, 64, 110, 64, ("mi210", "mi250", "mi250x")
+    ),
+    _hip_row(
+        "gfx942", "AMD Instinct MI300X", (9, 4), 64, 64, 304, 192, ("mi300", "mi300x", "mi325x")
+    ),
+    _hip_row(
+        "gfx950", "AMD Instinct MI350X", (9, 5), 160, 64, 256, 288, ("mi350", "mi350x", "mi355x")
+    ),
     # HIP counts work-group processors, two compute units each, on these two.
-    _hip("gfx1100", "AMD Radeon RX 7900 XTX", (11, 0), 64, 32, 48, 24, ("rx7900xtx",)),
-    _hip("gfx1201", "AMD Radeon RX 9070 XT", (12, 0), 64, 32, 32, 16, ("rx9070xt",)),
+    _hip_row("gfx1100", "AMD Radeon RX 7900 XTX", (11, 0), 64, 32, 48, 24, ("rx7900xtx",)),
+    _hip_row("gfx1201", "AMD Radeon RX 9070 XT", (12, 0), 64, 32, 32, 16, ("rx9070xt",)),
 )
 
 # Not fields of a row: a captured package's key covers the row, and these values do not change the

@@ -123,18 +123,18 @@ class Family(Protocol):
         ...
 
     def find_installed(self) -> Choice:
-        """Return the one in this Python's environment.
+        """Return the compiler in this Python's environment.
 
-        Raises ToolchainError without one.
+        Raises ToolchainError if it is missing.
         """
         ...
 
     def holds(self, path: str) -> bool:
-        """Return True if the path holds one."""
+        """Return True if the path holds a compiler of this family."""
         ...
 
     def at(self, path: str) -> Choice:
-        """Return the one in a wheel file, an unpacked folder or a source build."""
+        """Return the compiler in a wheel file, an unpacked folder or a source build."""
         ...
 
     def provide(self, choice: Choice) -> Toolchain:

@@ -69,7 +69,9 @@ def releases(specifiers: SpecifierSet) -> dict[str, str]:
             " index could not be read for newer ones; check the network and the index settings"
         )
     if not admitted_pins:
-        raise UsageError(f"no release of torch matches {specifiers}; there are {_near(specifiers)}")
+        raise UsageError(
+            f"no release of torch matches {specifiers}; there are {_list_near(specifiers)}"
+        )
     all_triton = list(map(Version, triton_releases.known_releases()))
     newest_triton = {}
     for torch, pin in admitted_pins.items():
@@ -88,7 +90,7 @@ def _pins_within(specifiers: SpecifierSet) -> dict[str, str]:
     return {torch: pin for torch, pin in torch_pins.pins().items() if torch in specifiers}
 
 
-def _near(specifiers: SpecifierSet) -> str:
+def _list_near(specifiers: SpecifierSet) -> str:
     """Return the releases to list beside one that does not exist."""
     versions = list(map(Version, torch_pins.pins()))
     exact = [each.version for each in specifiers if each.operator in ("==", "===")]

@@ -47,7 +47,7 @@ def keep(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _hold_exclusively(folder: Path) -> Iterator[None]:
     """Hold a folder that no other process uses; raise InUse for one that is in use."""
     with explain_os_errors(folder):
         # A shared lock of this process becomes exclusive; on another handle the system would reject
@@ -151,7 +151,7 @@ def discard(folders: Iterable[Path]) -> None:
         graves = []
         all_folders = list(folders)
         for folder in all_folders:
-            locks.enter_context(_alone(folder))
+            locks.enter_context(_hold_exclusively(folder))
         for folder in all_folders:
             with hold_lock(folder), explain_os_errors(folder):
                 prefix = f"{TEMPORARY}{folder.name}-"

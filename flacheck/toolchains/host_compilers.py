@@ -80,11 +80,11 @@ def programs() -> list[str]:
         # A compiler cache starts the next compiler of its own name.
         paths += [f"{folder}/{Path(compiler).name}" for folder in _PATH.split(":")]
         for name in _PARTS:
-            paths += _part(compiler, name)
+            paths += _find_part(compiler, name)
     return list(dict.fromkeys(paths))
 
 
-def _part(compiler: str, name: str) -> list[str]:
+def _find_part(compiler: str, name: str) -> list[str]:
     """Return the path of a program that the compiler starts, if it is here."""
     try:
         result = subprocess.run(

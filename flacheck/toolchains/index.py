@@ -88,7 +88,7 @@ def _look_up(name: str, python: str | None, binary_only: bool) -> list[Version]:
     for installer in reversed(wheels.require_installers()):
         code, output = wheels.run([*installer.pip, "index", "versions", name, *flags], name)
         match = _VERSIONS_LINE.search(output)
-        unread = _unread(output)
+        unread = _find_unread(output)
         doing = f"look up {name}"
         partly = (
             f"cannot {doing}: {unread}; check the network and the index settings of"
@@ -108,7 +108,7 @@ def _look_up(name: str, python: str | None, binary_only: bool) -> list[Version]:
     raise errors[0]
 
 
-def _unread(output: str) -> str:
+def _find_unread(output: str) -> str:
     """Return the first index that pip could not read, with the reason; empty if it read all."""
     for match in _UNREAD.finditer(output):
         url = match["fetched"] or match["skipped"]

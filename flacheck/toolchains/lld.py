@@ -42,14 +42,14 @@ def find(version: Version) -> Linker:
         oldest, requirement = 15, "ld.lld 15 or newer"
     debian = [f"ld.lld-{major}" for major in range(_NEWEST_NAMED, 13, -1)]
     for path in map(shutil.which, ["ld.lld", *debian, ROCM]):
-        if path and _major(path) >= oldest:
+        if path and _read_major(path) >= oldest:
             return Linker(path, None, {"TRITON_HIP_LLD_PATH": path})
     problem = f"Triton {version} needs {requirement} on the PATH for AMD targets"
     return Linker(problem=f"{problem} (Debian: apt install lld)")
 
 
 @cache
-def _major(path: str) -> int:
+def _read_major(path: str) -> int:
     """Return the major version of a linker, 0 if it cannot be run."""
     command = [path, "--version"]
     try:

@@ -72,7 +72,7 @@ class Nvcc:
 
     def find_installed(self) -> Choice:
         """Return the toolkit of CUDA_HOME, else of nvcc on the PATH, else in /usr/local/cuda."""
-        for root in _system_roots():
+        for root in _find_system_roots():
             if self.holds(str(root)):
                 return _inspect(root, "installed")
         raise ToolchainError(
@@ -89,7 +89,7 @@ class Nvcc:
 
     def provide(self, choice: Choice) -> Toolchain:
         if choice.location:
-            return _toolchain(choice, Path(choice.location))
+            return _make_toolchain(choice, Path(choice.location))
         shelf = filling.fill(_folder(choice), lambda into: _download(choice, into))
         changed_file = identity.find_damaged_file(shelf.path)
         if changed_file:
@@ -98,7 +98,7 @@ class Nvcc:
                 f" installation ({changed_file}); run `flacheck toolchain remove {choice.identity}`"
                 ", and the next scan installs it anew"
             )
-        return _toolchain(choice, shelf.path / _IN_WHEELS)
+        return _make_toolchain(choice, shelf.path / _IN_WHEELS)
 
 
 def _folder(choice: Choice) -> Path:
@@ -106,7 +106,7 @@ def _folder(choice: Choice) -> Path:
     return cache.root() / "toolchains" / f"{name}-{platform.machine()}"
 
 
-def _system_roots() -> list[Path]:
+def _find_system_roots() -> list[Path]:
     folders = map(os.environ.get, ("CUDA_HOME", "CUDA_PATH"))
     roots = [Path(folder) for folder in folders if folder]
     program = shutil.which(NAME)
@@ -155,7 +155,7 @@ def _download(choice: Choice, into: Path) -> dict[str, Any]:
     return {**about, **report}
 
 
-def _interpreter(program: Path) -> list[str]:
+def _find_interpreter(program: Path) -> list[str]:
     """Return the interpreter of a script, from its first line.
 
     Some installations have a script in the place of nvcc.
@@ -169,7 +169,7 @@ def _interpreter(program: Path) -> list[str]:
     return [words[0], *host_compilers.find_programs(*words[1:])]
 
 
-def _toolchain(choice: Choice, root: Path) -> Toolchain:
+def _make_toolchain(choice: Choice, root: Path) -> Toolchain:
     hosts = host_compilers.find_compilers()
     missing = {}
     if not hosts:
@@ -190,7 +190,7 @@ def _toolchain(choice: Choice, root: Path) -> Toolchain:
         config={
             "toolkit": str(root),
             "hosts": dict(hosts),
-            "programs": [*host_compilers.programs(), *_interpreter(root / "bin" / NAME)],
+            "programs": [*host_compilers.programs(), *_find_interpreter(root / "bin" / NAME)],
         },
         fills_memory=True,
     )

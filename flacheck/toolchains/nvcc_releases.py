@@ -63,7 +63,9 @@ def matching(specifiers: SpecifierSet) -> Resolution:
         )
     if not versions:
         there = ", ".join(map(str, shipped_versions()))
-        raise UsageError(f"no release of {NAME} matches {specifiers}; there are {there}{_older()}")
+        raise UsageError(
+            f"no release of {NAME} matches {specifiers}; there are {there}{_older_toolkits_hint()}"
+        )
     return Resolution(tuple(map(release, newest_of_minors(versions))), warnings)
 
 
@@ -92,10 +94,12 @@ def exact(version: Version) -> Choice:
     if version in shipped_versions() or (version >= OLDEST and index.has(_DISTRIBUTION, version)):
         return release(version)
     near = ", ".join(map(str, index.near(version, shipped_versions())))
-    raise UsageError(f"there is no {NAME} {version}; the nearest are {near}{_older()}")
+    raise UsageError(
+        f"there is no {NAME} {version}; the nearest are {near}{_older_toolkits_hint()}"
+    )
 
 
-def _older() -> str:
+def _older_toolkits_hint() -> str:
     return (
         "; of older toolkits the package index has no nvcc: name one by its folder, or compile code"
         " of the device alone (nvrtc==12.4)"
@@ -132,9 +136,9 @@ def refusals(name: str, architectures: Iterable[int], families: bool = True) -> 
         number = int(row.arch)
         for suffix, first in (("", 0), ("a", _FIRST_OWN), ("f", _FIRST_FAMILY)):
             if number not in numbers:
-                reasons[target + suffix] = f"{name} does not know {target}"
+                reasons[target + suffix] = f"{name} does not support {target}"
             elif suffix == "f" and not families:
-                reasons[target + suffix] = f"{name} does not know {target}f"
+                reasons[target + suffix] = f"{name} does not support {target}f"
             elif number < first:
                 reasons[target + suffix] = f"{target} has no features that {target}{suffix} names"
     return reasons

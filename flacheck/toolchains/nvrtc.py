@@ -50,7 +50,7 @@ class Nvrtc:
         return {"std": standard}
 
     def versions(self) -> Resolution:
-        return Resolution(tuple(map(_release, releases.newest_of_minors(_shipped_versions()))))
+        return Resolution(tuple(map(_make_choice, releases.newest_of_minors(_shipped_versions()))))
 
     def resolve(self, spec: str) -> Resolution:
         return releases.resolve_spec(spec, _matching, _exact)
@@ -109,7 +109,7 @@ def _shipped_versions() -> list[Version]:
     return sorted(versions)
 
 
-def _minor_of(version: Version) -> Mapping[str, Any]:
+def _find_minor(version: Version) -> Mapping[str, Any]:
     minor: Mapping[str, Any] = _minors()[f"{version.major}.{version.minor}"]
     return minor
 
@@ -118,17 +118,17 @@ def _matching(specifiers: SpecifierSet) -> Resolution:
     """Return the newest patch release of each minor version that specifiers allow."""
     versions = [version for version in _shipped_versions() if version in specifiers]
     if not versions:
-        raise UsageError(f"no release of {NAME} matches {specifiers}; {_there()}")
-    return Resolution(tuple(map(_release, releases.newest_of_minors(versions))))
+        raise UsageError(f"no release of {NAME} matches {specifiers}; {_list_releases()}")
+    return Resolution(tuple(map(_make_choice, releases.newest_of_minors(versions))))
 
 
 def _exact(version: Version) -> Choice:
     if version not in _shipped_versions():
-        raise UsageError(f"there is no {NAME} {version} here; {_there()}")
-    return _release(version)
+        raise UsageError(f"there is no {NAME} {version} here; {_list_releases()}")
+    return _make_choice(version)
 
 
-def _there() -> str:
+def _list_releases() -> str:
     versions = ", ".join(map(str, _shipped_versions()))
     return (
         f"there are {versions}; of newer toolkits the package index has the whole compiler"
@@ -136,8 +136,8 @@ def _there() -> str:
     )
 
 
-def _release(version: Version) -> Choice:
-    minor = _minor_of(version)
+def _make_choice(version: Version) -> Choice:
+    minor = _find_minor(version)
     unsupported = releases.refusals(
         f"{NAME} {version}", minor["targets"], families=minor.get("families", False)
     )
@@ -149,7 +149,7 @@ def _folder(choice: Choice) -> Path:
 
 
 def _download(choice: Choice, into: Path) -> dict[str, Any]:
-    minor = _minor_of(Version(choice.version))
+    minor = _find_minor(Version(choice.version))
     requirements = [f"nvidia-cuda-nvrtc-cu12=={choice.version}"]
     requirements += [
         f"nvidia-cuda-{name}-cu12=={minor[name]}" for name in ("runtime", "cccl", "nvcc")

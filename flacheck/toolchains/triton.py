@@ -65,7 +65,7 @@ class Triton:
         return releases.matching(SpecifierSet(spec))
 
     def find_installed(self) -> Choice:
-        """Return the one that `import triton` would find in this environment, without an import."""
+        """Return the Triton that `import triton` would find here, without importing it."""
         spec = importlib.util.find_spec(NAME)
         if spec is None or not spec.submodule_search_locations:
             raise ToolchainError(
@@ -73,7 +73,7 @@ class Triton:
                 f" release (--{NAME} 3.6.0), which flacheck keeps in its own cache"
             )
         package = Path(next(iter(spec.submodule_search_locations)))
-        version, files = _version(package), identity.content(package)
+        version, files = _read_version(package), identity.content(package)
         name = identity.local(NAME, version.partition("+")[0], files)
         beside = importlib.metadata.distributions(name=NAME, path=[str(package.parent)])
         distribution = next(iter(beside), None)
@@ -81,20 +81,20 @@ class Triton:
             distribution = None
         if distribution and identity.is_release(distribution, package, files):
             name = f"{NAME}=={version}"
-        return _choice(package.parent, version, name, "installed")
+        return _make_choice(package.parent, version, name, "installed")
 
     def holds(self, path: str) -> bool:
         there = Path(path).expanduser().absolute()
-        return there.suffix == ".whl" or _package_in(there) is not None
+        return there.suffix == ".whl" or _find_package(there) is not None
 
     def at(self, path: str) -> Choice:
-        """Return the one in a wheel file, or in a folder with `triton/` or `python/triton/`."""
+        """Return the Triton in a wheel file, or in a folder with `triton/` or `python/triton/`."""
         there = Path(path).expanduser().absolute()
         if there.suffix == ".whl":
-            return _wheel(there)
-        package = _package_in(there)
+            return _read_wheel(there)
+        package = _find_package(there)
         if package is not None:
-            return _build(package)
+            return _read_build(package)
         raise UsageError(
             f"{there} holds no {NAME}: neither {NAME}/__init__.py nor python/{NAME}/__init__.py is"
             " there"
@@ -104,7 +104,7 @@ class Triton:
         if choice.reason:
             raise ToolchainError(f"{choice.identity} cannot be installed: {choice.reason}")
         if choice.location and not choice.location.endswith(".whl"):
-            return _toolchain(choice, _link_folders(choice))
+            return _make_toolchain(choice, _link_folders(choice))
         shelf = filling.fill(folder(choice), lambda into: _download(choice, into))
         # Its keys identify the release; an edit after its installation would falsify them.
         if identity.is_altered(shelf.path, NAME):
@@ -113,7 +113,7 @@ class Triton:
                 f" installation; run `flacheck toolchain remove {choice.identity}`, and the next"
                 " scan installs it anew"
             )
-        return _toolchain(choice, (str(shelf.path),))
+        return _make_toolchain(choice, (str(shelf.path),))
 
 
 def folder(choice: Choice) -> Path:
@@ -121,7 +121,7 @@ def folder(choice: Choice) -> Path:
     return cache.root() / "toolchains" / f"{choice.identity.replace('==', '-')}{releases.suffix()}"
 
 
-def _package_in(there: Path) -> Path | None:
+def _find_package(there: Path) -> Path | None:
     """Return the package's folder in, or at, a folder; None if it has none."""
     for parent in (there, there / "python", there.parent):
         package = parent / NAME
@@ -131,7 +131,7 @@ def _package_in(there: Path) -> Path | None:
     return None
 
 
-def _choice(
+def _make_choice(
     location: Path, version: str, name: str, origin: str, reason: str | None = None
 ) -> Choice:
     """Return a compiler in a folder or a wheel file, by its identity `name`."""
@@ -142,15 +142,15 @@ def _choice(
     return Choice(NAME, version, name, origin, str(location), reason, unsupported)
 
 
-def _build(package: Path) -> Choice:
+def _read_build(package: Path) -> Choice:
     if not list(package.glob("_C/libtriton*")):
         raise UsageError(f"{package} is not built: there is no _C/libtriton in it")
-    version = _version(package)
+    version = _read_version(package)
     name = identity.local(NAME, version.partition("+")[0], identity.content(package))
-    return _choice(package.parent, version, name, "path")
+    return _make_choice(package.parent, version, name, "path")
 
 
-def _wheel(path: Path) -> Choice:
+def _read_wheel(path: Path) -> Choice:
     if not path.exists():
         raise UsageError(f"{path} is not there: name a wheel file that is")
     try:
@@ -167,10 +167,10 @@ def _wheel(path: Path) -> Choice:
             f"{path.name} is not a wheel for CPython {sys.version_info[0]}.{sys.version_info[1]}"
         )
     local = identity.local(NAME, wheel.version.public, files)
-    return _choice(path, str(wheel.version), local, "path", reason)
+    return _make_choice(path, str(wheel.version), local, "path", reason)
 
 
-def _version(package: Path) -> str:
+def _read_version(package: Path) -> str:
     """Return `__version__` from the package's source."""
     match = _VERSION.search((package / "__init__.py").read_text(errors="replace"))
     if not match:
@@ -234,7 +234,7 @@ def _link_folders(choice: Choice) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def _toolchain(choice: Choice, paths: tuple[str, ...]) -> Toolchain:
+def _make_toolchain(choice: Choice, paths: tuple[str, ...]) -> Toolchain:
     linker = lld.find(Version(choice.version))
     missing = {}
     if linker.problem:

@@ -30,21 +30,21 @@ def _shipped_rows() -> dict[Version, dict[str, Any]]:
     return {Version(text): row for text, row in table("triton_releases")["releases"].items()}
 
 
-def _reason(version: Version) -> str | None:
+def _missing_wheel_reason(version: Version) -> str | None:
     """Return the reason why a release of the shipped table lacks a wheel here."""
     if platform.system() != "Linux":
-        return _no_wheel()
+        return _no_wheel_reason()
     row = _shipped_rows()[version]
     (first, last), machines = row["python"], row["machines"]
     machine = cache.python_tag().partition("-")[2] or "x86_64"
     if machine not in machines:
         return f"no wheel for {machine} (only {', '.join(machines)})"
     if not first <= python_minor() <= last:
-        return f"{_no_wheel()} (only 3.{first} to 3.{last})"
+        return f"{_no_wheel_reason()} (only 3.{first} to 3.{last})"
     return None
 
 
-def _no_wheel() -> str:
+def _no_wheel_reason() -> str:
     if platform.system() != "Linux":
         return (
             f"no wheel for {platform.system()}; Triton's wheels are for Linux: work there, in a"
@@ -67,11 +67,11 @@ def refusals(version: Version) -> dict[str, str]:
     reasons = {}
     for target, first in FIRST_RELEASE.items():
         if target in TARGETS and Version(version.base_version) < first:
-            reasons[target] = f"Triton {version} does not know {target} (from {first} on)"
+            reasons[target] = f"Triton {version} does not support {target} (from {first} on)"
     return reasons
 
 
-def _in_cache() -> list[Version]:
+def _list_cached() -> list[Version]:
     """Return the releases in the cache for this Python, without builds from wheel files."""
     versions = []
     for shelf in cache.shelves("toolchains"):
@@ -102,7 +102,9 @@ def here() -> tuple[list[Version], tuple[str, ...]]:
     try:
         available, warnings = index.available(NAME), ()
     except ToolchainError as error:
-        versions = {v for v in _shipped_rows() if _reason(v) is None} | set(_in_cache())
+        versions = {v for v in _shipped_rows() if _missing_wheel_reason(v) is None} | set(
+            _list_cached()
+        )
         # Some indexes may have answered while another did not.
         versions.update(v for v in getattr(error, "versions", ()) if v >= OLDEST)
         return sorted(versions), (f"{error}; using flacheck's own table of releases",)
@@ -121,14 +123,15 @@ def matching(specifiers: SpecifierSet) -> Resolution:
                 f"flacheck's table has no {NAME} that matches {specifiers}: {warnings[0]}"
             )
         raise UsageError(
-            f"no release of {NAME} matches {specifiers}; there are {_listing(versions)}"
+            f"no release of {NAME} matches {specifiers}; there are {_join_versions(versions)}"
         )
     choices = []
     for version in matching_versions:
         if version in there:
             choices.append(release(version))
         else:
-            warnings += (f"{NAME} {version} is left out: {_reason(version) or _no_wheel()}",)
+            reason = _missing_wheel_reason(version) or _no_wheel_reason()
+            warnings += (f"{NAME} {version} is left out: {reason}",)
     return Resolution(tuple(choices), warnings)
 
 
@@ -139,15 +142,15 @@ def exact(version: Version) -> Choice:
         raise UsageError(f"flacheck supports {NAME} {OLDEST} and newer, not {version}")
     for listed_version in _shipped_rows():
         if listed_version == version:
-            return release(listed_version, _reason(listed_version))
-    if version in _in_cache() or index.has(NAME, version):
+            return release(listed_version, _missing_wheel_reason(listed_version))
+    if version in _list_cached() or index.has(NAME, version):
         return release(version)
     # It may have a wheel for another Python (the shipped table has the older releases).
     for minor in range(12, 15):
         if minor != python_minor() and index.has(NAME, version, f"3.{minor}"):
-            return release(version, _no_wheel())
+            return release(version, _no_wheel_reason())
     there = index.available(NAME)
-    near = _listing(index.near(version, sorted({*there, *_shipped_rows()})))
+    near = _join_versions(index.near(version, sorted({*there, *_shipped_rows()})))
     raise UsageError(f"there is no {NAME} {version}; the nearest are {near}")
 
 
@@ -161,5 +164,5 @@ def reject_torch_versions(text: str, specifiers: SpecifierSet) -> None:
         )
 
 
-def _listing(versions: Sequence[Version]) -> str:
+def _join_versions(versions: Sequence[Version]) -> str:
     return ", ".join(str(v) for v in versions if v >= OLDEST) or "none"

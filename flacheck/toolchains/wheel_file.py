@@ -32,11 +32,11 @@ def read(path: Path) -> WheelFile:
     try:
         name, version, _, tags = parse_wheel_filename(path.name)
     except InvalidWheelFilename:
-        return _by_content(path)
+        return _read_content(path)
     return WheelFile(name, version, tags, path.name)
 
 
-def _by_content(path: Path) -> WheelFile:
+def _read_content(path: Path) -> WheelFile:
     with zipfile.ZipFile(path) as archive:
         folders = {name.partition("/")[0] for name in archive.namelist() if "/" in name}
         about = sorted(folder for folder in folders if folder.endswith(".dist-info"))

@@ -239,7 +239,7 @@ def diagnose(output: str, doing: str, folder: Path, installer: str) -> Toolchain
             f" index settings of {installer}, or use what is there (`flacheck toolchain list`)"
         )
     reason = decisive(output)
-    bounds = _bounds(output)
+    bounds = _read_bounds(output)
     if bounds:
         return BoundsConflict(f"cannot {doing}: {installer} failed: {reason}", bounds)
     if _NOT_FOUND.search(output):
@@ -250,7 +250,7 @@ def diagnose(output: str, doing: str, folder: Path, installer: str) -> Toolchain
     return ToolchainError(f"cannot {doing}: {installer} failed: {reason}")
 
 
-def _bounds(output: str) -> dict[str, SpecifierSet]:
+def _read_bounds(output: str) -> dict[str, SpecifierSet]:
     """Return the bounds that pip lists where requirements conflict."""
     bounds: dict[str, SpecifierSet] = {}
     if "conflicting dependencies" not in output:

@@ -72,7 +72,7 @@ class FakeFamily:
     def _choice(self, version: str) -> Choice:
         reason = "no wheel for this Python" if version in self.wheelless else None
         refused = {
-            target: f"fake {version} does not know {target}"
+            target: f"fake {version} does not support {target}"
             for target in self.refused.get(version, ())
         }
         return Choice("fake", version, f"fake=={version}", "cache", None, reason, refused)

@@ -76,7 +76,7 @@ class Entry:
 class Change:
     """Two releases with different states, each with the torch releases that require it.
 
-    The releases `between` have no verdict.
+    The releases `between` lack a verdict.
     """
 
     before: Entry

@@ -1,6 +1,6 @@
 """Searches of an ordered sequence with unknown positions.
 
-A search is a generator that yields positions, receives their answers, and returns its result.
+A search is a generator that yields positions, receives their states, and returns its result.
 """
 
 from collections.abc import Generator, Hashable, Sequence
@@ -20,12 +20,12 @@ Boundary = tuple[int, int]
 
 
 def boundary(count: int) -> Generator[int, Answer, Boundary | None]:
-    """Search for two positions (near, far) between which the answer changes.
+    """Search for two positions (near, far) between which the state changes.
 
-    Near has the answer of position 0, far the opposite one, and all positions between are unknown.
-    The result is None if position 0 is unknown or no position has the opposite answer. If the
-    answer changes once, the search takes about 2 log₂(far) positions. If it changes several times,
-    one of the changes is returned. Only the proof of no change takes all positions.
+    Near has the state of position 0, far the opposite one, and all positions between are unknown.
+    The result is None if position 0 is unknown or the opposite state does not occur; only this takes
+    all positions. If the state changes once, the search takes about 2 log₂(far) positions; if it
+    changes several times, one of the changes is returned.
 
     Args:
         count: The number of positions.

@@ -167,9 +167,9 @@ def fix(question: DtypesQuestion, findings: Sequence[DtypeFinding], folder: Path
     diffs = []
     for name, (original, target) in sources.items():
         diffs.append(diff(names.get(name, name), original, target.read_text(encoding="utf-8")))
-    first_findings = {(each.subject, each.mode, each.identity) for each in findings}
-    new = [each for key, each in behind.items() if key not in first_findings]
-    return FixResult("".join(diffs), tuple(remaining), tuple(new), not_fixed)
+    for each in findings:
+        behind.pop((each.subject, each.mode, each.identity), None)
+    return FixResult("".join(diffs), tuple(remaining), tuple(behind.values()), not_fixed)
 
 
 def _names(findings: Iterable[DtypeFinding]) -> dict[str, str]:

@@ -24,11 +24,11 @@ def read_identities(file: Path) -> set[str]:
         return {entry["finding"] for entry in content["known"]}
     except OSError as error:
         raise UsageError(
-            f"{file}: cannot be read ({error.strerror}); --write-baseline {file} makes it"
+            f"{file}: cannot be read ({error.strerror}); --write-baseline {file} writes it"
         ) from None
     except (ValueError, TypeError, KeyError):
         raise UsageError(
-            f"{file}: is no baseline of flacheck dtypes; --write-baseline {file} makes one"
+            f"{file}: is not a flacheck dtypes baseline; --write-baseline {file} writes one"
         ) from None
 
 
@@ -38,10 +38,10 @@ def apply(result: DtypesResult, file: Path) -> DtypesResult:
     Raises UsageError like `read_identities`.
     """
     identities = read_identities(file)
-    findings = tuple(
-        replace(each, is_known=each.identity in identities) for each in result.findings
-    )
-    return replace(result, findings=findings)
+    findings = []
+    for each in result.findings:
+        findings.append(replace(each, is_known=each.identity in identities))
+    return replace(result, findings=tuple(findings))
 
 
 def format_baseline(findings: Iterable[DtypeFinding]) -> str:
@@ -49,9 +49,8 @@ def format_baseline(findings: Iterable[DtypeFinding]) -> str:
 
     Entries contain no line numbers, so a finding stays known when its line moves.
     """
-    by_identity = {each.identity: each for each in findings}
-    entries = [
-        {"finding": identity, "subject": each.subject}
-        for identity, each in sorted(by_identity.items())
-    ]
+    subjects = {each.identity: each.subject for each in findings}
+    entries = []
+    for identity, subject in sorted(subjects.items()):
+        entries.append({"finding": identity, "subject": subject})
     return json.dumps({"schema": _SCHEMA, "known": entries}, indent=1) + "\n"

@@ -77,35 +77,40 @@ class CostBench:
         other_cells: list[list[Cell]] = []
         for each, cells in zip(queries, first_cells):
             alternatives: list[Cell] = []
-            if not any(self._fits(cell) for cell in cells):
+            if not any(map(self._fits, cells)):
                 alternatives = self._cells(each, "own")
             other_cells.append(alternatives)
         self._compile(other_cells)
-        return [self._need([*first, *others]) for first, others in zip(first_cells, other_cells)]
+        needs = []
+        for first, others in zip(first_cells, other_cells):
+            needs.append(self._need([*first, *others]))
+        return needs
+
+    def _packages(self) -> dict[str, Package]:
+        if self.package is None:
+            return {}
+        return {self.package.identity: self.package}
 
     def _cells(self, query: LaunchOnTarget, configs: str) -> list[Cell]:
-        packages: dict[str, Package] = {}
-        if self.package is not None:
-            packages[self.package.identity] = self.package
         axes = {"target": (query.target,), "triton": ("this",), "configs": (configs,)}
         matrix = Matrix("dtypes", "dtypes", (Block(axes),))
-        sources = replay.sources([query.entry], packages)
+        sources = replay.sources([query.entry], self._packages())
         return list(expand(matrix, sources, Selection(), lambda spec: (self.choice.identity,)))
 
     def _compile(self, groups: Iterable[Iterable[Cell]]) -> None:
-        cells_by_key = {cell.key: cell for cells in groups for cell in cells}
-        missing = [cell for key, cell in cells_by_key.items() if key not in self._records]
+        missing: dict[str, Cell] = {}
+        for cells in groups:
+            for cell in cells:
+                if cell.key not in self._records:
+                    missing[cell.key] = cell
         if not missing:
             return
         _LOG.info(f"compiling {len(missing)} cells for the shared memory that they take …")
-        packages = {}
-        if self.package is not None:
-            packages[self.package.identity] = self.package
         plan = Plan(
             name="dtypes",
-            cells=missing,
+            cells=list(missing.values()),
             choices={self.choice.identity: self.choice},
-            packages=packages,
+            packages=self._packages(),
             purpose=Purpose.DTYPES,
             # The user named the script that launched these kernels.
             trust=True,
@@ -119,15 +124,19 @@ class CostBench:
         return record is not None and record.verdict is Verdict.COMPILES
 
     def _need(self, cells: Iterable[Cell]) -> Need:
+        why: str | None = "no source to compile"
         records = [self._records[cell.key] for cell in cells if cell.key in self._records]
+        measurements = []
         for record in records:
             if record.verdict is Verdict.COMPILES:
                 return Need(_shared(record), True)
-        measurements = [record for record in records if _shared(record) is not None]
+            if _shared(record) is not None:
+                measurements.append(record)
         if measurements:
             least = min(measurements, key=lambda record: _shared(record) or 0)
             return Need(_shared(least), False, least.code)
-        why = next((record.code or record.reason for record in records), "no source to compile")
+        if records:
+            why = records[0].code or records[0].reason
         return Need(None, False, why)
 
 
@@ -167,12 +176,12 @@ def _with_dtype(argument: Any, dtype: str) -> Any:
 
 def read_launches(answer: DtypesAnswer) -> dict[str, RecordedLaunch]:
     """Return the recorded launches of a run, by id."""
-    # A run without a launch leaves its file empty.
-    nonempty_files = [file for file in answer.launches if file.stat().st_size]
     entries = {}
-    for file in nonempty_files:
-        for entry in launches.read(file, ours=True).launches:
-            entries[entry.id] = entry
+    for file in answer.launches:
+        # A run without a launch leaves its file empty.
+        if file.stat().st_size:
+            for entry in launches.read(file, ours=True).launches:
+                entries[entry.id] = entry
     return entries
 
 
@@ -220,8 +229,7 @@ def _list_launches(
 def _cost(pairs: Sequence[tuple[Need, Need]], target: str) -> Json | None:
     if not pairs:
         return None
-    intended_need = combine_needs([first for first, _ in pairs])
-    actual_need = combine_needs([second for _, second in pairs])
+    intended_need, actual_need = map(combine_needs, zip(*pairs))
     return {
         "target": target,
         "limit": targets.find(target).shared_limit,

@@ -102,9 +102,10 @@ def _add_kernels_beyond(
     Only findings whose run ends in an assertion change. The launches of the new run are added to
     `launches`.
     """
-    findings_of_assertions = [
-        each for each in findings if each.error_at_end and each.error_at_end.is_assertion
-    ]
+    findings_of_assertions = []
+    for each in findings:
+        if each.error_at_end is not None and each.error_at_end.is_assertion:
+            findings_of_assertions.append(each)
     if not findings_of_assertions:
         return list(findings)
     mode_names = {each.mode for each in findings_of_assertions}
@@ -135,10 +136,10 @@ def _other_modes(modes: Sequence[Mode]) -> list[Mode]:
 
     Another autocast dtype is one word; parameters in half precision are another way to train.
     """
-    under_autocast = [mode for mode in modes if mode.autocast != "off"]
-    if not under_autocast:
-        return []
-    return [Mode(_RANGE, under_autocast[0].params), Mode(_RANGE, _RANGE)]
+    for mode in modes:
+        if mode.autocast != "off":
+            return [Mode(_RANGE, mode.params), Mode(_RANGE, _RANGE)]
+    return []
 
 
 def _cures(
@@ -152,8 +153,7 @@ def _cures(
     if fix_result.diff:
         # A cast is a larger change than another autocast dtype, and a smaller one than parameters
         # in half precision.
-        autocast_only = [each for each in cures if "fp32 parameters" in each.name]
-        position = min(1, len(autocast_only))
+        position = int(any("fp32 parameters" in each.name for each in cures))
         cures.insert(position, Cure(_describe_casts(fix_result), len(fix_result.remaining)))
     # A cure that leaves findings comes after those that leave none.
     cures.sort(key=lambda cure: cure.remaining > 0)
@@ -165,8 +165,10 @@ def _cure_by(answer: DtypesAnswer, mode: Mode, before: Sequence[NotFollowed]) ->
     remaining = len(following.findings(answer, [mode]))
     _, not_followed = split_subjects(answer.observation.subjects, [mode])
     earlier = {(each.subject, each.reason) for each in before}
-    new = [each for each in not_followed if (each.subject, each.reason) not in earlier]
-    return Cure(str(mode), remaining + len(new))
+    for each in not_followed:
+        if (each.subject, each.reason) not in earlier:
+            remaining += 1
+    return Cure(str(mode), remaining)
 
 
 def _describe_casts(fix_result: FixResult) -> str:
@@ -198,5 +200,5 @@ def _check(question: DtypesQuestion, result: DtypesResult) -> None:
     silent = [name for name, launches in result.launch_counts.items() if not launches]
     if silent:
         raise IncompleteError(
-            f"{', '.join(silent)}: launches no Triton kernel, so there is no dtype to follow to one"
+            f"{', '.join(silent)}: launches no Triton kernel, so no dtypes reach a kernel"
         )

@@ -39,7 +39,8 @@ def read_source(path: str) -> SourceFile:
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+            for alias in node.names:
+                names.add((alias.asname or alias.name).partition(".")[0])
     return SourceFile(text, tree, frozenset(names))
 
 

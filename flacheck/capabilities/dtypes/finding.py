@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,11 @@ from flacheck.capabilities.dtypes.observation import Place
 from flacheck.model import Json
 
 PROMOTION, REJECTION, OVERFLOW = "FC701", "FC703", "FC704"
+
+
+def to_json_list(values: Iterable[Any]) -> list[Json]:
+    """Return the JSON of each value."""
+    return [each.to_json() for each in values]
 
 
 @dataclass(frozen=True)
@@ -111,8 +117,8 @@ class DtypeFinding:
             "shared": shared,
             "subject": self.subject,
             "parameter": self.parameter,
-            "kernels": [each.to_json() for each in self.reached_kernels],
-            "beyond": [each.to_json() for each in self.beyond],
+            "kernels": to_json_list(self.reached_kernels),
+            "beyond": to_json_list(self.beyond),
             "trips": error_at_end,
             "message": self.message,
             "fix": self.fix,

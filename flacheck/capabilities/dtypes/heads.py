@@ -7,6 +7,7 @@ there.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from flacheck.capabilities.dtypes import costs, following
 from flacheck.capabilities.dtypes.costs import CostBench, LaunchOnTarget, Need
 from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.following import DtypesQuestion
-from flacheck.capabilities.dtypes.observation import Mode, ObservedHeads, ObservedSubject, short
+from flacheck.capabilities.dtypes.observation import Mode, ObservedHeads, ObservedSubject
 from flacheck.errors import IncompleteError, UsageError
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model import Json
@@ -68,12 +69,22 @@ class HeadNeeds:
 
     @property
     def largest(self) -> int | None:
-        return max((size for size, need in self.needs.items() if need.fits), default=None)
+        """The largest head size that fits."""
+        sizes = [size for size, need in self.needs.items() if need.fits]
+        return max(sizes, default=None)
 
     def to_json(self) -> Json:
-        shared = {str(size): need.shared for size, need in self.needs.items()}
-        why = {str(size): need.why for size, need in self.needs.items() if need.why}
-        why.update({str(size): reason for size, reason in self.missing.items()})
+        shared: dict[str, int | None] = dict.fromkeys(map(str, self.missing))
+        why = {}
+        for size, need in self.needs.items():
+            shared[str(size)] = need.shared
+            if need.why:
+                why[str(size)] = need.why
+        for size, reason in self.missing.items():
+            why[str(size)] = reason
+        settings = {}
+        for size, values in self.settings.items():
+            settings[str(size)] = dict(values)
         return {
             "kernel": self.kernel,
             "mode": str(self.mode),
@@ -81,9 +92,9 @@ class HeadNeeds:
             "limit": self.limit,
             "dtypes": self.which,
             "operands": dict(self.dtypes),
-            "shared": {**dict.fromkeys(map(str, self.missing)), **shared},
+            "shared": shared,
             "largest": self.largest,
-            "settings": {str(size): dict(values) for size, values in self.settings.items()},
+            "settings": settings,
             "why": why,
         }
 
@@ -119,7 +130,7 @@ def find_concerns(
         for mode in modes:
             run = subject.run(mode)
             for launch in run.launches if run is not None else ():
-                dtypes = {name: short(operand.dtype) for name, operand in launch.args.items()}
+                dtypes = launch.dtypes
                 concern = Concern(subject.name, mode, launch.kernel, dtypes, dtypes)
                 by_key.setdefault(f"{mode} {launch.kernel} {sorted(dtypes.items())}", concern)
     return list(by_key.values())
@@ -139,16 +150,18 @@ def measure_heads(
     queries: list[LaunchOnTarget] = []
     for each in head_launches:
         for which in _kinds(each.concern):
-            queries += [LaunchOnTarget(entry, each.target) for entry in _entries(each, which)]
+            for entry in _entries(each, which):
+                queries.append(LaunchOnTarget(entry, each.target))
     needs = iter(bench.measure(queries))
     rows: dict[tuple[int, str, str], HeadNeeds] = {}
     for each in head_launches:
         for which in _kinds(each.concern):
-            needs_of_size = [next(needs) for _ in _entries(each, which)]
+            needs_of_size = list(itertools.islice(needs, len(each.entries)))
             key = (concerns.index(each.concern), each.target, which)
             row = rows.get(key) or _empty(each, which)
             rows[key] = _with(row, each, needs_of_size)
-    return [rows[key] for key in sorted(rows, key=lambda key: (key[0], target_names.index(key[1])))]
+    by_concern = sorted(rows, key=lambda key: (key[0], target_names.index(key[1])))
+    return [rows[key] for key in by_concern]
 
 
 def _kinds(concern: Concern) -> tuple[str, ...]:
@@ -166,14 +179,14 @@ def _empty(head_launches: _HeadLaunches, which: str) -> HeadNeeds:
 
 
 def _with(row: HeadNeeds, head_launches: _HeadLaunches, needs_of_size: Sequence[Need]) -> HeadNeeds:
+    size = head_launches.size
     if not needs_of_size:
-        return replace(
-            row, missing={**row.missing, head_launches.size: head_launches.why or "not launched"}
-        )
+        why = head_launches.why or "not launched"
+        return replace(row, missing={**row.missing, size: why})
     return replace(
         row,
-        needs={**row.needs, head_launches.size: costs.combine_needs(needs_of_size)},
-        settings={**row.settings, head_launches.size: head_launches.settings},
+        needs={**row.needs, size: costs.combine_needs(needs_of_size)},
+        settings={**row.settings, size: head_launches.settings},
     )
 
 
@@ -188,11 +201,14 @@ def _observe_target(
     question: DtypesQuestion, concerns: Sequence[Concern], target: str, folder: Path
 ) -> Iterator[_HeadLaunches]:
     """Yield the launches of all concerns at all head sizes on the card of a target."""
-    modes = tuple(dict.fromkeys(each.mode for each in concerns))
-    names = tuple(dict.fromkeys(each.subject for each in concerns))
-    rerun = replace(question, modes=modes, device=target, heads=SIZES)
+    modes: dict[Mode, None] = {}
+    names: dict[str, None] = {}
+    for concern in concerns:
+        modes[concern.mode] = None
+        names[concern.subject] = None
+    rerun = replace(question, modes=tuple(modes), device=target, heads=SIZES)
     if not question.targets:
-        rerun = replace(rerun, targets=names)
+        rerun = replace(rerun, targets=tuple(names))
     try:
         answer = following.follow(rerun, folder)
     except (UsageError, IncompleteError) as error:
@@ -228,12 +244,11 @@ def _at(
     if heads is None or heads.run is None:
         return _HeadLaunches(concern, target, size, why=f"no argument makes heads {size} wide")
     of_kernel = [each for each in heads.run.launches if each.kernel == concern.kernel]
-    same = [
-        each
-        for each in of_kernel
-        if {name: short(operand.dtype) for name, operand in each.args.items()} == concern.actual
-    ]
+    same = [each for each in of_kernel if each.dtypes == concern.actual]
     # A run that an assertion ends launches nothing in the dtypes that end it.
-    ids = dict.fromkeys(id for launch in same or of_kernel for id in launch.ids)
-    entries_of_size = tuple(entries[id] for id in ids if id in entries)
-    return _HeadLaunches(concern, target, size, entries_of_size, heads.settings)
+    entries_of_size: dict[str, RecordedLaunch] = {}
+    for launch in same or of_kernel:
+        for id in launch.ids:
+            if id in entries:
+                entries_of_size[id] = entries[id]
+    return _HeadLaunches(concern, target, size, tuple(entries_of_size.values()), heads.settings)

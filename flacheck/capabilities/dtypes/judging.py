@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from flacheck.capabilities.dtypes import expressions
 from flacheck.capabilities.dtypes.finding import (
@@ -63,11 +64,14 @@ def find_wide_by_design(subjects: Iterable[ObservedSubject], modes: Iterable[Mod
 
     The program or autocast casts them; nothing was promoted.
     """
-    reference_runs = {each for mode in modes for each in references(mode) if each not in set(modes)}
+    reference_modes: set[Mode] = set()
+    for mode in modes:
+        reference_modes.update(references(mode))
+    reference_modes.difference_update(modes)
     wide_arguments: set[tuple[str, str]] = set()
     for subject in subjects:
         for run in subject.runs:
-            if run.mode in reference_runs:
+            if run.mode in reference_modes:
                 wide_arguments |= _find_wide_arguments(run)
     return frozenset(wide_arguments)
 
@@ -76,9 +80,10 @@ def _find_wide_arguments(run: ObservedRun) -> WideByDesign:
     """Return a run's kernel arguments that are float32 beside half ones without a promotion."""
     wide_arguments = set()
     for launch in run.launches:
-        halves = any(operand.is_half for operand in launch.args.values())
+        if not launch.has_half:
+            continue
         for name, operand in launch.args.items():
-            if halves and not operand.is_half and not operand.events:
+            if not operand.is_half and not operand.events:
                 wide_arguments.add((launch.kernel, name))
     return frozenset(wide_arguments)
 
@@ -90,10 +95,18 @@ def judge(
     run = subject.run(mode)
     if run is None:
         return []
-    others = [subject.run(each) for each in references(mode)]
-    reference_runs = [each for each in others if each is not None]
+    reference_runs = _find_runs(subject, references(mode))
     judgement = _Judgement(subject.name, run, reference_runs, by_design, display_path)
     return [*judgement.promotions(), *judgement.overflows()]
+
+
+def _find_runs(subject: ObservedSubject, modes: Iterable[Mode]) -> list[ObservedRun]:
+    runs = []
+    for mode in modes:
+        run = subject.run(mode)
+        if run is not None:
+            runs.append(run)
+    return runs
 
 
 def find_failure(subject: ObservedSubject, mode: Mode) -> ObservedError | None:
@@ -104,19 +117,24 @@ def find_failure(subject: ObservedSubject, mode: Mode) -> ObservedError | None:
     run = subject.run(mode)
     if run is None:
         # A missing module explains more than the errors of other calls.
-        missing = [error for error in subject.errors if error.type in _IMPORT_ERRORS]
-        return next(iter([*missing, *subject.errors]), None)
+        for error in subject.errors:
+            if error.type in _IMPORT_ERRORS:
+                return error
+        return next(iter(subject.errors), None)
     if run.error is None:
         return None
-    others = [subject.run(each) for each in references(mode) if each != mode]
-    reference_runs = [each for each in others if each is not None]
-    if not reference_runs or any(_is_same(run.error, other.error) for other in reference_runs):
+    others = _find_runs(subject, (each for each in references(mode) if each != mode))
+    if not others or _occurs_in(run.error, others):
         return run.error
     return None
 
 
-def _is_same(mine: ObservedError, other: ObservedError | None) -> bool:
-    return other is not None and (mine.type, mine.place) == (other.type, other.place)
+def _occurs_in(error: ObservedError, runs: Iterable[ObservedRun]) -> bool:
+    for run in runs:
+        other = run.error
+        if other is not None and (error.type, error.place) == (other.type, other.place):
+            return True
+    return False
 
 
 class _Judgement:
@@ -132,8 +150,9 @@ class _Judgement:
     ) -> None:
         self._subject, self._run, self._references = subject, run, reference_runs
         self._by_design, self._display_path = by_design | _find_wide_arguments(run), display_path
-        remaining = [p for other in reference_runs[:1] for p in other.promotions]
-        self._remaining = {_at(promotion) for promotion in remaining}
+        self._remaining: set[Any] = set()
+        if reference_runs:
+            self._remaining.update(map(_at, reference_runs[0].promotions))
 
     def promotions(self) -> Iterator[DtypeFinding]:
         """Yield findings of harmful promotions, and of an operation that rejects its operands."""
@@ -182,7 +201,7 @@ class _Judgement:
     ) -> bool:
         if operand.is_half or not operand.events or (kernel, name) in self._by_design:
             return False
-        if not any(other.is_half for other in launch.args.values()):
+        if not launch.has_half:
             return False
         return self._find_intended_dtype(kernel, number, name) in (None, self._run.mode.half)
 
@@ -194,11 +213,10 @@ class _Judgement:
             if launch is not None and is_aligned and name in launch.args:
                 return short(launch.args[name].dtype)
             # The reference run takes another path, so any launch of the kernel decides.
-            dtypes = {
-                short(each.args[name].dtype)
-                for each in other.launches
-                if each.kernel == kernel and name in each.args
-            }
+            dtypes = []
+            for each in other.launches:
+                if each.kernel == kernel and name in each.args:
+                    dtypes.append(short(each.args[name].dtype))
             if dtypes:
                 return max(dtypes, key=lambda dtype: dtype not in ("fp16", "bf16"))
         return None
@@ -206,11 +224,12 @@ class _Judgement:
     def _describe_kernel(
         self, kernel: str, number: int, launch: ObservedLaunch, name: str
     ) -> ReachedKernel:
-        dtypes = {arg: short(operand.dtype) for arg, operand in launch.args.items()}
-        intended_dtypes = {
-            arg: self._find_intended_dtype(kernel, number, arg) or dtypes[arg] for arg in dtypes
-        }
-        return ReachedKernel(kernel, name, dtypes, intended_dtypes, launch.ids)
+        intended_dtypes = launch.dtypes
+        for argument in launch.args:
+            dtype = self._find_intended_dtype(kernel, number, argument)
+            if dtype is not None:
+                intended_dtypes[argument] = dtype
+        return ReachedKernel(kernel, name, launch.dtypes, intended_dtypes, launch.ids)
 
     def _causes(self, events: Iterable[int]) -> list[int]:
         """Return the first promotions on the way that disappear without wide parameters."""
@@ -222,8 +241,7 @@ class _Judgement:
                 continue
             visited_events.add(number)
             promotion = self._run.promotions[number]
-            before = [event for operand in promotion.wide for event in operand.events]
-            earlier = [event for event in before if self._is_avoidable(event)]
+            earlier = list(filter(self._is_avoidable, _events(promotion.wide)))
             if earlier:
                 waiting += earlier
             elif self._is_avoidable(number):
@@ -244,18 +262,22 @@ class _Judgement:
         if error is None or error.place is None:
             return None, [], None
         others = [other for other in self._references if other is not self._run]
-        if not others or any(_is_same(error, other.error) for other in others):
+        if not others or _occurs_in(error, others):
             return None, [], None
         place = error.place
         statement = expressions.find_statement(place)
         error_at_end = EndingError(
             self._display_path(place.file), place.line, statement, error.brief
         )
-        causes_of_error = self._causes([event for each in error.about for event in each.events])
+        causes_of_error = self._causes(_events(error.about))
         if causes_of_error and error.kind == "stated":
             return error_at_end, causes_of_error, None
-        wide = [each for each in error.about if not each.is_half and each.dims]
-        halves = [each for each in error.about if each.is_half]
+        wide, halves = [], []
+        for each in error.about:
+            if each.is_half:
+                halves.append(each)
+            elif each.dims:
+                wide.append(each)
         operand, parameter, kind = "", None, None
         if wide:
             operand = expressions.describe_operand(place, error.kind == "refused", wide[0])
@@ -279,9 +301,7 @@ class _Judgement:
         )
         return error_at_end, causes_of_error, finding
 
-    def _finding(
-        self, number: int, kernels_by_cause: tuple[ReachedKernel, ...]
-    ) -> DtypeFinding | None:
+    def _finding(self, number: int, kernels: tuple[ReachedKernel, ...]) -> DtypeFinding | None:
         promotion = self._run.promotions[number]
         place, wide = promotion.place, promotion.wide[0]
         if place is None:
@@ -301,15 +321,27 @@ class _Judgement:
             half=_half(place, promotion.direct, promotion.halves),
             parameter=wide.name,
             kind=wide.kind,
-            reached_kernels=kernels_by_cause,
+            reached_kernels=kernels,
             message=f"{operand} is {short(wide.dtype)}, so the result is {short(promotion.result)}",
         )
 
 
 def _half(place: Place, direct: bool, halves: Sequence[Operand]) -> str | None:
     """Return the source text of a half operand, a plain name before a computed value."""
-    texts = [expressions.find_operand_text(place, direct, each) for each in halves]
-    return min((text for text in texts if text), key=len, default=None)
+    texts = []
+    for each in halves:
+        text = expressions.find_operand_text(place, direct, each)
+        if text:
+            texts.append(text)
+    return min(texts, key=len, default=None)
+
+
+def _events(operands: Iterable[Operand]) -> list[int]:
+    """Return the events of all operands, one after another."""
+    events: list[int] = []
+    for operand in operands:
+        events += operand.events
+    return events
 
 
 def _at(promotion: Promotion) -> tuple[str, Place | None, tuple[str, ...]]:
@@ -317,9 +349,9 @@ def _at(promotion: Promotion) -> tuple[str, Place | None, tuple[str, ...]]:
     return promotion.phase, promotion.place, tuple(each.at for each in promotion.wide)
 
 
-def _merge(kernels_by_cause: Sequence[ReachedKernel]) -> tuple[ReachedKernel, ...]:
+def _merge(kernels: Sequence[ReachedKernel]) -> tuple[ReachedKernel, ...]:
     """Return each kernel once for an argument and its dtypes."""
     unique: dict[str, ReachedKernel] = {}
-    for each in kernels_by_cause:
+    for each in kernels:
         unique.setdefault(f"{each.kernel} {each.argument} {each.dtypes}", each)
     return tuple(unique.values())

@@ -115,6 +115,19 @@ class ObservedLaunch(Struct, frozen=True):
     ids: tuple[str, ...]
     args: dict[str, Operand]
 
+    @property
+    def dtypes(self) -> dict[str, str]:
+        """The operands' dtypes by argument."""
+        dtypes = {}
+        for name, operand in self.args.items():
+            dtypes[name] = short(operand.dtype)
+        return dtypes
+
+    @property
+    def has_half(self) -> bool:
+        """True if an operand has a half dtype."""
+        return any(operand.is_half for operand in self.args.values())
+
 
 class ObservedError(Struct, frozen=True):
     """The error that ended a run.
@@ -159,7 +172,11 @@ class ObservedRun(Struct, frozen=True, dict=True):
 
     @cached_property
     def by_number(self) -> Mapping[tuple[str, int], ObservedLaunch]:
-        return {(kernel, number): launch for kernel, number, launch in self.number_launches()}
+        """The launches by their kernel and number."""
+        launches = {}
+        for kernel, number, launch in self.number_launches():
+            launches[kernel, number] = launch
+        return launches
 
     @cached_property
     def counts(self) -> Mapping[str, int]:

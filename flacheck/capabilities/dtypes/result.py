@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from flacheck.capabilities.dtypes import judging
 from flacheck.capabilities.dtypes.autofix import FixResult
-from flacheck.capabilities.dtypes.finding import DtypeFinding
+from flacheck.capabilities.dtypes.finding import DtypeFinding, to_json_list
 from flacheck.capabilities.dtypes.heads import HeadNeeds
 from flacheck.capabilities.dtypes.observation import Mode, ObservedError, ObservedSubject
 from flacheck.errors import Exit
@@ -86,18 +86,21 @@ class DtypesResult:
                 "findings_left": len(self.fix_result.remaining),
                 "without_a_cast": len(self.fix_result.not_fixed),
             }
+        stand_ins = {}
+        for name, modules in self.stand_ins.items():
+            stand_ins[name] = list(modules)
         return {
             "about": self.about,
-            "modes": [str(mode) for mode in self.modes],
-            "findings": [each.to_json() for each in self.findings],
+            "modes": list(map(str, self.modes)),
+            "findings": to_json_list(self.findings),
             "followed": self.launch_counts,
-            "not_followed": [each.to_json() for each in self.not_followed],
+            "not_followed": to_json_list(self.not_followed),
             "late": list(self.late),
-            "stand_ins": {name: list(modules) for name, modules in self.stand_ins.items()},
+            "stand_ins": stand_ins,
             "not_imported": dict(self.modules),
             "mended": fix_value,
-            "cures": [each.to_json() for each in self.cures],
-            "head_sizes": [each.to_json() for each in self.heads],
+            "cures": to_json_list(self.cures),
+            "head_sizes": to_json_list(self.heads),
         }
 
 
@@ -117,7 +120,9 @@ def split_subjects(
             error = judging.find_failure(subject, mode)
             if error is not None:
                 errors.append((mode, error))
-            launches += sum(len(run.order) for run in subject.runs if run.mode == mode)
+            for run in subject.runs:
+                if run.mode == mode:
+                    launches += len(run.order)
         for mode, error in errors[:1]:
             without_answer.append(NotFollowed(subject.name, mode, error.stage, error.brief))
         # An error of the backward pass leaves the forward pass followed.

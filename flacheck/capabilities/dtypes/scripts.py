@@ -65,9 +65,9 @@ def with_modes(question: DtypesQuestion, autocast: Sequence[str]) -> DtypesQuest
 
 def follow(question: DtypesQuestion, folder: Path, overlay: Path | None) -> DtypesAnswer:
     """Run the script in all modes of the question and in their reference modes."""
-    reference_modes = [
-        reference for mode in question.modes for reference in judging.references(mode)
-    ]
+    reference_modes: list[Mode] = []
+    for mode in question.modes:
+        reference_modes += judging.references(mode)
     runs: list[ObservedRun] = []
     launches: list[Path] = []
     answer: DtypesAnswer | None = None
@@ -77,7 +77,8 @@ def follow(question: DtypesQuestion, folder: Path, overlay: Path | None) -> Dtyp
             answer = observe(one_mode, folder, overlay)
         else:
             answer = observe(one_mode, folder, overlay, forced_mode=mode)
-        runs += [run for subject in answer.observation.subjects for run in subject.runs]
+        for subject in answer.observation.subjects:
+            runs += subject.runs
         launches += answer.launches
     assert answer is not None
     subject = ObservedSubject(script_name(question.script), tuple(runs), plan="as it is")

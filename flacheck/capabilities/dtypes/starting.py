@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from flacheck.capabilities.dtypes import observation
 from flacheck.capabilities.dtypes.observation import Mode, Observation
 from flacheck.captures.capture_job import guest_environment, recipe_of, run_guest
@@ -106,7 +108,7 @@ def observe(
         "settings": dict(question.settings),
         "stand_ins": list(stand_ins),
         "heads": list(question.heads),
-        "modes": [{"autocast": mode.autocast, "params": mode.params} for mode in question.modes],
+        "modes": list(map(msgspec.to_builtins, question.modes)),
         "seconds": seconds,
         **_of_package(question.package, overlay),
     }
@@ -156,7 +158,9 @@ def _environment(question: DtypesQuestion, work: Path, overlay: Path | None) -> 
         environment["PYTHONOPTIMIZE"] = "1"
     if question.script:
         # The script may need variables that the user set for it.
-        environment.update({n: value for n, value in os.environ.items() if n not in _OURS})
+        for name, value in os.environ.items():
+            if name not in _OURS:
+                environment[name] = value
     return environment
 
 
@@ -183,7 +187,7 @@ def _script(question: DtypesQuestion, overlay: Path | None, forced_mode: Mode | 
     if overlay is not None:
         script["overlay"] = str(overlay)
     if forced_mode is not None:
-        script["forced"] = {"autocast": forced_mode.autocast, "params": forced_mode.params}
+        script["forced"] = msgspec.to_builtins(forced_mode)
     return script
 
 

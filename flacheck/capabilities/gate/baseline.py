@@ -69,9 +69,8 @@ def accepted_releases(result: Gate) -> list[str]:
 
 def _accepts(baseline: Baseline, cell: ObservedCell) -> bool:
     """Return True for a listed failure under a release that the baseline accepts."""
-    return split(cell.toolchain)[1] in baseline.accepted_releases and contains_failure(
-        baseline, cell
-    )
+    is_accepted = split(cell.toolchain)[1] in baseline.accepted_releases
+    return is_accepted and contains_failure(baseline, cell)
 
 
 def _is_same(one: Standing, other: Standing) -> bool:

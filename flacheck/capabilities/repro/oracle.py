@@ -100,10 +100,10 @@ class Oracle:
     """The test of a specimen on the failing `release` and on the `contrasts`.
 
     A specimen passes if it shows the failure on `release` and has the original's verdicts on the
-    contrasts. `operations` are the original's: a candidate has no operation on other types.
-    `failing_pass` is set if the failure's message is not specific. The failing release compiles
-    first and only up to the failing stage, which rejects most candidates. `slips` counts specimens
-    by the signature of another failure that they showed.
+    contrasts. `operations` are the original's: a candidate must not contain an operation on other
+    types. `failing_pass` is set if the failure's message is not specific. The failing release
+    compiles first and only up to the failing stage, which rejects most candidates. `slips` counts
+    specimens by the signature of another failure that they showed.
     """
 
     compilers: Compilers

@@ -42,7 +42,7 @@ def cut_out(cell: Cell, compilers: Compilers) -> Specimen:
     for parameter, value in heuristics.items():
         args[parameter] = {"constexpr": value}
     whole = Specimen(source, name, args, cell.target, dict(cell.options))
-    # A parameter with a default may have no argument.
+    # A parameter with a default may lack an argument.
     names = [name for name in parameter_names(whole.function) if name in args]
     return whole.with_(args={name: args[name] for name in names})
 

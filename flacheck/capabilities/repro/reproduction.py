@@ -280,7 +280,7 @@ class Reproduction:
     def _simplest_script(self, reduction: Specimen) -> tuple[str, list[ScriptRun]]:
         """Return the simplest script that shows the failure, with its first run.
 
-        A script with types alone is simpler than one with a launch. Without time there is no run.
+        A script with types alone is simpler than one with a launch. Without time, no run is made.
         """
         own, record = self.cell.toolchain, self.record
         try:

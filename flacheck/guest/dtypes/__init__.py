@@ -156,7 +156,10 @@ def follow_script(config: dict[str, Any], recorder: Recorder) -> dict[str, Any]:
 
 
 def _sort_missing(missing: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
-    return {name: sorted(importers) for name, importers in missing.items()}
+    sorted_importers = {}
+    for name, importers in missing.items():
+        sorted_importers[name] = sorted(importers)
+    return sorted_importers
 
 
 def _follow_subject(
@@ -193,7 +196,9 @@ def _follow_subject(
     for mode in modes:
         for size in sizes:
             at_sizes.append(heads.at_size(runner, subject, plan, mode, size, runs[mode]))
-    reports = [run.report for run in runs.values()]
+    reports = []
+    for run in runs.values():
+        reports.append(run.report)
     return {"name": subject.name, "plan": plan.identity, "runs": reports, "heads": at_sizes}
 
 

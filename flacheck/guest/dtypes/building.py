@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +61,25 @@ def _plain(parameter: inspect.Parameter) -> inspect.Parameter:
     if parameter.annotation is NOTHING:
         return parameter.replace(annotation=int)
     return parameter
+
+
+def find_values(
+    parameters: Iterable[inspect.Parameter], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the value of each parameter: its argument, else its default."""
+    values = {}
+    for parameter in parameters:
+        values[parameter.name] = arguments.get(parameter.name, parameter.default)
+    return values
+
+
+def find_width(values: Mapping[str, Any]) -> int | None:
+    """Return the model's width among constructor arguments."""
+    for name in WIDTHS:
+        width = values.get(name)
+        if isinstance(width, int):
+            return width
+    return None
 
 
 @dataclass(frozen=True)
@@ -180,9 +199,10 @@ class Builder:
         )
 
     def _layer(self, operator: Operator, plan: CallPlan, arguments: Arguments) -> ReadySubject:
-        needed_parameters = [
-            p for p in operator.parameters if p.default is NOTHING or p.name in plan.build
-        ]
+        needed_parameters = []
+        for parameter in operator.parameters:
+            if parameter.default is NOTHING or parameter.name in plan.build:
+                needed_parameters.append(parameter)
         # A parameter without an annotation is a number, because constructors rarely take tensors.
         plain = []
         for parameter in needed_parameters:
@@ -190,18 +210,19 @@ class Builder:
             if parameter.name in plan.build or not is_guessed:
                 plain.append(_plain(parameter))
         values = arguments.build(operator, plan.with_changes(values=plan.build), plain)
-        if any(p.name == "config" and p.name not in values for p in needed_parameters):
+        names = [p.name for p in needed_parameters]
+        if "config" in names and "config" not in values:
             values["config"] = GuessedConfig()
         # The plan may also have values for the constructor's `**kwargs`.
         values = {**plan.build, **values}
         layer = operator.call(**values).to(device="cuda", dtype=arguments.dtype)
         layer.train(plan.training)
-        sizes = {p.name: values.get(p.name, p.default) for p in operator.parameters}
-        widths = [sizes[name] for name in WIDTHS if isinstance(sizes.get(name), int)]
+        sizes = find_values(operator.parameters, values)
+        width = find_width(sizes)
         sized_plan = plan
-        if widths:
+        if width is not None:
             # The width is unnamed in `B, T, _ = x.shape`.
-            sized_plan = plan.with_changes(sizes={"D": widths[0], "X": widths[0], **plan.sizes})
+            sized_plan = plan.with_changes(sizes={"D": width, "X": width, **plan.sizes})
         return ReadySubject(layer, layer, arguments.build(operator, sized_plan, operator.takes))
 
     def _model(self, operator: Operator, plan: CallPlan, arguments: Arguments) -> ReadySubject:

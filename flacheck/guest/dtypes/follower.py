@@ -31,6 +31,8 @@ _ORIGIN = "_flacheck_origin"
 _MARKED_OUTPUTS = "flacheck.marked_gradients"
 HALF = (torch.float16, torch.bfloat16)
 _WIDE = (torch.float32, torch.float64)
+# A tensor with its position or keyword in a call.
+_CallTensor = tuple[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -152,10 +154,10 @@ class Follower:
     def operation(self, operator: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         """Run an operation of a call or of a backward pass, as it reaches the dispatcher."""
         if self._running.given_ids is not None:
-            self._running.given_ids.update(id(tensor) for _, tensor in _tensors(args, kwargs))
+            self._running.given_ids.update(_ids(args, kwargs))
             return operator(*args, **kwargs)
         result = operator(*args, **kwargs)
-        given_ids = {id(tensor) for _, tensor in _tensors(args, kwargs)}
+        given_ids = _ids(args, kwargs)
         # Reading a tensor's dtype is a call, too.
         with torch._C.DisableTorchFunction():
             self._judge(result, args, kwargs, given_ids, operator)
@@ -212,27 +214,23 @@ class Follower:
                 if tensor.dtype == torch.float16:
                     self._check_range(tensor, function, args, kwargs)
                 continue
-            halves = [each for each in operands if each[1].dtype in HALF]
-            wide = [each for each in operands if each[1].dtype in _WIDE]
-            # Numbers and tensors without dimensions promote nothing; a tensor that no operation
-            # received only supplied a dtype or a shape.
-            deciding = [each for each in wide if each[1].dim() and id(each[1]) in given_ids]
-            # A tensor that only supplies a shape (`residual.reshape_as(x)`) is not promoted.
-            promoting = [each for each in halves if id(each[1]) in given_ids]
-            if promoting and deciding:
+            halves, wide, promoted_halves, promoters = _sort_operands(operands, given_ids)
+            if promoted_halves and promoters:
                 if event is None:
-                    event = self._promotion(promoting, deciding, tensor)
+                    event = self._promotion(promoted_halves, promoters, tensor)
                 setattr(tensor, _ORIGIN, Origin(events=frozenset((event,))))
-            elif halves and not deciding:
+            elif halves and not promoters:
                 # This is a cast by the program or by autocast.
                 _inherit(tensor, halves, frozenset())
             else:
-                events = [origin_of(each).events for _, each in wide]
-                _inherit(tensor, operands, frozenset(itertools.chain.from_iterable(events)))
+                events = set[int]()
+                for _, each in wide:
+                    events |= origin_of(each).events
+                _inherit(tensor, operands, frozenset(events))
 
     def _promotion(self, halves: Any, wide: Any, result: torch.Tensor) -> int:
         place = places.here()
-        operands = [_operand(at, tensor) for at, tensor in wide]
+        operands = list(itertools.starmap(_operand, wide))
         # A line in a loop repeats its promotion with the same operands.
         key = (place, tuple(operands), tuple(at for at, _ in halves))
         if key in self._places:
@@ -243,8 +241,8 @@ class Follower:
                 "place": place and place.to_json(),
                 "direct": places.is_direct(),
                 "phase": self.phase,
-                "halves": [_operand(at, tensor).to_json() for at, tensor in halves],
-                "wide": [operand.to_json() for operand in operands],
+                "halves": list(map(CallOperand.to_json, itertools.starmap(_operand, halves))),
+                "wide": list(map(CallOperand.to_json, operands)),
                 "from": short(halves[0][1].dtype),
                 "to": short(result.dtype),
             }
@@ -327,6 +325,37 @@ def _tensors(args: Any, kwargs: Mapping[str, Any]) -> Iterator[tuple[str, torch.
     for at, value in itertools.chain(enumerate(args), kwargs.items()):
         for tensor in _flat(value):
             yield str(at), tensor
+
+
+def _sort_operands(
+    operands: Iterable[_CallTensor], given_ids: set[int]
+) -> tuple[list[_CallTensor], ...]:
+    """Return the half operands, the wide ones, the halves that are promoted, and their promoters.
+
+    An operand that no operation received only supplied a dtype or a shape, such as `x` in
+    `residual.reshape_as(x)`: it promotes nothing and is not promoted.
+    """
+    halves, wide, promoted_halves, promoters = [], [], [], []
+    for operand in operands:
+        _, tensor = operand
+        is_given = id(tensor) in given_ids
+        if tensor.dtype in HALF:
+            halves.append(operand)
+            if is_given:
+                promoted_halves.append(operand)
+        elif tensor.dtype in _WIDE:
+            wide.append(operand)
+            # Numbers and tensors without dimensions promote nothing.
+            if is_given and tensor.dim():
+                promoters.append(operand)
+    return halves, wide, promoted_halves, promoters
+
+
+def _ids(args: Any, kwargs: Mapping[str, Any]) -> set[int]:
+    ids = set()
+    for _, tensor in _tensors(args, kwargs):
+        ids.add(id(tensor))
+    return ids
 
 
 def _flat_operands(args: Any, kwargs: Mapping[str, Any]) -> Iterator[torch.Tensor]:

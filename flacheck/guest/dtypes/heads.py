@@ -12,7 +12,7 @@ from typing import Any
 
 from ..inference.operators import FUNCTION
 from ..inference.plans import CallPlan
-from .building import WIDTHS
+from .building import find_values, find_width
 from .runs import Precision, Ran, Runner
 from .subjects import Followable
 
@@ -54,21 +54,25 @@ def _settings(
     The first sets the width of a head and keeps the number of heads; the next also sets the number
     that fits the model. Without a width parameter, only the number of heads changes.
     """
-    values = {p.name: build.get(p.name, p.default) for p in parameters}
-    widths = {name: size for name in values if _is_width(name)}
-    counts = {name: value for name, value in values.items() if name in _COUNTS}
-    model = next((values[name] for name in WIDTHS if isinstance(values.get(name), int)), None)
-    fitting = {}
-    if model is not None and model >= size:
-        fitting = dict.fromkeys(counts, model // size)
+    values = find_values(parameters, build)
+    model = find_width(values)
+    widths: dict[str, int] = {}
+    fitting: dict[str, int] = {}
+    for name in values:
+        if _is_width(name):
+            widths[name] = size
+        elif name in _COUNTS and model is not None and model >= size:
+            fitting[name] = model // size
     if widths:
         yield widths
         if fitting:
             yield {**widths, **fitting}
     elif fitting:
         # A layer whose keys are narrower than the model also has narrower heads.
-        expansions = {name: 1 for name in values if name in ("expand_k", "expand_v")}
-        yield {**fitting, **expansions}
+        for name in values:
+            if name in ("expand_k", "expand_v"):
+                fitting[name] = 1
+        yield fitting
 
 
 def _is_width(name: str) -> bool:

@@ -166,13 +166,17 @@ def _explain(error: BaseException, follower: Follower) -> dict[str, Any]:
     if error_place is None:
         return {}
     place, frame = error_place
-    about = []
+    about: list[CallOperand] = []
     if follower.record.rejection is not None and follower.record.rejection[0] is error:
-        about = [operand.to_json() for operand in follower.record.rejection[1]]
+        about = list(follower.record.rejection[1])
     kind = "refused"
     if not about:
-        kind, about = "stated", [operand.to_json() for operand in _find_named_tensors(place, frame)]
-    return {"place": place.to_json(), "kind": kind, "about": about}
+        kind, about = "stated", list(_find_named_tensors(place, frame))
+    return {
+        "place": place.to_json(),
+        "kind": kind,
+        "about": list(map(CallOperand.to_json, about)),
+    }
 
 
 def _find_named_tensors(place: places.SourcePlace, frame: FrameType) -> Iterator[CallOperand]:

@@ -82,10 +82,13 @@ def model_class(config: type) -> Callable[[Any], torch.nn.Module]:
 
 def layers(operators: list[Operator]) -> list[Followable]:
     """Return all layers among a package's operators, first those that nothing else in it uses."""
-    layer_operators = [each for each in operators if each.kind == LAYER]
-    return [
-        Followable(each, LAYER) for each in sorted(layer_operators, key=lambda each: not each.outer)
-    ]
+    outer, inner = [], []
+    for operator in operators:
+        if operator.kind == LAYER and operator.outer:
+            outer.append(Followable(operator, LAYER))
+        elif operator.kind == LAYER:
+            inner.append(Followable(operator, LAYER))
+    return outer + inner
 
 
 def _module(where: str) -> ModuleType:

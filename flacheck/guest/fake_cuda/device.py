@@ -81,8 +81,9 @@ class FakeDevice:
         # torch also logs the errors that it raises.
         logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
         # A torch without CUDA lacks its guard; that of another accelerator's stand-in works too.
-        folder = os.path.join(os.path.dirname(torch.__file__), "lib")
-        library = ctypes.CDLL(os.path.join(folder, "libc10.so"))
+        folder = os.path.dirname(torch.__file__)
+        path = os.path.join(folder, "lib", "libc10.so")
+        library = ctypes.CDLL(path)
         registry = (ctypes.c_void_p * _SLOTS).in_dll(library, _REGISTRY)
         registry[_CUDA] = next(guard for guard in registry[_CUDA + 1 :] if guard)
         torch_cuda.turn(card)

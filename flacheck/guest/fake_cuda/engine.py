@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -44,7 +45,7 @@ class BackwardPass:
 
     def __init__(self, captures: list[Edge]) -> None:
         self._waiting: dict[Node, Gradients] = {}
-        self._missing: dict[Node, int] = {}
+        self._missing: Counter[Node] = Counter()
         self._needed: set[Node] | None = None
         self._captures = captures
         self.captured_gradients: dict[Edge, Any] = {}
@@ -60,7 +61,7 @@ class BackwardPass:
             self._needed = _leading_to(nodes, targets)
         ready = []
         for node in self._waiting:
-            if not self._missing.get(node):
+            if not self._missing[node]:
                 ready.append(_entry(node))
         heapq.heapify(ready)
         while ready:
@@ -77,7 +78,7 @@ class BackwardPass:
                 continue
             nodes[node] = None
             for following in _following(node):
-                self._missing[following] = self._missing.get(following, 0) + 1
+                self._missing[following] += 1
                 stack.append(following)
         return list(nodes)
 
@@ -143,7 +144,8 @@ def _following(node: Node) -> list[Node]:
 def _entry(node: Node) -> tuple[bool, int, int, Node]:
     """Return a heap entry: leaves first, then the last made node, as in the C++ engine."""
     # The id prevents a comparison of the nodes themselves.
-    return not hasattr(node, "variable"), -node._sequence_nr(), id(node), node
+    is_inner = not hasattr(node, "variable")
+    return is_inner, -node._sequence_nr(), id(node), node
 
 
 def _leading_to(nodes: Iterable[Node], targets: set[Node]) -> set[Node]:

@@ -91,7 +91,9 @@ def read(tensor: Any) -> list[int] | None:
     On a real card a tensor cannot be read while its stream is captured.
     """
     known_value = value_of(tensor)
-    if known_value is None or (known_value.is_cuda and torch.cuda.is_current_stream_capturing()):
+    if known_value is None:
+        return None
+    if known_value.is_cuda and torch.cuda.is_current_stream_capturing():
         return None
     with _disable_current_modes():
         flat = known_value.reshape(-1)
@@ -425,7 +427,10 @@ def _to_list(self: Any) -> Any:
 def _nest(shape: tuple[int, ...], entry: Any) -> Any:
     if not shape:
         return entry
-    return [_nest(shape[1:], entry) for _ in range(shape[0])]
+    items = []
+    for _ in range(shape[0]):
+        items.append(_nest(shape[1:], entry))
+    return items
 
 
 def _address(self: Any) -> int:

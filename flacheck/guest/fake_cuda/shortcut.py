@@ -23,6 +23,9 @@ _DEPENDENT = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
 _SCATTERING = (_aten.select_backward.default, _aten.slice_backward.default)
 
 
+_Parts = tuple[Any, ...]
+
+
 class _UnkeyableValue(Exception):
     """An argument that does not fit a key, or whose form alone does not decide the result."""
 
@@ -33,7 +36,7 @@ class Shortcut:
     def __init__(self, mode: Any) -> None:
         self._mode = mode
         self._kinds: dict[Any, str] = {}
-        self._forms: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._forms: dict[_Parts, _Parts] = {}
 
     def __call__(self, operator: Any, args: Any, kwargs: Any) -> Any:
         kind = self._kinds.get(operator)
@@ -60,7 +63,7 @@ class Shortcut:
         parts = [FakeTensor(self._mode, part, device) for part in view]
         return type(view)(parts)
 
-    def _fresh(self, key: tuple[Any, ...], operator: Any, args: Any, kwargs: Any) -> Any:
+    def _fresh(self, key: _Parts, operator: Any, args: Any, kwargs: Any) -> Any:
         """Return a new tensor in the cached form; an empty form marks an uncacheable result."""
         form = self._forms.get(key)
         if not form:
@@ -116,7 +119,7 @@ def _key(values: Iterable[Any]) -> list[Any]:
     return key
 
 
-def _form(result: Any, args: Any) -> tuple[Any, ...]:
+def _form(result: Any, args: Any) -> _Parts:
     """Return the form of a result.
 
     It is empty if the result may be an argument in another form, or is not an ordinary tensor.

@@ -18,7 +18,8 @@ from .launch_description import Identities, program
 # The attribute of a node of torch's graph with its path.
 _PATH = "_flacheck_path"
 _GUEST = __name__.partition(".")[0]
-_STANDARD_LIBRARY = os.path.realpath(os.path.dirname(os.__file__)) + os.sep
+_LIBRARY_FOLDER = os.path.dirname(os.__file__)
+_STANDARD_LIBRARY = os.path.realpath(_LIBRARY_FOLDER) + os.sep
 
 
 class _Function(NamedTuple):
@@ -54,7 +55,10 @@ class CallPaths:
         the driven packages. A recursion does not make a path longer.
         """
         packages = {package, *self._packages}
-        names = [each.name for each in self._here() if each.package in packages]
+        names = []
+        for function in self._here():
+            if function.package in packages:
+                names.append(function.name)
         return tuple(names)
 
     def follow_autograd(self) -> None:
@@ -149,7 +153,8 @@ def _stack(innermost: FrameType) -> Iterator[FrameType]:
 def _is_standard(file: str) -> bool:
     if not file.startswith(_STANDARD_LIBRARY):
         return False
-    below = file[len(_STANDARD_LIBRARY) :].partition(os.sep)[0]
+    path = file[len(_STANDARD_LIBRARY) :]
+    below = path.partition(os.sep)[0]
     return below not in ("site-packages", "dist-packages")
 
 

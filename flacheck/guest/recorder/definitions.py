@@ -92,12 +92,16 @@ def _without_comments(text: str) -> str:
     lines = text.split("\n")
     # Text that cannot be tokenized keeps its comments.
     with contextlib.suppress(tokenize.TokenError, SyntaxError):
-        for token in tokenize.generate_tokens(io.StringIO(text + "\n").readline):
+        stream = io.StringIO(text + "\n")
+        for token in tokenize.generate_tokens(stream.readline):
             if token.type == tokenize.COMMENT:
                 row, column = token.start
                 lines[row - 1] = lines[row - 1][:column]
-    kept_lines = [line.rstrip() for line in lines if line.strip()]
-    return "\n".join(kept_lines)
+    code_lines = []
+    for line in lines:
+        if line.strip():
+            code_lines.append(line.rstrip())
+    return "\n".join(code_lines)
 
 
 def _functions(node: ast.AST, within: str) -> Iterator[tuple[str, Any]]:

@@ -104,4 +104,5 @@ def _add_descriptor(descriptor: Any, key: list[Any]) -> None:
 
 
 def _add_extents(extents: Iterable[Any], key: list[Any]) -> None:
-    key.append(tuple(map(int, extents)))
+    numbers = tuple(map(int, extents))
+    key.append(numbers)

@@ -119,14 +119,19 @@ class Journal:
         paths.add(path)
         if path not in self._paths:
             # Twelve digits distinguish all paths of a program.
-            self._paths[path] = _digest("\n".join(path))[:12]
+            digest = _digest("\n".join(path))
+            self._paths[path] = digest[:12]
             self._new_paths.append(path)
         return [self._paths[path]]
 
     def _path_lines(self) -> list[Line]:
         """Return the lines of new paths, which come before the lines that refer to them."""
-        new, self._new_paths = self._new_paths, []
-        return [{"path": self._paths[path], "through": path} for path in new]
+        lines: list[Line] = []
+        for path in self._new_paths:
+            line = {"path": self._paths[path], "through": path}
+            lines.append(line)
+        self._new_paths = []
+        return lines
 
     def guess(self, at: str, kind: str) -> None:
         """Record that a value of this kind was made up for the program at `module:line`.
@@ -170,7 +175,9 @@ class Journal:
         if self._has_header:
             return
         self._has_header = True
-        header = {"schema": SCHEMA, "package": self._package, "device": self._device}
+        header: Line = {"schema": SCHEMA}
+        header["package"] = self._package
+        header["device"] = self._device
         for name in ("triton", "torch"):
             module = sys.modules.get(name)
             header[name] = getattr(module, "__version__", None)

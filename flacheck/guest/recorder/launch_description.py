@@ -34,6 +34,8 @@ DESCRIPTOR_EXTRAS = ("padding", "round_f32_to_tf32")
 _VALUES_UP_TO = 4096
 # By the storage's identity: its index among the launch's storages, and its size in bytes.
 _Storages = dict[int, tuple[int, int]]
+# A distribution and the text that lists its files.
+_Listing = tuple[Distribution, str]
 
 
 def argument(value: Any, functions: Functions) -> Any:
@@ -233,7 +235,7 @@ class Identities:
         for folder, package in packages.items():
             self._packages[os.path.realpath(folder)] = package
         # By folder: the distributions installed in it, each with the list of its files.
-        self._distributions: dict[str, list[tuple[Distribution, str]]] = {}
+        self._distributions: dict[str, list[_Listing]] = {}
         self._by_module: dict[str, str | None] = {}
 
     def of(self, function: FunctionType) -> tuple[str, str | None]:
@@ -290,6 +292,7 @@ def _above(file: str) -> Iterator[str]:
 
 def _all(folder: str) -> Iterable[Distribution]:
     """Return the distributions of a folder; most folders above a file have none."""
-    if any(name.endswith(".dist-info") for name in os.listdir(folder)):
-        return distributions(path=[folder])
+    for name in os.listdir(folder):
+        if name.endswith(".dist-info"):
+            return distributions(path=[folder])
     return ()

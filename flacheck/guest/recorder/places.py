@@ -55,7 +55,11 @@ class Places:
         digest_of_function = definitions and definitions.at(name, code.co_firstlineno)
         if not digest_of_function:
             return None
-        package, folder = self._identities.find_installed(file) or (None, self._folder)
+        package: str | None = None
+        folder = self._folder
+        installation = self._identities.find_installed(file)
+        if installation is not None:
+            package, folder = installation
         path = os.path.relpath(file, folder)
         return {
             "name": name,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..engine import releases
+from ..engine.driver import nothing
 from ..engine.messages import Json, Kernel
 from ..workers.cut import CutResult, Cutter, passed_functions
 from .call_path import CallPaths
@@ -137,7 +138,7 @@ class Recorder:
         self._cutter = Cutter()
         self._repeated = RepeatedLaunches()
         # Functions with the names of arguments that their launchers accept.
-        self._accepted_calls: set[tuple[Same, int, tuple[str, ...]]] = set()
+        self._accepted_calls: set[Key] = set()
         # The `run` of kernels with this recorder's layer, once it is installed.
         self._kernels_run: Run | None = None
         self._identities = Identities(packages)
@@ -148,12 +149,12 @@ class Recorder:
         # The kernels of which Triton rejects a launch, with its message.
         self.rejections: dict[str, str] = {}
         self.during: str | None = None
-        self.after_fake_launch: Callable[[Iterable[Any]], None] = lambda arguments: None
-        self.current_guess: Callable[[], str | None] = lambda: None
+        self.after_fake_launch: Callable[[Iterable[Any]], None] = nothing
+        self.current_guess: Callable[[], str | None] = nothing
         # Called where the program's code may have been ended at any point.
-        self.hold_card: Callable[[], None] = lambda: None
-        self.on_launch: Callable[[str, Mapping[str, Any]], None] = lambda kernel, arguments: None
-        self.on_arrival: Arrival = lambda kernel, function, arguments: None
+        self.hold_card: Callable[[], None] = nothing
+        self.on_launch: Callable[[str, Mapping[str, Any]], None] = nothing
+        self.on_arrival: Arrival = nothing
 
     def install(self) -> None:
         """Put a layer before the `run` of kernels, autotuners and heuristics."""
@@ -275,7 +276,8 @@ class Recorder:
         # layers of their own there.
         if getattr(function.run, "__func__", None) is not self._kernels_run:
             return None, {}
-        first_kwargs = {**kwargs, **configs[0].all_kwargs()}
+        first_kwargs = dict(kwargs)
+        first_kwargs.update(configs[0].all_kwargs())
         first = _bind(function, args, first_kwargs)
         parts = _parts(call, function)
         try:
@@ -392,12 +394,21 @@ class Recorder:
         for launch in call.launches:
             group = groups.setdefault(repr(launch.args), [])
             group.append(launch)
-        identities = [self._write_group(call, group) for group in groups.values()]
+        identities = []
+        for group in groups.values():
+            identity = self._write_group(call, group)
+            identities.append(identity)
         first, last = call.launches[0], call.launches[-1]
         kernel, package = self._identities.of(first.function.fn)
         self.on_arrival(kernel, first.function, first.bound)
         self.on_launch(kernel, first.bound)
-        return WrittenLaunch(first.function, kernel, package, tuple(identities), last.options)
+        return WrittenLaunch(
+            function=first.function,
+            kernel=kernel,
+            package=package,
+            identities=tuple(identities),
+            options=last.options,
+        )
 
     def refusal(self, function: Kernel, arguments: Mapping[str, Any]) -> Exception | None:
         """Return the error of Triton's front end for a launch, or None; compile nothing."""
@@ -460,7 +471,9 @@ def _method(layer: Layer, run: Run) -> Run:
 
 def _call_hook(tuner: Kernel, config: Any, kwargs: Kwargs) -> None:
     if config.pre_hook is not None:
-        config.pre_hook({**tuner.nargs, **kwargs, **config.all_kwargs()})
+        arguments = {**tuner.nargs, **kwargs}
+        arguments.update(config.all_kwargs())
+        config.pre_hook(arguments)
 
 
 def _leave(tuner: Kernel, configs: Sequence[Any]) -> None:
@@ -492,9 +505,9 @@ def _parts(call: _HostCall, function: Kernel) -> list[Any]:
 
 
 def _frozen(extents: list[int] | None) -> tuple[int, ...] | None:
-    if extents is None:
-        return None
-    return tuple(extents)
+    if extents is not None:
+        return tuple(extents)
+    return None
 
 
 def _describe_arguments(
@@ -506,7 +519,8 @@ def _describe_arguments(
     if call.tuner is None:
         # Values that are not from a heuristic come from the host, or from a tuner of the program's
         # own.
-        names = names | (bound.keys() - call.heuristics.keys())
+        own_names = bound.keys() - call.heuristics.keys()
+        names = names | own_names
     descriptions: Kwargs = {}
     for parameter in function.params:
         name = parameter.name

@@ -118,7 +118,10 @@ class _Configs:
 
 
 def _values(config: Any) -> list[Any]:
-    return [*vars(config).values(), *config.kwargs, *config.kwargs.values()]
+    values = list(vars(config).values())
+    values += config.kwargs
+    values += config.kwargs.values()
+    return values
 
 
 def _content(configs: Sequence[Any]) -> Key:
@@ -126,7 +129,8 @@ def _content(configs: Sequence[Any]) -> Key:
     key: list[Any] = []
     for config in configs:
         key += (type(config), len(config.kwargs))
-        items = [*config.kwargs.items(), *config.all_kwargs().items()]
+        items = list(config.kwargs.items())
+        items += config.all_kwargs().items()
         for name, value in items:
             # A list can change in place, also one in a tuple.
             if isinstance(value, (list, tuple)):

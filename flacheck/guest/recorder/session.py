@@ -77,7 +77,8 @@ class _Watch(importlib.abc.MetaPathFinder):
             device = settings.card["gpu"]
         journal = Journal(settings.output, settings.package, device)
         self._readers = Readers(journal.guess)
-        self.recorder = Recorder(journal, settings.packages, real=settings.card is None)
+        is_real = settings.card is None
+        self.recorder = Recorder(journal, settings.packages, real=is_real)
         self.recorder.current_guess = self._readers.current_guess
         self._actions = {"torch": self._torch, "triton": self._triton}
         if settings.card is not None:

@@ -86,7 +86,8 @@ def _included_names(file: str) -> Iterator[str]:
     text = _SPLICE.sub("", text)
     for match in _DIRECTIVE.finditer(text):
         # Only comments may precede a directive on its line.
-        before = text[: match.start()].rpartition("\n")[2].strip()
+        before = text[: match.start()].rpartition("\n")[2]
+        before = before.strip()
         if before and not before.endswith("*/"):
             continue
         name_match = _NAME.match(match[1].lstrip())

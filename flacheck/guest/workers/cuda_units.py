@@ -93,7 +93,8 @@ class FunctionFigures:
         if function:
             self._functions.setdefault(function[1], {"name": function[1]})
         if self._functions:
-            self._measure(list(self._functions.values())[-1], line)
+            latest = list(self._functions.values())[-1]
+            self._measure(latest, line)
         return True
 
     def _measure(self, latest: Json, line: str) -> None:

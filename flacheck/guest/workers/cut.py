@@ -160,7 +160,8 @@ class _CutModule:
         # by the GPU's functions only where a name stands for it. In 3.3 it does not do so at the
         # end of a path.
         if module not in self._imports:
-            self._imports[module] = self._free(module.rpartition(".")[2])
+            name = module.rpartition(".")[2]
+            self._imports[module] = self._free(name)
         return self._imports[module] + path[len(_short(module)) :]
 
     def _free(self, name: str) -> str:

@@ -261,7 +261,8 @@ class _Compilation:
         An error in the file would show its content.
         """
         if file not in self._is_allowed:
-            path = os.path.realpath(os.path.join(self._root, file))
+            path = os.path.join(self._root, file)
+            path = os.path.realpath(path)
             self._is_allowed[file] = False
             for folder in self.allowed_folders:
                 if path.startswith(os.path.realpath(folder) + os.sep):

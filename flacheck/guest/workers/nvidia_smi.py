@@ -63,7 +63,8 @@ _folders: dict[str, str] = {}
 def provide(card: CardRow) -> None:
     """Put an `nvidia-smi` that describes this card first on the PATH of this process."""
     gpu = str(card["gpu"])
-    paths = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    path = os.environ.get("PATH", os.defpath)
+    paths = path.split(os.pathsep)
     own_folders = _folders.values()
     others = [path for path in paths if path not in own_folders]
     if gpu not in _folders:
@@ -72,7 +73,8 @@ def provide(card: CardRow) -> None:
         _write(os.path.join(folder, "nvidia-smi"), card)
         # Only the process that made the folder removes it: its forks end earlier.
         atexit.register(_remove, folder, os.getpid())
-    os.environ["PATH"] = os.pathsep.join([_folders[gpu], *others])
+    paths = [_folders[gpu], *others]
+    os.environ["PATH"] = os.pathsep.join(paths)
 
 
 def _write(file: str, card: CardRow) -> None:

@@ -150,7 +150,8 @@ class NvrtcWorker:
     def _is_of_project(self, header: str) -> bool:
         """Return True if a missing header is likely the project's own, by its first folder."""
         first = header.replace("\\", "/").partition("/")[0]
-        return "/" in header and os.path.isdir(os.path.join(self._root, first))
+        folder = os.path.join(self._root, first)
+        return "/" in header and os.path.isdir(folder)
 
 
 # The name under which the server looks for a module's worker.

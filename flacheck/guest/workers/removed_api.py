@@ -108,7 +108,9 @@ def _missing_api(error: BaseException, generator: Any, node: ast.AST) -> str | N
             return node.id
     if isinstance(error, TypeError) and isinstance(node, ast.Call):
         function = _resolve(node.func, generator)
-        if function is not _UNBOUND and _is_triton(function) and _refuses(function, str(error)):
+        if function is _UNBOUND or not _is_triton(function):
+            return None
+        if _refuses(function, str(error)):
             return ast.unparse(node.func)
     return None
 

@@ -193,7 +193,8 @@ class _Tensors:
             indices = torch.arange(flat.numel())
             positions = indices.as_strided(*place).reshape(-1)
             values_tensor = torch.tensor(layout["values"], dtype=torch.int64)
-            flat[positions.to(flat.device)] = values_tensor.to(flat.device, kind)
+            positions = positions.to(flat.device)
+            flat[positions] = values_tensor.to(flat.device, kind)
         return flat.as_strided(*place)
 
 

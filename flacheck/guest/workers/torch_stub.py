@@ -137,6 +137,9 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             vars(module).update(contents(self._driver))
 
 
+_Contents = Callable[[TargetDriver], Names]
+
+
 def _torch(driver: TargetDriver) -> Names:
     contents: Names = {"__version__": VERSION}
     for name in _DTYPES:
@@ -184,7 +187,7 @@ def _version(driver: TargetDriver) -> Names:
     return {"cuda": "12.4", "hip": None}
 
 
-_CONTENTS: dict[str, Callable[[TargetDriver], Names]] = {
+_CONTENTS: dict[str, _Contents] = {
     "torch": _torch,
     "torch.cuda": _cuda,
     "torch.version": _version,

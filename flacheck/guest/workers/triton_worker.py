@@ -162,7 +162,8 @@ class TritonWorker:
         with open(path, "w") as file:
             file.write(request["ir"])
         target = self._driver.get_current_target()
-        compiled_kernel = triton.compile(path, target=target, options=request["options"])
+        options = request["options"]
+        compiled_kernel = triton.compile(path, target=target, options=options)
         return {"resources": self._resources(compiled_kernel, request["card"])}
 
     def op_autotune(self, kernel: Kernel, request: Request) -> Reply:

@@ -164,7 +164,11 @@ def _pairs(tuner: Kernel, argument_names: list[str]) -> list[tuple[str, str | No
     if not releases.has_positional_keys(tuner):
         return [(name, name) for name in tuner.keys if name in argument_names]
     by_position = dict(enumerate(argument_names))
-    return [(tuner.arg_names[i], by_position.get(i)) for i in tuner.key_idx]
+    pairs = []
+    for index in tuner.key_idx:
+        name = tuner.arg_names[index]
+        pairs.append((name, by_position.get(index)))
+    return pairs
 
 
 def _entry(want: str, got: str | None) -> Json:

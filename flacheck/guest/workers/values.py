@@ -131,7 +131,10 @@ def arguments(
 
 
 def constants(values: Mapping[str, Any], names: Names) -> dict[str, Any]:
-    return {name: _constant(value, names) for name, value in values.items()}
+    constants = {}
+    for name, value in values.items():
+        constants[name] = _constant(value, names)
+    return constants
 
 
 def _value(path: str, spec: ArgumentSpec, names: Names, tensor: TensorMaker) -> Any:
@@ -141,7 +144,8 @@ def _value(path: str, spec: ArgumentSpec, names: Names, tensor: TensorMaker) -> 
         return _constant(spec["constexpr"], names)
     if "descriptor" in spec:
         fields = dict(spec["descriptor"])
-        base = tensor(path, fields.pop("dtype"), fields.pop("align", 16))
+        dtype = fields.pop("dtype")
+        base = tensor(path, dtype, fields.pop("align", 16))
         return _descriptor(base, **fields)
     if "dtype" in spec:
         return tensor(path, spec["dtype"], spec.get("align", 16))

@@ -86,9 +86,11 @@ class _Module:
         self._texts: dict[str, list[str]] = {}
 
     def check(self, tree: ast.Module) -> None:
-        functions = [s for s in tree.body if isinstance(s, ast.FunctionDef)]
+        functions = []
         for statement in tree.body:
             self._statement(statement)
+            if isinstance(statement, ast.FunctionDef):
+                functions.append(statement)
         for function in functions:
             _Body(function, self._modules, self._names, self._texts).check()
 
@@ -302,7 +304,10 @@ class _Body:
         assert isinstance(root, ast.Name)
         _check_path(node, self._modules[root.id], names)
         text_nodes = node.args[:1]
-        is_spread = any(isinstance(argument, ast.Starred) for argument in node.args)
+        is_spread = False
+        for argument in node.args:
+            if isinstance(argument, ast.Starred):
+                is_spread = True
         for keyword in node.keywords:
             if keyword.arg is None:
                 is_spread = True

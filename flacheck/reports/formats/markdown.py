@@ -52,13 +52,18 @@ def _text(part: Part) -> str:
 
 
 def _details(part: document.Labelled) -> str:
-    labels = html.escape(", ".join(dict.fromkeys(label for label, _ in part.texts)))
-    texts = "\n\n".join(f"{_inline(label)}: {_inline(text)}" for label, text in part.texts)
-    return f"<details><summary>{labels}</summary>\n\n{texts}\n\n</details>"
+    labels: dict[str, None] = {}
+    paragraphs = []
+    for label, text in part.texts:
+        labels[label] = None
+        paragraphs.append(f"{_inline(label)}: {_inline(text)}")
+    summary = html.escape(", ".join(labels))
+    texts = "\n\n".join(paragraphs)
+    return f"<details><summary>{summary}</summary>\n\n{texts}\n\n</details>"
 
 
 def _table(table: document.Table) -> Iterator[str]:
-    yield _row([_inline(heading) for heading in table.headings])
+    yield _row(list(map(_inline, table.headings)))
     yield _row(["---"] * len(table.headings))
     for cells in table.rows[:MOST_ROWS]:
         texts = [_inline(cell.text, cell.tone, cell.code) for cell in cells]
@@ -76,11 +81,13 @@ def _row(texts: list[str]) -> str:
 
 def _inline(text: str, tone: Tone = Tone.PLAIN, code: bool = False) -> str:
     """Return text within a line, its own lines joined by `<br>`."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if code:
-        lines = [_in_table(line) for line in lines]
-    else:
-        lines = [_BEGINNING.sub(r"\\\g<0>", _SPECIAL.sub(r"\\\g<0>", line)) for line in lines]
+    lines = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if code:
+            lines.append(_in_table(line))
+        else:
+            line = _SPECIAL.sub(r"\\\g<0>", line)
+            lines.append(_BEGINNING.sub(r"\\\g<0>", line))
     whole = "<br>".join(lines)
     if whole and tone in _BOLD:
         return f"**{whole}**"
@@ -91,7 +98,7 @@ def _in_table(text: str) -> str:
     """Return code for a table cell, with entities where a backslash would end the cell."""
     if r"\|" not in text:
         return code_span(text)
-    return f"<code>{''.join(_entity(character) for character in text)}</code>"
+    return f"<code>{''.join(map(_entity, text))}</code>"
 
 
 def _entity(character: str) -> str:

@@ -66,7 +66,8 @@ def _text(part: Part, display: Display) -> str:
     )
     console.print(_renderable(part, display.width))
     # Rich fills lines with blanks, which disturb when a reader copies them.
-    return "".join(line.rstrip() + "\n" for line in out.getvalue().splitlines())
+    lines = map(str.rstrip, out.getvalue().splitlines())
+    return "".join(f"{line}\n" for line in lines)
 
 
 # Every text becomes a `Text`, because rich reads brackets in a plain string as markup.
@@ -81,7 +82,8 @@ def _renderable(part: Part, width: int) -> RenderableType:
             return Text.assemble((part.text, _STYLES[part.tone]), " ", (part.aside, "dim"))
         case document.Item():
             lines = [Padding(Text(part.text, style=_STYLES[part.tone]), (0, 0, 0, 2))]
-            lines += [Padding(Text(note, style="dim"), (0, 0, 0, 4)) for note in part.notes]
+            for note in part.notes:
+                lines.append(Padding(Text(note, style="dim"), (0, 0, 0, 4)))
             return Group(*lines)
         case document.Labelled():
             grid = Columns.grid(padding=(0, 1, 0, 0))
@@ -101,9 +103,10 @@ def _tables(table: document.Table, width: int) -> Iterator[RenderableType]:
         yield _columns(table, range(len(table.headings)))
         return
     widths = [1] * len(table.headings)
-    for texts in (table.headings, *([cell.text for cell in cells] for cells in table.rows)):
-        for number, text in enumerate(texts):
-            widths[number] = max([widths[number], *map(len, text.splitlines())])
+    headings = document.row(*table.headings)
+    for cells in (headings, *table.rows):
+        for number, cell in enumerate(cells):
+            widths[number] = max([widths[number], *map(len, cell.text.splitlines())])
     names = min(widths[0], width // 2)
     for place, numbers in enumerate(_fitting(widths, width - names)):
         if place:
@@ -143,7 +146,10 @@ def _columns(
         if names is not None:
             # Rich would break a kernel's name wherever the column ends.
             cells_to_show[0] = replace(cells_to_show[0], text=_fold(cells_to_show[0].text, names))
-        columns.add_row(*(Text(cell.text, style=_STYLES[cell.tone]) for cell in cells_to_show))
+        texts = []
+        for cell in cells_to_show:
+            texts.append(Text(cell.text, style=_STYLES[cell.tone]))
+        columns.add_row(*texts)
     return columns
 
 

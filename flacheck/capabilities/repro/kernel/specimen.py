@@ -30,7 +30,7 @@ class Specimen:
     omitted_parameters: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
-        # Arguments are dictionaries, which have no hash of their own.
+        # Arguments are dictionaries, which are not hashable.
         return hash(self.key)
 
     @cached_property

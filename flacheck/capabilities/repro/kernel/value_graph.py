@@ -44,7 +44,7 @@ class _Graph:
         self.operations: list[Value] = []
 
     def block(self, body: trees.Block, bindings: dict[str, Value]) -> None:
-        """Follow the statements; a variable that a loop or branch binds has no single value."""
+        """Follow the statements; a variable that a loop or branch binds loses its value."""
         for statement in body:
             if isinstance(statement, trees.COMPOUND):
                 for name in trees.writes(statement):

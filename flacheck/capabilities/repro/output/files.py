@@ -18,7 +18,7 @@ ABOUT = "repro.json"
 
 
 def contents(result: Reproduced) -> dict[str, str]:
-    """Return each file's text by its name; without a run that fails there is no issue."""
+    """Return each file's text by its name; the issue only if a run failed."""
     texts = {SCRIPT: result.script, ORIGINAL: result.original_script}
     if result.is_reproduced:
         texts[ISSUE] = "\n".join(issue(result)) + "\n"

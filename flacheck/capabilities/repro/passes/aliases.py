@@ -2,16 +2,16 @@
 
 import ast
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
 from flacheck.capabilities.repro.kernel.constant_folding import fold_constants
 from flacheck.capabilities.repro.kernel.rewriting import rewrite
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.passes.search import propose_while_accepted
+from flacheck.capabilities.repro.passes.search import Proposals, propose_while_accepted
 
 
-def aliases(best: Specimen) -> Generator[Specimen, bool, None]:
+def aliases(best: Specimen) -> Proposals:
     """Propose to replace each variable that is read once by its value."""
     # Values can be moved only if every variable is bound once.
     candidate = single_assignment(best)

@@ -1,47 +1,50 @@
 """Autotuned kernels: their decorator, and fewer configurations, keys and parameters."""
 
 import ast
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from flacheck.capabilities.repro.kernel.constant_folding import literal
 from flacheck.capabilities.repro.kernel.rewriting import rewrite, without_parameters
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.syntax_trees import callee_name, expression
-from flacheck.capabilities.repro.passes.search import propose_until_accepted
+from flacheck.capabilities.repro.passes.search import Proposals, propose_until_accepted
 
 SHIFTED_KEY = "the autotuner's key holds other arguments"
 # The defaults of `triton.Config` in most releases.
 _USUAL = {"num_warps": 4, "num_stages": 2, "num_ctas": 1}
 Config = Mapping[str, Any]
+Configs = Sequence[Config]
+Keys = Sequence[str]
 
 
-def add_autotuner(cut: Specimen, configs: Sequence[Config], keys: Sequence[str]) -> Specimen:
+def add_autotuner(cut: Specimen, configs: Configs, keys: Keys) -> Specimen:
     """Return the specimen under the autotuner that its launch describes."""
     names = configs[0].get("kwargs", {}) if configs else ()
     omitted = tuple(name for name in names if name not in cut.args)
-    return set_autotuner(
-        cut.with_(stage="autotune", options={}, omitted_parameters=omitted), configs, keys
-    )
+    specimen = cut.with_(stage="autotune", options={}, omitted_parameters=omitted)
+    return set_autotuner(specimen, configs, keys)
 
 
-def set_autotuner(specimen: Specimen, configs: Sequence[Config], keys: Sequence[str]) -> Specimen:
+def set_autotuner(specimen: Specimen, configs: Configs, keys: Keys) -> Specimen:
     """Return the specimen with the decorator of this autotuner instead of its own."""
-    decorators = [
-        d for d in specimen.function.decorator_list if callee_name(d) != "triton.autotune"
-    ]
-    config_list = ast.List([_config(config) for config in configs], ast.Load())
-    key_list = ast.List([ast.Constant(key) for key in keys], ast.Load())
+    config_list = ast.List(list(map(_config, configs)), ast.Load())
+    key_list = ast.List(list(map(ast.Constant, keys)), ast.Load())
     keywords = [ast.keyword("configs", config_list), ast.keyword("key", key_list)]
-    decorators.insert(0, ast.Call(expression("triton.autotune"), [], keywords))
+    decorators: list[ast.expr] = [ast.Call(expression("triton.autotune"), [], keywords)]
+    for decorator in specimen.function.decorator_list:
+        if callee_name(decorator) != "triton.autotune":
+            decorators.append(decorator)
     return rewrite(specimen, specimen.copied_body(), decorators=decorators)
 
 
 def _config(config: Config) -> ast.Call:
     """Return `triton.Config({"BK": 64}, num_warps=8)` without options of the usual value."""
     kwargs = config.get("kwargs", {})
-    names: list[ast.expr | None] = [ast.Constant(name) for name in kwargs]
-    constants = ast.Dict(names, [literal(value) for value in kwargs.values()])
+    constants = ast.Dict([], [])
+    for name, value in kwargs.items():
+        constants.keys.append(ast.Constant(name))
+        constants.values.append(literal(value))
     options = []
     for name, value in config.items():
         if name != "kwargs" and value is not None and value != _USUAL.get(name):
@@ -55,12 +58,15 @@ def configs_and_keys(specimen: Specimen) -> tuple[list[dict[str, Any]], list[str
     assert isinstance(call, ast.Call)
     configs, keys = (keyword.value for keyword in call.keywords)
     assert isinstance(configs, ast.List)
-    read = []
+    values = []
     for config in configs.elts:
         assert isinstance(config, ast.Call)
-        options = {k.arg: ast.literal_eval(k.value) for k in config.keywords if k.arg}
-        read.append({"kwargs": ast.literal_eval(config.args[0]), **options})
-    return read, list(ast.literal_eval(keys))
+        value = {"kwargs": ast.literal_eval(config.args[0])}
+        for keyword in config.keywords:
+            if keyword.arg:
+                value[keyword.arg] = ast.literal_eval(keyword.value)
+        values.append(value)
+    return values, list(ast.literal_eval(keys))
 
 
 def key_check(specimen: Specimen) -> str:
@@ -82,29 +88,30 @@ def key_check(specimen: Specimen) -> str:
     )
 
 
-def body(best: Specimen) -> Generator[Specimen, bool, None]:
+def body(best: Specimen) -> Proposals:
     """Propose an empty kernel, because an autotuner's fault is before the compile."""
     yield rewrite(best, [])
 
 
-def distinct_values(best: Specimen) -> Generator[Specimen, bool, None]:
+def distinct_values(best: Specimen) -> Proposals:
     """Propose distinct numbers, so that a key shows which argument it contains."""
     args, number = dict(best.args), 0
     for name, spec in best.args.items():
         for kind in ("int", "constexpr"):
-            if isinstance(spec, Mapping) and not isinstance(spec.get(kind, ""), (str, Mapping)):
-                # The number 1 is avoided, because Triton treats it as a constant.
-                number += 32
-                args[name] = {kind: number}
+            if not isinstance(spec, Mapping) or isinstance(spec.get(kind, ""), (str, Mapping)):
+                continue
+            # The number 1 is avoided, because Triton treats it as a constant.
+            number += 32
+            args[name] = {kind: number}
     yield best.with_(args=args)
 
 
-def configurations(best: Specimen) -> Generator[Specimen, bool, None]:
+def configurations(best: Specimen) -> Proposals:
     """Propose two configurations that set one thing each: enough for a lookup of the keys."""
     configs, keys = configs_and_keys(best)
-    yield from propose_until_accepted(
-        set_autotuner(best, fewer, keys) for fewer in _fewer_configs(configs)
-    )
+    for fewer in _fewer_configs(configs):
+        if (yield set_autotuner(best, fewer, keys)):
+            return
 
 
 def _fewer_configs(configs: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
@@ -120,7 +127,7 @@ def _fewer_configs(configs: list[dict[str, Any]]) -> Iterator[list[dict[str, Any
     yield configs[:2]
 
 
-def keys(best: Specimen) -> Generator[Specimen, bool, None]:
+def keys(best: Specimen) -> Proposals:
     """Propose to remove keys, one by one, the last first."""
     _, names = configs_and_keys(best)
     for name in reversed(names):
@@ -129,16 +136,18 @@ def keys(best: Specimen) -> Generator[Specimen, bool, None]:
             best = candidate
 
 
-def arguments(best: Specimen) -> Generator[Specimen, bool, None]:
+def arguments(best: Specimen) -> Proposals:
     """Propose to remove parameters from the last on: arguments, then tuned parameters."""
-    for name in [*reversed(list(best.args)), *reversed(best.omitted_parameters)]:
+    names = [*reversed(list(best.args)), *reversed(best.omitted_parameters)]
+    for name in names:
         candidates = [_without(best, name), _without(_without_key(best, name), name)]
         best = (yield from propose_until_accepted(candidates)) or best
 
 
 def _without_key(specimen: Specimen, name: str) -> Specimen:
     configs, keys = configs_and_keys(specimen)
-    return set_autotuner(specimen, configs, [key for key in keys if key != name])
+    other_keys = [key for key in keys if key != name]
+    return set_autotuner(specimen, configs, other_keys)
 
 
 def _without(specimen: Specimen, name: str) -> Specimen:
@@ -147,5 +156,5 @@ def _without(specimen: Specimen, name: str) -> Specimen:
     for config in configs:
         config["kwargs"].pop(name, None)
     omitted = tuple(other for other in specimen.omitted_parameters if other != name)
-    fewer = set_autotuner(specimen.with_(omitted_parameters=omitted), configs, keys)
-    return without_parameters(fewer, [name])
+    specimen = specimen.with_(omitted_parameters=omitted)
+    return without_parameters(set_autotuner(specimen, configs, keys), [name])

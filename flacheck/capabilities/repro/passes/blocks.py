@@ -2,7 +2,7 @@
 
 import ast
 import copy
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from flacheck.capabilities.repro.kernel.block_types import BlockPointer, Tensor, pointee
 from flacheck.capabilities.repro.kernel.language_calls import SMALLEST_DOT
@@ -15,18 +15,24 @@ from flacheck.capabilities.repro.kernel.rewriting import (
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.syntax_trees import callee_name, names_in
 from flacheck.capabilities.repro.kernel.type_inference import infer_kernel, infer_types
-from flacheck.capabilities.repro.passes.search import propose_at_each, propose_until_accepted
+from flacheck.capabilities.repro.passes.search import (
+    Proposals,
+    propose_at_each,
+    propose_until_accepted,
+)
 
 # All releases require powers of two as extents.
 EXTENTS = (SMALLEST_DOT, 32, 64, 128, 256, 512)
 
 
-def pointers(best: Specimen) -> Generator[Specimen, bool, None]:
+def pointers(best: Specimen) -> Proposals:
     """Propose every load and store in the plain form."""
     if not (yield with_plain_accesses(best, _complex_accesses(best))):
-        yield from propose_at_each(
-            best, _complex_accesses, lambda specimen, node: [with_plain_accesses(specimen, [node])]
-        )
+        yield from propose_at_each(best, _complex_accesses, _with_plain_access)
+
+
+def _with_plain_access(specimen: Specimen, node: ast.Call) -> list[Specimen]:
+    return [with_plain_accesses(specimen, [node])]
 
 
 def _complex_accesses(specimen: Specimen) -> list[ast.Call]:
@@ -34,12 +40,14 @@ def _complex_accesses(specimen: Specimen) -> list[ast.Call]:
     types = infer_types(specimen)
     accesses = []
     for node in ast.walk(specimen.function):
-        if not isinstance(node, ast.Call) or callee_name(node) not in ("tl.load", "tl.store"):
+        is_access = callee_name(node) in ("tl.load", "tl.store")
+        if not is_access or not isinstance(node, ast.Call):
             continue
         if not node.args or _is_plain_access(node):
             continue
         kind = types.get(node.args[0])
-        if isinstance(kind, BlockPointer) or (isinstance(kind, Tensor) and kind.pointer):
+        is_pointer = isinstance(kind, Tensor) and kind.pointer
+        if is_pointer or isinstance(kind, BlockPointer):
             accesses.append(node)
     return accesses
 
@@ -58,15 +66,16 @@ def with_plain_accesses(specimen: Specimen, nodes: Sequence[ast.Call]) -> Specim
         # The address may contain a pointer parameter already.
         pointers = [n.id for n in names_in(node.args[0]) if n.id in specimen.pointers]
         pointer = pointers[0] if pointers else pointer_to(block.dtype, args, specimen)
-        values = []
+        arguments = [address(pointer, block.shape)]
         # A store keeps its value, but not masks, boundary checks and cache hints.
         if callee_name(node) == "tl.store":
-            values = copy.deepcopy(node.args[1:2])
-        plain[node] = ast.Call(node.func, [address(pointer, block.shape), *values], [])
-    return drop_unread_parameters(replace_nodes(specimen, plain, args))
+            arguments += copy.deepcopy(node.args[1:2])
+        plain[node] = ast.Call(node.func, arguments, [])
+    candidate = replace_nodes(specimen, plain, args)
+    return drop_unread_parameters(candidate)
 
 
-def smallest(best: Specimen) -> Generator[Specimen, bool, None]:
+def smallest(best: Specimen) -> Proposals:
     """Propose all extents at the smallest size of a dot.
 
     If this is accepted, all later candidates compile in a fraction of the time.
@@ -81,7 +90,7 @@ def _large_extents(specimen: Specimen) -> list[ast.AST]:
     return [node for node, extent in extents.items() if extent > SMALLEST_DOT]
 
 
-def dimensions(best: Specimen) -> Generator[Specimen, bool, None]:
+def dimensions(best: Specimen) -> Proposals:
     """Propose smaller extents: all at once, then all of one value, then each group by itself."""
     if (yield _with_extent(best, _large_extents(best), SMALLEST_DOT)):
         return
@@ -90,7 +99,8 @@ def dimensions(best: Specimen) -> Generator[Specimen, bool, None]:
         groups = _groups(best, together)
         while position < len(groups):
             value, nodes = groups[position]
-            candidates = (_with_extent(best, nodes, size) for size in EXTENTS if size < value)
+            sizes = [size for size in EXTENTS if size < value]
+            candidates = (_with_extent(best, nodes, size) for size in sizes)
             best = (yield from propose_until_accepted(candidates)) or best
             position += 1
             groups = _groups(best, together)
@@ -102,7 +112,8 @@ def _groups(specimen: Specimen, together: bool) -> list[tuple[int, list[ast.AST]
     for node, extent in infer_kernel(specimen).extents.items():
         if extent > 1:
             key = int(extent) if together else id(extent.group())
-            groups.setdefault(key, (int(extent), []))[1].append(node)
+            _, nodes = groups.setdefault(key, (int(extent), []))
+            nodes.append(node)
     return sorted(groups.values(), key=lambda group: -group[0])
 
 

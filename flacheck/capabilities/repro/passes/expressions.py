@@ -2,7 +2,7 @@
 
 import ast
 import copy
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 
 from flacheck.capabilities.repro.kernel import plain_addresses
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
@@ -15,18 +15,33 @@ from flacheck.capabilities.repro.kernel.rewriting import (
 )
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.type_inference import Types, infer_types
-from flacheck.capabilities.repro.passes.search import propose_at_each, propose_while_accepted
+from flacheck.capabilities.repro.passes.search import (
+    Proposals,
+    propose_at_each,
+    propose_while_accepted,
+)
 
 # The number of arguments that all releases require; for other functions it is one.
 _LEAST = {
-    **dict.fromkeys("tl.store tl.dot tl.arange tl.zeros tl.maximum tl.minimum tl.cdiv".split(), 2),
-    **dict.fromkeys("tl.advance tl.broadcast_to tl.expand_dims tl.reshape tl.join".split(), 2),
-    **dict.fromkeys(("tl.where", "tl.full"), 3),
+    "tl.advance": 2,
+    "tl.arange": 2,
+    "tl.broadcast_to": 2,
+    "tl.cdiv": 2,
+    "tl.dot": 2,
+    "tl.expand_dims": 2,
+    "tl.full": 3,
+    "tl.join": 2,
     "tl.make_block_ptr": 6,
+    "tl.maximum": 2,
+    "tl.minimum": 2,
+    "tl.reshape": 2,
+    "tl.store": 2,
+    "tl.where": 3,
+    "tl.zeros": 2,
 }
 
 
-def expressions(best: Specimen) -> Generator[Specimen, bool, None]:
+def expressions(best: Specimen) -> Proposals:
     """Propose for every expression an operand or variable of its type, a load, or a literal."""
     yield from propose_at_each(best, _all_expressions, _simpler)
 
@@ -67,22 +82,30 @@ def _simpler(specimen: Specimen, node: ast.expr) -> Iterator[Specimen]:
         yield drop_unread_parameters(replace_nodes(specimen, {node: load}, args))
     if kind in (Tensor("i32"), Tensor("i1")):
         yield _with(specimen, node, ast.Constant(0))
-    # A call without one keyword or without the last positional argument.
-    if not isinstance(node, ast.Call):
+    if isinstance(node, ast.Call):
+        for shorter in _shorter_calls(node):
+            yield _with(specimen, node, shorter)
+
+
+def _shorter_calls(call: ast.Call) -> Iterator[ast.Call]:
+    """Yield a call without each keyword, and without its last positional argument."""
+    count = len(call.args) + len(call.keywords)
+    if count <= _LEAST.get(trees.callee_name(call), 1):
         return
-    if len(node.args) + len(node.keywords) <= _LEAST.get(trees.callee_name(node), 1):
-        return
-    for at in range(len(node.keywords)):
-        fewer = ast.Call(node.func, node.args, node.keywords[:at] + node.keywords[at + 1 :])
-        yield _with(specimen, node, fewer)
-    if len(node.args) > 1:
-        yield _with(specimen, node, ast.Call(node.func, node.args[:-1], node.keywords))
+    for at in range(len(call.keywords)):
+        keywords = list(call.keywords)
+        del keywords[at]
+        yield ast.Call(call.func, call.args, keywords)
+    if len(call.args) > 1:
+        yield ast.Call(call.func, call.args[:-1], call.keywords)
 
 
 def _is_plain_load(node: ast.expr) -> bool:
     if not isinstance(node, ast.Call) or trees.callee_name(node) != "tl.load":
         return False
-    return not node.keywords and len(node.args) == 1 and plain_addresses.is_plain(node.args[0])
+    if node.keywords or len(node.args) != 1:
+        return False
+    return plain_addresses.is_plain(node.args[0])
 
 
 def _same_type(specimen: Specimen, node: ast.expr, types: Types) -> Iterator[ast.expr]:
@@ -113,10 +136,11 @@ def _variables(specimen: Specimen, node: ast.expr, types: Types) -> Iterator[ast
 
 
 def _with(specimen: Specimen, node: ast.expr, other: ast.expr) -> Specimen:
-    return drop_unread_parameters(replace_nodes(specimen, {node: copy.deepcopy(other)}))
+    candidate = replace_nodes(specimen, {node: copy.deepcopy(other)})
+    return drop_unread_parameters(candidate)
 
 
-def sinks(best: Specimen) -> Generator[Specimen, bool, None]:
+def sinks(best: Specimen) -> Proposals:
     """Propose to store another variable that requires less of the kernel."""
     yield from propose_while_accepted(best, _other_sinks)
 
@@ -124,29 +148,38 @@ def sinks(best: Specimen) -> Generator[Specimen, bool, None]:
 def _other_sinks(specimen: Specimen) -> Iterator[Specimen]:
     yield from _bare(specimen)
     body = specimen.function.body
-    stores = [
-        s for s in body if isinstance(s, ast.Expr) and trees.callee_name(s.value) == "tl.store"
-    ]
+    stores = []
+    for statement in body:
+        if not isinstance(statement, ast.Expr):
+            continue
+        if trees.callee_name(statement.value) == "tl.store":
+            stores.append(statement)
     types = infer_types(specimen)
-    for plain in filter(None, map(trees.assignment, body)):
+    for statement in body:
+        plain = trees.assignment(statement)
+        if plain is None:
+            continue
         kind = types.get(plain.value)
-        if isinstance(kind, Tensor) and not kind.pointer:
-            for old in stores:
-                args = dict(specimen.args)
-                pointer = pointer_to(kind.dtype, args, specimen)
-                new = plain_addresses.store(pointer, kind.shape, trees.variable(plain.name))
-                yield drop_unread_parameters(replace_nodes(specimen, {old: new}, args))
+        if not isinstance(kind, Tensor) or kind.pointer:
+            continue
+        for old in stores:
+            args = dict(specimen.args)
+            pointer = pointer_to(kind.dtype, args, specimen)
+            value = trees.variable(plain.name)
+            new = plain_addresses.store(pointer, kind.shape, value)
+            candidate = replace_nodes(specimen, {old: new}, args)
+            yield drop_unread_parameters(candidate)
 
 
 def _bare(specimen: Specimen) -> Iterator[Specimen]:
     """Yield the kernel up to a bare call, which is enough for a failure in the front end."""
     for at, statement in enumerate(specimen.function.body):
-        if isinstance(statement, (ast.Assign, ast.AugAssign)):
-            for call in _calls(statement.value):
-                body = specimen.copied_body()[:at]
-                yield drop_unread_parameters(
-                    rewrite(specimen, [*body, ast.Expr(copy.deepcopy(call))])
-                )
+        if not isinstance(statement, (ast.Assign, ast.AugAssign)):
+            continue
+        for call in _calls(statement.value):
+            body = specimen.copied_body()[:at]
+            body.append(ast.Expr(copy.deepcopy(call)))
+            yield drop_unread_parameters(rewrite(specimen, body))
 
 
 def _calls(value: ast.expr) -> list[ast.Call]:

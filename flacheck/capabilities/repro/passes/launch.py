@@ -1,7 +1,7 @@
 """Fewer, smaller and more usual compiler options, parameters and values."""
 
 import ast
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 from flacheck.capabilities.repro.kernel.block_types import NAMES
@@ -14,7 +14,11 @@ from flacheck.capabilities.repro.kernel.rewriting import (
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.syntax_trees import expression, substitute, variable
 from flacheck.capabilities.repro.passes.partial_evaluation import literal_of
-from flacheck.capabilities.repro.passes.search import propose_until_accepted, propose_while_accepted
+from flacheck.capabilities.repro.passes.search import (
+    Proposals,
+    propose_until_accepted,
+    propose_while_accepted,
+)
 
 _SMALLER_OPTIONS = {"num_warps": (4, 1, 2, 8), "num_stages": (1, 2, 3)}
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -22,24 +26,27 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _DTYPES = ("fp16", "fp32")
 
 
-def options(best: Specimen) -> Generator[Specimen, bool, None]:
+def options(best: Specimen) -> Proposals:
     """Propose no option if the default fails too, else the smallest value."""
     for name, value in best.options.items():
-        fewer = [{key: other for key, other in best.options.items() if key != name}]
+        fewer = [dict(best.options)]
+        del fewer[0][name]
         for smaller in _SMALLER_OPTIONS.get(name, ()):
             # The usual value is the default of most releases, so it was just proposed.
-            if smaller < value and smaller != USUAL_OPTIONS.get(name):
+            is_usual = smaller == USUAL_OPTIONS.get(name)
+            if smaller < value and not is_usual:
                 fewer.append({**best.options, name: smaller})
         candidates = [best.with_(options=options) for options in fewer]
         best = (yield from propose_until_accepted(candidates)) or best
 
 
-def launch(best: Specimen) -> Generator[Specimen, bool, None]:
+def launch(best: Specimen) -> Proposals:
     """Propose the smallest power of two for constants: equal ones together, then each."""
     # Sizes that must be equal can only shrink together.
     for together in (True, False):
         for names in _equal_constants(best, together):
-            best = (yield from propose_until_accepted(_smaller_values(best, names))) or best
+            candidates = _smaller_values(best, names)
+            best = (yield from propose_until_accepted(candidates)) or best
 
 
 def _equal_constants(specimen: Specimen, together: bool) -> list[list[str]]:
@@ -61,11 +68,12 @@ def _smaller_values(specimen: Specimen, names: list[str]) -> Iterator[Specimen]:
         smaller = [size for size in SIZES if size < value]
     for new in smaller:
         args = dict(specimen.args)
-        args.update((name, {kind: new}) for name in names)
+        for name in names:
+            args[name] = {kind: new}
         yield specimen.with_(args=args)
 
 
-def dtypes(best: Specimen) -> Generator[Specimen, bool, None]:
+def dtypes(best: Specimen) -> Proposals:
     """Propose one dtype for another."""
     for old in sorted(set(best.pointers.values())):
         candidates = [_with_dtype(best, old, new) for new in _DTYPES if new != old]
@@ -86,7 +94,7 @@ def _with_dtype(specimen: Specimen, old: str, new: str) -> Specimen:
     return replace_nodes(specimen, changes, args)
 
 
-def parameters(best: Specimen) -> Generator[Specimen, bool, None]:
+def parameters(best: Specimen) -> Proposals:
     """Propose to merge pointers, drop alignments, and replace parameters by literals."""
     args = dict(best.args)
     for name, spec in args.items():
@@ -119,5 +127,7 @@ def _fewer(specimen: Specimen) -> Iterator[Specimen]:
 
 def _with_value(specimen: Specimen, name: str, value: ast.expr) -> Specimen:
     """Return the specimen with an expression in place of a parameter."""
-    args = {other: spec for other, spec in specimen.args.items() if other != name}
-    return rewrite(specimen, substitute(specimen.copied_body(), {name: value}), args)
+    args = dict(specimen.args)
+    del args[name]
+    body = substitute(specimen.copied_body(), {name: value})
+    return rewrite(specimen, body, args)

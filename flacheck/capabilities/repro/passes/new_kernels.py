@@ -24,7 +24,7 @@ from flacheck.capabilities.repro.kernel.candidates import cost, is_valid
 from flacheck.capabilities.repro.kernel.rewriting import rewrite
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.value_graph import Value, operations
-from flacheck.capabilities.repro.passes.search import Probe
+from flacheck.capabilities.repro.passes.search import Probe, Proposals, ProposalsAndProbes
 
 # No kernel has more than six dtypes in memory.
 _POINTERS = "xyzwuv"
@@ -94,17 +94,17 @@ class SlicePlan:
     share: bool
 
 
-def slices(best: Specimen) -> Generator[Specimen | Probe, bool, None]:
+def slices(best: Specimen) -> ProposalsAndProbes:
     """Propose slices in place of the whole kernel; a probe contains a dozen of them."""
     yield from _in_batches(best, TOGETHER)
 
 
-def single_slices(best: Specimen) -> Generator[Specimen | Probe, bool, None]:
+def single_slices(best: Specimen) -> ProposalsAndProbes:
     """Propose slices in place of the whole kernel, one by one."""
     yield from _in_batches(best, 1)
 
 
-def _in_batches(best: Specimen, size: int) -> Generator[Specimen | Probe, bool, None]:
+def _in_batches(best: Specimen, size: int) -> ProposalsAndProbes:
     plans = distinct(best)
     batch = list(itertools.islice(plans, size))
     while batch:
@@ -182,7 +182,7 @@ class _Slices(NewKernel):
         return trees.variable(self.bound[key])
 
 
-def pipelines(best: Specimen) -> Generator[Specimen, bool, None]:
+def pipelines(best: Specimen) -> Proposals:
     """Propose a loop around one dot and its operands, in place of the whole kernel."""
     dots = [value for value in operations(best) if value.operation == "tl.dot"]
     for dot in reversed(dots):
@@ -221,7 +221,7 @@ class _Pipeline(NewKernel):
         self.before: trees.Block = []
 
     def result(self, value: Value, depth: int) -> ast.expr:
-        # A variable that the kernel carries between iterations has no value in the loop.
+        # A variable that the kernel carries between iterations is not bound in the loop.
         is_carried = isinstance(value.node, ast.Name)
         if value.is_constant:
             return copy.deepcopy(value.node)

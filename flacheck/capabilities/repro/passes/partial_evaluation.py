@@ -2,7 +2,7 @@
 
 import ast
 import copy
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
@@ -11,13 +11,15 @@ from flacheck.capabilities.repro.kernel.constant_folding import fold_constants, 
 from flacheck.capabilities.repro.kernel.rewriting import replace_nodes, rewrite
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.type_inference import infer_types
+from flacheck.capabilities.repro.passes.search import Proposals
 from flacheck.source import syntax
 
 # Each round inlines one level of calls; helpers nest less deeply.
 _ROUNDS = 6
+Functions = Mapping[str, ast.FunctionDef]
 
 
-def partial_evaluation(best: Specimen) -> Generator[Specimen, bool, None]:
+def partial_evaluation(best: Specimen) -> Proposals:
     """Propose the kernel with the launch's constants instead of constexpr parameters."""
     # Inlining may change the compile, so the second candidate keeps the calls.
     for inline in (True, False):
@@ -51,8 +53,10 @@ def evaluate_constants(specimen: Specimen, inline: bool = True) -> Specimen:
     for node, kind in infer_types(specimen).items():
         if not isinstance(kind, DTypeValue) or kind.name not in NAMES:
             continue
-        if not ast.unparse(node).startswith("tl."):
-            dtype_names[node] = trees.expression("tl." + NAMES[kind.name])
+        is_name = ast.unparse(node).startswith("tl.")
+        if not is_name:
+            name = "tl." + NAMES[kind.name]
+            dtype_names[node] = trees.expression(name)
     if not dtype_names:
         return specimen
     return replace_nodes(specimen, dtype_names)
@@ -81,7 +85,7 @@ def literal_of(spec: Any) -> ast.expr | None:
 
 
 def _simplify(
-    body: trees.Block, constants: Mapping[str, ast.expr], functions: Mapping[str, ast.FunctionDef]
+    body: trees.Block, constants: Mapping[str, ast.expr], functions: Functions
 ) -> trees.Block:
     """Substitute, fold and inline until the body no longer changes."""
     values = dict(constants)
@@ -108,7 +112,9 @@ def _constant_variables(body: trees.Block) -> dict[str, ast.expr]:
     constants = {}
     for statement in body:
         plain = trees.assignment(statement)
-        if plain and trees.is_literal(plain.value) and bound.count(plain.name) == 1:
+        if plain is None or bound.count(plain.name) > 1:
+            continue
+        if trees.is_literal(plain.value):
             constants[plain.name] = plain.value
     return constants
 
@@ -142,7 +148,7 @@ def _split_tuple(statement: ast.Assign, target: ast.expr, value: ast.expr) -> tr
     return parts
 
 
-def inline_calls(body: trees.Block, functions: Mapping[str, ast.FunctionDef]) -> trees.Block:
+def inline_calls(body: trees.Block, functions: Functions) -> trees.Block:
     """Return the body with helpers inlined, except those that return early."""
     used_names: set[str] = set()
     for statement in body:
@@ -163,7 +169,7 @@ def inline_calls(body: trees.Block, functions: Mapping[str, ast.FunctionDef]) ->
 
 
 def _can_inline(function: ast.FunctionDef) -> bool:
-    """Return True if a function returns only at its end and has no variadic parameters."""
+    """Return True if a function returns only at its end and without variadic parameters."""
     for statement in trees.all_statements(function.body):
         is_last = statement is function.body[-1]
         if isinstance(statement, ast.Return) and not (is_last and statement.value):
@@ -174,7 +180,7 @@ def _can_inline(function: ast.FunctionDef) -> bool:
 class _Calls(trees.Extraction):
     """A transformer that moves a helper's statements before the statement of its call."""
 
-    def __init__(self, functions: Mapping[str, ast.FunctionDef], used_names: set[str]) -> None:
+    def __init__(self, functions: Functions, used_names: set[str]) -> None:
         super().__init__(used_names)
         self._functions = functions
 
@@ -201,7 +207,8 @@ class _Calls(trees.Extraction):
             if name not in names:
                 names[name] = self.new_name(name)
             self.before.append(trees.assign(names[name], value))
-        body = [trees.Renaming(names).visit(statement) for statement in function.body]
+        renaming = trees.Renaming(names)
+        body = [renaming.visit(statement) for statement in function.body]
         body = trees.substitute(body, direct)
         last = body[-1]
         if isinstance(last, ast.Return) and last.value:

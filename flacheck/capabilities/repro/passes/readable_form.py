@@ -2,19 +2,19 @@
 
 import ast
 import copy
-from collections.abc import Generator
 from string import ascii_lowercase
 
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
 from flacheck.capabilities.repro.kernel.rewriting import rewrite
 from flacheck.capabilities.repro.kernel.specimen import Specimen
+from flacheck.capabilities.repro.passes.search import Proposals
 
 _POINTERS = ("x_ptr", "y_ptr", "z_ptr", "w_ptr", "u_ptr", "v_ptr")
 # The operations that matter to a reader: those that fail, and the loads of their inputs.
 _STEPS = "tl.load tl.dot tl.sum tl.max tl.min tl.exp tl.trans tl.cumsum tl.associative_scan".split()
 
 
-def reading(best: Specimen) -> Generator[Specimen, bool, None]:
+def reading(best: Specimen) -> Proposals:
     """Propose one step a line with usual names, then usual names alone.
 
     Equal steps share a variable if the failure stays. The last candidate renames only the kernel

@@ -16,9 +16,13 @@ class Probe:
     specimen: Specimen
 
 
+# The candidates of a pass: each `yield` returns True if the candidate was accepted.
+Proposals = Generator[Specimen, bool, None]
+# The candidates of a pass that also tests whole groups of them.
+ProposalsAndProbes = Generator["Specimen | Probe", bool, None]
 # A generator of smaller specimens. For each candidate it receives True if that is the best specimen
 # now, and for each probe True if it fails.
-Pass = Callable[[Specimen], Generator["Specimen | Probe", bool, None]]
+Pass = Callable[[Specimen], ProposalsAndProbes]
 
 
 def name_of(one: Pass) -> str:
@@ -38,7 +42,7 @@ def propose_until_accepted(
 
 def propose_while_accepted(
     best: Specimen, propose: Callable[[Specimen], Iterable[Specimen]]
-) -> Generator[Specimen, bool, None]:
+) -> Proposals:
     """Propose again from each accepted specimen, until none is accepted."""
     current: Specimen | None = best
     while current is not None:
@@ -49,7 +53,7 @@ def propose_at_each(
     best: Specimen,
     places: Callable[[Specimen], Sequence[Item]],
     propose: Callable[[Specimen, Item], Iterable[Specimen]],
-) -> Generator[Specimen, bool, None]:
+) -> Proposals:
     """Propose for each place; look the places up again after each accepted specimen."""
     position = 0
     remaining = places(best)

@@ -2,16 +2,20 @@
 
 import ast
 import copy
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
 from flacheck.capabilities.repro.kernel.constant_folding import fold_constants
 from flacheck.capabilities.repro.kernel.rewriting import drop_unread_parameters, rewrite
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.passes.search import propose_at_each, propose_until_accepted
+from flacheck.capabilities.repro.passes.search import (
+    Proposals,
+    propose_at_each,
+    propose_until_accepted,
+)
 
 
-def statements(best: Specimen) -> Generator[Specimen, bool, None]:
+def statements(best: Specimen) -> Proposals:
     """Propose to remove statements: half of them at a time, then a quarter, at last one."""
     size = max(1, _count(best) // 2)
     while True:
@@ -20,8 +24,9 @@ def statements(best: Specimen) -> Generator[Specimen, bool, None]:
             chunk = set(range(max(0, end - size), end))
             body = list(trees.all_statements(best.function.body))
             # Without the chunk alone, then also without the statements that read its variables.
-            shorter = (_without(best, positions) for positions in (chunk, closure(body, chunk)))
-            best = (yield from propose_until_accepted(shorter)) or best
+            chunks = (chunk, closure(body, chunk))
+            candidates = (_without(best, positions) for positions in chunks)
+            best = (yield from propose_until_accepted(candidates)) or best
             end = min(end - size, _count(best))
         if size == 1:
             return
@@ -33,30 +38,32 @@ def _count(specimen: Specimen) -> int:
 
 
 def _without(specimen: Specimen, positions: set[int]) -> Specimen:
-    return drop_unread_parameters(
-        rewrite(specimen, trees.without_statements(specimen.copied_body(), positions))
-    )
+    body = trees.without_statements(specimen.copied_body(), positions)
+    return drop_unread_parameters(rewrite(specimen, body))
 
 
 def closure(body: Sequence[ast.stmt], chunk: set[int]) -> set[int]:
     """Return the chunk with the plain statements that read variables which only it binds."""
     # Loops and branches stay, because parts of them may still be needed.
-    plain = {at: s for at, s in enumerate(body) if not isinstance(s, trees.COMPOUND)}
+    plain = set()
+    for at, statement in enumerate(body):
+        if not isinstance(statement, trees.COMPOUND):
+            plain.add(at)
     removals = set(chunk)
     while True:
         unbound: set[str] = set()
         for at in removals:
             unbound |= trees.writes(body[at])
-        remaining = {at: statement for at, statement in plain.items() if at not in removals}
-        for statement in remaining.values():
-            unbound -= trees.writes(statement)
-        readers = {at for at, statement in remaining.items() if trees.reads(statement) & unbound}
+        remaining = plain - removals
+        for at in remaining:
+            unbound -= trees.writes(body[at])
+        readers = {at for at in remaining if trees.reads(body[at]) & unbound}
         if not readers:
             return removals
         removals |= readers
 
 
-def control_flow(best: Specimen) -> Generator[Specimen, bool, None]:
+def control_flow(best: Specimen) -> Proposals:
     """Propose for every loop and branch one side, or a loop of few iterations."""
     yield from propose_at_each(best, _compounds, _without_compound)
 
