@@ -23,7 +23,7 @@ def boundary(count: int) -> Generator[int, Answer, Boundary | None]:
     """Search for two positions (near, far) between which the state changes.
 
     Near has the state of position 0, far the opposite one, and all positions between are unknown.
-    The result is None if position 0 is unknown or the opposite state does not occur; only this takes
+    The result is None if position 0 is unknown or the opposite state never occurs; only this takes
     all positions. If the state changes once, the search takes about 2 log₂(far) positions; if it
     changes several times, one of the changes is returned.
 

@@ -18,8 +18,8 @@ class ComparedSide:
         torch: The torch release that the user named.
         torch_for: The torch releases that require this Triton.
         verdicts: The number of cells by verdict.
-        missing: The number of cells whose release has no wheel.
-        partial: The share of cells with a record, if some have none.
+        missing: The number of cells whose release lacks a wheel.
+        partial: The share of cells with a record, if some lack one.
     """
 
     text: str

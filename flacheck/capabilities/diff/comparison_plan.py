@@ -89,12 +89,12 @@ def plan_comparison(
     if isinstance(before, StoredSide) and isinstance(after, StoredSide):
         _check_stored(before, after)
         return ComparisonPlan(before, after, f"{before.name} and {after.name}")
-    stored = next((side for side in (before, after) if isinstance(side, StoredSide)), None)
-    if stored is not None and not has_subject:
-        _check_single(stored)
-        return _of_stored(before, after, stored, subject.trust)
-    if stored is not None:
-        _check_single(stored)
+    stored_side = next((side for side in (before, after) if isinstance(side, StoredSide)), None)
+    if stored_side is not None and not has_subject:
+        _check_single(stored_side)
+        return _of_stored(before, after, stored_side, subject.trust)
+    if stored_side is not None:
+        _check_single(stored_side)
     return _of_subject(before, after, subject, has_subject, selection)
 
 
@@ -143,13 +143,13 @@ def _check_stored(before: StoredSide, after: StoredSide) -> None:
         _check_single(side)
 
 
-def _of_stored(before: Side, after: Side, stored: StoredSide, trust: bool) -> ComparisonPlan:
+def _of_stored(before: Side, after: Side, stored_side: StoredSide, trust: bool) -> ComparisonPlan:
     """Return the plan of a stored run's cells under the other side's compiler."""
     (release,) = (side for side in (before, after) if isinstance(side, ReleaseSide))
     new_cells: list[Cell] = []
     packages: dict[str, Package] = {}
     warnings: list[str] = []
-    for record in stored.records:
+    for record in stored_side.records:
         # A record without a launch is the package's own failure, not a cell.
         if record.launch is None:
             continue
@@ -157,21 +157,23 @@ def _of_stored(before: Side, after: Side, stored: StoredSide, trust: bool) -> Co
             cell = cells.rebuild_cell(record, trust)
         except UsageError as error:
             raise UsageError(
-                f"{stored.name} does not hold what its cells were compiled from ({error}); say "
+                f"{stored_side.name} does not hold what its cells were compiled from ({error}); say "
                 "what to compile with --package or --matrix"
             ) from None
         new_cells.append(cell.under(release.choice.identity))
         packages.update(cell.packages)
         warnings += cell.warnings
     plan = Plan(
-        name=f"diff {stored.name}",
+        name=f"diff {stored_side.name}",
         cells=new_cells,
         choices={release.choice.identity: release.choice},
         packages=packages,
         purpose=Purpose.DIFF,
         trust=trust,
     )
-    return ComparisonPlan(before, after, stored.name, plan, warnings=tuple(dict.fromkeys(warnings)))
+    return ComparisonPlan(
+        before, after, stored_side.name, plan, warnings=tuple(dict.fromkeys(warnings))
+    )
 
 
 def _of_subject(

@@ -29,7 +29,7 @@ class DifferenceKind(Enum):
     MENDED = "mended"
     CHANGED_CAUSE = "changed_cause"
     UNCHANGED = "unchanged"
-    # One side has no verdict.
+    # One side lacks a verdict.
     UNKNOWN = "unknown"
     # A launch with invented arguments, which may have caused its failure.
     UNTESTED = "untested"

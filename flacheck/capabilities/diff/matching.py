@@ -57,7 +57,7 @@ def match(before: Sequence[Record], after: Sequence[Record]) -> list[Pair]:
     """Pair the same cells, and the other records by kernel, dtype and target.
 
     The rest of a kernel and dtype is compared with the best record of the other side; it is on one
-    side alone only if the other side has no record of it.
+    side alone only if the other side lacks it.
     """
     own = _own_options(before, after)
     there = {identity_of(record, own): record for record in after}

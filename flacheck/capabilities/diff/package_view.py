@@ -144,7 +144,7 @@ def missing(
     refusal_of: Mapping[str, str],
     coverage: Sequence[Mapping[str, Any]],
 ) -> Callable[[Record], str]:
-    """Return a function that gives the reason why a side has no record of a kernel.
+    """Return a function that gives the reason why a side lacks a kernel.
 
     The kernel was not launched, the capture was cut, or the package refused. `refusal_of` maps the
     imports and calls that the package refuses under the side to their message; `coverage` is the
