@@ -192,7 +192,7 @@ def _beside() -> list[str]:
 
     Triton's are left out: the package imports the release of its capture.
     """
-    names = set()
+    names: set[str] = set()
     for folder in map(Path, sys.path):
         if folder.is_dir():
             names.update(file.name for file in folder.glob("*.dist-info"))
