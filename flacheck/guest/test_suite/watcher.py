@@ -118,7 +118,10 @@ class Watcher:
                 self._wanting.append(report.nodeid)
 
     def report(self) -> dict[str, Any]:
-        cut = [name for name, ran in self._functions.items() if not ran]
+        cut = []
+        for name, ran in self._functions.items():
+            if not ran:
+                cut.append(name)
         return {
             "tests": self._counts,
             "failures": self._failures,
