@@ -56,8 +56,10 @@ def _text(what: str) -> str:
 
 
 def _beginning_and_end(stream: BinaryIO, name: str) -> str:
-    """The text; of a long one both ends, and as many empty lines as were left out between them, so
-    that the numbers of lines stay."""
+    """Return the text of a log; of a long one both ends.
+
+    As many empty lines as were left out stand between them, so that line numbers stay.
+    """
     beginning = stream.read(_HALF)
     end: deque[bytes] = deque()
     size = lines = total = 0

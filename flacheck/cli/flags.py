@@ -7,8 +7,10 @@ import typer
 
 
 def option(*names: Any, help: str, metavar: str | None = None, **more: Any) -> Any:
-    """An option, after its default where it is not Annotated. A metavar in lower case names all
-    values that the option takes: `table|json`."""
+    """Return an option; without Annotated it stands after its default.
+
+    A metavar in lower case lists all values of the option: `table|json`.
+    """
     return typer.Option(*names, help=help, metavar=metavar, **more)
 
 

@@ -29,8 +29,10 @@ def report(
     format: flags.Format = "table",
     output: flags.Output = None,
 ) -> int:
-    """Render stored runs; several become one report. --matrix, --package and --op choose the last
-    scan that was about them."""
+    """Render stored runs; several become one report.
+
+    --matrix, --package and --op choose the last scan that was about them.
+    """
     from flacheck import reports
     from flacheck.reports import scan
     from flacheck.reports.document import listing

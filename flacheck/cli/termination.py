@@ -12,8 +12,10 @@ from flacheck import Terminated
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Within it SIGTERM raises `Terminated` and SIGINT `KeyboardInterrupt`; the handlers that were
-    there come back after it."""
+    """Raise `Terminated` at SIGTERM and `KeyboardInterrupt` at SIGINT within the context.
+
+    The previous handlers are restored at its end.
+    """
     if threading.current_thread() is not threading.main_thread():
         # Python allows signal handlers in the main thread only.
         yield

@@ -27,8 +27,8 @@ from flacheck.toolchains import Resolver
 
 # What most of these projects are written for.
 DEFAULT_TARGETS = ("sm90a",)
-# Libraries of the toolkit whose headers are no part of its compiler, and how a source that wants
-# them names them: torch's CUDA context holds handles of the first three.
+# Libraries whose headers do not come with the compiler, and how sources include
+# them: torch's CUDA context holds handles of the first three.
 _LIBRARIES = {
     "nvidia-cublas": re.compile(r"ATen/cuda/(?:CUDAContext|CUDABlas)|<cublas"),
     "nvidia-cusparse": re.compile(r"ATen/cuda/(?:CUDAContext|CUDASparse)|<cusparse"),
@@ -107,7 +107,7 @@ def _without_units(spec: str, build: ProjectBuild) -> str:
 
 
 def current(kernel: Kernel, spec: str) -> tuple[Kernel, Package]:
-    """A stored unit as its package has it now."""
+    """Return a stored unit in the present version of its package."""
     package = source_trees.provide_sources(spec)
     root = Path(package.path)
     build = builds.find(root)
@@ -187,8 +187,10 @@ def _lacks_generated(folder: Path) -> bool:
 
 
 def include_folders(build: ProjectBuild, root: Path) -> Iterator[str]:
-    """Folders of headers outside of the project: torch's and Python's, those of the toolkit's
-    libraries, and those that the build names and this machine has."""
+    """Yield the folders of headers outside of the project.
+
+    They are torch's, Python's, those of the toolkit's libraries, and those of the build that exist.
+    """
     if any(unit.of_torch for unit in build.units):
         folder = torch_folder()
         if folder is None:
@@ -204,7 +206,7 @@ def include_folders(build: ProjectBuild, root: Path) -> Iterator[str]:
     for name, wanted in _LIBRARIES.items():
         if wanted.search(text) and not _brings(build, root, name):
             pin = _PINS.get(name, _LIBRARY_PIN)
-            # CUTLASS requires Python packages that have no headers.
+            # The Python packages that CUTLASS requires contain no headers.
             yield from source_trees.library_headers(f"{name}{pin}", alone=name in _PINS)
     for folder_name in _outside_folders(build):
         if _holds_headers(folder_name) and is_folder(Path(folder_name)):
@@ -241,8 +243,10 @@ def _texts(root: Path) -> Iterator[str]:
 
 
 def _dropped(build: ProjectBuild) -> Iterator[str]:
-    """Yield warnings of what the build names and flacheck does not pass on, but for what a scan
-    chooses itself."""
+    """Yield warnings about the build's arguments that are not passed on.
+
+    Arguments that a scan chooses itself need no warning.
+    """
     every_flag = {flag for unit in build.units for flag in unit.dropped_flags}
     flags = sorted(flag for flag in every_flag if not is_chosen_by_scan(flag))
     if flags:
@@ -256,8 +260,10 @@ def _dropped(build: ProjectBuild) -> Iterator[str]:
 
 
 def _source(spec: str) -> str:
-    """A checkout by its folder: every edit changes its version, and asks the same of the new
-    state."""
+    """Return the folder of a checkout, "" for a release.
+
+    Every edit changes a checkout's version; the question stays the same.
+    """
     if checkouts.is_path(spec):
         return str(Path(spec).expanduser().resolve())
     return ""

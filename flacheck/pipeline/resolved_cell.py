@@ -1,4 +1,4 @@
-"""CELL on a command line → one cell, with what it takes to compile it again under any release.
+"""The resolution of CELL to one cell that can be compiled under any release.
 
 CELL is a key or a unique prefix of it, looked up in the store; `FILE.jsonl:LINE`; a matrix; or
 nothing but selection flags, which then search the store. What leaves several cells must leave
@@ -73,11 +73,11 @@ class ResolvedCell:
     trust: bool = False
 
     def under(self, toolchain: str) -> Cell:
-        """The same launch, options and target with another compiler."""
+        """Return the cell with another compiler."""
         return replace(self.cell, toolchain=toolchain)
 
     def plan(self, choices: Sequence[Choice], name: str, purpose: Purpose) -> Plan:
-        """The cell under each of these compilers; `name` is what the run is called."""
+        """Return a plan of the cell under each of these compilers."""
         return Plan(
             name=name,
             cells=[self.under(choice.identity) for choice in choices],
@@ -89,8 +89,11 @@ class ResolvedCell:
 
 
 def rebuild_cell(record: Record, trust: bool = False) -> ResolvedCell:
-    """A stored record's cell, to be compiled again; UsageError where its source is not stored, or
-    is refused without the user's `trust`."""
+    """Return a stored record's cell, ready to be compiled again.
+
+    Raises:
+        UsageError: If its source is not stored, or refused without `trust`.
+    """
     return _rebuilt(record, trust)
 
 
@@ -112,13 +115,22 @@ def resolve_cell(
     trust: bool = False,
     options: RunOptions | None = None,
 ) -> ResolvedCell:
-    """The one cell that CELL and the selection name; a subject in place of CELL is a matrix, a
-    launches file or a package.
+    """Return the one cell that CELL and the selection name.
 
-    Where a file or matrix leaves several cells, they are compiled, in a run of this purpose, and
-    the one among those that fail is taken; `options` are that run's.
-    Raises UsageError with the candidates when no cell or several are left, EmptySelection when
-    nothing of a file is selected.
+    If a file or matrix leaves several cells, they are compiled in a run, and the one that fails is
+    taken.
+
+    Args:
+        what: A key, a file, a matrix, or a subject; None searches the store.
+        selection: The selection.
+        store: Where stored cells are, and where the run goes.
+        purpose: The purpose of the run.
+        trust: True if the user vouches for sources in files and stores.
+        options: How the cells of the run are compiled.
+
+    Raises:
+        UsageError: With the candidates, if no cell or several are left.
+        EmptySelection: If nothing of a file is selected.
     """
     if selection.ops and needs_store(what):
         raise EmptySelection(
@@ -166,7 +178,7 @@ def resolve_cell(
 
 
 def _plan_of(what: str, selection: Selection, trust: bool) -> Plan:
-    """The cells that the selection leaves of a file or a matrix."""
+    """Return the plan of the selected cells of a file or a matrix."""
     file, line = line_of(what)
     if line is None and not file.suffix and what not in matrix.names():
         raise UsageError(
@@ -198,8 +210,7 @@ def _matches(record: Record, selection: Selection, asked: Sequence[str], names: 
 
 
 def _one_signature(records: Sequence[Record], where: str, store: Store) -> Record:
-    """The first by key of failing cells that share a signature; where none fails, the only slow
-    one."""
+    """Return the first failing cell by key if all share a signature, else the only slow one."""
     failing = sorted((r for r in records if r.verdict is Verdict.FAILS), key=lambda r: r.key)
     # A compile before an autotuner's run that met the same failure in one of its configurations.
     failing.sort(key=lambda r: bool(r.launch and r.launch.configs))
@@ -218,7 +229,7 @@ def _one_signature(records: Sequence[Record], where: str, store: Store) -> Recor
 
 
 def _undecided(what: str, candidates: Sequence[Record]) -> UsageError:
-    """At most a screenful of candidates, the failing ones first."""
+    """Return an error with at most a screenful of candidates, failing ones first."""
     if not candidates:
         return UsageError(
             f"{what}, and there is nothing to choose from: run `flacheck scan` first, or change "
@@ -256,12 +267,13 @@ def settings(cell: Cell) -> str:
 
 
 def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> ResolvedCell:
-    """The cell with its kernel as it is now; what was stored of another source is not known of this
-    one. The store knows in which folder a checkout lies.
+    """Return the cell with its kernel in the present version.
 
-    A store may have come from elsewhere: without the user's `trust` it is believed no more than a
-    launches file. Raises UsageError for source and options that are not admitted, and for packages
-    that no command of the user's has installed.
+    The record of another version of the source is dropped. A store may come from somebody else:
+    without `trust` its sources are checked like those of a launches file.
+
+    Raises:
+        UsageError: If source or options are not admitted, or a package is not installed.
     """
     cell = record.cell
     if isinstance(cell.kernel.origin, Unrecorded):
@@ -302,7 +314,7 @@ def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> Resolve
 
 
 def _check_source(cell: Cell, source: str) -> None:
-    """Raise UsageError for a stored source that a launches file could not have either."""
+    """Raise UsageError for a stored source that a launches file may not hold either."""
     try:
         check_source(source)
     except Refused as error:
@@ -325,8 +337,11 @@ def _check_options(cell: Cell) -> None:
 
 
 def _package_of(kernel: Kernel, trust: bool) -> Package:
-    """The package that a stored kernel is of. Raises UsageError where a store's word alone would
-    install a package, or import a module of something else."""
+    """Return the package of a stored kernel.
+
+    Raises:
+        UsageError: If only the store vouches for the package or for the module.
+    """
     spec = str(kernel.package)
     if trust:
         return packages.provide_package(spec)
@@ -351,8 +366,10 @@ def _not_installed(kernel: Kernel) -> UsageError:
 
 
 def _folder_of(kernel: Kernel, store: Store | None) -> str:
-    """Where the checkout lies that a unit is of, by the questions that were asked of it. No index
-    is asked: what it has under that name is something else."""
+    """Return the folder of a unit's checkout, from the stored questions about it.
+
+    The package index is not used: a package of that name there is another one.
+    """
     runs = store.runs() if store is not None else ()
     for run in runs:
         question = run.question
@@ -367,8 +384,7 @@ def _folder_of(kernel: Kernel, store: Store | None) -> str:
 
 
 def _package_digest(kernel: Kernel, package: Package) -> str:
-    """A package's kernel stands for itself in that package, the import of a module for the whole
-    package."""
+    """Return the digest of a package's kernel; the import of a module has the package's digest."""
     if isinstance(kernel.origin, Imported) and kernel.origin.qualname is None:
         return package.digest
     return digest([package.digest, kernel.name])
@@ -382,8 +398,7 @@ def _corpus_kernel(name: str) -> Kernel:
 
 
 def _of_older(record: Record, trust: bool) -> Cell:
-    """The cell of a record that was stored without one, when what can be said of its kernel leads
-    to its key."""
+    """Return the cell of an old record without one, if a likely kernel leads to its key."""
     kernel = _likely_kernel(record, trust)
     if kernel is not None:
         for stage, until in (("compile", None), ("autotune", None), ("compile", record.stage)):

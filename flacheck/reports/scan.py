@@ -151,7 +151,8 @@ def _count(number: int, one: str, many: str, **among_them: int) -> str:
 
 def _matrix(grid_of_run: Grid) -> Iterator[Part]:
     for target, kernels in grid_of_run.targets.items():
-        releases, rows_to_show = grid_of_run.tested_toolchains(target), kernels
+        releases = grid_of_run.tested_toolchains(target)
+        rows_to_show = dict(kernels)
         # A long matrix has only the kernels that do not compile everywhere.
         if len(kernels) > _ROWS:
             rows_to_show = {}

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from flacheck.capabilities.dtypes import expressions
 from flacheck.capabilities.dtypes.finding import (
@@ -150,7 +149,7 @@ class _Judgement:
     ) -> None:
         self._subject, self._run, self._references = subject, run, reference_runs
         self._by_design, self._display_path = by_design | _find_wide_arguments(run), display_path
-        self._remaining: set[Any] = set()
+        self._remaining: set[tuple[str, Place | None, tuple[str, ...]]] = set()
         if reference_runs:
             self._remaining.update(map(_at, reference_runs[0].promotions))
 

@@ -1,4 +1,4 @@
-"""Stored runs with their analysis, as a report shows them."""
+"""Stored runs with their analysis, for reports."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
@@ -41,8 +41,11 @@ def view(
     waived: Sequence[Waiver] = (),
     baseline: Baseline | None = None,
 ) -> RunView:
-    """Stored runs with their analysis, for a report; of several, the newest record of each cell
-    counts. Waivers whose day is over let nothing pass; a baseline lets its failures pass."""
+    """Return stored runs with their analysis.
+
+    Of several runs the newest record of each cell counts. Expired waivers excuse nothing; a
+    baseline excuses its failures.
+    """
     valid = waivers.in_force(waived, date.today())
     runs_by_id = {run.id: run for run in map(store.run, names)}
     runs = sorted(runs_by_id.values(), key=lambda run: run.started, reverse=True)
@@ -86,17 +89,17 @@ def view(
 
 
 def _made_up(places: Sequence[RequestedPlace]) -> frozenset[str] | None:
-    """The made-up launches of these questions; None where no question is stored."""
+    """Return the keys of made-up launches; None if no question is stored."""
     places_with_keys = [place.keys for place in places if place.keys is not None]
     if not places_with_keys:
         return None
     made_up = frozenset[str]().union(*(keys.made_up for keys in places_with_keys))
-    # What one question saw is seen in the answer to all of them.
+    # A launch that one question marks as seen counts as seen in all of them.
     return made_up.difference(*(set(keys.possible) - keys.made_up for keys in places_with_keys))
 
 
 def _question(answered: Sequence[Standing]) -> Json | None:
-    """The question of the runs as flacheck.run/1 has it; None where none is stored."""
+    """Return the question of the runs as in flacheck.run/1; None if none is stored."""
     if not answered:
         return None
     names = dict.fromkeys(each.question.about for each in answered)
@@ -124,7 +127,7 @@ def _records_again(
 
 
 def _records(store: Store, runs: Sequence[StoredRun]) -> Iterator[Record]:
-    """The records of runs, newest first; each cell once."""
+    """Yield the records of runs, newest first, each cell once."""
     keys: set[str] = set()
     for run in runs:
         for record in store.records(run.id):

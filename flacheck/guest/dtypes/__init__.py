@@ -176,7 +176,7 @@ def _follow_subject(
     runs: dict[Any, Any] = {}
     plan = None
     failures: list[Any] = []
-    reference_modes = []
+    reference_modes: list[Any] = []
     for mode in modes:
         reference_modes += references(mode)
     for reference in dict.fromkeys([*reference_modes, *modes]):
