@@ -179,9 +179,9 @@ class _Comparison:
         }
         for key, others in self._alternatives.items():
             for other in others:
-                record = self._records.get(other.key)
-                if record is not None and record.verdict is Verdict.COMPILES:
-                    compiling.setdefault(key, record)
+                tried = self._records.get(other.key)
+                if tried is not None and tried.verdict is Verdict.COMPILES:
+                    compiling.setdefault(key, tried)
         return compiling
 
     def _untested_reasons(self, records: Sequence[Record]) -> dict[str, str]:
