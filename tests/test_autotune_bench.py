@@ -447,7 +447,7 @@ INTEGERS = {
             },
             None,
         ),
-        ({"tensors": {}}, "the size of x is not known"),
+        ({"tensors": {}}, "the size of x is unknown"),
         ({"tensors": None}, "the launches file lacks the sizes of its tensors"),
     ],
 )

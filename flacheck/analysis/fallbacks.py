@@ -33,7 +33,8 @@ class Fallback:
     marks: Mapping[str, str] = field(default_factory=dict)
     follows: Mapping[str, Any] = field(default_factory=dict)
     places: tuple[tuple[str, str], ...] = ()
-    key: str = ""
+    # Not stored, so it does not take part in comparisons.
+    key: str = field(default="", compare=False)
 
     @property
     def changes(self) -> int:
