@@ -88,21 +88,15 @@ def test_a_project_with_its_own_cutlass_takes_none_from_the_index(
     assert list(build_units.include_folders(builds.find(root), root)) == []
 
 
-def test_a_folder_outside_of_the_project_must_be_one_of_headers(tmp_path: Path) -> None:
-    """Any other would let a unit show what the machine holds there."""
-    for name in ("home", "lib/include/x"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "include").symlink_to(tmp_path / "home")
-    folders = [tmp_path / name for name in ("home", "lib/include/x", "include")]
-    root = project(tmp_path, *[f"-I{folder}" for folder in folders], "-I/etc")
+def test_a_folder_outside_of_the_project_is_passed_on(tmp_path: Path) -> None:
+    """If it exists; the worker refuses what a unit may not read there."""
+    (tmp_path / "lib").mkdir()
+    root = project(tmp_path, f"-I{tmp_path / 'lib'}", f"-I{tmp_path / 'gone'}")
     toolkit(tmp_path)
     selection = Selection(toolchains=(str(tmp_path / "cuda-13.9.7"),))
     plan = ResolvedBuild(Job(Subject(package=str(root)), selection)).expand()
     (package,) = plan.packages.values()
-    assert package.includes == (str(tmp_path / "lib" / "include" / "x"),)
-    (warning,) = plan.warnings
-    assert warning.startswith("include folders of the build that lie outside of the project")
-    assert f"/etc {tmp_path}/home {tmp_path}/include; put" in warning
+    assert package.includes == (str(tmp_path / "lib"),)
 
 
 def test_a_build_without_units_names_those_that_do_not_exist(tmp_path: Path) -> None:

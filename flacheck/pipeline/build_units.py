@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sysconfig
 from collections.abc import Iterator, Sequence
@@ -209,7 +208,8 @@ def include_folders(build: ProjectBuild, root: Path) -> Iterator[str]:
             # The Python packages that CUTLASS requires contain no headers.
             yield from source_trees.library_headers(f"{name}{pin}", alone=name in _PINS)
     for folder_name in _outside_folders(build):
-        if _holds_headers(folder_name) and is_folder(Path(folder_name)):
+        # The worker refuses files there that are no headers of the system or of the cache (FC812).
+        if is_folder(Path(folder_name)):
             yield folder_name
 
 
@@ -217,14 +217,6 @@ def _outside_folders(build: ProjectBuild) -> list[str]:
     """Return the include folders of a build that lie outside of the project, but for torch's."""
     folders = {folder for unit in build.units for folder in unit.includes}
     return sorted(each for each in folders if each.startswith("/") and "torch/include" not in each)
-
-
-def _holds_headers(folder: str) -> bool:
-    """Return True for a folder whose path names it as one of headers.
-
-    A build could name any folder of this machine, and its units would show the files there.
-    """
-    return "include" in Path(os.path.realpath(folder)).parts
 
 
 def _brings(build: ProjectBuild, root: Path, library: str) -> bool:
@@ -251,12 +243,6 @@ def _dropped(build: ProjectBuild) -> Iterator[str]:
     flags = sorted(flag for flag in every_flag if not is_chosen_by_scan(flag))
     if flags:
         yield f"arguments of the build that are not passed on: {' '.join(flags)}"
-    folders = [each for each in _outside_folders(build) if not _holds_headers(each)]
-    if folders:
-        yield (
-            "include folders of the build that lie outside of the project and are left out: "
-            f"{' '.join(folders)}; put their headers into the project, or into a folder `include`"
-        )
 
 
 def _source(spec: str) -> str:
