@@ -87,7 +87,7 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
             continue
         if held and int(pid) != os.getpid():
             found.append(f"{{pid}} {{name}}")
-for path in {secret!r}, "/etc/shadow", "/root/.bashrc":
+for path in {secret!r}, {profile!r}, "/etc/shadow":
     try:
         found.append(open(path).read()[:20])
     except OSError:
@@ -115,7 +115,8 @@ def test_a_package_comes_by_nothing_of_the_users(tmp_path: Path) -> None:
     """Neither variables of flacheck and of who started it, nor files, nor the network."""
     secret = tmp_path / "secret"
     secret.write_text("hush")
-    path = package(tmp_path / "p", BREAKS_OUT.format(secret=str(secret)))
+    profile = str(Path.home() / ".bashrc")
+    path = package(tmp_path / "p", BREAKS_OUT.format(secret=str(secret), profile=profile))
     done = start_capture(path, tmp_path / "c", AWS_SECRET_ACCESS_KEY="hush")
     out, err = done.communicate(timeout=100)
     error, _ = json.loads(out.splitlines()[-1])
