@@ -1,14 +1,20 @@
-"""The logs that the tests of rules read: all of them really came from a compiler."""
+"""The logs that the tests of rules read: output of compilers and programs, and public reports."""
 
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from flacheck.rules import read, signature
 
 LOGS = Path(__file__).parent / "logs"
+CASES = Path(__file__).parent / "cases"
+# The sealed half of the reports stands for no rule.
+_OPEN_CASES = ("known", "reports")
 
 
 def logs(kind: str) -> list[str]:
@@ -16,7 +22,30 @@ def logs(kind: str) -> list[str]:
     return sorted(str(path.relative_to(LOGS)) for path in LOGS.glob(f"*/{kind}-*.log"))
 
 
+def evidence(kind: str) -> list[tuple[str, str]]:
+    """The codes with the names of their logs of a kind, in a code's folder or listed for it."""
+    pairs = [(name.partition("/")[0], name) for name in logs(kind)]
+    listed = yaml.safe_load((LOGS / "evidence.yaml").read_text())
+    for code, entry in listed.items():
+        pairs.extend((code, name) for name in entry.get(kind, ()))
+    return pairs
+
+
+def cases(name: str) -> list[dict[str, Any]]:
+    """The cases of a file."""
+    loaded: list[dict[str, Any]] = yaml.safe_load((CASES / f"{name}.yaml").read_text())
+    return loaded
+
+
+@cache
+def _report_logs() -> dict[str, str]:
+    return {case["id"]: case["log"] for name in _OPEN_CASES for case in cases(name)}
+
+
 def log_of(name: str) -> str:
+    """The text of a log: a file, or a report by its id."""
+    if "#" in name:
+        return _report_logs()[name]
     return (LOGS / name).read_text()
 
 

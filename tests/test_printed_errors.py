@@ -31,11 +31,11 @@ OLDER = "error: couldn't allocate output register for constraint 'f'"
         (OLDER, "FC402"),
         ("error: unknown asm constraint 'f'", "FC402"),
         ("<inline asm>:1:2: error: invalid instruction", "FC000"),
-        ("/home/user/my kernel.py:4:5: error: failed to legalize operation", "FC000"),
-        ('loc("kernel.py":4:5): error: operand #0 does not dominate this use', "FC000"),
+        ("/home/user/my kernel.py:4:5: error: failed to legalize operation 'tt.dot'", "FC204"),
+        ('loc("kernel.py":4:5): error: operand #0 does not dominate this use', "FC202"),
         ("ptxas /tmp/tmp1.ptx, line 7; error   : Unexpected instruction types", "FC000"),
         ("ptxas fatal   : Ptx assembly aborted due to errors", "FC000"),
-        ("ld.lld: error: undefined symbol: f", "FC000"),
+        ("ld.lld: error: undefined symbol: f", "FC809"),
     ],
 )
 def test_a_finished_compile_that_printed_an_error_fails(

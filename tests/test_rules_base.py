@@ -7,15 +7,15 @@ import re
 import pytest
 
 from flacheck.rules.base import RULES, Rule
-from tests.rule_logs import LOGS
+from tests.rule_logs import LOGS, evidence
 
 
 def test_every_rule_has_a_golden_log_and_a_near_miss() -> None:
     """A code without evidence from a real run is no rule."""
-    for code in RULES:
-        names = [path.name for path in (LOGS / code).iterdir()]
-        assert any(name.startswith("golden-") for name in names), code
-        assert any(name.startswith("near-") for name in names), code
+    for kind in ("golden", "near"):
+        codes = {code for code, _ in evidence(kind)}
+        codes.update(path.parent.name for path in LOGS.glob(f"*/{kind}-*.json"))
+        assert codes == set(RULES)
 
 
 def test_every_rule_tells_a_user_what_to_do() -> None:
@@ -25,6 +25,8 @@ def test_every_rule_tells_a_user_what_to_do() -> None:
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.name)
         assert all((rule.title, rule.summary, rule.cause, rule.remedy))
         assert rule.effect in ("fails", "unknown", "compiles", "advisory")
+        assert rule.shows in ("compile", "partly", "run", "machine")
+        assert rule.confidence in ("certain", "likely", "possible")
         assert all(link.startswith("https://") for link in rule.links)
     assert len({rule.name for rule in RULES.values()}) == len(RULES)
 
@@ -41,8 +43,8 @@ def test_a_rules_finding_may_differ_in_title_and_confidence() -> None:
     """What is not said is the rule's own."""
     rule = RULES["FC302"]
     assert rule.finding("said").title == rule.title
-    changed = rule.finding("said", title="Other", confidence="low", line=3)
-    assert (changed.code, changed.title, changed.confidence) == ("FC302", "Other", "low")
+    changed = rule.finding("said", title="Other", confidence="possible", line=3)
+    assert (changed.code, changed.title, changed.confidence) == ("FC302", "Other", "possible")
     assert (changed.message, changed.line) == ("said", 3)
 
 

@@ -25,9 +25,9 @@ def test_an_unknown_code_names_the_known_ones() -> None:
 
 def test_a_log_is_explained_with_its_place() -> None:
     """The line counts from 1."""
-    (explained,) = of_log("fine\nLLVM ERROR: something new\n")
+    (explained,) = of_log("fine\nValueError: something new\n")
     assert (explained.code, explained.line) == ("FC000", 2)
-    assert explained.excerpt == "LLVM ERROR: something new"
+    assert explained.excerpt == "ValueError: something new"
     assert of_log("fine\n") == []
 
 

@@ -18,13 +18,13 @@ from tests.rule_logs import log_of, signature_of
 def test_one_assertion_is_one_signature_however_the_process_died() -> None:
     """3.2.0 aborts on this assertion; 3.3.0 survives it as `PassManager::run failed`."""
     died, survived = (
-        "FC000/golden-scan-assertion-3.2.0.log",
-        "FC000/golden-scan-assertion-3.3.0.log",
+        "FC308/golden-scan-assertion-3.2.0.log",
+        "FC308/golden-scan-assertion-3.3.0.log",
     )
     assert "PassManager::run failed" not in log_of(died)
     assert "PassManager::run failed" in log_of(survived)
     assert signature_of(died) == signature_of(survived)
-    assert signature_of(died).startswith("FC000:llir:AddPartialReduce:")
+    assert signature_of(died).startswith("FC308:llir:AddPartialReduce:")
 
 
 def test_signatures_of_one_failure_agree_over_releases() -> None:
@@ -48,7 +48,7 @@ def test_signatures_of_different_failures_differ() -> None:
     names = [
         "FC302/golden-reshape-outs-3.2.0.log",
         "FC302/golden-st-matrix-3.3.0.log",
-        "FC000/golden-reduce-assertion-3.2.0.log",
+        "FC308/golden-reduce-assertion-3.2.0.log",
         "FC302/near-reduce-assertion-3.3.0.log",
         "FC301/golden-bf16-3.3.1.log",
         "FC301/golden-f16-3.3.0.log",

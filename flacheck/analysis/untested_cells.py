@@ -13,6 +13,7 @@ from typing import Any
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version
 from flacheck.model import Json, Verdict
+from flacheck.rules import blames_release
 
 # A removed API is missing whatever the arguments are.
 _REMOVED_API = "FC101"
@@ -55,8 +56,8 @@ def why_untested(cell: ObservedCell) -> str | None:
     """Return the reason why a cell is not evidence by itself; None if it is evidence.
 
     A failure of a made-up launch is evidence if its arguments cannot have caused it: a removed API,
-    a module whose import fails for a known reason, a crash of the compiler, an error in one of its
-    passes.
+    a module whose import fails for a reason that a release has, a crash of the compiler, an error
+    in one of its passes.
     """
     if not cell.made_up or cell.verdict in (Verdict.COMPILES, Verdict.SKIPPED):
         return None
@@ -67,7 +68,7 @@ def why_untested(cell: ObservedCell) -> str | None:
     code = cell.code or _UNCLASSIFIED
     if code == _REMOVED_API or cell.api is not None or cell.is_crash:
         return None
-    if cell.stage == "import" and code != _UNCLASSIFIED:
+    if cell.stage == "import" and blames_release(code):
         return None
     if cell.stage == "autotune" and code.startswith(_AUTOTUNER):
         return None

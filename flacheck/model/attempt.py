@@ -87,7 +87,7 @@ class Finding:
     message: str = ""
     function: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    confidence: str = "high"
+    confidence: str = "certain"
     line: int | None = None
     excerpt: str = ""
 

@@ -284,8 +284,8 @@ def _attempts(capture: PackageCapture, selection: Selection) -> dict[Cell, Attem
 
     These are the import of the package, imports of its modules, and calls that the package refuses.
     An import without an attempt is yet to be compiled. A module that cannot be imported is a
-    failure of the release only if a rule recognises the error: other modules lack a dependency or
-    clash with one. An operator's exception counts only if it names a Triton release. The others
+    failure of the release only if a rule blames the release for it: other modules lack a dependency
+    or clash with one. An operator's exception counts only if it names a Triton release. The others
     stand in the coverage.
     """
     driven = capture.driven
@@ -298,7 +298,7 @@ def _attempts(capture: PackageCapture, selection: Selection) -> dict[Cell, Attem
         # A refusal belongs to the card that the package was called on.
         return attempts
     for module, log in driven.report["modules"].items():
-        is_recognised = any(finding.code != rules.UNCLASSIFIED for finding in rules.read(log))
+        is_recognised = any(rules.blames_release(finding.code) for finding in rules.read(log))
         # Users import these modules first; a module deeper down may be meant for other releases.
         lacks_triton = module in capture.package.modules and _LACKS.search(log)
         if is_recognised or lacks_triton:

@@ -1,4 +1,4 @@
-"""The rules by code; `rules.yaml` holds the declarations."""
+"""The rules by code; the files in `families/` hold the declarations, one family a file."""
 
 import re
 from dataclasses import dataclass
@@ -12,15 +12,27 @@ from flacheck.model import Finding
 UNCLASSIFIED = "FC000"
 
 
+# Rules below this specificity report that something failed, but not what: wrappers of other tools.
+WRAPPER = 20
+# Rules below this one match any message of a form, such as any failed assertion.
+GENERIC = 50
+_CONFIDENCES = ("certain", "likely", "possible")
+
+
 @dataclass(frozen=True)
 class Rule:
     """One failure code: its patterns in logs, its cause and its remedy.
 
-    `patterns` search a whole log, in which `^` and `$` are the ends of lines; their named groups
-    become facts, and a group named `function` the finding's function. Of several rules that match,
-    the one with the highest `specificity` is decisive. `bad` and `good` are PEP 440 specifiers of
-    compilers (`triton==3.2.0`); empty if the cause is not a release. `effect` is the verdict that
-    follows from the finding: `fails`, `unknown`, `compiles` or `advisory`.
+    `patterns` search a message, then the whole log, in which `^` and `$` are the ends of lines;
+    their named groups become facts. Of several rules that match a message, the one with the highest
+    `specificity` names it. `form` restricts the rule to messages of that form. `context` is a
+    pattern that the log must contain as well. `warning` marks a message that programs also print
+    when nothing fails. `bad` and `good` are PEP 440 specifiers of compilers (`triton==3.2.0`);
+    empty if the cause is not a release. `direction` names the table
+    that decides between a release that is too old and one that is too new: `pins` or `names`.
+    `effect` is the verdict that follows from the finding: `fails`, `unknown`, `compiles` or
+    `advisory`; `shows` is where the failure shows: in a `compile` without a GPU, only `partly`
+    there, in a `run` on a GPU, or on this `machine`.
     """
 
     code: str
@@ -30,12 +42,17 @@ class Rule:
     cause: str
     remedy: str
     patterns: tuple[re.Pattern[str], ...] = ()
+    form: str = ""
+    context: re.Pattern[str] | None = None
     bad: tuple[str, ...] = ()
     good: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
     specificity: int = 50
     effect: str = "fails"
-    confidence: str = "high"
+    shows: str = "compile"
+    confidence: str = "certain"
+    direction: str = ""
+    warning: bool = False
 
     def search(self, log: str) -> re.Match[str] | None:
         """Return the match of the first pattern that matches; None if no pattern does."""
@@ -45,23 +62,44 @@ class Rule:
                 return match
         return None
 
+    def applies_in(self, log: str) -> bool:
+        """Return True if the log has the context that the rule requires."""
+        return self.context is None or self.context.search(log) is not None
+
     def finding(self, message: str = "", **changes: Any) -> Finding:
         """Return a finding of this rule."""
         plain = {"title": self.title, "confidence": self.confidence, **changes}
         return Finding(self.code, message=message, **plain)
 
 
+def lower_confidence(confidence: str) -> str:
+    """Return the next lower confidence."""
+    place = _CONFIDENCES.index(confidence)
+    return _CONFIDENCES[min(place + 1, len(_CONFIDENCES) - 1)]
+
+
 def _load() -> dict[str, Rule]:
-    text = files(__package__).joinpath("rules.yaml").read_text(encoding="utf-8")
     rules = {}
-    for entry in yaml.safe_load(text):
-        for name in ("bad", "good", "links"):
-            entry[name] = tuple(entry.get(name, ()))
-        # A long pattern is a list of parts in the file.
-        patterns = ["".join(parts) for parts in entry.get("patterns", ())]
-        entry["patterns"] = tuple(re.compile(pattern, re.MULTILINE) for pattern in patterns)
-        rules[entry["code"]] = Rule(**entry)
-    return rules
+    for family in sorted(files(__package__).joinpath("families").iterdir(), key=str):
+        for entry in yaml.safe_load(family.read_text(encoding="utf-8")):
+            rules[entry["code"]] = _rule(entry)
+    return dict(sorted(rules.items()))
+
+
+def _rule(entry: dict[str, Any]) -> Rule:
+    for name in ("bad", "good", "links"):
+        entry[name] = tuple(entry.get(name, ()))
+    # A long pattern is a list of parts in the file.
+    patterns = ["".join(parts) for parts in entry.get("patterns", ())]
+    entry["patterns"] = tuple(re.compile(pattern, re.MULTILINE) for pattern in patterns)
+    if "context" in entry:
+        entry["context"] = re.compile(entry["context"])
+    return Rule(**entry)
 
 
 RULES = _load()
+
+
+def blames_release(code: str) -> bool:
+    """Return True if a code's rule names releases that have the failure."""
+    return code in RULES and bool(RULES[code].bad)

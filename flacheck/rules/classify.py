@@ -1,17 +1,27 @@
 """Findings from a compiler's output or the end of an attempt; the most specific one decides."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flacheck.model import Attempt, Finding, Outcome
-from flacheck.rules.base import RULES, UNCLASSIFIED, Rule
+from flacheck.rules.base import (
+    GENERIC,
+    RULES,
+    UNCLASSIFIED,
+    WRAPPER,
+    Rule,
+    lower_confidence,
+)
 from flacheck.rules.decisive import Line, clean, decisive_lines, join
 from flacheck.rules.measurements import key_findings
 from flacheck.rules.signature import asserting_function
 
 _EXCERPT = 300
+# Lines apart within which a generic message belongs to a specific one.
+_ONE_FAILURE = 200
+_BY_WEIGHT = sorted(RULES.values(), key=lambda rule: -rule.specificity)
 _SIGKILL = "FC905"
 _TAIL_LINES = 5
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
@@ -46,58 +56,109 @@ def _function(line: Line) -> str:
     return function
 
 
-def _match(rule: Rule, log: str, lines: list[Line]) -> Finding | None:
-    """Return the rule's finding in a log; its message begins with the matching line.
+def _cause(log: str, lines: list[Line], match: re.Match[str]) -> Line:
+    """Return the line that a match in the whole log ends with.
+
+    A match of several lines ends with the exception, under its source.
+    """
+    last = match.start() + len(match[0].rstrip())
+    number = log.count("\n", 0, last) + 1
+    for line in lines:
+        if line.number == number:
+            return line
+    text = log[log.rfind("\n", 0, last) + 1 :].partition("\n")[0].strip()
+    return Line(number, text, 0)
+
+
+@dataclass(frozen=True)
+class _Hit:
+    """A rule's match, the line that it explains, and whether that line has a message's form."""
+
+    rule: Rule
+    match: re.Match[str]
+    line: Line
+    is_message: bool
+
+
+def _hits(log: str, lines: list[Line], text: str, is_failed: bool) -> Iterator[_Hit]:
+    """Yield each rule's first match in a log, the most specific rules first.
 
     Decisive lines are searched before the whole log, because a traceback shows source with the same
-    words.
+    words. A generic rule matches messages only. The context is searched in the uncleaned `text`.
     """
-    for line in lines:
-        match = rule.search(line.text)
-        if match:
-            cause = line
-            break
-    else:
-        match = rule.search(log)
-        if match is None:
-            return None
-        # A match of several lines ends with the exception, under its source.
-        last = match.start() + len(match[0].rstrip())
-        number = log.count("\n", 0, last) + 1
-        text = log[log.rfind("\n", 0, last) + 1 :].partition("\n")[0].strip()
-        cause = Line(number, text, 0)
+    for rule in _BY_WEIGHT:
+        if rule.warning and not lines and not is_failed:
+            continue
+        if not rule.patterns or not rule.applies_in(text):
+            continue
         for line in lines:
-            if line.number == number:
-                cause = line
+            if rule.form and line.form != rule.form:
+                continue
+            match = rule.search(line.text)
+            if match:
+                yield _Hit(rule, match, line, True)
                 break
+        else:
+            if WRAPPER <= rule.specificity < GENERIC:
+                continue
+            match = rule.search(log)
+            if match:
+                yield _Hit(rule, match, _cause(log, lines, match), False)
+
+
+def _select(hits: Iterable[_Hit]) -> list[_Hit]:
+    """Return the hits that name different failures, the decisive one first.
+
+    The most specific rule names a line. A wrapper counts only where nothing else does, and a
+    generic rule only far from a specific one, because both report consequences of the failure.
+    """
+    named: dict[int, _Hit] = {}
+    for hit in hits:
+        named.setdefault(hit.line.number, hit)
+    kept: list[_Hit] = []
+    for hit in named.values():
+        weight = hit.rule.specificity
+        stronger = [other for other in kept if other.rule.specificity >= WRAPPER]
+        if weight < WRAPPER and stronger:
+            continue
+        if weight < GENERIC and any(_is_near(hit, other) for other in stronger):
+            continue
+        kept.append(hit)
+    # Among equally specific hits the first in the log decides: later errors follow from it.
+    return sorted(kept, key=lambda hit: (-hit.rule.specificity, hit.line.number))
+
+
+def _is_near(hit: _Hit, other: _Hit) -> bool:
+    return abs(hit.line.number - other.line.number) <= _ONE_FAILURE
+
+
+def _finding(hit: _Hit, lines: list[Line]) -> Finding:
     function = ""
-    if rule.effect != "unknown":
-        function = _function(cause)
-    others = [line.text for line in lines if line is not cause]
-    return rule.finding(
-        join([cause.text, *others]),
+    if hit.rule.effect != "unknown":
+        function = _function(hit.line)
+    others = [line.text for line in lines if line is not hit.line]
+    confidence = hit.rule.confidence
+    if not hit.is_message:
+        confidence = lower_confidence(confidence)
+    return hit.rule.finding(
+        join([hit.line.text, *others]),
         function=function,
-        facts=_facts(match),
-        line=cause.number,
-        excerpt=cause.text[:_EXCERPT],
+        facts=_facts(hit.match),
+        confidence=confidence,
+        line=hit.line.number,
+        excerpt=hit.line.text[:_EXCERPT],
     )
 
 
-def read(text: str) -> list[Finding]:
+def read(text: str, is_failed: bool = False) -> list[Finding]:
     """Return the findings in a compiler's raw output, the decisive one first.
 
-    FC000 stands for an unrecognised failure; without a failure the list is empty.
+    FC000 stands for an unrecognised failure; without a failure the list is empty. `is_failed` is
+    True for the output of a compile that is known to have failed: a warning may then be the cause.
     """
     log = clean(text)
     lines = decisive_lines(log)
-    by_weight = sorted(RULES.values(), key=lambda rule: -rule.specificity)
-    findings = []
-    for rule in by_weight:
-        finding = _match(rule, log, lines)
-        if finding:
-            findings.append(finding)
-    # Among equally specific findings the first in the log decides: later errors follow from it.
-    findings.sort(key=lambda finding: (-RULES[finding.code].specificity, finding.line or 0))
+    findings = [_finding(hit, lines) for hit in _select(_hits(log, lines, text, is_failed))]
     if lines and not findings:
         message, first = join([line.text for line in lines]), lines[0]
         where = {"line": first.number, "excerpt": first.text[:_EXCERPT]}
@@ -122,13 +183,13 @@ def _classify_failure(attempt: Attempt, keys: list[Finding]) -> list[Finding]:
 
     If both report one fault, the audit's facts complete the finding of the log.
     """
-    findings = read(attempt.log)
+    findings = read(attempt.log, is_failed=True)
     if not findings or findings[0].code == UNCLASSIFIED:
         message = _describe_end(attempt)
         if attempt.signal == "SIGKILL":
-            findings.insert(0, RULES[_SIGKILL].finding(message, confidence="medium"))
+            findings.insert(0, RULES[_SIGKILL].finding(message, confidence="likely"))
         elif not findings:
-            findings = [RULES[UNCLASSIFIED].finding(join([message]), confidence="low")]
+            findings = [RULES[UNCLASSIFIED].finding(join([message]), confidence="possible")]
     if findings[0].code == _SIGKILL and attempt.oom_killed:
         signal = findings.pop(0)
         findings.insert(0, RULES["FC902"].finding(signal.message, facts={"killed": True}))

@@ -7,37 +7,57 @@ outer ones.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from flacheck.model import MESSAGE_LIMIT
 from flacheck.rules.signature import normalise
 
-# Prefixes of a line: ranks, pytest's E, quotation, glog, vLLM's and containers' logs.
+# Prefixes of a line: CI and container timestamps, ranks, workers, loggers, pytest's E, quotation,
+# seconds of a docker build, boxes of rich. Several of them may stand in front of one line.
 _PREFIX = re.compile(
-    r"^(?:\[rank\d+\]:[ ]?|E[ ]{3,}|>[ ]|[EWI]\d{4}[ ][\d:.]+[ ]+\d+[ ]\S+\][ ]?"
-    r"|(?:\([^()\n]*pid=\d+\)[ ])?(?:ERROR|WARNING|INFO)[ ]\d\d-\d\d[ ][\d:]+[ ]\[[^\]\n]+\][ ]?"
-    r"|\d{4}-\d\d-\d\dT[\d:.+-]+Z?[ ]std(?:err|out)[ ]F[ ]?)"
-    r"|\x1b\[[0-9;]*[A-Za-z]|\r$",
+    r"^(?:"
+    r"\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?(?:[ ]std(?:err|out)[ ]F)?[ ]{0,2}"
+    r"|\[(?:rank|default)\d+\]:[ ]?|\[\d\d:\d\d:\d\d\][ ](?:std(?:out|err)/\w+[ ]+)?"
+    r"|\((?:[^()\n]{0,80}[ :])?pid=\d+[^()\n]{0,40}\)[ ]"
+    r"|[EWI]\d{4}[ ][\d:.]+[ ]+\d+[ ][^\]\n]{1,200}\][ ]?(?:\[[\d/]+\][ ]?)?"
+    r"|[ ]{0,8}(?:ERROR|WARNING|INFO|CRITICAL)[ ]\d\d-\d\d[ ][\d:]+[ ]\[[^\]\n]{1,80}\][ ]?"
+    r"|-[ ]?[\w.]+:\d+[ ]?-[ ]?(?:ERROR|WARNING|INFO)[ ]?-[ ]?"
+    r"|!!![ ]Exception[ ]during[ ]processing[ ]!!![ ]"
+    r"|(?:\#\d+[ ])?\d{1,5}\.\d{1,3}[ ]{2,3}|E[ ]{3,7}|(?:>[ ])+|[│|❱][ ](?=\s*(?:│|\w))"
+    r"){1,6}"
+    # Colours and other sequences of terminals, and the end of a line on Windows.
+    r"|\x1b\[[0-9;?]*[A-Za-z]|\r$",
     re.MULTILINE,
 )
+# A progress bar stands in front of what is printed after it, on the same line.
+_PROGRESS = re.compile(
+    r"^[^\n|]{0,200}?\d{1,3}%\|[^\n|]{0,300}\|[^\n\[]{0,60}\[[^\]\n]{0,80}\][ ]?\r?", re.MULTILINE
+)
+# Inductor's autotuner prints the error of a choice that it leaves out, and goes on.
+_LEFT_OUT = re.compile(r"^[^\n]*\n(?=[^\n]{0,120}Ignoring this choice)", re.MULTILINE)
 # Operations of a module dump: they fill most of a long log, and none is a message.
 _DUMP = re.compile(
     r"^ +(?:%[\w:]+ = |(?:tt|ttg|ttng|triton_\w+|scf|cf|arith|llvm|nvvm|gpu)\.\w).*$", re.MULTILINE
 )
 # Longer lines are cut at twice the longest message, so that patterns need not be linear.
 _ENDLESS = re.compile(rf"^(.{{{2 * MESSAGE_LIMIT}}}).+$", re.MULTILINE)
+# Widths of terminals that wrap, and the lines that must fill one before it is taken for wrapped.
+_NARROWEST, _WIDEST, _LEAST_CUT = 40, 250, 3
 _NATIVE = re.compile(
     r"Assertion [`'(]|LLVM ERROR:|UNREACHABLE executed|^Unsupported conversion from|what\(\):"
     r"|std::bad_alloc|^Fatal Python error:|\bSegmentation fault\b|^Killed$|Bad machine code"
-    r"|is not a recognized processor|Failures have been detected while processing"
-    r"|Pipeline failed while executing|^Triton Error \["
+    r"|Failures have been detected while processing|Pass execution failed"
+    r"|Pipeline failed while executing|Triton Error \[|(?:CUDA|HIP) error: |CUDA failure \d+"
     r"|\b(?:ptxas|nvlink|cicc|cudafe\+\+|nvcc|ld\.lld)[^\n]{0,500}?\b(?:error|fatal)\b\s*:"
+    r"|\bld: cannot find |undefined symbol: |\bFloating point exception\b|^ninja: build stopped"
     r"|(?:^|[:)\]] )(?:(?:catastrophic |fatal |internal )?error)(?: #\S+)?: |^ERROR: "
     r"|^\s*(?:cause: |[×╰─▶][×╰─▶ ]*)Because |^\s* Because "
 )
 _WRAPPER = re.compile(
-    r"PassManager::run failed|Failures have been detected while processing"
-    r"|Pipeline failed while executing|Internal Triton PTX codegen error"
+    r"PassManager::run failed|No valid triton configs|^ninja: build stopped"
+    r"|Failures have been detected while processing|Pipeline failed while executing"
+    r"|Internal Triton PTX codegen error"
     r"|Ptx assembly aborted due to errors|CalledProcessError"
     r"|No solution found when resolving dependencies|errors? detected in the compilation"
 )
@@ -53,6 +73,7 @@ _CARET = re.compile(r"^\s*[\^~]+\s*$")
 _CHAIN = ("Traceback", "The above exception", "During handling")
 # A message has room for a few dozen; rules also search the log as a whole.
 _MOST_LINES = 500
+FRONT_END = "front end"
 # Errors of the front end give the position first and the message below. Only its text distinguishes
 # a static assertion of a kernel from another one.
 _STATIC_ASSERTION = "CompileTimeAssertionFailure"
@@ -63,12 +84,16 @@ _EXCERPT_LINES = 400
 
 @dataclass(frozen=True)
 class Line:
-    """A decisive line: its number from 1, its text, its rank (0 is nearest to the cause)."""
+    """A decisive line: its number from 1, its text, its rank (0 is nearest to the cause).
+
+    `form` is `front end` for the text of an error that the front end reports.
+    """
 
     number: int
     text: str
     rank: int
     function: str = ""
+    form: str = ""
 
 
 def is_wrapper(line: str) -> bool:
@@ -81,7 +106,33 @@ def clean(log: str) -> str:
 
     The numbers of lines stay.
     """
-    return _ENDLESS.sub(r"\1…", _DUMP.sub("", _PREFIX.sub("", log)))
+    log = _PREFIX.sub("", _PROGRESS.sub("", _join_wrapped(log)))
+    return _ENDLESS.sub(r"\1…", _LEFT_OUT.sub("\n", _DUMP.sub("", log)))
+
+
+def _join_wrapped(log: str) -> str:
+    """Return the log with lines joined that a terminal of fixed width has cut.
+
+    In such a log no line is longer than the terminal, and several fill it, but most do not. An
+    empty line takes the place of each that was joined, so that the numbers of lines stay.
+    """
+    lines = log.splitlines()
+    width = max(map(len, lines), default=0)
+    if not _NARROWEST <= width <= _WIDEST:
+        return log
+    full = [line for line in lines if len(line) == width]
+    if len(set(full)) < _LEAST_CUT or len(full) > len(lines) / 2:
+        return log
+    joined: list[str] = []
+    parts: list[str] = []
+    for line, following in zip_longest(lines, lines[1:], fillvalue=""):
+        parts.append(line)
+        is_cut = len(line) == width and not line.endswith(" ") and following[:1].strip()
+        if not is_cut:
+            joined.append("".join(parts))
+            joined.extend([""] * (len(parts) - 1))
+            parts = []
+    return "\n".join(joined) + "\n"
 
 
 def _front_end_error(lines: list[str], start: int, kind: str) -> Iterator[Line]:
@@ -95,11 +146,11 @@ def _front_end_error(lines: list[str], start: int, kind: str) -> Iterator[Line]:
         text = "".join(lines[at + 1 : at + 2]).strip()
         has_message = text and not text.startswith(_CHAIN)
         if has_message and kind == _STATIC_ASSERTION:
-            yield Line(at + 2, f"{kind}: {text}", 1)
+            yield Line(at + 2, f"{kind}: {text}", 1, form=FRONT_END)
         elif has_message:
-            yield Line(at + 2, text, 1)
+            yield Line(at + 2, text, 1, form=FRONT_END)
         elif kind == _STATIC_ASSERTION:
-            yield Line(at, f"{kind}: {lines[at - 1].strip()}", 1)
+            yield Line(at, f"{kind}: {lines[at - 1].strip()}", 1, form=FRONT_END)
         return
 
 
@@ -142,7 +193,9 @@ def decisive_lines(log: str) -> list[Line]:
     causes = [line for line in by_rank if line.rank < 2] or by_rank
     once: dict[str, Line] = {}
     for line in causes[:_MOST_LINES]:
-        once.setdefault(normalise(line.text), line)
+        kept = once.setdefault(normalise(line.text), line)
+        if line.form and not kept.form:
+            once[normalise(line.text)] = replace(kept, form=line.form)
     return list(once.values())
 
 

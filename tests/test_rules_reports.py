@@ -1,0 +1,43 @@
+"""Public reports read as the failure that their readers named."""
+
+from __future__ import annotations
+
+import pytest
+
+from flacheck.rules import RULES, UNCLASSIFIED, read
+from tests.case_codes import CODES
+from tests.rule_logs import cases
+
+# The shares of reports that must be right, and of those that may be wrong. Rules were written with the first two
+# files; the third measures how they generalise.
+_SHARES = {"known": (0.95, 0.03), "reports": (0.95, 0.03), "reports_sealed": (0.90, 0.03)}
+
+
+def _accepted(case: dict[str, object]) -> set[str]:
+    also = case.get("also", [])
+    assert isinstance(also, list)
+    return {code for kind in (case["kind"], *also) for code in CODES[str(kind)]}
+
+
+@pytest.mark.parametrize("name", _SHARES)
+def test_reports_read_as_their_kind(name: str) -> None:
+    """A benign report reads as nothing; FC000 or nothing is no answer, another code a wrong one."""
+    right, wrong = [], []
+    every = cases(name)
+    for case in every:
+        codes = [finding.code for finding in read(case["log"])]
+        if case.get("benign"):
+            (wrong if codes else right).append(case["id"])
+        elif codes and codes[0] in _accepted(case):
+            right.append(case["id"])
+        elif codes and codes[0] != UNCLASSIFIED:
+            wrong.append(case["id"])
+    least, most = _SHARES[name]
+    assert len(right) >= least * len(every)
+    assert len(wrong) <= most * len(every), wrong
+
+
+def test_every_kind_has_codes_that_exist() -> None:
+    """The table of kinds names rules."""
+    for codes in CODES.values():
+        assert set(codes) <= set(RULES)
