@@ -1,35 +1,281 @@
-"""Logs of any size: both ends are read, lines keep their numbers, and memory is bounded."""
+"""Logs of any size and form: what fails in them is found, lines keep their numbers, memory is bounded."""
 
 from __future__ import annotations
 
+import gzip
 import io
-import logging
+import os
+import shlex
+import sys
+import tracemalloc
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
-from flacheck.cli import explain
-from flacheck.rules import read
+import flacheck
+from flacheck import UsageError, cli
+from flacheck.rules import excerpts, explanation, log_files
+from tests.rule_logs import evidence, log_of
+from tests.warm import WarmCommand
 
-FAILURE = "LLVM ERROR: Unsupported rounding mode for conversion."
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+STEP = b"step %8d | loss 2.%06d | grad norm 0.1234 | lr 3.0e-4 | tokens/s 123456\n"
+NOISE = b"[W] error: could not fetch https://example.org: timed out\n"
+SHARED = (
+    b"triton.runtime.errors.OutOfResources: out of resource: shared memory, "
+    b"Required: 131072, Hardware limit: 101376. Reducing block sizes may help.\n"
+)
+SELECT = (
+    b"LLVM ERROR: Cannot select: intrinsic %llvm.nvvm.shfl.sync.bfly.i32\nAborted (core dumped)\n"
+)
 
 
-@pytest.mark.parametrize("before", [0, 100, 3_000_000])
-def test_the_last_line_keeps_its_number(before: int, caplog: pytest.LogCaptureFixture) -> None:
-    """Also when the middle of a long log is left out, which is said."""
-    text = "a line of a log\n" * before + FAILURE + "\n"
-    with caplog.at_level(logging.WARNING):
-        kept = explain._beginning_and_end(io.BytesIO(text.encode()), "x.log")
-    (found,) = read(kept[-1_000_000:]) if before > 1_000 else read(kept)
-    assert found.code == "FC301"
-    assert kept.count("\n", 0, kept.index(FAILURE)) == before
-    assert ("x.log is long" in caplog.text) == (before > 1_000)
-    assert len(kept) < 40 << 20
+def _steps(count: int) -> bytes:
+    return b"".join(STEP % (number, number * 7919 % 1_000_000) for number in range(count))
+
+
+def _codes(log: str | Path | io.BytesIO) -> list[str]:
+    return [finding.code for finding in flacheck.explain(log).findings]
+
+
+def _long(megabytes: int) -> Iterator[bytes]:
+    """A training log with a failure near its start and one near its end, and harmless errors."""
+    block = _steps(12_000)
+    yield block[: len(block) // 2].rpartition(b"\n")[0] + b"\n" + SHARED
+    for _ in range(megabytes * (1 << 20) // len(block)):
+        yield block + NOISE
+    yield SELECT + block
+
+
+def test_a_long_log_is_read_in_bounded_memory_and_both_its_failures_are_found() -> None:
+    """The more specific failure decides; line numbers count the whole log."""
+    lines = sum(chunk.count(b"\n") for chunk in _long(64))
+    tracemalloc.start()
+    parts = excerpts.take(_long(64))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 24 << 20
+    found = explanation.of_excerpts(parts)
+    assert [each.code for each in found] == ["FC501", "FC307"]
+    assert [each.line for each in found] == [6_001, lines - 12_001]
+
+
+def test_a_failure_at_the_edge_of_a_block_keeps_its_traceback() -> None:
+    """A block ends within a traceback of several lines."""
+    head = _steps(30_000)[: (1 << 20) - 40].rpartition(b"\n")[0] + b"\n"
+    trace = b'  File "autotuner.py", line 1, in run\n    x\nIndexError: list index out of range\n'
+    log = head + b"Traceback (most recent call last):\n" + trace + _steps(60_000)
+    assert _codes(io.BytesIO(log)) == ["FC601"]
+
+
+@pytest.mark.parametrize("suffix", ["log", "gz", "zst", "zip", "folder", "stdin"])
+def test_logs_are_read_as_people_have_them(suffix: str, tmp_path: Path) -> None:
+    """Plain, compressed, an archive of a CI, a folder, a stream."""
+    log = _steps(20) + NOISE + SELECT
+    path = tmp_path / f"train.{suffix}"
+    if suffix == "gz":
+        path.write_bytes(gzip.compress(log))
+    elif suffix == "zst":
+        path.write_bytes(zstd.compress(log))
+    elif suffix == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("1_build.txt", _steps(5))
+            archive.writestr("test/2_run.txt", log)
+    elif suffix == "folder":
+        path.mkdir()
+        (path / "a.log").write_bytes(_steps(5))
+        (path / "b.log.gz").write_bytes(gzip.compress(log))
+    else:
+        path.write_bytes(log)
+    if suffix == "stdin":
+        assert _codes(io.BytesIO(log)) == ["FC307"]
+        return
+    (found,) = flacheck.explain(path).findings
+    assert (found.code, found.line) == ("FC307", 22)
+    assert found.file.endswith({"zip": "2_run.txt", "folder": "b.log.gz"}.get(suffix, ""))
+
+
+@pytest.mark.parametrize("suffix", ["gz", "zst", "zip"])
+def test_a_damaged_archive_is_an_error_with_its_name(suffix: str, tmp_path: Path) -> None:
+    """Cut in the middle."""
+    path = tmp_path / f"cut.{suffix}"
+    log = bytes(range(256)) * 4_000
+    if suffix == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a", log)
+        whole = path.read_bytes()
+    elif suffix == "gz":
+        whole = gzip.compress(log)
+    else:
+        whole = zstd.compress(log)
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UsageError, match=f"cut.{suffix}: the archive is damaged"):
+        flacheck.explain(path)
+
+
+def test_a_missing_log_is_an_error_that_names_it(tmp_path: Path) -> None:
+    """With the reason of the system."""
+    with pytest.raises(UsageError, match=r"none\.log: cannot be read"):
+        flacheck.explain(tmp_path / "none.log")
 
 
 def test_a_device_that_never_ends_is_read_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """And then it is a log without a failure."""
-    monkeypatch.setattr(explain, "_MOST", 8 << 20)
-    monkeypatch.setattr(explain, "_HALF", 1 << 20)
+    monkeypatch.setattr(log_files, "MOST", 8 << 20)
     with Path("/dev/zero").open("rb") as endless:
-        assert len(explain._beginning_and_end(endless, "/dev/zero")) < 16 << 20
+        assert flacheck.explain(endless).findings == ()
+
+
+PREFIXES = (
+    "2025-04-24T06:46:09.0392577Z ",
+    "2026-01-17T18:48:10.418557961+01:00 stderr F ",
+    "[rank3]: ",
+    "(EngineCore_DP0 pid=1117) ERROR 02-05 00:58:24 [core.py:968] ",
+    "[rank6]:E1211 16:33:14.602000 1463070 site-packages/torch/x.py:810] [0/0] ",
+    "E       ",
+    "> > ",
+    "#12 89.49   ",
+    "  0%|          | 0/30 [00:00<?, ?it/s]",
+    "\x1b[31m",
+)
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_prefixes_of_lines_hide_no_failure(prefix: str) -> None:
+    """Of CI, containers, ranks, workers, loggers, pytest, quotations, builds, progress bars, colours."""
+    log = f"{prefix}fine\n{prefix}Segmentation fault (core dumped)\n"
+    log += f"{prefix}Unsupported conversion from bf16 to f16\n"
+    assert _codes(log) == ["FC301"]
+
+
+def test_lines_that_a_terminal_wrapped_are_joined() -> None:
+    """Where several lines fill the width."""
+    text = "loading the weights of the model from the folder of checkpoints on the disk " * 2
+    message = "LLVM ERROR: Cannot select: intrinsic %llvm.nvvm.shfl.sync.bfly.i32"
+    lines = [text, message, text + "x", *["done"] * 6]
+    wrapped = [line[at : at + 50] for line in lines for at in range(0, len(line), 50)]
+    (found,) = flacheck.explain("\n".join(wrapped)).findings
+    assert (found.code, found.facts["what"][-14:]) == ("FC307", "hfl.sync.bfly.i32"[-14:])
+
+
+def test_the_cause_wins_over_what_is_loud_or_early() -> None:
+    """Harmless errors before it, wrappers after it; of two failures both are named."""
+    loud = NOISE.decode() * 30 + "ok\n" * 2_000 + "LLVM ERROR: Cannot select: x\n"
+    loud += "Fatal Python error: Aborted\n"
+    assert _codes(loud) == ["FC307"]
+    wrapped = "Fatal Python error: Aborted\nRuntimeError: Triton Error [CUDA]: misaligned address\n"
+    assert _codes(wrapped) == ["FC917"]
+    two = "RuntimeError: Triton Error [CUDA]: misaligned address\n" + "ok\n" * 500
+    assert _codes(two + SHARED.decode()) == ["FC501", "FC917"]
+
+
+def test_a_choice_that_an_autotuner_leaves_out_is_no_failure() -> None:
+    """Inductor prints its error and goes on."""
+    log = f"E1 No valid triton configs. {SHARED.decode()}E1 Ignoring this choice.\nAUTOTUNE bmm\n"
+    assert _codes(log) == []
+
+
+PIN = "ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler'\n"
+
+
+@pytest.mark.parametrize(
+    ("versions", "cause", "confidence"),
+    [
+        ("torch==2.8.0\ntriton==3.5.0\n", "newer than what torch 2.8.0 requires", "certain"),
+        ("torch 2.4.0a0\nTriton: 2.3.1\n", "older than what torch 2.4.0 requires", "certain"),
+        ("", "Either Triton is newer", "possible"),
+    ],
+)
+def test_the_versions_in_a_log_decide_between_opposite_causes(
+    versions: str, cause: str, confidence: str
+) -> None:
+    """One message, a torch that is too old or too new; without versions both are named."""
+    (found,) = flacheck.explain(versions + PIN).findings
+    assert (found.code, found.confidence) == ("FC913", confidence)
+    assert cause in found.cause
+
+
+def test_a_name_is_dated_by_the_releases_that_have_it() -> None:
+    """`tl.gather` came with 3.3.0."""
+    message = "AttributeError: module 'triton.language' has no attribute 'gather'\n"
+    (found,) = flacheck.explain(f"triton==3.1.0\n{message}").findings
+    assert found.cause == "`triton.language.gather` is in Triton 3.3.0 to 3.9.0; 3.1.0 is too old."
+    assert found.remedy == "Use triton>=3.3.0."
+
+
+LOG = """\
+flash-linear-attention 0.2.2
+triton==3.3.1
+| NVIDIA-SMI 535.129.03    Driver Version: 535.129.03    CUDA Version: 12.2 |
+NVIDIA Tesla V100-SXM2-32GB
+  File "/x/site-packages/fla/ops/retention/chunk.py", line 3, in f
+    chunk_fwd_kernel_o[grid](
+Unsupported conversion from bf16 to f16
+module attributes {"ttg.num-warps" = 8 : i32, ttg.target = "cuda:70"} {
+"""
+
+
+def test_facts_of_a_log_end_in_commands_to_paste() -> None:
+    """Versions, driver, GPU, kernel, warps; the commands select what failed."""
+    (found,) = flacheck.explain(LOG).findings
+    assert found.log == {
+        "triton": "3.3.1",
+        "cuda": "12.2",
+        "driver": "535.129.03",
+        "gpu": "NVIDIA Tesla V100-SXM2-32GB",
+        "target": "sm70",
+        "num_warps": 8,
+        "kernel": "chunk_fwd_kernel_o",
+        "package": "flash-linear-attention==0.2.2",
+    }
+    assert found.next[0] == (
+        "flacheck scan --package flash-linear-attention==0.2.2 --kernel chunk_fwd_kernel_o"
+        " --triton 3.3.1 --target sm70"
+    )
+
+
+def test_an_unknown_failure_names_the_nearest_codes_and_a_link_to_report_it() -> None:
+    """Its decisive lines are in the link."""
+    (found,) = flacheck.explain(
+        "triton==3.5.0\nFooError: the cache of processes is stale\n"
+    ).findings
+    assert (found.code, found.others[0]) == ("FC000", "FC915")
+    assert found.links[0].startswith(
+        "https://github.com/triton-lang/triton/issues/new?title=FooError"
+    )
+
+
+def _printed_commands() -> list[str]:
+    printed: set[str] = set()
+    for _, name in evidence("golden"):
+        for found in flacheck.explain(log_of(name)).findings:
+            printed.update(found.next)
+    printed.update(flacheck.explain(LOG).findings[0].next)
+    return sorted(printed)
+
+
+def test_every_printed_command_is_complete(tmp_path: Path) -> None:
+    """The command line takes each as it is printed; a scan without a package is run to its plan."""
+    group: Any = typer.main.get_command(cli.app)
+    scans = []
+    for printed in _printed_commands():
+        program, name, *arguments = shlex.split(printed)
+        command = group.commands[name]
+        assert program == "flacheck"
+        if hasattr(command, "commands"):
+            command, arguments = command.commands[arguments[0]], arguments[1:]
+        command.make_context(name, list(arguments))
+        if name == "scan" and "--package" not in arguments:
+            scans.append([name, *arguments, "--dry-run"])
+    assert len(scans) > 5
+    for arguments in scans[:4]:
+        done = WarmCommand().run(arguments, tmp_path, os.environ)
+        assert done.returncode == 0, done.stderr

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
 
 from flacheck.errors import Exit
 from flacheck.model import Json
-from flacheck.rules import UNCLASSIFIED, explanation, log_advisories
+from flacheck.rules import UNCLASSIFIED, excerpts, explanation, log_files
 from flacheck.rules.explanation import Explanation
 from flacheck.tables.advisories import Advisory
 
@@ -34,21 +37,38 @@ class Explained:
         return explanation.to_json(self.findings, self.advisories)
 
 
-def explain(text: str) -> Explained:
-    """Explain a failure code, or name the failure in the text of a log.
+def explain(log: str | Path | BinaryIO) -> Explained:
+    """Explain a failure code, or name the failures in a log.
 
     >>> explain("FC501").findings[0].code
     'FC501'
 
     Args:
-        text: A code such as FC302, or a log.
+        log: A code such as FC302, the text of a log, the path of a log, archive (`.gz`, `.zst`,
+            `.zip`) or folder, or a binary stream. Paths and streams may be of any size.
 
     Raises:
-        UsageError: If no rule has that code.
+        UsageError: If no rule has that code, or the path cannot be read.
     """
-    if is_code(text):
-        return Explained(tuple(explanation.of_code(text.upper())))
-    return Explained(tuple(explanation.of_log(text)), tuple(log_advisories.of_log(text)))
+    if isinstance(log, str):
+        if is_code(log):
+            return Explained(tuple(explanation.of_code(log.upper())))
+        return _explain([("", excerpts.take([log.encode("utf-8", "replace")]))])
+    if isinstance(log, Path):
+        return _explain((name, excerpts.take(chunks)) for name, chunks in log_files.logs(log))
+    return _explain([("", excerpts.take(log_files.chunks(log, "stdin")))])
+
+
+def _explain(logs: Iterable[tuple[str, list[excerpts.Excerpt]]]) -> Explained:
+    """Return the findings of all logs, the decisive one first; each names its log of several."""
+    by_file: dict[str, list[Explanation]] = {}
+    advisories: dict[str, Advisory] = {}
+    for name, parts in logs:
+        by_file[name] = explanation.of_excerpts(parts, name)
+        for advisory in explanation.advisories_of(parts):
+            advisories.setdefault(advisory.id, advisory)
+    found = explanation.merge(by_file)
+    return Explained(tuple(found), tuple(advisories.values()))
 
 
 def is_code(text: str) -> bool:

@@ -48,8 +48,16 @@ def _advisory_texts(advisory: Advisory) -> Iterator[tuple[str, str]]:
 
 
 def _texts(each: Explanation) -> Iterator[tuple[str, str]]:
+    if each.file:
+        yield "file", each.file
     if each.line:
         yield f"line {each.line}", each.excerpt
+        yield each.confidence, each.why
+    elif each.why:
+        yield "shows", each.why
+    if each.log:
+        facts = [f"{name} {value}" for name, value in each.log.items()]
+        yield "log", ", ".join(facts)
     yield "cause", each.cause
     yield "remedy", each.remedy
     if each.bad:
@@ -58,3 +66,5 @@ def _texts(each: Explanation) -> Iterator[tuple[str, str]]:
         yield "works", ", ".join(each.good)
     for link in each.links:
         yield "see", link
+    for command in each.next:
+        yield "next", command

@@ -1,21 +1,41 @@
 """Explanations: the texts of a rule with its finding in a log."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from flacheck.errors import UsageError
 from flacheck.model import Finding, Json
-from flacheck.rules.base import RULES
+from flacheck.rules import direction, log_advisories, log_facts, next_steps
+from flacheck.rules.base import GENERIC, RULES, UNCLASSIFIED, WRAPPER, Rule
 from flacheck.rules.classify import read
+from flacheck.rules.excerpts import Excerpt
 from flacheck.tables.advisories import Advisory
+
+# Codes that an explanation names beside its own.
+_MOST_OTHERS = 3
+_CERTAINTY = {
+    "certain": "this message occurs with this cause only",
+    "likely": "this message mostly has this cause",
+    "possible": "this message has other causes, too",
+}
+_WRAPPED = "the message reports that something failed, but not what; its cause is not in the log"
+_SHOWN = {
+    "compile": "a compile without a GPU shows it",
+    "partly": "a compile without a GPU shows resources over a limit, and not the rest",
+    "run": "only a run on the GPU shows it",
+    "machine": "it depends on this machine; a compile elsewhere does not show it",
+}
+_COMMON_WORDS = frozenset("the a an of in to for and is not on with this that it".split())
 
 
 @dataclass(frozen=True)
 class Explanation:
     """One finding with its rule's cause, remedy, versions and links.
 
-    `line` is None for a code without a log.
+    `line` is None for a code without a log. `why` gives the reason for the confidence, `others` the
+    codes that would also fit, and `next` commands that check the explanation. `log` holds the facts
+    of the whole log, `file` the log's name in an archive or a folder.
     """
 
     code: str
@@ -29,35 +49,151 @@ class Explanation:
     good: tuple[str, ...]
     links: tuple[str, ...]
     facts: Mapping[str, Any] = field(default_factory=dict)
+    why: str = ""
+    others: tuple[str, ...] = ()
+    next: tuple[str, ...] = ()
+    log: Mapping[str, Any] = field(default_factory=dict)
+    file: str = ""
 
 
 def of_code(code: str) -> list[Explanation]:
     """Return the explanation of a code; raise UsageError with the valid codes for another one."""
     if code not in RULES:
         raise UsageError(f"no failure code {code}: known are {', '.join(sorted(RULES))}")
-    return [_explain(RULES[code].finding())]
+    explanation = _explain(RULES[code].finding(), {})
+    return [replace(explanation, why=_SHOWN[RULES[code].shows], next=())]
 
 
 def of_log(text: str) -> list[Explanation]:
     """Return the findings in a compiler's output, the decisive one first."""
-    return [_explain(finding) for finding in read(text)]
+    return of_excerpts([Excerpt(1, text)])
 
 
-def _explain(finding: Finding) -> Explanation:
+def of_excerpts(excerpts: Sequence[Excerpt], file: str = "") -> list[Explanation]:
+    """Return the findings in the parts of a log, the decisive one first."""
+    text = "\n".join(excerpt.text for excerpt in excerpts)
+    facts = log_facts.of_log(text)
+    findings: list[Finding] = []
+    for excerpt in excerpts:
+        for finding in read(excerpt.text):
+            line = (finding.line or 1) + excerpt.line - 1
+            findings.append(replace(finding, line=line))
+    explanations = [_explain(finding, facts) for finding in select(findings)]
+    return [replace(explanation, file=file) for explanation in explanations]
+
+
+def advisories_of(excerpts: Sequence[Excerpt]) -> list[Advisory]:
+    """Return the advisories that the parts of a log match."""
+    return log_advisories.of_log("\n".join(excerpt.text for excerpt in excerpts))
+
+
+def select(findings: Iterable[Finding]) -> list[Finding]:
+    """Return one finding a code, the decisive one first.
+
+    Wrappers and unrecognised failures count only where nothing else does.
+    """
+    by_code: dict[str, Finding] = {}
+    for finding in findings:
+        by_code.setdefault(finding.code, finding)
+    causes = [found for found in by_code.values() if RULES[found.code].specificity >= WRAPPER]
+    return sorted(causes or by_code.values(), key=_weight)
+
+
+def merge(by_file: Mapping[str, Sequence[Explanation]]) -> list[Explanation]:
+    """Return the explanations of several logs, each code once, the decisive one first."""
+    by_code: dict[str, Explanation] = {}
+    for explanations in by_file.values():
+        for explanation in explanations:
+            if len(by_file) == 1:
+                explanation = replace(explanation, file="")
+            by_code.setdefault(explanation.code, explanation)
+    causes = [found for found in by_code.values() if RULES[found.code].specificity >= WRAPPER]
+    chosen = causes or list(by_code.values())
+    return sorted(chosen, key=lambda found: -RULES[found.code].specificity)
+
+
+def _weight(finding: Finding) -> tuple[int, int]:
+    return -RULES[finding.code].specificity, finding.line or 0
+
+
+def _explain(finding: Finding, log: Mapping[str, Any]) -> Explanation:
     rule = RULES[finding.code]
+    decided = direction.decide(rule, finding.facts, log)
+    cause, remedy, confidence = rule.cause, rule.remedy, finding.confidence
+    if decided:
+        cause, remedy = decided.cause, decided.remedy
+    elif rule.direction and finding.line:
+        confidence = "possible"
+    others = _others(rule, finding)
     return Explanation(
         code=finding.code,
         title=finding.title,
-        confidence=finding.confidence,
+        confidence=confidence,
         line=finding.line,
         excerpt=finding.excerpt or finding.message,
-        cause=rule.cause,
-        remedy=rule.remedy,
+        cause=cause,
+        remedy=remedy,
         bad=rule.bad,
         good=rule.good,
-        links=rule.links,
+        links=_links(rule, finding, log),
         facts=finding.facts,
+        why=_why(rule, confidence, others),
+        others=others,
+        next=tuple(next_steps.commands(rule, {**log, **_own_facts(finding)})),
+        log=log,
     )
+
+
+def _own_facts(finding: Finding) -> dict[str, Any]:
+    """Return the facts of a message that name what a command selects."""
+    return {name: finding.facts[name] for name in ("kernel",) if name in finding.facts}
+
+
+def _links(rule: Rule, finding: Finding, log: Mapping[str, Any]) -> tuple[str, ...]:
+    if rule.code == UNCLASSIFIED and finding.message:
+        return (next_steps.report_link(finding.message, log),)
+    return rule.links
+
+
+def _why(rule: Rule, confidence: str, others: Sequence[str]) -> str:
+    """Return the reason for the confidence, and where the failure shows."""
+    if rule.code == UNCLASSIFIED:
+        reason = "no rule matches"
+        if others:
+            reason += f"; the nearest are {', '.join(others)}"
+        return reason
+    reason = _CERTAINTY[confidence]
+    if rule.specificity < WRAPPER:
+        reason = _WRAPPED
+    if others:
+        reason += f"; {', '.join(others)} would also fit"
+    return f"{reason}; {_SHOWN[rule.shows]}"
+
+
+def _others(rule: Rule, finding: Finding) -> tuple[str, ...]:
+    """Return the codes of other rules that match the line; the nearest ones if no rule does."""
+    if not finding.excerpt:
+        return ()
+    if rule.code == UNCLASSIFIED:
+        return _nearest(finding.message)
+    codes = []
+    for other in RULES.values():
+        is_specific = other.specificity >= GENERIC
+        if other is not rule and is_specific and other.search(finding.excerpt):
+            codes.append(other.code)
+    return tuple(codes[:_MOST_OTHERS])
+
+
+def _nearest(message: str) -> tuple[str, ...]:
+    """Return the codes whose title and summary share most words with a message."""
+    words = set(message.lower().split()) - _COMMON_WORDS
+    shares = []
+    for rule in RULES.values():
+        own = set(f"{rule.title} {rule.summary}".lower().split()) - _COMMON_WORDS
+        common = len(words & own)
+        if common and rule.patterns:
+            shares.append((-common / len(own), rule.code))
+    return tuple(code for _, code in sorted(shares)[:_MOST_OTHERS])
 
 
 def to_json(explanations: Sequence[Explanation], advisories: Sequence[Advisory] = ()) -> Json:
@@ -67,6 +203,12 @@ def to_json(explanations: Sequence[Explanation], advisories: Sequence[Advisory] 
         plain = asdict(explanation)
         del plain["links"]
         plain["versions"] = {"bad": list(plain.pop("bad")), "good": list(plain.pop("good"))}
+        facts = dict(plain["facts"])
+        for name in ("why", "others", "next", "log", "file"):
+            value = plain.pop(name)
+            if value:
+                facts[name] = value
+        plain["facts"] = facts
         findings.append(plain)
     return {
         "schema": "flacheck.explain/1",
