@@ -35,6 +35,7 @@ CODES: dict[str, tuple[str, ...]] = {
     "env.libcuda_missing": ("FC908",),
     "env.no_active_driver": ("FC909",),
     "env.no_c_compiler": ("FC906",),
+    "env.no_wheel": ("FC903",),
     "env.old_driver": ("FC929",),
     "env.python_headers_missing": ("FC907",),
     "env.python_triton_jit_parse": ("FC116",),

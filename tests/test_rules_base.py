@@ -7,6 +7,7 @@ import re
 import pytest
 
 from flacheck.rules.base import RULES, Rule
+from tests.code_pages import PAGE, page
 from tests.rule_logs import LOGS, evidence
 
 
@@ -53,3 +54,8 @@ def test_the_named_releases_are_specifiers(code: str) -> None:
     """`bad` and `good` name a compiler and its versions."""
     for text in (*RULES[code].bad, *RULES[code].good):
         assert re.fullmatch(r"(triton|nvcc|torch)\S*|[\w-]+[<>=!~].*", text), text
+
+
+def test_the_page_of_codes_is_current() -> None:
+    """`python -m tests.code_pages` writes it."""
+    assert PAGE.read_text() == page()

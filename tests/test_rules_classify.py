@@ -145,3 +145,10 @@ def test_any_text_can_be_read(text: str) -> None:
         assert finding.code in RULES
         assert len(finding.message) <= MESSAGE_LIMIT
     assert isinstance(normalise(text), str)
+
+
+@pytest.mark.parametrize(("code", "name"), evidence("golden"))
+def test_a_failing_cell_has_the_code_of_its_output(code: str, name: str) -> None:
+    """A scan and `explain` name one failure in one way, from the same text."""
+    attempt = Attempt(Outcome.RAISED, stage="ttgir", exit_code=1, log=log_of(name))
+    assert classify(attempt)[0].code == code

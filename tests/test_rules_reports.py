@@ -10,7 +10,12 @@ from tests.rule_logs import cases
 
 # The shares of reports that must be right, and of those that may be wrong. Rules were written with the first two
 # files; the third measures how they generalise.
-_SHARES = {"known": (0.95, 0.03), "reports": (0.95, 0.03), "reports_sealed": (0.90, 0.03)}
+_SHARES = {
+    "known": (0.95, 0.03),
+    "reports": (0.95, 0.03),
+    "reports_sealed": (0.90, 0.03),
+    "reports_late": (0.90, 0.03),
+}
 
 
 def _accepted(case: dict[str, object]) -> set[str]:
