@@ -67,8 +67,8 @@ def _explain(logs: Iterable[tuple[str, list[excerpts.Excerpt]]]) -> Explained:
         by_file[name] = explanation.of_excerpts(parts, name)
         for advisory in explanation.advisories_of(parts):
             advisories.setdefault(advisory.id, advisory)
-    found = explanation.merge(by_file)
-    return Explained(tuple(found), tuple(advisories.values()))
+    explanations = explanation.merge(by_file)
+    return Explained(tuple(explanations), tuple(advisories.values()))
 
 
 def is_code(text: str) -> bool:

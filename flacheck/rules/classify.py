@@ -112,20 +112,20 @@ def _select(hits: Iterable[_Hit]) -> list[_Hit]:
     The most specific rule names a line. A wrapper counts only where nothing else does, and a
     generic rule only far from a specific one, because both report consequences of the failure.
     """
-    named: dict[int, _Hit] = {}
+    by_line: dict[int, _Hit] = {}
     for hit in hits:
-        named.setdefault(hit.line.number, hit)
-    kept: list[_Hit] = []
-    for hit in named.values():
+        by_line.setdefault(hit.line.number, hit)
+    hits_left: list[_Hit] = []
+    for hit in by_line.values():
         weight = hit.rule.specificity
-        stronger = [other for other in kept if other.rule.specificity >= WRAPPER]
+        stronger = [other for other in hits_left if other.rule.specificity >= WRAPPER]
         if weight < WRAPPER and stronger:
             continue
         if weight < GENERIC and any(_is_near(hit, other) for other in stronger):
             continue
-        kept.append(hit)
+        hits_left.append(hit)
     # Among equally specific hits the first in the log decides: later errors follow from it.
-    return sorted(kept, key=lambda hit: (-hit.rule.specificity, hit.line.number))
+    return sorted(hits_left, key=lambda hit: (-hit.rule.specificity, hit.line.number))
 
 
 def _is_near(hit: _Hit, other: _Hit) -> bool:

@@ -123,16 +123,16 @@ def _join_wrapped(log: str) -> str:
     full = [line for line in lines if len(line) == width]
     if len(set(full)) < _LEAST_CUT or len(full) > len(lines) / 2:
         return log
-    joined: list[str] = []
+    pieces: list[str] = []
     parts: list[str] = []
     for line, following in zip_longest(lines, lines[1:], fillvalue=""):
         parts.append(line)
         is_cut = len(line) == width and not line.endswith(" ") and following[:1].strip()
         if not is_cut:
-            joined.append("".join(parts))
-            joined.extend([""] * (len(parts) - 1))
+            pieces.append("".join(parts))
+            pieces.extend([""] * (len(parts) - 1))
             parts = []
-    return "\n".join(joined) + "\n"
+    return "\n".join(pieces) + "\n"
 
 
 def _front_end_error(lines: list[str], start: int, kind: str) -> Iterator[Line]:
@@ -193,9 +193,9 @@ def decisive_lines(log: str) -> list[Line]:
     causes = [line for line in by_rank if line.rank < 2] or by_rank
     once: dict[str, Line] = {}
     for line in causes[:_MOST_LINES]:
-        kept = once.setdefault(normalise(line.text), line)
-        if line.form and not kept.form:
-            once[normalise(line.text)] = replace(kept, form=line.form)
+        first = once.setdefault(normalise(line.text), line)
+        if line.form and not first.form:
+            once[normalise(line.text)] = replace(first, form=line.form)
     return list(once.values())
 
 

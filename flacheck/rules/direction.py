@@ -19,17 +19,17 @@ class Direction:
     remedy: str
 
 
-def decide(rule: Rule, found: Mapping[str, Any], log: Mapping[str, Any]) -> Direction | None:
+def decide(rule: Rule, message: Mapping[str, Any], log: Mapping[str, Any]) -> Direction | None:
     """Return the direction of a rule's failure; None if the log lacks the versions that decide.
 
-    `found` are the facts of the message, `log` those of the whole log.
+    `message` holds the facts of the message, `log` those of the whole log.
     """
     if rule.direction == "pins" or (rule.direction and "torch" in log):
         direction = _by_pin(log)
         if direction or rule.direction == "pins":
             return direction
     if rule.direction == "names":
-        return _by_name(found, log)
+        return _by_name(message, log)
     return None
 
 
@@ -38,7 +38,7 @@ def _by_pin(log: Mapping[str, Any]) -> Direction | None:
     if "torch" not in log or "triton" not in log:
         return None
     torch, triton = Version(log["torch"]), Version(log["triton"])
-    pin = _required(torch)
+    pin = _requirement(torch)
     if pin is None:
         return None
     lowest = Version(pin.lstrip("=~<>!").rstrip(".*"))
@@ -63,20 +63,20 @@ def _pins() -> dict[str, str]:
     return pins
 
 
-def _required(torch: Version) -> str | None:
+def _requirement(torch: Version) -> str | None:
     """Return what a torch release requires of Triton; of `2.8`, what its last release does."""
     pins = _pins()
-    required = pins.get(str(torch))
-    if required is None:
+    requirement = pins.get(str(torch))
+    if requirement is None:
         for release, pin in pins.items():
             if Version(release).release[:2] == torch.release[:2]:
-                required = pin
-    return required
+                requirement = pin
+    return requirement
 
 
-def _by_name(found: Mapping[str, Any], log: Mapping[str, Any]) -> Direction | None:
+def _by_name(message: Mapping[str, Any], log: Mapping[str, Any]) -> Direction | None:
     """Return whether Triton is too old or too new for a name, by the releases that have it."""
-    module, name = str(found.get("module", "")), str(found.get("api", ""))
+    module, name = str(message.get("module", "")), str(message.get("api", ""))
     releases = table("triton_names")["names"].get(module, {}).get(name)
     if not releases:
         return None

@@ -18,7 +18,7 @@ _SHAPE_LENGTH, _MOST_SHAPES = 160, 4096
 _BEFORE, _AFTER = 12_000, 6_000
 # Bytes at both ends of a log, where programs print the versions of what they use.
 _END = 128 << 10
-# Bytes that are kept of all neighbourhoods, half of them the first and half the last.
+# Bytes that are budget of all neighbourhoods, half of them the first and half the last.
 _HALF = 1 << 20
 _BLOCK = 1 << 20
 
@@ -55,7 +55,7 @@ def take(chunks: Iterable[bytes]) -> list[Excerpt]:
 
     A log that is short is one excerpt.
     """
-    kept = _Kept()
+    budget = _Kept()
     shapes: set[bytes] = set()
     before = b""
     line = 1
@@ -63,19 +63,19 @@ def take(chunks: Iterable[bytes]) -> list[Excerpt]:
         text = before + block + after[:_AFTER]
         first_line = line - before.count(b"\n")
         for start, end in _neighbourhoods(text, len(before), len(before) + len(block), shapes):
-            kept.add(first_line + text.count(b"\n", 0, start), text[start:end])
+            budget.add(first_line + text.count(b"\n", 0, start), text[start:end])
         is_first, is_last = not before, not after
         if is_first:
-            kept.first.insert(0, (1, block if is_last else _head(block)))
+            budget.first.insert(0, (1, block if is_last else _head(block)))
         elif is_last:
             tail = _tail(before + block)
-            kept.last.append((line + block.count(b"\n") - tail.count(b"\n"), tail))
+            budget.last.append((line + block.count(b"\n") - tail.count(b"\n"), tail))
         line += block.count(b"\n")
         before = _tail(block)[-_BEFORE:]
         before = before[before.find(b"\n") + 1 :]
         if is_first and is_last:
             return [Excerpt(1, _decode(block))]
-    excerpts = [Excerpt(number, _decode(part)) for number, part in (*kept.first, *kept.last)]
+    excerpts = [Excerpt(number, _decode(part)) for number, part in (*budget.first, *budget.last)]
     return sorted(excerpts, key=lambda excerpt: excerpt.line)
 
 

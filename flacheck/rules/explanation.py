@@ -19,8 +19,10 @@ _CERTAINTY = {
     "likely": "this message mostly has this cause",
     "possible": "this message has other causes, too",
 }
-_WRAPPED = "the message reports that something failed, but not what; its cause is not in the log"
-_SHOWN = {
+_WRAPPER_REASON = (
+    "the message reports that something failed, but not what; its cause is not in the log"
+)
+_EVIDENCE = {
     "compile": "a compile without a GPU shows it",
     "partly": "a compile without a GPU shows resources over a limit, and not the rest",
     "run": "only a run on the GPU shows it",
@@ -61,7 +63,7 @@ def of_code(code: str) -> list[Explanation]:
     if code not in RULES:
         raise UsageError(f"no failure code {code}: known are {', '.join(sorted(RULES))}")
     explanation = _explain(RULES[code].finding(), {})
-    return [replace(explanation, why=_SHOWN[RULES[code].shows], next=())]
+    return [replace(explanation, why=_EVIDENCE[RULES[code].shows], next=())]
 
 
 def of_log(text: str) -> list[Explanation]:
@@ -108,8 +110,8 @@ def merge(by_file: Mapping[str, Sequence[Explanation]]) -> list[Explanation]:
                 explanation = replace(explanation, file="")
             by_code.setdefault(explanation.code, explanation)
     causes = [found for found in by_code.values() if RULES[found.code].specificity >= WRAPPER]
-    chosen = causes or list(by_code.values())
-    return sorted(chosen, key=lambda found: -RULES[found.code].specificity)
+    candidates = causes or list(by_code.values())
+    return sorted(candidates, key=lambda found: -RULES[found.code].specificity)
 
 
 def _weight(finding: Finding) -> tuple[int, int]:
@@ -118,10 +120,10 @@ def _weight(finding: Finding) -> tuple[int, int]:
 
 def _explain(finding: Finding, log: Mapping[str, Any]) -> Explanation:
     rule = RULES[finding.code]
-    decided = direction.decide(rule, finding.facts, log)
+    choice = direction.decide(rule, finding.facts, log)
     cause, remedy, confidence = rule.cause, rule.remedy, finding.confidence
-    if decided:
-        cause, remedy = decided.cause, decided.remedy
+    if choice:
+        cause, remedy = choice.cause, choice.remedy
     elif rule.direction and finding.line:
         confidence = "possible"
     others = _others(rule, finding)
@@ -164,10 +166,10 @@ def _why(rule: Rule, confidence: str, others: Sequence[str]) -> str:
         return reason
     reason = _CERTAINTY[confidence]
     if rule.specificity < WRAPPER:
-        reason = _WRAPPED
+        reason = _WRAPPER_REASON
     if others:
         reason += f"; {', '.join(others)} would also fit"
-    return f"{reason}; {_SHOWN[rule.shows]}"
+    return f"{reason}; {_EVIDENCE[rule.shows]}"
 
 
 def _others(rule: Rule, finding: Finding) -> tuple[str, ...]:
