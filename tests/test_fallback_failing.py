@@ -65,7 +65,7 @@ def test_a_failure_knows_its_place_and_signature() -> None:
     failing = only(scanned([failed(cell)]).failing())
     assert (failing.cell, failing.key) == (cell, cell.key)
     assert failing.place == ("fake==1.0", "sm90")
-    assert (failing.signature or "").startswith("FC000:ttgir:f:")
+    assert (failing.signature or "").startswith("FC308:ttgir:f:")
 
 
 @pytest.mark.parametrize("change", [{"until": "ttir"}, {"stage": "autotune"}])
