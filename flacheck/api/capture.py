@@ -8,6 +8,7 @@ from pathlib import Path
 
 from flacheck.api.arguments import PathLike
 from flacheck.captures import run
+from flacheck.errors import Exit
 from flacheck.model import Json
 
 
@@ -18,7 +19,7 @@ class Capture:
     Attributes:
         file: The launches file.
         exit_code: The program's own exit code, 128 + N when signal N ended it, 125 when it could
-            not be started.
+            not be started, 4 when it succeeded and launched nothing.
         summary: The number of launches and kernels, in a sentence.
     """
 
@@ -58,4 +59,6 @@ def capture(
     summary = ""
     if code != run.NOT_STARTED:
         summary = run.summary(file)
+        if code == Exit.OK and not run.statistics(file)["coverage"]["launches"]:
+            code = Exit.EMPTY
     return Capture(file, code, summary)

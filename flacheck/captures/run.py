@@ -12,6 +12,7 @@ from flacheck.captures.cards import card
 from flacheck.errors import Terminated, UsageError
 from flacheck.model import Json
 from flacheck.model.launch import LAUNCHES_SCHEMA
+from flacheck.toolchains.scratch import temporary_folder
 
 # The exit code of `timeout` and `nohup` for a command that did not start.
 NOT_STARTED = 125
@@ -20,6 +21,7 @@ _SIGNAL_BASE = 128
 # Python imports `sitecustomize` from the first folder of its path that has one.
 _START = Path(__file__).parent.parent / "guest" / "recorder" / "start"
 # The guest reads it in `recorder/session.py`, which is not imported here.
+_NO_CACHES = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
 _VARIABLE = "FLACHECK_CAPTURE_SETTINGS"
 
 
@@ -41,6 +43,7 @@ def capture(
     settings: Json = {"output": str(output.absolute()), "card": None, "package": None}
     if device != "real":
         settings["card"] = card(device)
+        settings["compiles"] = True
     settings["packages"] = dict(packages or {})
     if len(settings["packages"]) == 1:
         (settings["package"],) = settings["packages"].values()
@@ -48,7 +51,12 @@ def capture(
         output.write_text("")
     except OSError as error:
         raise UsageError(f"{output}: cannot be written ({error.strerror})") from None
-    code = _run(command, {**os.environ, **(environment or {})}, settings)
+    with temporary_folder() as folder:
+        variables = {**os.environ, **(environment or {})}
+        if device != "real":
+            # Inductor must not find results of the imitated card on a real one.
+            variables.update({"TORCHINDUCTOR_CACHE_DIR": folder, **_NO_CACHES})
+        code = _run(command, variables, settings)
     _close(output, settings, code)
     return code
 
@@ -139,6 +147,12 @@ def summary(output: Path) -> str:
     counts = statistics(output)
     launches = counts["coverage"]["launches"]
     guesses = counts["guesses"]
+    if not launches:
+        return (
+            f"{output}: nothing was launched. Run the program so that it launches Triton kernels "
+            "or calls a function of torch.compile on the device `cuda`; if it needs a real card, "
+            "record there with --device real"
+        )
     if not guesses["launches"]:
         return f"Recorded launches: {launches}, in {output}"
     most = next(iter(guesses["at"]))

@@ -23,7 +23,7 @@ def capture(
 ) -> int:
     """Record the launches of CMD into a launches file; `flacheck scan FILE` compiles them anywhere.
 
-    The exit code is CMD's own, 125 when it could not be started.
+    The exit code is CMD's own, 125 when it could not be started, 4 when it launched nothing.
     """
     captured = flacheck.capture(command, output=output, device=device)
     if captured.was_started:

@@ -64,9 +64,10 @@ def _own_words(finding: Finding) -> str:
 def _has_choice(cell: Cell) -> bool:
     """Return True if an autotuner would skip a failing configuration of the launch.
 
-    A launch without an autotuner, or with a single configuration, ends with the failure.
+    A launch without an autotuner, or with a single configuration, ends with the failure. A kernel
+    that its program tries beside others for a launch may fail as well.
     """
-    return cell.stage != "compile" or len(cell.configs) > 1
+    return cell.stage != "compile" or len(cell.configs) > 1 or cell.kernel.is_candidate
 
 
 def _api(attempt: Attempt) -> Json:

@@ -42,11 +42,15 @@ class Stubbed(Struct, frozen=True, omit_defaults=True):
 
 
 class Cut(Struct, frozen=True, omit_defaults=True):
-    """A function in a source of its own, extracted from its program with all its dependencies."""
+    """A function in a source of its own, extracted from its program with all its dependencies.
+
+    A `candidate` is one of several sources for a launch, from which the program chooses.
+    """
 
     source: str
     qualname: str
     made_up: bool = False
+    candidate: bool = False
     how: ClassVar[str] = "cut"
 
 
@@ -120,6 +124,11 @@ class Kernel:
     def is_made_up(self) -> bool:
         """True if flacheck invented the call that launches the kernel."""
         return getattr(self.origin, "made_up", False)
+
+    @property
+    def is_candidate(self) -> bool:
+        """True if the program can do without the kernel, because it has others for the launch."""
+        return getattr(self.origin, "candidate", False)
 
     @property
     def language(self) -> str:

@@ -12,7 +12,7 @@ import ctypes
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..engine.driver import nothing
@@ -62,7 +62,9 @@ class FakeDevice:
     computed.
     """
 
-    def __init__(self, card: CardRow, on_guess: Callable[[str], None]) -> None:
+    def __init__(
+        self, card: CardRow, on_guess: Callable[[str], None], compiles: bool = False
+    ) -> None:
         import torch
         from torch._subclasses import fake_tensor
 
@@ -70,7 +72,7 @@ class FakeDevice:
         compiler.put_off()
         # Only now, because these modules use torch's internals when they are imported.
         from ..workers import torch_cuda
-        from . import autograd, known_values, registrations, tensor_moves
+        from . import autograd, inductor, known_values, registrations, tensor_moves
 
         self._mode = known_values.NoDeviceMode(allow_non_fake_inputs=True)
         self._values = known_values.KnownValues(self._mode, on_guess)
@@ -90,7 +92,13 @@ class FakeDevice:
         autograd.install()
         tensor_moves.install()
         registrations.install()
-        torch_cuda.leave_functions_uncompiled()
+        # Called after the import of modules of torch's compiler.
+        self.compiler_actions: dict[str, Callable[[], None]] = {}
+        if compiles:
+            inductor.install()
+            self.compiler_actions = inductor.actions(self.entered)
+        else:
+            torch_cuda.leave_functions_uncompiled()
         # torch would first make a real tensor for the C++ engine, which is not used here. A build
         # with CUDA cannot do so without a GPU.
         fake_tensor.init_gpu_context = nothing
@@ -105,12 +113,18 @@ class FakeDevice:
             reason = str(error).strip().partition("\n")[0]
             raise UnusableTorch(torch.__version__, reason) from error
 
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Make tensors fake in this thread until the block ends."""
+        with self._mode, self._values:
+            yield
+
     def enter(self) -> None:
         """Make every tensor fake from now on, in this thread and in later threads."""
 
         # A Python thread starts without the modes of its parent thread.
         def run_faked(thread: threading.Thread) -> None:
-            with self._mode, self._values:
+            with self.entered():
                 self._run_thread(thread)
 
         setattr(threading.Thread, "run", run_faked)  # noqa: B010

@@ -147,6 +147,11 @@ class KnownValues(TorchDispatchMode):
     # Operators that take functions or operators also come here.
     supports_higher_order_operators = True
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Return True: torch.compile traces without this mode, and its result runs with it."""
+        return True
+
     def __init__(self, fake_mode: NoDeviceMode, on_guess: GuessListener) -> None:
         super().__init__()
         self._fake_mode = fake_mode

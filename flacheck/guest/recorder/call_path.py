@@ -18,6 +18,7 @@ from .launch_description import Identities, program
 # The attribute of a node of torch's graph with its path.
 _PATH = "_flacheck_path"
 _GUEST = __name__.partition(".")[0]
+_GENERATED = "torch._inductor.runtime.compile_tasks."
 _LIBRARY_FOLDER = os.path.dirname(os.__file__)
 _STANDARD_LIBRARY = os.path.realpath(_LIBRARY_FOLDER) + os.sep
 
@@ -121,7 +122,8 @@ class CallPaths:
         file = scope.get("__file__") or ""
         if not isinstance(module, str):
             return None
-        if module.partition(".")[0] == _GUEST:
+        # A module that Inductor writes has a hash for a name.
+        if module.partition(".")[0] == _GUEST or module.startswith(_GENERATED):
             return None
         if code.co_filename.startswith("<frozen"):
             return None

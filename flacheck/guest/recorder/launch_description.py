@@ -159,9 +159,12 @@ def configuration(config: Any, functions: Functions) -> Json:
 
 @functools.cache
 def _defaults(kind: Any) -> Json:
-    """Return the default options of a class of configurations."""
-    parameters = inspect.signature(kind.__init__).parameters
-    return {name: parameter.default for name, parameter in parameters.items()}
+    """Return the default options of a class of configurations and of its base classes."""
+    defaults = {}
+    for base in reversed(kind.__mro__):
+        for name, parameter in inspect.signature(base.__init__).parameters.items():
+            defaults[name] = parameter.default
+    return defaults
 
 
 def memory_layout(arguments: Mapping[str, Any]) -> Json:

@@ -46,6 +46,9 @@ class Places:
     def _place(self, function: Kernel) -> Place | None:
         code = function.fn.__code__
         file = os.path.realpath(code.co_filename)
+        # The folder of Inductor's sources is deleted after the program.
+        if function.fn.__module__ == "inductor":
+            return None
         if not os.path.isfile(file):
             return None
         if self._identities.is_recorded_package(file):

@@ -78,7 +78,14 @@ class _HostCall:
     heuristics: dict[str, bool] = field(default_factory=dict)
     tuner: Kernel | None = None
     config: Any = None
+    is_candidate: bool = False
     launches: list[_ConfiguredLaunch] = field(default_factory=list)
+
+
+class _UnkeyedTuner(NamedTuple):
+    """A tuner that chooses a configuration for each kernel, and not for keys of its arguments."""
+
+    keys: tuple[str, ...] = ()
 
 
 class _ThreadsLaunch(threading.local):
@@ -410,6 +417,29 @@ class Recorder:
             options=last.options,
         )
 
+    def launch_configs(
+        self,
+        function: Kernel,
+        launches: Sequence[tuple[Any, Kwargs, list[int]]],
+        is_candidate: bool = False,
+    ) -> None:
+        """Record a launch of a tuner that is not Triton's.
+
+        Args:
+            function: The kernel.
+            launches: Each configuration with all arguments by name and the grid's extents.
+            is_candidate: True if the program tries several kernels for the launch.
+        """
+        first_config, first_values, _ = launches[0]
+        host_names = first_values.keys() - first_config.kwargs.keys()
+        call = _HostCall(set(host_names), tuner=_UnkeyedTuner(), is_candidate=is_candidate)
+        for config, values, extents in launches:
+            call.config = config
+            kwargs = {**values, **config.all_kwargs(), "grid": extents}
+            self._add_launch(call, function, (), kwargs)
+        self._write(call)
+        self.after_fake_launch(first_values.values())
+
     def refusal(self, function: Kernel, arguments: Mapping[str, Any]) -> Exception | None:
         """Return the error of Triton's front end for a launch, or None; compile nothing."""
         from triton.runtime.jit import JITFunction
@@ -454,6 +484,7 @@ class Recorder:
         remarks = {
             "by": self.during,
             "uncut": cut.reason,
+            "candidate": call.is_candidate or None,
             "guessed": self.current_guess(),
         }
         path = self.paths.of_launch(package)

@@ -21,6 +21,7 @@ from typing import Any
 from ..engine import releases, vendor_libraries
 from ..engine.driver import TargetDriver
 from ..engine.messages import CardRow
+from . import inductor
 from .journal import Journal
 from .launch_description import program
 from .recorder import Recorder
@@ -46,6 +47,7 @@ class Settings:
     card: CardRow | None = None
     packages: dict[str, str] = field(default_factory=dict)
     package: str | None = None
+    compiles: bool = False
 
 
 def install() -> None:
@@ -70,6 +72,7 @@ class _Watch(importlib.abc.MetaPathFinder):
 
     def __init__(self, settings: Settings) -> None:
         self._card = settings.card
+        self._compiles = settings.compiles and settings.card is not None
         # A FakeDevice. Its module is imported once torch is there.
         self._device: Any = None
         device = "real"
@@ -84,6 +87,8 @@ class _Watch(importlib.abc.MetaPathFinder):
         if settings.card is not None:
             self._actions[_BENCHMARKS] = _time_once
             self._actions[vendor_libraries.PROFILER] = vendor_libraries.leave_out_profiler
+        if self._compiles:
+            self._actions[inductor.HEURISTICS] = lambda: inductor.install(self.recorder)
 
     def begin(self) -> None:
         sys.meta_path.insert(0, self)
@@ -121,8 +126,9 @@ class _Watch(importlib.abc.MetaPathFinder):
         if self._card is not None:
             from ..fake_cuda.device import FakeDevice
 
-            self._device = FakeDevice(self._card, self._readers.note_guess)
+            self._device = FakeDevice(self._card, self._readers.note_guess, self._compiles)
             self._device.enter()
+            self._actions |= self._device.compiler_actions
             self.recorder.after_fake_launch = self._device.forget_written
             self.recorder.hold_card = self._device.hold
         # After the fake device, which replaces torch's `apply`.

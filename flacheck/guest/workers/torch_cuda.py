@@ -37,7 +37,7 @@ set_per_process_memory_fraction set_sync_debug_mode change_current_allocator
 _ZERO = """
 current_device memory_allocated max_memory_allocated memory_reserved max_memory_reserved
 memory_cached max_memory_cached initial_seed get_sync_debug_mode utilization memory_usage
-current_blas_handle
+current_blas_handle _exchange_device _maybe_exchange_device
 """.split()
 _CONTEXTS = "device device_of stream StreamContext graph use_mem_pool".split()
 
@@ -140,7 +140,8 @@ def facade(card: CardRow) -> Names:
     # A separate function for each name: torch's compiler rejects one function with two rules.
     for name in _SILENT:
         names[name] = constant(None)
-    names |= dict.fromkeys(_ZERO, constant(0))
+    for name in _ZERO:
+        names[name] = constant(0)
     for name in _CONTEXTS:
         names[name] = type(name, (NullContext,), {})
     return names | {

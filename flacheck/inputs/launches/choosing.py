@@ -129,4 +129,5 @@ def _rank(entry: RecordedLaunch) -> tuple[bool, int]:
 
 def _kernel(entry: RecordedLaunch, text: str) -> Kernel:
     identity = digest([entry.kernel, entry.package, text, entry.qualname])
-    return Kernel(entry.kernel, entry.package, identity, Cut(text, entry.qualname, entry.made_up))
+    origin = Cut(text, entry.qualname, entry.made_up, entry.candidate)
+    return Kernel(entry.kernel, entry.package, identity, origin)

@@ -74,6 +74,7 @@ class RecordedLaunch(Struct, frozen=True, kw_only=True):
     - `count`: the number of launches
     - `by`: the running program, as the recorder's caller named it
     - `made_up`: True if a driver guessed arguments for one of a package's inner functions
+    - `candidate`: True if the program chooses among several kernels for the launch
     - `guessed`: the place where the program read a made-up value on which this launch may depend
     - `refused`: the place and the reason if the source is refused; never read from a file
     - `memory`: the layout of its tensors
@@ -97,6 +98,7 @@ class RecordedLaunch(Struct, frozen=True, kw_only=True):
     uncut: str | None = None
     by: str | None = None
     made_up: bool = False
+    candidate: bool = False
     guessed: str | None = None
     count: Count = 1
     memory: Memory | None = None
