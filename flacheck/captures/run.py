@@ -21,8 +21,9 @@ _SIGNAL_BASE = 128
 # Python imports `sitecustomize` from the first folder of its path that has one.
 _START = Path(__file__).parent.parent / "guest" / "recorder" / "start"
 # The guest reads it in `recorder/session.py`, which is not imported here.
-_NO_CACHES = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
 _VARIABLE = "FLACHECK_CAPTURE_SETTINGS"
+# Results that Inductor cached on a real GPU of the same name must not replace a compile.
+_NO_CACHES = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
 
 
 def capture(
