@@ -60,13 +60,12 @@ second(torch.zeros(64, device="cuda"))
 
 
 @needs_torch
-def test_torch_compile_says_what_is_not_recorded(
+def test_a_kernel_called_inside_torch_compile_is_recorded_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Once, however often it is called; the package's own launches are recorded."""
+    """The capture records what Inductor launches, so it warns of nothing that is missing."""
     assert len(recorded(tmp_path, COMPILED).launches) == 1
-    said = capfd.readouterr().err
-    assert said.count("Inductor would make of them are not recorded") == 1
+    assert "are not recorded" not in capfd.readouterr().err
 
 
 PLACED = """

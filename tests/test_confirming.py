@@ -111,19 +111,24 @@ def test_a_failure_under_a_compiler_that_was_removed_meanwhile_is_unknown(store:
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("message", "code"),
     [
-        "Cannot find ptxas",
-        "PTXAS error: `ptxas` failed with error code -9",
-        "OSError: [Errno 24] Too many open files: '/proc/self/status'",
-        "FileNotFoundError: [Errno 2] No such file or directory: '<scratch>/cache-7/tmp1.ptx'",
+        ("Cannot find ptxas", "FC405"),
+        ("PTXAS error: `ptxas` failed with error code -9", "FC905"),
+        ("OSError: [Errno 24] Too many open files: '/proc/self/status'", "FC905"),
+        (
+            "FileNotFoundError: [Errno 2] No such file or directory: '<scratch>/cache-7/tmp1.ptx'",
+            "FC905",
+        ),
     ],
 )
-def test_what_the_machine_did_is_no_failure_and_is_asked_again(store: Store, said: str) -> None:
+def test_what_the_machine_did_is_no_failure_and_is_asked_again(
+    store: Store, message: str, code: str
+) -> None:
     """An assembler that was killed, no open files, a temporary folder that somebody emptied."""
     for _ in range(2):
-        (record,) = run(store, [fake.cell("bad")], {"bad": f"raise {said}"}, jobs=1)
-        assert (record.verdict, record.code, record.cached) == (Verdict.UNKNOWN, "FC905", False)
+        (record,) = run(store, [fake.cell("bad")], {"bad": f"raise {message}"}, jobs=1)
+        assert (record.verdict, record.code, record.cached) == (Verdict.UNKNOWN, code, False)
 
 
 def test_an_unstable_cell_is_asked_again(tmp_path: Path, store: Store) -> None:
