@@ -520,12 +520,12 @@ def test_an_argument_of_another_kind_is_no_crash(tmp_path: Path, arguments: str)
     ],
 )
 def test_a_small_build_file_takes_no_long_time(tmp_path: Path, name: str, text: str) -> None:
-    """Values are bounded in breadth and size: an answer or an error within two seconds."""
+    """Values are bounded in breadth and size: unbounded, each of these takes minutes at least."""
     (tmp_path / name).write_text(text)
     started = time.process_time()
     with contextlib.suppress(MatrixError):
         builds.find(tmp_path)
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 10
 
 
 def test_changed_build_files_are_read_or_refused(tmp_path: Path) -> None:

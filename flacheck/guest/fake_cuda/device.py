@@ -92,6 +92,7 @@ class FakeDevice:
         autograd.install()
         tensor_moves.install()
         registrations.install()
+        torch_cuda.disable_torchscript()
         # Called after the import of modules of torch's compiler.
         self.compiler_actions: dict[str, Callable[[], None]] = {}
         if compiles:

@@ -172,13 +172,17 @@ def facade(card: CardRow) -> Names:
     }
 
 
-def leave_functions_uncompiled() -> None:
-    """Make torch.compile return functions unchanged: Inductor's kernels are not the program's.
+def disable_torchscript() -> None:
+    """Make torch.jit.script return functions unchanged, as with PYTORCH_JIT=0.
 
-    The same holds for torch.jit.script, as with PYTORCH_JIT=0: its interpreter uses CUDA directly.
+    TorchScript's interpreter uses CUDA directly.
     """
-    os.environ["TORCHDYNAMO_DISABLE"] = "1"
     torch.jit._state.disable()
+
+
+def leave_functions_uncompiled() -> None:
+    """Make torch.compile return functions unchanged: Inductor's kernels are not the program's."""
+    os.environ["TORCHDYNAMO_DISABLE"] = "1"
     torch.compile = _skip_compile
     torch.compiler.disable = _return_function
 

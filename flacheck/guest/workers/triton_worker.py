@@ -234,6 +234,7 @@ def _torch(config: WorkerConfig, driver: TargetDriver) -> tuple[Turn, Importing]
     sys.path.append(config["torch"])  # behind the compiler, because the folder has other packages
     from . import torch_cuda
 
+    torch_cuda.disable_torchscript()
     torch_cuda.leave_functions_uncompiled()
     if "package_card" not in config:
         return torch_cuda.turn, contextlib.nullcontext
