@@ -447,10 +447,11 @@ def chunk(q, k, v, g, beta, scale, h0=None):
     chunk_local_cumsum[(NT, B * H)](g, G, T, H=H, BT=BT)
     chunk_scaled_dot_kkt_fwd[(NT, B * H)](k, G, beta, A, T, H=H, K=K, BT=BT)
     solve_tril[(NT, B * H)](A, Ai, T, H=H, BT=BT)
-    w, u = torch.empty_like(k), torch.empty_like(v)
+    # Each rounding of the values written would reach all later tokens.
+    w, u = torch.empty_like(k), torch.empty_like(v, dtype=torch.float32)
     recompute_w_u_fwd[(NT, B * H)](k, v, beta, G, Ai, w, u, T, H=H, K=K, V=V, BT=BT)
     h, ht = q.new_empty(B, NT, H, K, V), g.new_empty(B, H, K, V)
-    written, o = torch.empty_like(v), torch.empty_like(v)
+    written, o = torch.empty_like(u), torch.empty_like(v)
     chunk_fwd_h[lambda meta: (triton.cdiv(V, meta["BV"]), B * H)](
         k, w, u, written, G, h, h0, ht, T, H=H, K=K, V=V, BT=BT, BK=triton.next_power_of_2(K)
     )
@@ -479,13 +480,13 @@ def reference(q, k, v, g, beta, scale, h0=None):
     q, k, v, g, beta = (x.double() for x in (q, k, v, g, beta))
     B, T, H, K = q.shape
     h = q.new_zeros(B, H, K, v.shape[-1]) if h0 is None else h0.double()
-    o = torch.empty_like(v)
+    outputs = []
     for t in range(T):
         h = h * g[:, t].exp()[..., None, None]
         seen = (h * k[:, t, :, :, None]).sum(-2)
         h = h + k[:, t, :, :, None] * (beta[:, t, :, None] * (v[:, t] - seen))[:, :, None, :]
-        o[:, t] = scale * (h * q[:, t, :, :, None]).sum(-2)
-    return o, h
+        outputs.append(scale * (h * q[:, t, :, :, None]).sum(-2))
+    return torch.stack(outputs, 1), h
 
 
 def checked(q, k, v, g, beta):

@@ -1,4 +1,4 @@
-"""Retention, forward: the operator of the Retentive Network (Sun et al. 2023, arXiv:2307.08621).
+"""Retention, forward and backward: the operator of the Retentive Network (Sun et al. 2023, arXiv:2307.08621).
 
     h_t = exp(g) h_{t-1} + k_t v_t^T        o_t = scale h_t^T q_t
 
@@ -9,6 +9,12 @@ h0 and ht [B, H, K, V], fp32, are the states before the first and after the last
 
 import triton
 import triton.language as tl
+
+from ._host import constant_gate, differentiable, layout
+from ._recurrent import backward as recurrent_backward
+from ._recurrent import fused_recurrent_bwd_dkv, fused_recurrent_bwd_dq
+from ._scalar import backward as scalar_backward
+from ._scalar import chunk_bwd_dh, chunk_bwd_dqkg, chunk_bwd_dv, chunk_local_cumsum, local_cumsum
 
 OPERATOR = "retention"
 
@@ -86,6 +92,12 @@ KERNELS = {
         ],
         "keys": ["H", "K", "V"],
     },
+    "chunk_local_cumsum": {"form": "chunk", "without": []},
+    "chunk_bwd_dh": {"form": "chunk", "without": ["gq", "gk"]},
+    "chunk_bwd_dv": {"form": "chunk", "without": []},
+    "chunk_bwd_dqkg": {"form": "chunk", "without": ["dv", "dw"]},
+    "fused_recurrent_bwd_dq": {"form": "fused_recurrent", "without": ["gk", "u"]},
+    "fused_recurrent_bwd_dkv": {"form": "fused_recurrent", "without": ["gk", "u"]},
 }
 # fmt: on
 
@@ -202,10 +214,16 @@ def inputs(B, T, H, K, V, dtype, device, seed=0):
 
 
 def chunk(q, k, v, g, scale, h0=None):
-    """Retention in chunks of 64 tokens: (o, ht). A shape that does not fit raises ValueError."""
+    """Return (o, ht) in chunks of 64 tokens, with gradients. A shape that does not fit raises ValueError."""
+    checked(q, k, v, g)
+    return differentiable(chunk_forward, chunk_backward)({"scale": scale}, q, k, v, g, h0)
+
+
+def chunk_forward(q, k, v, g, h0, scale, BT=64):
+    """Return ((o, ht), tensors to keep)."""
     import torch
 
-    B, T, H, K, V, BT = *checked(q, k, v, g), 64
+    B, T, H, K, V = *q.shape, v.shape[-1]
     NT = triton.cdiv(T, BT)
     h = q.new_empty(B, NT, H, K, V)
     ht = q.new_empty(B, H, K, V, dtype=torch.float32)
@@ -214,20 +232,44 @@ def chunk(q, k, v, g, scale, h0=None):
         k, v, g, h, h0, ht, T, H=H, K=K, V=V, BT=BT
     )
     chunk_fwd_o[lambda meta: (triton.cdiv(V, meta["BV"]), NT, B * H)](q, k, v, g, h, o, scale, T, H=H, K=K, V=V, BT=BT)
-    return o, ht
+    return (o, ht), (q, k, v, g, h)
+
+
+def chunk_backward(kept, do, dht, scale):
+    """Return the gradients of q, k, v, g and h0."""
+    q, k, v, g, h = kept
+    sequences, chunks = layout(q.shape[0], q.shape[1], None, 64, q.device)
+    G = local_cumsum(constant_gate(g, q).flatten(0, 1), chunks)
+    dq, dk, dv, dg, dh0 = scalar_backward((q, k, v, G, h), do, dht, scale, sequences, chunks)
+    return dq, dk, dv, dg.sum((0, 1)), dh0
 
 
 def fused_recurrent(q, k, v, g, scale, h0=None):
-    """Retention token by token: (o, ht). A shape that does not fit raises ValueError."""
+    """Return (o, ht) token by token, with gradients. A shape that does not fit raises ValueError."""
+    checked(q, k, v, g)
+    return differentiable(recurrent_forward, token_backward)({"scale": scale}, q, k, v, g, h0)
+
+
+def recurrent_forward(q, k, v, g, h0, scale):
+    """Return ((o, ht), tensors to keep)."""
     import torch
 
-    B, T, H, K, V = checked(q, k, v, g)
+    B, T, H, K, V = *q.shape, v.shape[-1]
     ht = q.new_empty(B, H, K, V, dtype=torch.float32)
     o = torch.empty_like(v)
     fused_recurrent_fwd[lambda meta: (triton.cdiv(V, meta["BV"]), B * H)](
         q, k, v, g, o, h0, ht, scale, T, H=H, K=K, V=V, BK=triton.next_power_of_2(K)
     )
-    return o, ht
+    return (o, ht), (q, k, v, g, h0)
+
+
+def token_backward(kept, do, dht, scale):
+    """Return the gradients of q, k, v, g and h0."""
+    q, k, v, g, h0 = kept
+    sequences, _ = layout(q.shape[0], q.shape[1], None, 64, q.device)
+    kept = (q, k, v, constant_gate(g, q), None, None, h0)
+    dq, dk, dv, dg, _, _, dh0 = recurrent_backward(kept, do, dht, scale, sequences)
+    return dq, dk, dv, dg.sum((0, 1)), dh0
 
 
 def reference(q, k, v, g, scale, h0=None):
@@ -237,11 +279,11 @@ def reference(q, k, v, g, scale, h0=None):
     q, k, v = (x.double() for x in (q, k, v))
     B, T, H, K = q.shape
     h = q.new_zeros(B, H, K, v.shape[-1]) if h0 is None else h0.double()
-    o = torch.empty_like(v)
+    outputs = []
     for t in range(T):
         h = h * g.double().exp()[:, None, None] + k[:, t, :, :, None] * v[:, t, :, None, :]
-        o[:, t] = scale * (h * q[:, t, :, :, None]).sum(-2)
-    return o, h
+        outputs.append(scale * (h * q[:, t, :, :, None]).sum(-2))
+    return torch.stack(outputs, 1), h
 
 
 def checked(q, k, v, g):

@@ -141,15 +141,16 @@ def compiled(examination: Examination, store: Path) -> list[Verdict]:
 
 
 @needs_torch
-def test_a_kernel_is_timed_as_its_host_function_launches_it() -> None:
-    """Every configuration computes the same, and one that cannot run is said."""
-    entry = corpus.load()["retention.chunk_fwd_o"]
+@pytest.mark.parametrize("name", ["retention.chunk_fwd_o", "simple_gla.chunk_bwd_dv"])
+def test_a_kernel_is_timed_as_its_host_function_launches_it(name: str) -> None:
+    """Every configuration computes the same, and one that cannot run is said; gradients too."""
+    entry = corpus.load()[name]
     sizes = {"B": 1, "T": 70, "H": 1, "K": 32, "V": 32}
     cell = Cell(entry.kernel, "triton==0", "sm90", Launch({}), dtype="fp32", shape=sizes)
     configs = entry.launches[0].configs
     bad = {**configs[0], "kwargs": {"BK": 48, "BV": 64}}
     found = times(
-        Bench("cpu"), TunedLaunch(cell, {}, (), False, None), [configs[3], configs[4], bad]
+        Bench("cpu"), TunedLaunch(cell, {}, (), False, None), [configs[0], configs[1], bad]
     )
     assert all(
         time.median_ms and time.low_ms and time.high_ms and time.warm_up_s for time in found[:2]

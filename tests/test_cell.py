@@ -62,7 +62,7 @@ def never(monkeypatch: pytest.MonkeyPatch) -> None:
 def some() -> list[Cell]:
     """Twenty-odd cells of one kernel of ours, without its autotuner's list, which a store does not
     keep."""
-    selection = replace(ONE, dtypes=(), num_warps=(2, 4, 8), num_stages=())
+    selection = replace(ONE, dtypes=(), num_warps=(1, 2, 4, 8, 16), num_stages=())
     found = planning.plan_job(Job(Subject("quick"), selection)).cells
     return [replace(cell, configs=()) for cell in found]
 

@@ -49,7 +49,7 @@ def refused(before: str, after: str) -> str:
     shapes, kernels = Declaration.of(source, "SHAPES"), Declaration.of(source, "KERNELS")
     with pytest.raises(MatrixError) as caught:
         check_shapes(shapes)
-        check_kernel(kernels, "k", source.function("k"), shapes.value)
+        check_kernel(kernels, "k", source, shapes.value)
     return str(caught.value)
 
 

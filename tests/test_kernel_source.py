@@ -124,3 +124,17 @@ def test_what_a_statement_binds_at_module_level(text: str, bound: set[str]) -> N
 def test_what_a_statement_reads(text: str, free: set[str]) -> None:
     """Less a function's own parameters and variables."""
     assert free_names(statement(text)) == free
+
+
+def test_a_digest_covers_what_is_imported_from_a_file_beside(tmp_path: Path) -> None:
+    """A change of an imported function, or of what it uses there, changes the digest; no other."""
+    family = tmp_path / "family.py"
+    shared = tmp_path / "_shared.py"
+    family.write_text("from ._shared import twice\n\ndef k(x):\n    return twice(x)\n")
+    text = "TWO = 2\nTHREE = 3\n\ndef twice(x):\n    return TWO * x\n"
+    shared.write_text(text)
+    before = KernelSource.of(family).digest("k")
+    shared.write_text(text.replace("THREE = 3", "THREE = 4"))
+    assert KernelSource.of(family).digest("k") == before
+    shared.write_text(text.replace("TWO = 2", "TWO = 4"))
+    assert KernelSource.of(family).digest("k") != before

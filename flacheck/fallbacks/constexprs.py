@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flacheck.analysis.observation import BLOCK
+from flacheck.inputs.corpus import defining_file
 from flacheck.model import Cell, Corpus, Cut, Kernel, Unit, Unrecorded
 from flacheck.packages.package import Package
 from flacheck.source.host_code import (
@@ -26,7 +27,6 @@ from flacheck.source.host_code import (
 from flacheck.source.kernel_code import KernelCode, code_of
 from flacheck.source.modules import file_of
 from flacheck.source.syntax import content
-from flacheck.tables import find_shipped_folder
 
 TUNABLE, HOST, UNSAFE = "tunable", "host constant", "unsafe"
 # All releases reject a dot with a smaller side.
@@ -241,7 +241,7 @@ def kernel_code(kernel: Kernel, packages: Mapping[str, Package]) -> KernelCode:
     if isinstance(origin, Cut):
         return code_of(origin.source.encode(), origin.qualname)
     if isinstance(origin, Corpus):
-        return code_of(content(find_shipped_folder("kernels") / f"{origin.family}.py"), origin.name)
+        return code_of(content(defining_file(origin.family, origin.name)), origin.name)
     package = packages.get(kernel.package or "")
     if package is None or isinstance(origin, (Unit, Unrecorded)) or origin.qualname is None:
         return KernelCode()
@@ -257,7 +257,7 @@ def host_launches(
     """Return every launch of a kernel in its package or in flacheck's own file, if there is one."""
     origin = kernel.origin
     if isinstance(origin, Corpus):
-        file = find_shipped_folder("kernels") / f"{origin.family}.py"
+        file = defining_file(origin.family, origin.name)
         return launches_in_file(file, origin.name, parameters)
     package = packages.get(kernel.package or "")
     if package is None:

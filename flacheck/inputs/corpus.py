@@ -2,7 +2,8 @@
 
 A file of that folder is one family. Its module-level literals OPERATOR, SHAPES and KERNELS contain
 each kernel's arguments, and its autotuner's configurations and keys; the decorators use the same
-literals. The module `units` reads the CUDA C++ kernels below it.
+literals. A kernel that families share is declared in its own file, whose name begins with `_`; a
+family names it with the arguments that are None. The module `units` reads the CUDA C++ kernels.
 """
 
 from collections.abc import Iterator
@@ -30,6 +31,12 @@ def load(folder: Path | None = None) -> dict[str, Source]:
     return {source.kernel.name: source for source in sources}
 
 
+def defining_file(family: str, name: str) -> Path:
+    """Return the file that defines a family's kernel: its own, or a shared one."""
+    file = find_shipped_folder("kernels") / f"{family}.py"
+    return KernelSource.of(file).definition(name)[0].file
+
+
 def read(file: Path) -> Iterator[Source]:
     """Yield the kernels that one file declares, in its order."""
     text = KernelSource.of(file)
@@ -41,8 +48,8 @@ def read(file: Path) -> Iterator[Source]:
     check_shapes(shapes)
     hint = "it maps a kernel's name to its declaration"
     kernels.require(isinstance(kernels.value, dict), (), "KERNELS is not a dict", hint)
-    for name, entry in kernels.value.items():
-        check_kernel(kernels, name, text.function(name), shapes.value)
+    for name in kernels.value:
+        entry = check_kernel(kernels, name, text, shapes.value)
         kernel = Kernel(
             name=f"{file.stem}.{name}",
             package=None,

@@ -83,9 +83,44 @@ def check_shapes(shapes: Declaration) -> None:
 
 
 def check_kernel(
+    kernels: Declaration, name: Any, source: KernelSource, shapes: list[dict[str, int]]
+) -> dict[str, Any]:
+    """Return an entry of KERNELS; raise MatrixError if it disagrees with its function.
+
+    An imported kernel's entry is the shared file's, with the arguments in `without` as None.
+    """
+    defining, original = source.definition(str(name))
+    if defining is not source:
+        fields: dict[str, type] = {"form": str, "without": list}
+        _check_fields(kernels, (name,), kernels.value[name], fields)
+        shared = Declaration.of(defining, "KERNELS")
+        known = isinstance(shared.value, dict) and original in shared.value
+        hint = f"KERNELS of {defining.file.name} declares it"
+        kernels.require(known, (name,), f"{original!r} is not declared where it is defined", hint)
+        entry = _without(kernels, name, shared.value[original])
+        changed = Declaration(shared.file, shared.node, {**shared.value, original: entry})
+        _check_entry(changed, original, defining.function(original), shapes)
+        return entry
+    _check_entry(kernels, name, source.function(name), shapes)
+    checked: dict[str, Any] = kernels.value[name]
+    return checked
+
+
+def _without(kernels: Declaration, name: Any, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a shared entry with a family's form, and None for the arguments that it leaves out."""
+    own = kernels.value[name]
+    arguments = dict(entry["launch"]["args"])
+    for place, argument in enumerate(own["without"]):
+        hint = f"its arguments are {', '.join(arguments)}"
+        at = (name, "without", place)
+        kernels.require(argument in arguments, at, f"{name}: no argument {argument!r}", hint)
+        arguments[argument] = None
+    return {**entry, "form": own["form"], "launch": {**entry["launch"], "args": arguments}}
+
+
+def _check_entry(
     kernels: Declaration, name: Any, function: ast.FunctionDef | None, shapes: list[dict[str, int]]
 ) -> None:
-    """Check an entry of KERNELS against its function; raise MatrixError if they disagree."""
     entry = kernels.value[name]
     hint = "KERNELS names functions of its own file"
     kernels.require(function is not None, (name,), f"no function {name!r}", hint)

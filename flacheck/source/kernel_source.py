@@ -52,13 +52,19 @@ class KernelSource:
     def digest(self, name: str) -> str:
         """Return the SHA-256 of a function and of the module-level statements that it uses.
 
-        Statements count when they are used directly or through others. The declarations do not:
-        a cell's launch and options hold their values.
+        Statements count when they are used directly or through others, and so do those of files
+        from which they are imported (`from .file import name`). The declarations do not: a cell's
+        launch and options hold their values.
         """
         statements: set[ast.stmt] = set()
+        imported: set[str] = set()
         names = [name]
         while names:
-            for statement in self.bound.get(names.pop(), ()):
+            used = names.pop()
+            if self.definition(used)[0] is not self:
+                imported.add(used)
+                continue
+            for statement in self.bound.get(used, ()):
                 if statement not in statements:
                     statements.add(statement)
                     names += sorted(free_names(statement) - set(DECLARATIONS))
@@ -67,7 +73,26 @@ class KernelSource:
         for statement in sorted(statements, key=first_line):
             start = first_line(statement) - 1
             parts += lines[start : statement.end_lineno]
+        for used in sorted(imported):
+            source, original = self.definition(used)
+            parts.append(f"{used} {source.digest(original)}")
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def definition(self, name: str) -> tuple[KernelSource, str]:
+        """Return the file that defines a name, and the name there: `from .file import name`.
+
+        Raises MatrixError if the imported file is missing.
+        """
+        for statement in self.bound.get(name, ()):
+            if not isinstance(statement, ast.ImportFrom) or statement.level != 1:
+                continue
+            for alias in statement.names:
+                if (alias.asname or alias.name) == name:
+                    file = self.file.parent / f"{statement.module}.py"
+                    if not file.is_file():
+                        raise MatrixError(str(self.file), statement.lineno, f"no file {file.name}")
+                    return KernelSource.of(file).definition(alias.name)
+        return self, name
 
 
 def bindings(statement: ast.stmt) -> set[str]:

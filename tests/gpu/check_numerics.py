@@ -1,14 +1,15 @@
-"""Run the corpus on a GPU against its references: `python tests/gpu/check_numerics.py [FAMILY…]`.
+"""Run the corpus on a GPU against its references: `python -m tests.gpu.check_numerics [FAMILY…]`.
 
-Needs torch with CUDA and its Triton. The autotuners choose for real, each shape between two of
-their configurations (all of them for all shapes would compile for long); then every configuration
-runs once. Prints a line a check with the relative errors of output and final state, and exits 1
-when one is too large.
+Needs torch with CUDA and its Triton. fp32 products run without TF32. The autotuners choose for
+real, each shape between two of their configurations (all of them for all shapes would compile for
+long); `--configurations` then runs every configuration once, in bf16. Prints a line a check with
+the relative errors of output, final state and gradients, and exits 1 when one is too large.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import argparse
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -16,114 +17,118 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# Triton reads it when a kernel is compiled.
+os.environ["TRITON_F32_DEFAULT"] = "ieee"
+
 import torch
 import triton
 
+from tests import numerics
+
 FOLDER = Path(__file__).resolve().parents[2] / "kernels"
-# fp32 products go through TF32 (10 bits of mantissa) on the tensor cores.
-TOLERANCE = {torch.float32: 3e-3, torch.float16: 4e-3, torch.bfloat16: 2e-2}
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
 # B, T, H, K, V: head sizes 64, 128, 256; lengths that are no multiple of 64; one token; K and V
 # that fill no tile.
 SHAPES = [
     (2, 256, 4, 64, 64),
-    (1, 1000, 4, 128, 128),
+    (1, 1000, 2, 128, 128),
     (1, 515, 3, 256, 256),
     (2, 1, 2, 64, 64),
     (1, 130, 2, 96, 80),
-    (1, 4096, 2, 128, 256),
 ]
-LONG = (1, 33001, 1, 64, 64)
+VARIABLE = ((1, 700, 2, 128, 64), [0, 1, 65, 321, 700])
 
 
 @dataclass(frozen=True)
 class Check:
-    """One comparison: what ran, and the relative errors of output and final state."""
+    """One comparison: what ran, and the relative error of each result."""
 
     name: str
     dtype: torch.dtype
-    errors: tuple[float, float]
+    errors: dict[str, float]
     seconds: float
 
     @property
-    def good(self) -> bool:
-        return all(error <= TOLERANCE[self.dtype] for error in self.errors)
+    def is_good(self) -> bool:
+        return all(error <= TOLERANCE[self.dtype] for error in self.errors.values())
 
     def __str__(self) -> str:
         dtype = str(self.dtype).removeprefix("torch.")
-        numbers = "  ".join(f"{error:9.2e}" for error in self.errors)
-        return f"{'ok ' if self.good else 'BAD'}  {self.name:62}  {dtype:9} {numbers}  {self.seconds:6.1f} s"
+        errors = "  ".join(f"{name} {error:.1e}" for name, error in self.errors.items())
+        verdict = "ok " if self.is_good else "BAD"
+        return f"{verdict}  {self.name:60}  {dtype:9} {self.seconds:6.1f} s  {errors}"
 
 
-def module(family: str) -> Any:
-    """A family's file as a module."""
-    spec = importlib.util.spec_from_file_location(family, FOLDER / f"{family}.py")
-    assert spec is not None and spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
-
-
-def compared(
-    family: Any, form: str, name: str, arguments: dict[str, Any], right: tuple[Any, Any]
+def compare(
+    family: Any, form: str, name: str, arguments: dict[str, Any], expected: tuple[Any, Any]
 ) -> Check:
-    """One form against the reference's result."""
+    """Compare one form's results with the reference's."""
     start = time.perf_counter()
-    ours = getattr(family, form)(**arguments)
+    right, cotangents = expected
+    ours = numerics.compute(family, form, arguments, cotangents)
     torch.cuda.synchronize()
-    errors = [((a.double() - b).norm() / b.norm()).item() for a, b in zip(ours, right, strict=True)]
-    return Check(name, arguments["q"].dtype, (errors[0], errors[1]), time.perf_counter() - start)
+    errors = numerics.relative_errors(ours, right)
+    return Check(name, arguments["q"].dtype, errors, time.perf_counter() - start)
 
 
-def shapes(family: Any) -> Iterator[Check]:
-    """Both forms over shapes and dtypes, with and without an initial state, tiles as the autotuner
-    picks them."""
+def check_shapes(name: str, family: Any) -> Iterator[Check]:
+    """Compare each form over shapes and dtypes, with and without an initial state."""
     every = {kernel: getattr(family, kernel).configs for kernel in family.KERNELS}
-    for i, shape in enumerate([*SHAPES, LONG]):
+    samples = [(shape, None) for shape in SHAPES]
+    if numerics.accepts_variable_lengths(family):
+        samples.append(VARIABLE)
+    for i, (shape, bounds) in enumerate(samples):
         for kernel, configs in every.items():
             getattr(family, kernel).configs = [configs[(i + j) % len(configs)] for j in (0, 1)]
-        for dtype in TOLERANCE if shape != LONG else (torch.bfloat16,):
-            arguments = family.inputs(*shape, dtype=dtype, device="cuda", seed=i)
-            if i % 2:
+        for dtype in TOLERANCE:
+            arguments = numerics.draw(family, shape, dtype, "cuda", i, bounds)
+            if i % 2 and not bounds:
                 arguments["h0"] = None
-            right = family.reference(**arguments)
-            for form in sorted({declared["form"] for declared in family.KERNELS.values()}):
-                yield compared(
-                    family, form, f"{family.OPERATOR}.{form} B,T,H,K,V={shape}", arguments, right
-                )
+            expected = numerics.compute_reference(family, arguments)
+            for form in numerics.forms_of(family):
+                label = f"{name}.{form} B,T,H,K,V={shape}{' cu_seqlens' if bounds else ''}"
+                yield compare(family, form, label, arguments, expected)
     for kernel, configs in every.items():
         getattr(family, kernel).configs = configs
 
 
-def configurations(family: Any) -> Iterator[Check]:
-    """Each configuration of each kernel, one kernel at a time; what needs more shared memory than
-    there is, is left."""
-    arguments = family.inputs(1, 200, 2, 128, 128, dtype=torch.bfloat16, device="cuda")
-    right = family.reference(**arguments)
+def check_configurations(name: str, family: Any) -> Iterator[Check]:
+    """Compare each configuration of each kernel; skip those that exceed the shared memory."""
+    arguments = numerics.draw(family, (1, 200, 2, 128, 128), torch.bfloat16, "cuda", 0)
+    expected = numerics.compute_reference(family, arguments)
     for kernel, declared in family.KERNELS.items():
         tuned = getattr(family, kernel)
         every = tuned.configs
         for config in every:
             tuned.configs = [config]
-            name = f"{family.OPERATOR}.{kernel} {config.kwargs} nw{config.num_warps} st{config.num_stages}"
+            label = f"{name}.{kernel} {config.kwargs} nw{config.num_warps} st{config.num_stages}"
             try:
-                yield compared(family, declared["form"], name, arguments, right)
+                yield compare(family, declared["form"], label, arguments, expected)
             except triton.runtime.errors.OutOfResources as error:
-                print(f"--   {name}: {error}")
+                print(f"--   {label}: {error}")
         tuned.configs = every
 
 
-def main(names: list[str]) -> int:
-    """1 when a result is further from its reference than its dtype explains."""
+def main() -> int:
+    """Return 1 when a result is further from its reference than its dtype explains."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("families", nargs="*", default=numerics.family_names(FOLDER))
+    parser.add_argument("--configurations", action="store_true")
+    options = parser.parse_args()
     print(f"torch {torch.__version__}  triton {triton.__version__}  {torch.cuda.get_device_name()}")
+    checks = [check_shapes]
+    if options.configurations:
+        checks.append(check_configurations)
     bad = 0
-    for family in map(module, names or sorted(file.stem for file in FOLDER.glob("*.py"))):
-        for checks in (shapes, configurations):
-            for check in checks(family):
-                print(check, flush=True)
-                bad += not check.good
+    for name in options.families:
+        family = numerics.load_family(FOLDER, name)
+        for check in checks:
+            for found in check(name, family):
+                print(found, flush=True)
+                bad += not found.is_good
     print(f"{bad} too far from their reference" if bad else "all agree with their references")
-    return 1 if bad else 0
+    return int(bad > 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

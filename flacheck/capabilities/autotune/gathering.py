@@ -19,6 +19,7 @@ from flacheck.capabilities.autotune.results import Args, TunedLaunch
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.fallbacks.constexprs import host_launches, kernel_code
 from flacheck.inputs import call_paths, launches, matrix, replay
+from flacheck.inputs.corpus import defining_file
 from flacheck.inputs.expand import DEFAULT_TARGETS, Selection, Source, check_kernels, expand
 from flacheck.inputs.launches import RecordedLaunch, stale
 from flacheck.inputs.matrix import Block, Matrix
@@ -30,7 +31,6 @@ from flacheck.pipeline.job import Job
 from flacheck.pipeline.package_launches import PackageCapture, resolve_package
 from flacheck.source import autotuners
 from flacheck.source.autotuners import AutotunedKernel
-from flacheck.tables import find_shipped_folder
 from flacheck.toolchains import Resolver
 from flacheck.toolchains.base import Choice
 
@@ -388,7 +388,7 @@ def _declaration(kernel: Kernel, packages: _Packages) -> AutotunedKernel | None:
     """Return a kernel's source: flacheck's own, the package's, or the cut one without a file."""
     origin = kernel.origin
     if isinstance(origin, Corpus):
-        file = find_shipped_folder("kernels") / f"{origin.family}.py"
+        file = defining_file(origin.family, origin.name)
         return autotuners.of_file(file, origin.name, f"kernels/{file.name}")
     package = packages.get(kernel.package or "")
     if package is not None:

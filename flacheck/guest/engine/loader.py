@@ -334,7 +334,12 @@ def _under_another_name(module: types.ModuleType, qualname: str) -> Kernel:
 
 def corpus_module(corpus: str, family: str) -> types.ModuleType:
     """Return the module of a family of our own kernels in the folder `corpus`."""
-    return module_from(os.path.join(corpus, family + ".py"), "flacheck_kernels_" + family)
+    package = "flacheck_kernels"
+    if package not in sys.modules:
+        # Families import what they share from files beside them.
+        sys.modules[package] = types.ModuleType(package)
+        sys.modules[package].__path__ = [corpus]
+    return module_from(os.path.join(corpus, family + ".py"), package + "." + family)
 
 
 def module_from(path: str, name: str) -> types.ModuleType:

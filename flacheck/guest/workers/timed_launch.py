@@ -110,7 +110,10 @@ class _Reached(Exception):
 
 
 def host_launch(request: Request, corpus: str, device: str) -> TimedLaunch:
-    """Return the kernel's first launch; earlier kernels run in their first configuration."""
+    """Return the kernel's first launch; earlier kernels run in their first configuration.
+
+    The kernels of the gradients follow those of the outputs.
+    """
     import torch
 
     name = request["kernel"]["name"]
@@ -125,9 +128,22 @@ def host_launch(request: Request, corpus: str, device: str) -> TimedLaunch:
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)  # fills the result of torch.empty
     try:
-        return _first_launch(getattr(module, name), lambda: host(**inputs))
+        return _first_launch(getattr(module, name), lambda: _with_gradients(host, inputs))
     finally:
         torch.use_deterministic_algorithms(before)
+
+
+def _with_gradients(host: Callable[..., Any], inputs: Json) -> None:
+    """Call a host function forward and, if it has gradients, backward."""
+    import torch
+
+    arguments = dict(inputs)
+    for name, value in inputs.items():
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            arguments[name] = value.requires_grad_()
+    outputs = host(**arguments)
+    if outputs[0].requires_grad:
+        torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
 
 
 def _first_launch(tuner: Kernel, program: Callable[[], object]) -> TimedLaunch:
@@ -135,8 +151,11 @@ def _first_launch(tuner: Kernel, program: Callable[[], object]) -> TimedLaunch:
     launches: list[TimedLaunch] = []
 
     def keep_launch(*args: Any, **kwargs: Any) -> None:
-        arguments = [*args, *kwargs.values()]
-        tensors = [value for value in arguments if hasattr(value, "data_ptr")]
+        tensors = []
+        for value in (*args, *kwargs.values()):
+            if hasattr(value, "data_ptr"):
+                # Its memory is reset in place, also if it has a gradient.
+                tensors.append(value.detach())
         launches.append(TimedLaunch(tuner.fn, args, kwargs, tensors))
         raise _Reached
 

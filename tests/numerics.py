@@ -1,0 +1,113 @@
+"""Errors of the corpus's operators against the recurrences of their papers, with gradients.
+
+Runs under Triton's interpreter (`tests/test_numerics.py`) and on a GPU
+(`tests/gpu/check_numerics.py`), without an import of flacheck.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+PACKAGE = "corpus_under_test"
+# Their backward kernels are not written yet.
+WITHOUT_GRADIENTS = {"gated_delta_rule"}
+
+
+def load_family(folder: Path, name: str) -> Any:
+    """Return a family's file as a module; it imports shared files from the same folder."""
+    if PACKAGE not in sys.modules:
+        package = types.ModuleType(PACKAGE)
+        package.__path__ = [str(folder)]
+        sys.modules[PACKAGE] = package
+    return importlib.import_module(f"{PACKAGE}.{name}")
+
+
+def family_names(folder: Path) -> list[str]:
+    """Return the names of the files that declare a family."""
+    return sorted(file.stem for file in folder.glob("[!_]*.py"))
+
+
+def forms_of(module: Any) -> list[str]:
+    """Return the forms in which a family computes."""
+    return sorted({declared["form"] for declared in module.KERNELS.values()})
+
+
+def accepts_variable_lengths(module: Any) -> bool:
+    """Return True if a family's operators have an argument `cu_seqlens`."""
+    return "cu_seqlens" in inspect.signature(module.reference).parameters
+
+
+def has_gradients(module: Any) -> bool:
+    """Return True if a family has backward kernels."""
+    return module.__name__.rpartition(".")[2] not in WITHOUT_GRADIENTS
+
+
+def draw(
+    module: Any, shape: tuple[int, ...], dtype: Any, device: str, seed: int, bounds: Any = None
+) -> dict[str, Any]:
+    """Return random arguments; `bounds` of sequences in a batch of one make the lengths vary."""
+    import torch
+
+    arguments: dict[str, Any] = module.inputs(*shape, dtype=dtype, device=device, seed=seed)
+    if bounds:
+        h0 = arguments["h0"]
+        arguments["h0"] = torch.randn(len(bounds) - 1, *h0.shape[1:], device=device)
+        arguments["cu_seqlens"] = torch.tensor(bounds, device=device)
+    return arguments
+
+
+def compute_reference(
+    module: Any, arguments: dict[str, Any], seed: int = 0
+) -> tuple[dict[str, Any], list[Any]]:
+    """Return the recurrence's results by name, and the cotangents of its output and final state.
+
+    A cotangent is the output itself plus noise: sums over all tokens then do not cancel by chance.
+    """
+    import torch
+
+    with torch.no_grad():
+        outputs = module.reference(**arguments)
+    generator = torch.Generator(arguments["q"].device).manual_seed(seed)
+    cotangents = []
+    dtypes = (arguments["q"].dtype, torch.float32)
+    for output, dtype in zip(outputs, dtypes, strict=True):
+        noise = torch.randn(output.shape, generator=generator, device=output.device)
+        scaled = output / output.square().mean().sqrt().clamp_min(1e-30)
+        cotangents.append((scaled + noise).to(dtype))
+    return compute(module, "reference", arguments, cotangents), cotangents
+
+
+def compute(
+    module: Any, form: str, arguments: dict[str, Any], cotangents: list[Any]
+) -> dict[str, Any]:
+    """Return output, final state and the gradient of each floating-point tensor, by name."""
+    import torch
+
+    leaves = {}
+    for name, value in arguments.items():
+        is_leaf = isinstance(value, torch.Tensor) and value.is_floating_point()
+        if is_leaf and has_gradients(module):
+            leaves[name] = value.detach().clone().requires_grad_()
+    o, ht = getattr(module, form)(**{**arguments, **leaves})
+    found = {"o": o.detach(), "ht": ht.detach()}
+    if leaves:
+        pairs = zip((o, ht), cotangents, strict=True)
+        torch.autograd.backward([o, ht], [given.to(output.dtype) for output, given in pairs])
+    for name, leaf in leaves.items():
+        found[f"d{name}"] = leaf.grad
+    return found
+
+
+def relative_errors(ours: dict[str, Any], right: dict[str, Any]) -> dict[str, float]:
+    """Return ||ours - right|| / ||right|| of each result."""
+    errors = {}
+    for name in ours:
+        value = right[name]
+        size = max(value.double().norm().item(), 1e-30)
+        errors[name] = (ours[name].double() - value.double()).norm().item() / size
+    return errors
