@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from flacheck.api.lists import list_kernels as list_kernels
     from flacheck.api.lists import list_matrices as list_matrices
     from flacheck.api.lists import list_rules as list_rules
+    from flacheck.api.lists import list_schemas as list_schemas
     from flacheck.api.lists import list_targets as list_targets
+    from flacheck.api.lists import schema as schema
     from flacheck.api.reports import list_runs as list_runs
     from flacheck.api.reports import merge as merge
     from flacheck.api.reports import report as report
@@ -102,6 +104,7 @@ _MODULES = {
     "list_matrices": "api.lists",
     "list_rules": "api.lists",
     "list_runs": "api.reports",
+    "list_schemas": "api.lists",
     "list_targets": "api.lists",
     "list_toolchains": "api.toolchains",
     "merge": "api.reports",
@@ -110,6 +113,7 @@ _MODULES = {
     "report": "api.reports",
     "repro": "api.repro",
     "scan": "api.scan",
+    "schema": "api.lists",
     "update_baseline": "api.baselines",
 }
 

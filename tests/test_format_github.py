@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flacheck.model.source_location import SourceLocation
 from flacheck.reports.document import Annotation, Display, Paragraph, Report
 from flacheck.reports.formats import github
 
@@ -13,7 +14,7 @@ def rendered(report: Report) -> list[str]:
 def test_only_annotations_reach_a_workflow() -> None:
     """Each on one line, whatever it holds."""
     said = (
-        Annotation("error", "a: b, c", "50%\nof it", "r.txt", 3),
+        Annotation("error", "a: b, c", "50%\nof it", (SourceLocation("r.txt", 3),)),
         Annotation("notice", "d", "e: f"),
     )
     report = Report([Paragraph("not this")], annotations=said)

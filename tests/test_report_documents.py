@@ -23,6 +23,12 @@ FOR_PEOPLE = ("table", "markdown")
 ANNOTATED = ("scan", "gate", "diff", "dtypes")
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages that are installed on this machine give files and lines to their kernels."""
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path))
+
+
 def rendered(command: str, format: str, folder: Path) -> str:
     return "".join(reports.render(format, MADE[command](folder), Display(width=80)))
 

@@ -315,10 +315,9 @@ def test_github_annotations_are_escaped_and_few() -> None:
 
 def test_an_unknown_format_is_a_usage_error() -> None:
     """The message names what is allowed."""
-    with pytest.raises(
-        UsageError, match="'html': allowed are github, json, jsonl, markdown, table"
-    ):
-        reports.check("html")
+    every = "github, html, json, jsonl, junit, markdown, sarif, table"
+    with pytest.raises(UsageError, match=f"'pdf': allowed are {every}"):
+        reports.check("pdf")
     with pytest.raises(UsageError, match="'github': allowed are table, json"):
         reports.check("github", reports.TABLE_OR_JSON)
 

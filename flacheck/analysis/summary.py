@@ -20,9 +20,10 @@ from flacheck.analysis.known_good import (
 from flacheck.analysis.observation import ObservedCell, observe
 from flacheck.analysis.slices import Slice, slices
 from flacheck.analysis.slow import SlowCompile, slow_compiles
-from flacheck.analysis.standing import Standing
+from flacheck.analysis.standing import Standing, find_blocking_failures
 from flacheck.analysis.untested_cells import UntestedGroup, group_untested, separate_untested
 from flacheck.model import Json, Record, canonical
+from flacheck.model.source_location import Locate, locate_nowhere
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,9 @@ class Summary:
 
     `tally` decides the exit code, `slow` holds the FC921 findings by key. `standings` are the
     states of the questions, `slices` those of their dtypes and forms where they differ;
-    `untested_keys` are the cells behind `untested_groups`; `advisories` are public reports about
-    each requested release, compiled or not.
+    `untested_keys` are the cells behind `untested_groups`, `blocking_keys` the failures that no
+    other configuration, waiver or baseline covers; `advisories` are public reports about each
+    requested release, compiled or not.
     """
 
     tally: Tally
@@ -46,6 +48,7 @@ class Summary:
     slices: tuple[Slice, ...] = ()
     untested_groups: tuple[UntestedGroup, ...] = ()
     untested_keys: frozenset[str] = frozenset()
+    blocking_keys: frozenset[str] = frozenset()
     advisories: tuple[tuple[str, tuple[str, ...], str], ...] = ()
 
     @property
@@ -94,7 +97,7 @@ class RunView:
 
     `run` is the run's JSON object; `records` returns all records anew on each call; `mixed` are the
     (question, toolchain, target) with shards of different captures; `names` are the ids of all
-    runs.
+    runs; `locate` returns the file and line of a kernel.
     """
 
     run: Json
@@ -102,6 +105,7 @@ class RunView:
     summary: Summary
     mixed: tuple[tuple[str, str, str], ...] = ()
     names: tuple[str, ...] = ()
+    locate: Locate = locate_nowhere
 
 
 class _Published(Protocol):
@@ -138,6 +142,10 @@ def summarise(records: Iterable[Record], context: Context) -> Summary:
         all_untested[cell.key] = cell
         untested_keys.add(cell.key)
     good = known_good(context.standings, context)
+    blocking_keys = set()
+    for cell in find_blocking_failures(cells):
+        if not (context.waives(cell) or context.in_baseline(cell)):
+            blocking_keys.add(cell.key)
     return Summary(
         tally=tally(cells, context.waives, len(untested_cells), context.in_baseline),
         known_good=tuple(good),
@@ -151,4 +159,5 @@ def summarise(records: Iterable[Record], context: Context) -> Summary:
         untested_groups=tuple(group_untested(list(all_untested.values()))),
         advisories=tuple(collect_advisories(context.standings, context)),
         untested_keys=frozenset(untested_keys),
+        blocking_keys=frozenset(blocking_keys),
     )

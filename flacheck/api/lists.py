@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from importlib.resources import files
 from typing import Any
+
+from flacheck import tables
+from flacheck.errors import UsageError
 
 Rows = list[dict[str, Any]]
 
@@ -56,3 +61,38 @@ def list_advisories() -> Rows:
     from flacheck.tables import advisories
 
     return [each.to_json() for each in advisories.every()]
+
+
+def list_schemas() -> list[str]:
+    """Return the names of the JSON Schemas of flacheck's output, such as `run` or `gate`."""
+    return sorted(_schema_files())
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of an output, by the name of `list_schemas` or as `flacheck.run/1`.
+
+    >>> schema("gate")["title"]
+    'flacheck.gate/1'
+
+    Raises:
+        UsageError: If the schema does not exist.
+    """
+    schemas = _schema_files()
+    short_name = name.removeprefix("flacheck.").partition("/")[0]
+    file = schemas.get(short_name)
+    if file is None:
+        raise UsageError(f"unknown schema {name!r}: there are {', '.join(sorted(schemas))}")
+    content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    if name not in (short_name, content["title"]):
+        raise UsageError(f"unknown schema {name!r}: this release writes {content['title']}")
+    return content
+
+
+def _schema_files() -> dict[str, Any]:
+    """Return the newest schema of each output by its name."""
+    schemas = {}
+    folder = files(tables) / "schemas"
+    for file in sorted(folder.iterdir(), key=lambda each: each.name):
+        if file.name.endswith(".json"):
+            schemas[file.name.rpartition("-")[0]] = file
+    return schemas

@@ -54,6 +54,7 @@ app.command("gate")(gate.gate)
 app.command("diff")(diff.diff)
 app.command("report")(report.report)
 app.command("list")(lists.show)
+app.command("schema")(lists.schema)
 app.add_typer(toolchain.app, name="toolchain")
 app.command("doctor")(doctor.doctor)
 

@@ -27,7 +27,7 @@ _BENCH = (
     "of packages and launches files are timed at the recorded sizes."
 )
 _FORMAT = "Print the report in this format."
-_FORMATS = "table|json|markdown"
+_FORMATS = "table|json|markdown|html"
 
 
 @common.command

@@ -8,7 +8,7 @@ import inspect
 import logging
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -140,6 +140,31 @@ def typed_only(context: typer.Context, name: str) -> Any:
     return []
 
 
+def check_output(format: str, file: Path | None, reports: Sequence[str]) -> dict[Path, str]:
+    """Return the format of each further report, by file; check everything before the work starts.
+
+    Raises:
+        UsageError: If a format does not exist, a file's folder does not exist, or two reports have
+            one file.
+    """
+    from flacheck.reports import check
+
+    check(format)
+    formats: dict[Path, str] = {}
+    for text in reports:
+        name, separator, path = text.partition("=")
+        if not separator or not path:
+            raise UsageError(f"--report {text}: expected FORMAT=FILE, such as html=report.html")
+        check(name)
+        if Path(path) in formats or Path(path) == file:
+            raise UsageError(f"--report {text}: another report goes to {path} already")
+        formats[Path(path)] = name
+    for each in filter(None, (file, *formats)):
+        if not each.parent.is_dir():
+            raise UsageError(f"{each} cannot be written: create the folder {each.parent} first")
+    return formats
+
+
 def show(format: str, report: Report, file: Path | None = None) -> None:
     """Render a report; colours are for a terminal, never for a file."""
     from flacheck.reports import render
@@ -149,3 +174,12 @@ def show(format: str, report: Report, file: Path | None = None) -> None:
     if file is None:
         display = Display.of_stdout()
     write(render(format, report, display), file)
+
+
+def show_all(
+    make: Callable[[], Report], format: str, file: Path | None, formats: Mapping[Path, str]
+) -> None:
+    """Render a report, and again for each further file; `make` builds it anew each time."""
+    for further_file, name in formats.items():
+        show(name, make(), further_file)
+    show(format, make(), file)

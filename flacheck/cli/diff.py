@@ -47,16 +47,16 @@ def diff(
     store: flags.StoreDir = Path(".flacheck"),
     format: flags.Format = "table",
     output: flags.Output = None,
+    reports: flags.Reports = [],
 ) -> int:
     """Report what changes between FROM and TO; compile cells without a stored result.
 
     Example: flacheck diff 'torch==2.9.*' 'torch==2.12.*' --package flash-linear-attention==0.4.2
     --target h100
     """
-    from flacheck import reports
     from flacheck.reports import diff as diff_report
 
-    reports.check(format)
+    formats = common.check_output(format, output, reports)
     # A stored run and a launches file come before the project's own subject.
     is_chosen = common.is_typed(context, "package") or common.is_typed(context, "matrix")
     with follow() as on_event:
@@ -70,5 +70,6 @@ def diff(
             on_event=on_event,
         )
         result = flacheck.diff(**arguments)
-    common.show(format, diff_report.report(result, common.typed_command()), output)
+    command = common.typed_command()
+    common.show_all(lambda: diff_report.report(result, command), format, output, formats)
     return result.exit_code(strict)

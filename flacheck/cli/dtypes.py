@@ -25,7 +25,7 @@ _WRITE = "Write a baseline with all findings to FILE."
 _SHARED = "Compile the kernels at head sizes 64, 128 and 256: what fits on each GPU."
 _TARGETS = "Name the GPUs for --shared. Default: sm90, sm80, sm89, sm86, sm70, sm75."
 _FORMAT = "Print the report in this format."
-_FORMATS = "table|json|markdown|github"
+_FORMATS = "table|json|markdown|github|sarif|html"
 
 
 @common.command

@@ -58,7 +58,7 @@ _TRUST = "Install and import the packages that a launches file names."
 Trust = Annotated[bool, option("--trust", help=_TRUST)]
 _STORE = option("--store", metavar="DIR", help="Keep results in the folder DIR.")
 StoreDir = Annotated[Path, _STORE]
-_FORMATS = "table|json|jsonl|markdown|github"
+_FORMATS = "table|json|jsonl|markdown|github|html|sarif|junit"
 _FORMAT = "Print the report in this format."
 Format = Annotated[str, option("--format", metavar=_FORMATS, help=_FORMAT)]
 _SHORT = option("--format", metavar="table|json", help=_FORMAT)
@@ -71,3 +71,5 @@ WriteBaseline = Annotated[
 ]
 _OUTPUT = "Write the report to FILE instead of stdout."
 Output = Annotated[Path | None, option("--output", "-o", metavar="FILE", help=_OUTPUT)]
+_REPORTS = "Write the report in this format to FILE as well. Repeatable."
+Reports = Annotated[list[str], option("--report", metavar="FORMAT=FILE", help=_REPORTS)]

@@ -50,12 +50,12 @@ def gate(
     write_baseline: flags.WriteBaseline = None,
     format: flags.Format = "table",
     output: flags.Output = None,
+    reports: flags.Reports = [],
 ) -> int:
     """Judge the releases that your pins of triton, torch or nvcc allow, by stored results."""
-    from flacheck import reports
     from flacheck.reports import gate as gate_report
 
-    reports.check(format)
+    formats = common.check_output(format, output, reports)
     with follow() as on_event:
         arguments = common.arguments(
             context,
@@ -71,6 +71,8 @@ def gate(
         result = flacheck.gate(**arguments)
     # Readers of a CI job's summary cannot type --suggest.
     changes = suggest or fix or format == "markdown"
-    report = gate_report.report(result, common.typed_command(), changes, strict)
-    common.show(format, report, output)
+    command = common.typed_command()
+    common.show_all(
+        lambda: gate_report.report(result, command, changes, strict), format, output, formats
+    )
     return result.exit_code(strict)

@@ -12,6 +12,7 @@ from flacheck import Exit, UsageError
 from flacheck.cli import common, flags
 
 Rows = list[dict[str, Any]]
+_SCHEMA = "run, gate, diff or another one. Default: list their names."
 _WHAT = ("kernels", "matrices", "targets", "rules", "advisories")
 
 
@@ -50,3 +51,19 @@ def _short(advisories: Rows) -> Rows:
         }
         for each in advisories
     ]
+
+
+@common.command
+def schema(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help=_SCHEMA)] = None,
+    output: flags.Output = None,
+) -> int:
+    """Print the JSON Schema of an output."""
+    from flacheck.reports.document import Report, listing
+
+    if name is None:
+        rows = [{"schema": each} for each in flacheck.list_schemas()]
+        common.show("table", listing(rows, has_header=False), output)
+    else:
+        common.show("json", Report((), flacheck.schema(name)), output)
+    return Exit.OK

@@ -28,16 +28,16 @@ def report(
     list_: bool = option(False, "--list", help="List the stored runs instead."),
     format: flags.Format = "table",
     output: flags.Output = None,
+    reports: flags.Reports = [],
 ) -> int:
     """Render stored runs; several become one report.
 
     --matrix, --package and --op choose the last scan that was about them.
     """
-    from flacheck import reports
     from flacheck.reports import scan
     from flacheck.reports.document import listing
 
-    reports.check(format)
+    formats = common.check_output(format, output, reports)
     # First, so that runs of a merged store can be named.
     if merge:
         with follow(resumable=False) as on_event:
@@ -56,5 +56,5 @@ def report(
         context, flacheck.report, **about, op=common.typed_only(context, "op"), runs=runs or []
     )
     run = flacheck.report(**arguments)
-    common.show(format, scan.report(run.view), output)
+    common.show_all(lambda: scan.report(run.view), format, output, formats)
     return Exit.OK

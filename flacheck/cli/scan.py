@@ -65,12 +65,12 @@ def scan(
     write_baseline: flags.WriteBaseline = None,
     format: flags.Format = "table",
     output: flags.Output = None,
+    reports: flags.Reports = [],
 ) -> int:
     """Compile the cells of MATRIX; say what compiles, what fails and why, what is known good."""
-    from flacheck import reports
     from flacheck.reports import scan as scan_report
 
-    reports.check(format)
+    formats = common.check_output(format, output, reports)
     about = common.subject(context)
     if not any([about["matrix"], about["package"], kernel, op]):
         _show_packages()
@@ -79,7 +79,7 @@ def scan(
     with follow() as on_event:
         arguments = common.arguments(context, flacheck.scan, **about, on_event=on_event)
         run = flacheck.scan(**arguments)
-    common.show(format, scan_report.report(run.view, run.baseline), output)
+    common.show_all(lambda: scan_report.report(run.view, run.baseline), format, output, formats)
     return run.exit_code
 
 

@@ -19,7 +19,7 @@ from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.numbers import in_words
 from flacheck.reports.phrases import advice, beside
 
-FORMATS = ("table", "json", "markdown")
+FORMATS = ("table", "json", "markdown", "html")
 SCHEMA = "flacheck.autotune/1"
 _RESOURCES = ("registers", "stack", "spills")
 _HEADINGS = (

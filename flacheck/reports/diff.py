@@ -1,14 +1,15 @@
 """The report of a comparison: the result, regressions, improvements, and next commands."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from flacheck.analysis.order import count_noun, kernel_name, parameters, settings, some
 from flacheck.capabilities.diff.compared_side import ComparedSide
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind, ResourceGrowth
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.model import Record, Verdict
-from flacheck.reports import document, phrases
-from flacheck.reports.document import Part, Tone, Words, row
+from flacheck.reports import chart, document, phrases
+from flacheck.reports.document import CaseOutcome, Part, Tone, Words, row
 from flacheck.reports.numbers import in_words
 from flacheck.reports.phrases import MAX_ITEMS
 from flacheck.rules import RULES
@@ -18,6 +19,9 @@ from flacheck.tables.advisories import Advisory
 _MESSAGE = 100
 # GitHub shows ten annotations of each level.
 _ANNOTATIONS = 10
+# The changed kernels that a page charts, and what it charts with its unit.
+_MAX_GROWTH = 60
+_CHARTED_RESOURCES = {"spills": "bytes", "shared": "bytes", "registers": ""}
 _RESOURCES = {
     "spills": "bytes of spills",
     "registers": "registers",
@@ -29,7 +33,11 @@ _RESOURCES = {
 def report(result: Comparison, command: str = "") -> document.Report:
     """Return the comparison as a document; `command` is the user's command, for the next ones."""
     return document.Report(
-        _parts(result, command), in_words(result.to_json()), _annotations(result)
+        _parts(result, command),
+        in_words(result.to_json()),
+        _annotations(result),
+        _cases(result),
+        partial(_overview, result),
     )
 
 
@@ -357,6 +365,7 @@ def _commands(result: Comparison, command: str) -> list[str]:
         if code:
             commands.append(f"flacheck explain {code}")
         commands.append(f"flacheck bisect {change.record.key[:12]}")
+        commands.append(f"flacheck repro {change.record.key[:12]}")
     if result.is_narrowed and command and not regressions:
         commands.append(f"{command} --configs own")
     pin = result.pin
@@ -369,11 +378,93 @@ def _commands(result: Comparison, command: str) -> list[str]:
 
 def _annotations(result: Comparison) -> Iterator[document.Annotation]:
     """Yield regressions as errors, advisories against TO as warnings, and the result."""
-    for change in result.of(DifferenceKind.REGRESSED)[:_ANNOTATIONS]:
+    for change in result.of(DifferenceKind.REGRESSED):
         level = "error"
         if change.is_waived:
             level = "notice"
-        yield document.Annotation(level, f"regressed: {_where(change)}", _cause(change))
+        record = change.record
+        title = f"regressed: {_where(change)}"
+        places = (result.locate(record.cell.kernel),)
+        yield document.Annotation(
+            level, title, _cause(change), places, record.code, record.signature
+        )
     for advisory in result.advisories[1][:_ANNOTATIONS]:
         yield document.Annotation("warning", f"advisory {advisory.id}", advisory.text)
     yield document.Annotation("notice", "flacheck diff", result.answer)
+
+
+def _cases(result: Comparison) -> Iterator[document.Case]:
+    """Yield a case for each change; only what counts against TO fails."""
+    for change in (*result.refusals, *result.changes):
+        record = change.record
+        outcome = CaseOutcome.SKIPPED
+        if change.counts_against:
+            outcome = CaseOutcome.FAILED
+        elif change.pair.after is not None and change.pair.after.verdict is Verdict.COMPILES:
+            outcome = CaseOutcome.PASSED
+        module, _, name = record.kernel.rpartition(":")
+        words = (name, parameters(record.cell), record.dtype, settings(record.options))
+        text = f"{change.kind.value.replace('_', ' ')}: {change.reason or _cause(change)}"
+        yield document.Case(
+            suite=f"{result.after.release} {record.target}",
+            group=module or record.package or "flacheck",
+            name=" ".join(filter(None, words)),
+            outcome=outcome,
+            text=text,
+            details=f"{text}\ncell {record.key[:12]}",
+            seconds=record.seconds,
+            place=result.locate(record.cell.kernel),
+        )
+
+
+def _overview(result: Comparison) -> document.Overview:
+    """Return the pin, both sides beside each other, and what takes more or less."""
+    sides = {"from": f"from: {result.before.release}", "to": f"to: {result.after.release}"}
+    changes = (*result.refusals, *result.changes)
+    blocking_keys = set()
+    for each in changes:
+        for record in (each.pair.before, each.pair.after):
+            if record is not None and record.verdict is Verdict.FAILS and not each.is_waived:
+                blocking_keys.add(record.key)
+    untested_keys = {each.record.key for each in result.of(DifferenceKind.UNTESTED)}
+    squares = chart.Chart(blocking_keys, untested_keys)
+    growth = []
+    for change in changes:
+        for column, record in zip(sides, (change.pair.before, change.pair.after)):
+            if record is not None:
+                squares.add(record, column)
+        values = _changed_values(change)
+        if values:
+            growth.append(document.Growth(kernel_name(change.kernel), _where(change), values))
+    growth.sort(key=_largest_change, reverse=True)
+    pins = []
+    for requirement in filter(None, (result.pin.torch, result.pin.triton, result.pin.toolchain)):
+        pins.append(("pin", requirement))
+    value = chart.to_json(squares, columns=sides)
+    return document.Overview(tuple(pins), value, tuple(growth[:_MAX_GROWTH]))
+
+
+def _changed_values(change: Difference) -> tuple[tuple[str, str, float, float], ...]:
+    """Return the resources and the compile time that differ between two compiles of one cell."""
+    before, after = change.pair.before, change.pair.after
+    if before is None or after is None or not change.pair.exact:
+        return ()
+    if not before.verdict is after.verdict is Verdict.COMPILES:
+        return ()
+    values: list[tuple[str, str, float, float]] = []
+    for name, unit in _CHARTED_RESOURCES.items():
+        old, new = before.resources.get(name), after.resources.get(name)
+        if old is not None and new is not None and old != new:
+            values.append((name, unit, old, new))
+    if change.slower:
+        values.append(("compile time", "s", before.seconds, after.seconds))
+    return tuple(values)
+
+
+def _largest_change(growth: document.Growth) -> float:
+    """Return the largest ratio between two sides, spills first."""
+    ratios = []
+    for name, _, old, new in growth.values:
+        ratio = max(old, new) / max(min(old, new), 1)
+        ratios.append(ratio + 1_000_000 * (name == "spills"))
+    return max(ratios)

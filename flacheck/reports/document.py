@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
 
 from flacheck.model import Json
+from flacheck.model.source_location import SourceLocation
 from flacheck.model.text import visible
 
 
@@ -57,11 +58,12 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A sentence or a line; `aside` follows it in a faint tone."""
+    """A sentence or a line; `aside` follows it in a faint tone. See `Table` for `in_chart`."""
 
     text: str
     tone: Tone = Tone.PLAIN
     aside: str = ""
+    in_chart: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,11 +102,15 @@ class Words:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a text in `headings` for each column; a row may end before the last column."""
+    """A table with a text in `headings` for each column; a row may end before the last column.
+
+    The chart of a page replaces a table `in_chart`.
+    """
 
     headings: tuple[str, ...]
     rows: tuple[tuple[Words, ...], ...]
     fit: Fit = Fit.FOLD
+    in_chart: bool = False
 
 
 Part = Title | Heading | Paragraph | Item | Labelled | Listing | Table
@@ -112,13 +118,45 @@ Part = Title | Heading | Paragraph | Item | Labelled | Listing | Table
 
 @dataclass(frozen=True)
 class Annotation:
-    """A workflow message: error, warning or notice, at a line (from 1) of a file."""
+    """A message for a review: error, warning or notice, at the places that it is about.
+
+    `code` is a failure's code; `identity`, a failure's signature, is stable between runs.
+    A format with one place for each message uses the first.
+    """
 
     level: str
     title: str
     text: str
-    file: str | None = None
-    line: int | None = None
+    places: tuple[SourceLocation, ...] = ()
+    code: str | None = None
+    identity: str | None = None
+
+
+class CaseOutcome(Enum):
+    """The outcome of a test case, in the terms of test runners."""
+
+    PASSED = "passed"
+    FAILED = "failure"
+    ERROR = "error"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel under one release on one GPU as a test case.
+
+    `suite` names the release and the GPU, `group` the kernel's module; `text` is the reason of an
+    outcome in one line, `details` are the lines below it.
+    """
+
+    suite: str
+    group: str
+    name: str
+    outcome: CaseOutcome
+    text: str = ""
+    details: str = ""
+    seconds: float = 0.0
+    place: SourceLocation | None = None
 
 
 @dataclass(frozen=True)
@@ -132,15 +170,39 @@ class Streamed:
 
 
 @dataclass(frozen=True)
-class Report:
-    """Parts for people, a value for programs, and annotations for a workflow on GitHub.
+class Growth:
+    """Resources of a kernel before and after an upgrade: (name, unit, before, after)."""
 
-    The value is `Streamed` or any JSON value. All may be generators, so a report is rendered once.
+    kernel: str
+    place: str
+    values: tuple[tuple[str, str, float, float], ...]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The top of a page: requirements to copy with a label each, a chart and changed resources.
+
+    `chart` is the JSON value that `reports/chart.py` makes for the script of a page.
+    """
+
+    pins: tuple[tuple[str, str], ...] = ()
+    chart: Json | None = None
+    growth: tuple[Growth, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """Parts for people, a value for programs, annotations for reviews, cases for test runners.
+
+    The value is `Streamed` or any JSON value. All may be generators, so a report is rendered once;
+    `overview` computes the top of a page.
     """
 
     parts: Iterable[Part]
     value: Any = None
     annotations: Iterable[Annotation] = ()
+    cases: Iterable[Case] = ()
+    overview: Callable[[], Overview] | None = None
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ from flacheck.capabilities.dtypes.finding import (
 )
 from flacheck.capabilities.dtypes.heads import ACTUAL_DTYPES, HeadNeeds
 from flacheck.capabilities.dtypes.result import DtypesResult
+from flacheck.model.source_location import SourceLocation
 from flacheck.reports import document
 from flacheck.reports.document import Annotation, Part, Tone, row
 from flacheck.reports.phrases import MAX_ITEMS, group_by, rest
 from flacheck.rules import RULES
 
-FORMATS = ("table", "json", "markdown", "github")
+FORMATS = ("table", "json", "markdown", "github", "sarif", "html")
 SCHEMA = "flacheck.dtypes/1"
 _HEADINGS = ("kernel", "argument", "dtypes", "without the promotion", "shared memory")
 
@@ -261,4 +262,5 @@ def _annotations(result: DtypesResult) -> Iterator[Annotation]:
                 f"; it reaches {kernel_name(first.reached_kernels[0].kernel)} beside half operands"
             )
         title = f"{first.code} {RULES[first.code].title}"
-        yield Annotation(level, title, text, first.file, first.line)
+        place = SourceLocation(first.file, first.line)
+        yield Annotation(level, title, text, (place,), first.code)

@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from flacheck.analysis.groups import SignatureGroup
 from flacheck.analysis.order import by_target, count_noun, kernel_name, short, some
@@ -16,8 +17,9 @@ from flacheck.capabilities.gate.result import (
     ReleaseState,
     WaiverUse,
 )
+from flacheck.model.source_location import SourceLocation
 from flacheck.reports import document, phrases
-from flacheck.reports.document import Part, Tone, Words, row
+from flacheck.reports.document import CaseOutcome, Part, Tone, Words, row
 from flacheck.reports.phrases import items
 from flacheck.rules import RULES
 
@@ -39,8 +41,13 @@ def report(result: Gate, command: str, suggest: bool, strict: bool) -> document.
     `command` is the user's command, for the next commands; `suggest` shows the changes to make,
     which JSON always contains.
     """
-    parts = _parts(result, command, suggest, strict)
-    return document.Report(parts, result.to_json(), _annotations(result, strict))
+    return document.Report(
+        _parts(result, command, suggest, strict),
+        result.to_json(),
+        _annotations(result, strict),
+        _cases(result, strict),
+        partial(_overview, result),
+    )
 
 
 def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[Part]:
@@ -81,6 +88,33 @@ def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[
     if suggest:
         yield from items("Suggested", _suggestions(result, strict), Tone.GOOD)
     yield from _next(result, command, suggest, strict)
+
+
+def _overview(result: Gate) -> document.Overview:
+    pins = [("known good", requirement) for requirement in result.known_good]
+    for change in result.suggest:
+        pins.append((f"change {change.pin.where} to", f"{change.pin.name}{change.to}"))
+    return document.Overview(tuple(pins))
+
+
+def _cases(result: Gate, strict: bool) -> Iterator[document.Case]:
+    """Yield a case for each allowed release and each contradiction."""
+    for release in result.versions:
+        outcome = CaseOutcome.PASSED
+        if release.state is ReleaseState.BAD:
+            outcome = CaseOutcome.FAILED
+        elif release.state in OPEN:
+            outcome = CaseOutcome.ERROR if strict else CaseOutcome.SKIPPED
+        name = f"{result.compiler.spoken} {release.triton}"
+        lines = [release.why, *(f"{each.code} {each.line}" for each in release.failures)]
+        text = f"{release.state.value} {', '.join(release.codes)}".rstrip()
+        details = "\n".join(filter(None, lines))
+        yield document.Case("flacheck gate", "releases", name, outcome, text, details)
+    for conflict in result.conflicts:
+        text = _conflict(conflict)
+        yield document.Case(
+            "flacheck gate", "pins", conflict.installation, CaseOutcome.FAILED, text, text
+        )
 
 
 def _releases_by_advisory(result: Gate) -> dict[str, list[str]]:
@@ -275,4 +309,4 @@ def _at(pin: Pin, level: str, title: str, text: str) -> document.Annotation:
     # A pin of a whole lock file or the live environment lacks a line, so no file is named.
     if not pin.line:
         return document.Annotation(level, title, text)
-    return document.Annotation(level, title, text, pin.file, pin.line)
+    return document.Annotation(level, title, text, (SourceLocation(pin.file, pin.line),))

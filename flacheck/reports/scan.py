@@ -1,16 +1,19 @@
 """The report of a run: the matrix of results, failures with their causes, and next commands."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from flacheck.analysis.grid import Grid, KernelOf, Row, Square, grid
+from flacheck.analysis.groups import UNCLASSIFIED
 from flacheck.analysis.known_good import Place
 from flacheck.analysis.order import count_noun, kernel_name, settings, short, some, toolchain_label
 from flacheck.analysis.slow import CODE as SLOW
 from flacheck.analysis.summary import RunView, Summary
 from flacheck.baseline.comparing import BaselineComparison, ChangedFailure
 from flacheck.model import Json, Record, Verdict
-from flacheck.reports import document, phrases
+from flacheck.model.source_location import SourceLocation
+from flacheck.reports import chart, document, phrases
 from flacheck.reports.conclusions import answer, coverage, dtype_tables, known_good, mixed
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.numbers import in_words
@@ -45,7 +48,41 @@ def report(view: RunView, baseline: BaselineComparison | None = None) -> documen
         summary["baseline"] = baseline.to_json()
     after = {"summary": summary}
     value = document.Streamed(before, "records", records, after)
-    return document.Report(_parts(view, baseline), value, _annotations(view, baseline))
+    return document.Report(
+        _parts(view, baseline),
+        value,
+        _annotations(view, baseline),
+        _cases(view),
+        partial(_overview, view),
+    )
+
+
+def _chart(view: RunView) -> chart.Chart:
+    summary = view.summary
+    return chart.of_records(view.records(), summary.blocking_keys, summary.untested_keys)
+
+
+def _cases(view: RunView) -> Iterator[document.Case]:
+    yield from chart.cases(_chart(view), view.locate)
+
+
+def _overview(view: RunView) -> document.Overview:
+    summary = view.summary
+    targets_by_pin: dict[str, list[str]] = {}
+    for pin in summary.specifiers:
+        for requirement in filter(None, (pin.torch, pin.triton)):
+            targets_by_pin.setdefault(requirement, []).append(pin.target)
+    pins = []
+    for requirement, targets in targets_by_pin.items():
+        pins.append((f"known good on {', '.join(targets)}", requirement))
+    fallbacks: dict[tuple[str, str, str], list[str]] = {}
+    for each in summary.fallbacks:
+        uses = fallbacks.setdefault((each.kernel, each.toolchain, each.target), [])
+        use = settings(each.use)
+        if use not in uses and len(uses) < _USES:
+            uses.append(use)
+    value = chart.to_json(_chart(view), summary.advisories, fallbacks)
+    return document.Overview(tuple(pins), value)
 
 
 def _plain(record: Record) -> Json:
@@ -74,11 +111,16 @@ def _parts(view: RunView, baseline: BaselineComparison | None) -> Iterator[Part]
     yield from _fallbacks(view.summary)
     yield from known_good(view.summary)
     yield from dtype_tables(view.summary)
-    # The next commands explain the first failure, find its releases, and share this report.
+    # The next commands explain the first failure, find its releases, reduce it, and share this.
     runs = " ".join(view.names or (view.run["id"],))
     commands = [f"flacheck report {runs} --format markdown"]
     for group in view.summary.by_signature[:1]:
-        about = (f"flacheck explain {group.code}", f"flacheck bisect {group.example[:12]}")
+        key = group.example[:12]
+        about = (
+            f"flacheck explain {group.code}",
+            f"flacheck bisect {key}",
+            f"flacheck repro {key}",
+        )
         commands = [*about, *commands]
     yield from phrases.items("Next", commands, code=True)
 
@@ -164,11 +206,13 @@ def _matrix(grid_of_run: Grid) -> Iterator[Part]:
         if target in TARGETS and TARGETS[target].experimental:
             name = f"{target} (experimental)"
         headings = (name, *map(short, releases))
-        yield document.Table(headings, tuple(_rows(rows_to_show, releases)), document.Fit.SPLIT)
+        rows = tuple(_rows(rows_to_show, releases))
+        yield document.Table(headings, rows, document.Fit.SPLIT, in_chart=True)
         rest = len(kernels) - len(rows_to_show)
         if rest:
-            yield document.Paragraph(f"{count_noun(rest, 'more kernel')}: no failures", Tone.FAINT)
-    yield document.Paragraph(LEGEND, Tone.FAINT)
+            text = f"{count_noun(rest, 'more kernel')}: no failures"
+            yield document.Paragraph(text, Tone.FAINT, in_chart=True)
+    yield document.Paragraph(LEGEND, Tone.FAINT, in_chart=True)
 
 
 def _rows(kernels: Mapping[KernelOf, Row], releases: Sequence[str]) -> Iterator[tuple[Words, ...]]:
@@ -300,26 +344,23 @@ def _annotations(
 ) -> Iterator[document.Annotation]:
     """Yield failures as errors, unknown and slow cells as warnings, and the counts.
 
-    Failures that are tolerated or in the baseline are notices.
+    Failures that a waiver, a baseline or the autotuner accepts are notices.
     """
     summary = view.summary
-    new = None
     if baseline is not None:
-        new = {failure.signature for failure in baseline.new}
         for note in baseline.notes:
             yield document.Annotation("warning", "baseline", note)
-    for group in summary.by_signature[:_ANNOTATIONS]:
-        level = "error"
-        is_known = new is not None and group.signature not in new
-        if is_known or phrases.is_tolerated(group):
-            level = "notice"
+    places, blocking = _failing_places(view)
+    for group in summary.by_signature:
+        level = "notice"
+        if group.signature in blocking:
+            level = "error"
         text = f"{group.line}\n{phrases.where(group)}"
-        yield document.Annotation(level, phrases.title_of(group.code), text)
+        of_group = places.get(group.signature, ())
+        title = phrases.title_of(group.code)
+        yield document.Annotation(level, title, text, of_group, group.code, group.signature)
     for each in view.run.get("stale", ())[:_ANNOTATIONS]:
         yield document.Annotation("warning", f"changed: {each['kernel']}", "; ".join(each["why"]))
-    hidden = phrases.format_omitted(len(summary.by_signature), "signature", _ANNOTATIONS)
-    if hidden:
-        yield document.Annotation("notice", "more failures", hidden)
     for (text, _), pairs in _places_by_reason(view, Verdict.UNKNOWN)[:_ANNOTATIONS]:
         place = phrases.places(*phrases.sorted_places(pairs))
         text = f"{len(pairs)} × {text} ({place})"
@@ -344,3 +385,19 @@ def _annotations(
     for pin in summary.specifiers:
         text = " ".join(filter(None, (pin.triton, pin.torch)))
         yield document.Annotation("notice", f"known good on {pin.target}", text)
+
+
+def _failing_places(
+    view: RunView,
+) -> tuple[dict[str, tuple[SourceLocation, ...]], set[str]]:
+    """Return the kernels of each signature, and the signatures with failures that count."""
+    places: dict[str, dict[SourceLocation, None]] = {}
+    blocking = set()
+    # Runs without failures are not read again.
+    for record in view.records() if view.summary.by_signature else ():
+        if record.verdict is Verdict.FAILS:
+            signature = record.signature or record.code or UNCLASSIFIED
+            places.setdefault(signature, {})[view.locate(record.cell.kernel)] = None
+            if record.key in view.summary.blocking_keys:
+                blocking.add(signature)
+    return {signature: tuple(each) for signature, each in places.items()}, blocking

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from flacheck.analysis.context import FormsOf
@@ -28,6 +29,7 @@ from flacheck.capabilities.diff.result import Comparison
 from flacheck.capabilities.diff.sides import ReleaseSide, Side, StoredSide
 from flacheck.fallbacks import alternatives
 from flacheck.model import Cell, Json, Record, Verdict
+from flacheck.packages.kernel_locations import KernelLocator
 from flacheck.packages.package import Package
 from flacheck.pipeline.events import Event, Progress, RecordSettled, RunFinished, RunStarted
 from flacheck.pipeline.job import RunOptions
@@ -140,6 +142,7 @@ class _Comparison:
             is_narrowed=plan.is_narrowed,
             coverage=self._coverage,
             run=self._run,
+            locate=KernelLocator(Path.cwd()).find,
         )
         if not result.is_regression and not any(result.advisories):
             return result

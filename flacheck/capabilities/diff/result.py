@@ -1,7 +1,7 @@
 """The result of a comparison: a summary sentence, the exit code, the pin and the JSON."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from packaging.version import Version
@@ -19,6 +19,7 @@ from flacheck.capabilities.diff.package_view import PackageNotice
 from flacheck.capabilities.diff.tally import KernelTally, tally_kernels
 from flacheck.errors import Exit
 from flacheck.model import Json
+from flacheck.model.source_location import Locate, locate_nowhere
 from flacheck.tables.advisories import Advisory
 
 SCHEMA = "flacheck.diff/1"
@@ -44,6 +45,7 @@ class Comparison:
         is_narrowed: True if one configuration of each kernel and dtype was compared.
         coverage: The kernels that a capture reached and missed.
         run: The run that compiled; None without one.
+        locate: Returns the file and line of a kernel.
     """
 
     before: ComparedSide
@@ -59,6 +61,7 @@ class Comparison:
     is_narrowed: bool = False
     coverage: tuple[Json, ...] = ()
     run: str | None = None
+    locate: Locate = field(default=locate_nowhere, compare=False)
 
     def of(self, kind: DifferenceKind) -> list[Difference]:
         """Return the changes of a kind, the package's refusals among them."""

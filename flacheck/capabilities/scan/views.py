@@ -17,6 +17,7 @@ from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
 from flacheck.fallbacks import alternatives
 from flacheck.model import Json, Record, RequestedPlace, canonical
+from flacheck.packages.kernel_locations import KernelLocator
 from flacheck.pipeline.run import Excuse
 from flacheck.store import Store, StoredRun, questions
 from flacheck.tables import advisories
@@ -85,6 +86,7 @@ def view(
         summary=summary,
         mixed=tuple(questions.mixed_captures(places)),
         names=tuple(run.id for run in runs),
+        locate=KernelLocator(Path.cwd()).find,
     )
 
 

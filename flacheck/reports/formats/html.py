@@ -1,0 +1,87 @@
+"""A report as one HTML page without network access: the answer, a chart to explore, the parts."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from importlib.resources import files
+from itertools import groupby, takewhile
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from flacheck.reports import document, page
+from flacheck.reports.document import Display, Overview, Part, Report
+from flacheck.version import __version__
+
+# The rows of a table that a page shows; JSON has all.
+_MOST_ROWS = 500
+# Letters that could end the element that contains the data, or begin another one.
+_ESCAPES = {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026"}
+
+
+def render(report: Report, display: Display) -> Iterator[str]:
+    """Yield the page in pieces."""
+    overview = Overview()
+    if report.overview is not None:
+        overview = document.make_visible(report.overview())
+    parts = [document.make_visible(part) for part in report.parts]
+    if overview.chart is not None:
+        parts = [part for part in parts if not getattr(part, "in_chart", False)]
+    title = document.Title("flacheck", "", document.Tone.PLAIN)
+    if parts and isinstance(parts[0], document.Title):
+        title = parts.pop(0)
+    answer = list(takewhile(lambda part: isinstance(part, document.Paragraph), parts))
+    script = _text("report.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    template = environment.from_string(_text("report.html.j2"))
+    yield from template.stream(
+        title=title,
+        answer=answer,
+        overview=overview,
+        sections=list(_sections(parts[len(answer) :])),
+        data=_embed(overview.chart),
+        style=Markup(_text("report.css")),
+        script=Markup(script),
+        script_digest=digest,
+        version=__version__,
+        most_rows=_MOST_ROWS,
+        bars=_bars,
+    )
+
+
+def _text(name: str) -> str:
+    return files(page).joinpath(name).read_text(encoding="utf-8")
+
+
+def _embed(chart: Any) -> Markup:
+    """Return the data of the chart as JSON that cannot end its element."""
+    text = json.dumps(chart, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character, escape in _ESCAPES.items():
+        text = text.replace(character, escape)
+    return Markup(text)
+
+
+def _sections(parts: Iterable[Part]) -> Iterator[dict[str, Any]]:
+    """Yield the parts by heading, with the items of a list as one block."""
+    section: dict[str, Any] = {"heading": "", "blocks": []}
+    for kind, alike in groupby(parts, type):
+        for part in alike if kind is not document.Item else [list(alike)]:
+            if isinstance(part, document.Heading):
+                if section["heading"] or section["blocks"]:
+                    yield section
+                section = {"heading": part.text, "blocks": []}
+            else:
+                section["blocks"].append((kind.__name__, part))
+    if section["heading"] or section["blocks"]:
+        yield section
+
+
+def _bars(before: float, after: float) -> tuple[float, float]:
+    """Return the lengths of two bars in percent of the longer one."""
+    longest = max(before, after) or 1
+    return round(100 * before / longest, 1), round(100 * after / longest, 1)

@@ -1,0 +1,107 @@
+"""The page of a report in a browser: keyboard, hostile names, links and large charts."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flacheck import reports
+from flacheck.reports import chart
+from flacheck.reports.document import Display, Overview, Report
+from tests.made_records import failure, record
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
+HOSTILE = "m:<img src=x onerror=document.title='taken'>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip("no Chromium is installed")
+    with playwright.sync_playwright() as tools:
+        browser = tools.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def page_of(browser: Any, folder: Path, cells: list[Any], width: int = 1280) -> Any:
+    blocking = {each.key for each in cells if each.code}
+    value = chart.to_json(chart.of_records(cells, blocking, ()))
+    report = Report([], overview=lambda: Overview((("pin", "triton==3.4.0"),), value))
+    file = folder / "report.html"
+    file.write_text("".join(reports.render("html", report, Display())), encoding="utf-8")
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto(file.as_uri())
+    return page
+
+
+def few() -> list[Any]:
+    cells = []
+    for release in ("3.1.0", "3.2.0"):
+        cells.append(record(kernel="m:f", toolchain=f"triton=={release}"))
+        cells.append(record(kernel=HOSTILE, toolchain=f"triton=={release}"))
+    return [*cells, failure(kernel="m:g", toolchain="triton==3.2.0", line="it <b>fails</b>")]
+
+
+def test_the_keyboard_reaches_every_cell(browser: Any, tmp_path: Path) -> None:
+    """Search, move, open, close; the link leads back to the cell."""
+    errors = []
+    page = page_of(browser, tmp_path, few())
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.reload()
+    page.keyboard.press("/")
+    page.keyboard.type("g")
+    playwright.expect(page.locator("#rows tr[data-row]")).to_have_count(2)
+    page.locator("#rows td[data-column='0']").last.focus()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.className") == "f"
+    page.keyboard.press("Enter")
+    assert "it <b>fails</b>" in page.inner_text("#detail")
+    assert "flacheck bisect" in page.inner_text("#detail")
+    address = page.url
+    page.keyboard.press("Escape")
+    assert not page.evaluate("document.getElementById('detail').open")
+    again = browser.new_page()
+    again.goto(address)
+    assert again.evaluate("document.getElementById('detail').open")
+    assert errors == []
+
+
+def test_a_hostile_name_runs_nothing(browser: Any, tmp_path: Path) -> None:
+    """Names are text nodes, and the page's policy allows its own script alone."""
+    page = page_of(browser, tmp_path, few())
+    assert page.title() != "taken"
+    assert page.locator("img").count() == 0
+    assert "<img" in page.inner_text("#grid")
+
+
+@pytest.mark.parametrize("width", [1280, 800, 390])
+def test_no_width_scrolls_the_page_sideways(browser: Any, tmp_path: Path, width: int) -> None:
+    """Wide tables scroll in their own frame."""
+    page = page_of(browser, tmp_path, few(), width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_five_thousand_kernels_open_quickly(browser: Any, tmp_path: Path) -> None:
+    """Rows beyond the first are added while the reader scrolls."""
+    cells = [
+        record(kernel=f"m{number // 50}.ops:kernel_{number}", toolchain=f"triton=={release}")
+        for number in range(5000)
+        for release in ("3.1.0", "3.2.0", "3.4.0", "3.5.0")
+    ]
+    started = time.process_time()
+    page = page_of(browser, tmp_path, cells)
+    spent = page.evaluate("performance.getEntriesByType('navigation')[0].domComplete")
+    print(f"{spent:.0f} ms in the browser, {time.process_time() - started:.1f} s to render")
+    assert "5000 of 5000" in page.inner_text("#count")
+    # Two seconds on an idle machine; a shared one may be slower.
+    assert spent < 6000
