@@ -48,7 +48,9 @@ _NATIVE = re.compile(
     r"Assertion [`'(]|LLVM ERROR:|UNREACHABLE executed|^Unsupported conversion from|what\(\):"
     r"|std::bad_alloc|^Fatal Python error:|\bSegmentation fault\b|^Killed$|Bad machine code"
     r"|Failures have been detected while processing|Pass execution failed"
-    r"|Pipeline failed while executing|Triton Error \[|(?:CUDA|HIP) error: |CUDA failure \d+"
+    r"|Pipeline failed while executing|Triton Error \["
+    r"|(?:CUDA|HIP|ROCm)(?: driver| runtime)? error: |CUDA failure \d+"
+    r"|^PLEASE submit a bug report|^Stack dump:"
     r"|\b(?:ptxas|nvlink|cicc|cudafe\+\+|nvcc|ld\.lld)[^\n]{0,500}?\b(?:error|fatal)\b\s*:"
     r"|\bld: cannot find |undefined symbol: |\bFloating point exception\b|^ninja: build stopped"
     r"|(?:^|[:)\]] )(?:(?:catastrophic |fatal |internal )?error)(?: #\S+)?: |^ERROR: "
@@ -62,7 +64,8 @@ _WRAPPER = re.compile(
     r"|No solution found when resolving dependencies|errors? detected in the compilation"
 )
 _EXCEPTION = re.compile(
-    r"^(?:[A-Za-z_]\w*\.)*"
+    # Tools such as pip indent the tracebacks of the programs that they run.
+    r"^[ \t]{0,40}(?:[A-Za-z_]\w*\.)*"
     r"(?P<type>[A-Z]\w*"
     r"(?:Error(?:Impl)?|Exception|Exit|Interrupt|Resources|Failure|Expired|Iteration"
     r"|LanguageConstruct))"
