@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flacheck import reports
+from flacheck.model.source_location import SourceLocation
 from flacheck.reports.document import (
     Annotation,
     Display,
@@ -50,7 +51,7 @@ def test_what_others_wrote_is_shown_and_never_acts(format: str) -> None:
 
 def test_annotations_hold_nothing_that_acts() -> None:
     """A workflow's log is shown by a terminal or a browser as well."""
-    said = Annotation("error", HOSTILE, HOSTILE, HOSTILE, 3)
+    said = Annotation("error", HOSTILE, HOSTILE, (SourceLocation(HOSTILE, 3, HOSTILE),))
     text = "".join(reports.render("github", Report([], annotations=[said]), Display()))
     assert not ACTING & set(text)
     assert len(text.splitlines()) == 1

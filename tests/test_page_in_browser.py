@@ -17,6 +17,8 @@ from tests.made_records import failure, record
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
+# The chart shows its number of kernels when it is drawn.
+DRAWN = "document.getElementById('count').textContent !== ''"
 HOSTILE = "m:<img src=x onerror=document.title='taken'>"
 
 
@@ -39,6 +41,7 @@ def page_of(browser: Any, folder: Path, cells: list[Any], width: int = 1280) -> 
     file.write_text("".join(reports.render("html", report, Display())), encoding="utf-8")
     page = browser.new_page(viewport={"width": width, "height": 900})
     page.goto(file.as_uri())
+    page.wait_for_function(DRAWN)
     return page
 
 
@@ -56,6 +59,7 @@ def test_the_keyboard_reaches_every_cell(browser: Any, tmp_path: Path) -> None:
     page = page_of(browser, tmp_path, few())
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.reload()
+    page.wait_for_function(DRAWN)
     page.keyboard.press("/")
     page.keyboard.type("g")
     playwright.expect(page.locator("#rows tr[data-row]")).to_have_count(2)
@@ -72,6 +76,7 @@ def test_the_keyboard_reaches_every_cell(browser: Any, tmp_path: Path) -> None:
     assert not page.evaluate("document.getElementById('detail').open")
     again = browser.new_page()
     again.goto(address)
+    again.wait_for_function(DRAWN)
     assert again.evaluate("document.getElementById('detail').open")
     assert errors == []
 

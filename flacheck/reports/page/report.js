@@ -1,5 +1,5 @@
 "use strict";
-(() => {
+(async () => {
   const $ = (id) => document.getElementById(id);
 
   function make(tag, attributes = {}, ...children) {
@@ -31,6 +31,13 @@
     }
   }
 
+  // The data is JSON, compressed by gzip, in base64.
+  function unpack(base64) {
+    const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream).json();
+  }
+
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("[data-copy]");
     if (!button) return;
@@ -40,7 +47,7 @@
   });
 
   if (!$("data")) return;
-  const data = JSON.parse($("data").textContent);
+  const data = await unpack($("data").textContent);
   const text = (number) => data.texts[number];
   // The marks of a square, as in reports/chart.py.
   const MARKS = [[1, "slow", "slow"], [2, "⇩", "spills"], [4, "∅", "partly not tested"], [8, "?", "partly unknown"], [16, "", "has accepted failures"]];
