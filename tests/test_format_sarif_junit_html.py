@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import gzip
+import itertools
 import json
+import random
 import re
 from pathlib import Path
 from urllib.parse import quote
@@ -20,7 +22,9 @@ from flacheck.errors import UsageError
 from flacheck.model import Corpus, Imported, Kernel
 from flacheck.model.source_location import SourceLocation
 from flacheck.packages.kernel_locations import KernelLocator
+from flacheck.reports import chart
 from flacheck.reports.document import Annotation, Case, CaseOutcome, Display, Report
+from tests.made_records import failure, record
 from tests.made_reports import MADE
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\x00\ud800"
@@ -81,6 +85,29 @@ def test_every_report_is_a_page_without_network(command: str, tmp_path: Path) ->
     page = rendered("html", MADE[command](tmp_path))
     assert "default-src 'none'" in page
     assert not re.search(r'(src|href)="(?!#)', page)
+
+
+def test_a_page_of_flash_linear_attention_has_at_most_400_kb() -> None:
+    """350 kernels in three dtypes × 8 releases × 3 GPUs, an eighth of them failing."""
+    drawn = random.Random(27)
+    cells = []
+    for number, dtype, minor, target in itertools.product(
+        range(350), ("bf16", "fp16", "fp32"), range(1, 9), ("sm80", "sm90", "sm100")
+    ):
+        make = failure if drawn.random() < 1 / 8 else record
+        cell = make(
+            kernel=f"fla.ops.family_{number // 6}.chunk:kernel_{number}",
+            toolchain=f"triton==3.{minor}.0",
+            target=target,
+            dtype=dtype,
+            resources={name: drawn.randrange(200_000) for name in ("shared", "registers")},
+        )
+        cells.append(cell)
+    blocking = {each.key for each in cells if each.code}
+    value = chart.to_json(chart.of_records(cells, blocking, ()))
+    overview = reports.document.Overview((), value)
+    page = rendered("html", Report([], overview=lambda: overview))
+    assert len(page.encode()) <= 400_000
 
 
 def test_a_kernel_of_flacheck_has_file_and_line(tmp_path: Path) -> None:

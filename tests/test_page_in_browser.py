@@ -105,7 +105,7 @@ def test_five_thousand_kernels_open_quickly(browser: Any, tmp_path: Path) -> Non
     ]
     started = time.process_time()
     page = page_of(browser, tmp_path, cells)
-    spent = page.evaluate("performance.getEntriesByType('navigation')[0].domComplete")
+    spent = page.evaluate("performance.now()")
     print(f"{spent:.0f} ms in the browser, {time.process_time() - started:.1f} s to render")
     assert "5000 of 5000" in page.inner_text("#count")
     # Two seconds on an idle machine; a shared one may be slower.

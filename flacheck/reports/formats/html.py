@@ -61,7 +61,7 @@ def _embed(chart: Any) -> str:
     """Return the data of the chart as compressed JSON; a chart of FLA is 0.9 MB without."""
     text = json.dumps(chart, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # The same chart is the same page, so the time stays out of the header.
-    compressed = gzip.compress(text.encode(), mtime=0)
+    compressed = gzip.compress(text.encode(errors="replace"), mtime=0)
     return base64.b64encode(compressed).decode()
 
 
