@@ -16,6 +16,7 @@ from flacheck.analysis.order import by_version
 from flacheck.analysis.standing import Standing, standing
 from flacheck.analysis.summary import Summary, summarise
 from flacheck.fallbacks.alternatives import fallbacks
+from flacheck.inputs.extents import extents, of_cells
 from flacheck.model import KeySet, Question, Record, RequestedCells, Verdict, digest
 from flacheck.store import Store
 
@@ -129,8 +130,9 @@ def asked_of(
     places: dict[tuple[str, str], dict[str, str]] = {}
     for each in records:
         places.setdefault((each.toolchain, each.target), {})[each.key] = each.kernel
+    extent_on = extents(of_cells(each.cell for each in records))
     sets = {
-        place: KeySet(kernels, frozenset(made_up) & kernels.keys())
+        place: KeySet(kernels, frozenset(made_up) & kernels.keys(), {}, extent_on[place])
         for place, kernels in places.items()
     }
     asked = [RequestedCells(*place, len(keys.kernels), keys.digest) for place, keys in sets.items()]

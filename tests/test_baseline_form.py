@@ -19,6 +19,10 @@ SCHEMA = json.loads(
 FAILURE = KnownFailure(
     signature="FC302:ttgir:f:9390298f", code="FC302", stage="ttgir", line="no", kernels={"m:k": 2}
 )
+WHOLE = {
+    "configurations": {"answered": 5, "of": 5},
+    "kernels": {"answered": 1, "of": 1},
+}
 BAD: dict[str, Any] = {
     "toolchain": "triton==3.2.0",
     "target": "sm90",
@@ -76,10 +80,13 @@ def test_failures_are_found_by_place_kernel_and_signature() -> None:
         ({"asked": 6, "failures": [], "compiles": 4}, "the cells give partial"),
         ({"asked": None, "failures": [], "compiles": 4}, "the cells give partial"),
         (
-            {"failures": [], "compiles": 3, "undecided": {"m:k": 1}},
-            "the cells give no-record",
+            {**WHOLE, "failures": [], "compiles": 3, "undecided": {"m:k": 1}},
+            "the cells give screened",
         ),
-        ({"failures": [], "compiles": 3, "skipped": {"m:k": 1}}, "the cells give no-record"),
+        (
+            {**WHOLE, "failures": [], "compiles": 3, "skipped": {"m:k": 1}},
+            "the cells give screened",
+        ),
         (
             {"failures": [], "compiles": 0, "made_up_for": 0, "untested": {"m:k": 5}},
             "the cells give no-record",

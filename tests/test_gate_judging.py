@@ -68,8 +68,8 @@ def test_a_failing_release_names_codes_and_kernels() -> None:
     [
         (
             [record(**on("3.4.0")), unknown(**on("3.4.0"), kernel="m:other")],
-            "no-record",
-            "sm90: 1 cell without a verdict",
+            "screened",
+            "",
         ),
         ([record(**on("3.4.0")), unknown(**on("3.4.0"), options={"num_warps": 8})], "good", ""),
         ([skipped(**on("3.4.0"))], "no-record", "only skipped cells"),

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 
 from flacheck.analysis.context import Context
 from flacheck.analysis.known_good import Specifier
+from flacheck.analysis.standing import State
 from flacheck.analysis.summary import Summary, summarise
 from flacheck.model import Record, Verdict
 from flacheck.reports.conclusions import answer
@@ -29,7 +30,8 @@ from tests.made_records import (
 
 
 def _good(*records: Record) -> list[str]:
-    return [release.triton for release in summarised(records).known_good]
+    releases = summarised(records).known_good
+    return [release.triton for release in releases if release.state is State.GOOD]
 
 
 def test_a_release_whose_cells_all_compile_is_known_good() -> None:
@@ -45,6 +47,9 @@ def test_a_release_whose_cells_all_compile_is_known_good() -> None:
         "targets": ["sm80", "sm90"],
         "cells": 2,
         "advisories": [],
+        "standing": "good",
+        "configurations": {"answered": 2, "of": 2},
+        "kernels": {"answered": 2, "of": 2},
     }
 
 

@@ -111,7 +111,8 @@ def test_untested_counts_neither_for_nor_against() -> None:
     """It spoils no release, and makes none good by itself."""
     made = failure("FC000", stage="ast", **OTHER)
     beside = stands([record(), made], made_up=[made])
-    assert beside.is_good
+    assert (beside.is_good, beside.is_passing) == (False, True)
+    assert beside.obstacle == "screened: 1 of 2 configurations, 1 of 2 kernels"
     assert [each.to_json() for each in group_untested(beside.untested_cells)] == [
         {
             "kernel": "m:other",
@@ -192,7 +193,7 @@ def test_a_launch_that_only_was_skipped_is_not_compiled() -> None:
     """Nothing is known of it."""
     more: dict[str, Any] = OTHER
     assert stands([record(), skipped(**more)]).obstacle == (
-        "a launch was not compiled in any configuration"
+        "screened: 1 of 2 configurations, 1 of 2 kernels"
     )
     assert stands([skipped()]).obstacle == "only skipped cells"
 
@@ -222,7 +223,7 @@ def test_where_the_configuration_asked_is_skipped_another_answers() -> None:
     """It may be one of any constants; those after the first that compiles are not asked."""
     second, third, fourth = tuned(2), tuned(4, "compiles"), tuned(8)
     found = stands_by([tuned(1), second, third], [second, third, fourth])
-    assert (found.is_good, found.progress, found.failing) == (True, "3/3", ())
+    assert (found.is_passing, found.progress, found.failing) == (True, "3/3", ())
     # A scan of all configurations has met it: it is no part of this answer.
     assert stands_by([tuned(1), second, third, fourth], [second, third, fourth]) == found
 
@@ -261,6 +262,6 @@ def test_a_made_up_launch_is_tested_by_its_alternatives_too() -> None:
     """Where none fits, its sizes may be too large."""
     good = tuned(2, "compiles")
     found = stands_by([tuned(1), good], [good], made_up=True)
-    assert (found.is_good, found.untested_cells) == (True, ())
+    assert (found.is_passing, found.untested_cells) == (True, ())
     found = stands_by([tuned(1), tuned(2)], [tuned(2)], made_up=True)
     assert (found.failing, len(found.untested_cells)) == ((), 2)

@@ -447,7 +447,7 @@ def test_what_a_search_compiled_answers_a_later_scan(store: Store) -> None:
 def test_a_run_keeps_its_purpose_and_question(store: Store) -> None:
     """What was asked of each toolchain on each target is counted."""
     cell, _ = _judged()
-    keys = key_sets([cell])["triton==3.2.0", "sm90"]
+    keys = key_sets([cell], {})["triton==3.2.0", "sm90"]
     asked = RequestedCells("triton==3.2.0", "sm90", 1, keys.digest)
     question = Question("quick", {"dtypes": ["bf16"]}, (asked,))
     begun = store.begin_run(ENVIRONMENT, purpose=Purpose.REPRO, question=question, key_sets=[keys])
@@ -460,7 +460,7 @@ def test_a_run_keeps_its_purpose_and_question(store: Store) -> None:
 def test_key_sets_travel_with_their_runs(tmp_path: Path) -> None:
     """A merged store can say how its questions stand."""
     cell, judged = _judged()
-    keys = key_sets([cell])["triton==3.2.0", "sm90"]
+    keys = key_sets([cell], {})["triton==3.2.0", "sm90"]
     asked = RequestedCells("triton==3.2.0", "sm90", 1, keys.digest)
     with Store.open(tmp_path / "theirs") as theirs:
         question = Question("quick", asked=(asked,))

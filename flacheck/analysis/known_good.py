@@ -2,12 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from flacheck.analysis.context import Context
 from flacheck.analysis.order import by_target, by_version, split
-from flacheck.analysis.standing import Standing
+from flacheck.analysis.standing import Share, Standing, State
 from flacheck.model import Json
 
 K = TypeVar("K", bound=Hashable)
@@ -17,10 +18,10 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class KnownGood:
-    """A compiler that is known good for some targets.
+    """A compiler that is good or screened for some targets.
 
     A Triton release also has the torch releases that pin it. `cells` counts the cells with
-    evidence.
+    evidence, `configurations` and `kernels` those of all questions.
     """
 
     toolchain: str
@@ -28,6 +29,9 @@ class KnownGood:
     targets: tuple[str, ...]
     cells: int
     advisories: tuple[Any, ...] = ()
+    state: State = State.GOOD
+    configurations: Share = field(default_factory=partial(Share, 0, None))
+    kernels: Share = field(default_factory=partial(Share, 0, None))
 
     @property
     def triton(self) -> str | None:
@@ -50,6 +54,9 @@ class KnownGood:
             "targets": list(self.targets),
             "cells": self.cells,
             "advisories": list(self.advisories),
+            "standing": self.state.value,
+            "configurations": self.configurations.to_json(),
+            "kernels": self.kernels.to_json(),
         }
 
 
@@ -63,13 +70,13 @@ class Specifier:
 
 
 def known_good(standings: Sequence[Standing], context: Context) -> list[KnownGood]:
-    """Return the compilers that are known good for a target, oldest first.
+    """Return the compilers that are good or screened for a target, oldest first.
 
-    A compiler is good on a target if every question there is answered completely and well.
+    A compiler is good on a target if it is good in every question there.
     """
     good: dict[str, dict[str, list[Standing]]] = {}
     for place, there in group_by_key((each.place, each) for each in standings).items():
-        if all(standing.is_good for standing in there):
+        if all(standing.is_passing for standing in there):
             toolchain, target = place
             good.setdefault(toolchain, {})[target] = there
     releases = []
@@ -87,8 +94,36 @@ def known_good(standings: Sequence[Standing], context: Context) -> list[KnownGoo
         # torch never pins a local build, whatever its public version.
         if name == TRITON and "+" not in version:
             torch = sorted(context.torch_for(version), key=by_version)
-        releases.append(KnownGood(toolchain, tuple(torch), tuple(on), count, tuple(advisories)))
+        parts: list[Standing] = []
+        for target in on:
+            parts += good[toolchain][target]
+        state = State.SCREENED
+        if all(part.is_good for part in parts):
+            state = State.GOOD
+        releases.append(
+            KnownGood(
+                toolchain,
+                tuple(torch),
+                tuple(on),
+                count,
+                tuple(advisories),
+                state,
+                add_shares(part.configurations for part in parts),
+                add_shares(part.kernel_share for part in parts),
+            )
+        )
     return releases
+
+
+def add_shares(shares: Iterable[Share]) -> Share:
+    """Return the sum of shares; its total is unknown if one is."""
+    answered, total = 0, 0
+    is_known = True
+    for share in shares:
+        answered += share.answered
+        total += share.of or 0
+        is_known &= share.of is not None
+    return Share(answered, total if is_known else None)
 
 
 def collect_advisories(

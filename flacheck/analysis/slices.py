@@ -9,7 +9,7 @@ from flacheck.analysis.context import Context
 from flacheck.analysis.known_good import TRITON, KnownGood, group_by_key, prefer_unadvised
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version, short, split
-from flacheck.analysis.standing import Standing, is_good
+from flacheck.analysis.standing import Standing, compile_all
 from flacheck.model import Json, Verdict
 
 # The usual order; other dtypes follow by name.
@@ -162,6 +162,6 @@ def _judge(standings: Sequence[Standing], belongs: Callable[[ObservedCell], bool
         return "partial"
     if all(cell.verdict is Verdict.SKIPPED for cell in cells):
         return "skipped"
-    if is_good(cells):
+    if compile_all(cells):
         return "good"
     return "unknown"

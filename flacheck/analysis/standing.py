@@ -4,13 +4,78 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cached_property
 from typing import Any
 
 from flacheck.analysis.observation import ObservedCell, observe
 from flacheck.analysis.order import count_noun
 from flacheck.analysis.untested_cells import separate_untested
-from flacheck.model import Json, KeySet, Question, Record, RequestedCells, RequestedPlace, Verdict
+from flacheck.model import (
+    Extent,
+    Json,
+    KeySet,
+    Question,
+    Record,
+    RequestedCells,
+    RequestedPlace,
+    Verdict,
+)
+
+
+class State(str, Enum):
+    """The standing of a toolchain and target in a question."""
+
+    # Every configuration of every launch is answered, every kernel has evidence, nothing fails.
+    GOOD = "good"
+    # Nothing fails, but something was not compiled.
+    SCREENED = "screened"
+    BAD = "bad"
+    # Fewer answers than cells.
+    PARTIAL = "partial"
+    # No launch compiled.
+    NO_RECORD = "no-record"
+
+
+@dataclass(frozen=True)
+class Share:
+    """The number of answered items, and of all; None if that is unknown."""
+
+    answered: int
+    of: int | None
+
+    @property
+    def is_whole(self) -> bool:
+        """True if every item is answered."""
+        return self.answered == self.of
+
+    def __str__(self) -> str:
+        total = "an unknown number" if self.of is None else f"{self.of:,}"
+        return f"{self.answered:,} of {total}"
+
+    def to_json(self) -> Json:
+        return {"answered": self.answered, "of": self.of}
+
+
+@dataclass(frozen=True)
+class OperatorStanding:
+    """The state of a package's public entry point on one toolchain and target.
+
+    `failing` are the failures of its launches that matter.
+    """
+
+    name: str
+    state: State
+    configurations: Share
+    failing: tuple[ObservedCell, ...] = ()
+
+    def to_json(self) -> Json:
+        return {
+            "operator": self.name,
+            "standing": self.state.value,
+            "configurations": self.configurations.to_json(),
+            "codes": sorted({cell.code for cell in self.failing if cell.code}),
+        }
 
 
 @dataclass(frozen=True)
@@ -20,7 +85,9 @@ class Standing:
     `requested_count` is the number of requested cells; it is None if unknown: in a store of an
     older flacheck, or while a package is captured. `answered_count` of them have a current record.
     `cells` are those that count, `untested_cells` those whose outcome flacheck's invented arguments
-    may have caused; `kernels` are all kernels of the question, answered or not.
+    may have caused; `further_cells` are configurations of the question's launches that count and
+    that other runs compiled. `kernels` are all kernels of the question, answered or not; `extent`
+    holds its launches, `launch_of` maps the keys of cells to them.
     """
 
     question: Question
@@ -32,6 +99,13 @@ class Standing:
     untested_cells: tuple[ObservedCell, ...] = ()
     kernels: frozenset[str] = frozenset()
     note: str = field(default="", compare=False)
+    further_cells: tuple[ObservedCell, ...] = ()
+    extent: Extent | None = None
+    launch_of: Mapping[str, str] = field(default_factory=dict, compare=False)
+    # Keys of failures that a waiver or a baseline accepts: they count as answers.
+    accepted_keys: frozenset[str] = frozenset()
+    # A baseline holds the shares, not the launches.
+    stored_shares: tuple[Share, Share] | None = None
 
     @property
     def place(self) -> tuple[str, str]:
@@ -63,12 +137,13 @@ class Standing:
     @cached_property
     def failing(self) -> tuple[ObservedCell, ...]:
         """The failures that matter: untolerated, or of a launch that never compiles."""
-        return tuple(find_blocking_failures(self.cells))
+        failures = find_blocking_failures((*self.cells, *self.further_cells))
+        return tuple(cell for cell in failures if cell.key not in self.accepted_keys)
 
     @cached_property
     def compiled_launches(self) -> frozenset[tuple[Any, ...]]:
         """The launches that some configuration compiles up to its last stage."""
-        return frozenset(_compiled_launches(self.cells))
+        return frozenset(_compiled_launches((*self.cells, *self.further_cells)))
 
     @cached_property
     def undecided_cells(self) -> tuple[ObservedCell, ...]:
@@ -102,7 +177,116 @@ class Standing:
     @property
     def is_good(self) -> bool:
         """True if the toolchain is known good (docs/concepts.md) on the target."""
-        return not self.is_partial and is_good(self.cells)
+        return self.state is State.GOOD
+
+    @property
+    def is_passing(self) -> bool:
+        """True if the toolchain is good or screened."""
+        return self.state in (State.GOOD, State.SCREENED)
+
+    @cached_property
+    def state(self) -> State:
+        """The state of the question."""
+        if self.failing:
+            return State.BAD
+        if self.is_partial:
+            return State.PARTIAL
+        # A compile that was stopped on request does not prove a launch.
+        if not self.compiled_launches or any(cell.partial for cell in self.cells):
+            return State.NO_RECORD
+        is_whole = self.configurations.is_whole and self.kernel_share.is_whole
+        others = [cell for cell in self.cells if cell.key not in self.accepted_keys]
+        if is_whole and not self.undecided_cells and compile_all(others):
+            return State.GOOD
+        return State.SCREENED
+
+    @cached_property
+    def configurations(self) -> Share:
+        """The answered configurations of all launches.
+
+        A configuration without a verdict is answered if another one of its launch compiles.
+        """
+        if self.stored_shares is not None:
+            return self.stored_shares[0]
+        if self.extent is None:
+            answered_keys = set()
+            for cell in (*self.cells, *self.further_cells):
+                if self._is_answer(cell):
+                    answered_keys.add(cell.key)
+            total = self.requested_count
+            if "==" in self.question.about and self.question.selection.get("configs") != ["own"]:
+                # An older flacheck did not store the number.
+                total = None
+            return Share(len(answered_keys), total)
+        return Share(len(self._answered_in_extent), self.extent.configurations)
+
+    @cached_property
+    def _answered_in_extent(self) -> dict[str, str]:
+        """The launches of the answered configurations, by key."""
+        launches = {}
+        for cell in (*self.cells, *self.further_cells):
+            if cell.key in self.launch_of and self._is_answer(cell):
+                launches[cell.key] = self.launch_of[cell.key]
+        return launches
+
+    def _is_answer(self, cell: ObservedCell) -> bool:
+        # The autotuner can do without a configuration if another one of the launch compiles.
+        has_verdict = cell.verdict not in (Verdict.UNKNOWN, Verdict.SKIPPED)
+        return cell.is_evidence or (not has_verdict and cell.launch in self.compiled_launches)
+
+    @cached_property
+    def kernel_share(self) -> Share:
+        """The kernels with a launch that compiles, of all kernels of the question."""
+        if self.stored_shares is not None:
+            return self.stored_shares[1]
+        proven = set()
+        for cell in (*self.cells, *self.further_cells):
+            is_accepted = cell.key in self.accepted_keys
+            if is_accepted or (cell.compiles and not cell.partial):
+                proven.add(cell.kernel)
+        kernels = set(self.kernels)
+        if self.extent is not None:
+            kernels.update(self.extent.unrecorded)
+        return Share(len(proven), len(kernels))
+
+    @cached_property
+    def operators(self) -> tuple[OperatorStanding, ...]:
+        """The states of a package's public entry points; empty for other subjects."""
+        if self.extent is None or not self.extent.operators:
+            return ()
+        answered: dict[str, int] = {}
+        for launch in self._answered_in_extent.values():
+            answered[launch] = answered.get(launch, 0) + 1
+        failing: dict[str, list[ObservedCell]] = {}
+        for cell in self.failing:
+            if cell.key in self.launch_of:
+                failing.setdefault(self.launch_of[cell.key], []).append(cell)
+        counts: dict[str, int] = {}
+        for own in self.extent.launches.values():
+            counts.update(own)
+        standings = []
+        for name, launches in self.extent.operators.items():
+            share = Share(
+                sum(answered.get(launch, 0) for launch in launches),
+                sum(counts[launch] for launch in launches),
+            )
+            failures: list[ObservedCell] = []
+            for launch in launches:
+                failures += failing.get(launch, ())
+            state = State.SCREENED
+            if failures:
+                state = State.BAD
+            elif not share.answered:
+                state = State.NO_RECORD
+            elif share.is_whole:
+                state = State.GOOD
+            standings.append(OperatorStanding(name, state, share, tuple(failures)))
+        return tuple(standings)
+
+    @property
+    def extent_text(self) -> str:
+        """`971 of 10,340 configurations, 236 of 243 kernels`."""
+        return f"{self.configurations} configurations, {self.kernel_share} kernels"
 
     @property
     def obstacle(self) -> str:
@@ -119,8 +303,8 @@ class Standing:
             return f"{count_noun(len(self.undecided_cells), 'cell')} without a verdict"
         if self.is_good:
             return ""
-        if any(cell.compiles for cell in self.cells):
-            return "a launch was not compiled in any configuration"
+        if self.state is State.SCREENED:
+            return f"screened: {self.extent_text}"
         if self.untested_cells:
             return "only untested cells"
         return "only skipped cells"
@@ -144,11 +328,12 @@ def standing(
     keys: KeySet | None,
     records: Iterable[Record],
     note: str = "",
+    further: Iterable[Record] = (),
 ) -> Standing:
     """Return the state of a question on one place.
 
-    `records` are the current records of its keys and of their alternatives. Without a key set the
-    number of its cells is unknown.
+    `records` are the current records of its keys and of their alternatives, `further` those of
+    other configurations of its launches. Without a key set the number of its cells is unknown.
     """
     made_up = None
     requested_count = None
@@ -163,8 +348,27 @@ def standing(
         # A wider scan may have records of alternatives that are not needed here.
         records = [record for record in records if record.key in requested_keys]
         kernels.update(keys.kernels.values())
+    extent = None
+    if keys is not None:
+        extent = keys.extent
+    launch_of: dict[str, str] = {}
+    further_records = []
+    if extent is not None:
+        own_keys = {record.key for record in records}
+        for record in records:
+            launch = extent.launch_of(record.cell)
+            if launch is not None:
+                launch_of[record.key] = launch
+        for record in further:
+            launch = extent.launch_of(record.cell)
+            # Other settings than the autotuner's are no configurations of the launch.
+            if launch is not None and record.key not in own_keys and not record.cell.is_widened:
+                launch_of[record.key] = launch
+                further_records.append(record)
     cells = observe(records, made_up, of_launches)
-    counting, untested_cells = separate_untested(cells)
+    further_cells = observe(further_records)
+    counting, untested_cells = separate_untested(cells, further_cells)
+    further_counting, _ = separate_untested(further_cells, cells)
     for cell in cells:
         kernels.add(cell.kernel)
     return Standing(
@@ -177,6 +381,9 @@ def standing(
         untested_cells=tuple(untested_cells),
         kernels=frozenset(kernels),
         note=note,
+        further_cells=tuple(further_counting),
+        extent=extent,
+        launch_of=launch_of,
     )
 
 
@@ -225,22 +432,32 @@ def _list_alternatives(keys: KeySet | None, records: Iterable[Record]) -> Iterat
                 yield from keys.alternatives.get(record.key, ())
 
 
+def find_nothing(place: RequestedPlace) -> Iterable[Record]:
+    """Return no further records: the question asks for every configuration."""
+    return ()
+
+
 def standings(
-    places: Iterable[RequestedPlace], current: Callable[[Iterable[str]], Iterable[Record]]
+    places: Iterable[RequestedPlace],
+    current: Callable[[Iterable[str]], Iterable[Record]],
+    further: Callable[[RequestedPlace], Iterable[Record]] = find_nothing,
 ) -> list[Standing]:
     """Return the states of the questions on every place.
 
-    `current` returns the current records of keys.
+    `current` returns the current records of keys, `further` those of other configurations of the
+    launches of a place.
     """
     states = []
     for place in places:
         records = list(current(place.known_keys))
         records += current(_list_alternatives(place.keys, records))
-        states.append(standing(place.question, place.request, place.keys, records, place.note))
+        states.append(
+            standing(place.question, place.request, place.keys, records, place.note, further(place))
+        )
     return states
 
 
-def is_good(cells: Sequence[ObservedCell]) -> bool:
+def compile_all(cells: Sequence[ObservedCell]) -> bool:
     """Return True if every launch of these cells compiles in some configuration.
 
     Failures and unknown verdicts must be covered by another configuration.

@@ -87,6 +87,7 @@ class Summary:
             "partial": _all_to_json(self.partial),
             "untested": _all_to_json(self.untested_groups),
             "slices": _all_to_json(self.slices),
+            "operators": _list_operators(self.standings),
             "advisories": advisories,
         }
 
@@ -116,6 +117,16 @@ class _Published(Protocol):
 
 def _all_to_json(parts: Iterable[_Published]) -> list[Json]:
     return [part.to_json() for part in parts]
+
+
+def _list_operators(standings: Iterable[Standing]) -> list[Json]:
+    """Return the standing of each public entry point on each place."""
+    operators = []
+    for standing in standings:
+        place = {"toolchain": standing.toolchain, "target": standing.target}
+        for each in standing.operators:
+            operators.append({**place, **each.to_json()})
+    return operators
 
 
 def _identity(one: Fallback) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from flacheck.model.launch import FormError, check_plain
 
 SCHEMA = "flacheck.baseline/1"
 
-State = Literal["good", "bad", "partial", "no-record"]
+State = Literal["good", "screened", "bad", "partial", "no-record"]
 Natural = Annotated[int, Meta(ge=0)]
 # The most cells of a whole file. Counts become as many cells again, and no project has more.
 MOST_CELLS = 1_000_000
@@ -48,6 +48,18 @@ class KnownFailure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return rules.computed_again(self.signature, self.line)
 
 
+class BaselineShare(Struct, frozen=True, forbid_unknown_fields=True):
+    """A number of answered items, and of all; None if that was unknown."""
+
+    answered: Natural
+    of: Natural | None
+
+    @property
+    def is_whole(self) -> bool:
+        """True if every item was answered."""
+        return self.answered == self.of
+
+
 class BaselinePlace(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
@@ -57,7 +69,8 @@ class BaselinePlace(
     `requested_count` is None if the number of the question's cells was unknown. Each cell with a
     record is in one count: `compiles`; `made_up_for` by another config of its launch;
     `skip_counts`; `untested_counts`; `undecided_counts`; or it is one of the `failures`. `without`
-    are kernels of the question without a cell here.
+    are kernels of the question without a cell here. `configurations` and `kernels` are those of all
+    launches, asked or not; older files have neither.
     """
 
     toolchain: str
@@ -74,6 +87,8 @@ class BaselinePlace(
     undecided_counts: CellsOf = field(name="undecided", default_factory=dict)
     failures: tuple[KnownFailure, ...] = ()
     without: tuple[str, ...] = ()
+    configurations: BaselineShare | None = None
+    kernels: BaselineShare | None = None
 
     @property
     def place(self) -> tuple[str, str]:
@@ -90,7 +105,9 @@ class BaselinePlace(
             cells += sum(kernels.values())
         if cells != self.answered_count:
             raise ValueError(f"{self.answered_count} cells are answered, {cells} are listed")
-        if self.state != self._computed_state:
+        # An older flacheck called a place good or no-record that is screened by its cells.
+        is_older = self._computed_state == "screened" and self.configurations is None
+        if self.state != self._computed_state and not is_older:
             raise ValueError(f"the state is {self.state}, the cells give {self._computed_state}")
 
     @property
@@ -99,8 +116,15 @@ class BaselinePlace(
             return "bad"
         if self.requested_count is None or self.answered_count < self.requested_count:
             return "partial"
-        if self.undecided_counts or self.skip_counts or not self.compiles:
+        if not self.compiles:
             return "no-record"
+        if self.state == "no-record" and self.undecided_counts:
+            # A compile that was stopped on request is undecided, too.
+            return "no-record"
+        shares = (self.configurations, self.kernels)
+        is_whole = all(share is None or share.is_whole for share in shares)
+        if self.undecided_counts or self.skip_counts or not is_whole:
+            return "screened"
         return "good"
 
 

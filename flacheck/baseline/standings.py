@@ -14,12 +14,13 @@ from flacheck.analysis.groups import UNCLASSIFIED
 from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.observation import LaunchParts, ObservedCell
 from flacheck.analysis.order import by_target, by_version
-from flacheck.analysis.standing import Standing
+from flacheck.analysis.standing import Share, Standing, find_blocking_failures
 from flacheck.baseline.form import (
     LINE,
     Baseline,
     BaselinePlace,
     BaselineQuestion,
+    BaselineShare,
     KnownFailure,
 )
 from flacheck.model import Question, Verdict, canonical, digest
@@ -144,6 +145,7 @@ def _collect_kernels(standing: Standing) -> set[str]:
 
 def _make_place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
     failing = {cell.key for cell in standing.failing}
+    further_count = len(failing - {cell.key for cell in find_blocking_failures(standing.cells)})
     compiles = made_up_for = 0
     skip_counts, open_counts = Counter[str](), Counter[str]()
     for cell in standing.cells:
@@ -157,13 +159,9 @@ def _make_place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
             skip_counts[cell.kernel] += 1
         else:
             open_counts[cell.kernel] += 1
-    state: str = "no-record"
-    if failing:
-        state = "bad"
-    elif standing.is_partial:
-        state = "partial"
-    elif compiles and not open_counts and not skip_counts:
-        state = "good"
+    requested_count = standing.requested_count
+    if requested_count is not None:
+        requested_count += further_count
     untested_counts = Counter[str]()
     for cell in standing.untested_cells:
         untested_counts[cell.kernel] += 1
@@ -171,9 +169,9 @@ def _make_place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
         toolchain=standing.toolchain,
         target=standing.target,
         version=name_and_version(standing.question.about)[1],
-        state=state,  # type: ignore[arg-type]
-        requested_count=standing.requested_count,
-        answered_count=standing.answered_count,
+        state=standing.state.value,
+        requested_count=requested_count,
+        answered_count=standing.answered_count + further_count,
         keys=keys_digest(standing),
         compiles=compiles,
         made_up_for=made_up_for,
@@ -182,6 +180,21 @@ def _make_place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
         undecided_counts=_sort_by_kernel(open_counts),
         failures=tuple(_list_failures(standing.failing)),
         without=tuple(sorted(without)),
+        configurations=_share(standing.configurations),
+        kernels=_share(standing.kernel_share),
+    )
+
+
+def _share(share: Share) -> BaselineShare:
+    return BaselineShare(share.answered, share.of)
+
+
+def _stored_shares(place: BaselinePlace) -> tuple[Share, Share] | None:
+    if place.configurations is None or place.kernels is None:
+        return None
+    return (
+        Share(place.configurations.answered, place.configurations.of),
+        Share(place.kernels.answered, place.kernels.of),
     )
 
 
@@ -250,6 +263,7 @@ def _make_standing(question: BaselineQuestion, place: BaselinePlace) -> Standing
             cells.each(place.untested_counts, Verdict.UNKNOWN, reason=_UNTESTED, made_up=True)
         ),
         kernels=frozenset(question.kernels) - set(place.without),
+        stored_shares=_stored_shares(place),
     )
 
 

@@ -8,7 +8,7 @@ from flacheck.analysis.context import FormsOf
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.observation import ObservedCell
-from flacheck.analysis.standing import find_blocking_failures, is_good
+from flacheck.analysis.standing import compile_all, find_blocking_failures
 from flacheck.fallbacks.points import Points
 from flacheck.fallbacks.ranking import Use, named_values, order, rank, steps
 from flacheck.model import canonical
@@ -143,7 +143,7 @@ class Alternatives:
         if key not in self._cache:
             others = self._cells.get(group, ())
             same_shape = [other for other in others if _shapes_agree(cell, other)]
-            self._cache[key] = is_good(same_shape)
+            self._cache[key] = compile_all(same_shape)
         return self._cache[key]
 
 

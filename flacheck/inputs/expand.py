@@ -84,10 +84,14 @@ class Selection:
 
 @dataclass(frozen=True)
 class _Job:
-    """A cell without its target and toolchain."""
+    """A cell without its target and toolchain.
+
+    `declared` is the launch without a configuration; all its jobs share the object.
+    """
 
     source: Source
     launch: Launch
+    declared: Launch
     options: Config
     dtype: str | None
     shape: Mapping[str, int]
@@ -115,6 +119,21 @@ class _Job:
             configs=self.configs,
             alternatives=tuple(alternatives),
         )
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One configuration of a launch on a place.
+
+    `launch` has no constants of the configuration, `tuned` are their names; configurations of one
+    launch differ in `settings`.
+    """
+
+    place: tuple[str, str]
+    kernel: Kernel
+    launch: Launch
+    tuned: frozenset[str]
+    settings: str
 
 
 Resolve = Callable[[str], Sequence[str]]
@@ -166,10 +185,49 @@ def expand(
     check_kernels(selection.kernels, (source.kernel.name for source in sources))
     _check_defines(selection)
     products = _products(matrix, sources, selection, resolve)
+    keys = set()
+    for toolchain, target, job in _placed_jobs(products):
+        cell = job.cell(target, toolchain, until)
+        if cell.key in keys or _is_excluded(cell, matrix, resolve):
+            continue
+        keys.add(cell.key)
+        yield cell
+
+
+def list_configurations(
+    matrix: Matrix, sources: Sequence[Source], selection: Selection, resolve: Resolve
+) -> Iterator[Configuration]:
+    """Yield every configuration of every launch; the matrix may ask for fewer.
+
+    No cell is made, because the keys of 100,000 cells take seconds.
+    """
+    blocks = []
+    for block in matrix.blocks:
+        blocks.append(replace(block, axes={**block.axes, "configs": ("own",)}))
+    products = _products(replace(matrix, blocks=tuple(blocks)), sources, selection, resolve)
+    for toolchain, target, job in _placed_jobs(products):
+        if job.stage != "compile":
+            continue
+        tuned = tuned_names(job.configs)
+        constants = [job.launch.args.get(name) for name in sorted(tuned)]
+        settings = repr((constants, sorted(job.options.items())))
+        place = toolchain, target
+        yield Configuration(place, job.source.kernel, job.declared, tuned, settings)
+
+
+def tuned_names(configs: Sequence[Config]) -> frozenset[str]:
+    """Return the parameters that an autotuner's configurations supply."""
+    names: set[str] = set()
+    for config in configs:
+        names.update(config.get("kwargs", ()))
+    return frozenset(names)
+
+
+def _placed_jobs(products: Sequence[_Product]) -> Iterator[tuple[str, str, _Job]]:
+    """Yield (toolchain, target, job), ordered by toolchain and target."""
     toolchains: dict[str, None] = {}
     for product in products:
         toolchains.update(dict.fromkeys(product.toolchains))
-    keys = set()
     for toolchain in toolchains:
         family = family_of(toolchain)
         for product in products:
@@ -177,13 +235,8 @@ def expand(
                 continue
             targets = _targets(product.axes, family)
             for target, job in itertools.product(targets, product.jobs):
-                if _language(job.source) != family.language:
-                    continue
-                cell = job.cell(target, toolchain, until)
-                if cell.key in keys or _is_excluded(cell, matrix, resolve):
-                    continue
-                keys.add(cell.key)
-                yield cell
+                if _language(job.source) == family.language:
+                    yield toolchain, target, job
 
 
 def _products(
@@ -243,7 +296,7 @@ def _jobs(matrix: Matrix, source: Source, axes: Axes, selection: Selection) -> I
             if stage != "autotune":
                 yield from _compile_jobs(source, launch, dtype, shape, stage, axes, selection)
             elif launch.configs and not any(selection.options().values()):
-                yield _Job(source, launch, {}, dtype, shape, stage)
+                yield _Job(source, launch, launch, {}, dtype, shape, stage)
 
 
 def _compile_jobs(
@@ -270,6 +323,7 @@ def _compile_jobs(
         yield _Job(
             source=source,
             launch=launch.with_constants(alternative.constants),
+            declared=launch,
             options=alternative.options,
             dtype=dtype,
             shape=size,

@@ -46,7 +46,8 @@ class Subject:
 class Kernels:
     """The kernels of a subject with their launches, and the matrix to expand.
 
-    `stale` are the kernels that have changed since they were recorded.
+    `stale` are the kernels that have changed since they were recorded; `all_sources` hold every
+    launch, if `sources` hold one of each kernel and dtype.
     """
 
     matrix: Matrix
@@ -54,6 +55,7 @@ class Kernels:
     packages: Mapping[str, Package]
     warnings: tuple[str, ...] = ()
     stale: tuple[Json, ...] = ()
+    all_sources: Sequence[Source] | None = None
 
 
 def line_of(name: str) -> tuple[Path, int | None]:

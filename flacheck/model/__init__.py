@@ -5,6 +5,7 @@ All of them travel between processes and into the store as JSON. docs/concepts.m
 
 from flacheck.model.attempt import Attempt, Finding, Outcome, Resources
 from flacheck.model.cell import Alternative, Cell
+from flacheck.model.extent import Extent, launch_identity
 from flacheck.model.kernel import Corpus, Cut, Imported, Kernel, Origin, Stubbed, Unit, Unrecorded
 from flacheck.model.launch import Launch
 from flacheck.model.question import KeySet, Purpose, Question, RequestedCells, RequestedPlace
@@ -18,6 +19,7 @@ __all__ = [
     "Cell",
     "Corpus",
     "Cut",
+    "Extent",
     "Finding",
     "Imported",
     "Json",
@@ -38,4 +40,5 @@ __all__ = [
     "Verdict",
     "canonical",
     "digest",
+    "launch_identity",
 ]

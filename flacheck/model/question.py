@@ -11,11 +11,12 @@ from typing import Any
 from msgspec import convert, to_builtins
 
 from flacheck.model.cell import Cell
+from flacheck.model.extent import Extent
 from flacheck.model.values import Json, digest
 
 # Parts of a selection that do not narrow the question: every release and every GPU is a question of
-# its own.
-_PLACES = ("targets", "toolchains")
+# its own, and a standing gives the numbers of its configurations.
+_NOT_NARROWING = ("targets", "toolchains", "configs")
 # Options that take several values under a singular name.
 _OPTIONS = {"kernels": "kernel", "dtypes": "dtype", "ops": "op"}
 # Options that are repeated for each value, since a value may hold a comma.
@@ -44,12 +45,14 @@ class KeySet:
     `kernels` maps each cell's key to its kernel's name. `made_up` are the keys of launches whose
     arguments flacheck's driver invented and which nothing else in the question made. `alternatives`
     maps a cell's key to those of its launch's other configurations, in the order in which they run
-    if the autotuner skips the cell's own.
+    if the autotuner skips the cell's own. `extent` holds all launches of the question; a store of
+    an older flacheck has none.
     """
 
     kernels: Mapping[str, str]
     made_up: frozenset[str] = frozenset()
     alternatives: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    extent: Extent | None = None
 
     @cached_property
     def digest(self) -> str:
@@ -57,6 +60,8 @@ class KeySet:
         parts: list[Any] = [sorted(self.kernels), sorted(self.made_up)]
         if self.alternatives:
             parts.append({key: list(others) for key, others in self.alternatives.items()})
+        if self.extent is not None:
+            parts.append(to_builtins(self.extent))
         return digest(parts)
 
     def of(self, names: Callable[[str], bool]) -> KeySet:
@@ -68,7 +73,8 @@ class KeySet:
             if key in kernels:
                 others[key] = keys
                 remaining.update(keys)
-        return KeySet(kernels, self.made_up & remaining, others)
+        extent = self.extent and self.extent.of(names)
+        return KeySet(kernels, self.made_up & remaining, others, extent)
 
     @property
     def possible(self) -> Iterator[str]:
@@ -81,12 +87,15 @@ class KeySet:
         plain: Json = {"kernels": dict(self.kernels), "made_up": sorted(self.made_up)}
         if self.alternatives:
             plain["alternatives"] = {key: list(keys) for key, keys in self.alternatives.items()}
+        if self.extent is not None:
+            plain["extent"] = to_builtins(self.extent)
         return plain
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> KeySet:
         alternatives = value.get("alternatives", {})
-        return KeySet(value["kernels"], frozenset(value["made_up"]), alternatives)
+        extent = convert(value.get("extent"), Extent | None)
+        return KeySet(value["kernels"], frozenset(value["made_up"]), alternatives, extent)
 
 
 @dataclass(frozen=True)
@@ -146,7 +155,7 @@ class Question:
     def _narrowing(self) -> Mapping[str, Any]:
         narrowing = {}
         for name in sorted(self.selection):
-            if name not in _PLACES:
+            if name not in _NOT_NARROWING:
                 narrowing[name] = self.selection[name]
         return narrowing
 
@@ -188,7 +197,9 @@ class RequestedPlace:
         return tuple(self.keys.possible)
 
 
-def key_sets(cells: Iterable[Cell]) -> dict[tuple[str, str], KeySet]:
+def key_sets(
+    cells: Iterable[Cell], extents: Mapping[tuple[str, str], Extent]
+) -> dict[tuple[str, str], KeySet]:
     """Return the cells of a question as key sets, by (toolchain, target).
 
     A launch that was observed anywhere in the question counts as observed on every release.
@@ -220,5 +231,5 @@ def key_sets(cells: Iterable[Cell]) -> dict[tuple[str, str], KeySet]:
     sets = {}
     for place, names in kernels.items():
         invented = frozenset(made_up.get(place, ()))
-        sets[place] = KeySet(names, invented, alternatives.get(place, {}))
+        sets[place] = KeySet(names, invented, alternatives.get(place, {}), extents.get(place))
     return sets

@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from packaging.version import Version
@@ -28,10 +29,22 @@ from flacheck.captures.cards import card
 from flacheck.captures.coverage import coverage
 from flacheck.errors import ToolchainError
 from flacheck.inputs import call_paths, launches, replay
-from flacheck.inputs.expand import Selection, Source, expand
+from flacheck.inputs.expand import Selection, Source, expand, list_configurations
+from flacheck.inputs.extents import Place, extents, of_cells
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.inputs.matrix import Block, Matrix
-from flacheck.model import Attempt, Cell, Imported, Json, Kernel, Outcome, Question, RequestedCells
+from flacheck.inputs.operators import operators_of
+from flacheck.model import (
+    Attempt,
+    Cell,
+    Extent,
+    Imported,
+    Json,
+    Kernel,
+    Outcome,
+    Question,
+    RequestedCells,
+)
 from flacheck.packages import checkouts
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
@@ -149,6 +162,7 @@ class CapturedPackage:
         cells: list[Cell] = []
         attempts: dict[str, Attempt] = {}
         coverages: list[Json] = []
+        extent_of: dict[Place, Extent] = {}
         selected_launches = _select(self.captures, job.selection, configs)
         for capture, launch_lists, compiled_lists in selected_launches:
             own_attempts = _attempts(capture, job.selection)
@@ -157,8 +171,13 @@ class CapturedPackage:
             )
             cells += own_attempts
             if capture.driven and not capture.driven.import_error:
-                cells += _cells_of(capture, launch_lists, compiled_lists, job, configs)
+                compiled = list(_cells_of(capture, launch_lists, compiled_lists, job, configs))
+                cells += compiled
                 coverages.append(_coverage_of(capture))
+                if configs != "own":
+                    compiled = []
+                missed = [each["kernel"] for each in coverages[-1]["missed"]]
+                extent_of.update(_extents(capture, launch_lists, compiled, missed, job))
         if not cells:
             # Only now: under some releases an operator may well launch nothing.
             entries = [entry for capture in self.captures for entry in _recorded(capture)]
@@ -173,6 +192,7 @@ class CapturedPackage:
             warnings=resolved.warnings,
             attempts=attempts,
             coverage=tuple(coverages),
+            extents=extent_of,
             trust=True,
         )
 
@@ -359,6 +379,59 @@ def _shared(
     return compiled_lists
 
 
+def _extents(
+    capture: PackageCapture,
+    recorded: Sequence[RecordedLaunch],
+    cells: Sequence[Cell],
+    missed: Sequence[str],
+    job: Job,
+) -> dict[Place, Extent]:
+    """Return the extent of a capture: of the cells if they are all configurations.
+
+    Args:
+        capture: The capture.
+        recorded: The selected launches.
+        cells: The cells of every configuration; empty if fewer are compiled.
+        missed: The kernels that the capture did not record.
+        job: The job.
+    """
+    package = capture.package
+    unrecorded = [kernel for kernel in missed if job.selection.names(kernel)]
+    if job.selection.ops:
+        # The operators that lead to an unrecorded kernel are unknown.
+        unrecorded = []
+    configurations = of_cells(cells)
+    if not cells and recorded:
+        package_folders = {package.identity: package}
+        if not _is_imitated(capture.target):
+            package_folders = {}
+        matrix = _matrix(capture, "compile", "own")
+        selection = _without_places(job.selection)
+        launch_sources = replay.sources(recorded, package_folders, or_cut=True)
+        configurations = list_configurations(
+            matrix, launch_sources, selection, lambda spec: (spec,)
+        )
+    operators = operators_of(recorded, Path(package.path))
+    return extents(configurations, operators, unrecorded)
+
+
+def _without_places(selection: Selection) -> Selection:
+    """Return a selection without the parts that selected launches and places already."""
+    return replace(selection, kernels=(), ops=(), targets=(), toolchains=())
+
+
+def _matrix(capture: PackageCapture, stage: str, configs: str) -> Matrix:
+    """Return the matrix of a capture's launches in one stage."""
+    assert capture.driven is not None
+    axes: Mapping[str, tuple[Any, ...]] = {
+        "target": (capture.target,),
+        "toolchain": (capture.choice.identity,),
+        "stage": (stage,),
+        "configs": (configs,),
+    }
+    return Matrix(capture.package.identity, str(capture.driven.launches), (Block(axes),))
+
+
 def _cells_of(
     capture: PackageCapture,
     recorded: Sequence[RecordedLaunch],
@@ -383,15 +456,8 @@ def _cells_of(
                 replay.decorated_sources(launches.one_each(tuned_launches), package_folders),
             )
         )
-    # Kernels, toolchain and target are selected already.
-    selection = replace(job.selection, kernels=(), ops=(), targets=(), toolchains=())
+    selection = _without_places(job.selection)
     for stage, sources in stages:
-        axes: Mapping[str, tuple[Any, ...]] = {
-            "target": (capture.target,),
-            "toolchain": (capture.choice.identity,),
-            "stage": (stage,),
-            "configs": (configs,),
-        }
-        matrix = Matrix(package.identity, str(capture.driven.launches), (Block(axes),))
+        matrix = _matrix(capture, stage, configs)
         if sources:
             yield from expand(matrix, sources, selection, lambda spec: (spec,), job.until)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flacheck.model import Attempt, Cell, Json, KeySet, Purpose, Question, RequestedCells
+from flacheck.model import Attempt, Cell, Extent, Json, KeySet, Purpose, Question, RequestedCells
 from flacheck.model.question import key_sets
 from flacheck.packages.package import Package
 from flacheck.toolchains.base import Choice
@@ -27,6 +27,7 @@ class Plan:
         source: The path that distinguishes plans of one name.
         stale: Kernels that changed since their capture.
         whole: All cells of the question, if this run compiles a shard.
+        extents: The launches of the question, asked or not, by (toolchain, target).
         trust: True if the user vouches for the sources of kernels.
     """
 
@@ -43,6 +44,7 @@ class Plan:
     source: str = ""
     stale: tuple[Json, ...] = ()
     whole: Sequence[Cell] | None = None
+    extents: Mapping[tuple[str, str], Extent] = field(default_factory=dict)
     trust: bool = False
 
     def asks(self) -> tuple[Question, Mapping[tuple[str, str], KeySet]]:
@@ -50,7 +52,7 @@ class Plan:
         cells = self.cells
         if self.whole is not None:
             cells = self.whole
-        sets = key_sets(cells)
+        sets = key_sets(cells, self.extents)
         requested_cells = [
             RequestedCells(*place, len(there.kernels), there.digest)
             for place, there in sets.items()

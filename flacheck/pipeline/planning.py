@@ -15,6 +15,8 @@ from flacheck.captures.capture_archive import Captures
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import size, sources
 from flacheck.inputs.expand import expand as expand_matrix
+from flacheck.inputs.expand import list_configurations
+from flacheck.inputs.extents import asks_for_all, extents, of_cells
 from flacheck.inputs.subject import DEFAULT_MATRIX, Subject, line_of
 from flacheck.model import Cell, Question
 from flacheck.packages import checkouts
@@ -88,8 +90,13 @@ class ResolvedKernels:
             kernel = source.kernel
             if kernel.operator and kernel.form:
                 forms[kernel.package, kernel.name] = (kernel.operator, kernel.form)
+        configurations = of_cells(cell_list)
+        if not asks_for_all(kernels.matrix):
+            launched = kernels.all_sources or kernels.sources
+            configurations = list_configurations(kernels.matrix, launched, selection, resolver)
         return Plan(
             name=kernels.matrix.name,
+            extents=extents(configurations),
             source=_source(subject),
             cells=cell_list,
             choices=resolver.choices,

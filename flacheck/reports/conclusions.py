@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from packaging.requirements import Requirement
 
+from flacheck.analysis.known_good import add_shares
 from flacheck.analysis.order import by_target, count_noun, kernel_name, short, some, toolchain_label
 from flacheck.analysis.slices import Slice
 from flacheck.analysis.summary import RunView, Summary
@@ -13,6 +14,7 @@ from flacheck.reports import document, phrases
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.phrases import MAX_ITEMS
 
+_EXTENT = ("targets", "standing", "configurations", "kernels")
 # The tone of each result of a dtype on a release.
 _ANSWERS = {
     "good": Tone.GOOD,
@@ -48,7 +50,7 @@ def answer(summary: Summary) -> str:
         elif each.undecided_cells:
             is_open = True
     if has_failure and not is_open:
-        return f"No tested release compiles everything on {', '.join(targets)}."
+        return f"Every tested release has a failure on {', '.join(targets)}."
     why = "some cells reached no verdict"
     if has_failure:
         why = "some cells fail, others reached no verdict"
@@ -122,10 +124,12 @@ def _extent_of(
         for target in release.targets:
             good.add((release.toolchain, target))
     counts = Counter[str]()
+    named = []
     for standing in summary.standings:
         is_named = standing.toolchain in toolchains and standing.target in targets
         if not is_named or standing.place not in good:
             continue
+        named.append(standing)
         for cell in standing.cells:
             counts[cell.verdict.value] += 1
         counts["not tested"] += len(standing.untested_cells)
@@ -139,6 +143,10 @@ def _extent_of(
     ):
         if counts[verdict]:
             rest.append(f"{counts[verdict]} {words}")
+    if any(not standing.is_good for standing in named):
+        configurations = add_shares(standing.configurations for standing in named)
+        kernels = add_shares(standing.kernel_share for standing in named)
+        rest.append(f"screened: {configurations} configurations, {kernels} kernels")
     count = counts["compiles"]
     cells = f"{count} of {count_noun(counts.total(), 'cell')}"
     verb = "compile"
@@ -229,15 +237,20 @@ def known_good(summary: Summary) -> Iterator[Part]:
     yield document.Heading("Known good")
     triton_rows, other_rows = [], []
     for each in summary.known_good:
-        extent = (", ".join(each.targets), str(each.cells))
+        extent = (
+            ", ".join(each.targets),
+            each.state.value,
+            str(each.configurations),
+            str(each.kernels),
+        )
         if each.triton:
             triton_rows.append(row(each.triton, ", ".join(each.torch) or "–", *extent))
         else:
             other_rows.append(row(each.toolchain, *extent))
     if triton_rows:
-        yield document.Table(("Triton", "torch", "targets", "cells"), tuple(triton_rows))
+        yield document.Table(("Triton", "torch", *_EXTENT), tuple(triton_rows))
     if other_rows:
-        yield document.Table(("compiler", "targets", "cells"), tuple(other_rows))
+        yield document.Table(("compiler", *_EXTENT), tuple(other_rows))
     if not summary.known_good:
         yield document.Paragraph("No release.")
     yield from _not_good(summary)
@@ -265,7 +278,7 @@ def _not_good(summary: Summary) -> Iterator[Part]:
             narrower[standing.question.name] = None
     for question in narrower:
         yield document.Item(f"scanned only: {question}", Tone.FAINT)
-    with_obstacle = [each for each in summary.standings if each.obstacle]
+    with_obstacle = [each for each in summary.standings if not each.is_passing]
     reasons = phrases.group_by(with_obstacle, lambda each: each.obstacle)
     for reason, alike in list(reasons.items())[:MAX_ITEMS]:
         yield document.Item(f"{phrases.places_of(alike)}: {reason}", Tone.DOUBT)

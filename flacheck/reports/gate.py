@@ -26,6 +26,7 @@ from flacheck.rules import RULES
 # The headline counts the states in this order.
 _TONES = {
     ReleaseState.GOOD: Tone.GOOD,
+    ReleaseState.SCREENED: Tone.DOUBT,
     ReleaseState.ADVISED: Tone.DOUBT,
     ReleaseState.PARTIAL: Tone.DOUBT,
     ReleaseState.NO_RECORD: Tone.DOUBT,
@@ -167,6 +168,8 @@ def _release(result: Gate, release: JudgedRelease) -> tuple[Words, ...]:
         for word, count in counts.items():
             if count:
                 about += f", {count} {word}"
+        if release.extent:
+            about = f"nothing fails in {release.extent} on {', '.join(release.targets)}"
     state = Words(release.state.value, _TONES[release.state])
     if result.compiler is not TRITON:
         return row(release.triton, state, about)
@@ -272,6 +275,9 @@ def _annotations(result: Gate, strict: bool) -> Iterator[document.Annotation]:
     level = "notice"
     if strict:
         level = "warning"
+    for release in result.of(ReleaseState.SCREENED):
+        text = f"{result.compiler.spoken} {release.triton}: nothing fails in {release.extent}"
+        yield from _annotate_pins(result, [release.triton], level, "screened", text)
     for state in OPEN:
         by_reason = phrases.group_by(result.of(state), lambda each: each.why)
         for why, unproven in by_reason.items():

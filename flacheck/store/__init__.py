@@ -384,6 +384,17 @@ class Store(StoreFile):
             for row in self._rows(f"{queries.RECORDS_WHERE} {where}", *chunk):
                 yield self._record(row, cached=False)
 
+    def keys_by_place(self) -> dict[tuple[str, str], dict[str, str]]:
+        """Return the kernel of each key that has a record, by (toolchain, target)."""
+        names = ("toolchain", "target", "kernel")
+        columns = ", ".join(f"json_extract(r.body, '$.{name}')" for name in names)
+        keys: dict[tuple[str, str], dict[str, str]] = {}
+        for _, key, toolchain, target, kernel in self._read_pages(
+            f"SELECT r.id, r.key, {columns} FROM records r WHERE r.id > ?"
+        ):
+            keys.setdefault((toolchain, target), {})[key] = kernel
+        return keys
+
     def latest(self) -> Iterator[Record]:
         """Yield the latest record of every key of a scan or a similar command."""
         for _, record in self.latest_with_times():

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, convert, field
 
 from flacheck.errors import StoreError
-from flacheck.model import Json, Kernel, KeySet, Launch, Question, Verdict, digest
+from flacheck.model import Extent, Json, Kernel, KeySet, Launch, Question, Verdict, digest
 from flacheck.model.launch import FormError, LaunchForm, check_constants, check_plain
 
 Amount = Annotated[float, Meta(ge=0)]
@@ -92,6 +92,7 @@ class StoredKeySet(Struct):
     kernels: dict[Key, str]
     made_up: list[Key]
     alternatives: dict[Key, list[Key]] = {}
+    extent: Extent | None = None
 
 
 class StoredMiss(Struct):
@@ -153,7 +154,7 @@ def key_set(body: bytes) -> KeySet:
     if not unpacker.eof:
         raise ValueError(f"it is cut off, or unpacks to more than {most:,} bytes")
     plain = msgspec.json.decode(text, type=StoredKeySet)
-    return KeySet(plain.kernels, frozenset(plain.made_up), plain.alternatives)
+    return KeySet(plain.kernels, frozenset(plain.made_up), plain.alternatives, plain.extent)
 
 
 def kernel(body: str) -> Kernel:

@@ -6,10 +6,10 @@ matrix was edited. Shards share the whole question and its keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from flacheck.model import Purpose, Question, RequestedCells, RequestedPlace
+from flacheck.model import Purpose, Question, Record, RequestedCells, RequestedPlace, Verdict
 from flacheck.store import Store, StoredRun
 
 OLD = "the scan was stored by an older flacheck, which kept no question; scan again"
@@ -67,6 +67,33 @@ def in_force(store: Store) -> list[RequestedPlace]:
         # A copy of a launches file is the same question.
         remaining.setdefault((place.request.keys or scope, where), place)
     return _with_keys(store, remaining.values())
+
+
+def further_records(store: Store) -> Callable[[RequestedPlace], list[Record]]:
+    """Return a lookup of configurations that a place does not ask for, and of failures.
+
+    Of commands other than a scan only the failures count.
+    """
+    keys_by_place: dict[tuple[str, str], dict[str, str]] = {}
+
+    def find(place: RequestedPlace) -> list[Record]:
+        if place.keys is None or place.keys.extent is None:
+            return []
+        if not keys_by_place:
+            keys_by_place.update(store.keys_by_place())
+        launches = place.keys.extent.launches
+        keys = []
+        for key, kernel in keys_by_place.get(place.request.place, {}).items():
+            if kernel in launches:
+                keys.append(key)
+        scanned = {record.key: record for record in store.current(keys)}
+        records = [each for key, each in scanned.items() if key not in place.keys.kernels]
+        for key, record in store.latest_records(set(keys) - scanned.keys()).items():
+            if record.verdict is Verdict.FAILS and key not in scanned:
+                records.append(record)
+        return records
+
+    return find
 
 
 def _with_keys(store: Store, places: Iterable[RequestedPlace]) -> list[RequestedPlace]:

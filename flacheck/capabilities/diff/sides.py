@@ -206,7 +206,9 @@ def _run(text: str, directory: Path) -> StoredSide:
         raise UsageError(f"{text!r} names no run: give run:ID, or run:last")
     with Store.open(directory, create=False) as store:
         run = store.run(name)
-        run_standings = standings(questions.of_runs(store, [run]), store.current)
+        run_standings = standings(
+            questions.of_runs(store, [run]), store.current, questions.further_records(store)
+        )
         partial = [each.to_json() for each in run_standings if each.is_partial]
         records = tuple(store.records(run.id))
         return StoredSide(text, f"run {run.id}", records, _progress(partial))

@@ -93,7 +93,7 @@ class RecordFilter:
 
     def is_whole(self, question: Question) -> bool:
         """Return True if a question leaves out only kernels and operators that this filter does."""
-        restrictions = set(question.selection) - {"targets", "toolchains"}
+        restrictions = set(question.selection) - {"targets", "toolchains", "configs"}
         same_kernels = tuple(question.selection.get("kernels", ())) == self.kernels
         if tuple(question.selection.get("ops", ())) != self.ops:
             return False
@@ -215,7 +215,7 @@ def of_store(store: Store, record_filter: RecordFilter) -> Evidence:
             places.append(part)
     if record_filter.package and not (record_filter.is_of_checkout or record_filter.ops):
         places += _parts_of_package(store, record_filter, in_force, places)
-    current_standings = standings(places, store.current)
+    current_standings = standings(places, store.current, questions.further_records(store))
     keys: set[str] = set()
     for place in places:
         keys.update(place.possible_keys)

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from flacheck.analysis.groups import by_signature
-from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.known_good import add_shares, group_by_key
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version, split
-from flacheck.analysis.standing import Standing, is_good
+from flacheck.analysis.standing import Standing
 from flacheck.analysis.untested_cells import group_untested
 from flacheck.capabilities.gate.admission import Admission, Releases, admit
 from flacheck.capabilities.gate.evidence import Evidence, cell_identity
@@ -132,6 +132,11 @@ class Judge:
         missing = "; ".join(self._missing(standings, let_pass))
         if missing:
             return replace(release, state=ReleaseState.NO_RECORD, why=missing)
+        # A target that a release does not support has nothing to compile.
+        compiled = [each for each in standings if any(map(_was_compiled, each.cells))]
+        rest = _accept(compiled, let_pass)
+        if not all(each.is_good for each in rest):
+            release = replace(release, state=ReleaseState.SCREENED, extent=_extent(compiled))
         if advisories:
             return replace(release, state=ReleaseState.ADVISED)
         return release
@@ -143,11 +148,10 @@ class Judge:
         for target in self.targets:
             if target not in targets:
                 yield f"no record on {target}"
-        for each in sorted(with_cells, key=lambda one: by_target(one.target)):
-            rest = replace(each, cells=tuple(c for c in each.cells if c.key not in let_pass))
-            # A target on which every cell is accepted has nothing left to prove.
-            if rest.cells and not is_good(rest.cells):
-                yield f"{each.target}: {rest.obstacle}"
+        with_cells.sort(key=lambda one: by_target(one.target))
+        for rest in _accept(with_cells, let_pass):
+            if not rest.is_passing:
+                yield f"{rest.target}: {rest.obstacle}"
         if not self.targets and not with_cells:
             yield _nothing_compiled(standings)
 
@@ -234,6 +238,25 @@ def _of_family(evidence: Evidence, family: str) -> Evidence:
     )
 
 
+def _accept(standings: Sequence[Standing], let_pass: set[str]) -> list[Standing]:
+    """Return the standings with accepted failures, without those that have nothing else to prove.
+
+    `let_pass` are the keys of the failures that a waiver or a baseline accepts.
+    """
+    remaining = []
+    for each in standings:
+        if not all(cell.key in let_pass for cell in each.cells):
+            remaining.append(replace(each, accepted_keys=frozenset(let_pass)))
+    return remaining
+
+
+def _extent(standings: Sequence[Standing]) -> str:
+    """Return the numbers of answered configurations and kernels."""
+    configurations = add_shares(each.configurations for each in standings)
+    kernels = add_shares(each.kernel_share for each in standings)
+    return f"{configurations} configurations, {kernels} kernels"
+
+
 def _total_cells(standings: Sequence[Standing]) -> int | None:
     """Return the number of cells in all questions; None if that of one is unknown."""
     total = 0
@@ -283,11 +306,11 @@ def _question_names(evidence: Evidence) -> tuple[str, ...]:
 def _known_good(with_records: Mapping[str, JudgedRelease], releases: Releases) -> tuple[str, ...]:
     """Return the requirements that allow the good releases only, and the torch for them."""
     # Releases with an advisory count if no other release is good.
-    for state in (ReleaseState.GOOD, ReleaseState.ADVISED):
+    for states in ((ReleaseState.GOOD, ReleaseState.SCREENED), (ReleaseState.ADVISED,)):
         # A waiver or a baseline accepts a failure, but does not make a release good.
         good = set()
         for triton, release in with_records.items():
-            if release.state is state and not release.let_pass:
+            if release.state in states and not release.let_pass:
                 good.add(triton)
         if good:
             break

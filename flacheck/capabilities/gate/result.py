@@ -27,7 +27,9 @@ class ReleaseState(str, Enum):
     """The state of a release by its records on all targets that count."""
 
     GOOD = "good"
-    # Good, but an advisory names a defect that no compile shows.
+    # Nothing fails, but not every configuration and kernel was compiled.
+    SCREENED = "screened"
+    # Good or screened, but an advisory names a defect that no compile shows.
     ADVISED = "advised"
     # A kernel fails, and neither a waiver nor a baseline accepts it.
     BAD = "bad"
@@ -60,6 +62,7 @@ class JudgedRelease:
         untested: The number of launches that are not evidence.
         answered: The number of cells with a record.
         asked: The number of cells in all questions; None if that is unknown.
+        extent: The numbers of answered configurations and kernels, if something is unanswered.
     """
 
     triton: str
@@ -76,6 +79,7 @@ class JudgedRelease:
     untested: int = 0
     answered: int = 0
     asked: int | None = 0
+    extent: str = ""
 
     @property
     def let_pass(self) -> int:
@@ -200,7 +204,7 @@ class Gate:
             return Exit.FINDINGS
         if strict and any(release.advisories for release in self.versions):
             return Exit.FINDINGS
-        if self.unproven or (strict and self.of(*OPEN)):
+        if self.unproven or (strict and self.of(*OPEN, ReleaseState.SCREENED)):
             return Exit.INCOMPLETE
         return Exit.OK
 

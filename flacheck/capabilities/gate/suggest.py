@@ -16,6 +16,7 @@ from flacheck.capabilities.gate.pins import Installation, Pin, PinChange
 from flacheck.capabilities.gate.result import ReleaseState
 
 Changes = Mapping[Pin, str]
+_PASSING = (ReleaseState.GOOD, ReleaseState.SCREENED)
 _LOWER = (">=", ">")
 _UPPER = ("<=", "<")
 
@@ -33,7 +34,7 @@ class Acceptance:
 
     def without_advised(self, tritons: Iterable[str]) -> Acceptance:
         """Return a rule that rejects releases with an advisory, if an allowed one is good."""
-        if not any(self.states.get(triton) is ReleaseState.GOOD for triton in tritons):
+        if not any(self.states.get(triton) in _PASSING for triton in tritons):
             return self
         states = dict(self.states)
         for triton, state in self.states.items():
@@ -53,7 +54,7 @@ class Acceptance:
         state = self.states.get(triton)
         if self.strict:
             return state is ReleaseState.GOOD
-        return state in (ReleaseState.GOOD, ReleaseState.ADVISED)
+        return state in (*_PASSING, ReleaseState.ADVISED)
 
     def is_harmless(self, admission: Admission) -> bool:
         """Return True if no allowed release is bad; releases without a record need a scan only."""

@@ -55,7 +55,7 @@ def view(
         forms.update(forms_from_json(run.context))
     kernels = [name for run in runs for name in run.context.get("kernels", ())]
     places = questions.of_runs(store, runs)
-    run_standings = standings(places, store.current)
+    run_standings = standings(places, store.current, questions.further_records(store))
     packages = frozenset[str]().union(*(each.packages for each in run_standings))
     context = Context(
         forms=forms,

@@ -33,6 +33,7 @@ def kernels(subject: Subject, selection: Selection) -> Kernels:
     if selection.ops:
         # First, because the one launch of each kernel could come by another path.
         entries = call_paths.select_checked(entries, selection, str(file))
+    all_entries = [entry for entry in entries if selection.names(entry.kernel)]
     if configs == "usual":
         entries = launches.one_each(entries)
     selection_of_kernels = [entry for entry in entries if selection.names(entry.kernel)]
@@ -45,7 +46,10 @@ def kernels(subject: Subject, selection: Selection) -> Kernels:
     warnings += _warn_of_lost(accepted, packages)
     warnings += _warn_of_guesses(accepted)
     sources = replay.sources(entries, packages)
-    return Kernels(matrix, sources, packages, tuple(warnings), changes)
+    all_sources = None
+    if configs != "own":
+        all_sources = replay.sources(all_entries, packages)
+    return Kernels(matrix, sources, packages, tuple(warnings), changes, all_sources)
 
 
 def recorded_targets(read: Launches) -> tuple[str, ...]:

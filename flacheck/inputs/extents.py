@@ -1,0 +1,96 @@
+"""The extent of a question: its launches with all their configurations, asked or not."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from flacheck.inputs.expand import Configuration, tuned_names
+from flacheck.inputs.matrix import Matrix
+from flacheck.model import Cell, Extent, canonical, launch_identity
+
+Place = tuple[str, str]
+# The public entry points that lead to a launch, by (kernel, canonical arguments).
+Operators = Mapping[tuple[str, str], Sequence[str]]
+
+
+def asks_for_all(matrix: Matrix) -> bool:
+    """Return True if a matrix asks for every configuration that it does not exclude."""
+    choices = {block.axes.get("configs", ("own",)) for block in matrix.blocks}
+    return choices == {("own",)}
+
+
+def of_cells(cells: Iterable[Cell]) -> Iterator[Configuration]:
+    """Yield the configurations that cells compile."""
+    for cell in cells:
+        if cell.launch is not None and cell.stage == "compile":
+            place = cell.toolchain, cell.target
+            tuned = tuned_names(cell.configs)
+            yield Configuration(place, cell.kernel, cell.launch, tuned, cell.key)
+
+
+def extents(
+    configurations: Iterable[Configuration],
+    operators: Operators | None = None,
+    unrecorded: Sequence[str] = (),
+) -> dict[Place, Extent]:
+    """Return the extent of each place.
+
+    Args:
+        configurations: The configurations of all launches.
+        operators: The public entry points of the launches.
+        unrecorded: Kernels without a launch.
+    """
+    configurations = list(configurations)
+    tuned: dict[str, frozenset[str]] = {}
+    for each in configurations:
+        tuned[each.kernel.name] = tuned.get(each.kernel.name, frozenset()) | each.tuned
+    builders: dict[Place, _Builder] = {}
+    for each in configurations:
+        if each.place not in builders:
+            builders[each.place] = _Builder(tuned, operators or {})
+        builders[each.place].add(each)
+    return {place: builder.extent(unrecorded) for place, builder in builders.items()}
+
+
+class _Builder:
+    """The launches of one place, counted."""
+
+    def __init__(self, tuned: Mapping[str, frozenset[str]], operators: Operators) -> None:
+        self._tuned, self._operators = tuned, operators
+        self._settings: dict[str, dict[str, set[str]]] = {}
+        self._of_operators: dict[str, dict[str, None]] = {}
+        # Configurations of a launch share the object; a digest of each would take seconds.
+        self._identities: dict[tuple[int, str], str] = {}
+
+    def add(self, each: Configuration) -> None:
+        """Count a configuration."""
+        key = id(each.launch), each.kernel.digest
+        identity = self._identities.get(key)
+        if identity is None:
+            tuned = self._tuned[each.kernel.name]
+            identity = launch_identity(each.kernel, each.launch, tuned)
+            self._identities[key] = identity
+            for operator in self._operators_of(each):
+                self._of_operators.setdefault(operator, {})[identity] = None
+        launches = self._settings.setdefault(each.kernel.name, {})
+        launches.setdefault(identity, set()).add(each.settings)
+
+    def _operators_of(self, each: Configuration) -> Sequence[str]:
+        if not self._operators:
+            return ()
+        arguments = {}
+        for name, value in each.launch.args.items():
+            if name not in each.tuned:
+                arguments[name] = value
+        return self._operators.get((each.kernel.name, canonical(arguments)), ())
+
+    def extent(self, unrecorded: Sequence[str]) -> Extent:
+        """Return the counted launches."""
+        launches = {}
+        tuned = {}
+        for kernel, settings in sorted(self._settings.items()):
+            launches[kernel] = {identity: len(own) for identity, own in sorted(settings.items())}
+            if self._tuned[kernel]:
+                tuned[kernel] = tuple(sorted(self._tuned[kernel]))
+        operators = {}
+        for name, identities in sorted(self._of_operators.items()):
+            operators[name] = tuple(sorted(identities))
+        return Extent(launches, tuned, operators, tuple(unrecorded))
