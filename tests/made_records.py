@@ -132,7 +132,7 @@ def asked_of(
         places.setdefault((each.toolchain, each.target), {})[each.key] = each.kernel
     extent_on = extents(of_cells(each.cell for each in records))
     sets = {
-        place: KeySet(kernels, frozenset(made_up) & kernels.keys(), {}, extent_on[place])
+        place: KeySet(kernels, frozenset(made_up) & kernels.keys(), {}, extent_on.get(place))
         for place, kernels in places.items()
     }
     asked = [RequestedCells(*place, len(keys.kernels), keys.digest) for place, keys in sets.items()]

@@ -352,7 +352,7 @@ def test_one_sentence_answers_the_question() -> None:
     against = "Advisories speak against every one of these releases (see Known good)."
     assert conclusions.answer(advised) == f"{said} {against}"
     failing = summarised([failure()])
-    assert conclusions.answer(failing) == "No tested release compiles everything on sm90."
+    assert conclusions.answer(failing) == "Every tested release has a failure on sm90."
     undecided = "No release is known good on sm90: some cells reached no verdict."
     assert conclusions.answer(summarised([unknown()])) == undecided
     unasked = "This run covers no subject completely, so it has no result for a whole release."
