@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from flacheck.analysis.context import Context
 from flacheck.analysis.known_good import Specifier
-from flacheck.analysis.standing import State
+from flacheck.analysis.standing import StandingState
 from flacheck.analysis.summary import Summary, summarise
 from flacheck.model import Record, Verdict
 from flacheck.reports.conclusions import answer
@@ -31,7 +31,7 @@ from tests.made_records import (
 
 def _good(*records: Record) -> list[str]:
     releases = summarised(records).known_good
-    return [release.triton for release in releases if release.state is State.GOOD]
+    return [release.triton for release in releases if release.state is StandingState.GOOD]
 
 
 def test_a_release_whose_cells_all_compile_is_known_good() -> None:

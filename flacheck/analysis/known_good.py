@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from flacheck.analysis.context import Context
 from flacheck.analysis.order import by_target, by_version, split
-from flacheck.analysis.standing import Share, Standing, State
+from flacheck.analysis.standing import Share, Standing, StandingState
 from flacheck.model import Json
 
 K = TypeVar("K", bound=Hashable)
@@ -29,7 +29,7 @@ class KnownGood:
     targets: tuple[str, ...]
     cells: int
     advisories: tuple[Any, ...] = ()
-    state: State = State.GOOD
+    state: StandingState = StandingState.GOOD
     configurations: Share = field(default_factory=partial(Share, 0, None))
     kernels: Share = field(default_factory=partial(Share, 0, None))
 
@@ -97,9 +97,9 @@ def known_good(standings: Sequence[Standing], context: Context) -> list[KnownGoo
         parts: list[Standing] = []
         for target in on:
             parts += good[toolchain][target]
-        state = State.SCREENED
+        state = StandingState.SCREENED
         if all(part.is_good for part in parts):
-            state = State.GOOD
+            state = StandingState.GOOD
         releases.append(
             KnownGood(
                 toolchain,

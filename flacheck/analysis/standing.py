@@ -12,9 +12,9 @@ from flacheck.analysis.observation import ObservedCell, observe
 from flacheck.analysis.order import count_noun
 from flacheck.analysis.untested_cells import separate_untested
 from flacheck.model import (
-    Extent,
     Json,
     KeySet,
+    LaunchExtent,
     Question,
     Record,
     RequestedCells,
@@ -23,7 +23,7 @@ from flacheck.model import (
 )
 
 
-class State(str, Enum):
+class StandingState(str, Enum):
     """The standing of a toolchain and target in a question."""
 
     # Every configuration of every launch is answered, every kernel has evidence, nothing fails.
@@ -65,7 +65,7 @@ class OperatorStanding:
     """
 
     name: str
-    state: State
+    state: StandingState
     configurations: Share
     failing: tuple[ObservedCell, ...] = ()
 
@@ -100,7 +100,7 @@ class Standing:
     kernels: frozenset[str] = frozenset()
     note: str = field(default="", compare=False)
     further_cells: tuple[ObservedCell, ...] = ()
-    extent: Extent | None = None
+    extent: LaunchExtent | None = None
     launch_of: Mapping[str, str] = field(default_factory=dict, compare=False)
     # Keys of failures that a waiver or a baseline accepts: they count as answers.
     accepted_keys: frozenset[str] = frozenset()
@@ -177,28 +177,28 @@ class Standing:
     @property
     def is_good(self) -> bool:
         """True if the toolchain is known good (docs/concepts.md) on the target."""
-        return self.state is State.GOOD
+        return self.state is StandingState.GOOD
 
     @property
     def is_passing(self) -> bool:
         """True if the toolchain is good or screened."""
-        return self.state in (State.GOOD, State.SCREENED)
+        return self.state in (StandingState.GOOD, StandingState.SCREENED)
 
     @cached_property
-    def state(self) -> State:
+    def state(self) -> StandingState:
         """The state of the question."""
         if self.failing:
-            return State.BAD
+            return StandingState.BAD
         if self.is_partial:
-            return State.PARTIAL
+            return StandingState.PARTIAL
         # A compile that was stopped on request does not prove a launch.
         if not self.compiled_launches or any(cell.partial for cell in self.cells):
-            return State.NO_RECORD
+            return StandingState.NO_RECORD
         is_whole = self.configurations.is_whole and self.kernel_share.is_whole
         others = [cell for cell in self.cells if cell.key not in self.accepted_keys]
         if is_whole and not self.undecided_cells and compile_all(others):
-            return State.GOOD
-        return State.SCREENED
+            return StandingState.GOOD
+        return StandingState.SCREENED
 
     @cached_property
     def configurations(self) -> Share:
@@ -273,13 +273,13 @@ class Standing:
             failures: list[ObservedCell] = []
             for launch in launches:
                 failures += failing.get(launch, ())
-            state = State.SCREENED
+            state = StandingState.SCREENED
             if failures:
-                state = State.BAD
+                state = StandingState.BAD
             elif not share.answered:
-                state = State.NO_RECORD
+                state = StandingState.NO_RECORD
             elif share.is_whole:
-                state = State.GOOD
+                state = StandingState.GOOD
             standings.append(OperatorStanding(name, state, share, tuple(failures)))
         return tuple(standings)
 
@@ -303,7 +303,7 @@ class Standing:
             return f"{count_noun(len(self.undecided_cells), 'cell')} without a verdict"
         if self.is_good:
             return ""
-        if self.state is State.SCREENED:
+        if self.state is StandingState.SCREENED:
             return f"screened: {self.extent_text}"
         if self.untested_cells:
             return "only untested cells"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from flacheck.inputs.expand import Configuration, tuned_names
 from flacheck.inputs.matrix import Matrix
-from flacheck.model import Cell, Extent, canonical, launch_identity
+from flacheck.model import Cell, LaunchExtent, canonical, launch_identity
 
 Place = tuple[str, str]
 # The public entry points that lead to a launch, by (kernel, canonical arguments).
@@ -30,7 +30,7 @@ def extents(
     configurations: Iterable[Configuration],
     operators: Operators | None = None,
     unrecorded: Sequence[str] = (),
-) -> dict[Place, Extent]:
+) -> dict[Place, LaunchExtent]:
     """Return the extent of each place.
 
     Args:
@@ -82,7 +82,7 @@ class _Builder:
                 arguments[name] = value
         return self._operators.get((each.kernel.name, canonical(arguments)), ())
 
-    def extent(self, unrecorded: Sequence[str]) -> Extent:
+    def extent(self, unrecorded: Sequence[str]) -> LaunchExtent:
         """Return the counted launches."""
         launches = {}
         tuned = {}
@@ -93,4 +93,4 @@ class _Builder:
         operators = {}
         for name, identities in sorted(self._of_operators.items()):
             operators[name] = tuple(sorted(identities))
-        return Extent(launches, tuned, operators, tuple(unrecorded))
+        return LaunchExtent(launches, tuned, operators, tuple(unrecorded))

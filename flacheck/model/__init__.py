@@ -5,7 +5,7 @@ All of them travel between processes and into the store as JSON. docs/concepts.m
 
 from flacheck.model.attempt import Attempt, Finding, Outcome, Resources
 from flacheck.model.cell import Alternative, Cell
-from flacheck.model.extent import Extent, launch_identity
+from flacheck.model.extent import LaunchExtent, launch_identity
 from flacheck.model.kernel import Corpus, Cut, Imported, Kernel, Origin, Stubbed, Unit, Unrecorded
 from flacheck.model.launch import Launch
 from flacheck.model.question import KeySet, Purpose, Question, RequestedCells, RequestedPlace
@@ -19,13 +19,13 @@ __all__ = [
     "Cell",
     "Corpus",
     "Cut",
-    "Extent",
     "Finding",
     "Imported",
     "Json",
     "Kernel",
     "KeySet",
     "Launch",
+    "LaunchExtent",
     "Origin",
     "Outcome",
     "Purpose",

@@ -15,7 +15,7 @@ from flacheck.model.values import digest
 _DIGITS = 16
 
 
-class Extent(Struct, frozen=True, omit_defaults=True):
+class LaunchExtent(Struct, frozen=True, omit_defaults=True):
     """The launches of a question on one toolchain and target, asked or not.
 
     - `launches`: by kernel, the number of configurations of each launch, by the launch's identity
@@ -44,7 +44,7 @@ class Extent(Struct, frozen=True, omit_defaults=True):
         identity = launch_identity(cell.kernel, cell.launch, self.tuned.get(cell.kernel.name, ()))
         return identity if identity in launches else None
 
-    def of(self, names: Callable[[str], bool]) -> Extent:
+    def of(self, names: Callable[[str], bool]) -> LaunchExtent:
         """Return the launches of the kernels whose names the predicate accepts."""
         launches = {kernel: own for kernel, own in self.launches.items() if names(kernel)}
         identities = set[str]().union(*launches.values())
@@ -54,7 +54,7 @@ class Extent(Struct, frozen=True, omit_defaults=True):
             if kept:
                 operators[operator] = kept
         unrecorded = tuple(kernel for kernel in self.unrecorded if names(kernel))
-        return Extent(launches, self.tuned, operators, unrecorded)
+        return LaunchExtent(launches, self.tuned, operators, unrecorded)
 
 
 def launch_identity(kernel: Kernel, launch: Launch, tuned: Collection[str]) -> str:

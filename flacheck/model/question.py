@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import convert, to_builtins
 
 from flacheck.model.cell import Cell
-from flacheck.model.extent import Extent
+from flacheck.model.extent import LaunchExtent
 from flacheck.model.values import Json, digest
 
 # Parts of a selection that do not narrow the question: every release and every GPU is a question of
@@ -52,7 +52,7 @@ class KeySet:
     kernels: Mapping[str, str]
     made_up: frozenset[str] = frozenset()
     alternatives: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    extent: Extent | None = None
+    extent: LaunchExtent | None = None
 
     @cached_property
     def digest(self) -> str:
@@ -94,7 +94,7 @@ class KeySet:
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> KeySet:
         alternatives = value.get("alternatives", {})
-        extent = convert(value.get("extent"), Extent | None)
+        extent = convert(value.get("extent"), LaunchExtent | None)
         return KeySet(value["kernels"], frozenset(value["made_up"]), alternatives, extent)
 
 
@@ -198,7 +198,7 @@ class RequestedPlace:
 
 
 def key_sets(
-    cells: Iterable[Cell], extents: Mapping[tuple[str, str], Extent]
+    cells: Iterable[Cell], extents: Mapping[tuple[str, str], LaunchExtent]
 ) -> dict[tuple[str, str], KeySet]:
     """Return the cells of a question as key sets, by (toolchain, target).
 

@@ -37,10 +37,10 @@ from flacheck.inputs.operators import operators_of
 from flacheck.model import (
     Attempt,
     Cell,
-    Extent,
     Imported,
     Json,
     Kernel,
+    LaunchExtent,
     Outcome,
     Question,
     RequestedCells,
@@ -162,7 +162,7 @@ class CapturedPackage:
         cells: list[Cell] = []
         attempts: dict[str, Attempt] = {}
         coverages: list[Json] = []
-        extent_of: dict[Place, Extent] = {}
+        extent_of: dict[Place, LaunchExtent] = {}
         selected_launches = _select(self.captures, job.selection, configs)
         for capture, launch_lists, compiled_lists in selected_launches:
             own_attempts = _attempts(capture, job.selection)
@@ -385,7 +385,7 @@ def _extents(
     cells: Sequence[Cell],
     missed: Sequence[str],
     job: Job,
-) -> dict[Place, Extent]:
+) -> dict[Place, LaunchExtent]:
     """Return the extent of a capture: of the cells if they are all configurations.
 
     Args:

@@ -3,7 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flacheck.model import Attempt, Cell, Extent, Json, KeySet, Purpose, Question, RequestedCells
+from flacheck.model import (
+    Attempt,
+    Cell,
+    Json,
+    KeySet,
+    LaunchExtent,
+    Purpose,
+    Question,
+    RequestedCells,
+)
 from flacheck.model.question import key_sets
 from flacheck.packages.package import Package
 from flacheck.toolchains.base import Choice
@@ -44,7 +53,7 @@ class Plan:
     source: str = ""
     stale: tuple[Json, ...] = ()
     whole: Sequence[Cell] | None = None
-    extents: Mapping[tuple[str, str], Extent] = field(default_factory=dict)
+    extents: Mapping[tuple[str, str], LaunchExtent] = field(default_factory=dict)
     trust: bool = False
 
     def asks(self) -> tuple[Question, Mapping[tuple[str, str], KeySet]]:

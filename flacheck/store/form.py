@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct, convert, field
 
 from flacheck.errors import StoreError
-from flacheck.model import Extent, Json, Kernel, KeySet, Launch, Question, Verdict, digest
+from flacheck.model import Json, Kernel, KeySet, Launch, LaunchExtent, Question, Verdict, digest
 from flacheck.model.launch import FormError, LaunchForm, check_constants, check_plain
 
 Amount = Annotated[float, Meta(ge=0)]
@@ -92,7 +92,7 @@ class StoredKeySet(Struct):
     kernels: dict[Key, str]
     made_up: list[Key]
     alternatives: dict[Key, list[Key]] = {}
-    extent: Extent | None = None
+    extent: LaunchExtent | None = None
 
 
 class StoredMiss(Struct):
