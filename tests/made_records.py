@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from flacheck import rules
 from flacheck.analysis.context import Context
 from flacheck.analysis.order import by_version
-from flacheck.analysis.standing import Standing, standing
+from flacheck.analysis.standing import Standing
+from flacheck.analysis.standings import standing
 from flacheck.analysis.summary import Summary, summarise
 from flacheck.fallbacks.alternatives import fallbacks
 from flacheck.inputs.extents import extents, of_cells

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flacheck.analysis.standing import Standing, standing
+from flacheck.analysis.standing import Standing
+from flacheck.analysis.standings import standing
 from flacheck.baseline.comparing import BaselineComparison, compare, contains_failure
 from flacheck.baseline.form import Baseline
 from flacheck.baseline.standings import baseline_of

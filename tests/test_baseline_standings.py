@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 
 from flacheck.analysis.groups import by_signature
-from flacheck.analysis.standing import Standing, standing
+from flacheck.analysis.standing import Standing
+from flacheck.analysis.standings import standing
 from flacheck.baseline import form
 from flacheck.baseline.form import Baseline
 from flacheck.baseline.standings import baseline_of, keys_digest, standings_of, update

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from flacheck.analysis.standing import Standing, standing
+from flacheck.analysis.standing import Standing
+from flacheck.analysis.standings import standing
 from flacheck.baseline.form import Baseline
 from flacheck.baseline.standings import baseline_of
 from flacheck.capabilities.gate.baseline import accepted_releases, with_baseline

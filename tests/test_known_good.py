@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from flacheck.analysis.context import Context
 from flacheck.analysis.known_good import Specifier
-from flacheck.analysis.standing import StandingState
+from flacheck.analysis.standing_state import StandingState
 from flacheck.analysis.summary import Summary, summarise
 from flacheck.model import Record, Verdict
 from flacheck.reports.conclusions import answer

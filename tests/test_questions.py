@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flacheck.analysis.standing import standings
+from flacheck.analysis.standings import standings
 from flacheck.model import KeySet, Purpose, Question, Record, RequestedCells
 from flacheck.store import Store, questions
 from tests.made_records import asked_of, failure, record, scanned

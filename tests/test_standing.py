@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from flacheck.analysis.observation import observe
-from flacheck.analysis.standing import Standing, standing
+from flacheck.analysis.standing import Standing
+from flacheck.analysis.standings import standing
 from flacheck.analysis.untested_cells import group_untested, separate_untested, why_untested
 from flacheck.model import KeySet, Question, Record, RequestedCells
 from tests.made_records import failure, record, skipped, unknown

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from flacheck.analysis.launch_evidence import find_blocking_failures
 from flacheck.analysis.observation import ObservedCell
-from flacheck.analysis.standing import find_blocking_failures
 from flacheck.errors import Exit
 from flacheck.model import Verdict
 

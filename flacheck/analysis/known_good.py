@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from flacheck.analysis.context import Context
 from flacheck.analysis.order import by_target, by_version, split
-from flacheck.analysis.standing import Share, Standing, StandingState
+from flacheck.analysis.standing import Standing
+from flacheck.analysis.standing_state import Share, StandingState, add_shares
 from flacheck.model import Json
 
 K = TypeVar("K", bound=Hashable)
@@ -113,17 +114,6 @@ def known_good(standings: Sequence[Standing], context: Context) -> list[KnownGoo
             )
         )
     return releases
-
-
-def add_shares(shares: Iterable[Share]) -> Share:
-    """Return the sum of shares; its total is unknown if one is."""
-    answered, total = 0, 0
-    is_known = True
-    for share in shares:
-        answered += share.answered
-        total += share.of or 0
-        is_known &= share.of is not None
-    return Share(answered, total if is_known else None)
 
 
 def collect_advisories(

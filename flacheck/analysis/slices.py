@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from flacheck.analysis.context import Context
 from flacheck.analysis.known_good import TRITON, KnownGood, group_by_key, prefer_unadvised
+from flacheck.analysis.launch_evidence import compile_all
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version, short, split
-from flacheck.analysis.standing import Standing, compile_all
+from flacheck.analysis.standing import Standing
 from flacheck.model import Json, Verdict
 
 # The usual order; other dtypes follow by name.

@@ -2,80 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from flacheck.analysis.observation import ObservedCell, observe
-from flacheck.analysis.order import count_noun
-from flacheck.analysis.untested_cells import separate_untested
-from flacheck.model import (
-    Json,
-    KeySet,
-    LaunchExtent,
-    Question,
-    Record,
-    RequestedCells,
-    RequestedPlace,
-    Verdict,
+from flacheck.analysis.launch_evidence import (
+    compile_all,
+    compiled_launches,
+    find_blocking_failures,
 )
-
-
-class StandingState(str, Enum):
-    """The standing of a toolchain and target in a question."""
-
-    # Every configuration of every launch is answered, every kernel has evidence, nothing fails.
-    GOOD = "good"
-    # Nothing fails, but something was not compiled.
-    SCREENED = "screened"
-    BAD = "bad"
-    # Fewer answers than cells.
-    PARTIAL = "partial"
-    # No launch compiled.
-    NO_RECORD = "no-record"
-
-
-@dataclass(frozen=True)
-class Share:
-    """The number of answered items, and of all; None if that is unknown."""
-
-    answered: int
-    of: int | None
-
-    @property
-    def is_whole(self) -> bool:
-        """True if every item is answered."""
-        return self.answered == self.of
-
-    def __str__(self) -> str:
-        total = "an unknown number" if self.of is None else f"{self.of:,}"
-        return f"{self.answered:,} of {total}"
-
-    def to_json(self) -> Json:
-        return {"answered": self.answered, "of": self.of}
-
-
-@dataclass(frozen=True)
-class OperatorStanding:
-    """The state of a package's public entry point on one toolchain and target.
-
-    `failing` are the failures of its launches that matter.
-    """
-
-    name: str
-    state: StandingState
-    configurations: Share
-    failing: tuple[ObservedCell, ...] = ()
-
-    def to_json(self) -> Json:
-        return {
-            "operator": self.name,
-            "standing": self.state.value,
-            "configurations": self.configurations.to_json(),
-            "codes": sorted({cell.code for cell in self.failing if cell.code}),
-        }
+from flacheck.analysis.observation import ObservedCell
+from flacheck.analysis.order import count_noun
+from flacheck.analysis.standing_state import OperatorStanding, Share, StandingState
+from flacheck.model import Json, LaunchExtent, Question, Verdict
 
 
 @dataclass(frozen=True)
@@ -143,7 +83,7 @@ class Standing:
     @cached_property
     def compiled_launches(self) -> frozenset[tuple[Any, ...]]:
         """The launches that some configuration compiles up to its last stage."""
-        return frozenset(_compiled_launches((*self.cells, *self.further_cells)))
+        return frozenset(compiled_launches((*self.cells, *self.further_cells)))
 
     @cached_property
     def undecided_cells(self) -> tuple[ObservedCell, ...]:
@@ -320,169 +260,3 @@ class Standing:
             "answered": self.answered_count,
             "asked": self.requested_count,
         }
-
-
-def standing(
-    question: Question,
-    request: RequestedCells,
-    keys: KeySet | None,
-    records: Iterable[Record],
-    note: str = "",
-    further: Iterable[Record] = (),
-) -> Standing:
-    """Return the state of a question on one place.
-
-    `records` are the current records of its keys and of their alternatives, `further` those of
-    other configurations of its launches. Without a key set the number of its cells is unknown.
-    """
-    made_up = None
-    requested_count = None
-    of_launches: Mapping[str, str] = {}
-    kernels: set[str] = set()
-    records = list(records)
-    if keys is not None:
-        made_up = keys.made_up
-        of_launches = configurations(keys, records)
-        requested_keys = {*keys.kernels, *of_launches}
-        requested_count = len(requested_keys)
-        # A wider scan may have records of alternatives that are not needed here.
-        records = [record for record in records if record.key in requested_keys]
-        kernels.update(keys.kernels.values())
-    extent = None
-    if keys is not None:
-        extent = keys.extent
-    launch_of: dict[str, str] = {}
-    further_records = []
-    if extent is not None:
-        own_keys = {record.key for record in records}
-        for record in records:
-            launch = extent.launch_of(record.cell)
-            if launch is not None:
-                launch_of[record.key] = launch
-        for record in further:
-            launch = extent.launch_of(record.cell)
-            # Other settings than the autotuner's are no configurations of the launch.
-            if launch is not None and record.key not in own_keys and not record.cell.is_widened:
-                launch_of[record.key] = launch
-                further_records.append(record)
-    cells = observe(records, made_up, of_launches)
-    further_cells = observe(further_records)
-    counting, untested_cells = separate_untested(cells, further_cells)
-    further_counting, _ = separate_untested(further_cells, cells)
-    for cell in cells:
-        kernels.add(cell.kernel)
-    return Standing(
-        question=question,
-        toolchain=request.toolchain,
-        target=request.target,
-        requested_count=requested_count,
-        answered_count=len(cells),
-        cells=tuple(counting),
-        untested_cells=tuple(untested_cells),
-        kernels=frozenset(kernels),
-        note=note,
-        further_cells=tuple(further_counting),
-        extent=extent,
-        launch_of=launch_of,
-    )
-
-
-def is_skipped(record: Record) -> bool:
-    """Return True if the autotuner of the launch would skip this configuration."""
-    return record.verdict is Verdict.FAILS and record.tolerated
-
-
-def iterate_alternatives(
-    key: str, keys: KeySet, records_by_key: Mapping[str, Record]
-) -> Iterator[str]:
-    """Yield the other configurations of a cell's launch that are needed.
-
-    If the autotuner skips the cell's own, they are tried in order until one compiles. The last
-    lacks a record while its result is pending.
-    """
-    first = records_by_key.get(key)
-    if first is None or not is_skipped(first):
-        return
-    for other in keys.alternatives.get(key, ()):
-        yield other
-        record = records_by_key.get(other)
-        if record is None or record.verdict is Verdict.COMPILES:
-            return
-
-
-def configurations(keys: KeySet, records: Iterable[Record]) -> dict[str, str]:
-    """Return the keys of launches that need several configurations.
-
-    Each is mapped to the key of the one that the question names.
-    """
-    records_by_key = {record.key: record for record in records}
-    requested_key_of: dict[str, str] = {}
-    for key in keys.alternatives:
-        others = list(iterate_alternatives(key, keys, records_by_key))
-        if others:
-            requested_key_of.update(dict.fromkeys([key, *others], key))
-    return requested_key_of
-
-
-def _list_alternatives(keys: KeySet | None, records: Iterable[Record]) -> Iterator[str]:
-    """Yield the keys of all alternatives of skipped configurations."""
-    if keys is not None:
-        for record in records:
-            if is_skipped(record):
-                yield from keys.alternatives.get(record.key, ())
-
-
-def find_nothing(place: RequestedPlace) -> Iterable[Record]:
-    """Return no further records: the question asks for every configuration."""
-    return ()
-
-
-def standings(
-    places: Iterable[RequestedPlace],
-    current: Callable[[Iterable[str]], Iterable[Record]],
-    further: Callable[[RequestedPlace], Iterable[Record]] = find_nothing,
-) -> list[Standing]:
-    """Return the states of the questions on every place.
-
-    `current` returns the current records of keys, `further` those of other configurations of the
-    launches of a place.
-    """
-    states = []
-    for place in places:
-        records = list(current(place.known_keys))
-        records += current(_list_alternatives(place.keys, records))
-        states.append(
-            standing(place.question, place.request, place.keys, records, place.note, further(place))
-        )
-    return states
-
-
-def compile_all(cells: Sequence[ObservedCell]) -> bool:
-    """Return True if every launch of these cells compiles in some configuration.
-
-    Failures and unknown verdicts must be covered by another configuration.
-    """
-    compiled_launches = _compiled_launches(cells)
-    for cell in cells:
-        # A compile that was stopped before its last stage does not prove the launch.
-        if cell.partial or cell.launch not in compiled_launches:
-            return False
-        if cell.fails and not cell.tolerated:
-            return False
-    return bool(compiled_launches)
-
-
-def find_blocking_failures(cells: Iterable[ObservedCell]) -> list[ObservedCell]:
-    """Return the failures that matter: untolerated, or of a launch that never compiles."""
-    cells = list(cells)
-    compiled_launches = {(cell.place, cell.launch) for cell in cells if cell.compiles}
-    failures = []
-    for cell in cells:
-        is_covered = cell.tolerated and (cell.place, cell.launch) in compiled_launches
-        if cell.fails and not is_covered:
-            failures.append(cell)
-    return failures
-
-
-def _compiled_launches(cells: Iterable[ObservedCell]) -> set[tuple[Any, ...]]:
-    return {cell.launch for cell in cells if cell.compiles and not cell.partial}

@@ -12,9 +12,11 @@ from msgspec.structs import replace
 
 from flacheck.analysis.groups import UNCLASSIFIED
 from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.launch_evidence import find_blocking_failures
 from flacheck.analysis.observation import LaunchParts, ObservedCell
 from flacheck.analysis.order import by_target, by_version
-from flacheck.analysis.standing import Share, Standing, find_blocking_failures
+from flacheck.analysis.standing import Standing
+from flacheck.analysis.standing_state import Share
 from flacheck.baseline.form import (
     LINE,
     Baseline,

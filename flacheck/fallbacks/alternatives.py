@@ -7,8 +7,8 @@ from typing import Any
 from flacheck.analysis.context import FormsOf
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.launch_evidence import compile_all, find_blocking_failures
 from flacheck.analysis.observation import ObservedCell
-from flacheck.analysis.standing import compile_all, find_blocking_failures
 from flacheck.fallbacks.points import Points
 from flacheck.fallbacks.ranking import Use, named_values, order, rank, steps
 from flacheck.model import canonical

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from flacheck.analysis.alternatives import configurations
 from flacheck.analysis.fallbacks import Fallback
+from flacheck.analysis.launch_evidence import find_blocking_failures
 from flacheck.analysis.observation import ObservedCell, observe
-from flacheck.analysis.standing import configurations, find_blocking_failures
 from flacheck.analysis.untested_cells import separate_untested
 from flacheck.fallbacks.alternatives import Distinctions
 from flacheck.fallbacks.candidates import DTYPE, OPTION, Candidate, Space, marks_of, space_of

@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from flacheck.analysis.alternatives import is_skipped
 from flacheck.analysis.observation import ObservedCell, observe
-from flacheck.analysis.standing import is_skipped
 from flacheck.analysis.untested_cells import why_untested
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Loop, Timeouts

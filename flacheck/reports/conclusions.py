@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from packaging.requirements import Requirement
 
-from flacheck.analysis.known_good import add_shares
 from flacheck.analysis.order import by_target, count_noun, kernel_name, short, some, toolchain_label
 from flacheck.analysis.slices import Slice
+from flacheck.analysis.standing_state import add_shares
 from flacheck.analysis.summary import RunView, Summary
 from flacheck.model import Json
 from flacheck.reports import document, phrases

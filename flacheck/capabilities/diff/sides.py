@@ -17,7 +17,7 @@ from packaging.version import Version
 
 from flacheck import toolchains
 from flacheck.analysis.order import toolchain_label
-from flacheck.analysis.standing import standings
+from flacheck.analysis.standings import standings
 from flacheck.errors import FlacheckError, UsageError
 from flacheck.inputs import launches
 from flacheck.model import Record

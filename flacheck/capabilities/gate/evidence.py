@@ -10,7 +10,8 @@ from pathlib import Path
 
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_version, split
-from flacheck.analysis.standing import Standing, standings
+from flacheck.analysis.standing import Standing
+from flacheck.analysis.standings import standings
 from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
 from flacheck.errors import FlacheckError, UsageError
 from flacheck.inputs.expand import Selection, matches_kernel

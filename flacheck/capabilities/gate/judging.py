@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from flacheck.analysis.groups import by_signature
-from flacheck.analysis.known_good import add_shares, group_by_key
+from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version, split
 from flacheck.analysis.standing import Standing
+from flacheck.analysis.standing_state import add_shares
 from flacheck.analysis.untested_cells import group_untested
 from flacheck.capabilities.gate.admission import Admission, Releases, admit
 from flacheck.capabilities.gate.evidence import Evidence, cell_identity

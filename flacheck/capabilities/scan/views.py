@@ -9,7 +9,8 @@ from flacheck.analysis.context import Context, forms_from_json
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.slow import SlowCompile, mark_slow
-from flacheck.analysis.standing import Standing, standings
+from flacheck.analysis.standing import Standing
+from flacheck.analysis.standings import standings
 from flacheck.analysis.summary import RunView, summarise
 from flacheck.baseline.comparing import contains_failure
 from flacheck.baseline.form import Baseline
