@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
+from msgspec import structs
 
 from flacheck import rules
 from flacheck.analysis.context import Context
@@ -125,13 +126,27 @@ def between(name: str, good: Sequence[str], known: Sequence[str]) -> str | None:
 
 
 def asked_of(
-    records: Sequence[Record], about: str = "seeds", made_up: Sequence[str] = (), **more: Any
+    records: Sequence[Record],
+    about: str = "seeds",
+    made_up: Sequence[str] = (),
+    uncompiled: Sequence[Record] = (),
+    operators: Mapping[str, Sequence[Record]] | None = None,
+    **more: Any,
 ) -> tuple[Question, list[KeySet]]:
-    """A question that asks just these records' cells, with its key sets."""
+    """A question that asks just these records' cells, with its key sets.
+
+    Its launches also have the configurations of `uncompiled`; `operators` lead to launches.
+    """
     places: dict[tuple[str, str], dict[str, str]] = {}
     for each in records:
         places.setdefault((each.toolchain, each.target), {})[each.key] = each.kernel
-    extent_on = extents(of_cells(each.cell for each in records))
+    extent_on = extents(of_cells(each.cell for each in (*records, *uncompiled)))
+    for place, extent in extent_on.items():
+        launches = {
+            name: tuple(filter(None, (extent.launch_of(each.cell) for each in own)))
+            for name, own in (operators or {}).items()
+        }
+        extent_on[place] = structs.replace(extent, operators=launches)
     sets = {
         place: KeySet(kernels, frozenset(made_up) & kernels.keys(), {}, extent_on.get(place))
         for place, kernels in places.items()
@@ -155,9 +170,9 @@ def whole(records: Sequence[Record], **more: Any) -> list[Standing]:
     ]
 
 
-def summarised(records: Sequence[Record], context: Context | None = None) -> Summary:
+def summarised(records: Sequence[Record], context: Context | None = None, **more: Any) -> Summary:
     """The summary of a scan that asked just these records' cells."""
-    asked = replace(context or CONTEXT, standings=whole(records))
+    asked = replace(context or CONTEXT, standings=whole(records, **more))
     return summarise(records, asked)
 
 

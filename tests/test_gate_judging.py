@@ -53,6 +53,7 @@ def test_a_failing_release_names_codes_and_kernels() -> None:
         "triton": "3.2.0",
         "torch": ["2.6.0"],
         "state": "bad",
+        "standing": "bad",
         "codes": ["FC302"],
         "kernels": [DELTA],
         "why": "",
@@ -69,7 +70,7 @@ def test_a_failing_release_names_codes_and_kernels() -> None:
         (
             [record(**on("3.4.0")), unknown(**on("3.4.0"), kernel="m:other")],
             "screened",
-            "",
+            "compiled: 1 of 2 configurations, 1 of 2 kernels",
         ),
         ([record(**on("3.4.0")), unknown(**on("3.4.0"), options={"num_warps": 8})], "good", ""),
         ([skipped(**on("3.4.0"))], "no-record", "only skipped cells"),

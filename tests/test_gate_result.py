@@ -37,6 +37,7 @@ def test_json_holds_pins_releases_waivers_and_changes() -> None:
                 "triton": "3.2.0",
                 "torch": ["2.6.0"],
                 "state": "bad",
+                "standing": "bad",
                 "codes": ["FC302"],
                 "kernels": [RECORDS[0].kernel],
                 "why": "",

@@ -194,7 +194,8 @@ def test_the_answer_counts_what_was_not_tested() -> None:
     ]
     assert answer(_with_made_up(cells)) == (
         "1 of 6 cells compiles with torch==2.6.0 and triton==3.2.0 on sm90 "
-        "(1 tolerated failure, 1 without a verdict, 1 skipped, 2 not tested)."
+        "(1 tolerated failure, 1 without a verdict, 1 skipped, 2 not tested, "
+        "screened: 4 of 6 configurations, 1 of 3 kernels)."
     )
 
 

@@ -11,23 +11,23 @@ def compile_all(cells: Sequence[ObservedCell]) -> bool:
 
     Failures and unknown verdicts must be covered by another configuration.
     """
-    compiled = compiled_launches(cells)
+    proven_launches = compiled_launches(cells)
     for cell in cells:
         # A compile that was stopped before its last stage does not prove the launch.
-        if cell.partial or cell.launch not in compiled:
+        if cell.partial or cell.launch not in proven_launches:
             return False
         if cell.fails and not cell.tolerated:
             return False
-    return bool(compiled)
+    return bool(proven_launches)
 
 
 def find_blocking_failures(cells: Iterable[ObservedCell]) -> list[ObservedCell]:
     """Return the failures that matter: untolerated, or of a launch that never compiles."""
     cells = list(cells)
-    compiled = {(cell.place, cell.launch) for cell in cells if cell.compiles}
+    proven_launches = {(cell.place, cell.launch) for cell in cells if cell.compiles}
     failures = []
     for cell in cells:
-        is_covered = cell.tolerated and (cell.place, cell.launch) in compiled
+        is_covered = cell.tolerated and (cell.place, cell.launch) in proven_launches
         if cell.fails and not is_covered:
             failures.append(cell)
     return failures

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,8 +13,9 @@ from flacheck.analysis.launch_evidence import (
     find_blocking_failures,
 )
 from flacheck.analysis.observation import ObservedCell
+from flacheck.analysis.operators import OperatorStanding, operator_standings
 from flacheck.analysis.order import count_noun
-from flacheck.analysis.standing_state import OperatorStanding, Share, StandingState
+from flacheck.analysis.standing_state import Share, StandingState, describe_extent
 from flacheck.model import Json, LaunchExtent, Question, Verdict
 
 
@@ -120,6 +121,15 @@ class Standing:
         return self.state is StandingState.GOOD
 
     @property
+    def was_good(self) -> bool:
+        """True if an older flacheck stored the scan and called its result good.
+
+        It did not store the number of configurations, so the result is screened now.
+        """
+        is_counted = self.extent is not None or self.configurations.of is not None
+        return self.state is StandingState.SCREENED and not is_counted and compile_all(self.cells)
+
+    @property
     def is_passing(self) -> bool:
         """True if the toolchain is good or screened."""
         return self.state in (StandingState.GOOD, StandingState.SCREENED)
@@ -154,7 +164,8 @@ class Standing:
                 if self._is_answer(cell):
                     answered_keys.add(cell.key)
             total = self.requested_count
-            if "==" in self.question.about and self.question.selection.get("configs") != ["own"]:
+            configs = self.question.selection.get("configs")
+            if configs != ["own"] and (configs or "==" in self.question.about):
                 # An older flacheck did not store the number.
                 total = None
             return Share(len(answered_keys), total)
@@ -186,7 +197,7 @@ class Standing:
                 proven.add(cell.kernel)
         kernels = set(self.kernels)
         if self.extent is not None:
-            kernels.update(self.extent.unrecorded)
+            kernels.update(self.extent.missing_kernels)
         return Share(len(proven), len(kernels))
 
     @cached_property
@@ -194,39 +205,51 @@ class Standing:
         """The states of a package's public entry points; empty for other subjects."""
         if self.extent is None or not self.extent.operators:
             return ()
-        answered: dict[str, int] = {}
-        for launch in self._answered_in_extent.values():
-            answered[launch] = answered.get(launch, 0) + 1
-        failing: dict[str, list[ObservedCell]] = {}
-        for cell in self.failing:
-            if cell.key in self.launch_of:
-                failing.setdefault(self.launch_of[cell.key], []).append(cell)
-        counts: dict[str, int] = {}
-        for own in self.extent.launches.values():
-            counts.update(own)
-        standings = []
-        for name, launches in self.extent.operators.items():
-            share = Share(
-                sum(answered.get(launch, 0) for launch in launches),
-                sum(counts[launch] for launch in launches),
-            )
-            failures: list[ObservedCell] = []
-            for launch in launches:
-                failures += failing.get(launch, ())
-            state = StandingState.SCREENED
-            if failures:
-                state = StandingState.BAD
-            elif not share.answered:
-                state = StandingState.NO_RECORD
-            elif share.is_whole:
-                state = StandingState.GOOD
-            standings.append(OperatorStanding(name, state, share, tuple(failures)))
-        return tuple(standings)
+        return operator_standings(
+            self.extent,
+            self.launch_of,
+            self._answered_in_extent,
+            self.failing,
+            (*self.cells, *self.further_cells),
+        )
+
+    def of_operators(self, names: Callable[[str], bool]) -> Standing | None:
+        """Return the standing of the operators that the predicate accepts; None without any."""
+        if self.extent is None:
+            return None
+        extent = self.extent.of_operators(names)
+        if not extent.operators:
+            return None
+
+        identities = extent.identities
+
+        def belongs(cell: ObservedCell) -> bool:
+            launch = self.launch_of.get(cell.key)
+            if launch is None:
+                return cell.kernel in extent.launches or cell.stage == "import"
+            return launch in identities
+
+        cells = tuple(filter(belongs, self.cells))
+        untested_cells = tuple(filter(belongs, self.untested_cells))
+        # The operators of a cell without a record are unknown.
+        answered_count, requested_count = self.answered_count, self.requested_count
+        if not self.is_partial:
+            answered_count = requested_count = len(cells) + len(untested_cells)
+        return replace(
+            self,
+            requested_count=requested_count,
+            answered_count=answered_count,
+            cells=cells,
+            untested_cells=untested_cells,
+            kernels=frozenset(extent.launches),
+            further_cells=tuple(filter(belongs, self.further_cells)),
+            extent=extent,
+        )
 
     @property
     def extent_text(self) -> str:
         """`971 of 10,340 configurations, 236 of 243 kernels`."""
-        return f"{self.configurations} configurations, {self.kernel_share} kernels"
+        return describe_extent(self.configurations, self.kernel_share)
 
     @property
     def obstacle(self) -> str:

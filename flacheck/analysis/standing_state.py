@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from flacheck.analysis.observation import ObservedCell
 from flacheck.model import Json
 
 
@@ -18,7 +17,7 @@ class StandingState(str, Enum):
     # Nothing fails, but something was not compiled.
     SCREENED = "screened"
     BAD = "bad"
-    # Fewer answers than cells.
+    # Some cell lacks a record.
     PARTIAL = "partial"
     # No launch compiled.
     NO_RECORD = "no-record"
@@ -36,12 +35,24 @@ class Share:
         """True if every item is answered."""
         return self.answered == self.of
 
+    def describe(self, noun: str) -> str:
+        """Return `971 of 10,340 configurations`."""
+        if self.of is None:
+            return f"{self.answered:,} of an unknown number of {noun}"
+        return f"{self} {noun}"
+
     def __str__(self) -> str:
-        total = "an unknown number" if self.of is None else f"{self.of:,}"
-        return f"{self.answered:,} of {total}"
+        if self.of is None:
+            return f"{self.answered:,} of ?"
+        return f"{self.answered:,} of {self.of:,}"
 
     def to_json(self) -> Json:
         return {"answered": self.answered, "of": self.of}
+
+
+def describe_extent(configurations: Share, kernels: Share) -> str:
+    """Return `971 of 10,340 configurations, 236 of 243 kernels`."""
+    return f"{configurations.describe('configurations')}, {kernels.describe('kernels')}"
 
 
 def add_shares(shares: Iterable[Share]) -> Share:
@@ -53,24 +64,3 @@ def add_shares(shares: Iterable[Share]) -> Share:
         total += share.of or 0
         is_known &= share.of is not None
     return Share(answered, total if is_known else None)
-
-
-@dataclass(frozen=True)
-class OperatorStanding:
-    """The state of a package's public entry point on one toolchain and target.
-
-    `failing` are the failures of its launches that matter.
-    """
-
-    name: str
-    state: StandingState
-    configurations: Share
-    failing: tuple[ObservedCell, ...] = ()
-
-    def to_json(self) -> Json:
-        return {
-            "operator": self.name,
-            "standing": self.state.value,
-            "configurations": self.configurations.to_json(),
-            "codes": sorted({cell.code for cell in self.failing if cell.code}),
-        }

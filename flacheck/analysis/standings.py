@@ -48,7 +48,7 @@ def standing(
                 launch_of[record.key] = launch
         for record in further:
             launch = extent.launch_of(record.cell)
-            # Other settings than the autotuner's are no configurations of the launch.
+            # Only the autotuner's settings are configurations of the launch.
             if launch is not None and record.key not in own_keys and not record.cell.is_widened:
                 launch_of[record.key] = launch
                 further_records.append(record)
@@ -75,7 +75,7 @@ def standing(
 
 
 def find_nothing(place: RequestedPlace) -> Iterable[Record]:
-    """Return no further records: the question asks for every configuration."""
+    """Return no further records; for questions about every configuration."""
     return ()
 
 

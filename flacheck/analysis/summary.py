@@ -17,10 +17,11 @@ from flacheck.analysis.known_good import (
     known_good,
     specifiers,
 )
+from flacheck.analysis.launch_evidence import find_blocking_failures
 from flacheck.analysis.observation import ObservedCell, observe
 from flacheck.analysis.slices import Slice, slices
 from flacheck.analysis.slow import SlowCompile, slow_compiles
-from flacheck.analysis.standing import Standing, find_blocking_failures
+from flacheck.analysis.standing import Standing
 from flacheck.analysis.untested_cells import UntestedGroup, group_untested, separate_untested
 from flacheck.model import Json, Record, canonical
 from flacheck.model.source_location import Locate, locate_nowhere

@@ -86,12 +86,12 @@ class Selection:
 class _Job:
     """A cell without its target and toolchain.
 
-    `declared` is the launch without a configuration; all its jobs share the object.
+    `base_launch` is the launch without a configuration; all its jobs share the object.
     """
 
     source: Source
     launch: Launch
-    declared: Launch
+    base_launch: Launch
     options: Config
     dtype: str | None
     shape: Mapping[str, int]
@@ -125,14 +125,14 @@ class _Job:
 class Configuration:
     """One configuration of a launch on a place.
 
-    `launch` has no constants of the configuration, `tuned` are their names; configurations of one
-    launch differ in `settings`.
+    `launch` leaves out the configuration's constants, `tuned_parameters` are their names;
+    configurations of one launch differ in `settings`.
     """
 
     place: tuple[str, str]
     kernel: Kernel
     launch: Launch
-    tuned: frozenset[str]
+    tuned_parameters: frozenset[str]
     settings: str
 
 
@@ -197,7 +197,7 @@ def expand(
 def list_configurations(
     matrix: Matrix, sources: Sequence[Source], selection: Selection, resolve: Resolve
 ) -> Iterator[Configuration]:
-    """Yield every configuration of every launch; the matrix may ask for fewer.
+    """Yield every configuration of every launch, even if the matrix selects fewer.
 
     No cell is made, because the keys of 100,000 cells take seconds.
     """
@@ -208,11 +208,11 @@ def list_configurations(
     for toolchain, target, job in _placed_jobs(products):
         if job.stage != "compile":
             continue
-        tuned = tuned_names(job.configs)
-        constants = [job.launch.args.get(name) for name in sorted(tuned)]
+        tuned_parameters = tuned_names(job.configs)
+        constants = [job.launch.args.get(name) for name in sorted(tuned_parameters)]
         settings = repr((constants, sorted(job.options.items())))
         place = toolchain, target
-        yield Configuration(place, job.source.kernel, job.declared, tuned, settings)
+        yield Configuration(place, job.source.kernel, job.base_launch, tuned_parameters, settings)
 
 
 def tuned_names(configs: Sequence[Config]) -> frozenset[str]:
@@ -323,7 +323,7 @@ def _compile_jobs(
         yield _Job(
             source=source,
             launch=launch.with_constants(alternative.constants),
-            declared=launch,
+            base_launch=launch,
             options=alternative.options,
             dtype=dtype,
             shape=size,

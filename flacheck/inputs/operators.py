@@ -38,8 +38,8 @@ def operators_of(entries: Sequence[RecordedLaunch], folder: Path) -> Operators:
 
 def _key_of(entry: RecordedLaunch) -> tuple[str, str]:
     launch = entry.without_decorators()
-    tuned = tuned_names(launch.configs)
-    arguments = {name: value for name, value in launch.args.items() if name not in tuned}
+    tuned_parameters = tuned_names(launch.configs)
+    arguments = {name: value for name, value in launch.args.items() if name not in tuned_parameters}
     return entry.kernel, canonical(arguments)
 
 
@@ -51,7 +51,7 @@ def _entry_points(folder: Path, path: CallPath) -> Iterator[str]:
 
 
 def _public_steps(folder: Path, path: CallPath) -> Iterator[str]:
-    """Yield the functions and classes of a call path whose names have no underscore in front."""
+    """Yield the functions and classes of a call path whose names start with a letter."""
     for step in path:
         module = _module_of(folder, step)
         parts = step.removeprefix(f"{module}.").split(".")

@@ -11,23 +11,23 @@ from flacheck.model.kernel import Kernel
 from flacheck.model.launch import Launch
 from flacheck.model.values import digest
 
-# Hex digits that tell apart the launches of one question.
+# Enough hex digits for the launches of one question.
 _DIGITS = 16
 
 
 class LaunchExtent(Struct, frozen=True, omit_defaults=True):
-    """The launches of a question on one toolchain and target, asked or not.
+    """The launches of a question on one toolchain and target.
 
     - `launches`: by kernel, the number of configurations of each launch, by the launch's identity
-    - `tuned`: by kernel, the parameters that its autotuner supplies
+    - `tuned_parameters`: by kernel, the parameters that its autotuner supplies
     - `operators`: by public entry point of a package, the identities of its launches
-    - `unrecorded`: the package's kernels without a recorded launch
+    - `missing_kernels`: the package's kernels without a recorded launch
     """
 
     launches: dict[str, dict[str, int]]
-    tuned: dict[str, tuple[str, ...]] = {}
+    tuned_parameters: dict[str, tuple[str, ...]] = {}
     operators: dict[str, tuple[str, ...]] = {}
-    unrecorded: tuple[str, ...] = ()
+    missing_kernels: tuple[str, ...] = ()
 
     @property
     def configurations(self) -> int:
@@ -41,23 +41,50 @@ class LaunchExtent(Struct, frozen=True, omit_defaults=True):
         launches = self.launches.get(cell.kernel.name)
         if launches is None:
             return None
-        identity = launch_identity(cell.kernel, cell.launch, self.tuned.get(cell.kernel.name, ()))
+        identity = launch_identity(
+            cell.kernel, cell.launch, self.tuned_parameters.get(cell.kernel.name, ())
+        )
         return identity if identity in launches else None
 
     def of(self, names: Callable[[str], bool]) -> LaunchExtent:
         """Return the launches of the kernels whose names the predicate accepts."""
-        launches = {kernel: own for kernel, own in self.launches.items() if names(kernel)}
+        launches = {}
+        for kernel, counts in self.launches.items():
+            if names(kernel):
+                launches[kernel] = counts
         identities = set[str]().union(*launches.values())
         operators = {}
         for operator, own in self.operators.items():
-            kept = tuple(identity for identity in own if identity in identities)
-            if kept:
-                operators[operator] = kept
-        unrecorded = tuple(kernel for kernel in self.unrecorded if names(kernel))
-        return LaunchExtent(launches, self.tuned, operators, unrecorded)
+            own_launches = tuple(filter(identities.__contains__, own))
+            if own_launches:
+                operators[operator] = own_launches
+        missing_kernels = tuple(filter(names, self.missing_kernels))
+        return LaunchExtent(launches, self.tuned_parameters, operators, missing_kernels)
+
+    def of_operators(self, names: Callable[[str], bool]) -> LaunchExtent:
+        """Return the launches of the operators whose names the predicate accepts.
+
+        The operators of an unrecorded kernel are unknown.
+        """
+        operators = {}
+        for name, own_launches in self.operators.items():
+            if names(name):
+                operators[name] = own_launches
+        identities = set[str]().union(*operators.values())
+        launches = {}
+        for kernel, counts in self.launches.items():
+            own = {identity: count for identity, count in counts.items() if identity in identities}
+            if own:
+                launches[kernel] = own
+        return LaunchExtent(launches, self.tuned_parameters, operators)
+
+    @property
+    def identities(self) -> frozenset[str]:
+        """The identities of all launches."""
+        return frozenset[str]().union(*self.launches.values())
 
 
-def launch_identity(kernel: Kernel, launch: Launch, tuned: Collection[str]) -> str:
+def launch_identity(kernel: Kernel, launch: Launch, tuned_parameters: Collection[str]) -> str:
     """Return an identity that the configurations of a launch share."""
-    args = {name: value for name, value in launch.args.items() if name not in tuned}
+    args = {name: value for name, value in launch.args.items() if name not in tuned_parameters}
     return digest([kernel.name, kernel.package, kernel.digest, args], _DIGITS)

@@ -230,6 +230,6 @@ def key_sets(
             made_up.setdefault(place, set()).update((cell.key, *others))
     sets = {}
     for place, names in kernels.items():
-        invented = frozenset(made_up.get(place, ()))
-        sets[place] = KeySet(names, invented, alternatives.get(place, {}), extents.get(place))
+        made_up_keys = frozenset(made_up.get(place, ()))
+        sets[place] = KeySet(names, made_up_keys, alternatives.get(place, {}), extents.get(place))
     return sets

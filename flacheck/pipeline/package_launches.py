@@ -171,13 +171,13 @@ class CapturedPackage:
             )
             cells += own_attempts
             if capture.driven and not capture.driven.import_error:
-                compiled = list(_cells_of(capture, launch_lists, compiled_lists, job, configs))
-                cells += compiled
+                own_cells = list(_cells_of(capture, launch_lists, compiled_lists, job, configs))
+                cells += own_cells
                 coverages.append(_coverage_of(capture))
                 if configs != "own":
-                    compiled = []
-                missed = [each["kernel"] for each in coverages[-1]["missed"]]
-                extent_of.update(_extents(capture, launch_lists, compiled, missed, job))
+                    own_cells = []
+                missing_kernels = [each["kernel"] for each in coverages[-1]["missed"]]
+                extent_of.update(_extents(capture, launch_lists, own_cells, missing_kernels, job))
         if not cells:
             # Only now: under some releases an operator may well launch nothing.
             entries = [entry for capture in self.captures for entry in _recorded(capture)]
@@ -383,7 +383,7 @@ def _extents(
     capture: PackageCapture,
     recorded: Sequence[RecordedLaunch],
     cells: Sequence[Cell],
-    missed: Sequence[str],
+    unreached_kernels: Sequence[str],
     job: Job,
 ) -> dict[Place, LaunchExtent]:
     """Return the extent of a capture: of the cells if they are all configurations.
@@ -392,14 +392,14 @@ def _extents(
         capture: The capture.
         recorded: The selected launches.
         cells: The cells of every configuration; empty if fewer are compiled.
-        missed: The kernels that the capture did not record.
+        unreached_kernels: The kernels that the capture did not record.
         job: The job.
     """
     package = capture.package
-    unrecorded = [kernel for kernel in missed if job.selection.names(kernel)]
+    missing_kernels = [kernel for kernel in unreached_kernels if job.selection.names(kernel)]
     if job.selection.ops:
         # The operators that lead to an unrecorded kernel are unknown.
-        unrecorded = []
+        missing_kernels = []
     configurations = of_cells(cells)
     if not cells and recorded:
         package_folders = {package.identity: package}
@@ -412,7 +412,7 @@ def _extents(
             matrix, launch_sources, selection, lambda spec: (spec,)
         )
     operators = operators_of(recorded, Path(package.path))
-    return extents(configurations, operators, unrecorded)
+    return extents(configurations, operators, missing_kernels)
 
 
 def _without_places(selection: Selection) -> Selection:

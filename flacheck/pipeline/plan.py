@@ -36,7 +36,7 @@ class Plan:
         source: The path that distinguishes plans of one name.
         stale: Kernels that changed since their capture.
         whole: All cells of the question, if this run compiles a shard.
-        extents: The launches of the question, asked or not, by (toolchain, target).
+        extents: The launches of the question, with all configurations, by (toolchain, target).
         trust: True if the user vouches for the sources of kernels.
     """
 

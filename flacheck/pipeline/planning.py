@@ -16,7 +16,7 @@ from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import size, sources
 from flacheck.inputs.expand import expand as expand_matrix
 from flacheck.inputs.expand import list_configurations
-from flacheck.inputs.extents import asks_for_all, extents, of_cells
+from flacheck.inputs.extents import extents, of_cells, selects_all
 from flacheck.inputs.subject import DEFAULT_MATRIX, Subject, line_of
 from flacheck.model import Cell, Question
 from flacheck.packages import checkouts
@@ -91,9 +91,9 @@ class ResolvedKernels:
             if kernel.operator and kernel.form:
                 forms[kernel.package, kernel.name] = (kernel.operator, kernel.form)
         configurations = of_cells(cell_list)
-        if not asks_for_all(kernels.matrix):
-            launched = kernels.all_sources or kernels.sources
-            configurations = list_configurations(kernels.matrix, launched, selection, resolver)
+        if not selects_all(kernels.matrix):
+            all_sources = kernels.all_sources or kernels.sources
+            configurations = list_configurations(kernels.matrix, all_sources, selection, resolver)
         return Plan(
             name=kernels.matrix.name,
             extents=extents(configurations),

@@ -7,10 +7,10 @@ from packaging.requirements import Requirement
 
 from flacheck.analysis.order import by_target, count_noun, kernel_name, short, some, toolchain_label
 from flacheck.analysis.slices import Slice
-from flacheck.analysis.standing_state import add_shares
+from flacheck.analysis.standing_state import add_shares, describe_extent
 from flacheck.analysis.summary import RunView, Summary
 from flacheck.model import Json
-from flacheck.reports import document, phrases
+from flacheck.reports import document, operators, phrases
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.phrases import MAX_ITEMS
 
@@ -26,7 +26,14 @@ _ANSWERS = {
 
 
 def answer(summary: Summary) -> str:
-    """Return the whole run in one sentence, for a reader without experience of compilers."""
+    """Return the whole run in a few words, for a reader without experience of compilers.
+
+    The operators of a package come first.
+    """
+    return f"{operators.sentence(summary)} {_answer(summary)}".strip()
+
+
+def _answer(summary: Summary) -> str:
     if not summary.standings:
         return "This run covers no subject completely, so it has no result for a whole release."
     by_targets = phrases.group_by(summary.standings, lambda each: each.target)
@@ -124,12 +131,12 @@ def _extent_of(
         for target in release.targets:
             good.add((release.toolchain, target))
     counts = Counter[str]()
-    named = []
+    own_standings = []
     for standing in summary.standings:
         is_named = standing.toolchain in toolchains and standing.target in targets
         if not is_named or standing.place not in good:
             continue
-        named.append(standing)
+        own_standings.append(standing)
         for cell in standing.cells:
             counts[cell.verdict.value] += 1
         counts["not tested"] += len(standing.untested_cells)
@@ -143,10 +150,10 @@ def _extent_of(
     ):
         if counts[verdict]:
             rest.append(f"{counts[verdict]} {words}")
-    if any(not standing.is_good for standing in named):
-        configurations = add_shares(standing.configurations for standing in named)
-        kernels = add_shares(standing.kernel_share for standing in named)
-        rest.append(f"screened: {configurations} configurations, {kernels} kernels")
+    if any(not standing.is_good for standing in own_standings):
+        configurations = add_shares(standing.configurations for standing in own_standings)
+        kernels = add_shares(standing.kernel_share for standing in own_standings)
+        rest.append(f"screened: {describe_extent(configurations, kernels)}")
     count = counts["compiles"]
     cells = f"{count} of {count_noun(counts.total(), 'cell')}"
     verb = "compile"

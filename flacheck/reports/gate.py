@@ -27,7 +27,6 @@ from flacheck.rules import RULES
 _TONES = {
     ReleaseState.GOOD: Tone.GOOD,
     ReleaseState.SCREENED: Tone.DOUBT,
-    ReleaseState.ADVISED: Tone.DOUBT,
     ReleaseState.PARTIAL: Tone.DOUBT,
     ReleaseState.NO_RECORD: Tone.DOUBT,
     ReleaseState.BAD: Tone.BAD,
@@ -140,9 +139,12 @@ def _headline(result: Gate) -> str:
     """Return one line with the counts."""
     counts = []
     for state in _TONES:
-        count = len(result.of(state))
+        count = sum(each.standing is state for each in result.versions)
         if count:
             counts.append(f"{count} {_WORDS.get(state, state.value)}")
+    advised_count = len(result.of(ReleaseState.ADVISED))
+    if advised_count:
+        counts.append(f"{advised_count} advised against")
     releases = count_noun(len(result.versions), f"{result.compiler.spoken} release")
     line = f"Your pins allow {releases}: {', '.join(counts) or 'none'}"
     if result.conflicts:
@@ -169,8 +171,10 @@ def _release(result: Gate, release: JudgedRelease) -> tuple[Words, ...]:
             if count:
                 about += f", {count} {word}"
         if release.extent:
-            about = f"nothing fails in {release.extent} on {', '.join(release.targets)}"
-    state = Words(release.state.value, _TONES[release.state])
+            about = f"{release.why} on {', '.join(release.targets)}"
+    state = Words(release.standing.value, _TONES[release.standing])
+    if release.state is ReleaseState.ADVISED:
+        state = Words(f"{release.standing.value}, advised", Tone.DOUBT)
     if result.compiler is not TRITON:
         return row(release.triton, state, about)
     return row(release.triton, ", ".join(release.torch) or "–", state, about)
@@ -275,8 +279,10 @@ def _annotations(result: Gate, strict: bool) -> Iterator[document.Annotation]:
     level = "notice"
     if strict:
         level = "warning"
-    for release in result.of(ReleaseState.SCREENED):
-        text = f"{result.compiler.spoken} {release.triton}: nothing fails in {release.extent}"
+    for release in result.versions:
+        if release.standing is not ReleaseState.SCREENED:
+            continue
+        text = f"{result.compiler.spoken} {release.triton} is screened: {release.why}"
         yield from _annotate_pins(result, [release.triton], level, "screened", text)
     for state in OPEN:
         by_reason = phrases.group_by(result.of(state), lambda each: each.why)

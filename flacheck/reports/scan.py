@@ -13,7 +13,7 @@ from flacheck.analysis.summary import RunView, Summary
 from flacheck.baseline.comparing import BaselineComparison, ChangedFailure
 from flacheck.model import Json, Record, Verdict
 from flacheck.model.source_location import SourceLocation
-from flacheck.reports import chart, document, phrases
+from flacheck.reports import chart, document, operators, phrases
 from flacheck.reports.conclusions import answer, coverage, dtype_tables, known_good, mixed
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.numbers import in_words
@@ -110,6 +110,7 @@ def _parts(view: RunView, baseline: BaselineComparison | None) -> Iterator[Part]
     yield from coverage(view.summary)
     yield from _fallbacks(view.summary)
     yield from known_good(view.summary)
+    yield from operators.table(view.summary)
     yield from dtype_tables(view.summary)
     # The next commands explain the first failure, find its releases, reduce it, and share this.
     runs = " ".join(view.names or (view.run["id"],))

@@ -70,7 +70,7 @@ def in_force(store: Store) -> list[RequestedPlace]:
 
 
 def further_records(store: Store) -> Callable[[RequestedPlace], list[Record]]:
-    """Return a lookup of configurations that a place does not ask for, and of failures.
+    """Return a lookup of further configurations of a place's launches, and of failures.
 
     Of commands other than a scan only the failures count.
     """

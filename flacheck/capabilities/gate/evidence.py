@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from flacheck.analysis.observation import ObservedCell
@@ -14,6 +15,7 @@ from flacheck.analysis.standing import Standing
 from flacheck.analysis.standings import standings
 from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
 from flacheck.errors import FlacheckError, UsageError
+from flacheck.inputs import call_paths
 from flacheck.inputs.expand import Selection, matches_kernel
 from flacheck.inputs.subject import Subject
 from flacheck.model import Question, Record, RequestedCells, RequestedPlace, digest
@@ -33,8 +35,9 @@ _FILES = (".yaml", ".yml", ".jsonl")
 class RecordFilter:
     """The questions that count, and the cells of them that count.
 
-    `matrix` is a name or a file; `package` takes precedence over it. With `ops` only questions with
-    equal operators count, because the store does not record the operator of a cell.
+    `matrix` is a name or a file; `package` takes precedence over it. With `ops` questions with
+    equal operators count, and of questions about a whole package the public entry points that
+    match.
     """
 
     matrix: str | None = None
@@ -216,12 +219,40 @@ def of_store(store: Store, record_filter: RecordFilter) -> Evidence:
             places.append(part)
     if record_filter.package and not (record_filter.is_of_checkout or record_filter.ops):
         places += _parts_of_package(store, record_filter, in_force, places)
-    current_standings = standings(places, store.current, questions.further_records(store))
+    further = questions.further_records(store)
+    current_standings = standings(places, store.current, further)
+    if record_filter.ops:
+        by_operator = _standings_by_operator(store, record_filter, in_force, places)
+        for place, standing in list(by_operator):
+            places.append(place)
+            current_standings.append(standing)
     keys: set[str] = set()
     for place in places:
         keys.update(place.possible_keys)
     records = [record for record in store.current(keys) if record_filter.selects(record)]
     return Evidence(current_standings, records, store.failed_with)
+
+
+def _standings_by_operator(
+    store: Store,
+    record_filter: RecordFilter,
+    in_force: Sequence[RequestedPlace],
+    covered: Sequence[RequestedPlace],
+) -> Iterator[tuple[RequestedPlace, Standing]]:
+    """Yield the selected operators of questions about all operators, on places without others."""
+    covered_places = {(place.question.about, place.request.place) for place in covered}
+    whole_filter = replace(record_filter, ops=())
+    places = []
+    for place in _select_places(whole_filter, in_force):
+        part = whole_filter.part_of(place)
+        is_covered = (place.question.about, place.request.place) in covered_places
+        if part and part.keys and not is_covered and not place.question.selection.get("ops"):
+            places.append(part)
+    further = questions.further_records(store)
+    for place, standing in zip(places, standings(places, store.current, further)):
+        own_standing = standing.of_operators(partial(call_paths.matches, record_filter.ops))
+        if own_standing is not None:
+            yield place, own_standing
 
 
 def _select_places(

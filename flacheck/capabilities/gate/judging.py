@@ -9,7 +9,7 @@ from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version, split
 from flacheck.analysis.standing import Standing
-from flacheck.analysis.standing_state import add_shares
+from flacheck.analysis.standing_state import add_shares, describe_extent
 from flacheck.analysis.untested_cells import group_untested
 from flacheck.capabilities.gate.admission import Admission, Releases, admit
 from flacheck.capabilities.gate.evidence import Evidence, cell_identity
@@ -134,10 +134,12 @@ class Judge:
         if missing:
             return replace(release, state=ReleaseState.NO_RECORD, why=missing)
         # A target that a release does not support has nothing to compile.
-        compiled = [each for each in standings if any(map(_was_compiled, each.cells))]
-        rest = _accept(compiled, let_pass)
+        with_cells = [each for each in standings if any(map(_was_compiled, each.cells))]
+        rest = _accept(with_cells, let_pass)
         if not all(each.is_good for each in rest):
-            release = replace(release, state=ReleaseState.SCREENED, extent=_extent(compiled))
+            extent = _extent(with_cells)
+            why = "; ".join([f"compiled: {extent}", *_upgrade_notes(with_cells)])
+            release = replace(release, state=ReleaseState.SCREENED, extent=extent, why=why)
         if advisories:
             return replace(release, state=ReleaseState.ADVISED)
         return release
@@ -255,7 +257,18 @@ def _extent(standings: Sequence[Standing]) -> str:
     """Return the numbers of answered configurations and kernels."""
     configurations = add_shares(each.configurations for each in standings)
     kernels = add_shares(each.kernel_share for each in standings)
-    return f"{configurations} configurations, {kernels} kernels"
+    return describe_extent(configurations, kernels)
+
+
+def _upgrade_notes(standings: Sequence[Standing]) -> Iterator[str]:
+    """Yield the places whose standing an older flacheck called good."""
+    for standing in standings:
+        if standing.was_good:
+            question = f"{standing.question.name} on {standing.target}"
+            yield (
+                f"{question} was good for an older flacheck, which did not store the number of "
+                "configurations: scan again to count them"
+            )
 
 
 def _total_cells(standings: Sequence[Standing]) -> int | None:

@@ -18,7 +18,7 @@ from flacheck.model import Json
 # The fields of pins and releases in flacheck.gate/1; only reports for people show the others.
 _PIN = ("file", "line", "name", "specifier")
 _RELEASE = (
-    *("triton", "torch", "state", "codes", "kernels"),
+    *("triton", "torch", "state", "standing", "codes", "kernels"),
     *("why", "advisories", "answered", "asked", "known"),
 )
 
@@ -80,6 +80,15 @@ class JudgedRelease:
     answered: int = 0
     asked: int | None = 0
     extent: str = ""
+
+    @property
+    def standing(self) -> ReleaseState:
+        """The state without regard to advisories."""
+        if self.state is not ReleaseState.ADVISED:
+            return self.state
+        if self.extent:
+            return ReleaseState.SCREENED
+        return ReleaseState.GOOD
 
     @property
     def let_pass(self) -> int:
@@ -204,7 +213,8 @@ class Gate:
             return Exit.FINDINGS
         if strict and any(release.advisories for release in self.versions):
             return Exit.FINDINGS
-        if self.unproven or (strict and self.of(*OPEN, ReleaseState.SCREENED)):
+        is_screened = any(each.standing is ReleaseState.SCREENED for each in self.versions)
+        if self.unproven or (strict and (is_screened or self.of(*OPEN))):
             return Exit.INCOMPLETE
         return Exit.OK
 
