@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from flacheck.api.explain import Explained as Explained
     from flacheck.api.explain import explain as explain
     from flacheck.api.gate import gate as gate
+    from flacheck.api.housekeeping import clean_cache as clean_cache
+    from flacheck.api.housekeeping import describe_runs as describe_runs
+    from flacheck.api.housekeeping import list_cache as list_cache
+    from flacheck.api.housekeeping import prune_cache as prune_cache
+    from flacheck.api.housekeeping import remove_runs as remove_runs
     from flacheck.api.lists import list_advisories as list_advisories
     from flacheck.api.lists import list_kernels as list_kernels
     from flacheck.api.lists import list_matrices as list_matrices
@@ -93,6 +98,8 @@ _MODULES = {
     "autotune": "api.autotune",
     "bisect": "api.bisect",
     "capture": "api.capture",
+    "clean_cache": "api.housekeeping",
+    "describe_runs": "api.housekeeping",
     "diff": "api.diff",
     "doctor": "api.doctor",
     "dtypes": "api.dtypes",
@@ -100,6 +107,7 @@ _MODULES = {
     "gate": "api.gate",
     "install_toolchains": "api.toolchains",
     "list_advisories": "api.lists",
+    "list_cache": "api.housekeeping",
     "list_kernels": "api.lists",
     "list_matrices": "api.lists",
     "list_rules": "api.lists",
@@ -109,6 +117,8 @@ _MODULES = {
     "list_toolchains": "api.toolchains",
     "merge": "api.reports",
     "plan_scan": "api.scan",
+    "prune_cache": "api.housekeeping",
+    "remove_runs": "api.housekeeping",
     "remove_toolchains": "api.toolchains",
     "report": "api.reports",
     "repro": "api.repro",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -209,6 +210,17 @@ def seconds(timeout: str | float) -> float | None:
     if not number > 0:
         raise UsageError(f"--timeout {timeout}: expected auto or a number of seconds")
     return number
+
+
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+
+def duration(option: str, value: str | float) -> float:
+    """Return a duration in seconds: `90`, `90s`, `15m`, `1h` or `30d`; UsageError otherwise."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd]?)\s*", str(value))
+    if match is None:
+        raise UsageError(f"--{option} {value}: expected a duration such as 90s, 15m, 12h or 30d")
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def run_options(

@@ -14,6 +14,7 @@ from flacheck import Exit, FlacheckError, __version__
 from flacheck.cli import (
     autotune,
     bisect,
+    cache,
     capture,
     common,
     defaults,
@@ -26,6 +27,7 @@ from flacheck.cli import (
     lists,
     report,
     repro,
+    runs,
     scan,
     toolchain,
 )
@@ -56,6 +58,8 @@ app.command("report")(report.report)
 app.command("list")(lists.show)
 app.command("schema")(lists.schema)
 app.add_typer(toolchain.app, name="toolchain")
+app.add_typer(cache.app, name="cache")
+app.add_typer(runs.app, name="runs")
 app.command("doctor")(doctor.doctor)
 
 
