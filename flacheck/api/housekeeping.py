@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from flacheck.api.arguments import STORE, PathLike, Texts, duration, texts
 from flacheck.errors import UsageError, did_you_mean
@@ -16,7 +15,7 @@ _DAY = 86_400.0
 
 def list_cache() -> CacheListing:
     """Return the folders of the cache with their sizes and the time since their last use."""
-    return CacheListing(str(cache.root()), list(contents.entries()))
+    return CacheListing(folder=str(cache.root()), entries=list(contents.entries()))
 
 
 def clean_cache(kinds: Texts = (), *, dry_run: bool = False) -> CacheListing:
@@ -64,7 +63,7 @@ def describe_runs(*, store: PathLike = STORE) -> RunListing:
     with Store.open(store, create=False) as open_store:
         counts = open_store.record_counts()
         entries = [_describe(run, counts.get(run.id, 0)) for run in open_store.runs()]
-    return RunListing(str(store), entries)
+    return RunListing(store=str(store), runs=entries)
 
 
 def remove_runs(
@@ -91,7 +90,7 @@ def remove_runs(
         counts = open_store.record_counts()
         entries = [_describe(run, counts.get(run.id, 0)) for run in chosen.values()]
         records = open_store.remove_runs(list(chosen), dry_run)
-    return RunListing(str(store), entries, action, records)
+    return RunListing(store=str(store), action=action, records_removed=records, runs=entries)
 
 
 def _describe(run: StoredRun, records: int) -> RunEntry:

@@ -17,15 +17,18 @@ DryRun = Annotated[bool, option("--dry-run", help="List what would be removed; r
 
 
 @app.callback(invoke_without_command=True)
-@common.command
-def list_(context: typer.Context, format: flags.ShortFormat = "table") -> int:
+def list_(context: typer.Context, format: flags.ShortFormat = "table") -> None:
     """Show or remove what flacheck installed and captured."""
-    from flacheck.reports import check, housekeeping
-    from flacheck.reports import TABLE_OR_JSON as formats
-
     if context.invoked_subcommand is None:
-        check(format, formats)
-        common.show(format, housekeeping.cache_report(flacheck.list_cache()))
+        _list(format)
+
+
+@common.command
+def _list(format: str) -> int:
+    from flacheck.reports import TABLE_OR_JSON, check, housekeeping
+
+    check(format, TABLE_OR_JSON)
+    common.show(format, housekeeping.cache_report(flacheck.list_cache()))
     return Exit.OK
 
 

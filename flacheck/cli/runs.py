@@ -16,18 +16,22 @@ app = typer.Typer(help="List or remove stored runs.")
 
 
 @app.callback(invoke_without_command=True)
-@common.command
 def list_(
     context: typer.Context,
     store: flags.StoreDir = Path(".flacheck"),
     format: flags.ShortFormat = "table",
-) -> int:
+) -> None:
     """List or remove stored runs."""
+    if context.invoked_subcommand is None:
+        _list(store, format)
+
+
+@common.command
+def _list(store: Path, format: str) -> int:
     from flacheck.reports import TABLE_OR_JSON, check, housekeeping
 
-    if context.invoked_subcommand is None:
-        check(format, TABLE_OR_JSON)
-        common.show(format, housekeeping.runs_report(flacheck.describe_runs(store=store)))
+    check(format, TABLE_OR_JSON)
+    common.show(format, housekeeping.runs_report(flacheck.describe_runs(store=store)))
     return Exit.OK
 
 

@@ -33,13 +33,13 @@ class CacheEntry(Struct, frozen=True):
     in_use: bool = False
 
 
-class CacheListing(Struct, frozen=True):
+class CacheListing(Struct, frozen=True, kw_only=True):
     """The folders of the cache: all of them, or those that were or would be removed."""
 
-    folder: str
-    entries: list[CacheEntry]
-    action: Action = Action.LIST
     schema: Literal["flacheck.cache/1"] = "flacheck.cache/1"
+    folder: str
+    action: Action = Action.LIST
+    entries: list[CacheEntry]
 
     @property
     def bytes(self) -> int:
@@ -72,17 +72,17 @@ class RunEntry(Struct, frozen=True):
     cells: int | None
 
 
-class RunListing(Struct, frozen=True):
+class RunListing(Struct, frozen=True, kw_only=True):
     """Stored runs: all of them, or those that were or would be removed.
 
     `records_removed` counts the records that no remaining run contains.
     """
 
+    schema: Literal["flacheck.runs/1"] = "flacheck.runs/1"
     store: str
-    runs: list[RunEntry]
     action: Action = Action.LIST
     records_removed: int = 0
-    schema: Literal["flacheck.runs/1"] = "flacheck.runs/1"
+    runs: list[RunEntry]
 
     def to_json(self) -> Json:
         """Return the document flacheck.runs/1."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from flacheck.model.housekeeping import Action, CacheEntry, CacheListing, RunEntry, RunListing
-from flacheck.reports.document import Fit, Paragraph, Part, Report, Table, row
+from flacheck.reports.document import Fit, Paragraph, Part, Report, Table, Words, row
 
 _MEGABYTE = 1e6
 _HOURS_A_DAY = 24
@@ -34,10 +34,10 @@ def _cache_parts(listing: CacheListing) -> Iterator[Part]:
         yield Paragraph(f"{entry.name} stays: another process uses it.")
 
 
-def _cache_rows(entries: Sequence[CacheEntry]) -> tuple[tuple[object, ...], ...]:
+def _cache_rows(entries: Sequence[CacheEntry]) -> tuple[tuple[Words, ...], ...]:
     rows = []
     for each in entries:
-        rows.append(row(each.kind, each.name, f"{_size(each.bytes):>9}", _age(each.unused_days)))
+        rows.append(row(each.kind, each.name, f"{_size(each.bytes):>10}", _age(each.unused_days)))
     return tuple(rows)
 
 
@@ -53,6 +53,8 @@ def _size(size: int) -> str:
 
 
 def _age(days: float) -> str:
+    if days * _HOURS_A_DAY < 1:
+        return "under 1 h ago"
     if days < 1:
         return f"{days * _HOURS_A_DAY:.0f} h ago"
     return f"{days:.0f} d ago"
@@ -76,7 +78,7 @@ def _runs_parts(listing: RunListing) -> Iterator[Part]:
         yield Paragraph(f"{len(listing.runs)} runs and {records} removed.")
 
 
-def _run_row(run: RunEntry) -> tuple[object, ...]:
+def _run_row(run: RunEntry) -> tuple[Words, ...]:
     cells = "-"
     if run.cells is not None:
         cells = f"{run.cells:,}"

@@ -41,7 +41,7 @@ def remove(chosen: Iterable[CacheEntry], dry_run: bool) -> CacheListing:
         if not dry_run:
             entry = _remove(entry)
         removed.append(entry)
-    return CacheListing(str(cache.root()), removed, action)
+    return CacheListing(folder=str(cache.root()), action=action, entries=removed)
 
 
 def _remove(entry: CacheEntry) -> CacheEntry:
