@@ -71,7 +71,7 @@ def document(text: str) -> Any:
 
 def test_our_own_kernels_run_and_are_stored(tmp_path: Path) -> None:
     """Exit 0; a second time nothing is compiled; trials do not count as a scan's records."""
-    command = ("autotune", "chunk_local_cumsum", "--target", "sm90", "--format", "json", "-j", "1")
+    command = ("autotune", OURS, "--target", "sm90", "--format", "json", "-j", "1")
     found = flacheck(*command, cwd=tmp_path)
     assert found.returncode == 0, found.stderr
     (result,) = document(found.stdout)["results"]

@@ -105,7 +105,7 @@ def test_a_baseline_lets_known_findings_pass(
         (("mixed.py:Mixer", "--params", "fp8"), "--params fp8: expected"),
         (("mixed.py:Mixer", "--autocast", "tf32"), "--autocast tf32: expected"),
         (("mixed.py:Mixer", "--autocast", "off"), "has no half dtype to break"),
-        (("mixed.py:Mixer", "--format", "sarif"), "unknown format"),
+        (("mixed.py:Mixer", "--format", "junit"), "unknown format"),
         ((), "name a TARGET"),
         (("--arg", "T=64", "--package", "fla==1"), "--arg is for one TARGET"),
     ],
