@@ -9,6 +9,7 @@ The functions and values of `__all__` are the public API; everything else may ch
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from flacheck.errors import (
     Terminated,
     ToolchainError,
     UsageError,
+    unsupported_system,
 )
 from flacheck.version import __version__ as __version__
 
@@ -144,6 +146,9 @@ def __getattr__(name: str) -> Any:
     """Import a public name on first use."""
     if name not in _MODULES:
         raise AttributeError(f"module 'flacheck' has no attribute {name!r}")
+    problem = unsupported_system(sys.platform)
+    if problem is not None:
+        raise IncompleteError(problem)
     value = getattr(import_module(f"flacheck.{_MODULES[name]}"), name)
     globals()[name] = value
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import Counter
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 # Seconds between two lines in a log.
 _EVERY = 15.0
+_MINUTE = 60
 _ORDER = ("compiles", "fails", "unknown", "skipped")
 
 
@@ -70,7 +72,7 @@ class ProgressDisplay:
 
     def _start(self, cells: int) -> None:
         self._pace = _Pace(cells)
-        if sys.stderr.isatty():
+        if _draws_bars():
             self._bar = _Bar(self._pace)
 
     def _add(self, record: Record) -> None:
@@ -83,7 +85,7 @@ class ProgressDisplay:
             self._pace.say_sometimes()
 
     def _message(self, event: flacheck.Progress) -> None:
-        if event.is_step and sys.stderr.isatty():
+        if event.is_step and _draws_bars():
             print(f"\r\x1b[Kflacheck: {event.message}", end="", file=sys.stderr, flush=True)
             self._step_is_open = True
         else:
@@ -94,6 +96,11 @@ class ProgressDisplay:
             self._pace.say()
         self.close()
         self._pace = None
+
+
+def _draws_bars() -> bool:
+    """Return True for a terminal that can move its cursor."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 class _Pace:
@@ -127,9 +134,19 @@ class _Pace:
         counts = [(self.counts[verdict], verdict) for verdict in _ORDER]
         words = [f"{count} {word}" for count, word in [*counts, (self.cached, "cached")] if count]
         summary = ", ".join(words) or "none yet"
-        common.say(
-            f"{self.counts.total()}/{self.total} cells ({summary}), {self.rate:.1f} a second"
-        )
+        share = 100 * self.counts.total() // max(self.total, 1)
+        line = f"{self.counts.total()}/{self.total} cells, {share} % ({summary})"
+        common.say(f"{line}, {self.rate:.1f} a second{self._time_left()}")
+
+    def _time_left(self) -> str:
+        """Return an estimate by the rate so far; empty for a run that is done."""
+        remaining = self.total - self.counts.total()
+        if not remaining or not self.rate:
+            return ""
+        seconds = round(remaining / self.rate)
+        if seconds < _MINUTE:
+            return f", {seconds} s left"
+        return f", {seconds // _MINUTE} min left"
 
 
 class _Bar:

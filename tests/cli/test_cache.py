@@ -60,7 +60,9 @@ def test_the_json_follows_its_schema(cached: Path) -> None:
 
 def test_prune_removes_what_was_not_used_for_that_long(cached: Path) -> None:
     """And nothing else."""
-    assert "1 folders, 1.5 MB would be removed" in run("prune", "--older", "30d", "--dry-run").stdout
+    assert (
+        "1 folders, 1.5 MB would be removed" in run("prune", "--older", "30d", "--dry-run").stdout
+    )
     assert len(remaining(cached)) == 3
     assert run("prune", "--older", "30d").exit_code == Exit.OK
     assert remaining(cached) == {"triton-3.9.0", "shop-1.0-ab"}
