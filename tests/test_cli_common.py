@@ -90,7 +90,7 @@ def test_a_terminated_command_ends_like_an_interrupted_one(
     before = signal.getsignal(signal.SIGTERM)
     left = []
 
-    @common.command
+    @common.command(examples=[], exits={})
     def terminated() -> None:
         try:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -108,7 +108,7 @@ def test_a_command_runs_in_any_thread() -> None:
     """Only the main one hears of signals."""
     codes = []
 
-    @common.command
+    @common.command(examples=[], exits={})
     def quiet() -> Exit:
         return Exit.EMPTY
 

@@ -5,23 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-import typer
-
 import flacheck
 from flacheck import Exit, UsageError
-from flacheck.cli import common, flags
+from flacheck.cli import common, completion, flags
 
 Rows = list[dict[str, Any]]
 _SCHEMA = "run, gate, diff or another one. Default: list their names."
 _WHAT = ("kernels", "matrices", "targets", "rules", "advisories")
 
 
-@common.command
+@common.command(
+    examples=[
+        ("The GPUs, with their limits", "flacheck list targets"),
+        ("Every failure code, for a script", "flacheck list rules --format json"),
+    ],
+    exits={
+        0: "always",
+    },
+)
 def show(
-    what: Annotated[str, typer.Argument(metavar="|".join(_WHAT))],
+    what: Annotated[
+        str, flags.argument(metavar="|".join(_WHAT), help="The kind of thing to list.")
+    ],
     format: flags.ShortFormat = "table",
 ) -> int:
-    """List the kernels, matrices, targets, rules or advisories there are."""
+    """List kernels, matrices, targets, rules or advisories."""
     from flacheck import reports
     from flacheck.reports.document import Report, listing
 
@@ -53,9 +61,19 @@ def _short(advisories: Rows) -> Rows:
     ]
 
 
-@common.command
+@common.command(
+    examples=[
+        ("The names of all schemas", "flacheck schema"),
+        ("The schema of `scan --format json`", "flacheck schema run"),
+    ],
+    exits={
+        0: "always",
+    },
+)
 def schema(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help=_SCHEMA)] = None,
+    name: Annotated[
+        str | None, flags.argument(metavar="NAME", help=_SCHEMA, complete=completion.schemas)
+    ] = None,
     output: flags.Output = None,
 ) -> int:
     """Print the JSON Schema of an output."""
