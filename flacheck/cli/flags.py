@@ -113,7 +113,7 @@ Matrix = Annotated[
     ),
 ]
 _PACKAGE = "What a package, or its checkout, launches, instead of a matrix."
-_SPEC = "NAME==VERSION|DIR"
+_SPEC = "NAME[==VERSION]|DIR"
 Package = Annotated[
     list[str],
     option("--package", panel=WHAT, complete=completion.packages, metavar=_SPEC, help=_PACKAGE),

@@ -11,6 +11,11 @@ from flacheck.cli import common, completion, flags
 
 Rows = list[dict[str, Any]]
 _SCHEMA = "run, gate, diff or another one. Default: list their names."
+# The headings of numbers, with their units.
+_UNITS = {
+    "kernels": {"configs": "configurations"},
+    "targets": {"shared": "shared memory (bytes a block)"},
+}
 _WHAT = ("kernels", "matrices", "targets", "rules", "advisories")
 
 
@@ -39,11 +44,19 @@ def show(
     read: Callable[[], Rows] = getattr(flacheck, f"list_{what}")
     rows = read()
     report = listing(rows)
+    if what in _UNITS:
+        # JSON keeps the names of its fields.
+        report = Report(listing(_with_units(rows, _UNITS[what])).parts, rows)
     if what == "advisories":
         # The table is short; JSON holds each advisory in full.
         report = Report(listing(_short(rows)).parts, rows)
     common.show(format, report)
     return Exit.OK
+
+
+def _with_units(rows: Rows, units: dict[str, str]) -> Rows:
+    """Return the rows with headings that name their units."""
+    return [{units.get(name, name): value for name, value in row.items()} for row in rows]
 
 
 def _short(advisories: Rows) -> Rows:

@@ -68,7 +68,7 @@ def test_a_timeout_is_auto_or_seconds(text: str, seconds: float | None) -> None:
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "soon", ""])
 def test_a_timeout_that_is_none_is_an_error(text: str) -> None:
     """With what is expected."""
-    with pytest.raises(UsageError, match="expected auto or a number of seconds"):
+    with pytest.raises(UsageError, match="expected auto or a duration"):
         arguments.seconds(text)
 
 
