@@ -304,14 +304,14 @@ def gated_bwd_scores(
         # Rows and columns of dA past the last token are zero.
         t_j = tl.minimum(start + j, n - 1)
         at = ((first + t_j) * H + i_h) * K + o_k
-        b_d = tl.load(dA + score_rows(i_c, o_b, i_h, H, BT) + start + j, mask=m_b, other=0.0).to(tl.float32)
+        b_di = tl.load(dA + score_rows(i_c, o_b, i_h, H, BT) + start + j, mask=m_b, other=0.0).to(tl.float32)
         b_kj = tl.load(k + at, mask=m_k, other=0.0).to(tl.float32)
         b_gj = tl.load(gk + at, mask=m_k, other=0.0)
-        b_dq += b_d[:, None] * b_kj[None, :] * decay_between(b_gq, b_gj[None, :], (m_b & (o_b > t_j))[:, None])
-        b_d = tl.load(dA + score_rows(i_c, start + j, i_h, H, BT) + o_b, mask=m_b, other=0.0).to(tl.float32)
+        b_dq += b_di[:, None] * b_kj[None, :] * decay_between(b_gq, b_gj[None, :], (m_b & (o_b > t_j))[:, None])
+        b_dj = tl.load(dA + score_rows(i_c, start + j, i_h, H, BT) + o_b, mask=m_b, other=0.0).to(tl.float32)
         b_qj = tl.load(q + at, mask=m_k, other=0.0).to(tl.float32)
         b_gj = tl.load(gq + at, mask=m_k, other=0.0)
-        b_dk += b_d[:, None] * b_qj[None, :] * decay_between(b_gj[None, :], b_gk, (o_b < t_j)[:, None])
+        b_dk += b_dj[:, None] * b_qj[None, :] * decay_between(b_gj[None, :], b_gk, (o_b < t_j)[:, None])
     store_tile(dq, row_b * K, o_k, m_b, m_k, b_dq)
     store_tile(dk, row_b * K, o_k, m_b, m_k, b_dk)
 
