@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import flacheck
-from flacheck.cli import common
+from flacheck.cli import common, loudness
 
 if TYPE_CHECKING:
     from flacheck import Event, Record
@@ -72,19 +72,25 @@ class ProgressDisplay:
 
     def _start(self, cells: int) -> None:
         self._pace = _Pace(cells)
-        if _draws_bars():
+        if _draws_bars() and not loudness.is_quiet():
             self._bar = _Bar(self._pace)
 
     def _add(self, record: Record) -> None:
         if self._pace is None:
             return
         self._pace.add(record)
+        loudness.detail(
+            f"{record.verdict.value} {record.kernel} {record.dtype} {record.target} "
+            f"{record.toolchain} {record.code or ''}".rstrip()
+        )
         if self._bar is not None:
             self._bar.draw()
         else:
             self._pace.say_sometimes()
 
     def _message(self, event: flacheck.Progress) -> None:
+        if loudness.is_quiet():
+            return
         if event.is_step and _draws_bars():
             print(f"\r\x1b[Kflacheck: {event.message}", end="", file=sys.stderr, flush=True)
             self._step_is_open = True
@@ -136,7 +142,7 @@ class _Pace:
         summary = ", ".join(words) or "none yet"
         share = 100 * self.counts.total() // max(self.total, 1)
         line = f"{self.counts.total()}/{self.total} cells, {share} % ({summary})"
-        common.say(f"{line}, {self.rate:.1f} a second{self._time_left()}")
+        loudness.progress(f"{line}, {self.rate:.1f} a second{self._time_left()}")
 
     def _time_left(self) -> str:
         """Return an estimate by the rate so far; empty for a run that is done."""

@@ -9,25 +9,37 @@ import typer
 
 import flacheck
 from flacheck import Exit
-from flacheck.cli import common, flags
+from flacheck.cli import commands, common, flags
 from flacheck.cli.flags import option
 
-app = typer.Typer(help="List or remove stored runs.")
+_STORE = Path(".flacheck")
+_DRY_RUN = "List what would be removed; remove nothing."
+_RUNS = "Ids, unique prefixes, or last."
+
+app = typer.Typer(
+    help="List or remove stored runs.",
+    cls=commands.HelpGroup,
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
 
 
-@app.callback(invoke_without_command=True)
-def list_(
-    context: typer.Context,
-    store: flags.StoreDir = Path(".flacheck"),
-    format: flags.ShortFormat = "table",
-) -> None:
+@app.callback()
+def _default(context: typer.Context) -> None:
     """List or remove stored runs."""
     if context.invoked_subcommand is None:
-        _list(store, format)
+        list_(store=_STORE, format="table")
 
 
-@common.command
-def _list(store: Path, format: str) -> int:
+@common.command(
+    examples=[
+        ("Which runs are stored?", "flacheck runs list"),
+        ("Of another store, for a script", "flacheck runs list --store ci --format json"),
+    ],
+    exits={0: "always, where there is a store"},
+)
+def list_(store: flags.StoreDir = _STORE, format: flags.ShortFormat = "table") -> int:
+    """List the stored runs with their subjects, records and states."""
     from flacheck.reports import TABLE_OR_JSON, check, housekeeping
 
     check(format, TABLE_OR_JSON)
@@ -35,14 +47,17 @@ def _list(store: Path, format: str) -> int:
     return Exit.OK
 
 
-@app.command("rm")
-@common.command
-def remove(
-    runs: Annotated[
-        list[str], typer.Argument(metavar="RUN…", help="Ids, unique prefixes, or last.")
+@common.command(
+    examples=[
+        ("The last scan", "flacheck runs rm last"),
+        ("What would be removed?", "flacheck runs rm 20261120-191224 --dry-run"),
     ],
-    store: flags.StoreDir = Path(".flacheck"),
-    dry_run: bool = option(False, "--dry-run", help="List what would be removed; remove nothing."),
+    exits={0: "every named run is removed"},
+)
+def remove(
+    runs: Annotated[list[str], flags.argument(metavar="RUN", help=_RUNS)],
+    store: flags.StoreDir = _STORE,
+    dry_run: Annotated[bool, option("--dry-run", panel=flags.HOW, help=_DRY_RUN)] = False,
     format: flags.ShortFormat = "table",
 ) -> int:
     """Remove runs with their questions, and the records that no other run contains."""
@@ -52,3 +67,7 @@ def remove(
     listing = flacheck.remove_runs(runs, store=store, dry_run=dry_run)
     common.show(format, housekeeping.runs_report(listing))
     return Exit.OK
+
+
+commands.add(app, "list", list_)
+commands.add(app, "rm", remove)

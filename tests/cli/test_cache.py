@@ -53,7 +53,7 @@ def test_sizes_are_listed_by_kind(cached: Path) -> None:
 
 def test_the_json_follows_its_schema(cached: Path) -> None:
     """Sizes are bytes."""
-    value = json.loads(run("--format", "json").stdout)
+    value = json.loads(run("list", "--format", "json").stdout)
     jsonschema.validate(value, flacheck.schema("cache"))
     assert {each["name"]: each["bytes"] for each in value["entries"]}["shop-1.0"] == 1_500_000
 

@@ -46,7 +46,9 @@ def runs(tmp_path: Path) -> tuple[str, str, Path]:
 def test_runs_are_listed_with_subject_and_records(runs: tuple[str, str, Path]) -> None:
     """An unfinished one is called interrupted."""
     first, second, folder = runs
-    lines = [" ".join(line.split()) for line in run("--store", str(folder)).stdout.splitlines()]
+    lines = [
+        " ".join(line.split()) for line in run("list", "--store", str(folder)).stdout.splitlines()
+    ]
     (one,) = [line for line in lines if line.startswith(first)]
     (other,) = [line for line in lines if line.startswith(second)]
     assert one.endswith("scan 2 2 finished matrix-1")
