@@ -102,7 +102,7 @@ def api() -> Iterator[str]:
         yield f"\n## {name}\n\n"
         if inspect.isfunction(value):
             parameters = [str(each) for each in inspect.signature(value).parameters.values()]
-            yield "```python\n" + f"{name}(\n"
+            yield f"```text\n{name}(\n"
             yield "".join(f"    {each},\n" for each in parameters) + ")\n```\n\n"
         yield "```text\n" + inspect.cleandoc(value.__doc__ or "") + "\n```\n"
 
