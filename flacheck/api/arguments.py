@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -232,6 +233,8 @@ def seconds(timeout: str | float) -> float | None:
     """Return a timeout in seconds; None for `auto`. UsageError for anything else."""
     if timeout == "auto":
         return None
+    if str(timeout) == "inf":
+        return math.inf
     number = durations.parse(str(timeout))
     if number is None:
         raise UsageError(f"--timeout {timeout}: expected auto or a duration: {durations.EXAMPLES}")
