@@ -66,7 +66,7 @@ def attempt(
         code: the piece of code to run.
         seconds: the CPU time that it may take.
         arguments: the arguments that its error may put constraints on.
-        keeps_trace: False if nobody reads the traceback, whose text takes milliseconds.
+        keeps_trace: False to save the milliseconds that the text of a traceback takes.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
