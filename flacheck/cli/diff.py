@@ -12,7 +12,11 @@ from flacheck.cli import common, flags
 from flacheck.cli.flags import option
 from flacheck.cli.progress import follow
 
-_FROM = "torch==2.9.*, triton==3.5.1, installed, newest, run:ID, a launches file, or a run's JSON."
+_FROM = (
+    "torch==2.9.*, triton==3.5.1, installed, newest, run:ID, a launches file, a run's JSON, or "
+    "PACKAGE==VERSION."
+)
+_TRITON = "Choose this release of stored results, or compile two releases of a package with it."
 _TO = "The same, for the other side."
 _CONFIGS = (
     "Compare one configuration of each kernel and dtype (usual), or all of them (own). Default: "
@@ -37,7 +41,7 @@ def diff(
     num_stages: flags.NumStages = [],
     define: flags.Define = [],
     options: flags.Option = [],
-    triton: list[str] = option([], metavar="X", help="Choose this release of stored results."),
+    triton: list[str] = option([], metavar="X", help=_TRITON),
     jobs: flags.Jobs = 0,
     timeout: flags.Timeout = "auto",
     memory: flags.Memory = 8192,
