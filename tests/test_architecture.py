@@ -35,6 +35,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("store",),
     ("analysis",),
     ("baseline",),
+    ("published",),
     ("engine",),
     ("captures",),
     ("inputs",),
@@ -46,7 +47,9 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("cli",),
 )
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
-CAPABILITIES = ("scan", "bisect", "diff", "repro", "autotune", "gate", "dtypes")
+CAPABILITIES = (
+    *("scan", "bisect", "diff", "repro", "autotune", "gate", "dtypes", "known", "results"),
+)
 # The guest's own floors: what a compiler's process runs knows nothing of torch's recorder.
 GUEST_ROOMS = (
     "pysource",

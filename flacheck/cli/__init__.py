@@ -23,9 +23,11 @@ from flacheck.cli import (
     explain,
     flags,
     gate,
+    known,
     lists,
     report,
     repro,
+    results,
     scan,
     toolchain,
 )
@@ -53,8 +55,10 @@ app.command("dtypes")(dtypes.dtypes)
 app.command("gate")(gate.gate)
 app.command("diff")(diff.diff)
 app.command("report")(report.report)
+app.command("known")(known.known)
 app.command("list")(lists.show)
 app.command("schema")(lists.schema)
+app.add_typer(results.app, name="results")
 app.add_typer(toolchain.app, name="toolchain")
 app.command("doctor")(doctor.doctor)
 
