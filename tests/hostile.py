@@ -19,9 +19,9 @@ from flacheck.inputs import launches
 from flacheck.inputs.expand import Selection, expand
 from flacheck.inputs.matrix import Block, Matrix
 from flacheck.model.launch import LAUNCHES_SCHEMA
+from tests.inputs.launches.test_launches import HEADER, KERNEL, launch
+from tests.inputs.test_matrix import GOOD
 from tests.mutations import dumped, mangled, mutated
-from tests.test_launches import HEADER, KERNEL, launch
-from tests.test_matrix import GOOD
 
 # Seconds that an input may take.
 SLOWEST = 10.0

@@ -40,11 +40,11 @@ from flacheck.reports import (
 from flacheck.reports.document import Report
 from flacheck.rules.explanation import of_log
 from tests import made_dtypes
+from tests.capabilities.repro.output.test_repro_files import result as reproduced
 from tests.made_diff import compared
 from tests.made_records import between, failure, record, skipped, summarised, unknown
 from tests.made_specimens import FAILS, chain
 from tests.made_tuned import SOURCE, fatal, good, result
-from tests.test_repro_files import result as reproduced
 
 RUN = {
     "id": "20261120-191224-3f2a1b",

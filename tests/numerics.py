@@ -1,6 +1,6 @@
 """Errors of the corpus's operators against the recurrences of their papers, with gradients.
 
-Runs under Triton's interpreter (`tests/test_numerics.py`) and on a GPU
+Runs under Triton's interpreter (`tests/kernels/test_numerics.py`) and on a GPU
 (`tests/gpu/check_numerics.py`), without an import of flacheck.
 """
 

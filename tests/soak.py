@@ -30,8 +30,8 @@ from flacheck.engine.loop import Loop, Timeouts
 from flacheck.model import Record, Verdict
 from flacheck.store import Store
 from tests import fake, mutated_builds
+from tests.engine.test_faults import _descendants
 from tests.fake.worker import ANSWERS, PACKETS
-from tests.test_faults import _descendants
 
 ROOT = Path(__file__).parent.parent
 # Seconds that a cell may take; a batch that takes so many more hangs.
@@ -276,7 +276,7 @@ with Store.open(folder) as store:
 _PROGRAM = """
 import sys
 from pathlib import Path
-from tests.test_programs import run
+from tests.engine.test_programs import run
 folder, marker = sys.argv[1:3]
 script = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', " \\
     f"'import time; time.sleep(100)', '{marker}']); time.sleep(100)"
@@ -342,8 +342,8 @@ def mutate(count: int, seed: int) -> Tally:
     from hypothesis import seed as seeded
     from hypothesis import strategies as st
 
-    from tests import test_damage
     from tests.hostile import KINDS, Guard, attempt
+    from tests.store import test_damage
 
     tally = Tally()
     guard = Guard.installed()

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import flacheck
+from tests.paths import ROOT, TESTS
 
-ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "flacheck"
 
 # From the ground floor up: an import leads to a floor below. The folders of `capabilities` do not
@@ -67,6 +67,17 @@ GUEST_ROOMS = (
 LOOSE = {"__init__", "__main__", "errors", "version"}
 # Data that ships with the package and holds no module.
 FOLDERS_WITHOUT_MODULES = {"kernels", "matrices", "__pycache__"}
+# Test files that test no single room.
+TESTS_OF_THE_WHOLE = {
+    "test_architecture",
+    "test_conftest",
+    "test_hostile_input",
+    "test_readme_commands",
+    "test_soak",
+    "test_wheel",
+}
+# The corpus lies beside the package until a wheel is built.
+FOLDERS_OF_TESTS = {"kernels"}
 # The sandbox speaks the guest's protocol, and who reads a launches file digests definitions as the
 # recorder did; those files have no dependencies, and both sides share nothing else.
 SHARED = {
@@ -239,6 +250,18 @@ def test_no_two_modules_import_each_other() -> None:
 def test_a_ring_of_imports_would_be_seen() -> None:
     """The search for rings finds one that is there."""
     assert circle({"a": ["b"], "b": ["c"], "c": ["b"]}) == ["b", "c"]
+
+
+def test_tests_mirror_the_rooms() -> None:
+    """The folder of a test file is the room of what it tests, those for the whole tool aside."""
+    folders = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*") if path.is_dir()}
+    misplaced = []
+    for file in sorted(TESTS.rglob("test_*.py")):
+        folder = str(file.parent.relative_to(TESTS))
+        is_of_the_whole = folder == "." and file.stem in TESTS_OF_THE_WHOLE
+        if not is_of_the_whole and folder not in folders | FOLDERS_OF_TESTS:
+            misplaced.append(str(file.relative_to(TESTS)))
+    assert misplaced == []
 
 
 def test_contributing_shows_the_same_rooms() -> None:

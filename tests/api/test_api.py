@@ -33,6 +33,7 @@ OUTPUT = {
     "strict",
     "suggest",
     "emit",
+    "reports",
     "list_",
     "merge",
 }

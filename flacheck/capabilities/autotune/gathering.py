@@ -36,6 +36,8 @@ from flacheck.toolchains.base import Choice
 
 _LOG = logging.getLogger(__name__)
 
+# The matrix with every declared shape of the corpus.
+EVERY_SHAPE = "full"
 # Most of these kernels are trained in bf16.
 _DTYPE = "bf16"
 # The axes of a matrix that distinguish launches; the configurations are the autotuner's own.
@@ -60,12 +62,14 @@ class TunedLaunches:
 def of_matrix(name: str | None, selection: Selection, every_key: bool = False) -> TunedLaunches:
     """Return the launches of a matrix, by default flacheck's own kernels.
 
-    The first launch of each kernel in bf16 is examined, or in the first dtype.
+    The first launch of each kernel in bf16 is examined, or in the first dtype. With `every_key`
+    and without a matrix every declared shape of a kernel counts, for each has its own key.
 
     Raises:
         EmptySelection: If no selected kernel has an autotuner and a launch.
     """
-    kernels = kernels_of(Subject(name), selection)
+    matrix_name = name or (EVERY_SHAPE if every_key else None)
+    kernels = kernels_of(Subject(matrix_name), selection)
     check_kernels(selection.kernels, [source.kernel.name for source in kernels.sources])
     sources = [source for source in kernels.sources if selection.names(source.kernel.name)]
     resolver = Resolver()

@@ -1,8 +1,9 @@
 """Names of Triton's language, by module, that a source from a file may use.
 
 The lists hold the builtins, JIT functions, dtypes, constants and classes that the modules have in
-releases 3.0.0 to 3.9.0; `tests/test_admission_releases.py` compares. They keep names that 3.0.0 had
-removed, so that a kernel with such a name gets that failure (FC101).
+releases 3.0.0 to 3.9.0; `tests/inputs/launches/test_admission_releases.py` compares them with the
+releases. They keep names that 3.0.0 had removed, so that a kernel with such a name gets that
+failure (FC101).
 """
 
 from collections.abc import Mapping

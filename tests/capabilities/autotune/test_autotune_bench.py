@@ -1,0 +1,557 @@
+"""Timing configurations: our own kernels and recorded ones, in Triton's interpreter, where no card
+is needed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from flacheck import reports, toolchains
+from flacheck.capabilities.autotune import gathering, timeable
+from flacheck.capabilities.autotune.bench import Bench, _price, _rank, spearman
+from flacheck.capabilities.autotune.examination import Examination
+from flacheck.capabilities.autotune.results import Timing, TunedLaunch, TunerResult
+from flacheck.captures.run import capture
+from flacheck.engine.sandbox import WorkerKind
+from flacheck.errors import UsageError
+from flacheck.inputs import corpus
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.launches import read
+from flacheck.model import Attempt, Cell, Imported, Json, Launch, Verdict, canonical
+from flacheck.packages.package import Package
+from flacheck.pipeline.events import RecordSettled
+from flacheck.reports import autotune as autotune_report
+from flacheck.reports.document import Display
+from flacheck.toolchains import Resolver
+from tests.capabilities.autotune.test_autotune_command import document
+from tests.inputs.launches.test_launches import HEAD, HEADER, launch, write
+from tests.made_tuned import good, result
+
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="timing needs torch"
+)
+
+# What it writes shows whether integers, strides, grids and what heuristics gave came along.
+PROGRAM = """
+import torch, triton, triton.language as tl
+
+@triton.heuristics({"HALF": lambda args: args["K"] // 2})
+@triton.autotune([triton.Config({"BLOCK": b}, num_warps=1) for b in (64, 32, 16)], ["K"])
+@triton.heuristics({"TWICE": lambda args: 2 * args["BLOCK"]})
+@triton.jit
+def segments(
+    x, y, ends, scale, K: tl.constexpr, BLOCK: tl.constexpr, HALF: tl.constexpr, TWICE: tl.constexpr
+):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    first, last = tl.load(ends + 0), tl.load(ends + 1)
+    here = (i >= first) & (i < last)
+    value = tl.load(x + i * 2, mask=here, other=0.0)
+    tl.store(y + i, value * scale + HALF + TWICE // BLOCK, mask=here)
+
+x, y = torch.empty(128, 2, device="cuda"), torch.empty(128, device="cuda")
+ends = torch.tensor([[{ends}]], device="cuda").expand(3, 2)
+segments[lambda meta: (triton.cdiv(128, meta["BLOCK"]),)](x[:, 1], y, ends, 0.5, K=128)
+"""
+FAULTS = (
+    HEAD
+    + """
+
+@triton.jit
+def breaks(x, FAR: tl.constexpr, LONG: tl.constexpr):
+    for _ in range(LONG):
+        tl.store(x, tl.load(x) + 1)
+    tl.store(x + tl.cast(FAR, tl.int64), 1.0)
+"""
+)
+CONFIG = {"num_warps": 1, "num_stages": 2}
+CONFIGS_THAT_BREAK = tuple({"kwargs": {"FAR": far, "LONG": 0}, **CONFIG} for far in (0, 1))
+
+
+def captured(folder: Path, ends: str = "3, 120") -> Path:
+    """The launches file of the program."""
+    script, output = folder / "program.py", folder / "l.jsonl"
+    script.write_text(textwrap.dedent(PROGRAM).replace("{ends}", ends))
+    assert capture([sys.executable, str(script)], output) == 0
+    return output
+
+
+H100 = Selection(targets=("sm90",))
+
+
+def gathered(file: Path) -> TunedLaunch:
+    """The only launch of a file."""
+    (found,) = gathering.of_launches(file, H100).launches
+    return found
+
+
+def breaking(folder: Path, *constants: tuple[int, int], **changes: Any) -> TunedLaunch:
+    """A launch of the kernel that breaks, with a configuration for each pair of its constants."""
+    configs = [{"kwargs": {"FAR": far, "LONG": long}, **CONFIG} for far, long in constants]
+    line: Json = {
+        "kernel": "program:breaks",
+        "qualname": "breaks",
+        "heuristics": {},
+        "options": {},
+        "launch": {
+            "args": {"x": {"dtype": "fp32", "align": 16}},
+            "omitted": ["FAR", "LONG"],
+            "configs": configs,
+        },
+        "grids": [[1]] * len(configs),
+        "storages": [16],
+        "tensors": {"x": {"storage": 0, "shape": [4], "strides": [1], "offset": 0}},
+    }
+    return gathered(write(folder, HEADER, launch(FAULTS, **{**line, **changes})))
+
+
+def text(format: str, result: TunerResult) -> str:
+    """The result in a format, on a wide display."""
+    report = autotune_report.report("made", [result])
+    return "".join(reports.render(format, report, Display(width=200)))
+
+
+def installed() -> str:
+    """The identity of the installed Triton."""
+    (choice,) = toolchains.resolve(["installed"]).choices
+    return choice.identity
+
+
+def times(bench: Bench, tuned: TunedLaunch, configs: list[Any] | None = None) -> list[Timing]:
+    """The timings of a launch's configurations, in their order."""
+    configs = configs or list(tuned.launch.configs)
+    with bench:
+        found = bench._times(tuned, configs, {})
+    assert not isinstance(found, str), found
+    return [found[canonical(config)] for config in configs]
+
+
+def compiled(examination: Examination, store: Path) -> list[Verdict]:
+    """The verdicts of all cells of an examination."""
+    events = examination.compile(store)
+    return [event.record.verdict for event in events if isinstance(event, RecordSettled)]
+
+
+@needs_torch
+@pytest.mark.parametrize("name", ["retention.chunk_fwd_o", "simple_gla.chunk_bwd_dv"])
+def test_a_kernel_is_timed_as_its_host_function_launches_it(name: str) -> None:
+    """Every configuration computes the same, and one that cannot run is said; gradients too."""
+    entry = corpus.load()[name]
+    sizes = {"B": 1, "T": 70, "H": 1, "K": 32, "V": 32}
+    cell = Cell(entry.kernel, "triton==0", "sm90", Launch({}), dtype="fp32", shape=sizes)
+    configs = entry.launches[0].configs
+    bad = {**configs[0], "kwargs": {"BK": 48, "BV": 64}}
+    found = times(
+        Bench("cpu"), TunedLaunch(cell, {}, (), False, None), [configs[0], configs[1], bad]
+    )
+    assert all(
+        time.median_ms and time.low_ms and time.high_ms and time.warm_up_s for time in found[:2]
+    )
+    assert found[0].error == 0
+    assert found[1].error is not None
+    assert found[1].error < 1e-5
+    assert found[2].median_ms is None
+    assert found[2].failed
+    assert "arange" in found[2].failed
+
+
+@pytest.mark.slow
+@needs_torch
+def test_a_timed_result_is_shown_in_every_format(tmp_path: Path) -> None:
+    """From a matrix to times, their spread, and the rank of the estimate."""
+    matrix = tmp_path / "small.yaml"
+    shape = {"B": 1, "T": 70, "H": 1, "K": 32, "V": 32}
+    matrix.write_text(json.dumps({"version": 1, "axes": {"dtype": "fp32", "shape": shape}}))
+    asked = replace(H100, kernels=("retention.chunk_fwd_o",))
+    examination = Examination("made", gathering.of_matrix(str(matrix), asked), jobs=1)
+    assert set(compiled(examination, tmp_path)) == {Verdict.COMPILES}
+    (timed,) = examination.time_results(examination.results(tmp_path, 0), Bench("cpu"))
+    assert timed.rank is not None
+    assert -1 <= timed.rank <= 1
+    assert timed.not_timed is None
+    (shown,) = document(text("json", timed))["results"]
+    assert [config["timing"]["error"] < 1e-5 for config in shown["configs"]] == [True] * 6
+    for name, words in (
+        ("table", "rank correlation"),
+        ("markdown", "| 6 | BK=64 BV=128 num_warps=8 num_stages=2 |"),
+    ):
+        assert words in text(name, timed)
+
+
+@needs_torch
+def test_a_programs_kernel_is_timed_as_it_was_recorded(tmp_path: Path) -> None:
+    """Each configuration on its own grid, with the program's integers and strides: all write the
+    same.
+    """
+    file = captured(tmp_path)
+    examination = Examination("made", gathering.of_launches(file, H100), jobs=1)
+    assert set(compiled(examination, tmp_path)) == {Verdict.COMPILES}
+    (timed,) = examination.time_results(examination.results(tmp_path, 0), Bench("cpu"))
+    assert [(each.timing.error, each.timing.failed) for each in timed.configs if each.timing] == [
+        (0, None)
+    ] * 3
+    (shown,) = document(text("json", timed))["results"]
+    assert shown["not_timed"] is None
+    assert all(config["timing"]["median_ms"] for config in shown["configs"])
+
+
+@needs_torch
+def test_a_grid_that_is_another_configurations_shows(tmp_path: Path) -> None:
+    """The check above can fail: with the first one's grid the others leave results out."""
+    tuned = gathered(captured(tmp_path))
+    assert tuned.recorded_launch
+    assert tuned.recorded_launch.grids == ((2,), (4,), (8,))
+    wrong = replace(
+        tuned, recorded_launch=structs.replace(tuned.recorded_launch, grids=((2,),) * 3)
+    )
+    first, second, _ = times(Bench("cpu"), wrong)
+    assert first.error == 0
+    assert second.error is not None
+    assert second.error > 0.1
+
+
+@needs_torch
+def test_the_programs_integers_come_along(tmp_path: Path) -> None:
+    """A program whose sequence is empty writes nothing, and that is said."""
+    found = times(Bench("cpu"), gathered(captured(tmp_path, ends="5, 5")))
+    assert len(found) == 3
+    for time in found:
+        assert time.failed
+        assert "the kernel wrote nothing" in time.failed
+
+
+@needs_torch
+def test_a_configuration_that_takes_its_worker_along_ends_no_other(tmp_path: Path) -> None:
+    """It is said of it alone; after a second one the rest is not tried."""
+    far = 1 << 45
+    tuned = breaking(tmp_path, (0, 0), (far, 0), (1, 0), (far + 1, 0), (2, 0))
+    found = times(Bench("cpu"), tuned)
+    assert [time.median_ms is not None for time in found] == [True, False, True, False, False]
+    assert found[1].failed == found[3].failed == "it took its worker along (SIGSEGV)"
+    assert found[4].failed
+    assert found[4].failed.startswith("not tried")
+
+
+@pytest.mark.slow
+@needs_torch
+def test_a_configuration_that_hangs_is_ended(tmp_path: Path) -> None:
+    """And none of that kernel is tried after it."""
+    bench = Bench("cpu")
+    bench._seconds = 25
+    found = times(bench, breaking(tmp_path, (0, 0), (0, 1 << 30), (1, 0)))
+    assert found[0].median_ms is not None
+    assert found[1].failed
+    assert "had not ended after" in found[1].failed
+    assert found[2].failed
+    assert found[2].failed.startswith("not tried")
+
+
+@needs_torch
+def test_a_launch_that_cannot_be_made_again_is_said_once(tmp_path: Path) -> None:
+    """Here its tensor does not fit into its own memory; a grid that is not known concerns one
+    configuration.
+    """
+    small = {"x": {"storage": 0, "shape": [400], "strides": [1], "offset": 0}}
+    tuned = breaking(tmp_path, (0, 0), tensors=small)
+    with Bench("cpu") as bench:
+        found = bench._times(tuned, tuned.launch.configs, {})
+    assert isinstance(found, str)
+    assert found.startswith("its launch cannot be made again: RuntimeError")
+    tuned = breaking(tmp_path, (0, 0), (1, 0), grids=[None, [1]])
+    first, second = times(Bench("cpu"), tuned)
+    assert first.failed == "its grid was not recorded"
+    assert second.median_ms is not None
+
+
+class InterruptedBench(Bench):
+    """A bench whose user presses Ctrl-C at the second request after the launch was prepared."""
+
+    def __init__(self, allowed: int) -> None:
+        super().__init__("cpu")
+        self.allowed = allowed
+
+    def _run(self, kind: WorkerKind, request: Json) -> Attempt:
+        if request["op"] != "device":
+            if not self.allowed:
+                raise KeyboardInterrupt
+            self.allowed -= 1
+        return super()._run(kind, request)
+
+
+def interrupted(folder: Path, allowed: int) -> tuple[TunerResult, TunerResult]:
+    """Two results timed by a bench that is interrupted after so many requests."""
+    found = result(folder, good(), good(), configs=CONFIGS_THAT_BREAK, toolchain=installed())
+    bench = InterruptedBench(allowed)
+    tuned = breaking(folder, (0, 0), (1, 0))
+    with bench:
+        first = bench.time_configs(found, tuned, {})
+        second = bench.time_configs(found, tuned, {})
+    assert bench.interrupted
+    return first, second
+
+
+@needs_torch
+def test_an_interrupt_keeps_what_was_timed(tmp_path: Path) -> None:
+    """The other configurations, and the kernels behind, say why they have no time."""
+    first, second = interrupted(tmp_path, 2)
+    one, other = (config.timing for config in first.configs)
+    assert one is not None
+    assert one.median_ms is not None
+    assert other == Timing(failed="not timed: interrupted")
+    assert (first.not_timed, second.not_timed) == (None, "interrupted")
+    assert "not timed: interrupted" in text("table", first)
+
+
+@needs_torch
+def test_an_interrupt_before_the_first_time_is_said(tmp_path: Path) -> None:
+    """While the launch is made, there is no time to keep."""
+    first, second = interrupted(tmp_path, 0)
+    assert first.not_timed == second.not_timed == "interrupted"
+
+
+TUPLES = (
+    HEAD
+    + """
+
+@triton.jit
+def kernel(xs, tile, n, FLAG: tl.constexpr, DTYPE: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, 64)
+    rows = tile.load([BLOCK, 0])
+    if FLAG is None:
+        tl.store(xs[0] + i, (tl.load(xs[1][0] + i) * n).to(DTYPE) + tl.sum(rows, 0).to(DTYPE))
+"""
+)
+
+
+@needs_torch
+def test_tuples_descriptors_and_constants_are_made_again(tmp_path: Path) -> None:
+    """Every form that an argument has in a launches file."""
+    pytest.importorskip("triton.tools.tensor_descriptor")
+    pointer = {"dtype": "fp16", "align": 16}
+    descriptor = {**pointer, "shape": [128, 64], "strides": [64, 1], "block": [16, 64]}
+    args = {
+        "xs": {"tuple": [pointer, {"tuple": [{"dtype": "i32", "align": 4}]}]},
+        "tile": {"descriptor": descriptor},
+        "n": {"float": 0.5},
+        "FLAG": None,
+        "DTYPE": {"constexpr": {"dtype": "fp16"}},
+    }
+    flat = {"shape": [64], "strides": [1], "offset": 0}
+    made = launch(
+        TUPLES,
+        kernel="program:kernel",
+        qualname="kernel",
+        heuristics={},
+        options={},
+        grids=[[1], [1]],
+        launch={
+            "args": args,
+            "omitted": ["BLOCK"],
+            "configs": [{"kwargs": {"BLOCK": b}, **CONFIG} for b in (0, 16)],
+        },
+        storages=[128, 260, 128 * 64 * 2],
+        tensors={
+            "xs[0]": {"storage": 0, **flat},
+            "xs[1][0]": {"storage": 1, **flat, "offset": 1, "values": list(range(64))},
+            "tile": {"storage": 2, "shape": [128, 64], "strides": [64, 1], "offset": 0},
+        },
+    )
+    first, second = times(Bench("cpu"), gathered(write(tmp_path, HEADER, made)))
+    assert (first.error, first.failed, second.failed) == (0, None, None)
+    # other rows of the tile, the same integers
+    assert second.error is not None
+    assert 0 < second.error < 0.2
+
+
+PACKAGE = {
+    "tiny/__init__.py": "raise RuntimeError('nobody asked for all of it')\n",
+    "tiny/kernels.py": """
+import torch, triton, triton.language as tl
+from helper import __version__
+
+assert __version__ == "7" and torch.empty(2).zero_().tolist() == [0, 0]
+
+@triton.heuristics({"TWICE": lambda args: 2 * args["BLOCK"]})
+@triton.autotune([triton.Config({"BLOCK": 4})], [])
+@triton.jit
+def fill(x, BLOCK: tl.constexpr, TWICE: tl.constexpr):
+    tl.store(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), TWICE // BLOCK)
+""",
+    "helper/__init__.py": "__version__ = '7'\n",
+    "tiny-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n",
+    "tiny-1.0.dist-info/RECORD": "tiny/__init__.py,sha256=AAAA,0\ntiny/kernels.py,sha256=BBBB,0\n",
+}
+
+
+@needs_torch
+def test_a_packages_kernel_is_imported_beside_torch_as_it_is(tmp_path: Path) -> None:
+    """Below its decorators, with what it depends on, but without the package's own `__init__`."""
+    for name, text in PACKAGE.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    package = Package("tiny", "1.0", str(tmp_path), "d" * 16, {})
+    configs = [{"kwargs": {"BLOCK": block}, **CONFIG} for block in (4, 8)]
+    made = launch(
+        kernel="tiny.kernels:fill",
+        package="tiny==1.0",
+        heuristics={"TWICE": {"constexpr": 6}},
+        options={},
+        launch={
+            "args": {"x": {"dtype": "fp32"}},
+            "omitted": ["BLOCK", "TWICE"],
+            "configs": configs,
+        },
+        grids=[[2], [1]],
+        storages=[32],
+        tensors={"x": {"storage": 0, "shape": [8], "strides": [1], "offset": 0}},
+    )
+    entries, provided = read(write(tmp_path, HEADER, made)).launches, {"tiny==1.0": package}
+    (tuned,) = gathering._of_entries(entries, H100, Resolver(), provided, (), is_captured=False)
+    origin = tuned.cell.kernel.origin
+    assert isinstance(origin, Imported)
+    assert origin.module == "tiny.kernels"
+    with Bench("cpu") as bench:
+        found = bench._times(tuned, configs, provided)
+    assert not isinstance(found, str), found
+    assert [time.failed for time in found.values()] == [None, None]
+    first, second = (time.error for time in found.values())
+    # 6 // 4 and 6 // 8: the heuristics' value is the recorded one
+    assert first == 0
+    assert second == 1
+
+
+INTEGERS = {
+    "launch": {"args": {"x": {"dtype": "i64", "align": 16}}, "configs": [{"kwargs": {}, **CONFIG}]},
+    "grids": [[1]],
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, None),
+        (INTEGERS, "x holds integers (i64)"),
+        (
+            {
+                **INTEGERS,
+                "tensors": {
+                    "x": {"storage": 0, "shape": [2], "strides": [1], "offset": 0, "values": [1, 2]}
+                },
+            },
+            None,
+        ),
+        ({"tensors": {}}, "the size of x is unknown"),
+        ({"tensors": None}, "the launches file lacks the sizes of its tensors"),
+    ],
+)
+def test_what_is_not_known_of_a_launch_is_the_reason(
+    tmp_path: Path, changes: Json, why: str | None
+) -> None:
+    """Nothing is timed on numbers that could lead a kernel anywhere."""
+    tuned = breaking(
+        tmp_path, (0, 0), **{name: value for name, value in changes.items() if value is not None}
+    )
+    if "tensors" in changes and changes["tensors"] is None:
+        assert tuned.recorded_launch
+        tuned = replace(tuned, recorded_launch=structs.replace(tuned.recorded_launch, memory=None))
+    said = timeable.untimeable(tuned)
+    if why is None:
+        assert said is None
+    else:
+        assert said is not None
+        assert said.startswith(why)
+
+
+def test_a_declared_launch_has_no_sizes(tmp_path: Path) -> None:
+    """A matrix says what a compiler sees."""
+    said = timeable.untimeable(replace(breaking(tmp_path, (0, 0)), recorded_launch=None))
+    assert said
+    assert "declared, not recorded" in said
+
+
+def test_a_fallback_takes_the_grid_of_the_same_constants(tmp_path: Path) -> None:
+    """Its options differ; with other constants nobody knows the grid."""
+    tuned = breaking(tmp_path, (0, 0), (1, 0), grids=[[3], [4, 5]])
+    other = {**tuned.launch.configs[1], "num_warps": 8}
+    assert timeable.own_grid(tuned, other) == {"grid": [4, 5]}
+    assert timeable.own_grid(tuned, {**other, "kwargs": {"FAR": 7, "LONG": 0}}) is None
+
+
+@needs_torch
+def test_what_is_not_timed_is_said_in_every_format(tmp_path: Path) -> None:
+    """Another target than the card's, and integers that nobody knows."""
+    args = {"x": {"dtype": "i32", "align": 16}}
+    configs = [{"kwargs": {"FAR": 0, "LONG": 0}, **CONFIG}]
+    breaking(
+        tmp_path, (0, 0), launch={"args": args, "omitted": ["FAR", "LONG"], "configs": configs}
+    )
+    launched = gathering.of_launches(tmp_path / "l.jsonl", H100)
+    examination = Examination("made", launched, jobs=1)
+    assert compiled(examination, tmp_path) == [Verdict.COMPILES]
+    results = examination.results(tmp_path, 0)
+    bench = Bench("cpu")
+    (untimed,) = examination.time_results(results, bench)
+    assert untimed.not_timed
+    assert untimed.not_timed.startswith("x holds integers (i32)")
+    (shown,) = document(text("json", untimed))["results"]
+    assert shown["not_timed"] == untimed.not_timed
+    assert shown["configs"][0]["timing"] is None
+    for name in ("table", "markdown"):
+        assert "not timed: x holds integers" in text(name, untimed)
+    bench.card = replace(bench.card, target="sm80")
+    (elsewhere,) = examination.time_results(results, bench)
+    assert elsewhere.not_timed
+    assert "on sm80 is what is here" in elsewhere.not_timed
+
+
+def test_timing_without_torch_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what to install."""
+    monkeypatch.setattr("flacheck.capabilities.autotune.bench.torch_folder", lambda: None)
+    with pytest.raises(UsageError, match="torch"):
+        Bench()
+
+
+@needs_torch
+def test_files_of_an_earlier_recorder_are_read(tmp_path: Path) -> None:
+    """They lack sizes and grids, and nothing else."""
+    file = captured(tmp_path)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    known = read(file).launches[0]
+    for line in lines:
+        for name in ("grids", "tensors", "storages"):
+            line.pop(name, None)
+    (old,) = read(write(tmp_path, *lines)).launches
+    assert (old.memory, old.grids) == (None, None)
+    assert (old.id, old.launch, old.grid, old.text) == (
+        known.id,
+        known.launch,
+        known.grid,
+        known.text,
+    )
+
+
+def test_ranks_share_their_mean_where_values_tie() -> None:
+    """Against values computed by hand."""
+    assert spearman([1, 2, 3, 4], [10, 20, 30, 40]) == 1.0
+    assert spearman([1, 2, 3, 4], [4, 3, 2, 1]) == -1.0
+    assert spearman([1, 1, 2, 3], [1, 2, 3, 4]) == 0.949
+    assert spearman([1, 2], [1, 2]) is None
+    assert spearman([1, 1, 1], [1, 2, 3]) is None
+
+
+def test_a_price_is_a_multiple_of_the_best(tmp_path: Path) -> None:
+    """And the estimate's rank is of what was timed alone."""
+    found = result(tmp_path, good(), good(), good())
+    times = [Timing(ms, ms, ms, 1.0, 0.0) for ms in (2.0, 1.0, 4.0)]
+    timed = [replace(each, timing=time) for each, time in zip(found.configs, times)]
+    assert _price(Timing(3.0, 3.0, 3.0, 1.0, 0.0), timed) == (3.0, 3.0)
+    assert _rank(timed) == 0.5
+    assert _rank([*timed[:2], replace(timed[2], timing=None)]) is None

@@ -1,0 +1,188 @@
+"""What a comparison compiles: the same cells under both compilers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.version import Version
+
+from flacheck.capabilities.diff import comparison_plan
+from flacheck.capabilities.diff.comparison_plan import one_each
+from flacheck.capabilities.diff.sides import ReleaseSide, StoredSide
+from flacheck.errors import EmptySelection, UsageError
+from flacheck.inputs import launches
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.launches import RecordedLaunch
+from flacheck.inputs.subject import Subject
+from flacheck.model import Cell, Kernel, Launch, Purpose, Stubbed
+from flacheck.toolchains import triton_releases
+from tests.made_records import record
+
+OLD, NEW = "triton==3.5.1", "triton==3.7.1"
+
+
+def cell(toolchain: str, warps: int, dtype: str = "bf16", made_up: bool = False) -> Cell:
+    kernel = Kernel("a.b:k", "tiny==1.0", "0", Stubbed("a.b", "k", made_up))
+    launch = Launch({"x": {"dtype": dtype, "align": 16}})
+    return Cell(kernel, toolchain, "sm90", launch, {"num_warps": warps}, dtype)
+
+
+def warps(cells: list[Cell]) -> list[tuple[str, str | None, int]]:
+    return [(one.toolchain, one.dtype, one.options["num_warps"]) for one in cells]
+
+
+def test_both_sides_compile_the_same_configuration() -> None:
+    """The first that they have in common, of each dtype."""
+    made = [cell(OLD, 2), cell(OLD, 4), cell(OLD, 8), cell(NEW, 8), cell(NEW, 4)]
+    made += [cell(OLD, 1, "fp16"), cell(NEW, 1, "fp16")]
+    assert warps(one_each(made)) == [
+        (OLD, "bf16", 4),
+        (NEW, "bf16", 4),
+        (OLD, "fp16", 1),
+        (NEW, "fp16", 1),
+    ]
+
+
+def test_without_a_common_configuration_each_side_has_its_own() -> None:
+    """And what only one side launches stays."""
+    made = [cell(OLD, 2), cell(OLD, 4), cell(NEW, 8), cell(OLD, 4, "fp32")]
+    assert warps(one_each(made)) == [(OLD, "bf16", 2), (NEW, "bf16", 8), (OLD, "fp32", 4)]
+
+
+def test_what_a_program_launched_comes_before_what_was_made_up() -> None:
+    """Among what both have."""
+    made = [cell(OLD, 2, made_up=True), cell(OLD, 4), cell(NEW, 2, made_up=True), cell(NEW, 4)]
+    assert warps(one_each(made)) == [(OLD, "bf16", 4), (NEW, "bf16", 4)]
+
+
+def test_an_import_without_a_launch_is_always_asked() -> None:
+    """There is nothing to choose among."""
+    tried = [
+        replace(cell(OLD, 4), launch=None, stage="import", options={}),
+        replace(cell(OLD, 4), launch=None, stage="call", options={}),
+    ]
+    assert one_each(tried) == tried
+
+
+def recorded(block: int, made_up: bool = False, dtype: str = "bf16") -> RecordedLaunch:
+    args: dict[str, Any] = {"x": {"dtype": dtype, "align": 16}, "B": {"constexpr": block}}
+    name = f"{block}{dtype}{made_up}"
+    return RecordedLaunch(
+        id=name, kernel="a.b:k", qualname="k", launch=Launch(args), made_up=made_up
+    )
+
+
+def blocks(chosen: list[list[RecordedLaunch]]) -> list[list[tuple[int, str | None]]]:
+    return [
+        [(one.launch.args["B"]["constexpr"], one.launch.dtype) for one in own] for own in chosen
+    ]
+
+
+def test_of_two_recordings_the_same_launch_is_chosen() -> None:
+    """Seen before made up, then the smallest; its own where a recording has none of the others'."""
+    first = [recorded(16, made_up=True), recorded(32), recorded(128), recorded(64)]
+    second = [recorded(128), recorded(64), recorded(16, made_up=True)]
+    first += [recorded(8, dtype="fp16")]
+    second += [recorded(4, dtype="fp16"), recorded(2, dtype="fp16")]
+    assert blocks(launches.shared([first, second])) == [
+        [(64, "bf16"), (8, "fp16")],
+        [(64, "bf16"), (2, "fp16")],
+    ]
+    assert blocks(launches.shared([[recorded(2)], []])) == [[(2, "bf16")], []]
+
+
+def stored(*toolchains: str, **more: Any) -> StoredSide:
+    records = tuple(record(toolchain=toolchain, **more) for toolchain in toolchains)
+    return StoredSide("run:x", "run x", records)
+
+
+def release(version: str) -> ReleaseSide:
+    choice = triton_releases.release(Version(version))
+    return ReleaseSide(f"triton=={version}", f"triton=={version}", choice)
+
+
+def ask(
+    before: Any, after: Any, chosen: bool = False, **selected: Any
+) -> comparison_plan.ComparisonPlan:
+    return comparison_plan.plan_comparison(before, after, Subject(), chosen, Selection(**selected))
+
+
+def test_two_stored_results_compile_nothing() -> None:
+    """What the selection leaves of them is compared."""
+    asked = ask(stored(OLD), stored(NEW), dtypes=("bf16",))
+    assert asked.plan is None
+    assert [len(asked.records(side, {})) for side in asked.sides] == [1, 1]
+    with pytest.raises(EmptySelection, match="run x: no record matches the selection"):
+        ask(stored(OLD), stored(NEW), dtypes=("fp32",))
+
+
+def test_results_of_several_compilers_are_no_side() -> None:
+    """One is chosen with --triton."""
+    with pytest.raises(UsageError, match=r"run x holds results of triton==3\.5\.1, triton==3\.7"):
+        ask(stored(OLD, NEW), stored(NEW))
+    asked = ask(stored(OLD, NEW), stored(OLD, NEW), toolchains=("triton==3.5.1",))
+    assert [side.toolchains for side in (asked.before, asked.after) if isinstance(side, StoredSide)]
+    with pytest.raises(UsageError, match="choose one with --triton"):
+        ask(stored(OLD, NEW), release("3.9.0"))
+
+
+def test_results_without_sources_cannot_be_compiled_again() -> None:
+    """The error says what to name instead."""
+    with pytest.raises(UsageError, match="say what to compile with --package or --matrix"):
+        ask(stored(OLD, how="cut", package=None, kernel="a:b"), release("3.7.1"))
+
+
+def test_a_matrix_is_compiled_under_both_releases() -> None:
+    """One configuration of each kernel and dtype, in a run of its own purpose."""
+    asked = ask(release("3.5.1"), release("3.7.1"), kernels=("*chunk_fwd_o",), targets=("h100",))
+    assert asked.plan is not None
+    assert asked.plan.purpose is Purpose.DIFF
+    assert asked.is_narrowed
+    groups = [(one.kernel.name, one.dtype, one.toolchain) for one in asked.plan.cells]
+    assert len(groups) == len(set(groups))
+    assert {one.toolchain for one in asked.plan.cells} == {OLD, NEW}
+    own = comparison_plan.plan_comparison(
+        release("3.5.1"),
+        release("3.7.1"),
+        Subject(configs="own"),
+        False,
+        Selection(kernels=("gated_delta_rule.chunk_fwd_h",), targets=("h100",)),
+    )
+    usual = ask(
+        release("3.5.1"),
+        release("3.7.1"),
+        kernels=("gated_delta_rule.chunk_fwd_h",),
+        targets=("h100",),
+    )
+    assert own.plan is not None
+    assert usual.plan is not None
+    assert len(own.plan.cells) > len(usual.plan.cells)
+
+
+def test_a_launches_file_is_what_is_compared(tmp_path: Path) -> None:
+    """Under the release that recorded it and under the other one."""
+    text = "import triton\n\n\n@triton.jit\ndef k(x):\n    pass\n"
+    file = tmp_path / "launches.jsonl"
+    header = {"schema": "flacheck.launches/1", "package": None, "device": "NVIDIA H100 80GB HBM3"}
+    launch = {
+        "id": "1",
+        "kernel": "m:k",
+        "qualname": "k",
+        "launch": {"args": {"x": {"dtype": "bf16", "align": 16}}},
+        "source": hashlib.sha256(text.encode()).hexdigest()[:16],
+        "text": text,
+    }
+    lines = [{**header, "triton": "3.5.1", "torch": "2.9.1"}, launch, {"end": True}]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    before = replace(release("3.5.1"), launches=str(file))
+    asked = ask(before, release("3.7.1"))
+    assert asked.plan is not None
+    assert [(one.kernel.name, one.toolchain) for one in asked.plan.cells] == [
+        ("m:k", OLD),
+        ("m:k", NEW),
+    ]

@@ -1,0 +1,230 @@
+"""`flacheck diff` as a person uses it, and a comparison over the fake toolchain."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import flacheck as package
+from flacheck import toolchains
+from flacheck.analysis.context import Context
+from flacheck.analysis.summary import RunView, summarise
+from flacheck.capabilities.diff.comparing import compare
+from flacheck.capabilities.diff.comparison_plan import ComparisonPlan
+from flacheck.capabilities.diff.differences import DifferenceKind
+from flacheck.capabilities.diff.result import Comparison
+from flacheck.capabilities.diff.sides import ReleaseSide
+from flacheck.errors import Exit
+from flacheck.model import Cell, Purpose, Record
+from flacheck.pipeline.events import Event, RecordSettled, drain
+from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.plan import Plan
+from flacheck.reports import render
+from flacheck.reports.diff import report as diff_report
+from flacheck.reports.document import Display
+from flacheck.reports.scan import report
+from flacheck.store import Store
+from tests import fake
+from tests.cli.test_cli import flacheck
+from tests.fake.family import FakeFamily
+from tests.made_records import failure, record
+
+ABORT = "abort LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: Assertion `size == want' failed."
+OLD, NEW = "triton==3.1.0", "triton==3.2.0"
+
+
+def written(file: Path, *records: Record) -> str:
+    """A run's JSON as a scan writes it."""
+    run = {"id": "r", "started": "2026", "flacheck": "0", "python": "3", "platform": "x"}
+    made = list(records)
+    view = RunView({**run, "matrix": "made"}, lambda: made, summarise(made, Context()))
+    file.write_text("".join(render("json", report(view), Display())))
+    return str(file)
+
+
+def test_a_regression_between_two_files_is_the_answer_and_exit_code_1(tmp_path: Path) -> None:
+    """Nothing is compiled, and no store is made."""
+    before = written(tmp_path / "before.json", record(toolchain=OLD))
+    after = written(tmp_path / "after.json", failure(toolchain=NEW))
+    ran = flacheck("diff", before, after, cwd=tmp_path)
+    assert ran.returncode == 1, ran.stderr
+    first = " ".join(ran.stdout.split())
+    assert first.startswith(
+        "Upgrading Triton 3.1.0 → 3.2.0 on sm90: 0 of 1 kernel that compiled still compiles; "
+        "1 no longer compiles (chunk_gated_delta_rule_fwd_kernel_h)"
+    )
+    assert "flacheck bisect" in ran.stdout
+    assert not (tmp_path / ".flacheck").exists()
+
+
+def test_json_of_the_command_is_valid(tmp_path: Path) -> None:
+    """And the code does not depend on the format."""
+    before = written(tmp_path / "before.json", record(toolchain=OLD))
+    after = written(tmp_path / "after.json", record(toolchain=NEW))
+    ran = flacheck("diff", before, after, "--format", "json", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    schema = Path(package.__file__).parent / "tables" / "schemas" / "diff-1.json"
+    document = json.loads(ran.stdout)
+    jsonschema.validate(document, json.loads(schema.read_text()))
+    assert document["answer"].endswith("1 of 1 kernel that compiled still compiles")
+    markdown = flacheck("diff", before, after, "--format", "markdown", cwd=tmp_path)
+    assert markdown.stdout.startswith("## flacheck diff\n\nUpgrading Triton 3.1.0 → 3.2.0")
+    assert flacheck("diff", after, before, cwd=tmp_path).stdout.startswith("Downgrading")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["2.9", "2.12"], 2, "2.9' names neither torch nor Triton: write torch==2.9.*"),
+        (["triton==3.5.1"], 2, "TO"),
+        (["triton==3.5.1", "nowhere.json"], 2, "nowhere.json: cannot be read"),
+        (["run:last", "triton==3.5.1"], 2, "flacheck scan"),
+        (["before.json", "before.json", "-t", "sm80"], 4, "no record matches the selection"),
+        (["before.json", "before.json", "--format", "xml"], 2, "unknown format 'xml'"),
+        (["before.json", "before.json", "--configs", "all"], 2, "expected usual or own"),
+        (["before.json", "triton==3.5.1"], 2, "--package or --matrix"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(
+    arguments: list[str], code: int, said: str, tmp_path: Path
+) -> None:
+    """One message, the right code, no traceback."""
+    written(tmp_path / "before.json", record(toolchain=OLD, how="cut", kernel="a:b"))
+    ran = flacheck("diff", *arguments, cwd=tmp_path)
+    assert (ran.returncode, said in ran.stderr) == (code, True), ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def side(version: str) -> ReleaseSide:
+    (choice,) = toolchains.FAMILIES["fake"].resolve(f"=={version}").choices
+    return ReleaseSide(f"fake=={version}", f"fake=={version}", choice)
+
+
+def compared(
+    store: Store, cells: list[Cell], waived: tuple[str, ...] = (), **how: Any
+) -> Comparison:
+    """A comparison of 1.0 with 2.0, compiled by fake workers."""
+    before, after = side("1.0"), side("2.0")
+    both = [replace(cell, toolchain=each.spec) for each in (before, after) for cell in cells]
+    choices = {each.spec: each.choice for each in (before, after)}
+    plan = Plan("diff fakes", both, choices, purpose=Purpose.DIFF)
+    options = RunOptions(timeout=200, jobs=2, memory_mb=512, **how)
+    settled: list[Event] = []
+    asked = ComparisonPlan(before, after, "fakes", plan)
+    comparing = compare(asked, store, lambda record: record.kernel in waived, options)
+    result = drain(comparing, settled.append)
+    assert sum(isinstance(event, RecordSettled) for event in settled) == len(both)
+    return result
+
+
+@pytest.fixture
+def family(monkeypatch: pytest.MonkeyPatch) -> FakeFamily:
+    table = {
+        "good": {"else": "compile"},
+        "breaks": {"==2.0": ABORT, "else": "compile"},
+        "mends": {"==1.0": ABORT, "else": "compile"},
+        "bad": {"else": ABORT},
+    }
+    made = FakeFamily(table)
+    monkeypatch.setitem(toolchains.FAMILIES, "fake", made)
+    return made
+
+
+def test_a_comparison_compiles_both_sides_and_keeps_what_it_compiled(
+    store: Store, family: FakeFamily
+) -> None:
+    """The second time nothing is compiled; the run makes nothing good, for it is no scan."""
+    cells = [fake.cell(name) for name in ("good", "breaks", "mends", "bad")]
+    made = compared(store, cells)
+    assert [one.kernel for one in made.of(DifferenceKind.REGRESSED)] == ["fake.breaks"]
+    assert [one.kernel for one in made.of(DifferenceKind.MENDED)] == ["fake.mends"]
+    assert [one.kernel for one in made.without_change] == ["fake.good", "fake.bad"]
+    assert made.exit_code() is Exit.FINDINGS
+    assert {run.purpose for run in store.runs()} == {Purpose.DIFF}
+    provided = len(family.provided)
+    again = compared(store, cells)
+    assert (again.answer, len(family.provided)) == (made.answer, provided)
+
+
+def test_a_waived_failure_is_no_regression(store: Store, family: FakeFamily) -> None:
+    """It stays in the list."""
+    made = compared(store, [fake.cell("good"), fake.cell("breaks")], waived=("fake.breaks",))
+    assert made.exit_code() is Exit.OK
+    assert [one.is_waived for one in made.of(DifferenceKind.REGRESSED)] == [True]
+
+
+def test_a_made_up_launch_that_needs_too_much_memory_is_untested(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sizes may have caused that; one that a program made has regressed."""
+    large = {"==2.0": "shared 9999999", "else": "compile"}
+    made = FakeFamily({"guessed": large, "seen": large})
+    monkeypatch.setitem(toolchains.FAMILIES, "fake", made)
+    guessed, seen = fake.cell("guessed"), fake.cell("seen")
+    origin = type(guessed.kernel.origin)("fake", "guessed", made_up=True)
+    guessed = replace(guessed, kernel=replace(guessed.kernel, origin=origin))
+    result = compared(store, [guessed, seen])
+    assert [one.kernel for one in result.of(DifferenceKind.UNTESTED)] == ["fake.guessed"]
+    assert [one.kernel for one in result.of(DifferenceKind.REGRESSED)] == ["fake.seen"]
+    assert "1 not tested" in result.answer
+
+
+CONFIGS = ({"kwargs": {}, "num_warps": 8}, {"kwargs": {}, "num_warps": 4})
+
+
+def tuned(name: str) -> Cell:
+    """A launch whose autotuner has another configuration."""
+    return replace(fake.cell(name, num_warps=8), configs=CONFIGS)
+
+
+def test_what_an_autotuner_skips_is_no_regression_while_another_configuration_compiles(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one is compiled to find out, and compared."""
+    by_warps = {"by": "num_warps", "8": "shared 9999999", "else": "compile"}
+    table = {"tuned": {"==2.0": by_warps, "else": "compile"}, "alone": {"==2.0": "shared 9999999"}}
+    made = FakeFamily(table)
+    monkeypatch.setitem(toolchains.FAMILIES, "fake", made)
+    result = compared(store, [tuned("tuned"), fake.cell("alone", num_warps=8)])
+    assert [one.kernel for one in result.of(DifferenceKind.REGRESSED)] == ["fake.alone"]
+    (same,) = result.without_change
+    assert same.pair.after is not None
+    assert same.pair.after.options == {"num_warps": 4}
+    assert same.reason == "the autotuner skips num_warps=8 (FC501) and has others"
+    text = "".join(render("table", diff_report(result), Display(width=200)))
+    assert "Skipped by the autotuner\n  fake.tuned (bf16): the autotuner skips num_warps=8" in text
+
+
+def test_a_tolerated_failure_among_stored_configurations_is_no_regression(tmp_path: Path) -> None:
+    """Another configuration of the same launch compiles on the same side; what the two cost is not
+    compared."""
+    few = {"shared": 1, "shared_limit": 2, "registers": 8, "stack": 0, "spills": 0}
+    cheap = record(toolchain=OLD, options={"num_warps": 8}, resources=few)
+    before = written(tmp_path / "before.json", cheap, record(toolchain=OLD))
+    skipped = failure("FC501", "too much", toolchain=NEW, tolerated=True, options={"num_warps": 8})
+    after = written(tmp_path / "after.json", skipped, record(toolchain=NEW))
+    ran = flacheck("diff", before, after, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stdout
+    # Where lines end depends on how long the folder's name is.
+    text = " ".join(ran.stdout.split())
+    assert "the autotuner skips num_warps=8 (FC501) and has others" in text
+    assert "More spills" not in text
+    alone = written(tmp_path / "alone.json", skipped)
+    assert flacheck("diff", before, alone, cwd=tmp_path).returncode == 1
+
+
+def test_a_configuration_that_compiles_is_the_fallback_of_one_that_ends_the_run(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An abort is no failure that an autotuner skips."""
+    by_warps = {"by": "num_warps", "8": ABORT, "else": "compile"}
+    made = FakeFamily({"tuned": {"==2.0": by_warps, "else": "compile"}})
+    monkeypatch.setitem(toolchains.FAMILIES, "fake", made)
+    result = compared(store, [tuned("tuned")])
+    assert result.exit_code() is Exit.FINDINGS
+    assert [fallback.use for fallback in result.fallbacks] == [{"num_warps": 4}]

@@ -1,0 +1,140 @@
+"""`flacheck dtypes`: what it prints, how it exits, and what it writes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner, Result
+
+import flacheck
+from flacheck.cli import app
+from flacheck.errors import Exit
+from tests.mixed_layers import CONTRACT, line_of, write
+
+pytestmark = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("torch", "triton"))),
+    reason="needs torch and triton: pip install .[torch]",
+)
+SCHEMA = json.loads(
+    (Path(flacheck.__file__).parent / "tables" / "schemas" / "dtypes-1.json").read_text()
+)
+TWICE = "k = k + self.gain; k = k * self.gain"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results are stored below the folder where a command is started."""
+    monkeypatch.chdir(tmp_path)
+
+
+def run(target: str, *options: str) -> Result:
+    return CliRunner().invoke(app, ["dtypes", target, *options])
+
+
+@pytest.mark.slow
+def test_casts_are_applied_in_a_copy(tmp_path: Path) -> None:
+    """Both promotions of one tensor are cast, nothing is left, and the user's file is untouched."""
+    file = write(tmp_path, "mixed", TWICE, CONTRACT)
+    before = file.read_text()
+    result = run(f"{file}:Mixer", "--autocast", "fp16", "--format", "json")
+    assert result.exit_code == Exit.FINDINGS, result.output
+    value: dict[str, Any] = json.loads(result.stdout)
+    jsonschema.validate(value, SCHEMA, jsonschema.Draft202012Validator)
+    assert [each["line"] for each in value["findings"]] == [line_of(file, TWICE)] * 2
+    first = value["findings"][0]
+    assert first["trips"]["source"] == CONTRACT
+    # What the assertion keeps from kernels today, they would get without it.
+    assert first["kernels"] == []
+    beyond = {(each["kernel"], each["argument"]) for each in first["beyond"]}
+    assert beyond == {("mixed:mix", "k"), ("mixed:mix_back", "k")}
+    assert first["beyond"][0]["shared"]["limit"] == 232_448
+    assert value["mended"]["findings_left"] == 0
+    assert "(k + self.gain).to(k.dtype)" in value["mended"]["diff"]
+    assert "(k * self.gain).to(k.dtype)" in value["mended"]["diff"]
+    assert file.read_text() == before
+    # What cures comes first, the cheapest of these before the others.
+    assert [cure["findings_left"] > 0 for cure in value["cures"]] == [False, False, True]
+    assert value["cures"][0]["cure"].startswith("the cast of one line")
+    left = {cure["cure"]: cure["findings_left"] for cure in value["cures"]}
+    assert left["bf16 autocast, fp32 parameters"]
+    assert left["bf16 autocast, bf16 parameters"] == 0
+
+
+def test_what_no_cast_mends_is_given_none(tmp_path: Path) -> None:
+    """A constant beyond float16: other settings were tried, and no cast is claimed to have been."""
+    file = write(tmp_path, "masked", "k = k + (-1e9)")
+    result = run(f"{file}:Mixer", "--autocast", "fp16", "--format", "json")
+    assert result.exit_code == Exit.FINDINGS, result.output
+    value: dict[str, Any] = json.loads(result.stdout)
+    assert [each["code"] for each in value["findings"]] == ["FC704"]
+    assert value["mended"]["diff"] == ""
+    assert value["cures"] == [
+        {"cure": "bf16 autocast, fp32 parameters", "findings_left": 0},
+        {"cure": "bf16 autocast, bf16 parameters", "findings_left": 0},
+    ]
+
+
+def test_a_baseline_lets_known_findings_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finding that the file lists does not fail the run, also when it moved down; a workflow
+    sees it as a warning at its line."""
+    promotion = "k = k + self.gain"
+    file, known = write(tmp_path, "mixed", promotion), tmp_path / "known.json"
+    monkeypatch.chdir(tmp_path)
+    options = ("--autocast", "fp16", "--no-mend", "--format", "github")
+    first = run("mixed.py:Mixer", *options, "--write-baseline", str(known))
+    assert first.exit_code == Exit.FINDINGS
+    assert f"::error file=mixed.py,line={line_of(file, promotion)}," in first.stdout
+    assert "self.gain" in first.stdout
+    file.write_text("# moved\n" + file.read_text())
+    second = run("mixed.py:Mixer", *options, "--baseline", str(known))
+    assert second.exit_code == Exit.OK
+    assert f"::warning file=mixed.py,line={line_of(file, promotion)}," in second.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("mixed.py:Mixer", "--arg", "hidden_size"), "expected NAME=VALUE"),
+        (("mixed.py:Mixer", "--params", "fp8"), "--params fp8: expected"),
+        (("mixed.py:Mixer", "--autocast", "tf32"), "--autocast tf32: expected"),
+        (("mixed.py:Mixer", "--autocast", "off"), "has no half dtype to break"),
+        (("mixed.py:Mixer", "--format", "junit"), "unknown format"),
+        ((), "name a TARGET"),
+        (("--arg", "T=64", "--package", "fla==1"), "--arg is for one TARGET"),
+    ],
+)
+def test_options_that_make_no_sense(options: tuple[str, ...], said: str) -> None:
+    """They are refused before anything is started."""
+    result = CliRunner().invoke(app, ["dtypes", *options])
+    assert result.exit_code == Exit.USAGE
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "said"),
+    [
+        ("mixed.py:Nothing", 2, "has no 'Nothing'; it defines"),
+        ("mixed.py:mix", 2, "is a Triton kernel: name the function"),
+        ("mixed.py:Mix", 2, "is an autograd function: name the function"),
+        ("mixed.py:torch", 2, "is neither a module, a function nor a model's config"),
+        ("no_such_module:Mixer", 2, "there is no module 'no_such_module'"),
+        ("mixed.py:Needy", 2, "its constructor raised"),
+        ("mixed.py:Plain", 3, "launches no Triton kernel"),
+    ],
+)
+def test_a_target_that_cannot_be_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, code: int, said: str
+) -> None:
+    """One message that says what is wrong, and the exit code for it."""
+    write(tmp_path, "mixed")
+    monkeypatch.chdir(tmp_path)
+    result = run(target, "--autocast", "fp16")
+    assert result.exit_code == code
+    assert said in result.stderr

@@ -1,0 +1,94 @@
+"""The JSON of flacheck dtypes, what a baseline makes of it, and places without columns."""
+
+from __future__ import annotations
+
+import json
+import os
+import types
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import flacheck
+from flacheck.capabilities.dtypes import autofix, baseline, expressions
+from flacheck.capabilities.dtypes.observation import Operand, Place
+from flacheck.errors import Exit, UsageError
+from flacheck.guest.dtypes import places
+from flacheck.reports import dtypes
+from tests.made_dtypes import answer
+from tests.paths import TESTS
+
+GOLDEN = TESTS / "golden" / "reports" / "dtypes.json.txt"
+SCHEMA = json.loads(
+    (Path(flacheck.__file__).parent / "tables" / "schemas" / "dtypes-1.json").read_text()
+)
+SOURCE = """def forward(self, k, a):
+    k = k + self.gain
+    k = k * a + self.gain
+    return k.addcmul(k, self.gain)
+"""
+
+
+def test_the_json_that_programs_read() -> None:
+    """It is as committed, and fits the schema."""
+    value = dtypes.report(answer()).value
+    text = json.dumps(value, indent=1) + "\n"
+    if os.environ.get("FLACHECK_GOLDEN") == "write":
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text()
+    jsonschema.validate(json.loads(text), SCHEMA, jsonschema.Draft202012Validator)
+
+
+def test_only_new_findings_fail(tmp_path: Path) -> None:
+    """A baseline of all findings lets them pass; one finding less, and the run fails for that."""
+    result = answer()
+    file = tmp_path / "known.json"
+    file.write_text(baseline.format_baseline(result.findings))
+    known = baseline.apply(result, file)
+    assert (known.new, known.exit_code) == ([], Exit.OK)
+    file.write_text(baseline.format_baseline(result.findings[:2]))
+    fewer = baseline.apply(result, file)
+    assert [each.code for each in fewer.new] == ["FC703", "FC704"]
+    assert fewer.exit_code == Exit.FINDINGS
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"known": 1}', '{"known": [{}]}'])
+def test_a_file_that_is_no_baseline(tmp_path: Path, text: str) -> None:
+    """The message says which file, and how one is made."""
+    file = tmp_path / "known.json"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=r"is not a flacheck dtypes baseline.*--write-baseline"):
+        baseline.apply(answer(), file)
+    with pytest.raises(UsageError, match="cannot be read"):
+        baseline.apply(answer(), tmp_path / "absent.json")
+
+
+def test_lines_are_enough_where_an_operation_stands_alone(tmp_path: Path) -> None:
+    """Python 3.10 knows no columns: an operand is named when its line has one operation, and a cast
+    is proposed; a line with two says less."""
+    file = tmp_path / "layer.py"
+    file.write_text(SOURCE)
+    wide = Operand("float32", 1, (), at="1", kind="parameter", name="gain")
+    alone, two = Place(str(file), 2), Place(str(file), 3)
+    assert expressions.find_operand_text(alone, True, wide) == "self.gain"
+    assert expressions.find_statement(alone) == "k = k + self.gain"
+    assert expressions.find_operand_text(two, True, wide) is None
+    assert expressions.describe_operand(two, True, wide) == "self.gain"
+    assert expressions.find_statement(two) == "k = k * a + self.gain"
+    (first, *_) = answer().findings
+    from dataclasses import replace
+
+    assert autofix.make_edit(replace(first, place=alone, half="k")) is not None
+    assert autofix.make_edit(replace(first, place=two, half="k")) is None
+
+
+def test_a_place_has_columns_where_python_tells_them() -> None:
+    """Code of Python 3.10 has no `co_positions`: its place is the line."""
+    code = types.SimpleNamespace(co_filename="layer.py")
+    frame = types.SimpleNamespace(f_code=code)
+    old = places._place(frame, 4, 7)  # type: ignore[arg-type]
+    assert (old.line, old.column, old.end_line) == (7, None, None)
+    code.co_positions = lambda: iter([(7, 7, 0, 1), (7, 8, 4, 9)])
+    new = places._place(frame, 2, 7)  # type: ignore[arg-type]
+    assert (new.line, new.end_line, new.column, new.end_column) == (7, 8, 4, 9)

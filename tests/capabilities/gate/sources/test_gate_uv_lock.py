@@ -1,0 +1,146 @@
+"""A uv.lock: exact versions, forks, and what is no such lock."""
+
+from __future__ import annotations
+
+import pytest
+
+from flacheck.capabilities.gate import sources
+from flacheck.capabilities.gate.sources import uv_lock
+from flacheck.capabilities.gate.sources.pin_files import PinFile
+from flacheck.errors import UsageError
+from tests.made_pin_files import read, write
+from tests.paths import TESTS
+
+GOLDEN = TESTS / "golden" / "pins"
+
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+LOCK = """version = 1
+
+[[package]]
+name = "torch"
+version = "2.6.0"
+source = { registry = "https://example.com" }
+resolution-markers = ["python_version < '3'"]
+
+[[package]]
+name = "torch"
+version = "2.7.1+cu126"
+dependencies = [
+    { name = "triton", version = "3.3.1", marker = "sys_platform == 'linux'" },
+]
+
+[[package]]
+name = "torch"
+version = "2.8.0"
+dependencies = [
+    { name = "triton", version = "3.4.0" },
+]
+
+[[package]]
+name = "triton"
+version = "3.3.1"
+
+[[package]]
+name = "triton"
+version = "3.4.0"
+
+[[package]]
+name = "triton"
+version = "3.5.0"
+"""
+
+
+def test_a_lock_that_forks_is_several_installations() -> None:
+    """Each torch with the Triton that it was locked with; forks for other machines are left out."""
+    assert read(write("uv.lock", LOCK)) == {
+        "uv.lock (torch==2.7.1+cu126)": [
+            "uv.lock:11 torch==2.7.1+cu126",
+            "uv.lock:25 triton==3.3.1",
+        ],
+        "uv.lock (torch==2.8.0)": ["uv.lock:18 torch==2.8.0", "uv.lock:29 triton==3.4.0"],
+        "uv.lock (triton==3.5.0)": ["uv.lock:33 triton==3.5.0"],
+    }
+
+
+def test_a_plain_lock_is_one_installation() -> None:
+    """One torch, one Triton."""
+    package = '[[package]]\nname = "{}"\nversion = "{}"\n\n'
+    text = package.format("triton", "3.4.0") + package.format("torch", "2.8.0")
+    assert read(write("uv.lock", text)) == {
+        "uv.lock": ["uv.lock:7 torch==2.8.0", "uv.lock:3 triton==3.4.0"]
+    }
+
+
+def test_a_broken_lock_is_an_error_with_its_line() -> None:
+    """As for every file."""
+    with pytest.raises(UsageError, match=r"^uv\.lock:2: not valid TOML"):
+        read(write("uv.lock", "version = 1\n[[package]\n"))
+
+
+def test_dependencies_of_another_kind_in_a_lock_are_an_error() -> None:
+    """Where they decide which Triton goes with which torch."""
+    text = (
+        '[[package]]\nname="triton"\nversion="3.4.0"\n'
+        '[[package]]\nname="torch"\nversion="2"\ndependencies=["triton"]\n'
+    )
+    with pytest.raises(UsageError, match=r"^uv.lock:6: dependencies is not an array of tables"):
+        sources.of_files([write("uv.lock", text)])
+
+
+def test_a_real_lock_with_conflicting_extras() -> None:
+    """Made by `uv lock` (wheels cut out): uv writes extras into markers, and each torch has its own
+    Triton.
+    """
+    found = sources.of_files([GOLDEN / "uv.lock"])
+    assert [[pin.requirement for pin in installation.pins] for installation in found] == [
+        ["torch==2.6.0", "triton==3.2.0"],
+        ["torch==2.8.0", "triton==3.4.0"],
+    ]
+    rows = (GOLDEN / "uv.lock").read_text().splitlines()
+    lines = [
+        (pin.specifier[2:], rows[(pin.line or 0) - 1])
+        for installation in found
+        for pin in installation.pins
+    ]
+    assert all(row == f'version = "{version}"' for version, row in lines)
+
+
+def test_a_lock_is_written_by_uv_alone() -> None:
+    """So no pin of it is mended by --fix."""
+    file = write("uv.lock", LOCK)
+    pins = [pin for _, pin in uv_lock.read(PinFile(file, "uv.lock"))]
+    assert {pin.obstacle for pin in pins} == {"a lock is written by uv"}
+    assert {pin.span for pin in pins} == {None}
+
+
+def test_a_source_tree_without_a_version_may_be_any_release(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """And that is said."""
+    file = write("uv.lock", '[[package]]\nname = "triton"\nsource = { editable = "." }\n')
+    (labelled,) = uv_lock.read(PinFile(file, "uv.lock"))
+    assert labelled[1].requirement == "triton"
+    assert caplog.messages == [
+        "uv.lock:2: triton is locked without a version: every release is assumed"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("package", "said"),
+    [
+        ('name = "triton"\nversion = 3', "uv.lock:2: version is not a string"),
+        (
+            'name = "triton"\nversion = "3"\nresolution-markers = "x"',
+            "uv.lock:3: resolution-markers is not a list",
+        ),
+    ],
+)
+def test_what_is_no_uv_lock_is_an_error_with_its_line(package: str, said: str) -> None:
+    """Other tools write files of that name."""
+    file = write("uv.lock", f"[[package]]\n{package}\n")
+    with pytest.raises(UsageError) as caught:
+        uv_lock.read(PinFile(file, "uv.lock"))
+    assert str(caught.value).startswith(said)

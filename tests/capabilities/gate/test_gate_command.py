@@ -1,0 +1,418 @@
+"""`flacheck gate` as a person, a workflow and a program use it: codes, formats, files."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+import flacheck as package
+from flacheck.store import Store
+from tests.cli.test_cli import flacheck
+from tests.made_records import PACKAGE, failure, record, scanned
+from tests.paths import ROOT, TESTS
+
+GOLDEN = TESTS / "golden"
+GOOD = ("3.4.0", "3.5.0", "3.5.1", "3.6.0", "3.7.0", "3.7.1", "3.8.0")
+WAIVER = """
+[[tool.flacheck.waivers]]
+kernel = "chunk_gated_*"
+reason = "issue 7"
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an index once said on this machine is not asked."""
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with a store: 3.2.0 fails on sm90 with 8 warps, the releases of GOOD compile."""
+    made = [failure(options={"num_warps": 8}), record()]
+    made += [
+        record(toolchain=f"triton=={version}", target=target)
+        for version in GOOD
+        for target in ("sm80", "sm90")
+    ]
+    with Store.open(tmp_path / ".flacheck") as store:
+        scanned(store, made)
+    return tmp_path
+
+
+def gated(project: Path, text: str, *args: str, file: str = "r.txt") -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a gate on a file with this text."""
+    (project / file).write_text(text)
+    found = flacheck("gate", file, *args, cwd=project)
+    assert "Traceback" not in found.stderr
+    return found.returncode, found.stdout, found.stderr
+
+
+def document(project: Path, text: str, *args: str, **more: Any) -> dict[str, Any]:
+    """The JSON of a gate, which is as its schema says."""
+    found: dict[str, Any] = json.loads(gated(project, text, *args, "--format", "json", **more)[1])
+    schema = json.loads(
+        (Path(package.__file__).parent / "tables" / "schemas" / "gate-1.json").read_text()
+    )
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(found, schema, format_checker=jsonschema.FormatChecker())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("triton==3.2.0\n", 1, "FC302: chunk_gated_delta_rule_fwd_kernel_h"),
+        ("triton>=3.4,<3.9\n", 0, "7 good"),
+        (
+            "torch==2.7.1\ntriton==3.2.0\n",
+            1,
+            "torch 2.7.1 requires triton==3.3.1, but r.txt:2 pins triton==3.2.0",
+        ),
+        ("torch==2.6.0\n", 1, "FC302"),
+        ("triton==3.1.0\n", 3, "no record"),
+        ("triton>=3.8\n", 0, "newer than every known release"),
+    ],
+)
+def test_codes(project: Path, text: str, code: int, said: str) -> None:
+    """1 with kernels and cause named, 0, 3 where nothing is known of what is admitted."""
+    found, out, _ = gated(project, text)
+    assert found == code
+    assert said in out
+    assert gated(project, text, "--format", "github")[0] == code
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "code", "said"),
+    [
+        ("r.txt", "numpy\ntriton==\n", 2, "r.txt:2: 'triton==' is not a requirement"),
+        ("pyproject.toml", "[project]\nname = \n", 2, "pyproject.toml:2: not valid TOML"),
+        ("uv.lock", "[[package]\n", 2, "uv.lock:1: not valid TOML"),
+        ("setup.py", "", 2, "cannot be read by gate"),
+        ("r.txt", "numpy\n", 4, "neither torch nor triton is pinned there"),
+        ("pyproject.toml", "[tool.flacheck]\nwaivers = 3\n", 2, "waivers must be tables"),
+    ],
+)
+def test_what_cannot_be_judged_is_one_message(
+    project: Path, file: str, text: str, code: int, said: str
+) -> None:
+    """With file and line, and nothing on stdout."""
+    found, out, error = gated(project, text, file=file)
+    assert (found, out) == (code, "")
+    assert said in error
+
+
+def test_a_missing_store_is_an_answer_and_is_not_made(tmp_path: Path) -> None:
+    """Contradictions are found all the same."""
+    assert gated(tmp_path, "triton==3.4.0\n")[0] == 3
+    assert gated(tmp_path, "torch==2.7.1\ntriton==3.2.0\n")[0] == 1
+    assert not (tmp_path / ".flacheck").exists()
+
+
+def test_the_table(project: Path) -> None:
+    """What a person sees: pins, releases, causes, waivers, suggestions."""
+    (project / "pyproject.toml").write_text(
+        '[project]\nname = "x"\ndependencies = ["torch>=2.6,<2.10"]\n'
+        '[dependency-groups]\ngpu = ["triton==3.7.0"]\n'
+        '[[tool.flacheck.waivers]]\nsignature = "FC401:ptx:-:0"\nreason = "issue 9"\n'
+        "expires = 2026-01-31\n"
+    )
+    found = flacheck("gate", "--suggest", cwd=project, COLUMNS="100")
+    assert found.stdout == (GOLDEN / "gate-table.txt").read_text()
+    assert found.returncode == 1
+
+
+def test_json_names_pins_versions_and_changes(project: Path) -> None:
+    """As the contract has it."""
+    found = document(project, "numpy\ntriton>=3.2,!=3.3.0,<3.5\n")
+    assert found["pins"] == [
+        {"file": "r.txt", "line": 2, "name": "triton", "specifier": ">=3.2,!=3.3.0,<3.5"}
+    ]
+    assert {version["triton"]: version["state"] for version in found["versions"]} == {
+        "3.2.0": "bad",
+        "3.3.1": "no-record",
+        "3.4.0": "good",
+    }
+    assert [change["to"] for change in found["suggest"]] == [">=3.3.1,<3.5"]
+    assert (
+        document(project, "torch==2.7.1\ntriton==3.2.0\n")["conflicts"][0]["pins"][1]["line"] == 2
+    )
+    code, out, _ = gated(project, "triton==3.2.0\n", "--format", "jsonl")
+    assert code == 1
+    assert len(out.splitlines()) == 1
+    assert json.loads(out)["schema"] == "flacheck.gate/1"
+
+
+def test_github_annotates_the_lines(project: Path) -> None:
+    """An error at the pin that admits what fails, and at both pins of a contradiction."""
+    failing = gated(project, "numpy\ntriton>=3.2,<3.3\n", "--format", "github")[1].splitlines()
+    assert failing[0].startswith("::error file=r.txt,line=2,title=FC302 ")
+    assert "Assertion `reshapeOuts'" in failing[0]
+    both = gated(project, "torch==2.7.1\ntriton==3.2.0\n", "--format", "github")[1].splitlines()
+    assert [line.partition("::torch")[0] for line in both[:2]] == [
+        f"::error file=r.txt,line={line},title=pins contradict each other" for line in (1, 2)
+    ]
+    assert all(re.match(r"::(error|warning|notice) [^\n]*::", line) for line in failing + both)
+
+
+def test_annotations_are_the_same_on_a_terminal(project: Path) -> None:
+    """Neither colours nor line ends of a narrow window: a workflow's log may be one."""
+    plain = gated(project, "triton>=3.2,<3.5\n", "--format", "github")[1]
+    inner, outer = pty.openpty()
+    command = [sys.executable, "-m", "flacheck", "gate", "r.txt", "--format", "github"]
+    place = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "40", "PYTHONPATH": str(ROOT)}
+    child = subprocess.Popen(command, cwd=project, stdout=outer, stderr=subprocess.PIPE, env=place)
+    os.close(outer)
+    said = b"".join(iter(lambda: _available(inner), b""))
+    os.close(inner)
+    assert child.communicate()[1] == b""
+    assert child.returncode == 1
+    assert said.decode().replace("\r\n", "\n") == plain
+
+
+def _available(terminal: int) -> bytes:
+    """What a terminal shows next; nothing when the other side is closed, which Linux reports as an
+    error.
+    """
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""
+
+
+def test_a_warning_comes_once_though_files_are_read_twice(project: Path) -> None:
+    """Before and after a fix."""
+    text = "-c https://example.com/limits.txt\ntriton>=3.2,<3.9\n"
+    code, _, error = gated(project, text, "--fix")
+    assert code == 0
+    assert error.count("limits.txt is not fetched") == 1
+
+
+def test_markdown_is_for_a_jobs_summary(project: Path) -> None:
+    """A table, and code that survives a backtick."""
+    out = gated(project, "triton>=3.2,<3.5\n", "--format", "markdown")[1]
+    assert "| 3.2.0 | 2.6.0 | **bad** | FC302: chunk_gated_delta_rule_fwd_kernel_h |" in out
+    assert "`` Assertion `reshapeOuts' failed. ``" in out
+
+
+def test_a_fix_is_written_and_judged_anew(project: Path) -> None:
+    """Exit 0 when that mends it; what cannot be written leaves 1."""
+    code, out, error = gated(project, "numpy  # x\ntriton>=3.2,<3.9  # y\n", "--fix")
+    assert (project / "r.txt").read_text() == "numpy  # x\ntriton>=3.3.0,<3.9  # y\n"
+    assert code == 0
+    assert "7 good" in out
+    assert "is now triton>=3.3.0,<3.9" in error
+    code, _, error = gated(project, "triton==3.2.0 --hash=sha256:aa\n", "--fix")
+    assert code == 1
+    assert "was left as it is (its hashes are of that release)" in error
+    assert flacheck("gate", "--installed", "--fix", cwd=project).returncode == 2
+
+
+def test_the_toml_editor_is_loaded_for_a_fix_alone(project: Path) -> None:
+    """Judging does not pay for it."""
+    (project / "pyproject.toml").write_text('[project]\ndependencies = ["triton>=3.2,<3.9"]\n')
+    loaded = []
+    for args in ([], ["--fix"]):
+        command = [
+            sys.executable,
+            "-X",
+            "importtime",
+            "-m",
+            "flacheck",
+            "gate",
+            "pyproject.toml",
+            *args,
+        ]
+        found = subprocess.run(
+            command,
+            cwd=project,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        assert found.returncode == (0 if args else 1)
+        loaded.append(" tomlkit" in found.stderr)
+    assert loaded == [False, True]
+
+
+def test_settings_choose_the_records(project: Path) -> None:
+    """Those of [tool.flacheck]'s matrix, targets and package; a flag comes before."""
+    settings = project / "pyproject.toml"
+    for setting, code in {
+        'matrix = "seeds"': 1,
+        'matrix = "quick"': 3,
+        'target = ["sm80"]': 3,
+        'target = "sm90"': 1,
+        f'package = "{PACKAGE}"': 1,
+        'package = "liger-kernel==0.8.5"': 3,
+    }.items():
+        settings.write_text(f"[tool.flacheck]\n{setting}\n")
+        assert gated(project, "triton==3.2.0\n")[0] == code, setting
+    assert gated(project, "triton==3.2.0\n", "--package", PACKAGE)[0] == 1
+
+
+def test_a_waiver_holds_for_gate_and_report(project: Path) -> None:
+    """And the gate says so; an expired one is a finding."""
+    settings = project / "pyproject.toml"
+    settings.write_text(WAIVER)
+    code, out, _ = gated(project, "triton==3.2.0\n")
+    assert code == 0
+    assert "kernel chunk_gated_* lets 1 failing cell pass (issue 7)" in out
+    assert document(project, "triton==3.2.0\n")["waived"][0] | {"cells": 0} == {
+        "signature": None,
+        "kernel": "chunk_gated_*",
+        "reason": "issue 7",
+        "expires": None,
+        "use": "active",
+        "cells": 0,
+    }
+    assert "1 fails (1 waived)" in flacheck("report", cwd=project).stdout
+    settings.write_text(WAIVER + "expires = 2026-01-31\n")
+    assert gated(project, "triton==3.4.0\n")[0] == 1
+    assert "waived" not in flacheck("report", cwd=project).stdout
+
+
+def test_a_waiver_of_another_signature_is_looked_up_in_the_store(project: Path) -> None:
+    """Whether its cells compile again is asked of all that was ever stored."""
+    settings = project / "pyproject.toml"
+    settings.write_text(WAIVER.replace('kernel = "chunk_gated_*"', 'signature = "FC401:ptx:-:0"'))
+    code, out, _ = gated(project, "triton==3.4.0\n")
+    assert code == 0
+    assert "FC401:ptx:-:0 waives nothing that was tried (issue 7)" in out
+
+
+def test_without_a_file_the_live_environment_is_judged(project: Path) -> None:
+    """And that is said, for it may not be what was meant."""
+    found = flacheck(
+        "gate", "--store", str(project / ".flacheck"), cwd=project.parent / project.name
+    )
+    assert "no file here pins torch or triton: looking at the live environment" in found.stderr
+    assert found.returncode in (0, 3, 4)
+
+
+def test_a_listed_new_release_is_seen(project: Path) -> None:
+    """What an earlier look at the index named counts, without a new flacheck."""
+    cache = Path(os.environ["FLACHECK_CACHE_DIR"]) / "index" / "triton.json"
+    assert ">3.9.0" in {v["triton"] for v in document(project, "triton>=3.8\n")["versions"]}
+    cache.parent.mkdir(parents=True)
+    cache.write_text(json.dumps({"x:here:wheels": {"time": 0, "versions": ["3.9.0", "3.10.0"]}}))
+    assert {"3.10.0", ">3.10.0"} <= {
+        v["triton"] for v in document(project, "triton>=3.8\n")["versions"]
+    }
+
+
+def test_two_hundred_pins_cost_little_more_than_two(project: Path) -> None:
+    """Of processor time, start, store and judging included; a ratio, whatever the machine."""
+
+    def cost(lines: list[str]) -> float:
+        (project / "r.txt").write_text("".join(lines))
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        # A process of its own: the time of a warm one would not count as a child's.
+        command = [sys.executable, "-m", "flacheck", "gate", "r.txt"]
+        assert subprocess.run(command, cwd=project, capture_output=True).returncode == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    two = ["torch==2.8.0\n", "triton==3.4.0\n"]
+    many = [f"package-{number}==1.{number}.0 ; python_version >= '3.8'\n" for number in range(198)]
+    cost(two)  # the first start writes Python's caches
+    assert cost([*many, *two]) < 2 * cost(two)
+
+
+@pytest.mark.network
+def test_scan_fills_the_gaps_and_no_more(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release without a record is compiled for, one with records is not, and a second time
+    nothing is.
+    """
+    monkeypatch.delenv("FLACHECK_CACHE_DIR")
+    narrow = ("--scan", "--kernel", "solve_tril", "--target", "sm90", "-j", "2")
+    code, out, _ = gated(project, "triton==3.5.1\n", *narrow)
+    assert code == 0
+    assert re.search(r"3\.5\.1 +2\.9\.1 +good +9 cells on sm90", out)
+    with Store.open(project / ".flacheck") as store:
+        scanned = [found for found in store.records(store.run("last").id) if found.package is None]
+    assert {(found.toolchain, found.target) for found in scanned} == {("triton==3.5.1", "sm90")}
+    code, _, error = gated(project, "triton==3.5.1\n", *narrow)
+    assert code == 0
+    assert "cells" not in error
+
+
+def test_releases_on_the_command_line_are_one_more_pin(project: Path) -> None:
+    """Beside those of the files, or alone; what a project's scans ask for is no pin."""
+    (project / "pyproject.toml").write_text('[tool.flacheck]\ntriton = "3.2.0"\n')
+    found = document(project, "triton>=3.4,<3.9\n", "--torch", "2.9")
+    assert [(pin["file"], pin["specifier"]) for pin in found["pins"]] == [
+        ("r.txt", ">=3.4,<3.9"),
+        ("--torch", "==2.9.*"),
+    ]
+    assert [version["triton"] for version in found["versions"]] == ["3.5.0", "3.5.1"]
+    (project / "r.txt").unlink()
+    alone = flacheck("gate", "--triton", "3.5.1", cwd=project)
+    assert (alone.returncode, "1 good" in alone.stdout) == (0, True), alone.stderr
+    code, out, _ = gated(project, "torch==2.8.0\n", "--torch", "2.9")
+    assert code == 1
+    assert "no release of torch satisfies torch==2.8.0 (r.txt:1) and torch==2.9.*" in out
+
+
+# What ships beside the command
+
+
+def test_the_pre_commit_hook_runs_the_gate() -> None:
+    """On the files that hold pins, and only those."""
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert hook["entry"] == "flacheck gate"
+    assert hook["pass_filenames"] is False
+    wanted = re.compile(hook["files"])
+    assert all(
+        map(
+            wanted.search,
+            ("pyproject.toml", "a/uv.lock", "requirements-gpu.txt", "b/constraints.txt"),
+        )
+    )
+    assert not any(
+        map(wanted.search, ("setup.py", "notes.txt", "requirements.md", "mypyproject.toml"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [("--suggest", 1), ("--kernel chunk_* --strict", 1), ("--kernel $(touch${IFS}owned);x", 3)],
+)
+def test_the_action_gates_with_annotations_and_a_summary(
+    project: Path, args: str, code: int
+) -> None:
+    """Its last step as a workflow runs it (the index is not asked); inputs never become script."""
+    action = yaml.safe_load((ROOT / ".github/actions/flacheck-gate/action.yml").read_text())
+    step = action["runs"]["steps"][-1]
+    (project / "flacheck").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m flacheck "$@"\n')
+    (project / "flacheck").chmod(0o755)
+    (project / "r.txt").write_text("triton==3.2.0\n")
+    inputs = {"FILES": "r.txt", "ARGS": args, "FLACHECK_STORE": ".flacheck"}
+    assert set(step["env"]) == set(inputs)
+    place = {
+        "GITHUB_STEP_SUMMARY": str(project / "summary.md"),
+        "PATH": f"{project}:{os.environ['PATH']}",
+    }
+    found = subprocess.run(
+        ["bash", "-e", "-c", step["run"].replace(" --refresh", "")],
+        cwd=project,
+        env={**os.environ, **inputs, **place},
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == code
+    assert "::" in found.stdout
+    assert not (project / "owned").exists()
+    assert found.stdout.startswith("::error file=r.txt,line=1,title=FC302") == (code == 1)
+    assert (project / "summary.md").read_text().startswith("## flacheck gate")

@@ -1,0 +1,187 @@
+"""The gate over CUDA toolkits: pins of nvidia-cuda-nvcc, judged by what their units came to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import flacheck as package
+from flacheck.capabilities.gate import pins, sources
+from flacheck.capabilities.gate.admission import Releases
+from flacheck.capabilities.gate.compilers import NVCC, TRITON
+from flacheck.capabilities.gate.evidence import Evidence, RecordFilter
+from flacheck.capabilities.gate.judging import Judge
+from flacheck.capabilities.gate.pins import Installation, Pin
+from flacheck.capabilities.gate.result import Gate
+from flacheck.errors import UsageError
+from flacheck.model import Record
+from flacheck.store import Store
+from tests.cli.test_cli import flacheck
+from tests.made_gate import TODAY, states
+from tests.made_records import failure, record, scanned, whole
+
+RELEASES = Releases(("13.0.88", "13.1.115", "13.2.86", "13.5.37"), {}, NVCC)
+
+
+def on(release: str, **more: Any) -> dict[str, Any]:
+    return {"toolchain": f"nvcc=={release}", "target": "sm90a", **more}
+
+
+BROKEN = failure("FC801", **on("13.1.115"))
+RECORDS = [record(**on("13.0.88")), BROKEN, record(**on("13.5.37")), record()]
+
+
+def gate(records: list[Record], *specifiers: str) -> Gate:
+    pins = tuple(
+        Pin("r.txt", line, NVCC.distribution, text, (0, 0))
+        for line, text in enumerate(specifiers, 1)
+    )
+    judge = Judge(RELEASES, lambda *asked: (), today=TODAY)
+    return judge.judge([Installation("r.txt", pins)], Evidence(whole(records), records))
+
+
+def test_releases_of_a_toolkit_are_judged_by_their_own_records() -> None:
+    """Those of Triton in the same store say nothing here; one without a record is open."""
+    result = gate(RECORDS, ">=13.0,<13.6")
+    assert states(result) == {
+        "13.0.88": "good",
+        "13.1.115": "bad",
+        "13.2.86": "no-record",
+        "13.5.37": "good",
+    }
+    assert result.exit_code().value == 1
+    assert gate(RECORDS, "==13.0.*").exit_code().value == 0
+    assert gate(RECORDS, "==13.2.*").exit_code().value == 3
+
+
+def test_what_to_write_instead_excludes_what_fails() -> None:
+    """In the name that files pin."""
+    (change,) = gate(RECORDS, ">=13.0,<13.6").suggest
+    assert (change.pin.name, change.to) == ("nvidia-cuda-nvcc", ">=13.0,!=13.1.115,<13.6")
+    (moved,) = gate(RECORDS, "==13.1.115").suggest
+    assert moved.to in ("==13.0.88", "==13.5.37")
+    good = gate(RECORDS, "==13.1.115").known_good
+    assert good == ("nvidia-cuda-nvcc>=13.0.88,!=13.1.115,!=13.2.86,<13.6",)
+
+
+def test_pins_that_exclude_each_other_are_a_contradiction() -> None:
+    """As those of Triton are."""
+    (conflict,) = gate(RECORDS, "==13.0.*", ">=13.5").conflicts
+    assert "no release of nvidia-cuda-nvcc satisfies" in conflict.reason
+
+
+def test_an_open_pin_admits_releases_that_nobody_knows() -> None:
+    """They are told, and the gate can pass all the same."""
+    assert states(gate(RECORDS, ">=13.5")) == {"13.5.37": "good", ">13.5.37": "no-record"}
+
+
+def test_the_other_compilers_pins_are_left_out(tmp_path: Path) -> None:
+    """A file with both is judged for one of them at a time; Triton where nobody says."""
+    file = tmp_path / "requirements.txt"
+    file.write_text("torch==2.9.1\nnvidia-cuda-nvcc>=13.0,<13.4\nnvidia_cuda_nvcc!=13.2.51\n")
+    installations = sources.of_files([file])
+    assert pins.pinned_compiler(installations) is TRITON
+    (about,) = (each.about(NVCC) for each in installations)
+    assert [pin.requirement for pin in about.pins] == [
+        "nvidia-cuda-nvcc>=13.0,<13.4",
+        "nvidia-cuda-nvcc!=13.2.51",
+    ]
+    file.write_text("nvidia-cuda-nvcc>=13.0,<13.4\n")
+    assert pins.pinned_compiler(sources.of_files([file])) is NVCC
+
+
+def test_a_lock_holds_a_toolkit_by_itself(tmp_path: Path) -> None:
+    """No torch leads to it."""
+    lock = tmp_path / "uv.lock"
+    lock.write_text('[[package]]\nname = "nvidia-cuda-nvcc"\nversion = "13.0.88"\n')
+    (found,) = sources.of_files([lock])
+    assert [pin.requirement for pin in found.pins] == ["nvidia-cuda-nvcc==13.0.88"]
+
+
+@pytest.mark.parametrize(
+    ("specs", "specifier"),
+    [
+        (["nvcc==13.0"], "==13.0.*"),
+        (["nvcc>=13.0,<13.3"], ">=13.0,<13.3"),
+        (["nvcc==13.0.88", "nvcc==13.1.115"], "==13.0.88 || ==13.1.115"),
+        (["nvcc==13.0.88,nvcc==13.1.115"], "==13.0.88 || ==13.1.115"),
+    ],
+)
+def test_a_compiler_with_a_version_is_one_more_pin(specs: list[str], specifier: str) -> None:
+    """Several are alternatives."""
+    compiler, (pin,) = pins.compiler_pins(specs)
+    assert (compiler, pin.name, pin.specifier) == (NVCC, "nvidia-cuda-nvcc", specifier)
+
+
+def test_a_compiler_alone_is_only_chosen() -> None:
+    """The files say which of its releases."""
+    assert pins.compiler_pins(["nvcc"]) == (NVCC, ())
+    assert pins.compiler_pins([]) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("specs", "said"),
+    [
+        (["nvrtc==12.4"], "not of 'nvrtc'; did you mean nvcc"),
+        (["nvcc", "triton==3.6.0"], "one compiler at a time"),
+        (["13.0"], "expected a compiler"),
+    ],
+)
+def test_what_no_file_pins_cannot_be_gated(specs: list[str], said: str) -> None:
+    """With what can be."""
+    with pytest.raises(UsageError, match=said):
+        pins.compiler_pins(specs)
+
+
+def test_a_scan_for_more_asks_the_toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not a Triton of that version."""
+    asked = []
+    monkeypatch.setattr(
+        "flacheck.capabilities.gate.evidence.planning.plan_job",
+        lambda job: asked.append(job.selection),
+    )
+    RecordFilter("cuda", compiler=NVCC).plan(["13.0.88"])
+    assert asked[0].toolchains == ("nvcc==13.0.88",)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    with Store.open(tmp_path / ".flacheck") as store:
+        scanned(store, RECORDS)
+    return tmp_path
+
+
+def test_the_command_says_which_toolkits_the_pins_allow(project: Path) -> None:
+    """The table has no torch, the codes are those of any gate, and the JSON follows its schema."""
+    (project / "requirements.txt").write_text("nvidia-cuda-nvcc>=13.0,<13.2\n")
+    done = flacheck("gate", cwd=project)
+    assert done.returncode == 1
+    assert "Your pins allow 2 nvcc releases: 1 good, 1 bad" in done.stdout
+    assert "torch" not in done.stdout and "Triton" not in done.stdout
+    written = flacheck("gate", "--format", "json", "--toolchain", "nvcc==13.0", cwd=project)
+    assert written.returncode == 0, written.stderr
+    document = json.loads(written.stdout)
+    assert document["compiler"] == "nvcc"
+    schema = Path(package.__file__).parent / "tables" / "schemas" / "gate-1.json"
+    jsonschema.validate(document, json.loads(schema.read_text()))
+
+
+def test_a_toolkit_that_nothing_pins_is_an_empty_selection(project: Path) -> None:
+    """With what to do."""
+    (project / "requirements.txt").write_text("triton==3.2.0\n")
+    done = flacheck("gate", "--toolchain", "nvcc", cwd=project)
+    assert done.returncode == 4
+    assert "nothing here pins nvcc: pin nvidia-cuda-nvcc in a file" in done.stderr
+
+
+def test_a_scan_for_more_takes_the_question_that_decides() -> None:
+    """Those of another compiler decide nothing here."""
+    cuda = whole([record(**on("13.0.88"))], about="cuda", source="cuda")
+    seeds = whole([record()], about="seeds", source="seeds")
+    asked = RecordFilter(compiler=NVCC).of_only_question([*cuda, *seeds])
+    assert (asked.matrix, asked.targets) == ("cuda", ("sm90a",))
+    assert RecordFilter().of_only_question([*cuda, *seeds]).matrix == "seeds"

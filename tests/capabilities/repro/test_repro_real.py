@@ -1,0 +1,138 @@
+"""Real failures of flash-linear-attention's releases, reduced with the real compilers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.paths import SCHEMAS
+
+pytestmark = [pytest.mark.network, pytest.mark.slow]
+SCHEMA = json.loads((SCHEMAS / "repro-1.json").read_text())
+REPRO = [sys.executable, "-m", "flacheck", "repro"]
+DELTA = [
+    "seeds",
+    "--kernel",
+    "*chunk_gated_delta_rule_fwd_kernel_h",
+    "--triton",
+    "3.2.0",
+    "--target",
+    "sm90",
+]
+DELTA += ["--num-warps", "8", "--num-stages", "2"]
+RETENTION = [
+    "seeds",
+    "--kernel",
+    "*chunk_fwd_kernel_o",
+    "--triton",
+    "3.3.0",
+    "--target",
+    "sm70",
+    "--dtype",
+    "fp16",
+]
+RETENTION += ["--num-warps", "4"]
+KEY = ["seeds", "--kernel", "*chunk_scaled_dot_kkt_fwd_kernel", "--triton", "3.1.0"]
+
+
+def reproduced(folder: Path, words: Sequence[str], releases: str) -> dict[str, Any]:
+    """What `flacheck repro` says as JSON; the files are in `out`."""
+    command = [
+        *REPRO,
+        *words,
+        "--releases",
+        releases,
+        "--format",
+        "json",
+        "-o",
+        "out",
+        "--runs",
+        "2",
+    ]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    about: dict[str, Any] = json.loads(done.stdout)
+    jsonschema.validate(about, SCHEMA)
+    return about
+
+
+def exits(about: dict[str, Any]) -> dict[str, int]:
+    return {entry["toolchain"].partition("==")[2]: entry["exit"] for entry in about["versions"]}
+
+
+def test_the_gated_delta_rule_on_hopper(tmp_path: Path) -> None:
+    """58 lines become at most 7, in at most 300 compiles, and every release judges both alike."""
+    about = reproduced(tmp_path, DELTA, "3.1.0,3.2.0,3.4.0")
+    assert about["code"] == "FC302"
+    assert ":reshapeOuts:" in about["signature"]
+    assert about["after"]["lines"] <= 7
+    assert about["ran"] <= 300
+    assert about["runs"] == {"reproduced": 2, "of": 2}
+    assert exits(about) == {"3.1.0": 1, "3.2.0": 0, "3.4.0": 1}
+    assert [entry["original"] for entry in about["versions"]] == [
+        entry["reduced"] for entry in about["versions"]
+    ]
+    assert "repro.ttir" in about["files"]
+    assert not [file for file in (tmp_path / "out").iterdir() if str(tmp_path) in file.read_text()]
+
+
+def test_retention_on_volta(tmp_path: Path) -> None:
+    """At most 6 lines that fail on 3.3.0 alone."""
+    about = reproduced(tmp_path, RETENTION, "3.3.0,3.4.0")
+    assert about["code"] == "FC301"
+    assert about["after"]["lines"] <= 6
+    assert exits(about) == {"3.3.0": 0, "3.4.0": 1}
+
+
+def test_a_key_past_the_end_of_the_arguments(tmp_path: Path) -> None:
+    """The autotuner's own lookup fails in a script of a kernel without a body."""
+    about = reproduced(tmp_path, KEY, "3.1.0,3.2.0")
+    assert about["code"] == "FC601"
+    assert about["after"]["lines"] == 1
+    assert exits(about) == {"3.1.0": 0, "3.2.0": 1}
+
+
+# flacheck as a program that gets Ctrl-C at its first improvement, on any machine at the same point.
+INTERRUPTED = """\
+import os, signal, sys
+from flacheck import cli
+from flacheck.capabilities.repro.reproduction import Reproduction
+
+search = Reproduction.search
+
+def interrupted(self):
+    for event in search(self):
+        yield event
+        os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+Reproduction.search = interrupted
+cli.main()
+"""
+
+
+def test_an_interrupt_leaves_the_best_so_far(tmp_path: Path) -> None:
+    """Ctrl-C in mid-search: exit 130, and a verified script is there."""
+    words = ["repro", *DELTA, "--releases", "3.2.0", "-o", "out"]
+    command = [sys.executable, "-c", INTERRUPTED, *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    about = json.loads((tmp_path / "out/repro.json").read_text())
+    assert done.returncode == 130, done.stderr
+    assert not about["complete"]
+    assert about["runs"] == {"reproduced": 3, "of": 3}
+
+
+def test_a_budget_of_nothing_is_refused(tmp_path: Path) -> None:
+    """Before anything is compiled, with what is wanted."""
+    none = subprocess.run(
+        [*REPRO, *DELTA, "--budget", "0"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert none.returncode == 2
+    assert "expected a number of compiles" in none.stderr

@@ -1,0 +1,152 @@
+"""Programs beside the workers: an environment of their own, limits, and an end with flacheck's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flacheck.engine import policies, programs
+from flacheck.engine.programs import ProgramEnd
+from tests.engine.test_executors import gone, running
+from tests.paths import ROOT
+
+
+def run(folder: Path, script: str, seconds: float = 30, memory_mb: int = 2000) -> ProgramEnd:
+    return programs.run(
+        ["-c", script],
+        programs.environment(folder, {"MARK": "x"}),
+        folder,
+        folder / "log",
+        seconds=seconds,
+        memory_mb=memory_mb,
+        policy=policies.of_package([], str(folder)),
+    )
+
+
+def test_a_program_has_an_environment_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of the user's variables, secrets least of all; what it says is in its log."""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    monkeypatch.setenv("LD_PRELOAD", "")
+    ended = run(tmp_path, "import os; print(sorted(os.environ)); print(os.getcwd())")
+    assert ended.exit_code == 0
+    said = (tmp_path / "log").read_text()
+    assert said.startswith("['HOME', 'LC_ALL', 'MARK', 'PATH', 'TMPDIR']")
+    assert str(tmp_path) in said
+    warden = "import os; print(open(f'/proc/{os.getppid()}/environ').read())"
+    run(tmp_path, warden)
+    assert "hush" not in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("script", "exit_code", "name"),
+    [
+        ("raise SystemExit(7)", 7, None),
+        ("1/0", 1, None),
+        ("import os; os.abort()", None, "SIGABRT"),
+        ("import os; os.kill(os.getpid(), 9)", None, "SIGKILL"),
+    ],
+)
+def test_how_a_program_ended_is_known(
+    tmp_path: Path, script: str, exit_code: int | None, name: str | None
+) -> None:
+    """By itself, or by a signal."""
+    ended = run(tmp_path, script)
+    assert (ended.exit_code, ended.signal, ended.over) == (exit_code, name, None)
+
+
+def test_memory_is_bounded_by_what_is_held(tmp_path: Path) -> None:
+    """Reserving is free; holding counts, also in what the program started."""
+    reserve = "import mmap; m = mmap.mmap(-1, 8 << 30)"
+    assert run(tmp_path, reserve, memory_mb=400).exit_code == 0
+    hoard = "import time; x = b'x' * (600 << 20); time.sleep(60)"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hoard!r}])"
+    for script in (hoard, child):
+        ended = run(tmp_path, script, memory_mb=400)
+        assert ended.over == "memory"
+        assert "MB, more than its limit" in ended.how
+
+
+def test_time_is_bounded_and_nothing_is_left(tmp_path: Path) -> None:
+    """Not even what left its session and its parent."""
+    marker = f"flacheck-test-{os.getpid()}-daemon"
+    script = (
+        "import os, subprocess, sys, time\n"
+        f"subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(100)', '{marker}'],"
+        " start_new_session=True)\n"
+        "if os.fork(): time.sleep(100)\n"
+        "os.setsid()\n"
+        f"if os.fork() == 0: os.execv(sys.executable, ['python', '-c', 'import time;"
+        f" time.sleep(100)', '{marker}'])\n"
+    )
+    started = time.monotonic()
+    ended = run(tmp_path, script, seconds=2)
+    assert ended.over == "time"
+    assert time.monotonic() - started < 20
+    assert gone(marker)
+
+
+def test_what_a_program_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+    """It is done, so all of it is."""
+    marker = f"flacheck-test-{os.getpid()}-left"
+    script = (
+        "import subprocess, sys\n"
+        f"subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(100)', '{marker}'])"
+    )
+    assert run(tmp_path, script).exit_code == 0
+    assert gone(marker)
+
+
+@pytest.mark.parametrize("victim", ["flacheck", "warden"])
+def test_a_program_dies_with_flacheck_and_with_its_warden(tmp_path: Path, victim: str) -> None:
+    """However these end."""
+    marker = f"flacheck-test-{os.getpid()}-{victim}"
+    inner = f"import time; time.sleep(100); '{marker}'"
+    script = (
+        "from pathlib import Path; from tests.engine.test_programs import run\n"
+        f"run(Path({str(tmp_path)!r}), {inner!r}, seconds=90)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT)
+    try:
+        end = time.monotonic() + 30
+        while not _program(marker) and time.monotonic() < end:
+            time.sleep(0.05)
+        program = _program(marker)
+        assert program
+        if victim == "flacheck":
+            parent.send_signal(signal.SIGKILL)
+        else:
+            os.kill(int(_status(program, "PPid")), signal.SIGKILL)
+        end = time.monotonic() + 5
+        while Path(f"/proc/{program}").exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not Path(f"/proc/{program}").exists()
+        parent.wait(20)
+        assert not running(marker)
+    finally:
+        parent.kill()
+        parent.wait()
+
+
+def _program(marker: str) -> int:
+    """The program itself: its command begins with the script, that of its parents holds it."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if len(words) > 2 and words[2].startswith(b"import time") and marker.encode() in words[2]:
+            return int(folder.name)
+    return 0
+
+
+def _status(pid: int, name: str) -> str:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return text.split(f"{name}:")[1].split()[0]

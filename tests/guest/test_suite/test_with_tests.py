@@ -1,0 +1,200 @@
+"""A checkout's own tests under capture: what they launch was seen, and stands beside what the driver
+launches.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flacheck.captures import tests as suite
+from flacheck.captures.cards import card
+from flacheck.captures.coverage import coverage
+from flacheck.engine import policies
+from flacheck.errors import UsageError
+from flacheck.guest.engine.confinement import Policy
+from flacheck.guest.test_suite import cases
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.launches import read
+from flacheck.inputs.subject import Subject
+from flacheck.pipeline import planning
+from flacheck.pipeline.job import Job
+from tests.captured import needs_torch
+from tests.guest.search.test_drive import KERNELS, package
+
+TESTS = """
+import pytest, torch
+from tiny.kernels import rare, scale
+
+@pytest.mark.parametrize("n", [16, 32, 64])
+def test_rare(n):
+    x = torch.zeros(n, device="cuda")
+    rare[(1,)](x, x, K=n)
+
+def test_that_compares():
+    x = torch.zeros(8, device="cuda", dtype=torch.bfloat16)
+    scale[(1,)](x, x, x, 8, K=16)
+    assert x.sum().item() == 3.0
+
+def test_that_is_wrong():
+    raise ValueError("no such thing")
+
+@pytest.mark.skip(reason="not today")
+def test_that_is_skipped(): ...
+"""
+
+
+def run(folder: Path, seconds: float = 60.0, **files: str) -> suite.TestRun:
+    """The tests of `tiny`, whose checkout this is."""
+    package(folder, kernels=KERNELS)
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    config = {
+        "card": card("h100"),
+        "package": "tiny==1.0",
+        "packages": {str(folder): "tiny==1.0"},
+        "checkout": str(folder),
+        "seconds": seconds,
+    }
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+
+    def policy(scratch: str) -> Policy:
+        return policies.of_package([str(folder)], scratch)
+
+    return suite.run(config, environment, "running tests", folder / "log.txt", policy)
+
+
+@needs_torch
+def test_tests_are_run_and_their_launches_recorded(tmp_path: Path) -> None:
+    """Passed or failed; a failure says whether it read what nobody computed."""
+    made = run(tmp_path, test_tiny=TESTS, test_broken="import nobody_has_this\n")
+    launched = [json.loads(line) for line in made.lines]
+    by = {line["by"] for line in launched if "kernel" in line}
+    assert by == {
+        "test_tiny.py::test_rare[16]",
+        "test_tiny.py::test_rare[32]",
+        "test_tiny.py::test_rare[64]",
+        "test_tiny.py::test_that_compares",
+    }
+    report = made.report
+    assert report["tests"] == {"passed": 3, "failed": 2, "skipped": 1}
+    assert report["wanting"] == ["test_tiny.py::test_that_compares"]
+    wrong = "ValueError: no such thing"
+    assert report["failures"]["test_tiny.py::test_that_is_wrong"] == wrong
+    assert "nobody_has_this" in report["uncollected"]["test_broken.py"]
+    assert (report["cut"], report["unrun"], report["ended"]) == ([], 0, None)
+
+
+@needs_torch
+def test_what_the_time_cuts_is_named(tmp_path: Path) -> None:
+    """Without time no test is run, and each function is named once."""
+    made = run(tmp_path, -1.0, test_tiny=TESTS)
+    assert made.report["cut"] == [
+        "test_tiny.py::test_rare",
+        "test_tiny.py::test_that_compares",
+        "test_tiny.py::test_that_is_wrong",
+        "test_tiny.py::test_that_is_skipped",
+    ]
+
+
+@needs_torch
+def test_a_checkout_without_tests_says_so(tmp_path: Path) -> None:
+    """Its launches file is whole all the same."""
+    made = run(tmp_path)
+    assert made.report["ended"] == "it has no tests that pytest finds"
+    assert [json.loads(line)["package"] for line in made.lines] == ["tiny==1.0"]
+
+
+MANY = """
+import pytest, torch
+from tiny.kernels import rare
+
+@pytest.mark.parametrize("n", [16, 32, 64])
+@pytest.mark.parametrize("times", range(100))
+def test_rare(n, times):
+    x = torch.zeros(n, device="cuda")
+    rare[(1,)](x, x, K=n)
+
+def test_that_never_ends():
+    x = torch.zeros(1, device="cuda")
+    while True:
+        x = x + 1
+"""
+
+
+@needs_torch
+def test_of_many_cases_some_are_run(tmp_path: Path) -> None:
+    """So many of a function that each value of a parameter may come; a test that loops is ended by
+    the operations that it did."""
+    made = run(tmp_path, 8.0, test_tiny=MANY)
+    assert made.report["tests"] == {"passed": cases.MOST, "failed": 1, "skipped": 0}
+    assert made.report["unrun"] == 300 - cases.MOST
+    (error,) = made.report["failures"].values()
+    assert error.endswith("TestTooLong: took too long")
+
+
+def test_cases_that_bring_new_values_come_first() -> None:
+    """Then the others, in an order that is always the same."""
+    values = {"x": [object() for _ in range(3)], "y": [[1], [2], [3], [4]]}
+    product = [dict(zip(values, each)) for each in itertools.product(*values.values())]
+    order = cases.in_order(product)
+    assert sorted(order) == list(range(12))
+    assert order[:6] == [0, 1, 2, 3, 4, 8]
+    assert order == cases.in_order(product)
+    assert cases.in_order([{}]) == [0]
+
+
+def line(identity: str, kernel: str, **more: Any) -> str:
+    return json.dumps({"id": identity, "kernel": kernel, **more}) + "\n"
+
+
+def test_what_both_launched_stands_there_once(tmp_path: Path) -> None:
+    """As the tests launched it; the driver's own launches follow."""
+    header = json.dumps({"schema": "flacheck.launches/1"}) + "\n"
+    made = suite.TestRun((header, line("a", "m:one", by="test")), {})
+    driver = tmp_path / "l.jsonl"
+    driver.write_text(header + line("a", "m:one", made_up=True) + line("b", "m:two"))
+    assert suite.merge_lines(made, driver) == [
+        header,
+        line("a", "m:one", by="test"),
+        line("b", "m:two"),
+    ]
+    assert suite.by_source(made, driver) == {"tests": [], "driver": ["m:two"], "both": ["m:one"]}
+    alone = suite.TestRun((), {})
+    assert suite.merge_lines(alone, driver) == driver.read_text().splitlines(keepends=True)
+
+
+def test_the_coverage_tells_how_tests_ended() -> None:
+    """In a form that a report can show."""
+    kernels = {"tests": ["m:one"], "driver": [], "both": []}
+    said = {
+        "tests": {"passed": 1, "failed": 1, "skipped": 0},
+        "failures": {"t.py::a": "AssertionError"},
+        "wanting": ["t.py::a"],
+        "kernels": kernels,
+    }
+    told = coverage({"m:one": ("m:host",)}, {"m:one": 1}, {"tests": said}).to_json()["tests"]
+    assert told["failures"] == [{"test": "t.py::a", "error": "AssertionError", "wants_data": True}]
+    assert (told["passed"], told["ended"], told["kernels"]) == (1, None, kernels)
+    assert "tests" not in coverage({}, {}, {}).to_json()
+
+
+def test_only_a_checkout_has_tests() -> None:
+    """A package from the index comes without them."""
+    subject = Subject(package="liger-kernel==0.8.5", with_tests=True)
+    with pytest.raises(UsageError, match="name its folder by --package DIR"):
+        planning.plan_job(Job(subject, Selection()))
+
+
+@needs_torch
+def test_the_launches_of_tests_are_read_as_seen(tmp_path: Path) -> None:
+    """Nobody made their arguments up."""
+    made = run(tmp_path, test_tiny=TESTS)
+    file = tmp_path / "l.jsonl"
+    file.write_text("".join(made.lines))
+    assert {entry.made_up for entry in read(file).launches} == {False}

@@ -1,0 +1,183 @@
+"""Trials beside real compilers: what the release's own Autotuner makes of a configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from flacheck.engine.sandbox import WorkerKind
+from flacheck.model import Outcome
+from flacheck.tables import targets
+from tests.guest.workers import test_guest
+
+pytestmark = pytest.mark.network
+# Workers beside the same releases.
+kind, run, version = test_guest.kind, test_guest.run, test_guest.version
+
+SOURCE = """\
+import triton
+import triton.language as tl
+
+
+
+@triton.heuristics({"FLAG": lambda args: args["y"] is not None})
+@triton.autotune(
+    configs=[triton.Config({"BN": 32}, num_warps=2), triton.Config({"BN": 64}, num_warps=4)],
+    key=["length", "FLAG"],
+    reset_to_zero=["x"],
+)
+@triton.jit
+def tuned(x, y, length, BN: tl.constexpr, FLAG: tl.constexpr):
+    tl.static_assert(BN != 16)
+    rows = tl.arange(0, BN)
+    total = tl.zeros([BN, BN], tl.float32)
+    for i in range(length):
+        tile = tl.load(x + i * BN * BN + rows[:, None] * BN + rows[None, :])
+        total += tl.dot(tile, tile)
+    tl.store(x + rows[:, None] * BN + rows[None, :], total.to(tl.float16))
+
+
+@triton.heuristics({"FLAG": lambda args: args["x"].shape[0] > 8})
+@triton.autotune(configs=[triton.Config({"BN": 32}), triton.Config({"BN": 64})], key=["length"])
+@triton.jit
+def measuring(x, length, BN: tl.constexpr, FLAG: tl.constexpr):
+    tl.static_assert(FLAG)
+    tl.store(x + tl.arange(0, BN), length.to(tl.float16))
+
+
+@triton.jit
+def bare(x, length, FLAG: tl.constexpr, BN: tl.constexpr):
+    tl.store(x + tl.arange(0, BN), FLAG + length)
+
+
+@triton.jit
+def abroad(x, BN: tl.constexpr):
+    tl.store(x + tl.arange(0, BN), undefined_name)
+"""
+TENSOR = {"dtype": "fp16", "align": 16}
+ARGS: dict[str, Any] = {"x": TENSOR, "y": TENSOR, "length": {"int": 1000}}
+
+
+def config(size: int, **more: int) -> dict[str, Any]:
+    return {"kwargs": {"BN": size}, "num_warps": 4, "num_stages": 2, **more}
+
+
+def asked(
+    op: str, name: str, *configs: dict[str, Any], args: dict[str, Any] = ARGS, limit: int = 0
+) -> dict[str, Any]:
+    """A request; a `limit` in bytes makes the card one with less shared memory."""
+    card = dataclasses.asdict(targets.find("sm90"))
+    launch = {"args": args, "configs": list(configs), "keys": ["length", "FLAG"]}
+    card |= {"shared_limit": limit} if limit else {}
+    return {
+        "op": op,
+        "kernel": {"source": SOURCE, "qualname": name},
+        "card": card,
+        "launch": launch,
+        "options": {},
+    }
+
+
+def test_what_compiles_and_fits_runs(kind: WorkerKind) -> None:
+    """With the resources of a plain compile."""
+    plain = {**asked("compile", "tuned"), "options": {"num_warps": 4, "num_stages": 2}}
+    plain["launch"] = {"args": {**ARGS, "BN": {"constexpr": 64}}}
+    tried, compiled = run(kind, asked("trial", "tuned", config(64), config(32)), plain)
+    assert (tried.outcome, tried.stage) == (Outcome.FINISHED, "load"), tried.log
+    assert tried.resources == compiled.resources
+    assert tried.resources.registers
+
+
+def test_the_releases_own_autotuner_skips_what_it_forgives(kind: WorkerKind) -> None:
+    """A static assertion, and shared memory over the card's limit: with others in the list, and
+    alone.
+    """
+    forgiven, alone, over, over_alone = run(
+        kind,
+        asked("trial", "tuned", config(16), config(64)),
+        asked("trial", "tuned", config(16)),
+        asked("trial", "tuned", config(64), config(32), limit=4096),
+        asked("trial", "tuned", config(64), limit=4096),
+    )
+    assert [a.outcome for a in (forgiven, alone, over, over_alone)] == [Outcome.RAISED] * 4
+    assert (forgiven.tolerated, alone.tolerated) == (True, False)
+    assert "CompileTimeAssertionFailure" in forgiven.exception
+    assert (over.tolerated, over_alone.tolerated) == (True, False)
+    assert over.exception[0] == "OutOfResources"
+    assert over.stage == "load"
+    assert "Hardware limit: 4096" in over.log
+    assert (over.resources.shared or 0) > 4096
+
+
+def test_any_other_error_ends_the_run(kind: WorkerKind) -> None:
+    """Also when other configurations would compile."""
+    (attempt,) = run(kind, asked("trial", "abroad", config(32), config(64), args={"x": TENSOR}))
+    assert attempt.outcome is Outcome.RAISED
+    assert not attempt.tolerated
+    assert "undefined_name" in attempt.log
+
+
+def test_a_function_without_its_autotuner_gets_the_releases(kind: WorkerKind) -> None:
+    """As kernels that were cut out of their files."""
+    args = {"x": TENSOR, "length": {"int": 3}, "FLAG": {"constexpr": 1}}
+    tried, keys = run(
+        kind,
+        asked("trial", "bare", config(64), config(32), args=args),
+        asked("keys", "bare", config(64), config(32), args=args),
+    )
+    assert tried.outcome is Outcome.FINISHED, tried.log
+    assert [(key["key"], key["got"]) for key in keys.facts["keys"]] == [
+        ("length", "length"),
+        ("FLAG", "FLAG"),
+    ]
+
+
+def test_keys_are_read_without_a_compile_and_trials_leave_no_trace(kind: WorkerKind) -> None:
+    """By position up to 3.1, where BN stands before FLAG; the same before and after a trial in one
+    worker.
+    """
+    question = asked("keys", "tuned", config(64), config(32))
+    before, trial, inspected, after = run(
+        kind,
+        question,
+        asked("trial", "tuned", config(64), config(32)),
+        asked("inspect", "tuned"),
+        question,
+    )
+    assert trial.outcome is Outcome.FINISHED
+    assert (before.facts, before.outcome) == (after.facts, after.outcome)
+    assert inspected.facts["keys"] == ["length", "FLAG"]
+    assert len(inspected.facts["configs"]) == 2
+    faults = [key["fault"] for key in before.facts["keys"]]
+    assert faults == ([None, "past-end"] if version(kind) < (3, 2) else [None, None])
+    assert before.resources.registers is None
+
+
+def measuring(op: str, **heuristics: dict[str, Any]) -> dict[str, Any]:
+    """A request for the kernel whose heuristic asks for a shape."""
+    args = {"x": TENSOR, "length": {"int": 1000}}
+    question = asked(op, "measuring", config(32), config(64), args=args)
+    question["launch"]["heuristics"] = heuristics
+    return question
+
+
+@pytest.mark.parametrize("op", ["autotune", "keys", "trial"])
+def test_heuristics_give_what_was_recorded(kind: WorkerKind, op: str) -> None:
+    """This one asks for a shape, which a tensor without data has not; the next launch of the kernel
+    is met by the kernel's own.
+    """
+    bare, held = measuring(op), measuring(op, FLAG={"constexpr": True})
+    recorded, computed = run(kind, held, bare)
+    assert recorded.outcome is Outcome.FINISHED, recorded.log
+    assert computed.outcome is Outcome.RAISED
+    assert "has no attribute 'shape'" in computed.log
+
+
+def test_an_autotuner_run_ends_at_the_stage_asked_for(kind: WorkerKind) -> None:
+    """Its key is built by then."""
+    question = measuring("autotune", FLAG={"constexpr": True})
+    (found,) = run(kind, {**question, "until": "ttir"})
+    assert found.outcome is Outcome.FINISHED, found.log
+    assert found.facts["configs"] == 2

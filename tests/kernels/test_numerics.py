@@ -1,0 +1,304 @@
+"""The corpus computes what its papers define: checked on the CPU, in Triton's interpreter, against
+plain torch, gradients included.
+
+The checks of a family run in a process of their own (this file, started as a module), because
+Triton reads TRITON_INTERPRET once.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import importlib.util
+import inspect
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from packaging.version import Version
+
+from flacheck.inputs import corpus
+from flacheck.tables import find_shipped_folder
+from tests import numerics
+from tests.paths import ROOT
+
+# ||ours - reference|| / ||reference||. The inputs are the same rounded ones for both, so this is
+# the error of the computation: about one rounding of each intermediate that is stored in the dtype.
+TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2}
+
+# B, T, H, K, V: no T is a multiple of the chunk of 64 but one; K and V that fill no tile; a single
+# token.
+CHUNK = [
+    (1, 64, 2, 64, 64),
+    (2, 100, 1, 64, 64),
+    (1, 130, 1, 128, 64),
+    (1, 70, 1, 256, 128),
+    (1, 65, 1, 96, 48),
+    (2, 1, 1, 64, 64),
+]
+RECURRENT = [
+    (2, 12, 1, 64, 64),
+    (1, 9, 2, 128, 64),
+    (1, 6, 1, 256, 128),
+    (1, 5, 1, 96, 48),
+    (2, 1, 1, 64, 64),
+]
+# Bounds of the sequences in a batch of one: a single token, a whole chunk, ragged ends.
+VARIABLE = {"chunk": [0, 1, 65, 130, 150], "fused_recurrent": [0, 1, 5, 12]}
+
+KERNELS = [k for k in corpus.load().values() if k.kernel.language == "triton"]
+FORMS = sorted({(k.kernel.origin.family, str(k.kernel.form)) for k in KERNELS})
+FAMILIES = sorted({family for family, _ in FORMS})
+
+
+def _missing() -> str | None:
+    """Return why the interpreter cannot run here, or None."""
+    for module in ("torch", "numpy", "triton"):
+        if importlib.util.find_spec(module) is None:
+            return f"{module} is not installed"
+    release, numpy = (Version(importlib.metadata.version(name)) for name in ("triton", "numpy"))
+    if release < Version("3.3"):
+        return f"the interpreter of Triton {release} gets tl.dot wrong"
+    if release < Version("3.7") and numpy >= Version("2.4"):
+        return f"the interpreter of Triton {release} fails on loops under NumPy {numpy}; one before 2.4 works"
+    return None
+
+
+@functools.cache
+def measured(family: str) -> list[dict[str, Any]]:
+    """Return every check's errors, from one process in which the interpreter is on."""
+    reason = _missing()
+    if reason:
+        pytest.skip(reason)
+    env = {**os.environ, "TRITON_INTERPRET": "1"}
+    root = ROOT
+    folder = str(find_shipped_folder("kernels"))
+    command = [sys.executable, "-m", "tests.kernels.test_numerics", folder, family]
+    run = subprocess.run(command, env=env, cwd=root, capture_output=True, text=True, timeout=1200)
+    assert run.returncode == 0, run.stderr[-2000:]
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def _own_kernels(family: str) -> set[str]:
+    """Return a family's kernels without those that another family launches with more arguments."""
+    owners: dict[str, tuple[int, str]] = {}
+    for source in KERNELS:
+        arguments = source.launches[0].args.values()
+        count = sum(argument is not None for argument in arguments)
+        candidate = (count, source.kernel.origin.family)
+        owners[source.kernel.digest] = max(candidate, owners.get(source.kernel.digest, candidate))
+    own = set()
+    for source in KERNELS:
+        origin = source.kernel.origin
+        if origin.family == family and owners[source.kernel.digest][1] == family:
+            own.add(origin.name)
+    return own
+
+
+def _of(family: str, check: str) -> list[dict[str, Any]]:
+    return [found for found in measured(family) if found["check"] == check]
+
+
+def _too_far(checks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    far = []
+    for check in checks:
+        limit = TOLERANCE[check["dtype"]]
+        if not all(error <= limit for error in check["errors"].values()):
+            far.append(check)
+    return far
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "form"), FORMS)
+def test_every_form_agrees_with_the_recurrence(family: str, form: str) -> None:
+    """Output, final state and gradients, for every shape and dtype, with and without h0."""
+    mine = [check for check in _of(family, "shape") if check["form"] == form]
+    shapes = RECURRENT if form == "fused_recurrent" else CHUNK
+    assert {(*c["shape"], c["dtype"]) for c in mine} == {(*s, d) for s in shapes for d in TOLERANCE}
+    assert _too_far(mine) == []
+    if family not in numerics.WITHOUT_GRADIENTS:
+        assert all({"o", "ht", "dq"} < set(check["errors"]) for check in mine)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "form"), FORMS)
+def test_sequences_of_variable_length_agree_with_the_recurrence(family: str, form: str) -> None:
+    """Each sequence of `cu_seqlens` begins with its own state and does not read its neighbours."""
+    mine = [check for check in _of(family, "variable") if check["form"] == form]
+    if not mine:
+        pytest.skip(f"{family} has no variant with cu_seqlens")
+    assert {check["dtype"] for check in mine} == set(TOLERANCE)
+    assert _too_far(mine) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_forms_agree_with_each_other(family: str) -> None:
+    """Chunk and fused_recurrent give the same output, state and gradients in fp32."""
+    mine = _of(family, "forms")
+    assert len(mine) == 1
+    assert _too_far(mine) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_configuration_computes_the_same(family: str) -> None:
+    """The result is the reference's for each tile that the autotuner can pick."""
+    mine = _of(family, "configuration")
+    assert {check["kernel"] for check in mine} == _own_kernels(family)
+    assert _too_far(mine) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f.endswith("delta_rule")])
+def test_keys_that_are_all_alike_do_not_break_the_triangular_inverse(family: str) -> None:
+    """Equal keys, full strength and no decay make I + A as far from the identity as it gets."""
+    mine = _of(family, "alike")
+    assert len(mine) == 1
+    assert _too_far(mine) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_arguments_that_do_not_fit_are_refused(family: str) -> None:
+    """Every host function raises ValueError for keys that are fewer than the queries."""
+    refused = {check["form"] for check in _of(family, "refused")}
+    assert refused == {form for name, form in FORMS if name == family}
+
+
+def _multiply_bf16_values() -> None:
+    """Make `tl.dot` multiply bf16 values: the interpreter keeps them as 16-bit patterns."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    dot = InterpreterBuilder.create_dot
+
+    def values(operand: Any) -> Any:
+        if operand.dtype.scalar != tl.bfloat16:
+            return operand
+        return TensorHandle((operand.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+
+    InterpreterBuilder.create_dot = lambda self, a, b, *rest: dot(self, values(a), values(b), *rest)
+
+
+def _do_without_a_driver() -> None:
+    """Supply a benchmark function: Triton 3.3 reads the GPU driver's when it imports an autotuned kernel."""
+    from triton.runtime import driver
+
+    driver.set_active(SimpleNamespace(get_benchmarker=lambda: None))
+
+
+def _compared(module: Any, form: str, arguments: dict[str, Any], seed: int = 0) -> dict[str, Any]:
+    right, cotangents = numerics.compute_reference(module, arguments, seed)
+    ours = numerics.compute(module, form, arguments, cotangents)
+    return {"form": form, "errors": numerics.relative_errors(ours, right)}
+
+
+def _shapes(module: Any) -> Iterator[dict[str, Any]]:
+    import torch
+
+    for form in numerics.forms_of(module):
+        for i, shape in enumerate(RECURRENT if form == "fused_recurrent" else CHUNK):
+            for dtype in TOLERANCE:
+                arguments = numerics.draw(module, shape, getattr(torch, dtype), "cpu", i)
+                if i % 2:
+                    arguments["h0"] = None
+                found = _compared(module, form, arguments, i)
+                yield {"check": "shape", "shape": shape, "dtype": dtype, **found}
+
+
+def _variable(module: Any) -> Iterator[dict[str, Any]]:
+    import torch
+
+    if not numerics.accepts_variable_lengths(module):
+        return
+    for form in numerics.forms_of(module):
+        bounds = VARIABLE[form]
+        for dtype in TOLERANCE:
+            shape = (1, bounds[-1], 1, 64, 32)
+            arguments = numerics.draw(module, shape, getattr(torch, dtype), "cpu", 1, bounds)
+            yield {"check": "variable", "dtype": dtype, **_compared(module, form, arguments)}
+
+
+def _forms_agree(module: Any) -> Iterator[dict[str, Any]]:
+    import torch
+
+    arguments = numerics.draw(module, (1, 67, 1, 64, 32), torch.float32, "cpu", 5)
+    _, cotangents = numerics.compute_reference(module, arguments)
+    first, *others = numerics.forms_of(module)
+    right = numerics.compute(module, first, arguments, cotangents)
+    errors = {}
+    for form in others:
+        ours = numerics.compute(module, form, arguments, cotangents)
+        for name, error in numerics.relative_errors(ours, right).items():
+            errors[f"{form} {name}"] = error
+    yield {"check": "forms", "dtype": "float32", "errors": errors}
+
+
+def _configurations(module: Any) -> Iterator[dict[str, Any]]:
+    import torch
+
+    for kernel in sorted(_own_kernels(module.__name__.rpartition(".")[2])):
+        form = module.KERNELS[kernel]["form"]
+        tokens = 5 if form == "fused_recurrent" else 70
+        arguments = numerics.draw(module, (1, tokens, 1, 128, 64), torch.float32, "cpu", 0)
+        tuned = getattr(module, kernel)
+        kept = tuned.configs
+        for config in {str(c.kwargs): c for c in tuned.all}.values():
+            tuned.configs = [config]
+            found = _compared(module, form, arguments)
+            yield {"check": "configuration", "kernel": kernel, "dtype": "float32", **found}
+        tuned.configs = kept
+
+
+def _alike(module: Any) -> Iterator[dict[str, Any]]:
+    import torch
+
+    if "beta" not in inspect.signature(module.chunk).parameters:
+        return
+    arguments = numerics.draw(module, (1, 100, 1, 64, 64), torch.float32, "cpu", 0)
+    arguments["k"] = arguments["k"][:, :1].expand_as(arguments["k"]).contiguous()
+    arguments["beta"] = torch.ones_like(arguments["beta"])
+    if "g" in arguments:
+        arguments["g"] = torch.zeros_like(arguments["g"])
+    yield {"check": "alike", "dtype": "float32", **_compared(module, "chunk", arguments)}
+
+
+def _refused(module: Any) -> Iterator[dict[str, Any]]:
+    import torch
+
+    arguments = numerics.draw(module, (1, 3, 1, 64, 64), torch.float32, "cpu", 0)
+    for form in numerics.forms_of(module):
+        try:
+            getattr(module, form)(**{**arguments, "k": arguments["k"][:, :2]})
+        except ValueError:
+            yield {"check": "refused", "form": form}
+
+
+def _main(folder: Path, family: str) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    _do_without_a_driver()
+    _multiply_bf16_values()
+    module = numerics.load_family(folder, family)
+    for kernel in module.KERNELS:
+        # Timing a choice needs a GPU; with one configuration there is none to time. The largest
+        # tile is quickest.
+        tuned = getattr(module, kernel)
+        tuned.all = tuned.configs
+        tuned.configs = [max(tuned.all, key=lambda c: c.kwargs.get("BV", 0))]
+    for check in (_shapes, _variable, _forms_agree, _configurations, _alike, _refused):
+        for found in check(module):
+            print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]), sys.argv[2])

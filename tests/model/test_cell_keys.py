@@ -1,0 +1,56 @@
+"""Keys of cells as stores in use hold them: they stay byte-identical, or every record is lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.subject import Subject
+from flacheck.model import Cell, Kernel, Launch, Stubbed
+from flacheck.pipeline import planning
+from flacheck.pipeline.job import Job
+from tests.paths import TESTS
+
+GOLDEN = TESTS / "golden" / "cell-keys.json"
+ROWS: list[dict[str, Any]] = json.loads(GOLDEN.read_text())
+
+
+def cell(row: dict[str, Any]) -> Cell:
+    """The cell of a golden row; where its kernel is loaded from is no part of a key."""
+    launch = None
+    if row["launch"]:
+        launch = Launch.from_json(row["launch"])
+    return Cell(
+        kernel=Kernel(row["kernel"], row["package"], row["digest"], Stubbed("m", "k")),
+        toolchain=row["toolchain"],
+        target=row["target"],
+        launch=launch,
+        options=row["options"],
+        stage=row["stage"],
+        until=row["until"],
+    )
+
+
+def test_there_are_a_hundred_keys_to_hold() -> None:
+    """Of flacheck's own kernels and of a package's, of compiles and of autotuner runs."""
+    assert len({row["key"] for row in ROWS}) >= 100
+    assert {row["stage"] for row in ROWS} == {"compile", "autotune"}
+    assert {row["package"] is None for row in ROWS} == {True, False}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["key"][:8])
+def test_a_key_stays_what_it_was(row: dict[str, Any]) -> None:
+    """The same cell has the same key."""
+    assert cell(row).key == row["key"]
+
+
+def test_what_is_planned_for_our_own_kernels_has_the_same_keys() -> None:
+    """From the declarations to the key: reading, expanding and hashing agree with what was."""
+    own = {row["key"] for row in ROWS if row["package"] is None}
+    selection = Selection(toolchains=("3.5.1", "3.2.0"))
+    planned = {cell.key for cell in planning.plan_job(Job(Subject("full"), selection)).cells}
+    assert len(own) >= 50
+    assert own <= planned

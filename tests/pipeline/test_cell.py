@@ -1,0 +1,408 @@
+"""CELL on a command line: what names one, what names several, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flacheck.engine import judge
+from flacheck.errors import UsageError
+from flacheck.inputs import corpus
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.subject import Subject
+from flacheck.model import (
+    Attempt,
+    Cell,
+    Cut,
+    Imported,
+    Kernel,
+    Outcome,
+    Purpose,
+    Record,
+    Stubbed,
+    Unit,
+    digest,
+)
+from flacheck.model.kernel import Origin
+from flacheck.packages import package as packages
+from flacheck.packages import source_trees
+from flacheck.packages.package import Package
+from flacheck.pipeline import planning
+from flacheck.pipeline import resolved_cell as cell
+from flacheck.pipeline.job import Job, RunOptions
+from flacheck.pipeline.plan import Plan
+from flacheck.pipeline.resolved_cell import ResolvedCell, resolve_cell
+from flacheck.store import Store
+from flacheck.toolchains import Resolver
+from tests.cli.test_cli import flacheck
+from tests.inputs.launches.test_launches import HEADER, LAUNCH, launch, write
+from tests.inputs.launches.test_launches import KERNEL as CUT
+
+ONE = Selection(("chunk_fwd_o",), ("sm90",), ("bf16",), (4,), (2,), ("3.2.0",))
+ASSERTION = "LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: Assertion `{}' failed."
+
+
+@pytest.fixture(autouse=True)
+def never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is to be compiled, unless a test says so."""
+
+    def refused(*arguments: object) -> Iterator[Record]:
+        raise AssertionError("nothing is to be compiled")
+
+    monkeypatch.setattr(cell, "records_of", refused)
+
+
+@pytest.fixture(scope="module")
+def some() -> list[Cell]:
+    """Twenty-odd cells of one kernel of ours, without its autotuner's list, which a store does not
+    keep."""
+    selection = replace(ONE, dtypes=(), num_warps=(1, 2, 4, 8, 16), num_stages=())
+    found = planning.plan_job(Job(Subject("quick"), selection)).cells
+    return [replace(cell, configs=()) for cell in found]
+
+
+def judged(cell: Cell, says: str | None = None) -> Record:
+    """The record of a cell that fails by an assertion, or compiles."""
+    if says is None:
+        return judge.judge(cell, Attempt(Outcome.FINISHED, stage="cubin"))
+    log = ASSERTION.format(says)
+    return judge.judge(cell, Attempt(Outcome.DIED, stage="ttgir", signal="SIGABRT", log=log))
+
+
+def put(
+    store: Store, cells: Sequence[Cell], says: Callable[[Cell], str | None] = lambda cell: None
+) -> list[Record]:
+    records = [judged(cell, says(cell)) for cell in cells]
+    store.add_cells(cells)
+    store.add_many(store.begin_run({}), records)
+    return records
+
+
+def refused(store: Store, what: str | None, selection: Selection = Selection()) -> list[str]:
+    """The lines of the message."""
+    with pytest.raises(UsageError) as caught:
+        resolve_cell(what, selection, store, Purpose.REPRO)
+    return str(caught.value).splitlines()
+
+
+def test_a_key_or_eight_characters_of_it_name_a_cell(store: Store, some: list[Cell]) -> None:
+    """The very cell, so another release is all that differs in what is compiled next."""
+    put(store, some)
+    for name in (some[3].key, some[3].key[:8]):
+        chosen = resolve_cell(name, Selection(), store, Purpose.REPRO)
+        assert chosen.cell == some[3]
+        assert chosen.cell.key == some[3].key
+        assert chosen.record is not None
+        assert chosen.warnings == ()
+    assert chosen.under("triton==3.4.0") == replace(some[3], toolchain="triton==3.4.0")
+
+
+def test_a_plan_of_a_chosen_cell_differs_by_release_alone(store: Store, some: list[Cell]) -> None:
+    """Also by what its releases refuse."""
+    resolver = Resolver()
+    names = [*resolver("3.1.0"), *resolver("3.2.0")]
+    plan = ResolvedCell(some[0]).plan(
+        [resolver.choices[name] for name in names], "bisect x", Purpose.BISECT
+    )
+    assert [cell.toolchain for cell in plan.cells] == ["triton==3.1.0", "triton==3.2.0"]
+    assert plan.cells[1].key == some[0].key
+
+
+def test_an_unknown_short_or_ambiguous_key_is_refused_with_candidates(
+    store: Store, some: list[Cell]
+) -> None:
+    """At most a screenful of them, the failing ones first."""
+    put(store, some, lambda cell: "it holds" if cell is some[5] else None)
+    first, *rest = refused(store, "0" * 8)
+    assert first.endswith("begins with 00000000; name one by its key:")
+    assert some[5].key[:12] in rest[0]
+    assert "FC302" in rest[0]
+    assert "triton==3.2.0  sm90" in rest[0]
+    assert len(rest) == 17
+    assert rest[-1] == f"  and {len(some) - 16} more"
+    assert "too short" in refused(store, some[0].key[:7])[0]
+    assert "names no cell" in refused(store, "chunk_fwd_o")[0]
+
+
+def test_flags_name_the_first_of_failing_cells_of_one_signature(
+    store: Store, some: list[Cell]
+) -> None:
+    """First by key; the message's quantities are no part of a signature."""
+    put(store, some, lambda cell: "it holds" if cell.options["num_warps"] == 8 else None)
+    failing = sorted(cell.key for cell in some if cell.options["num_warps"] == 8)
+    assert len(failing) > 1
+    for selection in (
+        Selection(),
+        Selection(num_warps=(8,), targets=("h100",), toolchains=("==3.2.0",)),
+    ):
+        assert resolve_cell(None, selection, store, Purpose.REPRO).cell.key == failing[0]
+
+
+def test_flags_name_the_only_slow_compile_where_nothing_fails(
+    store: Store, some: list[Cell]
+) -> None:
+    """It is slow beside what the store holds of the other releases."""
+    newer = replace(some[0], toolchain="triton==3.4.0")
+    put(store, [*some, newer])
+    slow = judge.judge(newer, Attempt(Outcome.FINISHED, stage="cubin", seconds=60.0))
+    quick = [
+        judge.judge(cell, Attempt(Outcome.FINISHED, stage="cubin", seconds=2.0)) for cell in some
+    ]
+    store.add_many(store.begin_run({}), [*quick, slow])
+    assert resolve_cell(None, Selection(toolchains=("3.4.0",)), store, Purpose.REPRO).cell == newer
+    assert (
+        "no cell of the store that fails"
+        in refused(store, None, Selection(toolchains=("3.2.0",)))[0]
+    )
+
+
+@pytest.mark.parametrize(("torch", "how"), [("/there", Imported), (None, Stubbed)])
+def test_a_kernel_recorded_beside_torch_is_loaded_beside_what_there_is(
+    store: Store,
+    some: list[Cell],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    torch: str | None,
+    how: type[Imported] | type[Stubbed],
+) -> None:
+    """The same cell with the same key, whether torch is here or its stand-in."""
+    package = Package("fla", "1.0", str(tmp_path), "d" * 16, {})
+    (tmp_path / "fla").mkdir()
+    monkeypatch.setattr(packages, "installed_package", lambda spec: package)
+    monkeypatch.setattr(cell, "torch_folder", lambda: torch)
+    name = "fla.ops:kernel"
+    origin = Imported("fla.ops", "kernel")
+    kernel = Kernel(name, package.identity, digest([package.digest, name]), origin)
+    recorded = replace(some[0], kernel=kernel)
+    put(store, [recorded])
+    chosen = resolve_cell(recorded.key, Selection(), store, Purpose.REPRO)
+    assert (chosen.cell.key, chosen.warnings) == (recorded.key, ())
+    assert chosen.cell.kernel.origin == how("fla.ops", "kernel")
+    assert list(chosen.packages) == [package.identity]
+
+
+def stored(store: Store, cell: Cell, origin: Origin, **changes: Any) -> str:
+    """Store a record of the cell with a kernel of another origin; its key."""
+    kernel = Kernel("fla.ops:kernel", "fla==1.0", "d" * 16, origin)
+    recorded = replace(cell, kernel=kernel, **changes)
+    put(store, [recorded])
+    return recorded.key
+
+
+def test_a_stored_source_is_admitted_or_trusted(store: Store, some: list[Cell]) -> None:
+    """A store may have come from elsewhere."""
+    key = stored(store, some[0], Cut("import os\n", "kernel"))
+    assert "import of os" in refused(store, key)[0]
+    chosen = resolve_cell(key, Selection(), store, Purpose.BISECT, trust=True)
+    assert chosen.plan([], "bisect", Purpose.BISECT).trust
+    good = stored(store, some[1], Cut("import triton\n", "kernel"))
+    assert not resolve_cell(good, Selection(), store, Purpose.BISECT).trust
+
+
+@pytest.mark.parametrize("option", ["extern_libs", "ir_override", "pre_hook"])
+@pytest.mark.parametrize("place", ["options", "configs"])
+def test_a_stored_option_names_no_file(
+    store: Store, some: list[Cell], option: str, place: str
+) -> None:
+    """No scan stores such an option."""
+    held = {option: "/etc/passwd"}
+    assert some[0].launch is not None
+    launch = replace(some[0].launch, configs=({"kwargs": {}, **held},))
+    changes = {"options": {"options": held}, "configs": {"launch": launch}}[place]
+    key = stored(store, some[0], Cut("import triton\n", "kernel"), **changes)
+    assert f"option {option!r} is unknown" in refused(store, key)[0]
+
+
+@pytest.mark.parametrize("origin", [Imported("fla.ops", "k"), Stubbed("fla.ops", "k")])
+def test_a_stored_cell_installs_no_package(
+    store: Store, some: list[Cell], monkeypatch: pytest.MonkeyPatch, origin: Origin, tmp_path: Path
+) -> None:
+    """Nor does one of a CUDA unit; what the user installed is there."""
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
+    asked: list[str] = []
+    monkeypatch.setattr(packages, "provide_package", lambda spec: asked.append(spec))
+    monkeypatch.setattr(source_trees, "provide_sources", lambda spec: asked.append(spec))
+    for number, held in enumerate((origin, Unit("kernel.cu"))):
+        key = stored(store, some[number], held)
+        assert "fla==1.0, which is not installed here: --trust" in refused(store, key)[0]
+    assert not asked
+
+
+def test_a_stored_cell_imports_no_module_but_of_its_package(
+    store: Store, some: list[Cell], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Python's own modules run commands when they are imported, too."""
+    package = Package("fla", "1.0", str(tmp_path), "d" * 16, {})
+    monkeypatch.setattr(packages, "installed_package", lambda spec: package)
+    for number, module in enumerate(("antigravity", "torch.utils.collect_env")):
+        key = stored(store, some[number], Imported(module, "kernel"))
+        assert f"{module} is no module of fla==1.0" in refused(store, key)[0]
+
+
+def test_flags_that_leave_several_signatures_or_none_are_refused(
+    store: Store, some: list[Cell]
+) -> None:
+    """One example of each; or the cells that match and do not fail."""
+    put(store, some, lambda cell: {2: "this holds", 8: "that holds"}.get(cell.options["num_warps"]))
+    first, *rest = refused(store, None)
+    assert "fail in 2 ways" in first
+    assert len(rest) == 2
+    assert {line.split()[-2] for line in rest} == {"num_warps=2", "num_warps=8"}
+    first, *rest = refused(store, None, Selection(num_warps=(4,)))
+    assert "no cell of the store that fails" in first
+    assert rest
+    assert all(" compiles " in line for line in rest[:5])
+    assert "nothing to choose from" in refused(store, None, Selection(num_warps=(64,)))[0]
+
+
+def test_of_several_cells_of_a_matrix_the_verdicts_decide(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are asked for, in one go."""
+    shape = planning.plan_job(Job(Subject("quick"), ONE)).cells
+    runs: list[tuple[Purpose, RunOptions | None]] = []
+
+    def records(plan: Plan, store: Store, options: RunOptions | None) -> list[Record]:
+        runs.append((plan.purpose, options))
+        cells = plan.cells
+        return put(store, cells, lambda cell: "it holds" if cell is cells[1] else None)
+
+    monkeypatch.setattr(cell, "records_of", records)
+    assert len(shape) > 1
+    options = RunOptions(jobs=1)
+    chosen = resolve_cell("quick", ONE, store, Purpose.BISECT, options=options)
+    assert chosen.cell == shape[1]
+    assert runs == [(Purpose.BISECT, options)]
+
+
+def test_a_line_of_a_launches_file_is_a_cell(store: Store, tmp_path: Path) -> None:
+    """With release and target, and nothing is compiled to choose it; a line that counts stands for
+    what it counts."""
+    plain = {**LAUNCH["launch"], "configs": []}
+    first, second = (
+        launch(id=letter * 16, launch=plain, options={"num_warps": n})
+        for letter, n in (("a", 4), ("b", 2))
+    )
+    file = write(tmp_path, HEADER, first, second, {"of": "b" * 16, "count": 3}, {"end": True})
+    selection = Selection(targets=("sm80",), toolchains=("3.3.0",))
+    found = {
+        line: resolve_cell(f"{file}:{line}", selection, store, Purpose.REPRO).cell
+        for line in (2, 3, 4)
+    }
+    assert found[2].toolchain == "triton==3.3.0"
+    assert found[2].target == "sm80"
+    assert found[2].kernel.origin == Cut(CUT, "scale")
+    assert (found[3].options, found[4]) == ({"num_warps": 2}, found[3])
+    for line in (1, 5, 9):
+        assert "no launch is on that line" in refused(store, f"{file}:{line}", selection)[0]
+
+
+def test_a_kernel_that_changed_since_is_taken_as_it_is_now(store: Store, some: list[Cell]) -> None:
+    """With a warning, and without the record, which is about another source."""
+    old = replace(some[0], kernel=replace(some[0].kernel, digest="0" * 32))
+    put(store, [old])
+    chosen = resolve_cell(old.key, Selection(), store, Purpose.REPRO)
+    assert chosen.cell == some[0]
+    assert chosen.record is None
+    assert "has changed since" in chosen.warnings[0]
+
+
+def test_a_record_without_its_cell_is_rebuilt_when_its_key_comes_out(
+    store: Store, some: list[Cell]
+) -> None:
+    """As those of the first release's stores are; one that was cut out cannot be."""
+    store.add_many(store.begin_run({}), [judged(some[0])])
+    assert resolve_cell(some[0].key, Selection(), store, Purpose.REPRO).cell == some[0]
+    cut = replace(some[1], kernel=Kernel("m:k", None, "1" * 32, Cut(CUT, "k")))
+    store.add_many(store.begin_run({}), [judged(cut)])
+    assert "stored by an older flacheck" in refused(store, cut.key)[0]
+
+
+def test_source_in_a_store_is_believed_no_more_than_in_a_file(
+    store: Store, some: list[Cell]
+) -> None:
+    """A store may have been merged from anywhere."""
+    kernel = Kernel("m:k", None, "1" * 32, Cut("import os\nos.abort()\n", "k"))
+    bad, good = (
+        replace(some[0], kernel=kernel),
+        replace(some[0], kernel=replace(kernel, origin=Cut(CUT, "k"))),
+    )
+    put(store, [bad])
+    assert "import of os" in refused(store, bad.key)[0]
+    good = replace(good, kernel=replace(good.kernel, digest="2" * 32))
+    put(store, [good])
+    assert resolve_cell(good.key, Selection(), store, Purpose.REPRO).cell == good
+
+
+def test_a_kernel_of_ours_that_is_gone_is_said(
+    store: Store, some: list[Cell], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be compiled of it."""
+    put(store, some[:1])
+    monkeypatch.setattr(corpus, "load", dict)
+    assert f"{some[0].kernel.name} was removed from flacheck" in refused(store, some[0].key)[0]
+
+
+def bisect(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return flacheck("bisect", *args, cwd=cwd)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["0123456789ab"], "no store at"),
+        (["--kernel", "chunk_fwd_o"], "no store at"),
+        (["quick", "--find", "blame"], "--find blame"),
+        (["quick", "--format", "markdown"], "allowed are table, json"),
+        (["quick", "--target", "sm42"], "sm42"),
+        (["missing.jsonl:3", "--triton", "3.2.0"], "missing.jsonl: cannot be read"),
+    ],
+)
+def test_bad_input_of_bisect_is_one_message_and_2(
+    tmp_path: Path, command: list[str], said: str
+) -> None:
+    """No traceback, nothing on stdout."""
+    found = bisect(*command, cwd=tmp_path)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert said in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+@pytest.mark.network
+def test_the_gated_delta_rule_over_all_releases(tmp_path: Path) -> None:
+    """Ours, 8 warps: four failures of two kinds and their ends; a second time at once; and only
+    what a search needs."""
+    which = [
+        "-k",
+        "gated_delta_rule.chunk_fwd_h",
+        "--dtype",
+        "bf16",
+        "--target",
+        "sm90",
+        "--num-warps",
+        "8",
+    ]
+    first = bisect("quick", *which, "--triton", "3.2.0", "--format", "json", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    found = json.loads(first.stdout)
+    sides = [
+        (change["before"][8:], change["after"][8:], change["kind"]) for change in found["changes"]
+    ]
+    assert ("3.1.0", "3.2.0", "cause") in sides
+    assert ("3.3.1", "3.4.0", "pass") in sides
+    (mended,) = (change for change in found["changes"] if change["after"] == "triton==3.4.0")
+    assert (mended["torch_before"], mended["torch_after"]) == (["2.7.1"], ["2.8.0"])
+    again = bisect(found["cell"]["key"][:8], cwd=tmp_path)
+    assert again.returncode == 0
+    assert f"{len(found['history'])} cached" in again.stderr
+    assert (
+        "3.3.1 fails FC302 (chooseStMatrixLayoutLeadingOffset) → 3.4.0 compiles; torch 2.7.1 | 2.8.*"
+        in " ".join(again.stdout.split())
+    )
+    assert bisect(found["cell"]["key"], "--find", "fail", cwd=tmp_path).returncode == 3

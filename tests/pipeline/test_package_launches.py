@@ -1,0 +1,159 @@
+"""What a package is captured on, target by target."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flacheck.captures.capture_job import CaptureJob, CaptureResult
+from flacheck.engine.judge import judge
+from flacheck.inputs import replay
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.subject import Subject
+from flacheck.model import Cut, Imported, Verdict
+from flacheck.packages.package import Package
+from flacheck.pipeline import package_launches
+from flacheck.pipeline.job import Job
+from flacheck.pipeline.package_launches import ResolvedPackage, resolve_package
+from flacheck.toolchains.base import Choice
+from tests.inputs.launches.test_launches import HEADER, launch, write
+
+SHOP = Package("shop", "1.0", "/nowhere", "0", {})
+
+
+class Resolver:
+    """Knows one release."""
+
+    warnings: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        choice = Choice("triton", "3.6.0", "triton==3.6.0", "cache")
+        self.choices = {choice.identity: choice}
+
+    def __call__(self, spec: str) -> tuple[str, ...]:
+        return tuple(self.choices)
+
+
+def resolved(selection: Selection) -> ResolvedPackage:
+    """The package of a scan with this selection."""
+    return resolve_package(Job(Subject(package="shop==1.0"), selection))
+
+
+@dataclass
+class Report:
+    """The cards that the package was called on, and what the driver said of it."""
+
+    cards: list[str]
+    said: dict[str, Any]
+
+
+@pytest.fixture
+def drives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
+    """A package that launches one kernel on each card; torch is beside flacheck."""
+    cards: list[str] = []
+    launched = launch(package=SHOP.identity, kernel="shop.ops:scale")
+    file = write(tmp_path, HEADER, launched)
+    report: dict[str, Any] = {"modules": {}, "operators": {}}
+
+    def prepare(asked: list[CaptureJob], at_once: int) -> None:
+        cards.extend(each.card["gpu"] for each in asked)
+
+    monkeypatch.setattr(package_launches, "Resolver", Resolver)
+    monkeypatch.setattr(package_launches, "prepare_captures", prepare)
+    monkeypatch.setattr(package_launches, "capture_package", lambda *_: CaptureResult(file, report))
+    monkeypatch.setattr(package_launches.packages, "provide_package", lambda spec: SHOP)
+    monkeypatch.setattr(
+        package_launches, "provide", lambda choice: SimpleNamespace(identity="triton")
+    )
+    monkeypatch.setattr(package_launches, "launchable", lambda path, prefix: {})
+    # Kernels are imported beside torch only; nothing is imported here, so any folder will do.
+    monkeypatch.setattr(replay, "torch_folder", lambda: "/nowhere")
+    monkeypatch.setattr(Package, "modules", ("shop",))
+    return Report(cards, report)
+
+
+def test_launches_for_an_amd_card_are_recorded_on_an_nvidia_card(
+    drives: Report, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That is said before anything is captured, and the other targets are asked as ever."""
+    selection = Selection(targets=("gfx942", "sm80"))
+    asked = resolved(selection).question.asked
+    assert [each.target for each in asked] == ["gfx942", "sm80"]
+    with caplog.at_level(logging.WARNING):
+        plan = resolved(selection).capture().expand()
+    (said,) = caplog.messages
+    assert said.startswith("gfx942: flacheck imitates NVIDIA cards only, so the launches of shop")
+    assert "recorded on NVIDIA A100-SXM4-80GB and compiled for gfx942" in said
+    assert drives.cards == ["NVIDIA A100-SXM4-80GB"] * 2
+    how = {cell.target: type(cell.kernel.origin) for cell in plan.cells}
+    # On AMD's card the package would be imported as another one than was recorded.
+    assert how == {"gfx942": Cut, "sm80": Imported}
+
+
+@pytest.mark.parametrize(
+    ("module", "said", "is_failure"),
+    [
+        ("shop", "ModuleNotFoundError: No module named 'triton.tools.gone'", True),
+        ("shop", "ImportError: cannot import name 'gone' from 'triton.language' (a.py)", True),
+        # A module for other releases, what is not installed, and another name like Triton's.
+        ("shop.gluon", "ModuleNotFoundError: No module named 'triton.experimental'", False),
+        ("shop", "ModuleNotFoundError: No module named 'yaml'", False),
+        ("shop", "ModuleNotFoundError: No module named 'tritonclient.grpc'", False),
+    ],
+)
+def test_a_package_that_asks_triton_for_what_is_gone_fails_to_import(
+    drives: Report, module: str, said: str, is_failure: bool
+) -> None:
+    """Its modules can be captured past its `__init__`, but no user comes that far."""
+    drives.said["modules"][module] = said
+    plan = resolved(Selection()).capture().expand()
+    imports = [cell for cell in plan.cells if cell.stage == "import"]
+    assert [cell.kernel.name for cell in imports] == ["shop:__init__"] * is_failure
+    for cell in imports:
+        assert judge(cell, plan.attempts[cell.key]).verdict is Verdict.FAILS
+
+
+def test_a_release_without_a_wheel_is_not_captured(
+    drives: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are, and what it would launch is asked as an import."""
+    gone = Choice("triton", "3.5.0", "triton==3.5.0", "cache", reason="no wheel for this Python")
+
+    class Both(Resolver):
+        """Knows another release, too."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.choices = {gone.identity: gone, **self.choices}
+
+    monkeypatch.setattr(package_launches, "Resolver", Both)
+    made = resolved(Selection()).capture().captures
+    assert [(each.choice.version, each.driven is None) for each in made] == [
+        ("3.5.0", True),
+        ("3.6.0", False),
+    ]
+    assert drives.cards == ["NVIDIA H100 80GB HBM3"]
+    plan = resolved(Selection()).capture().expand()
+    assert {cell.stage for cell in plan.cells if cell.toolchain == gone.identity} == {"import"}
+
+
+def test_an_amd_card_alone_is_captured_on_the_usual_card(drives: Report) -> None:
+    """Where no NVIDIA card is asked."""
+    plan = resolved(Selection(targets=("mi300x",))).capture().expand()
+    assert drives.cards == ["NVIDIA H100 80GB HBM3"]
+    assert {cell.target for cell in plan.cells} == {"gfx942"}
+
+
+def test_a_kernel_that_is_imported_has_its_cut_source_with_it(drives: Report) -> None:
+    """For a worker that cannot import what the capture could."""
+    plan = resolved(Selection()).capture().expand()
+    (origin,) = {cell.kernel.origin for cell in plan.cells}
+    assert isinstance(origin, Imported)
+    assert origin.cut == launch()["text"]
+    assert json.dumps(plan.context())

@@ -1,0 +1,147 @@
+"""The formats for code scanning, CI servers and browsers."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import itertools
+import json
+import random
+import re
+from pathlib import Path
+from urllib.parse import quote
+from xml.etree import ElementTree
+
+import pytest
+from junitparser import JUnitXml
+
+import flacheck
+from flacheck import reports
+from flacheck.cli import common
+from flacheck.errors import UsageError
+from flacheck.model import Corpus, Imported, Kernel
+from flacheck.model.source_location import SourceLocation
+from flacheck.packages.kernel_locations import KernelLocator
+from flacheck.reports import chart
+from flacheck.reports.document import Annotation, Case, CaseOutcome, Display, Report
+from tests.made_records import failure, record
+from tests.made_reports import MADE
+from tests.paths import ROOT
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\x00\ud800"
+
+
+def rendered(format: str, report: Report) -> str:
+    return "".join(reports.render(format, report, Display()))
+
+
+def test_a_result_for_each_place_of_a_failure() -> None:
+    """Code scanning reads the first place alone, and a rule index must name its rule."""
+    places = (SourceLocation("a b.py", 3, "m:f"), SourceLocation(None, None, "m:g"))
+    failure = Annotation("error", "FC302 x", "text", places, "FC302", "FC302:llir")
+    value = json.loads(
+        rendered("sarif", Report([], annotations=[failure, Annotation("notice", "a", "b")]))
+    )
+    (run,) = value["runs"]
+    first, second = run["results"]
+    assert first["locations"][0]["physicalLocation"] == {
+        "artifactLocation": {"uri": quote("a b.py")},
+        "region": {"startLine": 3},
+    }
+    assert "physicalLocation" not in second["locations"][0]
+    assert first["partialFingerprints"] != second["partialFingerprints"]
+    assert run["tool"]["driver"]["rules"][first["ruleIndex"]]["id"] == "FC302"
+    assert [each["level"] for each in run["invocations"][0]["toolExecutionNotifications"]] == [
+        "note"
+    ]
+
+
+@pytest.mark.parametrize("command", ["scan", "diff", "gate"])
+def test_a_junit_reader_counts_what_fails(command: str, tmp_path: Path) -> None:
+    """Failures of the made report are failures of its test cases."""
+    file = tmp_path / "report.xml"
+    file.write_text(rendered("junit", MADE[command](tmp_path)), encoding="utf-8")
+    read = JUnitXml.fromfile(str(file))
+    read.update_statistics()
+    cases = list(MADE[command](tmp_path).cases)
+    assert read.tests == len(cases)
+    assert read.failures == sum(case.outcome is CaseOutcome.FAILED for case in cases) > 0
+
+
+def test_hostile_names_stay_text() -> None:
+    """XML stays well-formed, and no name ends an element of a page."""
+    case = Case(HOSTILE, HOSTILE, HOSTILE, CaseOutcome.FAILED, HOSTILE, HOSTILE)
+    ElementTree.fromstring(rendered("junit", Report([], cases=[case])))
+    chart = {"texts": [HOSTILE], "targets": [], "rules": {}}
+    overview = reports.document.Overview((("pin", HOSTILE),), chart)
+    page = rendered("html", Report([], overview=lambda: overview))
+    assert "<img" not in page
+    (data,) = re.findall(r'id="data">(.*?)</script>', page)
+    assert json.loads(gzip.decompress(base64.b64decode(data)))["texts"][0].startswith("</script>")
+
+
+@pytest.mark.parametrize("command", sorted(MADE))
+def test_every_report_is_a_page_without_network(command: str, tmp_path: Path) -> None:
+    """The page loads nothing."""
+    page = rendered("html", MADE[command](tmp_path))
+    assert "default-src 'none'" in page
+    assert not re.search(r'(src|href)="(?!#)', page)
+
+
+def test_a_page_of_flash_linear_attention_has_at_most_400_kb() -> None:
+    """350 kernels in three dtypes × 8 releases × 3 GPUs, an eighth of them failing."""
+    drawn = random.Random(27)
+    cells = []
+    for number, dtype, minor, target in itertools.product(
+        range(350), ("bf16", "fp16", "fp32"), range(1, 9), ("sm80", "sm90", "sm100")
+    ):
+        make = failure if drawn.random() < 1 / 8 else record
+        cell = make(
+            kernel=f"fla.ops.family_{number // 6}.chunk:kernel_{number}",
+            toolchain=f"triton==3.{minor}.0",
+            target=target,
+            dtype=dtype,
+            resources={name: drawn.randrange(200_000) for name in ("shared", "registers")},
+        )
+        cells.append(cell)
+    blocking = {each.key for each in cells if each.code}
+    value = chart.to_json(chart.of_records(cells, blocking, ()))
+    overview = reports.document.Overview((), value)
+    page = rendered("html", Report([], overview=lambda: overview))
+    assert len(page.encode()) <= 400_000
+
+
+def test_a_kernel_of_flacheck_has_file_and_line(tmp_path: Path) -> None:
+    """The line is that of its definition."""
+    kernel = Kernel("retention.chunk_fwd_o", None, "0", Corpus("retention", "chunk_fwd_o"))
+    place = KernelLocator(tmp_path).find(kernel)
+    assert place.file == "kernels/retention.py"
+    source = (ROOT / place.file).read_text().splitlines()
+    assert place.line is not None
+    assert source[place.line - 1].startswith("def chunk_fwd_o(")
+
+
+def test_a_kernel_of_the_project_comes_before_other_files(tmp_path: Path) -> None:
+    """The path is relative to the project, so that reviews show it."""
+    file = tmp_path / "src" / "pkg" / "ops.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("import triton\n\nclass A:\n    def f(x): ...\n")
+    kernel = Kernel("pkg.ops:A.f", "pkg==1", "0", Imported("pkg.ops", "A.f"))
+    assert KernelLocator(tmp_path).find(kernel) == SourceLocation(
+        "src/pkg/ops.py", 4, "pkg.ops:A.f"
+    )
+
+
+@pytest.mark.parametrize("text", ["html", "nope=a", "html=missing/a.html", "html=same.txt"])
+def test_a_wrong_further_report_is_an_error_before_the_work(text: str) -> None:
+    """A scan of an hour must not end with a typing error."""
+    with pytest.raises(UsageError):
+        common.check_output("table", Path("same.txt"), [text])
+
+
+def test_every_schema_has_an_identity_of_its_own() -> None:
+    """`flacheck schema` prints it."""
+    schemas = [flacheck.schema(name) for name in flacheck.list_schemas()]
+    assert len({each["$id"] for each in schemas}) == len(schemas) >= 10
+    with pytest.raises(UsageError, match="there are"):
+        flacheck.schema("nope")

@@ -1,0 +1,75 @@
+"""Every command's report in every format, compared with the files in tests/golden/reports.
+
+After a change that is meant, `FLACHECK_GOLDEN=write` lets the test write the files; read the
+difference before it is committed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flacheck import reports
+from flacheck.reports.document import Display
+from tests.made_reports import MADE
+from tests.paths import TESTS
+
+GOLDEN = TESTS / "golden" / "reports"
+FOR_PEOPLE = ("table", "markdown")
+# Only what stands at a line of somebody's file, or fails a job, is said to a workflow.
+ANNOTATED = ("scan", "gate", "diff", "dtypes")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages that are installed on this machine give files and lines to their kernels."""
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path))
+
+
+def rendered(command: str, format: str, folder: Path) -> str:
+    return "".join(reports.render(format, MADE[command](folder), Display(width=80)))
+
+
+@pytest.mark.parametrize("command", MADE)
+@pytest.mark.parametrize("format", FOR_PEOPLE)
+def test_what_people_read(command: str, format: str, tmp_path: Path) -> None:
+    """One document under both formats: headings, tables, lists, code, each escaped there."""
+    text = rendered(command, format, tmp_path)
+    file = GOLDEN / f"{command}.{format}.txt"
+    if os.environ.get("FLACHECK_GOLDEN") == "write":
+        file.write_text(text)
+    assert text == file.read_text()
+
+
+@pytest.mark.parametrize("command", ANNOTATED)
+def test_what_a_workflow_reads(command: str, tmp_path: Path) -> None:
+    """An annotation a line."""
+    text = rendered(command, "github", tmp_path)
+    file = GOLDEN / f"{command}.github.txt"
+    if os.environ.get("FLACHECK_GOLDEN") == "write":
+        file.write_text(text)
+    assert text == file.read_text()
+    assert all(line.startswith("::") for line in text.splitlines())
+
+
+@pytest.mark.parametrize("command", sorted(set(MADE) - {"scan"}))
+def test_json_lines_of_a_short_answer_are_its_json_on_one_line(
+    command: str, tmp_path: Path
+) -> None:
+    """Both formats hold the report's value and nothing else."""
+    value: Any = MADE[command](tmp_path).value
+    whole = rendered(command, "json", tmp_path)
+    line = rendered(command, "jsonl", tmp_path)
+    assert json.loads(whole) == json.loads(json.dumps(value))
+    assert json.loads(line) == json.loads(whole)
+    assert len(line.splitlines()) == 1
+
+
+def test_a_format_is_a_file_in_the_folder() -> None:
+    """Nothing else names the formats that there are."""
+    files = Path(reports.__file__).parent.joinpath("formats").glob("*.py")
+    assert sorted(reports.FORMATS) == sorted(file.stem for file in files if file.stem[0] != "_")
