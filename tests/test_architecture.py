@@ -66,7 +66,7 @@ GUEST_ROOMS = (
 )
 LOOSE = {"__init__", "__main__", "errors", "version"}
 # Data that ships with the package and holds no module.
-FOLDERS_WITHOUT_MODULES = {"kernels", "matrices", "__pycache__"}
+FOLDERS_WITHOUT_MODULES = {"kernels", "matrices", "results", "__pycache__"}
 # Test files that test no single room.
 TESTS_OF_THE_WHOLE = {
     "test_architecture",

@@ -57,7 +57,7 @@ def build_results(
     """Build published results from a file of combinations; an interrupted build goes on.
 
     Args:
-        combinations: A YAML file as `published/combinations.yaml`.
+        combinations: A YAML file as `results/combinations.yaml`.
         output: The folder of the results.
         package: Only these packages or matrices, with or without a version.
         every: Build the combinations that are not shipped as well.

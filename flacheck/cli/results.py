@@ -19,7 +19,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-_COMBINATIONS = "A YAML file of packages, releases and GPUs, as published/combinations.yaml."
+_COMBINATIONS = "A YAML file of packages, releases and GPUs, as results/combinations.yaml."
 _FOLDER = "The folder of the results."
 _ONLY = "Only this package or matrix, with or without ==VERSION. Repeatable."
 _ALL = "Build the combinations that flacheck does not ship as well."

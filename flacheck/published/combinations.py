@@ -76,7 +76,7 @@ def read_combinations(file: Path) -> list[Combination]:
     except OSError as error:
         raise UsageError(
             f"{file}: cannot be read ({error.strerror}); give a YAML file of combinations, as "
-            "published/combinations.yaml"
+            "results/combinations.yaml"
         ) from None
     except (UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError, FormError) as error:
         why = " ".join(str(error).split())

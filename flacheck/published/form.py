@@ -37,7 +37,7 @@ _LEVEL = 19
 Natural = Annotated[int, Meta(ge=0)]
 Index = Natural
 Date = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\d$")]
-Configs = Literal["usual", "edges", "own"]
+Configs = Literal["usual", "own"]
 _DAMAGE = (
     zstd.ZstdError,
     EOFError,

@@ -30,7 +30,7 @@ from flacheck.toolchains import cache
 MANIFEST = "manifest.json"
 COMBINATIONS = "combinations.yaml"
 # The folder of flacheck's own results, and in the cache that of newer ones.
-FOLDER = "published"
+FOLDER = "results"
 
 
 @dataclass

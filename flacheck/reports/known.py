@@ -7,7 +7,6 @@ from dataclasses import asdict
 
 from flacheck.analysis.order import by_target, by_version, count_noun, kernel_name, short, some
 from flacheck.capabilities.known.document import Known, KnownPair, KnownPlace, KnownShare
-from flacheck.capabilities.known.lookup import to_json
 from flacheck.capabilities.results.verifying import Verification
 from flacheck.reports.document import (
     Heading,
@@ -37,14 +36,14 @@ _MOST_KERNELS, _MOST_CAUSES, _MOST_GAPS = 4, 12, 12
 
 def report(answer: Known) -> Report:
     """Return what is published about a package as a document."""
-    return Report(_parts(answer), to_json(answer))
+    return Report(_parts(answer), answer.to_json())
 
 
 def _parts(answer: Known) -> Iterator[Part]:
     tone = Tone.GOOD if answer.known_good else Tone.DOUBT
     if answer.places and not answer.known_good:
         tone = Tone.BAD
-    about = "--fresh compiles here; flacheck scan --package NAME==VERSION makes your own records"
+    about = "flacheck scan --package NAME==VERSION compiles here"
     yield Title("flacheck known", f"{answer.answer}.", tone, about)
     for place in answer.places:
         if place.reason:

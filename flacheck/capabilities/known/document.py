@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
+
+from flacheck.model import Json
 
 
 class KnownShare(Struct, frozen=True, kw_only=True):
@@ -92,3 +95,8 @@ class Known(Struct, frozen=True, kw_only=True):
     known_good: tuple[KnownPair, ...]
     pins: tuple[KnownPin, ...]
     not_built: tuple[KnownGap, ...]
+
+    def to_json(self) -> Json:
+        """Return the document flacheck.known/1."""
+        plain: Json = msgspec.json.decode(msgspec.json.encode(self))
+        return plain

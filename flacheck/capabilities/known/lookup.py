@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
@@ -22,7 +21,6 @@ from flacheck.capabilities.known.document import (
     KnownShare,
 )
 from flacheck.errors import UsageError, did_you_mean
-from flacheck.model import Json
 from flacheck.published.combinations import Combination
 from flacheck.published.form import FileEntry, Header
 from flacheck.published.library import Library, nearest, source_of, why_not_valid
@@ -77,12 +75,6 @@ def look_up(library: Library, request: Request) -> Known:
         pins=tuple(_pins(places)),
         not_built=tuple(gaps),
     )
-
-
-def to_json(known: Known) -> Json:
-    """Return the document flacheck.known/1."""
-    plain: Json = msgspec.to_builtins(known)
-    return plain
 
 
 def _filter(request: Request, target_names: set[str]) -> Callable[[FileEntry], bool]:
