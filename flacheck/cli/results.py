@@ -5,20 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 import flacheck
 from flacheck import Exit
-from flacheck.cli import common, flags
-from flacheck.cli.flags import option
+from flacheck.cli import commands, common, flags
+from flacheck.cli.flags import HOW, OUTPUT, WHAT, option
 from flacheck.cli.known import RESULTS
 from flacheck.cli.progress import follow
 
-app = typer.Typer(
-    help="Make, check and fetch published results.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = commands.group("Make, check and fetch published results.")
 _COMBINATIONS = "A YAML file of packages, releases and GPUs, as results/combinations.yaml."
 _FOLDER = "The folder of the results."
 _ONLY = "Only this package or matrix, with or without ==VERSION. Repeatable."
@@ -28,19 +22,28 @@ _STORE = "Keep the records in the folder DIR, so that an interrupted build goes 
 _FROM = "A folder or URL of results."
 
 
-@app.command("build")
-@common.command
+@common.command(
+    examples=[
+        (
+            "Build what flacheck ships; the same command goes on after an interruption",
+            "flacheck results build results/combinations.yaml -o results",
+        ),
+    ],
+    exits={
+        0: "every combination is built",
+    },
+)
 def build(
-    combinations: Annotated[Path, typer.Argument(metavar="COMBINATIONS", help=_COMBINATIONS)],
-    output: Path = option(..., "--output", "-o", metavar="DIR", help=_FOLDER),
-    package: list[str] = option([], metavar="NAME[==V]", help=_ONLY),
-    every: bool = option(False, "--all", help=_ALL),
-    shard: str | None = option(None, metavar="I/N", help=_SHARD),
+    combinations: Annotated[Path, flags.argument(metavar="COMBINATIONS", help=_COMBINATIONS)],
+    output: Path = option(..., "--output", "-o", panel=OUTPUT, metavar="DIR", help=_FOLDER),
+    package: list[str] = option([], panel=WHAT, metavar="NAME[==V]", help=_ONLY),
+    every: bool = option(False, "--all", panel=WHAT, help=_ALL),
+    shard: str | None = option(None, panel=WHAT, metavar="I/N", help=_SHARD),
     jobs: flags.Jobs = 0,
     timeout: flags.Timeout = "auto",
     memory: flags.Memory = 8192,
     fresh: flags.Fresh = False,
-    store: Path = option(Path(".flacheck-results"), metavar="DIR", help=_STORE),
+    store: Path = option(Path(".flacheck-results"), panel=HOW, metavar="DIR", help=_STORE),
 ) -> int:
     """Compile combinations and write a file for each release and GPU; resumable."""
     with follow() as on_event:
@@ -60,13 +63,21 @@ def build(
     return Exit.OK
 
 
-@app.command("verify")
-@common.command
+@common.command(
+    examples=[
+        ("Do the published results hold?", "flacheck results verify --sample 200 --seed 1"),
+    ],
+    exits={
+        0: "every drawn result holds",
+        1: "a result does not hold",
+        3: "no cell could be compiled",
+    },
+)
 def verify(
-    sample: int = option(200, min=1, metavar="N", help="Compile this many cells again."),
-    seed: int = option(0, metavar="N", help="The seed of the draw."),
-    places: int = option(6, min=1, metavar="N", help="Draw them from this many files."),
-    results: str | None = option(None, metavar="DIR|URL", help=RESULTS),
+    sample: int = option(200, panel=WHAT, min=1, metavar="N", help="Compile N cells again."),
+    seed: int = option(0, panel=WHAT, metavar="N", help="The seed of the draw."),
+    places: int = option(6, panel=WHAT, min=1, metavar="N", help="Draw them from N files."),
+    results: str | None = option(None, panel=WHAT, metavar="DIR|URL", help=RESULTS),
     jobs: flags.Jobs = 0,
     timeout: flags.Timeout = "auto",
     memory: flags.Memory = 8192,
@@ -93,10 +104,24 @@ def verify(
     return outcome.exit_code
 
 
-@app.command("update")
-@common.command
-def update(results: str = option(..., "--results", metavar="DIR|URL", help=_FROM)) -> int:
+@common.command(
+    examples=[
+        ("Take newer results", "flacheck results update --results https://example.org/results"),
+    ],
+    exits={
+        0: "the results are in the cache",
+        3: "the URL cannot be read",
+    },
+)
+def update(
+    results: str = option(..., "--results", panel=WHAT, metavar="DIR|URL", help=_FROM),
+) -> int:
     """Copy newer results into the cache; each file is checked against the manifest first."""
     with follow(resumable=False) as on_event:
         flacheck.update_results(results, on_event=on_event)
     return Exit.OK
+
+
+commands.add(app, "build", build)
+commands.add(app, "verify", verify)
+commands.add(app, "update", update)

@@ -21,7 +21,6 @@ from flacheck.published.form import decode_body, decode_header, encode, file_nam
 from flacheck.published.library import open_library
 from flacheck.published.packing import Origin, SubjectFacts, pack, unpack
 from flacheck.tables import find_shipped_folder
-from tests.known_schema import FILE, schema_text
 from tests.made_records import PACKAGE, record
 
 ORIGIN = Origin("0.1.0", "2026-11-24", "3.11")
@@ -215,11 +214,6 @@ def test_shipped_results_hold() -> None:
     )
     assert outcome.cells
     assert outcome.broken == ()
-
-
-def test_the_schema_of_known_is_that_of_its_structs() -> None:
-    """`python -m tests.known_schema` writes it."""
-    assert FILE.read_text() == schema_text()
 
 
 def test_a_folder_without_results_is_an_error(tmp_path: Path) -> None:
