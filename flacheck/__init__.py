@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from flacheck.api.housekeeping import list_cache as list_cache
     from flacheck.api.housekeeping import prune_cache as prune_cache
     from flacheck.api.housekeeping import remove_runs as remove_runs
+    from flacheck.api.known import known as known
     from flacheck.api.lists import list_advisories as list_advisories
     from flacheck.api.lists import list_kernels as list_kernels
     from flacheck.api.lists import list_matrices as list_matrices
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
     from flacheck.api.reports import merge as merge
     from flacheck.api.reports import report as report
     from flacheck.api.repro import repro as repro
+    from flacheck.api.results import build_results as build_results
+    from flacheck.api.results import update_results as update_results
+    from flacheck.api.results import verify_results as verify_results
     from flacheck.api.runs import Failure as Failure
     from flacheck.api.runs import Run as Run
     from flacheck.api.scan import plan_scan as plan_scan
@@ -67,7 +71,9 @@ if TYPE_CHECKING:
     from flacheck.capabilities.dtypes.result import DtypesResult as DtypesResult
     from flacheck.capabilities.gate.pins import Pin as Pin
     from flacheck.capabilities.gate.result import Gate as Gate
+    from flacheck.capabilities.known.document import Known as Known
     from flacheck.capabilities.repro.output.result import Reproduced as Reproduced
+    from flacheck.capabilities.results.verifying import Verification as Verification
     from flacheck.model import Cell as Cell
     from flacheck.model import Record as Record
     from flacheck.pipeline.events import Event as Event
@@ -89,6 +95,7 @@ _MODULES = {
     "Explained": "api.explain",
     "Failure": "api.runs",
     "Gate": "capabilities.gate.result",
+    "Known": "capabilities.known.document",
     "Pin": "capabilities.gate.pins",
     "Progress": "pipeline.events",
     "Record": "model",
@@ -97,8 +104,10 @@ _MODULES = {
     "Run": "api.runs",
     "RunFinished": "pipeline.events",
     "RunStarted": "pipeline.events",
+    "Verification": "capabilities.results.verifying",
     "autotune": "api.autotune",
     "bisect": "api.bisect",
+    "build_results": "api.results",
     "capture": "api.capture",
     "clean_cache": "api.housekeeping",
     "describe_runs": "api.housekeeping",
@@ -108,6 +117,7 @@ _MODULES = {
     "explain": "api.explain",
     "gate": "api.gate",
     "install_toolchains": "api.toolchains",
+    "known": "api.known",
     "list_advisories": "api.lists",
     "list_cache": "api.housekeeping",
     "list_kernels": "api.lists",
@@ -127,6 +137,8 @@ _MODULES = {
     "scan": "api.scan",
     "schema": "api.lists",
     "update_baseline": "api.baselines",
+    "update_results": "api.results",
+    "verify_results": "api.results",
 }
 
 __all__ = [

@@ -26,11 +26,13 @@ from flacheck.cli import (
     flags,
     gate,
     help,
+    known,
     lists,
     pages,
     report,
     repro,
     runs,
+    results,
     scan,
     toolchain,
 )
@@ -45,6 +47,7 @@ app = commands.group(
 commands.add(app, "scan", scan.scan, pages.ASK)
 commands.add(app, "diff", diff.diff, pages.ASK)
 commands.add(app, "gate", gate.gate, pages.ASK)
+commands.add(app, "known", known.known, pages.ASK)
 commands.add(app, "explain", explain.explain, pages.TRACE)
 commands.add(app, "bisect", bisect.bisect, pages.TRACE)
 commands.add(app, "repro", repro.repro, pages.TRACE)
@@ -55,6 +58,7 @@ commands.add(app, "report", report.report, pages.KEEP)
 app.add_typer(runs.app, name="runs", rich_help_panel=pages.KEEP)
 commands.add(app, "schema", lists.schema, pages.KEEP)
 commands.add(app, "list", lists.show, pages.MACHINE)
+app.add_typer(results.app, name="results", rich_help_panel=pages.KEEP)
 app.add_typer(toolchain.app, name="toolchain", rich_help_panel=pages.MACHINE)
 app.add_typer(cache.app, name="cache", rich_help_panel=pages.MACHINE)
 commands.add(app, "doctor", doctor.doctor, pages.MACHINE)
