@@ -1,4 +1,4 @@
-"""The gated delta rule, forward (Yang, Kautz and Hatamizadeh 2024, "Gated Delta Networks", arXiv:2412.06464).
+"""The gated delta rule (Yang, Kautz and Hatamizadeh 2024, "Gated Delta Networks", arXiv:2412.06464).
 
     h_t = exp(g_t) h_{t-1} + k_t (beta_t (v_t - (exp(g_t) h_{t-1})^T k_t))^T        o_t = scale h_t^T q_t
 
@@ -8,11 +8,28 @@ tokens; h0 and ht [B, H, K, V], fp32, are the states before the first and after 
 
 The chunk form needs, per chunk, the inverse of I + A with A_ij = beta_i exp(G_i - G_j) k_i.k_j below the diagonal and
 G the running sum of g: with it w = (I + A)^-1 (beta exp(G) k) and u = (I + A)^-1 (beta v), and the values written are
-u - w h (the WY form of the product of the chunk's transitions).
+u - w h (the WY form of the product of the chunk's transitions). Backward, and sequences of variable length, which
+`cu_seqlens` [N + 1] bounds in a batch of one (h0 and ht are [N, H, K, V] then), run the shared kernels of the delta rule.
 """
 
 import triton
 import triton.language as tl
+
+from ._delta import (
+    apply_scores,
+    attention,
+    delta_bwd_dh,
+    delta_bwd_wy,
+    delta_fwd_h,
+    recurrence,
+    scaled_dot_kkt,
+    triangular_inverse,
+    wy,
+)
+from ._delta import backward as delta_backward
+from ._host import differentiable, first_state, layout, walk
+from ._recurrent import dplr_recurrent_bwd_dh, dplr_recurrent_bwd_h, dplr_recurrent_fwd
+from ._scalar import chunk_bwd_dqkg, chunk_bwd_dv
 
 OPERATOR = "gated_delta_rule"
 
@@ -167,6 +184,17 @@ KERNELS = {
         ],
         "keys": ["H", "K", "V"],
     },
+    "scaled_dot_kkt": {"form": "chunk", "without": []},
+    "triangular_inverse": {"form": "chunk", "without": []},
+    "apply_scores": {"form": "chunk", "without": []},
+    "delta_fwd_h": {"form": "chunk", "without": ["k", "v", "gk"]},
+    "chunk_bwd_dv": {"form": "chunk", "without": ["dh"]},
+    "delta_bwd_dh": {"form": "chunk", "without": ["gk"]},
+    "chunk_bwd_dqkg": {"form": "chunk", "without": []},
+    "delta_bwd_wy": {"form": "chunk", "without": []},
+    "dplr_recurrent_fwd": {"form": "fused_recurrent", "without": []},
+    "dplr_recurrent_bwd_dh": {"form": "fused_recurrent", "without": []},
+    "dplr_recurrent_bwd_h": {"form": "fused_recurrent", "without": []},
 }
 # fmt: on
 
@@ -436,11 +464,19 @@ def inputs(B, T, H, K, V, dtype, device, seed=0):
     return {"q": q, "k": k, "v": v, "g": g, "beta": beta, "scale": K**-0.5, "h0": h0}
 
 
-def chunk(q, k, v, g, beta, scale, h0=None):
-    """The gated delta rule in chunks of 64 tokens: (o, ht). A shape that does not fit raises ValueError."""
+def chunk(q, k, v, g, beta, scale, h0=None, cu_seqlens=None):
+    """Return (o, ht) in chunks of 64 tokens, with gradients. A shape that does not fit raises ValueError."""
+    B, T, *_ = checked(q, k, v, g, beta)
+    if cu_seqlens is not None:
+        return attention(q, k, v, g, beta, h0, scale, *layout(B, T, cu_seqlens, 64, q.device))
+    return differentiable(chunk_forward, chunk_backward)({"scale": scale}, q, k, v, g, beta, h0)
+
+
+def chunk_forward(q, k, v, g, beta, h0, scale, BT=64):
+    """Return ((o, ht), tensors to keep)."""
     import torch
 
-    B, T, H, K, V, BT = *checked(q, k, v, g, beta), 64
+    B, T, H, K, V = *q.shape, v.shape[-1]
     NT = triton.cdiv(T, BT)
     G, A = torch.empty_like(g), g.new_empty(B, T, H, BT)
     Ai = q.new_zeros(B, T, H, BT)
@@ -458,35 +494,62 @@ def chunk(q, k, v, g, beta, scale, h0=None):
     chunk_fwd_o[lambda meta: (triton.cdiv(V, meta["BV"]), NT, B * H)](
         q, k, written, G, h, o, scale, T, H=H, K=K, V=V, BT=BT
     )
-    return o, ht
+    return (o, ht), (q, k, v, G, beta, h, written)
 
 
-def fused_recurrent(q, k, v, g, beta, scale, h0=None):
-    """The gated delta rule token by token: (o, ht). A shape that does not fit raises ValueError."""
+def chunk_backward(kept, do, dht, scale):
+    """Return the gradients of q, k, v, g, beta and h0."""
+    q, k, v, G, beta, h, written = kept
+    sequences, chunks = layout(q.shape[0], q.shape[1], None, 64, q.device)
+    Ai, w, u = wy(k, v, beta, G, chunks)
+    kept = (q, k, v, G, beta, Ai, w, u, h.flatten(0, 1), written.to(q.dtype))
+    return delta_backward(kept, do, dht, scale, sequences, chunks)
+
+
+def fused_recurrent(q, k, v, g, beta, scale, h0=None, cu_seqlens=None):
+    """Return (o, ht) token by token, with gradients. A shape that does not fit raises ValueError."""
+    B, T, *_ = checked(q, k, v, g, beta)
+    if cu_seqlens is not None:
+        return recurrence(q, k, v, g, beta, h0, scale, layout(B, T, cu_seqlens, 64, q.device)[0])
+    return differentiable(recurrent_forward, token_backward)({"scale": scale}, q, k, v, g, beta, h0)
+
+
+def recurrent_forward(q, k, v, g, beta, h0, scale):
+    """Return ((o, ht), tensors to keep)."""
     import torch
 
-    B, T, H, K, V = checked(q, k, v, g, beta)
+    B, T, H, K, V = *q.shape, v.shape[-1]
     o, ht = torch.empty_like(v), g.new_empty(B, H, K, V)
     fused_recurrent_fwd[lambda meta: (triton.cdiv(V, meta["BV"]), B * H)](
         q, k, v, g, beta, o, h0, ht, scale, T, H=H, K=K, V=V, BK=triton.next_power_of_2(K)
     )
-    return o, ht
+    return (o, ht), (q, k, v, g, beta, h0)
 
 
-def reference(q, k, v, g, beta, scale, h0=None):
-    """The recurrence as the paper writes it, in float64: (o, ht)."""
+def token_backward(kept, do, dht, scale):
+    """Return the gradients of q, k, v, g, beta and h0, by the generalised delta rule."""
     import torch
 
+    sequences, _ = layout(*kept[0].shape[:2], None, 64, do.device)
+    with torch.enable_grad():
+        leaves = [x if x is None else x.detach().requires_grad_() for x in kept]
+        outputs = recurrence(*leaves, scale, sequences)
+    present = [x for x in leaves if x is not None]
+    gradients = list(torch.autograd.grad(outputs, present, (do, dht)))
+    return [x if x is None else gradients.pop(0) for x in leaves]
+
+
+def reference(q, k, v, g, beta, scale, h0=None, cu_seqlens=None):
+    """Return (o, ht) by the recurrence in float64."""
     q, k, v, g, beta = (x.double() for x in (q, k, v, g, beta))
-    B, T, H, K = q.shape
-    h = q.new_zeros(B, H, K, v.shape[-1]) if h0 is None else h0.double()
-    outputs = []
-    for t in range(T):
+
+    def step(h, t):
         h = h * g[:, t].exp()[..., None, None]
         seen = (h * k[:, t, :, :, None]).sum(-2)
         h = h + k[:, t, :, :, None] * (beta[:, t, :, None] * (v[:, t] - seen))[:, :, None, :]
-        outputs.append(scale * (h * q[:, t, :, :, None]).sum(-2))
-    return torch.stack(outputs, 1), h
+        return h, scale * (h * q[:, t, :, :, None]).sum(-2)
+
+    return walk(step, first_state(q, v.shape[-1], h0, cu_seqlens), q.shape[1], cu_seqlens)
 
 
 def checked(q, k, v, g, beta):

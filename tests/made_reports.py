@@ -137,7 +137,7 @@ def of_autotune(folder: Path) -> Report:
 
 def entry(toolchain: str, verdict: Verdict, **more: Any) -> Entry:
     """A release's answer; what is not said is nothing."""
-    nothing = {"signature": None, "code": None, "reason": None, "line": "", "seconds": 0.0}
+    nothing = {"signature": None, "code": None, "reason": None, "seconds": 0.0}
     return Entry(toolchain=toolchain, verdict=verdict, **{**nothing, **more})
 
 
@@ -146,7 +146,7 @@ def of_bisect(_: Path) -> Report:
     signature = "FC302:llir:reshapeOuts:0"
     history = (
         entry("triton==3.1.0", Verdict.COMPILES, seconds=1.5),
-        entry("triton==3.2.0", Verdict.FAILS, signature=signature, code="FC302", line=LINE),
+        entry("triton==3.2.0", Verdict.FAILS, signature=signature, code="FC302"),
         entry("triton==3.3.0", Verdict.UNKNOWN, code="FC901", reason="time-out after 300 s"),
         entry("triton==3.4.0", Verdict.COMPILES, seconds=30.0, slow=20.0),
     )
@@ -156,7 +156,9 @@ def of_bisect(_: Path) -> Report:
         Change(fails, last, Kind.PASS, ("2.6.0",), (), (between.toolchain,)),
     )
     torches = ("2.5.0", "2.5.1", "2.6.0", "2.6.1")
-    found = Bisection(chain().cell(FAILS), Find.CHANGE, history, changes, 5, torches)
+    found = Bisection(
+        chain().cell(FAILS), Find.CHANGE, history, changes, 5, torches, {"triton==3.2.0": LINE}
+    )
     return bisect.report(found)
 
 

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = "corpus_under_test"
-# Their backward kernels are not written yet.
-WITHOUT_GRADIENTS = {"gated_delta_rule"}
 
 
 def load_family(folder: Path, name: str) -> Any:
@@ -32,6 +30,19 @@ def family_names(folder: Path) -> list[str]:
     return sorted(file.stem for file in folder.glob("[!_]*.py"))
 
 
+def loaded_autotuners() -> list[Any]:
+    """Return the autotuned kernels of the families and shared files that are loaded."""
+    from triton.runtime.autotuner import Autotuner
+
+    autotuners = {}
+    for name, module in sys.modules.items():
+        if name.startswith(f"{PACKAGE}."):
+            for value in vars(module).values():
+                if isinstance(value, Autotuner):
+                    autotuners[id(value)] = value
+    return list(autotuners.values())
+
+
 def forms_of(module: Any) -> list[str]:
     """Return the forms in which a family computes."""
     return sorted({declared["form"] for declared in module.KERNELS.values()})
@@ -40,11 +51,6 @@ def forms_of(module: Any) -> list[str]:
 def accepts_variable_lengths(module: Any) -> bool:
     """Return True if a family's operators have an argument `cu_seqlens`."""
     return "cu_seqlens" in inspect.signature(module.reference).parameters
-
-
-def has_gradients(module: Any) -> bool:
-    """Return True if a family has backward kernels."""
-    return module.__name__.rpartition(".")[2] not in WITHOUT_GRADIENTS
 
 
 def draw(
@@ -90,14 +96,12 @@ def compute(
 
     leaves = {}
     for name, value in arguments.items():
-        is_leaf = isinstance(value, torch.Tensor) and value.is_floating_point()
-        if is_leaf and has_gradients(module):
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
             leaves[name] = value.detach().clone().requires_grad_()
     o, ht = getattr(module, form)(**{**arguments, **leaves})
     found = {"o": o.detach(), "ht": ht.detach()}
-    if leaves:
-        pairs = zip((o, ht), cotangents, strict=True)
-        torch.autograd.backward([o, ht], [given.to(output.dtype) for output, given in pairs])
+    pairs = zip((o, ht), cotangents, strict=True)
+    torch.autograd.backward([o, ht], [given.to(output.dtype) for output, given in pairs])
     for name, leaf in leaves.items():
         found[f"d{name}"] = leaf.grad
     return found

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from flacheck.config import durations
 from flacheck.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ Several: TypeAlias = str | int | Iterable[str | int]
 # A text may hold commas and spaces of its own: `triton>=3.2,<3.5`.
 Texts: TypeAlias = str | Iterable[str]
 PathLike: TypeAlias = str | Path
+_LOG = logging.getLogger(__name__)
 STORE = Path(".flacheck")
 
 
@@ -54,10 +57,22 @@ def dtypes(values: Several) -> tuple[str, ...]:
     for name in split(values):
         dtype = find_dtype(name)
         if dtype is None:
-            hint = did_you_mean(name, DTYPES)
+            hint = did_you_mean(name, DTYPES) or _alias_hint(name)
             raise UsageError(f"unknown dtype {name!r}: allowed are {', '.join(DTYPES)}{hint}")
         names.append(dtype)
     return tuple(dict.fromkeys(names))
+
+
+def _alias_hint(name: str) -> str:
+    """Return the hint for a word like a longer name: bf16 for `bfloat`."""
+    from flacheck.model.launch import find_dtype
+
+    plain = name.strip().lower()
+    for bits in ("16", "32"):
+        alias = find_dtype(f"{plain}{bits}")
+        if alias is not None:
+            return f"; did you mean {alias}?"
+    return ""
 
 
 def torch_requirements(torch: Texts) -> tuple[str, ...]:
@@ -134,6 +149,22 @@ def one_package(values: Texts | PathLike | None, command: str) -> str | None:
     return next(iter(names), None)
 
 
+def exact_package(spec: str) -> str:
+    """Return NAME==VERSION for a name alone: the installed version, else the newest one.
+
+    Raises:
+        UsageError: If the package index has no package of that name.
+        ToolchainError: If the index does not answer.
+    """
+    from flacheck.packages import checkouts, package
+
+    if checkouts.is_path(spec) or not package.is_name(spec):
+        return spec
+    exact = package.choose_version(spec)
+    _LOG.warning(exact.sentence)
+    return exact.spec
+
+
 def subjects_of(
     matrix: PathLike | None,
     package: Texts | PathLike | None,
@@ -172,7 +203,7 @@ def subject_of(
         raise UsageError(f"--configs {configs}: expected usual or own")
     return Subject(
         matrix=None if matrix is None else os.fspath(matrix),
-        package=None if package is None else os.fspath(package),
+        package=None if package is None else exact_package(os.fspath(package)),
         trust=trust,
         configs=configs,
         captures_file=None if captured is None else Path(captured),
@@ -201,13 +232,9 @@ def seconds(timeout: str | float) -> float | None:
     """Return a timeout in seconds; None for `auto`. UsageError for anything else."""
     if timeout == "auto":
         return None
-    try:
-        number = float(timeout)
-    except ValueError:
-        number = 0
-    # Not `number <= 0`, which is false for NaN.
-    if not number > 0:
-        raise UsageError(f"--timeout {timeout}: expected auto or a number of seconds")
+    number = durations.parse(str(timeout))
+    if number is None:
+        raise UsageError(f"--timeout {timeout}: expected auto or a duration: {durations.EXAMPLES}")
     return number
 
 

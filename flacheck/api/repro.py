@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,14 +22,13 @@ from flacheck.capabilities.repro.compilers import Compilers, provide_releases
 from flacheck.capabilities.repro.output import files
 from flacheck.capabilities.repro.output.result import Improvement, Reproduced
 from flacheck.capabilities.repro.reproduction import Reproduction, begin
+from flacheck.config import durations
 from flacheck.errors import Exit, Interrupted, UsageError
 from flacheck.model import Cell, Cut, Json, Purpose
 from flacheck.pipeline import resolved_cell as cells
 from flacheck.pipeline.events import OnEvent, Progress, ignore
 from flacheck.pipeline.resolved_cell import ResolvedCell
 from flacheck.store import Store
-
-_BUDGET = re.compile(r"(\d+)(s?)")
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def repro(
         kernel, op, target, dtype, num_warps, num_stages: The selection, one value or several.
         toolchain, triton, torch: The release that fails.
         releases: The releases to verify the script on; all without them.
-        budget: A number of compiles (`600`), or of seconds (`120s`), for the whole call.
+        budget: A number of compiles (`600`), or a duration (`120s`, `15m`), for the whole call.
         runs: How many times the script runs where it fails.
         memory: Megabytes for each worker.
         trust: Install and import the packages that a launches file or a stored cell names.
@@ -154,14 +152,14 @@ def repro(
 
 
 def _budget(text: str) -> Budget:
-    """Return the budget of `600` compiles or `120s` seconds."""
-    match = _BUDGET.fullmatch(text)
-    if not match or int(match[1]) == 0:
-        hint = "expected a number of compiles (600) or of seconds (120s)"
+    """Return the budget of `600` compiles or of `120s`, `15m`, `1h`."""
+    if text.isdecimal() and int(text) > 0:
+        return Budget(compiles=int(text))
+    seconds = durations.parse(text)
+    if seconds is None or text[-1:].isdigit():
+        hint = "expected a number of compiles (600) or a duration (120s, 15m, 1h)"
         raise UsageError(f"--budget {text}: {hint}")
-    if match[2]:
-        return Budget(seconds=int(match[1]))
-    return Budget(compiles=int(match[1]))
+    return Budget(seconds=seconds)
 
 
 def _preprocess(chosen: ResolvedCell, folder: Path, memory: int) -> Repro:

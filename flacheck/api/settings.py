@@ -67,7 +67,9 @@ def _check_packages(values: list[str]) -> None:
 
     for name in packages_of(values):
         if not checkouts.is_path(name):
-            package.parse(name)
+            # A name alone stands for a version that is chosen when a command runs.
+            if not package.is_name(name):
+                package.parse(name)
         elif not Path(name).expanduser().is_dir():
             raise UsageError("there is no such folder")
 

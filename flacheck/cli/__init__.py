@@ -15,6 +15,7 @@ from flacheck.cli import (
     autotune,
     bisect,
     capture,
+    commands,
     common,
     defaults,
     diff,
@@ -23,7 +24,9 @@ from flacheck.cli import (
     explain,
     flags,
     gate,
+    help,
     lists,
+    pages,
     report,
     repro,
     scan,
@@ -31,32 +34,27 @@ from flacheck.cli import (
 )
 from flacheck.reports import output
 
-app = typer.Typer(
+app = commands.group(
+    "Know what a Triton upgrade will break, for every GPU, without a GPU.",
     name="flacheck",
-    help="Know what a Triton upgrade will break, for every GPU, without a GPU.",
-    epilog="Exit codes: 0 fine, 1 findings, 2 usage, 3 incomplete, 4 empty selection, "
-    "70 a fault of flacheck's own.",
-    no_args_is_help=True,
-    add_completion=False,
-    # Rich help takes longer to import than everything else here.
-    rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-app.command("scan")(scan.scan)
-app.command("explain")(explain.explain)
-app.command("capture", context_settings={"ignore_unknown_options": True})(capture.capture)
-app.command("bisect")(bisect.bisect)
-app.command("repro")(repro.repro)
-app.command("autotune")(autotune.autotune)
-app.command("dtypes")(dtypes.dtypes)
-app.command("gate")(gate.gate)
-app.command("diff")(diff.diff)
-app.command("report")(report.report)
-app.command("list")(lists.show)
-app.command("schema")(lists.schema)
-app.add_typer(toolchain.app, name="toolchain")
-app.command("doctor")(doctor.doctor)
+commands.add(app, "scan", scan.scan, pages.ASK)
+commands.add(app, "diff", diff.diff, pages.ASK)
+commands.add(app, "gate", gate.gate, pages.ASK)
+commands.add(app, "explain", explain.explain, pages.TRACE)
+commands.add(app, "bisect", bisect.bisect, pages.TRACE)
+commands.add(app, "repro", repro.repro, pages.TRACE)
+commands.add(app, "autotune", autotune.autotune, pages.TRACE)
+commands.add(app, "dtypes", dtypes.dtypes, pages.TRACE)
+commands.add(app, "capture", capture.capture, pages.TRACE, ignore_unknown_options=True)
+commands.add(app, "report", report.report, pages.KEEP)
+commands.add(app, "schema", lists.schema, pages.KEEP)
+commands.add(app, "list", lists.show, pages.MACHINE)
+app.add_typer(toolchain.app, name="toolchain", rich_help_panel=pages.MACHINE)
+commands.add(app, "doctor", doctor.doctor, pages.MACHINE)
+commands.add(app, "help", help.help_, pages.MACHINE)
 
 
 # Errors of a disk that is full, wherever they come up.
@@ -76,7 +74,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: bool = flags.option(
-        False, "--version", "-V", callback=_print_version, is_eager=True, help=_VERSION
+        False, "--version", "-V", panel=None, callback=_print_version, is_eager=True, help=_VERSION
     ),
 ) -> None:
     pass

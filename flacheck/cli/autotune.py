@@ -10,7 +10,7 @@ import typer
 
 import flacheck
 from flacheck import UsageError
-from flacheck.cli import common, flags
+from flacheck.cli import common, completion, flags
 from flacheck.cli.progress import follow
 
 if TYPE_CHECKING:
@@ -30,13 +30,36 @@ _FORMAT = "Print the report in this format."
 _FORMATS = "table|json|markdown|html"
 
 
-@common.command
+@common.command(
+    examples=[
+        (
+            "What does the autotuner make of these kernels' configurations?",
+            "flacheck autotune '*chunk_delta_h:*' --package flash-linear-attention==0.1.1 "
+            "--triton 3.1.0,3.2.0",
+        ),
+        (
+            "The same for a recorded program",
+            "flacheck autotune 'chunk_*' --launches launches.jsonl",
+        ),
+    ],
+    exits={
+        0: "every configuration runs or is skipped, and the keys are right",
+        1: "a configuration ends a run, or a key is at fault",
+        4: "the selection is empty",
+    },
+)
 def autotune(
     context: typer.Context,
-    kernel: Annotated[str, typer.Argument(metavar="KERNEL", help=_KERNEL)],
+    kernel: Annotated[
+        str, flags.argument(metavar="KERNEL", help=_KERNEL, complete=completion.kernels)
+    ],
     package: flags.Package = [],
     launches: Path | None = flags.option(
-        None, metavar="FILE.jsonl", help="Examine the kernels of a launches file."
+        None,
+        panel=flags.WHAT,
+        metavar="FILE.jsonl",
+        complete=completion.files(".jsonl"),
+        help="Examine the kernels of a launches file.",
     ),
     matrix: flags.Matrix = None,
     op: flags.Op = [],
@@ -46,16 +69,18 @@ def autotune(
     triton: flags.Triton = [],
     torch: flags.Torch = [],
     jobs: flags.Jobs = 0,
-    fallback_budget: int = flags.option(48, metavar="N", min=0, help=_BUDGET),
+    fallback_budget: int = flags.option(48, panel=flags.HOW, metavar="N", min=0, help=_BUDGET),
     fresh: flags.Fresh = False,
     trust: flags.Trust = False,
-    emit: str | None = flags.option(None, metavar="fla|python", help=_EMIT),
-    bench: bool = flags.option(False, "--bench", help=_BENCH),
+    emit: str | None = flags.option(None, panel=flags.OUTPUT, metavar="fla|python", help=_EMIT),
+    bench: bool = flags.option(False, "--bench", panel=flags.HOW, help=_BENCH),
     store: flags.StoreDir = Path(".flacheck"),
-    format: str = flags.option("table", "--format", metavar=_FORMATS, help=_FORMAT),
+    format: str = flags.option(
+        "table", "--format", panel=flags.OUTPUT, metavar=_FORMATS, help=_FORMAT
+    ),
     output: flags.Output = None,
 ) -> int:
-    """Show how autotuners treat the configurations of KERNEL, and the faults of their keys."""
+    """Show how autotuners treat a kernel's configurations and keys."""
     from flacheck import reports
     from flacheck.reports import autotune as autotune_report
 

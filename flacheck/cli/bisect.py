@@ -6,7 +6,7 @@ import typer
 
 import flacheck
 from flacheck import Exit
-from flacheck.cli import common, flags
+from flacheck.cli import common, completion, flags
 from flacheck.cli.progress import follow
 
 _FIND = "Find what broke the cell, what mended it, or every change."
@@ -16,11 +16,25 @@ _TRITON = (
 )
 
 
-@common.command
+@common.command(
+    examples=[
+        ("Which releases have this failure? (a key from a report)", "flacheck bisect a77587643b91"),
+        (
+            "Which release broke a kernel of a matrix?",
+            "flacheck bisect seeds --kernel chunk_gated_delta_rule_fwd_kernel_h "
+            "--triton 3.2.0 --num-warps 8",
+        ),
+    ],
+    exits={
+        0: "a change lies between two releases",
+        3: "no change can be shown",
+        4: "the selection is empty",
+    },
+)
 def bisect(
     context: typer.Context,
     cell: flags.Cell = None,
-    find: str = flags.option("change", metavar="fail|pass|change", help=_FIND),
+    find: str = flags.option("change", panel=flags.HOW, metavar="fail|pass|change", help=_FIND),
     matrix: flags.Matrix = None,
     package: flags.Package = [],
     kernel: flags.Kernel = [],
@@ -30,7 +44,9 @@ def bisect(
     num_warps: flags.NumWarps = [],
     num_stages: flags.NumStages = [],
     toolchain: flags.Toolchain = [],
-    triton: list[str] = flags.option([], metavar="X", help=_TRITON),
+    triton: list[str] = flags.option(
+        [], panel=flags.WITH, metavar="X", complete=completion.releases, help=_TRITON
+    ),
     torch: flags.Torch = [],
     jobs: flags.Jobs = 0,
     timeout: flags.Timeout = "auto",
@@ -41,7 +57,7 @@ def bisect(
     format: flags.ShortFormat = "table",
     output: flags.Output = None,
 ) -> int:
-    """Find the releases between which CELL's verdict or signature changes."""
+    """Find the releases between which a cell's result changes."""
     from flacheck import reports
     from flacheck.reports import bisect as bisect_report
 

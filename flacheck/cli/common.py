@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
-import logging
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from flacheck import Exit, FlacheckError, UsageError
+from flacheck.cli import flags, pages
+from flacheck.cli.loudness import say as say
+from flacheck.cli.loudness import show_log as show_log
 from flacheck.cli.termination import terminable
 from flacheck.reports.output import write as write
 
@@ -22,44 +23,6 @@ if TYPE_CHECKING:
     from flacheck.reports.document import Report
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def say(*messages: str) -> None:
-    """Print messages on stderr; stdout is for data."""
-    # Without stderr `print` would take stdout. A full stderr does not end the command.
-    if sys.stderr is None:
-        return
-    # Imported here: a command that prints nothing starts faster.
-    from flacheck.reports.output import visible
-
-    with contextlib.suppress(OSError):
-        for message in messages:
-            print(f"flacheck: {visible(message)}", file=sys.stderr, flush=True)
-
-
-class _Talk(logging.Handler):
-    """Prints the log of flacheck's modules: progress as it comes, a warning only once."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.INFO)
-        self._warnings: set[str] = set()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage()
-        if record.levelno >= logging.WARNING:
-            # Files are read again after a scan or a fix.
-            if message in self._warnings:
-                return
-            self._warnings.add(message)
-        say(message)
-
-
-def show_log() -> None:
-    """Print on stderr what flacheck's own modules log; logs of other libraries stay out."""
-    logger = logging.getLogger("flacheck")
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-    logger.handlers = [_Talk()]
 
 
 def typed_command() -> str:
@@ -85,11 +48,42 @@ def _exit_code_of(work: Callable[[], int | None]) -> int | None:
         return Exit.INTERRUPTED
 
 
-def command(function: Command) -> Command:
-    """Turn a command's errors into one message and an exit code."""
+def command(
+    *, examples: Sequence[tuple[str, str]], exits: Mapping[int, str]
+) -> Callable[[Command], Command]:
+    """Return a decorator that turns a command's errors into one message and an exit code.
 
+    It adds --quiet and --verbose to the command's options.
+
+    Args:
+        examples: Pairs of a question or a task and the command line that answers it.
+        exits: The meaning of the command's exit codes, beside those that every command has.
+    """
+
+    def decorate(function: Command) -> Command:
+        run = _with_exit_code(function)
+        signature = inspect.signature(function, eval_str=True)
+        loudness = {"quiet": flags.Quiet, "verbose": flags.Verbose}
+        extra = []
+        for name, annotation in loudness.items():
+            kind = inspect.Parameter.KEYWORD_ONLY
+            extra.append(inspect.Parameter(name, kind, default=False, annotation=annotation))
+        # Typer reads the options from the signature and from the annotations.
+        parameters = [*signature.parameters.values(), *extra]
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        pages.mark(run, pages.Page(tuple(examples), tuple(exits.items())))
+        return run  # type: ignore[return-value]
+
+    return decorate
+
+
+def _with_exit_code(function: Callable[..., Any]) -> Callable[..., None]:
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
+        # The command's class has applied them.
+        for name in ("quiet", "verbose"):
+            kwargs.pop(name, None)
         try:
             with terminable():
                 code = _exit_code_of(lambda: function(*args, **kwargs))
@@ -98,7 +92,7 @@ def command(function: Command) -> Command:
             code = Exit.INTERRUPTED
         raise typer.Exit(int(code or 0))
 
-    return run  # type: ignore[return-value]
+    return run
 
 
 def arguments(context: typer.Context, function: Callable[..., Any], **changes: Any) -> Any:
@@ -133,11 +127,10 @@ def is_typed(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def typed_only(context: typer.Context, name: str) -> Any:
-    """Return a parameter that the command line holds; an empty list otherwise."""
-    if is_typed(context, name):
-        return context.params[name]
-    return []
+def is_chosen(context: typer.Context, name: str) -> bool:
+    """Return True if the command line, a variable or a setting holds a parameter."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
 
 
 def check_output(format: str, file: Path | None, reports: Sequence[str]) -> dict[Path, str]:

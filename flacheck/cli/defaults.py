@@ -16,8 +16,8 @@ import typer
 
 from flacheck import FlacheckError, UsageError
 from flacheck.api import settings
+from flacheck.cli import pages
 
-_PREFIX = "FLACHECK_"
 # Variables that belong to flacheck and are not options.
 _OTHER_VARIABLES = ("FLACHECK_CACHE_DIR", "FLACHECK_CAPTURE_SETTINGS")
 # Options whose values may be paths: a project's are relative to its pyproject.toml.
@@ -26,9 +26,6 @@ _PATHS = ("matrix", "package", "store", "baseline")
 _VERSIONS = ("triton", "toolchain", "torch", "releases")
 # Options whose values may hold a space.
 _WITH_SPACES = (*_VERSIONS, "package")
-# These look for one cell, in the store when nothing else is typed: what a project's scans are about
-# does not answer where the cell is.
-_OF_ONE_CELL = ("bisect", "repro")
 _TRUTHS = {"1": True, "true": True, "yes": True, "on": True} | {
     "0": False,
     "false": False,
@@ -40,9 +37,9 @@ Map = dict[str, Any]
 
 @dataclass(frozen=True)
 class _Option:
-    """An option as Typer has it, of the command with a name."""
+    """An option as Typer has it, of the command with a path: `("toolchain", "install")`."""
 
-    name: str
+    path: tuple[str, ...]
     command: Any
     parameter: Any
 
@@ -76,25 +73,31 @@ def of(command: Any, folder: Path, variables: Mapping[str, str]) -> dict[str, Ma
     for name, each in given.items():
         value = _checked(each, options[name])
         for option in options[name]:
-            foreign = name in ("matrix", "package") and option.name in _OF_ONE_CELL
             # A format, say, that only other commands have.
-            unknown = option.choices and value not in option.choices
-            if not foreign and not unknown:
-                maps[option.name][option.parameter.name] = value
+            if not option.choices or value in option.choices:
+                _put(maps, option, value)
+    # The root reads a default of its own --help here.
+    maps.pop("help", None)
     return maps
+
+
+def _put(maps: dict[str, Map], option: _Option, value: Any) -> None:
+    """Write an option's default into the map of its command; groups have maps of maps."""
+    place: Map = maps
+    for name in option.path:
+        place = place.setdefault(name, {})
+    place[option.parameter.name] = value
 
 
 def _options(command: Any) -> dict[str, list[_Option]]:
     """Every option of every command by its long name, `num_warps`; scan's MATRIX is one of them."""
     options: dict[str, list[_Option]] = {}
-    for name, sub in command.commands.items():
+    for path, sub in pages.commands(command):
         for parameter in sub.params:
-            long = [each[2:] for each in parameter.opts if each.startswith("--")]
-            if (name, parameter.name) == ("scan", "matrix"):
-                long = ["matrix"]
-            if long and long != ["help"]:
-                key = long[0].replace("-", "_")
-                options.setdefault(key, []).append(_Option(name, sub, parameter))
+            name = pages.setting_name(path, parameter)
+            if name is not None:
+                key = name.replace("-", "_")
+                options.setdefault(key, []).append(_Option(path, sub, parameter))
     return options
 
 
@@ -130,9 +133,9 @@ def _from_project(value: Any, project: Path, folder: Path) -> Any:
 
 
 def _of_environment(variables: Mapping[str, str], options: Iterable[str]) -> Iterator[_Given]:
-    names = {f"{_PREFIX}{name.upper()}": name for name in options}
+    names = {f"{pages.VARIABLE_PREFIX}{name.upper()}": name for name in options}
     for variable, value in variables.items():
-        if not variable.startswith(_PREFIX) or variable in _OTHER_VARIABLES:
+        if not variable.startswith(pages.VARIABLE_PREFIX) or variable in _OTHER_VARIABLES:
             continue
         if variable not in names:
             hint = settings.suggest(variable, [*names, *_OTHER_VARIABLES])
@@ -169,7 +172,7 @@ def _typed(given: _Given, option: _Option) -> Any:
         return [_text(given.option, each) for each in _several(given)]
     if isinstance(value, list):
         raise UsageError("expected one value, not a list")
-    context = typer.Context(option.command, info_name=option.name)
+    context = typer.Context(option.command, info_name=" ".join(option.path))
     return parameter.process_value(context, _text(given.option, value))
 
 

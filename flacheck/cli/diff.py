@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import flacheck
-from flacheck.cli import common, flags
+from flacheck.cli import common, completion, flags
 from flacheck.cli.flags import option
 from flacheck.cli.progress import follow
 
@@ -21,14 +21,32 @@ _CONFIGS = (
 _STRICT = "Exit 3 when a kernel has no verdict or is not launched any more."
 
 
-@common.command
+@common.command(
+    examples=[
+        (
+            "Can I upgrade torch?",
+            "flacheck diff 'torch==2.9.*' 'torch==2.12.*' "
+            "--package flash-linear-attention==0.4.2 --target h100",
+        ),
+        (
+            "What does the newest Triton change for my launches?",
+            "flacheck diff installed newest --matrix launches.jsonl",
+        ),
+    ],
+    exits={
+        0: "nothing that compiled fails",
+        1: "a kernel that compiled fails, or the package refuses TO",
+        3: "no verdict was reached; with --strict, a kernel lost its verdict",
+        4: "the selection is empty",
+    },
+)
 def diff(
     context: typer.Context,
-    from_: Annotated[str, typer.Argument(metavar="FROM", help=_FROM)],
-    to: Annotated[str, typer.Argument(metavar="TO", help=_TO)],
+    from_: Annotated[str, flags.argument(metavar="FROM", help=_FROM)],
+    to: Annotated[str, flags.argument(metavar="TO", help=_TO)],
     package: flags.Package = [],
     matrix: flags.Matrix = None,
-    configs: str | None = option(None, metavar="usual|own", help=_CONFIGS),
+    configs: str | None = option(None, panel=flags.WHAT, metavar="usual|own", help=_CONFIGS),
     kernel: flags.Kernel = [],
     op: flags.Op = [],
     target: flags.Target = [],
@@ -37,22 +55,27 @@ def diff(
     num_stages: flags.NumStages = [],
     define: flags.Define = [],
     options: flags.Option = [],
-    triton: list[str] = option([], metavar="X", help="Choose this release of stored results."),
+    triton: list[str] = option(
+        [],
+        panel=flags.WITH,
+        metavar="X",
+        complete=completion.releases,
+        help="Choose this release of stored results.",
+    ),
     jobs: flags.Jobs = 0,
     timeout: flags.Timeout = "auto",
     memory: flags.Memory = 8192,
     fresh: flags.Fresh = False,
     trust: flags.Trust = False,
-    strict: bool = option(False, "--strict", help=_STRICT),
+    strict: bool = option(False, "--strict", panel=flags.OUTPUT, help=_STRICT),
     store: flags.StoreDir = Path(".flacheck"),
     format: flags.Format = "table",
     output: flags.Output = None,
     reports: flags.Reports = [],
 ) -> int:
-    """Report what changes between FROM and TO; compile cells without a stored result.
+    """Compare two releases of torch or Triton: can I upgrade?
 
-    Example: flacheck diff 'torch==2.9.*' 'torch==2.12.*' --package flash-linear-attention==0.4.2
-    --target h100
+    FROM and TO are releases, stored runs or files. Cells without a stored result are compiled.
     """
     from flacheck.reports import diff as diff_report
 
@@ -64,8 +87,6 @@ def diff(
             context,
             flacheck.diff,
             **common.subject(context),
-            # FROM and TO name the releases here, not the project's settings.
-            triton=common.typed_only(context, "triton"),
             chosen=is_chosen,
             on_event=on_event,
         )

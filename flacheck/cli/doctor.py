@@ -2,12 +2,21 @@
 
 import flacheck
 from flacheck import Exit
-from flacheck.cli import common
+from flacheck.cli import common, loudness
 
 
-@common.command
+@common.command(
+    examples=[
+        ("Can this machine work?", "flacheck doctor"),
+        ("Only failed checks", "flacheck doctor --quiet"),
+    ],
+    exits={
+        0: "every check that is needed passes",
+        1: "a check fails",
+    },
+)
 def doctor() -> int:
-    """Check this machine; print a remedy for each check that fails."""
+    """Check this machine; print a remedy for each failed check."""
     from flacheck.reports.document import Item, Report, Tone
 
     code = Exit.OK
@@ -18,6 +27,8 @@ def doctor() -> int:
         elif not check.ok:
             code = Exit.FINDINGS
             item = Item(f"FAILS  {check.name}: {check.detail}", Tone.BAD, (check.remedy,))
+        if check.ok and loudness.is_quiet():
+            continue
         # Each as soon as it is made: some checks need the network.
         common.show("table", Report([item]))
     return code

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import flacheck
-from flacheck.cli import common, flags
+from flacheck.cli import common, completion, flags
 from flacheck.cli.progress import follow
 
 _TARGET = (
@@ -28,45 +28,83 @@ _FORMAT = "Print the report in this format."
 _FORMATS = "table|json|markdown|github|sarif|html"
 
 
-@common.command
+@common.command(
+    examples=[
+        (
+            "Which line breaks the dtypes of my layer's kernels under autocast?",
+            "flacheck dtypes my_layer.py:Attention --autocast fp16",
+        ),
+        (
+            "Every layer of a package, and the head sizes that fit each GPU",
+            "flacheck dtypes --package flash-linear-attention==0.4.2 --shared --target sm86,sm90",
+        ),
+    ],
+    exits={
+        0: "every kernel gets the dtypes that it requires",
+        1: "a line breaks a kernel's dtypes",
+        3: "the target cannot be imported or run here",
+        4: "the selection is empty",
+    },
+)
 def dtypes(
     context: typer.Context,
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[TARGET | -- SCRIPT.py ARG…]", help=_TARGET)
+        list[str] | None, flags.argument(metavar="TARGET | -- SCRIPT.py ARG…", help=_TARGET)
     ] = None,
     package: flags.Package = [],
-    autocast: list[str] = flags.option(["fp16", "bf16"], metavar="DTYPE", help=_AUTOCAST),
-    params: str = flags.option("fp32", metavar="fp32|bf16|fp16", help=_PARAMS),
-    arg: list[str] = flags.option([], metavar="NAME=VALUE", help=_ARG),
-    device: str = flags.option("h100", metavar="CARD", help=_DEVICE),
-    triton: list[str] = flags.option([], metavar="X", help=_TRITON),
-    mend: bool = flags.option(
-        True, "--mend/--no-mend", help="Apply the casts in a copy and run it again."
+    autocast: list[str] = flags.option(
+        ["fp16", "bf16"],
+        panel=flags.WITH,
+        complete=completion.dtypes,
+        metavar="DTYPE",
+        help=_AUTOCAST,
     ),
-    shared: bool = flags.option(False, "--shared", help=_SHARED),
-    target_gpu: list[str] = flags.option([], "--target", "-t", metavar="GPU", help=_TARGETS),
+    params: str = flags.option("fp32", panel=flags.WITH, metavar="fp32|bf16|fp16", help=_PARAMS),
+    arg: list[str] = flags.option([], panel=flags.WHAT, metavar="NAME=VALUE", help=_ARG),
+    device: str = flags.option("h100", panel=flags.WITH, metavar="CARD", help=_DEVICE),
+    triton: list[str] = flags.option(
+        [], panel=flags.WITH, complete=completion.releases, metavar="X", help=_TRITON
+    ),
+    mend: bool = flags.option(
+        True,
+        "--mend/--no-mend",
+        panel=flags.HOW,
+        help="Apply the casts in a copy and run it again.",
+    ),
+    shared: bool = flags.option(False, "--shared", panel=flags.HOW, help=_SHARED),
+    target_gpu: list[str] = flags.option(
+        [],
+        "--target",
+        "-t",
+        panel=flags.WITH,
+        complete=completion.targets,
+        metavar="GPU",
+        help=_TARGETS,
+    ),
     jobs: flags.Jobs = 0,
     store: flags.StoreDir = Path(".flacheck"),
-    baseline: Path | None = flags.option(None, metavar="FILE", help=_BASELINE),
-    write_baseline: Path | None = flags.option(None, metavar="FILE", help=_WRITE),
-    format: str = flags.option("table", "--format", metavar=_FORMATS, help=_FORMAT),
+    baseline: Path | None = flags.option(None, panel=flags.OUTPUT, metavar="FILE", help=_BASELINE),
+    write_baseline: Path | None = flags.option(
+        None, panel=flags.OUTPUT, metavar="FILE", help=_WRITE
+    ),
+    format: str = flags.option(
+        "table", "--format", panel=flags.OUTPUT, metavar=_FORMATS, help=_FORMAT
+    ),
     output: flags.Output = None,
 ) -> int:
-    """Follow dtypes through TARGET under autocast and name the line that breaks a kernel's.
+    """Find the line that breaks a kernel's dtypes under autocast.
 
-    Needs torch, and no GPU. Example: flacheck dtypes my_layer.py:Attention --autocast fp16
+    Needs torch, and no GPU.
     """
     from flacheck import reports
     from flacheck.reports import dtypes as dtypes_report
 
     reports.check(format, dtypes_report.FORMATS)
     changes: dict[str, Any] = {"words": words or []}
-    # A script runs in its own mode unless another is typed.
+    # A script runs in its own mode unless another is chosen.
     for name in ("autocast", "params"):
-        if not common.is_typed(context, name):
+        if not common.is_chosen(context, name):
             changes[name] = None
-    # One release is enough here; the project's setting may list several.
-    changes["triton"] = common.typed_only(context, "triton")
     with follow(resumable=False) as on_event:
         arguments = common.arguments(context, flacheck.dtypes, **changes, on_event=on_event)
         result = flacheck.dtypes(**arguments)

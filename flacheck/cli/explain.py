@@ -4,22 +4,35 @@ import sys
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
-import typer
-
 import flacheck
 from flacheck import UsageError
-from flacheck.cli import common, flags
+from flacheck.cli import common, completion, flags
 
 _WHAT = "A code such as FC302, a log, a .gz, .zst or .zip of logs, a folder, or - for stdin."
 
 
-@common.command
+@common.command(
+    examples=[
+        ("What does this code mean?", "flacheck explain FC302"),
+        ("Which known failure is in this log?", "flacheck explain build.log"),
+        ("The same for a pasted log (end it with Ctrl-D)", "flacheck explain -"),
+    ],
+    exits={
+        0: "a failure or an advisory matches",
+        1: "no rule matches",
+    },
+)
 def explain(
-    what: Annotated[str, typer.Argument(metavar="CODE|FILE|-", help=_WHAT)],
+    what: Annotated[
+        str, flags.argument(metavar="CODE|FILE|-", help=_WHAT, complete=completion.codes)
+    ],
     format: flags.ShortFormat = "table",
     output: flags.Output = None,
 ) -> int:
-    """Name the failure in a log: cause, versions, remedy, links, known wrong results."""
+    """Name the failure in a log: cause, versions, remedy, links.
+
+    Known wrong results (advisories) are named as well.
+    """
     from flacheck import reports
     from flacheck.reports import explanation as explain_report
 

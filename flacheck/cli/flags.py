@@ -1,75 +1,173 @@
 """The options that commands share, as types of their parameters."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from flacheck.cli import completion
+from flacheck.cli.pages import HOW as HOW
+from flacheck.cli.pages import OUTPUT as OUTPUT
+from flacheck.cli.pages import WHAT as WHAT
+from flacheck.cli.pages import WITH as WITH
 
-def option(*names: Any, help: str, metavar: str | None = None, **more: Any) -> Any:
+
+def option(
+    *names: Any,
+    panel: str | None = None,
+    help: str,
+    metavar: str | None = None,
+    complete: Callable[..., Any] | None = None,
+    **more: Any,
+) -> Any:
     """Return an option; without Annotated it stands after its default.
 
-    A metavar in lower case lists all values of the option: `table|json`.
+    Every option has a `panel`, its group in the help page: WHAT, WITH, HOW or OUTPUT. A metavar in
+    lower case lists all values of the option: `table|json`. `complete` lists values for the shell.
     """
-    return typer.Option(*names, help=help, metavar=metavar, **more)
+    if complete is None and metavar is not None:
+        complete = completion.of_choices(metavar)
+    return typer.Option(
+        *names,
+        help=help,
+        metavar=metavar,
+        rich_help_panel=panel,
+        autocompletion=complete,
+        **more,
+    )
+
+
+def argument(
+    *, metavar: str, help: str, complete: Callable[..., Any] | None = None, **more: Any
+) -> Any:
+    """Return a positional argument, for Annotated; its group is WHAT."""
+    if complete is None:
+        complete = completion.of_choices(metavar.strip("[]"))
+    return typer.Argument(
+        metavar=metavar, help=help, rich_help_panel=WHAT, autocompletion=complete, **more
+    )
 
 
 _CELL = "A key or its first 8 characters, FILE.jsonl:LINE, or a matrix. Default: search the store."
-Cell = Annotated[str | None, typer.Argument(metavar="[CELL]", help=_CELL)]
+Cell = Annotated[str | None, argument(metavar="CELL", help=_CELL, complete=completion.cells)]
 _KERNEL = "Select kernels whose whole name or last part matches."
-Kernel = Annotated[list[str], option("--kernel", "-k", metavar="GLOB", help=_KERNEL)]
+Kernel = Annotated[
+    list[str],
+    option("--kernel", "-k", panel=WHAT, complete=completion.kernels, metavar="GLOB", help=_KERNEL),
+]
 _OP = "Select what functions, classes or modules of this name launch, by recorded call paths."
-Op = Annotated[list[str], option("--op", metavar="GLOB", help=_OP)]
-_TARGET = option("--target", "-t", metavar="GPU", help="Select GPUs: sm90, h100, gfx942 …")
+Op = Annotated[list[str], option("--op", panel=WHAT, metavar="GLOB", help=_OP)]
+_TARGET = option(
+    "--target",
+    "-t",
+    panel=WITH,
+    complete=completion.targets,
+    metavar="GPU",
+    help="Select GPUs: sm90, h100, gfx942 …",
+)
 Target = Annotated[list[str], _TARGET]
-_DTYPE = option("--dtype", metavar="DTYPE", help="Select dtypes: bf16, fp16, fp32 …")
+_DTYPE = option(
+    "--dtype",
+    panel=WHAT,
+    complete=completion.dtypes,
+    metavar="DTYPE",
+    help="Select dtypes: bf16, fp16, fp32 …",
+)
 Dtype = Annotated[list[str], _DTYPE]
-NumWarps = Annotated[list[str], option("--num-warps", metavar="N", help="Override num_warps.")]
-NumStages = Annotated[list[str], option("--num-stages", metavar="N", help="Override num_stages.")]
+NumWarps = Annotated[
+    list[str], option("--num-warps", panel=WHAT, metavar="N", help="Override num_warps.")
+]
+NumStages = Annotated[
+    list[str], option("--num-stages", panel=WHAT, metavar="N", help="Override num_stages.")
+]
 _DEFINE = "Define this macro in CUDA units; repeat it for other values and names."
-Define = Annotated[list[str], option("--define", "-D", metavar="NAME=VALUE", help=_DEFINE)]
+Define = Annotated[
+    list[str], option("--define", "-D", panel=WITH, metavar="NAME=VALUE", help=_DEFINE)
+]
 _OPTION = "Give the compiler this option: std=c++20, host=clang++, maxnreg=128. Repeatable."
-Option = Annotated[list[str], option("--option", metavar="NAME=VALUE", help=_OPTION)]
+Option = Annotated[list[str], option("--option", panel=WITH, metavar="NAME=VALUE", help=_OPTION)]
 _TOOLCHAIN = "Use these compilers: installed, triton==X, a specifier, or a path."
-Toolchain = Annotated[list[str], option("--toolchain", metavar="SPEC", help=_TOOLCHAIN)]
+Toolchain = Annotated[
+    list[str],
+    option(
+        "--toolchain", panel=WITH, complete=completion.toolchains, metavar="SPEC", help=_TOOLCHAIN
+    ),
+]
 _TRITON = "Use these Triton releases: a version or a specifier. Short for --toolchain triton==X."
-Triton = Annotated[list[str], option("--triton", metavar="X", help=_TRITON)]
+Triton = Annotated[
+    list[str],
+    option("--triton", panel=WITH, complete=completion.releases, metavar="X", help=_TRITON),
+]
 _TORCH = "Use the Triton releases that these torch releases require: 2.9, 2.9.1, >=2.5,<2.9."
-Torch = Annotated[list[str], option("--torch", metavar="X", help=_TORCH)]
+Torch = Annotated[
+    list[str],
+    option("--torch", panel=WITH, complete=completion.torch_releases, metavar="X", help=_TORCH),
+]
 # What a command is about; scan's own positional argument stands for --matrix.
 MATRIX_HELP = "A matrix by name, a YAML file, or a launches file (.jsonl)."
-Matrix = Annotated[str | None, option("--matrix", metavar="NAME|FILE", help=MATRIX_HELP)]
+Matrix = Annotated[
+    str | None,
+    option(
+        "--matrix", panel=WHAT, complete=completion.matrices, metavar="NAME|FILE", help=MATRIX_HELP
+    ),
+]
 _PACKAGE = "What a package, or its checkout, launches, instead of a matrix."
-_SPEC = "NAME==VERSION|DIR"
-Package = Annotated[list[str], option("--package", metavar=_SPEC, help=_PACKAGE)]
+_SPEC = "NAME[==VERSION]|DIR"
+Package = Annotated[
+    list[str],
+    option("--package", panel=WHAT, complete=completion.packages, metavar=_SPEC, help=_PACKAGE),
+]
 _PACKAGES = f"{_PACKAGE} Repeatable."
-Packages = Annotated[list[str], option("--package", metavar=_SPEC, help=_PACKAGES)]
+Packages = Annotated[
+    list[str],
+    option("--package", panel=WHAT, complete=completion.packages, metavar=_SPEC, help=_PACKAGES),
+]
 _JOBS = "Run N workers. Default: number of CPUs."
 # The help text explains the default, 0.
-Jobs = Annotated[int, option("--jobs", "-j", min=0, metavar="N", show_default=False, help=_JOBS)]
+Jobs = Annotated[
+    int, option("--jobs", "-j", panel=HOW, min=0, metavar="N", show_default=False, help=_JOBS)
+]
 # One limit for all would end slow kernels, or wait too long for those that hang.
-_TIMEOUT = "Allow a cell S seconds. auto: 300, or 20 × the kernel's slowest cell."
-Timeout = Annotated[str, option(metavar="auto|S", help=_TIMEOUT)]
-_MEMORY = option(metavar="MB", min=256, help="Allow a worker MB of memory.")
+_TIMEOUT = (
+    "Allow a cell this long: 90, 90s, 15m, 1h. auto: 300 s, or 20 × the kernel's slowest cell."
+)
+Timeout = Annotated[str, option("--timeout", panel=HOW, metavar="auto|TIME", help=_TIMEOUT)]
+_MEMORY = option("--memory", panel=HOW, metavar="MB", min=256, help="Allow a worker MB of memory.")
 Memory = Annotated[int, _MEMORY]
-Fresh = Annotated[bool, option("--fresh", help="Compile cells again that have a stored result.")]
+Fresh = Annotated[
+    bool, option("--fresh", panel=HOW, help="Compile cells again that have a stored result.")
+]
 # Importing a package runs its code, which who only has a file need not have meant.
 _TRUST = "Install and import the packages that a launches file names."
-Trust = Annotated[bool, option("--trust", help=_TRUST)]
-_STORE = option("--store", metavar="DIR", help="Keep results in the folder DIR.")
+Trust = Annotated[bool, option("--trust", panel=HOW, help=_TRUST)]
+_STORE = option("--store", panel=OUTPUT, metavar="DIR", help="Keep results in the folder DIR.")
 StoreDir = Annotated[Path, _STORE]
 _FORMATS = "table|json|jsonl|markdown|github|html|sarif|junit"
 _FORMAT = "Print the report in this format."
-Format = Annotated[str, option("--format", metavar=_FORMATS, help=_FORMAT)]
-_SHORT = option("--format", metavar="table|json", help=_FORMAT)
+Format = Annotated[str, option("--format", panel=OUTPUT, metavar=_FORMATS, help=_FORMAT)]
+_SHORT = option("--format", panel=OUTPUT, metavar="table|json", help=_FORMAT)
 ShortFormat = Annotated[str, _SHORT]
 _BASELINE = "Judge by this baseline what the store does not know; only new failures fail."
-BaselineFile = Annotated[Path | None, option("--baseline", metavar="FILE", help=_BASELINE)]
+BaselineFile = Annotated[
+    Path | None, option("--baseline", panel=OUTPUT, metavar="FILE", help=_BASELINE)
+]
 _WRITE_BASELINE = "Write what is known now into a baseline, to be committed."
 WriteBaseline = Annotated[
-    Path | None, option("--write-baseline", metavar="FILE", help=_WRITE_BASELINE)
+    Path | None, option("--write-baseline", panel=OUTPUT, metavar="FILE", help=_WRITE_BASELINE)
 ]
 _OUTPUT = "Write the report to FILE instead of stdout."
-Output = Annotated[Path | None, option("--output", "-o", metavar="FILE", help=_OUTPUT)]
+Output = Annotated[
+    Path | None, option("--output", "-o", panel=OUTPUT, metavar="FILE", help=_OUTPUT)
+]
 _REPORTS = "Write the report in this format to FILE as well. Repeatable."
-Reports = Annotated[list[str], option("--report", metavar="FORMAT=FILE", help=_REPORTS)]
+Reports = Annotated[
+    list[str],
+    option(
+        "--report", panel=OUTPUT, complete=completion.formats, metavar="FORMAT=FILE", help=_REPORTS
+    ),
+]
+_QUIET = "Print only results, warnings and errors: no progress."
+Quiet = Annotated[bool, option("--quiet", "-q", panel=OUTPUT, help=_QUIET)]
+_VERBOSE = "Print each cell's verdict, the settings in effect and seconds as well."
+Verbose = Annotated[bool, option("--verbose", "-v", panel=OUTPUT, help=_VERBOSE)]

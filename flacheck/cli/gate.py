@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import flacheck
-from flacheck.cli import common, flags
+from flacheck.cli import common, completion, flags
 from flacheck.cli.flags import option
 from flacheck.cli.progress import follow
 
@@ -24,26 +24,48 @@ _TOOLCHAIN = "Judge pins of nvcc (nvidia-cuda-nvcc), or these releases of it: nv
 _TORCH = "Judge these torch releases: one more pin beside those of the files."
 
 
-@common.command
+@common.command(
+    examples=[
+        ("Are the pins of this project safe?", "flacheck gate --target h100"),
+        (
+            "In CI, on a machine without stored results",
+            "flacheck gate --package . --baseline .flacheck-baseline.json --format github",
+        ),
+        ("Narrow the pins to what passes", "flacheck gate --scan --fix"),
+    ],
+    exits={
+        0: "every allowed release with a record is good or screened",
+        1: "an allowed release fails, or pins contradict each other",
+        3: "no allowed release has a complete record; more with --strict",
+    },
+)
 def gate(
     context: typer.Context,
-    files: Annotated[list[Path] | None, typer.Argument(metavar="[FILES]", help=_FILES)] = None,
+    files: Annotated[list[Path] | None, flags.argument(metavar="FILES", help=_FILES)] = None,
     installed: bool = option(
-        False, "--installed", help="Judge the installed environment, not files."
+        False, "--installed", panel=flags.WHAT, help="Judge the installed environment, not files."
     ),
-    suggest: bool = option(False, "--suggest", help="Show the narrowest change that passes."),
-    fix: bool = option(False, "--fix", help="Write that change into the files."),
-    scan: bool = option(False, "--scan", help=_SCAN),
-    refresh: bool = option(False, "--refresh", help=_REFRESH),
-    strict: bool = option(False, "--strict", help=_STRICT),
+    suggest: bool = option(
+        False, "--suggest", panel=flags.OUTPUT, help="Show the narrowest change that passes."
+    ),
+    fix: bool = option(
+        False, "--fix", panel=flags.OUTPUT, help="Write that change into the files."
+    ),
+    scan: bool = option(False, "--scan", panel=flags.HOW, help=_SCAN),
+    refresh: bool = option(False, "--refresh", panel=flags.HOW, help=_REFRESH),
+    strict: bool = option(False, "--strict", panel=flags.OUTPUT, help=_STRICT),
     matrix: flags.Matrix = None,
     package: flags.Package = [],
     kernel: flags.Kernel = [],
     op: flags.Op = [],
     target: flags.Target = [],
-    triton: list[str] = option([], metavar="X", help=_TRITON),
-    torch: list[str] = option([], metavar="X", help=_TORCH),
-    toolchain: list[str] = option([], metavar="NAME[SPEC]", help=_TOOLCHAIN),
+    triton: list[str] = option(
+        [], panel=flags.WITH, metavar="X", complete=completion.releases, help=_TRITON
+    ),
+    torch: list[str] = option(
+        [], panel=flags.WITH, metavar="X", complete=completion.torch_releases, help=_TORCH
+    ),
+    toolchain: list[str] = option([], panel=flags.WITH, metavar="NAME[SPEC]", help=_TOOLCHAIN),
     jobs: flags.Jobs = 0,
     store: flags.StoreDir = Path(".flacheck"),
     baseline: flags.BaselineFile = None,
@@ -52,7 +74,10 @@ def gate(
     output: flags.Output = None,
     reports: flags.Reports = [],
 ) -> int:
-    """Judge the releases that your pins of triton, torch or nvcc allow, by stored results."""
+    """Judge the releases that your pins of torch and triton allow.
+
+    It judges by stored results and advisories, and compiles nothing without --scan.
+    """
     from flacheck.reports import gate as gate_report
 
     formats = common.check_output(format, output, reports)
@@ -62,10 +87,6 @@ def gate(
             flacheck.gate,
             **common.subject(context),
             files=files or [],
-            # The releases of a project's scans are not pins of the project.
-            triton=common.typed_only(context, "triton"),
-            torch=common.typed_only(context, "torch"),
-            toolchain=common.typed_only(context, "toolchain"),
             on_event=on_event,
         )
         result = flacheck.gate(**arguments)

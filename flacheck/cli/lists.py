@@ -5,23 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-import typer
-
 import flacheck
 from flacheck import Exit, UsageError
-from flacheck.cli import common, flags
+from flacheck.cli import common, completion, flags
 
 Rows = list[dict[str, Any]]
 _SCHEMA = "run, gate, diff or another one. Default: list their names."
+# The headings of numbers, with their units.
+_UNITS = {
+    "kernels": {"configs": "configurations"},
+    "targets": {"shared": "shared memory (bytes a block)"},
+}
 _WHAT = ("kernels", "matrices", "targets", "rules", "advisories")
 
 
-@common.command
+@common.command(
+    examples=[
+        ("The GPUs, with their limits", "flacheck list targets"),
+        ("Every failure code, for a script", "flacheck list rules --format json"),
+    ],
+    exits={
+        0: "always",
+    },
+)
 def show(
-    what: Annotated[str, typer.Argument(metavar="|".join(_WHAT))],
+    what: Annotated[
+        str, flags.argument(metavar="|".join(_WHAT), help="The kind of thing to list.")
+    ],
     format: flags.ShortFormat = "table",
 ) -> int:
-    """List the kernels, matrices, targets, rules or advisories there are."""
+    """List kernels, matrices, targets, rules or advisories."""
     from flacheck import reports
     from flacheck.reports.document import Report, listing
 
@@ -31,11 +44,19 @@ def show(
     read: Callable[[], Rows] = getattr(flacheck, f"list_{what}")
     rows = read()
     report = listing(rows)
+    if what in _UNITS:
+        # JSON keeps the names of its fields.
+        report = Report(listing(_with_units(rows, _UNITS[what])).parts, rows)
     if what == "advisories":
         # The table is short; JSON holds each advisory in full.
         report = Report(listing(_short(rows)).parts, rows)
     common.show(format, report)
     return Exit.OK
+
+
+def _with_units(rows: Rows, units: dict[str, str]) -> Rows:
+    """Return the rows with headings that name their units."""
+    return [{units.get(name, name): value for name, value in row.items()} for row in rows]
 
 
 def _short(advisories: Rows) -> Rows:
@@ -53,9 +74,19 @@ def _short(advisories: Rows) -> Rows:
     ]
 
 
-@common.command
+@common.command(
+    examples=[
+        ("The names of all schemas", "flacheck schema"),
+        ("The schema of `scan --format json`", "flacheck schema run"),
+    ],
+    exits={
+        0: "always",
+    },
+)
 def schema(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help=_SCHEMA)] = None,
+    name: Annotated[
+        str | None, flags.argument(metavar="NAME", help=_SCHEMA, complete=completion.schemas)
+    ] = None,
     output: flags.Output = None,
 ) -> int:
     """Print the JSON Schema of an output."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import flacheck
-from flacheck.cli import common
+from flacheck.cli import common, loudness
 
 if TYPE_CHECKING:
     from flacheck import Event, Record
@@ -70,19 +70,25 @@ class ProgressDisplay:
 
     def _start(self, cells: int) -> None:
         self._pace = _Pace(cells)
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not loudness.is_quiet():
             self._bar = _Bar(self._pace)
 
     def _add(self, record: Record) -> None:
         if self._pace is None:
             return
         self._pace.add(record)
+        loudness.detail(
+            f"{record.verdict.value} {record.kernel} {record.dtype} {record.target} "
+            f"{record.toolchain} {record.code or ''}".rstrip()
+        )
         if self._bar is not None:
             self._bar.draw()
         else:
             self._pace.say_sometimes()
 
     def _message(self, event: flacheck.Progress) -> None:
+        if loudness.is_quiet():
+            return
         if event.is_step and sys.stderr.isatty():
             print(f"\r\x1b[Kflacheck: {event.message}", end="", file=sys.stderr, flush=True)
             self._step_is_open = True
@@ -127,7 +133,7 @@ class _Pace:
         counts = [(self.counts[verdict], verdict) for verdict in _ORDER]
         words = [f"{count} {word}" for count, word in [*counts, (self.cached, "cached")] if count]
         summary = ", ".join(words) or "none yet"
-        common.say(
+        loudness.progress(
             f"{self.counts.total()}/{self.total} cells ({summary}), {self.rate:.1f} a second"
         )
 

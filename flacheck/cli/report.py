@@ -9,23 +9,39 @@ import typer
 
 import flacheck
 from flacheck import Exit
-from flacheck.cli import common, flags
+from flacheck.cli import common, completion, flags
 from flacheck.cli.flags import option
 from flacheck.cli.progress import follow
 
 _RUNS = "Ids or unique prefixes. Default: the last run."
 
 
-@common.command
+@common.command(
+    examples=[
+        ("The last run, for an issue or a pull request", "flacheck report --format markdown"),
+        (
+            "The last run in several formats at once",
+            "flacheck report --format html -o report.html --report junit=junit.xml",
+        ),
+        ("Shards of eight machines as one run", "flacheck report --merge shards/"),
+    ],
+    exits={
+        0: "always, when the runs can be read",
+    },
+)
 def report(
     context: typer.Context,
-    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN…]", help=_RUNS)] = None,
+    runs: Annotated[
+        list[str] | None, flags.argument(metavar="RUN", help=_RUNS, complete=completion.runs)
+    ] = None,
     matrix: flags.Matrix = None,
     package: flags.Package = [],
     op: flags.Op = [],
     store: flags.StoreDir = Path(".flacheck"),
-    merge: list[Path] = option([], metavar="DIR", help="Copy the runs of another store first."),
-    list_: bool = option(False, "--list", help="List the stored runs instead."),
+    merge: list[Path] = option(
+        [], panel=flags.WHAT, metavar="DIR", help="Copy the runs of another store first."
+    ),
+    list_: bool = option(False, "--list", panel=flags.OUTPUT, help="List the stored runs instead."),
     format: flags.Format = "table",
     output: flags.Output = None,
     reports: flags.Reports = [],
@@ -50,11 +66,7 @@ def report(
         # Without headings: the first word of a line is a run's id, for a script to take.
         common.show("table", listing(rows, has_header=False), output)
         return Exit.OK
-    # A project's settings name the subject of its scans, not of one of several reports.
-    about = {name: None for name in ("matrix", "package") if not common.is_typed(context, name)}
-    arguments = common.arguments(
-        context, flacheck.report, **about, op=common.typed_only(context, "op"), runs=runs or []
-    )
+    arguments = common.arguments(context, flacheck.report, runs=runs or [])
     run = flacheck.report(**arguments)
     common.show_all(lambda: scan.report(run.view), format, output, formats)
     return Exit.OK

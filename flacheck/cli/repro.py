@@ -7,12 +7,30 @@ from pathlib import Path
 import typer
 
 import flacheck
-from flacheck.cli import common, flags
+from flacheck.cli import common, completion, flags
 from flacheck.cli.flags import option
 from flacheck.cli.progress import follow
 
 
-@common.command
+@common.command(
+    examples=[
+        (
+            "A bug report for a failing cell of a scan (a key from its report)",
+            "flacheck repro a7758764",
+        ),
+        (
+            "Select the cell by flags, and stop after ten minutes",
+            "flacheck repro seeds --kernel '*fwd_kernel_o' --triton 3.3.0 --target sm70 "
+            "--dtype fp16 --num-warps 4 --budget 10m",
+        ),
+    ],
+    exits={
+        0: "the script shows the failure where the kernel has it",
+        1: "the failure cannot be reproduced",
+        3: "another release behaves differently with the script",
+        4: "the selection is empty",
+    },
+)
 def repro(
     context: typer.Context,
     cell: flags.Cell = None,
@@ -26,26 +44,53 @@ def repro(
     num_stages: flags.NumStages = [],
     toolchain: flags.Toolchain = [],
     triton: list[str] = option(
-        [], metavar="X", help="Select the release that fails: a version, a wheel or a build."
+        [],
+        panel=flags.WITH,
+        metavar="X",
+        complete=completion.releases,
+        help="Select the release that fails: a version, a wheel or a build.",
     ),
-    torch: list[str] = option([], metavar="X", help="Select the release that fails, by torch."),
+    torch: list[str] = option(
+        [],
+        panel=flags.WITH,
+        metavar="X",
+        complete=completion.torch_releases,
+        help="Select the release that fails, by torch.",
+    ),
     releases: list[str] = option(
-        [], metavar="SPEC", help="Verify the script on these releases or builds. Default: all."
+        [],
+        panel=flags.WITH,
+        metavar="SPEC",
+        complete=completion.releases,
+        help="Verify the script on these releases or builds. Default: all.",
     ),
     # Most reductions end by themselves after fewer than 300 compiles.
     budget: str = option(
-        "1000", metavar="N|Ns", help="Spend at most N compiles, or N seconds, on the whole command."
+        "1000",
+        panel=flags.HOW,
+        metavar="N|TIME",
+        help="Spend at most N compiles, or a time (120s, 15m, 1h), on the whole command.",
     ),
-    runs: int = option(3, min=1, metavar="N", help="Run the script N times where it fails."),
+    runs: int = option(
+        3, panel=flags.HOW, min=1, metavar="N", help="Run the script N times where it fails."
+    ),
     memory: flags.Memory = 8192,
     trust: flags.Trust = False,
     store: flags.StoreDir = Path(".flacheck"),
     format: flags.ShortFormat = "table",
     output: Path | None = option(
-        None, "--output", "-o", metavar="DIR", help="Write to DIR. Default: repro-KEY8."
+        None,
+        "--output",
+        "-o",
+        panel=flags.OUTPUT,
+        metavar="DIR",
+        help="Write to DIR. Default: repro-KEY8.",
     ),
 ) -> int:
-    """Reduce CELL's failure to a script that imports only Triton, with the text of an issue."""
+    """Reduce a failure to a script that imports only Triton.
+
+    The script is verified on every release, and comes with the text of an issue.
+    """
     from flacheck import reports
     from flacheck.reports import repro as repro_report
 

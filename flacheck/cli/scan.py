@@ -9,7 +9,7 @@ import typer
 
 import flacheck
 from flacheck import Exit
-from flacheck.cli import common, flags
+from flacheck.cli import common, completion, flags
 from flacheck.cli.flags import option
 from flacheck.cli.progress import follow
 
@@ -23,14 +23,36 @@ _WITH_TESTS = "With --package DIR, also record what the checkout's own tests lau
 _STRICT = "Exit 3 when any cell is unknown, or a captured kernel has changed since."
 
 
-@common.command
+@common.command(
+    examples=[
+        (
+            "Which of these releases is good for my GPU?",
+            "flacheck scan --triton 3.2.0,3.3.0,3.7.1 --target h100",
+        ),
+        (
+            "Everything that a package launches, under the releases that torch requires",
+            "flacheck scan --package flash-linear-attention==0.4.2 --torch 2.9,2.10 --target h100",
+        ),
+        (
+            "My own kernels, recorded by `flacheck capture`",
+            'flacheck scan launches.jsonl --triton ">=3.4"',
+        ),
+    ],
+    exits={
+        0: "every cell compiles, or its failures are tolerated or waived",
+        1: "a failure that is not tolerated, waived or in the baseline",
+        3: "no verdict was reached, or an exact release could not be had",
+        4: "the selection is empty",
+    },
+)
 def scan(
     context: typer.Context,
     matrix: Annotated[
-        str | None, typer.Argument(metavar="[MATRIX]", help=flags.MATRIX_HELP)
+        str | None,
+        flags.argument(metavar="MATRIX", help=flags.MATRIX_HELP, complete=completion.matrices),
     ] = None,
     package: flags.Packages = [],
-    configs: str | None = option(None, metavar="usual|own", help=_CONFIGS),
+    configs: str | None = option(None, panel=flags.WHAT, metavar="usual|own", help=_CONFIGS),
     kernel: flags.Kernel = [],
     op: flags.Op = [],
     target: flags.Target = [],
@@ -43,23 +65,33 @@ def scan(
     triton: flags.Triton = [],
     torch: flags.Torch = [],
     jobs: flags.Jobs = 0,
-    shard: str | None = option(None, metavar="I/N", help="Compile part I of N, split by cell key."),
-    captured: Path | None = option(None, metavar="FILE", help=_CAPTURED),
-    with_tests: bool = option(False, "--with-tests", help=_WITH_TESTS),
+    shard: str | None = option(
+        None, panel=flags.HOW, metavar="I/N", help="Compile part I of N, split by cell key."
+    ),
+    captured: Path | None = option(None, panel=flags.WHAT, metavar="FILE", help=_CAPTURED),
+    with_tests: bool = option(False, "--with-tests", panel=flags.WHAT, help=_WITH_TESTS),
     timeout: flags.Timeout = "auto",
     memory: flags.Memory = 8192,
     until: str | None = option(
-        None, metavar="STAGE", help="Stop after this compiler stage, ttgir say."
+        None,
+        panel=flags.HOW,
+        metavar="STAGE",
+        complete=completion.stages,
+        help="Stop after this compiler stage, such as ttgir.",
     ),
     fresh: flags.Fresh = False,
-    max_failures: int | None = option(None, metavar="N", min=1, help="Stop after N failures."),
-    dry_run: bool = option(False, "--dry-run", help="List the cells; compile nothing."),
+    max_failures: int | None = option(
+        None, panel=flags.HOW, metavar="N", min=1, help="Stop after N failures."
+    ),
+    dry_run: bool = option(
+        False, "--dry-run", panel=flags.HOW, help="List the cells; compile nothing."
+    ),
     trust: flags.Trust = False,
     fallbacks: bool = option(
-        False, "--fallbacks", help="Search and compile fallbacks for each failure."
+        False, "--fallbacks", panel=flags.HOW, help="Search and compile fallbacks for each failure."
     ),
-    fallback_budget: int = option(48, metavar="N", min=1, help=_BUDGET),
-    strict: bool = option(False, "--strict", help=_STRICT),
+    fallback_budget: int = option(48, panel=flags.HOW, metavar="N", min=1, help=_BUDGET),
+    strict: bool = option(False, "--strict", panel=flags.OUTPUT, help=_STRICT),
     store: flags.StoreDir = Path(".flacheck"),
     baseline: flags.BaselineFile = None,
     write_baseline: flags.WriteBaseline = None,
@@ -67,7 +99,10 @@ def scan(
     output: flags.Output = None,
     reports: flags.Reports = [],
 ) -> int:
-    """Compile the cells of MATRIX; say what compiles, what fails and why, what is known good."""
+    """Compile kernels under releases, GPUs and dtypes; name failures.
+
+    The report lists what compiles, what fails and why, and which (torch, Triton) pairs are good.
+    """
     from flacheck.reports import scan as scan_report
 
     formats = common.check_output(format, output, reports)

@@ -2,19 +2,24 @@
 
 from typing import Annotated
 
-import typer
-
 import flacheck
 from flacheck import Exit
-from flacheck.cli import common
+from flacheck.cli import commands, common, completion, flags
 from flacheck.cli.progress import follow
 
 _SPECS = "3.2.0, a specifier, or a path."
-app = typer.Typer(help="List, install or remove compilers, each isolated.", no_args_is_help=True)
+app = commands.group("List, install or remove compilers, each isolated.")
 
 
-@app.command("list")
-@common.command
+@common.command(
+    examples=[
+        ("What is in the cache?", "flacheck toolchain list"),
+        ("The largest last", "flacheck toolchain list | sort -k2 -n"),
+    ],
+    exits={
+        0: "always",
+    },
+)
 def list_() -> int:
     """List the compilers in the cache."""
     from flacheck.reports.document import Paragraph, Report, listing
@@ -33,10 +38,20 @@ def list_() -> int:
     return Exit.OK
 
 
-@app.command("install")
-@common.command
+@common.command(
+    examples=[
+        ("One release, before going offline", "flacheck toolchain install 3.7.1"),
+        ("All releases of a range", 'flacheck toolchain install ">=3.4,<3.8"'),
+    ],
+    exits={
+        0: "every compiler is installed",
+        3: "a compiler cannot be installed here",
+    },
+)
 def install(
-    specs: Annotated[list[str], typer.Argument(metavar="SPEC…", help=_SPECS)],
+    specs: Annotated[
+        list[str], flags.argument(metavar="SPEC", help=_SPECS, complete=completion.releases)
+    ],
 ) -> int:
     """Install compilers now instead of on first use."""
     with follow(resumable=False) as on_event:
@@ -45,12 +60,29 @@ def install(
     return Exit.OK
 
 
-@app.command("remove")
-@common.command
+@common.command(
+    examples=[
+        ("One release", "flacheck toolchain remove 3.2.0"),
+        ("A CUDA compiler", "flacheck toolchain remove nvcc==13.0.88"),
+    ],
+    exits={
+        0: "every named compiler is removed",
+    },
+)
 def remove(
-    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="triton==3.2.0 or 3.2.0.")],
+    names: Annotated[
+        list[str],
+        flags.argument(
+            metavar="NAME", help="triton==3.2.0 or 3.2.0.", complete=completion.toolchains
+        ),
+    ],
 ) -> int:
     """Remove compilers from the cache."""
     for shelf in flacheck.remove_toolchains(names):
         common.write([f"removed {shelf.manifest.get('identity', shelf.path.name)}\n"], None)
     return Exit.OK
+
+
+commands.add(app, "list", list_)
+commands.add(app, "install", install)
+commands.add(app, "remove", remove)

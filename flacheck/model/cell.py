@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from flacheck.model.kernel import Kernel
-from flacheck.model.launch import Launch
+from flacheck.model.launch import Launch, LaunchJson
 from flacheck.model.values import Json, digest
+from flacheck.model.wire import JsonStruct, StoredCellKey, ToolchainName
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,22 @@ class Alternative:
     constants: Mapping[str, Any]
     options: Mapping[str, Any]
     is_widened: bool = False
+
+
+class CellDocument(JsonStruct, frozen=True):
+    """The fields of a cell in JSON; `how` is the way the worker loads the kernel."""
+
+    key: StoredCellKey
+    kernel: str
+    package: str | None
+    how: Literal["corpus", "import", "stub", "cut", "unit"]
+    toolchain: ToolchainName
+    target: str
+    dtype: str | None
+    shape: Mapping[str, int]
+    launch: LaunchJson | None
+    options: Mapping[str, Any]
+    widened: bool
 
 
 @dataclass(frozen=True)
@@ -66,8 +83,8 @@ class Cell:
             }
         )
 
-    def to_json(self) -> Json:
-        """Return the fields of the cell with which its record's JSON begins."""
+    def fields_of_document(self) -> Json:
+        """Return the fields of `CellDocument`."""
         return {
             "key": self.key,
             "kernel": self.kernel.name,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import convert
+from msgspec import Meta, convert
 
 from flacheck.model.values import Json
 
@@ -67,6 +67,48 @@ _DESCRIPTOR_EXTRAS: Mapping[str, tuple[Any, ...]] = {
     "padding": ("zero", "nan"),
     "round_f32_to_tf32": (False, True),
 }
+
+
+_ARGUMENT_SCHEMA = {
+    "description": "A tensor, an integer, a float, None or a constexpr of any kind.",
+    "anyOf": [
+        {"type": "null"},
+        {
+            "type": "object",
+            "required": ["dtype"],
+            "properties": {"dtype": {"type": "string"}, "align": {"type": "integer"}},
+        },
+        {"type": "object", "required": ["int"], "properties": {"int": {"type": "integer"}}},
+        {
+            "type": "object",
+            "required": ["float"],
+            "properties": {
+                "float": {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
+            },
+        },
+        {"type": "object", "required": ["constexpr"]},
+    ],
+}
+_NAMES_SCHEMA = {"type": "array", "items": {"type": "string"}}
+_ARGUMENTS_SCHEMA = {"type": "object", "additionalProperties": _ARGUMENT_SCHEMA}
+# A launch in the form of `Launch.to_json`.
+LaunchJson = Annotated[
+    dict[str, Any],
+    Meta(
+        extra_json_schema={
+            "required": ["args"],
+            "additionalProperties": False,
+            "properties": {
+                "args": _ARGUMENTS_SCHEMA,
+                "omitted": _NAMES_SCHEMA,
+                "configs": {"type": "array", "items": {"type": "object"}},
+                "keys": _NAMES_SCHEMA,
+                # The values that @triton.heuristics computed from the real tensors.
+                "heuristics": _ARGUMENTS_SCHEMA,
+            },
+        }
+    ),
+]
 
 
 @dataclass(frozen=True)

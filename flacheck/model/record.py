@@ -98,7 +98,7 @@ class Record:
 
     def to_json(self) -> Json:
         return {
-            **self.cell.to_json(),
+            **self.cell.fields_of_document(),
             "verdict": self.verdict.value,
             **{name: getattr(self, name) for name in _OWN_FIELDS},
             "findings": list(self.findings),

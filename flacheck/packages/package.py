@@ -156,6 +156,42 @@ def parse(spec: str) -> tuple[str, str]:
     )
 
 
+@dataclass(frozen=True)
+class ChosenVersion:
+    """The version that a package's name alone stands for, with the sentence that says so."""
+
+    spec: str
+    sentence: str
+
+
+def is_name(spec: str) -> bool:
+    """Return True for the name of a package without a version, an extra or a marker."""
+    return re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", spec.strip()) is not None
+
+
+def choose_version(name: str) -> ChosenVersion:
+    """Return the installed version of a package, else the newest one in the package index."""
+    plain = canonicalize_name(name.strip())
+    try:
+        version, which = importlib.metadata.version(plain), "the installed version"
+    except importlib.metadata.PackageNotFoundError:
+        version, which = str(_newest(plain)), "the newest version"
+    spec = f"{plain}=={version}"
+    return ChosenVersion(spec, f"--package {name}: taking {which}, {spec}")
+
+
+def _newest(name: str) -> Version:
+    """Return the newest final version in the index, or the newest of any kind."""
+    try:
+        versions = index.available(name, binary_only=False)
+    except wheels.NotFound:
+        raise UsageError(f"there is no package {name} in the package index") from None
+    finals = [version for version in versions if not version.is_prerelease]
+    if not versions:
+        raise UsageError(f"there is no version of {name} in the package index")
+    return max(finals or versions)
+
+
 def _unknown(name: str, version: str, error: ToolchainError) -> str:
     """Return why the package cannot be found; raise Offline if an index is unreachable."""
     try:

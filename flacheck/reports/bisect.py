@@ -29,8 +29,10 @@ def _parts(bisection: Bisection, torches: Sequence[str]) -> Iterator[Part]:
     if cell.stage != "compile":
         words.append(cell.stage)
     yield Paragraph("  ".join(filter(None, words)))
-    rows = tuple(map(_row, bisection.history))
-    yield Table(("release", "verdict", "code", ""), rows)
+    rows = []
+    for entry in bisection.history:
+        rows.append(_row(entry, bisection.lines.get(entry.toolchain, "")))
+    yield Table(("release", "verdict", "code", ""), tuple(rows))
     if len(bisection.history) < bisection.of:
         count = f"{len(bisection.history)} of {bisection.of} releases were tested"
         yield Paragraph(f"{count}; --find change tests all")
@@ -40,10 +42,10 @@ def _parts(bisection: Bisection, torches: Sequence[str]) -> Iterator[Part]:
         yield Paragraph(_nothing(bisection))
 
 
-def _row(entry: Entry) -> tuple[Words, ...]:
+def _row(entry: Entry, line: str) -> tuple[Words, ...]:
     release = short(entry.toolchain)
     if entry.fails:
-        line, (_, word, assertion) = entry.line, entry.line.partition("Assertion")
+        _, word, assertion = line.partition("Assertion")
         # A failed assertion is shown as function and condition, without the full declaration.
         if _function(entry) and word:
             line = f"{_function(entry)}: {word}{assertion}"

@@ -1,9 +1,14 @@
 """The report of a dry run: the cells that a scan would compile."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from flacheck.analysis.order import count_noun, kernel_name, parameters, settings, short
 from flacheck.model import Cell, Json
+from flacheck.model.cell import CellDocument
+from flacheck.model.wire import JsonStruct, Natural
 from flacheck.reports import document
 from flacheck.reports.document import Part, Tone, row
 from flacheck.reports.numbers import in_words
@@ -12,10 +17,39 @@ SCHEMA = "flacheck.plan/1"
 _HEADINGS = ("key", "toolchain", "target", "stage", "kernel", "dtype", "shape", "options")
 
 
+class PlannedCell(CellDocument, frozen=True):
+    """A cell with the fields of its record in flacheck.run/1.
+
+    `stage` is the step that is tried: the import, a call, the autotuner or a compile; `until` is
+    the last stage of the compile (--until), null for all.
+    """
+
+    stage: Literal["compile", "autotune", "import", "call"]
+    until: str | None
+
+
+class PlanSummary(JsonStruct, frozen=True):
+    """The number of cells."""
+
+    cells: Natural
+
+
+class PlanDocument(JsonStruct, frozen=True):
+    """The cells that a scan would compile (`flacheck scan --dry-run --format json`), in order.
+
+    `about` names the matrix, the launches file or the packages.
+    """
+
+    schema: Literal["flacheck.plan/1"]
+    about: Annotated[tuple[str, ...], Meta(min_length=1)]
+    cells: tuple[PlannedCell, ...]
+    summary: PlanSummary
+
+
 def report(about: Sequence[str], cells: Sequence[Cell]) -> document.Report:
     """Return the cells in the order of compilation; `about` names their subjects."""
     before = {"schema": SCHEMA, "about": list(about)}
-    after = {"summary": {"cells": len(cells)}}
+    after = {"summary": PlanSummary(len(cells)).to_json()}
     value = document.Streamed(before, "cells", map(_plain, cells), after)
     subject = f"flacheck: {', '.join(about)}"
     result = f"{count_noun(len(cells), 'cell')}; nothing was compiled"
@@ -46,7 +80,9 @@ def _parameters(cell: Cell) -> tuple[str, str, str]:
 
 
 def _plain(cell: Cell) -> Json:
-    plain = {**cell.to_json(), "stage": cell.stage, "until": cell.until}
+    own: Json = {"stage": cell.stage, "until": cell.until}
+    planned = PlannedCell(**cell.fields_of_document(), **own)
+    plain = planned.to_json()
     for name in ("launch", "options"):
         plain[name] = in_words(plain[name])
     return plain

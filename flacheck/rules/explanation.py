@@ -1,16 +1,19 @@
 """Explanations: the texts of a rule with its finding in a log."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from flacheck.errors import UsageError
 from flacheck.model import Finding, Json
+from flacheck.model.wire import Code, Count, JsonStruct
 from flacheck.rules import direction, log_advisories, log_facts, next_steps
 from flacheck.rules.base import GENERIC, RULES, UNCLASSIFIED, WRAPPER, Rule
 from flacheck.rules.classify import read
 from flacheck.rules.excerpts import Excerpt
-from flacheck.tables.advisories import Advisory
+from flacheck.tables.advisories import Advisory, PublishedAdvisory
 
 # Codes that an explanation names beside its own.
 _MOST_OTHERS = 3
@@ -29,6 +32,38 @@ _EVIDENCE = {
     "machine": "it depends on this machine; a compile elsewhere does not show it",
 }
 _COMMON_WORDS = frozenset("the a an of in to for and is not on with this that it".split())
+
+
+class SpecifierSides(JsonStruct, frozen=True):
+    """Specifiers of releases with a failure, and of releases without it."""
+
+    bad: tuple[str, ...]
+    good: tuple[str, ...]
+
+
+class ExplainedFinding(JsonStruct, frozen=True):
+    """A finding in a log; `line` counts from 1 and is null for a code without a log."""
+
+    code: Code
+    title: str
+    confidence: Annotated[str, Meta(min_length=1)]
+    line: Count | None
+    excerpt: str
+    cause: str
+    remedy: str
+    versions: SpecifierSides
+    facts: Mapping[str, Any]
+
+
+class ExplainDocument(JsonStruct, frozen=True):
+    """The failures in a log, the decisive finding first; an unknown failure is one of FC000.
+
+    `advisories` are reports of kernels that compile and then go wrong, which match the log.
+    """
+
+    schema: Literal["flacheck.explain/1"]
+    findings: tuple[ExplainedFinding, ...]
+    advisories: tuple[PublishedAdvisory, ...]
 
 
 @dataclass(frozen=True)
@@ -200,20 +235,28 @@ def _nearest(message: str) -> tuple[str, ...]:
 
 def to_json(explanations: Sequence[Explanation], advisories: Sequence[Advisory] = ()) -> Json:
     """Return the document flacheck.explain/1."""
-    findings = []
-    for explanation in explanations:
-        plain = asdict(explanation)
-        del plain["links"]
-        plain["versions"] = {"bad": list(plain.pop("bad")), "good": list(plain.pop("good"))}
-        facts = dict(plain["facts"])
-        for name in ("why", "others", "next", "log", "file"):
-            value = plain.pop(name)
-            if value:
-                facts[name] = value
-        plain["facts"] = facts
-        findings.append(plain)
-    return {
-        "schema": "flacheck.explain/1",
-        "findings": findings,
-        "advisories": [advisory.to_json() for advisory in advisories],
-    }
+    document = ExplainDocument(
+        "flacheck.explain/1",
+        tuple(map(_published, explanations)),
+        tuple(advisory.published() for advisory in advisories),
+    )
+    return document.to_json()
+
+
+def _published(explanation: Explanation) -> ExplainedFinding:
+    facts = dict(explanation.facts)
+    for name in ("why", "others", "next", "log", "file"):
+        value = getattr(explanation, name)
+        if value:
+            facts[name] = value
+    return ExplainedFinding(
+        code=explanation.code,
+        title=explanation.title,
+        confidence=explanation.confidence,
+        line=explanation.line,
+        excerpt=explanation.excerpt,
+        cause=explanation.cause,
+        remedy=explanation.remedy,
+        versions=SpecifierSides(explanation.bad, explanation.good),
+        facts=facts,
+    )

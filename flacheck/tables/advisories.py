@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, convert, json
+from msgspec import Meta, Struct, convert, json, structs
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -35,6 +35,29 @@ class Effect(str, Enum):
     HANG = "hang"
     # The package itself raises an error before it launches the kernel.
     REFUSED = "refused at run time"
+
+
+class PublishedAdvisory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One row of `flacheck list advisories`; `text` is the whole of it in one line.
+
+    Empty packages, dtypes or num_warps do not restrict it. The kernels ["*"] stand for a pattern in
+    the code.
+    """
+
+    id: NotBlank
+    triton: NotBlank
+    targets: Annotated[tuple[NotBlank, ...], Meta(min_length=1)]
+    kernels: Annotated[tuple[NotBlank, ...], Meta(min_length=1)]
+    packages: tuple[NotBlank, ...]
+    dtypes: tuple[NotBlank, ...]
+    num_warps: tuple[int, ...]
+    effect: Effect
+    what: NotBlank
+    when: str
+    remedy: NotBlank
+    reported: date
+    sources: Annotated[tuple[Link, ...], Meta(min_length=1)]
+    text: NotBlank
 
 
 class Advisory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -78,9 +101,14 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the advisory as published JSON."""
-        plain: dict[str, Any] = json.decode(json.encode(self))
-        del plain["clues"]
-        return {**plain, "text": self.text}
+        plain: dict[str, Any] = json.decode(json.encode(self.published()))
+        return plain
+
+    def published(self) -> PublishedAdvisory:
+        """Return the advisory without the words that identify it in a log."""
+        row = structs.asdict(self)
+        del row["clues"]
+        return PublishedAdvisory(**row, text=self.text)
 
     def covers(self, release: str, target: str) -> bool:
         """Return True if the advisory applies to this Triton release on this target."""

@@ -36,6 +36,7 @@ OUTPUT = {
     "reports",
     "list_",
     "merge",
+    "reports",
 }
 # Parameters that the command line decides by itself.
 OWN = {"on_event", "chosen"}
@@ -66,7 +67,8 @@ def test_functions_take_the_names_of_the_command_line(name: str) -> None:
     """Each option is an argument with the same default, and each argument an option."""
     command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
     options = {each.name: each for each in command.params}
-    options.pop("help", None)
+    for name_of_all in ("help", "quiet", "verbose"):
+        options.pop(name_of_all, None)
     arguments = parameters(name)
     output = OUTPUT - set(arguments)
     if name == "repro":

@@ -68,7 +68,7 @@ def test_a_timeout_is_auto_or_seconds(text: str, seconds: float | None) -> None:
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "soon", ""])
 def test_a_timeout_that_is_none_is_an_error(text: str) -> None:
     """With what is expected."""
-    with pytest.raises(UsageError, match="expected auto or a number of seconds"):
+    with pytest.raises(UsageError, match="expected auto or a duration"):
         arguments.seconds(text)
 
 
@@ -90,7 +90,7 @@ def test_a_terminated_command_ends_like_an_interrupted_one(
     before = signal.getsignal(signal.SIGTERM)
     left = []
 
-    @common.command
+    @common.command(examples=[], exits={})
     def terminated() -> None:
         try:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -108,7 +108,7 @@ def test_a_command_runs_in_any_thread() -> None:
     """Only the main one hears of signals."""
     codes = []
 
-    @common.command
+    @common.command(examples=[], exits={})
     def quiet() -> Exit:
         return Exit.EMPTY
 

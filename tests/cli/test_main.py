@@ -80,7 +80,7 @@ def test_an_interrupt_that_no_command_expects_says_how_to_begin_again(
 ) -> None:
     """Exit 130 and a sentence, whatever the command was doing."""
 
-    @common.command
+    @common.command(examples=[], exits={})
     def interrupted() -> int:
         raise KeyboardInterrupt
 

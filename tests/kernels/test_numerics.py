@@ -122,8 +122,7 @@ def test_every_form_agrees_with_the_recurrence(family: str, form: str) -> None:
     shapes = RECURRENT if form == "fused_recurrent" else CHUNK
     assert {(*c["shape"], c["dtype"]) for c in mine} == {(*s, d) for s in shapes for d in TOLERANCE}
     assert _too_far(mine) == []
-    if family not in numerics.WITHOUT_GRADIENTS:
-        assert all({"o", "ht", "dq"} < set(check["errors"]) for check in mine)
+    assert all({"o", "ht", "dh0"} <= set(check["errors"]) for check in mine[1::2])
 
 
 @pytest.mark.slow
@@ -186,6 +185,26 @@ def _multiply_bf16_values() -> None:
         return TensorHandle((operand.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
 
     InterpreterBuilder.create_dot = lambda self, a, b, *rest: dot(self, values(a), values(b), *rest)
+
+
+def _round_to_nearest_bf16() -> None:
+    """Make the interpreter round fp32 to bf16 as a GPU does, to nearest even: it truncates, which doubles the error."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    cast = InterpreterBuilder.cast_impl
+
+    def rounded(self: Any, source: Any, target: Any) -> Any:
+        if (source.dtype.scalar, target.scalar) != (tl.float32, tl.bfloat16):
+            return cast(self, source, target)
+        bits = np.ascontiguousarray(source.data).view(np.uint32)
+        nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        # A NaN's carry would run into its sign.
+        patterns = np.where(np.isnan(source.data), 0x7FC0, nearest).astype(np.uint16)
+        return TensorHandle(patterns, target.scalar)
+
+    InterpreterBuilder.cast_impl = rounded
 
 
 def _do_without_a_driver() -> None:
@@ -288,11 +307,11 @@ def _main(folder: Path, family: str) -> None:
     torch.set_num_threads(1)
     _do_without_a_driver()
     _multiply_bf16_values()
+    _round_to_nearest_bf16()
     module = numerics.load_family(folder, family)
-    for kernel in module.KERNELS:
+    for tuned in numerics.loaded_autotuners():
         # Timing a choice needs a GPU; with one configuration there is none to time. The largest
         # tile is quickest.
-        tuned = getattr(module, kernel)
         tuned.all = tuned.configs
         tuned.configs = [max(tuned.all, key=lambda c: c.kwargs.get("BV", 0))]
     for check in (_shapes, _variable, _forms_agree, _configurations, _alike, _refused):

@@ -119,7 +119,8 @@ def _bisection(
 ) -> Bisection:
     """Return the history of the compiled positions and the changes in it."""
     positions = sorted(records)
-    entries = history.entries([records[position] for position in positions])
+    compiled = [records[position] for position in positions]
+    entries = history.entries(compiled)
     turns = []
     if find is Find.CHANGE:
         turns = search.changes([entry.state for entry in entries])
@@ -127,7 +128,15 @@ def _bisection(
         before, after = turn
         turns = [(positions.index(before), positions.index(after))]
     changes = tuple(history.change(entries, *each, torch_pins.torch_for) for each in turns)
-    return Bisection(cell, find, tuple(entries), changes, of, tuple(torch_pins.pins()))
+    return Bisection(
+        cell,
+        find,
+        tuple(entries),
+        changes,
+        of,
+        tuple(torch_pins.pins()),
+        history.decisive_lines(compiled),
+    )
 
 
 def releases(cell: Cell, specs: Sequence[str], chose: bool = False) -> Resolution:

@@ -1,14 +1,17 @@
 """The history of a cell over releases, and the changes in it, without any I/O."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Annotated, Any, Literal
 
-from msgspec import to_builtins
+from msgspec import Meta
 
 from flacheck.analysis.order import split
 from flacheck.analysis.slow import SECONDS, TIMES
 from flacheck.model import Cell, Json, Record, Verdict
+from flacheck.model.launch import LaunchJson
+from flacheck.model.wire import CellKey, Code, JsonStruct, Seconds, ToolchainName
 
 TorchFor = Callable[[str], Sequence[str]]
 
@@ -31,22 +34,20 @@ class Kind(str, Enum):
     FAST = "fast"
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(JsonStruct, frozen=True):
     """The result of one release.
 
-    `slow` is the multiple of the fastest release's seconds, for compiles that are long enough to be
-    slow; `line` is the decisive line of a failure.
+    `reason` says why there is no verdict; `slow` is the multiple of the fastest release's seconds,
+    for compiles that are long enough to be slow.
     """
 
-    toolchain: str
+    toolchain: ToolchainName
     verdict: Verdict
     signature: str | None
-    code: str | None
+    code: Code | None
     reason: str | None
-    seconds: float
+    seconds: Seconds
     slow: float | None = None
-    line: str = ""
 
     @property
     def has_verdict(self) -> bool:
@@ -65,12 +66,6 @@ class Entry:
             return None
         return self.verdict, self.signature, self.slow is not None
 
-    def to_json(self) -> Json:
-        plain: Json = to_builtins(self)
-        # The line is for people; JSON has the signature.
-        del plain["line"]
-        return plain
-
 
 @dataclass(frozen=True)
 class Change:
@@ -86,45 +81,102 @@ class Change:
     torch_after: tuple[str, ...]
     between: tuple[str, ...] = ()
 
-    def to_json(self) -> Json:
-        plain: Json = to_builtins(self)
-        return {**plain, "before": self.before.toolchain, "after": self.after.toolchain}
+
+class ReleasePair(JsonStruct, frozen=True):
+    """Two releases with different states, each with the torch releases that require it.
+
+    The releases `between` gave no verdict.
+    """
+
+    before: ToolchainName
+    after: ToolchainName
+    kind: Kind
+    torch_before: tuple[str, ...]
+    torch_after: tuple[str, ...]
+    between: tuple[ToolchainName, ...]
+
+
+class BisectedCell(JsonStruct, frozen=True):
+    """The cell that is compiled under each release."""
+
+    key: CellKey
+    kernel: str
+    package: str | None
+    toolchain: ToolchainName
+    target: str
+    dtype: str | None
+    stage: Literal["compile", "autotune"]
+    widened: bool
+    shape: Mapping[str, int]
+    options: Mapping[str, Any]
+    launch: LaunchJson | None
+
+
+class BisectDocument(JsonStruct, frozen=True):
+    """A cell over the releases of its compiler, oldest first, and the changes that `find` names.
+
+    With `fail` and `pass` the history holds only the releases that the search compiled.
+    """
+
+    schema: Literal["flacheck.bisect/1"]
+    cell: BisectedCell
+    find: Find
+    history: Annotated[tuple[Entry, ...], Meta(min_length=1)]
+    changes: tuple[ReleasePair, ...]
 
 
 @dataclass(frozen=True)
 class Bisection:
-    """The examined releases, oldest first, and the changes; `of` is the number of all releases."""
+    """The examined releases, oldest first, and the changes; `of` is the number of all releases.
+
+    `lines` holds the decisive line of each failure by toolchain, `torches` all torch releases with
+    a known requirement, oldest first.
+    """
 
     cell: Cell
     find: Find
     history: tuple[Entry, ...]
     changes: tuple[Change, ...]
     of: int
-    # All torch releases with a known requirement, oldest first.
     torches: tuple[str, ...] = ()
+    lines: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> Json:
+        """Return the document flacheck.bisect/1."""
         cell = self.cell
-        cell_json = {
-            "key": cell.key,
-            "kernel": cell.kernel.name,
-            "package": cell.kernel.package,
-            "toolchain": cell.toolchain,
-            "target": cell.target,
-            "dtype": cell.dtype,
-            "stage": cell.stage,
-            "widened": cell.is_widened,
-            "shape": dict(cell.shape),
-            "options": dict(cell.options),
-            "launch": cell.launch and cell.launch.to_json(),
-        }
-        return {
-            "schema": "flacheck.bisect/1",
-            "cell": cell_json,
-            "find": self.find.value,
-            "history": [entry.to_json() for entry in self.history],
-            "changes": [change.to_json() for change in self.changes],
-        }
+        stage: Literal["compile", "autotune"] = "compile"
+        if cell.stage == "autotune":
+            stage = "autotune"
+        launch = None
+        if cell.launch is not None:
+            launch = cell.launch.to_json()
+        subject = BisectedCell(
+            key=cell.key,
+            kernel=cell.kernel.name,
+            package=cell.kernel.package,
+            toolchain=cell.toolchain,
+            target=cell.target,
+            dtype=cell.dtype,
+            stage=stage,
+            widened=cell.is_widened,
+            shape=cell.shape,
+            options=cell.options,
+            launch=launch,
+        )
+        changes = []
+        for each in self.changes:
+            torch = (each.torch_before, each.torch_after)
+            releases = (each.before.toolchain, each.after.toolchain)
+            changes.append(ReleasePair(*releases, each.kind, *torch, each.between))
+        document = BisectDocument(
+            "flacheck.bisect/1", subject, self.find, self.history, tuple(changes)
+        )
+        return document.to_json()
+
+
+def decisive_lines(records: Sequence[Record]) -> dict[str, str]:
+    """Return the first decisive line of each record by toolchain."""
+    return {record.toolchain: record.message.partition("\n")[0] for record in records}
 
 
 def entries(records: Sequence[Record]) -> list[Entry]:
@@ -138,8 +190,7 @@ def entries(records: Sequence[Record]) -> list[Entry]:
         if record.verdict is Verdict.COMPILES and seconds >= max(SECONDS, TIMES * fastest):
             slow = round(seconds / fastest, 1)
         cause = (record.signature, record.code, record.reason)
-        line = record.message.partition("\n")[0]
-        history.append(Entry(record.toolchain, record.verdict, *cause, seconds, slow, line))
+        history.append(Entry(record.toolchain, record.verdict, *cause, seconds, slow))
     return history
 
 

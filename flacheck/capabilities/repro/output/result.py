@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.oracle import Effort
 from flacheck.capabilities.repro.output.script import SHOWS
 from flacheck.capabilities.repro.versions import ReleaseVerdict, Table
-from flacheck.model import Cell, Json, Record
+from flacheck.model import Cell, Json, Record, Verdict
+from flacheck.model.wire import CellKey, Code, Count, JsonStruct, Natural, Seconds
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,72 @@ class Runs:
 
     def __str__(self) -> str:
         return f"{self.failures} of {self.of}"
+
+
+class SpecimenSize(JsonStruct, frozen=True):
+    """The lines of a kernel's body, and the nodes of its module's syntax tree."""
+
+    lines: Natural
+    nodes: Count
+
+
+class ScriptRuns(JsonStruct, frozen=True):
+    """Runs of repro.py in fresh processes on the failing release."""
+
+    reproduced: Natural
+    of: Natural
+
+
+class SpecimenVerdict(JsonStruct, frozen=True):
+    """The verdict of a release on a specimen."""
+
+    verdict: Verdict
+    signature: str | None
+
+
+class VerifiedRelease(JsonStruct, frozen=True):
+    """The verdicts of a release on the original and on the reduction.
+
+    `exit` is the script's exit status: 0 shows the failure, 1 does not, 125 cannot tell.
+    """
+
+    toolchain: str
+    original: SpecimenVerdict
+    reduced: SpecimenVerdict | None
+    exit: int | None
+
+
+class ReproDocument(JsonStruct, frozen=True):
+    """A failing cell reduced to a standalone script, and its verification.
+
+    `cell` is the cell's key, `toolchain` the release on which it fails. `asked` counts the
+    candidates that the oracle judged, `ran` their compiles on all releases, `slipped` the
+    candidates that failed in another way. `complete` is false if the search or the verification was
+    interrupted or ran out of budget. `lost_neighbours` are the nearest releases on which the script
+    and the original differ; `failing_pass` is the compiler's pass in which the script ends, if the
+    compiler names it.
+    """
+
+    schema: Literal["flacheck.repro/1"]
+    cell: CellKey
+    kernel: str
+    package: str | None
+    toolchain: str
+    target: str
+    code: Code | None
+    signature: str | None
+    before: SpecimenSize
+    after: SpecimenSize
+    asked: Natural
+    ran: Natural
+    slipped: Natural
+    seconds: Seconds
+    complete: bool
+    lost_neighbours: list[str]
+    failing_pass: str | None
+    runs: ScriptRuns
+    versions: list[VerifiedRelease]
+    files: list[str]
 
 
 @dataclass(frozen=True)
@@ -88,50 +156,41 @@ class Reproduced:
         return names
 
     def to_json(self, files: list[str]) -> Json:
-        """Return the document of `tables/schemas/repro-1.json`, with the names of the files."""
-        return {
-            "schema": "flacheck.repro/1",
-            "cell": self.cell.key,
-            "kernel": self.cell.kernel.name,
-            "package": self.cell.kernel.package,
-            "toolchain": self.cell.toolchain,
-            "target": self.cell.target,
-            "code": self.record.code,
-            "signature": self.record.signature,
-            "before": _size(self.original),
-            "after": _size(self.reduction),
-            "asked": self.effort.candidates,
-            "ran": self.effort.ran,
-            "slipped": self.effort.slips,
-            "seconds": round(self.effort.seconds, 1),
-            "complete": self.complete,
-            "lost_neighbours": self.lost_neighbours,
-            "failing_pass": self.failing_pass,
-            "runs": {"reproduced": self.runs.failures, "of": self.runs.of},
-            "versions": self._versions(),
-            "files": files,
-        }
+        """Return the document flacheck.repro/1, with the names of the files."""
+        document = ReproDocument(
+            schema="flacheck.repro/1",
+            cell=self.cell.key,
+            kernel=self.cell.kernel.name,
+            package=self.cell.kernel.package,
+            toolchain=self.cell.toolchain,
+            target=self.cell.target,
+            code=self.record.code,
+            signature=self.record.signature,
+            before=SpecimenSize(self.original.lines, self.original.nodes),
+            after=SpecimenSize(self.reduction.lines, self.reduction.nodes),
+            asked=self.effort.candidates,
+            ran=self.effort.ran,
+            slipped=self.effort.slips,
+            seconds=round(self.effort.seconds, 1),
+            complete=self.complete,
+            lost_neighbours=self.lost_neighbours,
+            failing_pass=self.failing_pass,
+            runs=ScriptRuns(self.runs.failures, self.runs.of),
+            versions=self._versions(),
+            files=files,
+        )
+        return document.to_json()
 
-    def _versions(self) -> list[Json]:
-        versions: list[Json] = []
+    def _versions(self) -> list[VerifiedRelease]:
+        versions = []
         for name, verdict in self.original_table.items():
-            versions.append(
-                {
-                    "toolchain": name,
-                    "original": _verdict(verdict),
-                    "reduced": _verdict(self.reduced_table.get(name)),
-                    "exit": self.exits.get(name),
-                }
-            )
+            reduced = None
+            if name in self.reduced_table:
+                reduced = _verdict(self.reduced_table[name])
+            versions.append(VerifiedRelease(name, _verdict(verdict), reduced, self.exits.get(name)))
         return versions
 
 
-def _size(specimen: Specimen) -> Json:
-    return {"lines": specimen.lines, "nodes": specimen.nodes}
-
-
-def _verdict(verdict: ReleaseVerdict | None) -> Json | None:
+def _verdict(verdict: ReleaseVerdict) -> SpecimenVerdict:
     """Return a verdict without its seconds, which differ between runs."""
-    if verdict is None:
-        return None
-    return {"verdict": verdict.verdict.value, "signature": verdict.signature}
+    return SpecimenVerdict(verdict.verdict, verdict.signature)

@@ -1,0 +1,124 @@
+"""Help pages: groups, examples, exit codes, variables and settings of every command; topics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flacheck.cli import pages
+from flacheck.cli.topics import title_of, topic_texts
+from tests.command_lines import COMMAND, parse, words_of
+from tests.cli.test_cli import flacheck
+
+COMMANDS = {" ".join(path): (path, command) for path, command in pages.commands(COMMAND)}
+each_command = pytest.mark.parametrize("name", COMMANDS)
+
+
+def help_of(*words: str, columns: int = 80) -> str:
+    ran = flacheck(*words, cwd=Path(), COLUMNS=str(columns))
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def options_of(command: Any) -> list[Any]:
+    return [each for each in command.params if each.name != "help"]
+
+
+@each_command
+def test_every_option_has_a_group(name: str) -> None:
+    """One of the four, so that the page reads alike for all commands."""
+    _, command = COMMANDS[name]
+    panels = {each.name: each.rich_help_panel for each in options_of(command)}
+    assert {option for option, panel in panels.items() if panel not in pages.PANELS} == set()
+
+
+@each_command
+def test_every_option_shows_its_variable_and_setting(name: str) -> None:
+    """Or says that the command line alone has it; a page never breaks the names."""
+    path, command = COMMANDS[name]
+    page = help_of(*path, "--help", columns=120)
+    for option in options_of(command):
+        setting = pages.setting_name(path, option)
+        if setting is not None:
+            shown = f"[env: {pages.variable_name(setting)}, setting: {setting}]"
+            assert shown in page
+        elif option.opts[0].startswith("-"):
+            assert "[command line only]" in page
+
+
+@each_command
+def test_every_command_has_two_examples_that_parse(name: str) -> None:
+    """Of the command itself, with options and values that exist."""
+    path, command = COMMANDS[name]
+    examples = pages.page_of(command).examples
+    assert len(examples) >= 2
+    for _, line in examples:
+        words = words_of(line)
+        assert tuple(words[: len(path)]) == path
+        assert parse(words) is None, line
+
+
+@each_command
+def test_every_command_has_its_exit_codes(name: str) -> None:
+    """Those of every command, and 0 with its meaning."""
+    _, command = COMMANDS[name]
+    exits = pages.page_of(command).all_exits
+    assert {0, 2, 70, 130} <= set(exits)
+
+
+def test_the_first_line_of_every_command_fits_the_overview() -> None:
+    """Uncut on a terminal of 80 columns, one line each."""
+    overview = help_of("--help")
+    for name, command in COMMAND.commands.items():
+        first = command.help.partition("\n")[0]
+        assert f"  {name}" in overview
+        assert any(
+            line.endswith(f"  {first}") and len(line) <= 80 for line in overview.splitlines()
+        )
+
+
+@each_command
+def test_a_page_fits_its_terminal(name: str) -> None:
+    """All lines but those of commands, which are copied."""
+    path, command = COMMANDS[name]
+    commands = [line for _, line in pages.page_of(command).examples]
+    lines = help_of(*path, "--help").splitlines()
+    assert [each for each in lines if len(each) > 80 and each.strip() not in commands] == []
+
+
+def test_the_short_page_leaves_variables_out() -> None:
+    """And says where they are."""
+    page = help_of("scan", "-h")
+    assert "FLACHECK_" not in page
+    assert "`--help` also prints" in page
+
+
+@pytest.mark.parametrize("topic", topic_texts())
+def test_every_topic_has_a_page(topic: str) -> None:
+    """With a heading that the list of topics shows."""
+    text = help_of("help", topic)
+    assert text == topic_texts()[topic]
+    assert f"  {topic:<12}{title_of(text)}\n" in help_of("help")
+
+
+def test_the_help_of_a_command_is_its_page() -> None:
+    """Also below a group."""
+    assert help_of("help", "toolchain", "install") == help_of("toolchain", "install", "--help")
+
+
+def test_an_unknown_topic_names_the_nearest() -> None:
+    """Exit code 2."""
+    ran = flacheck("help", "setings", cwd=Path())
+    assert (ran.returncode, "did you mean settings?" in ran.stderr) == (2, True)
+
+
+def test_a_command_is_quiet_or_verbose(tmp_path: Path) -> None:
+    """Not both; a verbose one prints settings and their sources."""
+    ran = flacheck("list", "targets", "-q", "-v", cwd=tmp_path)
+    assert (ran.returncode, "name one of them" in ran.stderr) == (2, True)
+    loud = flacheck("list", "targets", "-v", cwd=tmp_path, FLACHECK_FORMAT="json")
+    assert "format = json (FLACHECK_FORMAT)" in loud.stderr
+    assert "flacheck list: " in loud.stderr
+    assert flacheck("list", "targets", "-q", cwd=tmp_path).stderr == ""
