@@ -63,6 +63,7 @@ def diff(
         help="Choose this release of stored results.",
     ),
     jobs: flags.Jobs = 0,
+    executor: flags.Executor = "local",
     timeout: flags.Timeout = "auto",
     memory: flags.Memory = 8192,
     fresh: flags.Fresh = False,

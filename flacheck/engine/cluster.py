@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
+import os
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +37,7 @@ INSTALL_DASK = "pip install 'flacheck[cluster]', or pip install distributed"
 # Seconds of work in a batch, so that the way to a node costs little beside it.
 _BATCH_SECONDS = 0.5
 # Tasks in a batch at most, so that a lost worker process repeats little.
-_MOST_IN_BATCH = 64
+_MOST_IN_BATCH = 512
 # Batches that each worker thread has: the one that runs and the next one.
 _BATCHES_AHEAD = 2
 # Worker processes that may be lost over one task before the task is given up.
@@ -127,6 +128,10 @@ class DaskExecutor:
         if self._cluster is not None:
             self._cluster.close(timeout=_CONNECT)
 
+    def node_processes(self) -> list[int]:
+        """Return the process ids of the cluster's worker processes."""
+        return list(self._client.run(os.getpid).values())
+
     # Batches on their way
 
     def _send(self, completed: Any) -> None:
@@ -214,9 +219,7 @@ class DaskExecutor:
         self._pace[kind] = before + _LATEST * (seconds - before)
 
 
-def run_batch(
-    portable: _Portable, tasks: Sequence[_RemoteTask]
-) -> list[tuple[int, Attempt]]:
+def run_batch(portable: _Portable, tasks: Sequence[_RemoteTask]) -> list[tuple[int, Attempt]]:
     """Run a batch on a node, in the pool of this worker thread; return attempts by number."""
     kind = portable
     if isinstance(portable, WorkerRecipe):
@@ -298,10 +301,13 @@ def _count_threads(client: Client) -> int:
     Raises:
         IncompleteError: If the cluster has no workers, or a node has another flacheck.
     """
-    threads = sum(client.nthreads().values())
-    if not threads:
+    try:
         client.wait_for_workers(1, timeout=_CONNECT)
-        threads = sum(client.nthreads().values())
+    except TimeoutError as error:
+        raise IncompleteError(
+            "the Dask cluster has no workers; start some with `dask worker ADDRESS`"
+        ) from error
+    threads: int = sum(client.nthreads().values())
     for node, version in client.run(node_version).items():
         if version != __version__:
             raise IncompleteError(
