@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from flacheck.analysis.alternatives import is_skipped
 from flacheck.analysis.observation import ObservedCell, observe
 from flacheck.analysis.untested_cells import why_untested
-from flacheck.engine.executors import LocalPool
+from flacheck.engine.executors import Executor, LocalPool
 from flacheck.engine.loop import Loop, Timeouts
 from flacheck.engine.provider import Provider
 from flacheck.model import Cell, Json, Record, Verdict
 from flacheck.pipeline.events import Event, RecordSettled, RunFinished, RunStarted
-from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.job import DASK, RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.store import Store
 from flacheck.toolchains import torch_pins
@@ -105,6 +105,17 @@ def provider_of(plan: Plan, memory_mb: int) -> Provider:
     return Provider(plan.choices, plan.packages, plan.attempts, memory_mb, plan.trust)
 
 
+def make_executor(options: RunOptions, timeouts: Timeouts) -> Executor:
+    """Return the executor that the options name: this machine's workers, or a Dask cluster."""
+    name, _, address = options.executor.partition(":")
+    if name == DASK:
+        # Only its users pay for the import of Dask.
+        from flacheck.engine.cluster import DaskExecutor
+
+        return DaskExecutor(address, options.workers, timeouts)
+    return LocalPool(options.workers, timeouts)
+
+
 @contextmanager
 def open_run(
     plan: Plan, store: Store, options: RunOptions, run: str = ""
@@ -113,12 +124,12 @@ def open_run(
     run = begin_run(plan, store, run)
     timeouts = Timeouts(options.timeout)
     provider = provider_of(plan, options.memory_mb)
-    pool = LocalPool(options.workers, timeouts)
+    executor = make_executor(options, timeouts)
     try:
-        loop = Loop(provider, run, store, pool, timeouts, options.fresh)
+        loop = Loop(provider, run, store, executor, timeouts, options.fresh)
         yield ActiveRun(run, store, loop)
     finally:
-        pool.close()
+        executor.close()
 
 
 def run_plan(
