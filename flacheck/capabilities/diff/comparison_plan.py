@@ -8,7 +8,7 @@ from flacheck.capabilities.diff.sides import ReleaseSide, Side, StoredSide
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
-from flacheck.model import Cell, Purpose, Record, canonical
+from flacheck.model import Cell, Purpose, Record
 from flacheck.packages.package import Package
 from flacheck.pipeline import planning
 from flacheck.pipeline import resolved_cell as cells
@@ -287,6 +287,5 @@ def _one_each_compiler(members: Sequence[Cell]) -> list[Cell]:
 
 
 def _identity(cell: Cell) -> str:
-    """Return a key of a cell without its compiler."""
-    launch = cell.launch and cell.launch.to_json()
-    return canonical([cell.kernel.name, cell.target, launch, dict(cell.options), cell.stage])
+    """Return a key of a cell without its compiler and its package's version."""
+    return cell.identity(without=["package", "toolchain"])
