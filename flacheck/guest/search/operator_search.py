@@ -122,6 +122,8 @@ class OperatorSearch:
         # Most kernels of inner operators are launched by one plain call, so that those come first.
         self._run_round(self._call_inner, sorted(inner, key=self._priority), 0.72)
         self._fruitless_methods.clear()
+        # A function beside a kernel may launch it where outer operators did not.
+        self._efforts.clear()
         self._run_round(self._search_inner, sorted(inner, key=self._priority), 0.78)
         self._run_round(self._call_usual, layers, 0.8)
         self._run_round(self._call_unusual, layers, 0.82)
