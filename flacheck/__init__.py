@@ -9,6 +9,7 @@ The functions and values of `__all__` are the public API; everything else may ch
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from flacheck.errors import (
     Terminated,
     ToolchainError,
     UsageError,
+    unsupported_system,
 )
 from flacheck.version import __version__ as __version__
 
@@ -37,6 +39,12 @@ if TYPE_CHECKING:
     from flacheck.api.explain import Explained as Explained
     from flacheck.api.explain import explain as explain
     from flacheck.api.gate import gate as gate
+    from flacheck.api.housekeeping import clean_cache as clean_cache
+    from flacheck.api.housekeeping import describe_runs as describe_runs
+    from flacheck.api.housekeeping import list_cache as list_cache
+    from flacheck.api.housekeeping import prune_cache as prune_cache
+    from flacheck.api.housekeeping import remove_runs as remove_runs
+    from flacheck.api.known import known as known
     from flacheck.api.lists import list_advisories as list_advisories
     from flacheck.api.lists import list_kernels as list_kernels
     from flacheck.api.lists import list_matrices as list_matrices
@@ -48,6 +56,9 @@ if TYPE_CHECKING:
     from flacheck.api.reports import merge as merge
     from flacheck.api.reports import report as report
     from flacheck.api.repro import repro as repro
+    from flacheck.api.results import build_results as build_results
+    from flacheck.api.results import update_results as update_results
+    from flacheck.api.results import verify_results as verify_results
     from flacheck.api.runs import Failure as Failure
     from flacheck.api.runs import Run as Run
     from flacheck.api.scan import plan_scan as plan_scan
@@ -60,7 +71,9 @@ if TYPE_CHECKING:
     from flacheck.capabilities.dtypes.result import DtypesResult as DtypesResult
     from flacheck.capabilities.gate.pins import Pin as Pin
     from flacheck.capabilities.gate.result import Gate as Gate
+    from flacheck.capabilities.known.document import Known as Known
     from flacheck.capabilities.repro.output.result import Reproduced as Reproduced
+    from flacheck.capabilities.results.verifying import Verification as Verification
     from flacheck.model import Cell as Cell
     from flacheck.model import Record as Record
     from flacheck.pipeline.events import Event as Event
@@ -82,6 +95,7 @@ _MODULES = {
     "Explained": "api.explain",
     "Failure": "api.runs",
     "Gate": "capabilities.gate.result",
+    "Known": "capabilities.known.document",
     "Pin": "capabilities.gate.pins",
     "Progress": "pipeline.events",
     "Record": "model",
@@ -90,16 +104,22 @@ _MODULES = {
     "Run": "api.runs",
     "RunFinished": "pipeline.events",
     "RunStarted": "pipeline.events",
+    "Verification": "capabilities.results.verifying",
     "autotune": "api.autotune",
     "bisect": "api.bisect",
+    "build_results": "api.results",
     "capture": "api.capture",
+    "clean_cache": "api.housekeeping",
+    "describe_runs": "api.housekeeping",
     "diff": "api.diff",
     "doctor": "api.doctor",
     "dtypes": "api.dtypes",
     "explain": "api.explain",
     "gate": "api.gate",
     "install_toolchains": "api.toolchains",
+    "known": "api.known",
     "list_advisories": "api.lists",
+    "list_cache": "api.housekeeping",
     "list_kernels": "api.lists",
     "list_matrices": "api.lists",
     "list_rules": "api.lists",
@@ -109,12 +129,16 @@ _MODULES = {
     "list_toolchains": "api.toolchains",
     "merge": "api.reports",
     "plan_scan": "api.scan",
+    "prune_cache": "api.housekeeping",
+    "remove_runs": "api.housekeeping",
     "remove_toolchains": "api.toolchains",
     "report": "api.reports",
     "repro": "api.repro",
     "scan": "api.scan",
     "schema": "api.lists",
     "update_baseline": "api.baselines",
+    "update_results": "api.results",
+    "verify_results": "api.results",
 }
 
 __all__ = [
@@ -134,6 +158,9 @@ def __getattr__(name: str) -> Any:
     """Import a public name on first use."""
     if name not in _MODULES:
         raise AttributeError(f"module 'flacheck' has no attribute {name!r}")
+    problem = unsupported_system(sys.platform)
+    if problem is not None:
+        raise IncompleteError(problem)
     value = getattr(import_module(f"flacheck.{_MODULES[name]}"), name)
     globals()[name] = value
     return value

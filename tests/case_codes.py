@@ -22,6 +22,7 @@ CODES: dict[str, tuple[str, ...]] = {
     "build.nvcc_missing": ("FC818",),
     "build.nvcc_too_old": ("FC814",),
     "build.nvcc_unknown_arch": ("FC805",),
+    "build.target_feature": ("FC819",),
     "build.static_assertion": ("FC803",),
     "build.undefined_identifier": ("FC804",),
     "cache.race": ("FC915",),

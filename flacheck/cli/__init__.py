@@ -14,6 +14,7 @@ from flacheck import Exit, FlacheckError, __version__
 from flacheck.cli import (
     autotune,
     bisect,
+    cache,
     capture,
     commands,
     common,
@@ -25,10 +26,13 @@ from flacheck.cli import (
     flags,
     gate,
     help,
+    known,
     lists,
     pages,
     report,
     repro,
+    runs,
+    results,
     scan,
     toolchain,
 )
@@ -43,6 +47,7 @@ app = commands.group(
 commands.add(app, "scan", scan.scan, pages.ASK)
 commands.add(app, "diff", diff.diff, pages.ASK)
 commands.add(app, "gate", gate.gate, pages.ASK)
+commands.add(app, "known", known.known, pages.ASK)
 commands.add(app, "explain", explain.explain, pages.TRACE)
 commands.add(app, "bisect", bisect.bisect, pages.TRACE)
 commands.add(app, "repro", repro.repro, pages.TRACE)
@@ -50,9 +55,12 @@ commands.add(app, "autotune", autotune.autotune, pages.TRACE)
 commands.add(app, "dtypes", dtypes.dtypes, pages.TRACE)
 commands.add(app, "capture", capture.capture, pages.TRACE, ignore_unknown_options=True)
 commands.add(app, "report", report.report, pages.KEEP)
+app.add_typer(runs.app, name="runs", rich_help_panel=pages.KEEP)
 commands.add(app, "schema", lists.schema, pages.KEEP)
 commands.add(app, "list", lists.show, pages.MACHINE)
+app.add_typer(results.app, name="results", rich_help_panel=pages.KEEP)
 app.add_typer(toolchain.app, name="toolchain", rich_help_panel=pages.MACHINE)
+app.add_typer(cache.app, name="cache", rich_help_panel=pages.MACHINE)
 commands.add(app, "doctor", doctor.doctor, pages.MACHINE)
 commands.add(app, "help", help.help_, pages.MACHINE)
 

@@ -19,7 +19,7 @@ def table(name: str) -> dict[str, Any]:
 
 
 def find_shipped_folder(name: str) -> Path:
-    """Return a folder of flacheck's own, `kernels` or `matrices`.
+    """Return a folder of flacheck's own: `kernels`, `matrices` or `results`.
 
     It lies inside the package when installed from a wheel, beside it in a checkout.
     """

@@ -36,7 +36,6 @@ OUTPUT = {
     "reports",
     "list_",
     "merge",
-    "reports",
 }
 # Parameters that the command line decides by itself.
 OWN = {"on_event", "chosen"}

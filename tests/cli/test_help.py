@@ -9,8 +9,8 @@ import pytest
 
 from flacheck.cli import pages
 from flacheck.cli.topics import title_of, topic_texts
-from tests.command_lines import COMMAND, parse, words_of
 from tests.cli.test_cli import flacheck
+from tests.command_lines import COMMAND, parse, words_of
 
 COMMANDS = {" ".join(path): (path, command) for path, command in pages.commands(COMMAND)}
 each_command = pytest.mark.parametrize("name", COMMANDS)

@@ -1,0 +1,44 @@
+"""`flacheck.known`: published results of a package; nothing is compiled."""
+
+from __future__ import annotations
+
+from flacheck.api.arguments import PathLike, Several, Texts, split, texts, torch_requirements
+from flacheck.api.results import library_of
+from flacheck.capabilities.known.document import Known
+from flacheck.capabilities.known.lookup import Request, look_up, releases_of_torch
+from flacheck.errors import UsageError
+from flacheck.packages import package as packages
+
+
+def known(
+    package: str,
+    *,
+    target: Several = (),
+    triton: Several = (),
+    torch: Texts = (),
+    results: PathLike | None = None,
+) -> Known:
+    """Return what is published about a package: failing kernels, good releases, pins.
+
+    Args:
+        package: `NAME` for all versions, `NAME==VERSION`, or a matrix.
+        target, triton: The GPUs and Triton releases, one value or several; all by default.
+        torch: Torch releases, which stand for the Triton releases that they admit.
+        results: A folder or URL of results instead of flacheck's own.
+
+    Raises:
+        UsageError: If nothing is published about it, or the results are damaged.
+    """
+    name = package
+    if "==" in package:
+        name = "==".join(packages.parse(package))
+    elif set(package) & set("<>=!~/[]; "):
+        raise UsageError(
+            f"{package!r}: give NAME or NAME==VERSION, as flash-linear-attention==0.6.0"
+        )
+    releases = list(split(triton))
+    for requirement in torch_requirements(texts(torch)):
+        releases += releases_of_torch(requirement)
+    request = Request(name, split(target), tuple(releases))
+    library = library_of(results)
+    return look_up(library, request)

@@ -1,0 +1,130 @@
+"""`flacheck.build_results` and its neighbours: published results, made, checked and fetched."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flacheck.api.arguments import PathLike, Texts, run_options, texts
+from flacheck.errors import UsageError
+from flacheck.pipeline.events import OnEvent, drain
+from flacheck.published.library import FOLDER, Library, open_library
+from flacheck.store import Store
+from flacheck.toolchains import cache
+from flacheck.toolchains.scratch import temporary_folder
+
+if TYPE_CHECKING:
+    from flacheck.capabilities.results.verifying import Verification
+    from flacheck.published.form import FileEntry, Manifest
+
+_BUILD_STORE = Path(".flacheck-results")
+
+
+def library_of(results: PathLike | None) -> Library:
+    """Return the results of a folder or URL; flacheck's own by default.
+
+    Those of a URL are copied into the cache once; `update_results` with the URL fetches newer ones.
+    """
+    if results is None:
+        return open_library()
+    from flacheck.capabilities.results import updating
+
+    source = str(results)
+    if not updating.is_url(source):
+        return open_library(Path(source))
+    folder = cache.root() / f"{FOLDER}-{hashlib.sha256(source.encode()).hexdigest()[:16]}"
+    if not (folder / "manifest.json").is_file():
+        drain(updating.update(source, folder), None)
+    return open_library(folder)
+
+
+def build_results(
+    combinations: PathLike,
+    *,
+    output: PathLike,
+    package: Texts = (),
+    every: bool = False,
+    shard: str | None = None,
+    jobs: int = 0,
+    timeout: str | float = "auto",
+    memory: int = 8192,
+    fresh: bool = False,
+    store: PathLike = _BUILD_STORE,
+    on_event: OnEvent | None = None,
+) -> Sequence[FileEntry]:
+    """Build published results from a file of combinations; an interrupted build goes on.
+
+    Args:
+        combinations: A YAML file as `results/combinations.yaml`.
+        output: The folder of the results.
+        package: Only these packages or matrices, with or without a version.
+        every: Build the combinations that are not shipped as well.
+        shard: `I/N` for part I of N of the combinations; copy the files of all shards together.
+        jobs, timeout, memory: How the cells are compiled, as for `scan`.
+        fresh: Compile everything again.
+        store: The folder of the store that keeps the records.
+        on_event: Receives each event while the cells compile.
+
+    Raises:
+        UsageError: If the file is malformed.
+        EmptySelection: If no combination is left.
+    """
+    from flacheck.capabilities.results import building
+    from flacheck.published.combinations import read_combinations
+
+    file = Path(combinations)
+    selection = building.select(read_combinations(file), shard, texts(package), every)
+    options = run_options(timeout=timeout, jobs=jobs, memory=memory, fresh=fresh)
+    request = building.Building(file, selection, Path(output), options)
+    with Store.open(store) as open_store:
+        return drain(building.build(request, open_store), on_event)
+
+
+def verify_results(
+    *,
+    results: PathLike | None = None,
+    sample: int = 200,
+    seed: int = 0,
+    places: int = 6,
+    jobs: int = 0,
+    timeout: str | float = "auto",
+    memory: int = 8192,
+    on_event: OnEvent | None = None,
+) -> Verification:
+    """Compile drawn cells of published results again, and compare.
+
+    Args:
+        results: A folder or URL of results instead of flacheck's own.
+        sample: The number of cells.
+        seed: The seed of the draw.
+        places: The number of files to draw from.
+        jobs, timeout, memory: How the cells are compiled, as for `scan`.
+        on_event: Receives each event while the cells compile.
+
+    Raises:
+        UsageError: If the results are damaged, or a number is not positive.
+        EmptySelection: If nothing is published.
+    """
+    from flacheck.capabilities.results.verifying import verify
+
+    if sample < 1 or places < 1:
+        raise UsageError("--sample and --places take numbers from 1 on")
+    options = run_options(timeout=timeout, jobs=jobs, memory=memory)
+    library = library_of(results)
+    with temporary_folder() as aside, Store.open(Path(aside)) as open_store:
+        return drain(verify(library, open_store, sample, seed, options, places), on_event)
+
+
+def update_results(results: PathLike, *, on_event: OnEvent | None = None) -> Manifest:
+    """Copy newer results from a folder or URL into the user's cache, each file checked.
+
+    Raises:
+        UsageError: If a file is damaged, too large or malformed; nothing is changed.
+        IncompleteError: If the URL cannot be read.
+    """
+    from flacheck.capabilities.results import updating
+
+    source = str(results)
+    return drain(updating.update(source), on_event)

@@ -1,0 +1,1 @@
+"""Published results of a package: releases against failing kernels, good pairs, pins."""

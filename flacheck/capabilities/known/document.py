@@ -1,0 +1,102 @@
+"""The document flacheck.known/1."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from flacheck.model import Json
+
+
+class KnownShare(Struct, frozen=True, kw_only=True):
+    """A number of answered items, and of all; null if that is unknown."""
+
+    answered: int
+    of: int | None
+
+
+class KnownCause(Struct, frozen=True, kw_only=True):
+    """A cause of failures on a place, with its kernels and their cells."""
+
+    code: str
+    signature: str
+    line: str
+    kernels: dict[str, int]
+
+
+class KnownPlace(Struct, frozen=True, kw_only=True):
+    """The published answer of a package version on one release and GPU.
+
+    `failing_kernels` are those with a failure that counts. `reason` is null if the answer is about
+    the package that is installed here, else the difference.
+    """
+
+    about: str
+    configs: str
+    toolchain: str
+    torch: tuple[str, ...]
+    target: str
+    standing: Literal["good", "screened", "bad", "partial", "no-record"]
+    cells: int
+    configurations: KnownShare
+    kernels: KnownShare
+    failing_kernels: tuple[str, ...]
+    causes: tuple[KnownCause, ...]
+    advisories: tuple[str, ...]
+    fallbacks: tuple[dict[str, Any], ...]
+    date: str
+    flacheck: str
+    python: str
+    reason: str | None
+
+
+class KnownPair(Struct, frozen=True, kw_only=True):
+    """A release that is good or screened for a package version, with its torch releases."""
+
+    about: str
+    configs: str
+    toolchain: str
+    torch: tuple[str, ...]
+    targets: tuple[str, ...]
+    standing: Literal["good", "screened"]
+    configurations: KnownShare
+    kernels: KnownShare
+    advisories: tuple[str, ...]
+
+
+class KnownPin(Struct, frozen=True, kw_only=True):
+    """The requirements to pin for a package version on a GPU; torch is null if none fits."""
+
+    about: str
+    target: str
+    triton: str
+    torch: str | None
+
+
+class KnownGap(Struct, frozen=True, kw_only=True):
+    """A combination that the project lists and has not built."""
+
+    about: str
+    configs: str
+    target: str
+    toolchains: tuple[str, ...]
+
+
+class Known(Struct, frozen=True, kw_only=True):
+    """What is published about a package or a matrix."""
+
+    schema: Literal["flacheck.known/1"]
+    source: Literal["published"]
+    package: str
+    answer: str
+    places: tuple[KnownPlace, ...]
+    known_good: tuple[KnownPair, ...]
+    pins: tuple[KnownPin, ...]
+    not_built: tuple[KnownGap, ...]
+
+    def to_json(self) -> Json:
+        """Return the document flacheck.known/1."""
+        plain: Json = msgspec.json.decode(msgspec.json.encode(self))
+        return plain

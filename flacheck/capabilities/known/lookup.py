@@ -1,0 +1,294 @@
+"""The look-up of published results; nothing is compiled and nothing is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from flacheck.analysis.order import by_target, by_version, count_noun, split
+from flacheck.baseline.form import BaselineShare
+from flacheck.capabilities.known.document import (
+    Known,
+    KnownCause,
+    KnownGap,
+    KnownPair,
+    KnownPin,
+    KnownPlace,
+    KnownShare,
+)
+from flacheck.errors import UsageError, did_you_mean
+from flacheck.published.combinations import Combination
+from flacheck.published.form import FileEntry, Header
+from flacheck.published.library import Library, nearest, source_of, why_not_valid
+from flacheck.tables import advisories, targets
+from flacheck.toolchains import torch_pins, triton_releases
+
+_PASSING = ("good", "screened")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A look-up: a package with or without its version, GPUs and releases; empty for all."""
+
+    package: str
+    targets: tuple[str, ...] = ()
+    triton: tuple[str, ...] = ()
+
+    @cached_property
+    def name(self) -> str:
+        """The package's or matrix's name."""
+        return self.package.partition("==")[0]
+
+    @property
+    def version(self) -> str | None:
+        """The package's version."""
+        return self.package.partition("==")[2] or None
+
+
+def look_up(library: Library, request: Request) -> Known:
+    """Return what is published about a package.
+
+    Raises:
+        UsageError: If nothing is published about it; the nearest version is named.
+    """
+    target_names = {targets.find(target).name for target in request.targets}
+    accepts = _filter(request, target_names)
+    listed = library.combinations()
+    entries = library.entries(accepts=accepts)
+    gaps = _not_built(listed, library, request, target_names)
+    if not entries and not gaps:
+        raise UsageError(_unknown(library, listed, request))
+    headers = [library.header(entry) for entry in entries]
+    places = tuple(map(_place, headers))
+    pairs = tuple(_pairs(places))
+    return Known(
+        schema="flacheck.known/1",
+        source="published",
+        package=request.package,
+        answer=_answer(request, headers, pairs, gaps),
+        places=places,
+        known_good=pairs,
+        pins=tuple(_pins(places)),
+        not_built=tuple(gaps),
+    )
+
+
+def _filter(request: Request, target_names: set[str]) -> Callable[[FileEntry], bool]:
+    def accepts(entry: FileEntry) -> bool:
+        name, _, version = entry.about.partition("==")
+        if name != request.name or request.version not in (None, version):
+            return False
+        if target_names and entry.target not in target_names:
+            return False
+        return not request.triton or split(entry.toolchain)[1] in request.triton
+
+    return accepts
+
+
+def _not_built(
+    listed: Iterable[Combination], library: Library, request: Request, target_names: set[str]
+) -> list[KnownGap]:
+    """Return the listed combinations without a file."""
+    there = set()
+    for entry in library.manifest.files:
+        there.add((entry.about, entry.configs, entry.toolchain, entry.target))
+    gaps = []
+    for each in listed:
+        name, _, version = each.about.partition("==")
+        if name != request.name or request.version not in (None, version):
+            continue
+        if target_names and each.target not in target_names:
+            continue
+        missing = []
+        for toolchain in each.toolchains:
+            is_selected = not request.triton or split(toolchain)[1] in request.triton
+            if is_selected and (each.about, each.configs, toolchain, each.target) not in there:
+                missing.append(toolchain)
+        if missing:
+            gaps.append(
+                KnownGap(
+                    about=each.about,
+                    configs=each.configs,
+                    target=each.target,
+                    toolchains=tuple(missing),
+                )
+            )
+    return gaps
+
+
+def _unknown(library: Library, listed: Sequence[Combination], request: Request) -> str:
+    """Return why nothing is published about a request, and what is nearest."""
+    abouts = library.abouts + [each.about for each in listed]
+    names = sorted({about.partition("==")[0] for about in abouts})
+    if request.name not in names:
+        hint = did_you_mean(request.name, names)
+        return f"nothing is published about {request.name!r}{hint}; there are {', '.join(names)}"
+    own = {about for about in abouts if about.partition("==")[0] == request.name}
+    if request.version is not None and request.package not in own:
+        try:
+            near = nearest(str(Version(request.version)) and request.package, own)
+        except InvalidVersion:
+            raise UsageError(f"{request.package!r}: {request.version!r} is not a version") from None
+        return f"{request.package} is not published; the nearest published version is {near}"
+    on = ", ".join(filter(None, [*request.targets, *request.triton]))
+    return f"nothing is published about {request.package} on {on}"
+
+
+def _place(header: Header) -> KnownPlace:
+    release = split(header.toolchain)[1]
+    torch: Sequence[str] = ()
+    against: Sequence[str] = ()
+    if header.toolchain.startswith("triton=="):
+        torch = torch_pins.torch_for(release)
+        packages = [header.about] if header.version else []
+        against = advisories.of(header.kernels, release, header.target, packages)
+    causes = []
+    failing: dict[str, None] = {}
+    for failure in header.place.failures:
+        failing.update(dict.fromkeys(failure.kernels))
+        causes.append(
+            KnownCause(
+                code=failure.code,
+                signature=failure.signature,
+                line=failure.line,
+                kernels=dict(failure.kernels),
+            )
+        )
+    return KnownPlace(
+        about=header.about,
+        configs=header.configs,
+        toolchain=header.toolchain,
+        torch=tuple(torch),
+        target=header.target,
+        standing=header.place.state,
+        cells=header.place.answered_count,
+        configurations=_share(header.place.configurations),
+        kernels=_share(header.place.kernels),
+        failing_kernels=tuple(sorted(failing)),
+        causes=tuple(causes),
+        advisories=tuple(against),
+        fallbacks=header.fallbacks,
+        date=header.date,
+        flacheck=header.flacheck,
+        python=header.python,
+        reason=why_not_valid(header),
+    )
+
+
+def _share(share: BaselineShare | None) -> KnownShare:
+    if share is None:
+        return KnownShare(answered=0, of=None)
+    return KnownShare(answered=share.answered, of=share.of)
+
+
+def _pairs(places: Iterable[KnownPlace]) -> list[KnownPair]:
+    """Return the releases that are good or screened, each with its GPUs."""
+    groups: dict[tuple[str, str, str, str], list[KnownPlace]] = {}
+    for place in places:
+        if place.standing in _PASSING:
+            key = (place.about, place.configs, place.toolchain, place.standing)
+            groups.setdefault(key, []).append(place)
+    pairs = []
+    for (about, configs, toolchain, standing), own in groups.items():
+        against = dict.fromkeys(text for place in own for text in place.advisories)
+        pairs.append(
+            KnownPair(
+                about=about,
+                configs=configs,
+                toolchain=toolchain,
+                torch=own[0].torch,
+                targets=tuple(sorted((place.target for place in own), key=by_target)),
+                standing="good" if standing == "good" else "screened",
+                configurations=_sum(place.configurations for place in own),
+                kernels=_sum(place.kernels for place in own),
+                advisories=tuple(against),
+            )
+        )
+    return pairs
+
+
+def _sum(shares: Iterable[KnownShare]) -> KnownShare:
+    answered = 0
+    of: int | None = 0
+    for share in shares:
+        answered += share.answered
+        of = None if of is None or share.of is None else of + share.of
+    return KnownShare(answered=answered, of=of)
+
+
+def _pins(places: Sequence[KnownPlace]) -> list[KnownPin]:
+    """Return the narrowest requirements on each GPU that admit the passing releases alone."""
+    pins = []
+    questions = dict.fromkeys((place.about, place.target) for place in places)
+    for about, target in questions:
+        own = [place for place in places if (place.about, place.target) == (about, target)]
+        good = []
+        for toolchain in dict.fromkeys(place.toolchain for place in own):
+            there = [place for place in own if place.toolchain == toolchain]
+            # A release that fails in any configuration is not pinned.
+            if all(place.standing in _PASSING and not place.advisories for place in there):
+                good.append(split(toolchain)[1])
+        triton = torch_pins.specifier("triton", good, triton_releases.known_releases())
+        if triton is None:
+            continue
+        torches = [torch for release in good for torch in torch_pins.torch_for(release)]
+        torch = torch_pins.specifier("torch", torches, list(torch_pins.pins()))
+        pins.append(KnownPin(about=about, target=target, triton=triton, torch=torch))
+    return pins
+
+
+def _answer(
+    request: Request,
+    headers: Sequence[Header],
+    pairs: Sequence[KnownPair],
+    gaps: Sequence[KnownGap],
+) -> str:
+    """Return the answer in one sentence."""
+    if not headers:
+        return f"{request.package}: not built; the project lists {_list_gaps(gaps)}"
+    releases = sorted({pair.toolchain for pair in pairs}, key=by_version)
+    versions = sorted({pair.about for pair in pairs}, key=lambda about: by_version(about))
+    places = count_noun(len(headers), "pair of release and GPU", "pairs of release and GPU")
+    source = source_of(headers)
+    if not releases:
+        return f"{request.package}: none of {places} is good or screened ({source})"
+    passing = sum(len(pair.targets) for pair in pairs)
+    verb = "is" if passing == 1 else "are"
+    text = f"{request.package}: {passing} of {places} {verb} good or screened"
+    if request.version is None and len({header.about for header in headers}) > 1:
+        text += f", of {', '.join(about.partition('==')[2] for about in versions)}"
+    return f"{text} ({source})"
+
+
+def _list_gaps(gaps: Sequence[KnownGap]) -> str:
+    parts = []
+    for gap in gaps[:4]:
+        names = ", ".join(split(each)[1] for each in gap.toolchains)
+        parts.append(f"{gap.about} on {gap.target} under {names}")
+    return "; ".join(parts)
+
+
+def releases_of_torch(requirement: str) -> tuple[str, ...]:
+    """Return every Triton release that the torch releases of a requirement admit.
+
+    Raises:
+        UsageError: If the requirement is malformed, or no release of torch matches it.
+    """
+    text = requirement.removeprefix("torch")
+    try:
+        specifiers = SpecifierSet(text)
+    except InvalidSpecifier:
+        raise UsageError(f"--torch {requirement}: not a requirement; write 2.12 or >=2.9") from None
+    pins = {torch: pin for torch, pin in torch_pins.pins().items() if torch in specifiers}
+    if not pins:
+        raise UsageError(f"--torch {requirement}: no release of torch matches")
+    releases: dict[str, None] = {}
+    known = list(map(Version, triton_releases.known_releases()))
+    for pin in pins.values():
+        for version in SpecifierSet(pin).filter(known):
+            releases[str(version)] = None
+    return tuple(releases)

@@ -1,0 +1,1 @@
+"""Making and checking published results, and fetching newer ones."""

@@ -1,0 +1,153 @@
+"""Newer published results: each file is checked before the folder takes its place."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Generator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from flacheck.errors import IncompleteError, UsageError
+from flacheck.pipeline.events import Event, Progress
+from flacheck.published.combinations import read_combinations
+from flacheck.published.form import (
+    MOST_BYTES,
+    FileEntry,
+    Manifest,
+    decode_body,
+    decode_header,
+    decode_manifest,
+)
+from flacheck.published.library import COMBINATIONS, FOLDER, MANIFEST, Library
+from flacheck.toolchains import cache
+from flacheck.toolchains.scratch import temporary_folder
+
+# Where the project publishes; a fork names its own with --results.
+_SECONDS = 60
+_MOST_FILES = 20_000
+# Bytes of all files together.
+_MOST_TOTAL = 512 << 20
+# (name in the folder, most bytes) → content
+_Fetch = Callable[[str, int], bytes]
+
+
+def is_url(source: str) -> bool:
+    """Return True for a URL, False for a folder."""
+    return "://" in source
+
+
+def update(source: str, folder: Path | None = None) -> Generator[Event, None, Manifest]:
+    """Copy the results of a folder or URL into the user's cache; return their manifest.
+
+    Nothing changes unless every file has the size and the hash of the manifest and the right form.
+
+    Raises:
+        UsageError: If a file is damaged, too large or malformed.
+        IncompleteError: If the URL cannot be read.
+    """
+    folder = folder or cache.root() / FOLDER
+    fetch = _from_url(source) if is_url(source) else _from_folder(Path(source))
+    manifest = decode_manifest(fetch(MANIFEST, MOST_BYTES), f"{source}: {MANIFEST}")
+    _check_size(source, manifest)
+    with temporary_folder() as aside:
+        into = Path(aside) / FOLDER
+        into.mkdir()
+        for number, entry in enumerate(manifest.files, 1):
+            content = _checked(source, entry, fetch(entry.file, entry.bytes))
+            path = into / entry.file
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+            if number % 25 == 0:
+                yield Progress(f"{number} of {len(manifest.files)} files")
+        (into / MANIFEST).write_bytes(fetch(MANIFEST, MOST_BYTES))
+        # Read once more: the manifest of a server may have changed meanwhile.
+        library = Library(into, decode_manifest((into / MANIFEST).read_bytes(), source))
+        for entry in library.entries():
+            library.header(entry)
+        _take_combinations(fetch, into)
+        _replace(into, folder)
+    yield Progress(f"{folder}: {len(manifest.files)} files of {manifest.date}")
+    return manifest
+
+
+def _check_size(source: str, manifest: Manifest) -> None:
+    total = sum(entry.bytes for entry in manifest.files)
+    if len(manifest.files) > _MOST_FILES or total > _MOST_TOTAL:
+        raise UsageError(
+            f"{source}: {len(manifest.files):,} files with {total:,} bytes are too many for "
+            "published results"
+        )
+
+
+def _checked(source: str, entry: FileEntry, content: bytes) -> bytes:
+    """Return a file's content if it has its hash and a valid form."""
+    name = f"{source}: {entry.file}"
+    if len(content) != entry.bytes or hashlib.sha256(content).hexdigest() != entry.sha256:
+        raise UsageError(f"{name}: differs from the manifest; nothing was changed")
+    decode_header(content, name)
+    decode_body(content, name)
+    return content
+
+
+def _take_combinations(fetch: _Fetch, into: Path) -> None:
+    """Copy the file of combinations, if there is a readable one."""
+    file = into / COMBINATIONS
+    try:
+        file.write_bytes(fetch(COMBINATIONS, MOST_BYTES))
+        read_combinations(file)
+    except (UsageError, IncompleteError):
+        file.unlink(missing_ok=True)
+
+
+def _replace(new: Path, folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    old = folder.with_name(f"{folder.name}.old")
+    staged = folder.with_name(f"{folder.name}.new")
+    for leftover in (old, staged):
+        shutil.rmtree(leftover, ignore_errors=True)
+    shutil.copytree(new, staged)
+    if folder.exists():
+        folder.rename(old)
+    staged.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _from_folder(folder: Path) -> _Fetch:
+    def fetch(name: str, most: int) -> bytes:
+        path = folder / name
+        try:
+            if path.stat().st_size > most:
+                raise UsageError(f"{path}: larger than {most:,} bytes; nothing was changed")
+            return path.read_bytes()
+        except OSError as error:
+            raise UsageError(
+                f"{path}: cannot be read ({error.strerror}); name a folder that `flacheck results "
+                "build` wrote, or its URL"
+            ) from None
+
+    return fetch
+
+
+def _from_url(url: str) -> _Fetch:
+    if urlsplit(url).scheme not in ("https", "http"):
+        raise UsageError(f"{url}: only https and http are read; name a folder without a scheme")
+
+    def fetch(name: str, most: int) -> bytes:
+        address = f"{url.rstrip('/')}/{name}"
+        try:
+            # The scheme was checked above.
+            with urllib.request.urlopen(address, timeout=_SECONDS) as answer:
+                content: bytes = answer.read(most + 1)
+        except (urllib.error.URLError, OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            raise IncompleteError(
+                f"{address}: cannot be read ({reason}); nothing was changed"
+            ) from None
+        if len(content) > most:
+            raise UsageError(f"{address}: larger than {most:,} bytes; nothing was changed")
+        return content
+
+    return fetch

@@ -1,0 +1,51 @@
+"""flacheck known: published results of a package."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import flacheck
+from flacheck import Exit
+from flacheck.cli import common, flags
+from flacheck.cli.flags import WHAT, WITH, option
+
+_PACKAGE = "A package (all published versions), NAME==VERSION, or a matrix."
+_TARGET = "Only these GPUs: sm90, h100, gfx942 …"
+_TRITON = "Only these Triton releases."
+_TORCH = "Only the Triton releases that these torch releases admit: 2.12, >=2.9."
+RESULTS = "Read published results from this folder or URL instead of flacheck's own."
+
+
+@common.command(
+    examples=[
+        (
+            "Which releases fit this package on an H100?",
+            "flacheck known flash-linear-attention==0.6.0 --target h100",
+        ),
+        (
+            "Which releases of the package fit torch 2.12?",
+            "flacheck known flash-linear-attention --torch 2.12",
+        ),
+    ],
+    exits={
+        0: "something is published about it",
+        2: "nothing is published about it; the nearest version is named",
+    },
+)
+def known(
+    package: Annotated[str, flags.argument(metavar="PACKAGE[==V]", help=_PACKAGE)],
+    target: list[str] = option([], "--target", "-t", panel=WHAT, metavar="GPU", help=_TARGET),
+    triton: list[str] = option([], panel=WITH, metavar="X", help=_TRITON),
+    torch: list[str] = option([], panel=WITH, metavar="X", help=_TORCH),
+    results: str | None = option(None, panel=WHAT, metavar="DIR|URL", help=RESULTS),
+    format: flags.ShortFormat = "table",
+    output: flags.Output = None,
+) -> int:
+    """Show published results: releases against failing kernels, good pairs, pins; no compile."""
+    from flacheck import reports
+    from flacheck.reports import known as known_report
+
+    reports.check(format, reports.TABLE_OR_JSON)
+    answer = flacheck.known(package, target=target, triton=triton, torch=torch, results=results)
+    common.show(format, known_report.report(answer), output)
+    return Exit.OK

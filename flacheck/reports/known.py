@@ -1,0 +1,185 @@
+"""The reports of `flacheck known` and `flacheck results verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from flacheck.analysis.order import by_target, by_version, count_noun, kernel_name, short, some
+from flacheck.capabilities.known.document import Known, KnownPair, KnownPlace, KnownShare
+from flacheck.capabilities.results.verifying import Verification
+from flacheck.reports.document import (
+    Heading,
+    Item,
+    Listing,
+    Paragraph,
+    Part,
+    Report,
+    Table,
+    Title,
+    Tone,
+    Words,
+    row,
+)
+from flacheck.rules import RULES
+
+_TONES = {
+    "good": Tone.GOOD,
+    "screened": Tone.GOOD,
+    "bad": Tone.BAD,
+    "partial": Tone.DOUBT,
+    "no-record": Tone.DOUBT,
+}
+# Kernels, causes and gaps that a table or list names before it counts the rest.
+_MOST_KERNELS, _MOST_CAUSES, _MOST_GAPS = 4, 12, 12
+
+
+def report(answer: Known) -> Report:
+    """Return what is published about a package as a document."""
+    return Report(_parts(answer), answer.to_json())
+
+
+def _parts(answer: Known) -> Iterator[Part]:
+    tone = Tone.GOOD if answer.known_good else Tone.DOUBT
+    if answer.places and not answer.known_good:
+        tone = Tone.BAD
+    about = "flacheck scan --package NAME==VERSION compiles here"
+    yield Title("flacheck known", f"{answer.answer}.", tone, about)
+    for place in answer.places:
+        if place.reason:
+            yield Paragraph(f"{place.about}: not about what is here: {place.reason}", Tone.DOUBT)
+            break
+    questions = dict.fromkeys((place.about, place.configs) for place in answer.places)
+    for about, configs in questions:
+        own = [each for each in answer.places if (each.about, each.configs) == (about, configs)]
+        yield Heading(f"{about} --configs {configs}")
+        yield _grid(own)
+        yield from _causes(own)
+    yield from _pairs(answer)
+    if answer.pins:
+        yield Heading("Pins")
+        lines = []
+        for pin in answer.pins:
+            torch = f" {pin.torch}" if pin.torch else ""
+            lines.append(f"{pin.about} on {pin.target}: {pin.triton}{torch}")
+        yield Listing("\n".join(lines))
+    yield from _gaps(answer)
+
+
+def _grid(places: list[KnownPlace]) -> Table:
+    """Return releases × GPUs with the number of failing kernels."""
+    on = sorted({place.target for place in places}, key=by_target)
+    by_place = {(place.toolchain, place.target): place for place in places}
+    rows = []
+    for toolchain in sorted({place.toolchain for place in places}, key=by_version):
+        own = [place for place in places if place.toolchain == toolchain]
+        torch = ", ".join(some(list(own[0].torch), 3)) or "–"
+        cells: list[str | Words] = [short(toolchain), torch]
+        for target in on:
+            place = by_place.get((toolchain, target))
+            cells.append(Words("not built", Tone.FAINT) if place is None else _cell(place))
+        rows.append(row(*cells))
+    return Table(("Triton", "torch", *on), tuple(rows))
+
+
+def _cell(place: KnownPlace) -> Words:
+    text: str = place.standing
+    if place.failing_kernels:
+        text = f"{count_noun(len(place.failing_kernels), 'kernel fails', 'kernels fail')}"
+    elif place.standing == "screened":
+        text = f"screened, {_share(place.kernels)} kernels"
+    tone = _TONES[place.standing]
+    if place.advisories:
+        text += "\nadvised against"
+        tone = Tone.DOUBT if tone is Tone.GOOD else tone
+    return Words(text, tone)
+
+
+def _share(share: KnownShare) -> str:
+    return f"{share.answered} of {'?' if share.of is None else share.of}"
+
+
+def _causes(places: list[KnownPlace]) -> Iterator[Part]:
+    """Yield each cause once, with its releases, GPUs and kernels."""
+    groups: dict[str, list[tuple[KnownPlace, str, tuple[str, ...]]]] = {}
+    for place in places:
+        for cause in place.causes:
+            title = RULES[cause.code].title if cause.code in RULES else ""
+            name = f"{cause.code} {title}: {cause.line}".replace(" : ", " ")
+            groups.setdefault(name, []).append((place, cause.signature, tuple(cause.kernels)))
+    if groups:
+        yield Heading("Failures")
+    for name, own in list(groups.items())[:_MOST_CAUSES]:
+        releases = dict.fromkeys(short(place.toolchain) for place, *_ in own)
+        on = dict.fromkeys(place.target for place, *_ in own)
+        kernels = dict.fromkeys(kernel_name(each) for *_, names in own for each in names)
+        notes = (
+            f"Triton {', '.join(releases)} on {', '.join(on)}",
+            ", ".join(some(list(kernels), _MOST_KERNELS)),
+        )
+        yield Item(name[:300], Tone.BAD, notes=notes)
+    if len(groups) > _MOST_CAUSES:
+        yield Paragraph(f"and {len(groups) - _MOST_CAUSES} more causes (--format json)", Tone.FAINT)
+
+
+def _pairs(answer: Known) -> Iterator[Part]:
+    if not answer.known_good:
+        return
+    yield Heading("Good and screened")
+    for pair in answer.known_good:
+        yield Item(_pair(pair), Tone.GOOD if pair.standing == "good" else Tone.PLAIN)
+
+
+def _pair(pair: KnownPair) -> str:
+    torch = f" (torch {', '.join(pair.torch)})" if pair.torch else ""
+    text = f"{pair.about} with Triton {short(pair.toolchain)}{torch} on {', '.join(pair.targets)}"
+    text += f": {pair.standing}"
+    if pair.standing == "screened":
+        configurations = f"{_share(pair.configurations)} configurations"
+        text += f", {configurations}, {_share(pair.kernels)} kernels"
+    if pair.advisories:
+        text += f"; advised against ({len(pair.advisories)})"
+    return text
+
+
+def _gaps(answer: Known) -> Iterator[Part]:
+    if not answer.not_built:
+        return
+    yield Heading("Not built")
+    for gap in answer.not_built[:_MOST_GAPS]:
+        names = ", ".join(map(short, gap.toolchains))
+        yield Item(
+            f"{gap.about} --configs {gap.configs} on {gap.target}: Triton {names}", Tone.FAINT
+        )
+    more = len(answer.not_built) - _MOST_GAPS
+    if more > 0:
+        yield Paragraph(f"and {more} more (--format json)", Tone.FAINT)
+
+
+def verification(outcome: Verification) -> Report:
+    """Return the outcome of a verification as a document."""
+    plain = {
+        "cells": outcome.cells,
+        "files": list(outcome.files),
+        "broken": [asdict(each) for each in outcome.broken],
+        "notes": list(outcome.notes),
+    }
+    return Report(_verification_parts(outcome), plain)
+
+
+def _verification_parts(outcome: Verification) -> Iterator[Part]:
+    tone = Tone.BAD if outcome.broken else Tone.GOOD
+    cells = count_noun(outcome.cells, "cell")
+    broken_cells = {(each.file, each.kernel) for each in outcome.broken}
+    text = f"{cells} of {count_noun(len(outcome.files), 'file')} compiled again: "
+    if outcome.broken:
+        text += count_noun(len(broken_cells), "published result does", "published results do")
+        text += " not hold"
+    else:
+        text += "every published result holds"
+    yield Title("flacheck results verify", f"{text}.", tone)
+    for each in outcome.broken:
+        where = f"{each.file} {each.kernel}".strip()
+        yield Item(where, Tone.BAD, notes=(f"{each.what}: {each.published} → {each.now}",))
+    for note in outcome.notes:
+        yield Item(note, Tone.DOUBT)

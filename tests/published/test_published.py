@@ -1,0 +1,222 @@
+"""Published results: files of answers, folders of files, and what is looked up in them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from msgspec.structs import replace
+
+import flacheck
+from flacheck import UsageError
+from flacheck.api.results import library_of
+from flacheck.capabilities.results.building import select, write_manifest
+from flacheck.model import KeySet, Question, Record, RequestedCells, RequestedPlace
+from flacheck.published.combinations import read_combinations
+from flacheck.published.form import decode_body, decode_header, encode, file_name
+from flacheck.published.library import open_library
+from flacheck.published.packing import Origin, SubjectFacts, pack, unpack
+from flacheck.tables import find_shipped_folder
+from tests.made_records import PACKAGE, record
+
+ORIGIN = Origin("0.1.0", "2026-11-24", "3.11")
+
+
+def _answers(toolchain: str = "triton==3.2.0") -> list[Record]:
+    """A kernel that compiles with 4 warps and fails with 8."""
+    message = "LinearLayout.cpp:1: f: Assertion `x' failed."
+    failure: dict[str, Any] = {"code": "FC302", "signature": "FC302:llir:f", "message": message}
+    compiling = record(toolchain=toolchain)
+    options = {"num_warps": 8, "num_stages": 2}
+    return [compiling, record("fails", toolchain, options=options, stage="llir", **failure)]
+
+
+def _recomputed(records: list[Record]) -> list[Record]:
+    """The records under the keys of their cells, as a scan stores them."""
+    return [Record.from_json({**each.to_json(), "key": _key(each)}) for each in records]
+
+
+def _key(each: Record) -> str:
+    return dataclasses.replace(each.cell).key
+
+
+def _file(records: list[Record]) -> tuple[Any, Any]:
+    keys = KeySet({each.key: each.kernel for each in records})
+    toolchain, target = records[0].toolchain, records[0].target
+    request = RequestedCells(toolchain, target, len(records), keys.digest)
+    place = RequestedPlace(Question(PACKAGE, asked=(request,)), request, keys)
+    return pack(place, records, "usual", ORIGIN, SubjectFacts("digest"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with one package under two releases; under 3.4.0 nothing fails."""
+    # Packages that are installed on this machine are not compared.
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
+    for records in (_answers(), _answers("triton==3.4.0")[:1]):
+        header, body = _file(_recomputed(records))
+        path = tmp_path / file_name(header)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(encode(header, body))
+    combinations = tmp_path / "list.yaml"
+    combinations.write_text(
+        "version: 1\ncombinations:\n"
+        "  - {package: flash-linear-attention, versions: [0.1.1, 0.3.2], "
+        "triton: [3.2.0, 3.4.0], targets: [h100]}\n"
+    )
+    write_manifest(tmp_path, combinations)
+    return tmp_path
+
+
+def test_a_file_holds_the_question_with_its_records() -> None:
+    """The keys are computed again from the cells."""
+    records = _recomputed(_answers())
+    header, body = _file(records)
+    content = encode(header, body)
+    place = unpack(decode_header(content, "x"), decode_body(content, "x"))
+    assert place is not None
+    assert {each.key for each in place.records} == {each.key for each in records}
+    assert place.standing().state.value == "bad"
+    assert [failure.code for failure in header.place.failures] == ["FC302"]
+
+
+def test_a_file_is_the_same_in_whatever_order_its_records_came() -> None:
+    """Two machines write equal bytes."""
+    records = _recomputed(_answers())
+    assert encode(*_file(records)) == encode(*_file(records[::-1]))
+
+
+def test_a_flacheck_with_other_keys_reads_no_answer() -> None:
+    """The digest of the keys is that of another computation."""
+    header, body = _file(_recomputed(_answers()))
+    assert unpack(replace(header, keys="0" * 32), body) is None
+
+
+@pytest.mark.parametrize("damage", ["cut", "byte", "empty"])
+def test_a_damaged_file_is_one_error_with_its_name(folder: Path, damage: str) -> None:
+    """The manifest has its size and hash."""
+    file = folder / "flash-linear-attention-0.1.1" / "usual-triton-3.2.0-sm90.zst"
+    content = file.read_bytes()
+    broken = {"cut": content[:-1], "byte": content[:-1] + b"\0", "empty": b""}[damage]
+    file.write_bytes(broken)
+    with pytest.raises(UsageError, match=r"usual-triton-3\.2\.0-sm90\.zst: damaged"):
+        flacheck.known("flash-linear-attention", results=folder)
+
+
+def test_content_that_unpacks_to_something_else_is_refused() -> None:
+    """A header of another schema, and cells that name a kernel that is not there."""
+    header, body = _file(_recomputed(_answers()))
+    content = encode(header, replace(body, cells=body.cells))
+    with pytest.raises(UsageError, match="not a file of published results"):
+        decode_header(content[:40], "x")
+    with pytest.raises(UsageError, match="not a file of published results"):
+        decode_body(b"nonsense", "x")
+    with pytest.raises(ValueError, match="names kernel 9"):
+        replace(body, cells=(replace(body.cells[0], kernel=9),))
+
+
+@pytest.mark.parametrize("name", ["../../x.zst", "/etc/x.zst", "a/b/c.zst", "a/../b.zst", "a/b.py"])
+def test_a_manifest_leads_to_no_file_outside_of_its_folder(folder: Path, name: str) -> None:
+    """A hostile name of a file."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"][0]["file"] = name
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UsageError, match="not a manifest of published results"):
+        open_library(folder)
+
+
+def test_known_gives_releases_failures_pins_and_what_is_not_built(folder: Path) -> None:
+    """By release and GPU, as JSON that follows its schema."""
+    answer = flacheck.known("flash-linear-attention", target="h100", results=folder)
+    states = {place.toolchain: place.standing for place in answer.places}
+    assert states["triton==3.2.0"] == "bad"
+    assert states["triton==3.4.0"] in ("good", "screened")
+    assert [pin.triton for pin in answer.pins] == ["triton==3.4.0"]
+    assert [gap.about for gap in answer.not_built] == ["flash-linear-attention==0.3.2"]
+    jsonschema.validate(answer.to_json(), flacheck.schema("known"))
+
+
+def test_known_takes_torch_for_the_releases_that_it_admits(folder: Path) -> None:
+    """torch 2.8 requires Triton 3.4.0."""
+    answer = flacheck.known("flash-linear-attention==0.1.1", torch="2.8", results=folder)
+    assert [place.toolchain for place in answer.places] == ["triton==3.4.0"]
+
+
+@pytest.mark.parametrize(
+    ("package", "message"),
+    [
+        ("flash-linear-attention==0.2.9", "nearest published version is 0.1.1"),
+        ("flash-linear-atention", "did you mean"),
+        ("flash-linear-attention>=1", "give NAME or NAME==VERSION"),
+    ],
+)
+def test_an_unknown_package_names_the_nearest(folder: Path, package: str, message: str) -> None:
+    """Of versions and of names."""
+    with pytest.raises(UsageError, match=message):
+        flacheck.known(package, results=folder)
+
+
+def test_an_update_takes_a_whole_folder_or_nothing(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that differs from the manifest leaves the earlier results as they are."""
+    cache = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(cache))
+    flacheck.update_results(folder)
+    before = sorted(path.name for path in (cache / "results").rglob("*.zst"))
+    next(folder.glob("*/*3.4.0*.zst")).write_bytes(b"x" * 50)
+    with pytest.raises(UsageError, match="nothing was changed"):
+        flacheck.update_results(folder)
+    assert sorted(path.name for path in (cache / "results").rglob("*.zst")) == before
+    assert len(before) == 2
+
+
+def test_only_web_addresses_are_fetched() -> None:
+    """No file:// and no other scheme."""
+    with pytest.raises(UsageError, match="only https and http"):
+        flacheck.update_results("file:///etc")
+
+
+def test_shards_divide_the_combinations(folder: Path) -> None:
+    """Each in one shard."""
+    every = read_combinations(folder / "combinations.yaml")
+    parts = [select(every, f"{number}/2", (), True) for number in (1, 2)]
+    assert sorted(each.name for part in parts for each in part) == sorted(e.name for e in every)
+
+
+def test_a_file_of_combinations_with_a_mistake_is_one_error(tmp_path: Path) -> None:
+    """With the field that is wrong."""
+    file = tmp_path / "x.yaml"
+    file.write_text("version: 1\ncombinations:\n  - {package: a, triton: [3.2.0]}\n")
+    with pytest.raises(UsageError, match="missing required field `targets`"):
+        read_combinations(file)
+
+
+def test_the_shipped_results_are_whole_and_of_keys_that_this_flacheck_computes() -> None:
+    """Every file is read; flacheck's list of combinations has no mistake. Five megabytes at most."""
+    library = open_library(find_shipped_folder("results"))
+    entries = library.entries()
+    assert entries
+    assert all(library.place(entry) is not None for entry in entries)
+    assert sum(entry.bytes for entry in entries) < 5_000_000
+    assert library.combinations()
+
+
+@pytest.mark.network
+def test_shipped_results_hold() -> None:
+    """Twenty cells of two files compile as they are published."""
+    outcome = flacheck.verify_results(
+        results=find_shipped_folder("results"), sample=20, seed=5, places=2
+    )
+    assert outcome.cells
+    assert outcome.broken == ()
+
+
+def test_a_folder_without_results_is_an_error(tmp_path: Path) -> None:
+    """That names the manifest."""
+    with pytest.raises(UsageError, match=r"manifest\.json: cannot be read"):
+        library_of(tmp_path)
