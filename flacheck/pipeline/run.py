@@ -4,7 +4,7 @@ import logging
 import platform
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flacheck.analysis.alternatives import is_skipped
 from flacheck.analysis.observation import ObservedCell, observe
@@ -13,6 +13,7 @@ from flacheck.engine.executors import Executor, LocalPool
 from flacheck.engine.loop import Loop, Timeouts
 from flacheck.engine.provider import Provider
 from flacheck.model import Cell, Json, Record, Verdict
+from flacheck.pipeline.available_releases import newer_choices
 from flacheck.pipeline.events import Event, RecordSettled, RunFinished, RunStarted
 from flacheck.pipeline.job import DASK, RunOptions
 from flacheck.pipeline.plan import Plan
@@ -123,10 +124,12 @@ def open_run(
     """Store a run of the plan and yield it with its workers, which end with the context."""
     run = begin_run(plan, store, run)
     timeouts = Timeouts(options.timeout)
-    provider = provider_of(plan, options.memory_mb)
+    newer = {choice.identity: choice for choice in newer_choices(plan.cells)}
+    compared_plan = replace(plan, choices={**newer, **plan.choices})
+    provider = provider_of(compared_plan, options.memory_mb)
     executor = make_executor(options, timeouts)
     try:
-        loop = Loop(provider, run, store, executor, timeouts, options.fresh)
+        loop = Loop(provider, run, store, executor, timeouts, options.fresh, tuple(newer))
         yield ActiveRun(run, store, loop)
     finally:
         executor.close()
