@@ -9,6 +9,7 @@ The functions and values of `__all__` are the public API; everything else may ch
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from flacheck.errors import (
     Terminated,
     ToolchainError,
     UsageError,
+    unsupported_system,
 )
 from flacheck.version import __version__ as __version__
 
@@ -37,6 +39,11 @@ if TYPE_CHECKING:
     from flacheck.api.explain import Explained as Explained
     from flacheck.api.explain import explain as explain
     from flacheck.api.gate import gate as gate
+    from flacheck.api.housekeeping import clean_cache as clean_cache
+    from flacheck.api.housekeeping import describe_runs as describe_runs
+    from flacheck.api.housekeeping import list_cache as list_cache
+    from flacheck.api.housekeeping import prune_cache as prune_cache
+    from flacheck.api.housekeeping import remove_runs as remove_runs
     from flacheck.api.known import known as known
     from flacheck.api.lists import list_advisories as list_advisories
     from flacheck.api.lists import list_kernels as list_kernels
@@ -102,6 +109,8 @@ _MODULES = {
     "bisect": "api.bisect",
     "build_results": "api.results",
     "capture": "api.capture",
+    "clean_cache": "api.housekeeping",
+    "describe_runs": "api.housekeeping",
     "diff": "api.diff",
     "doctor": "api.doctor",
     "dtypes": "api.dtypes",
@@ -110,6 +119,7 @@ _MODULES = {
     "install_toolchains": "api.toolchains",
     "known": "api.known",
     "list_advisories": "api.lists",
+    "list_cache": "api.housekeeping",
     "list_kernels": "api.lists",
     "list_matrices": "api.lists",
     "list_rules": "api.lists",
@@ -119,6 +129,8 @@ _MODULES = {
     "list_toolchains": "api.toolchains",
     "merge": "api.reports",
     "plan_scan": "api.scan",
+    "prune_cache": "api.housekeeping",
+    "remove_runs": "api.housekeeping",
     "remove_toolchains": "api.toolchains",
     "report": "api.reports",
     "repro": "api.repro",
@@ -146,6 +158,9 @@ def __getattr__(name: str) -> Any:
     """Import a public name on first use."""
     if name not in _MODULES:
         raise AttributeError(f"module 'flacheck' has no attribute {name!r}")
+    problem = unsupported_system(sys.platform)
+    if problem is not None:
+        raise IncompleteError(problem)
     value = getattr(import_module(f"flacheck.{_MODULES[name]}"), name)
     globals()[name] = value
     return value

@@ -23,6 +23,20 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
+def unsupported_system(system: str) -> str | None:
+    """Return why flacheck cannot work on a system by its `sys.platform`; None on Linux."""
+    names = {"win32": "Windows", "cygwin": "Windows", "darwin": "macOS"}
+    if system.startswith("linux"):
+        return None
+    ways = {"win32": "in WSL 2 or in a Linux container", "darwin": "in a Linux container or VM"}
+    name = names.get(system, system)
+    return (
+        f"flacheck runs on Linux: Triton's wheels are for Linux only. On {name}"
+        f" use it {ways.get(system, 'in a Linux container')}, for example `docker run -it -v"
+        " .:/work -w /work python:3.12 bash`, then `pip install flacheck`"
+    )
+
+
 def did_you_mean(word: str, names: Iterable[str], among: int = 1) -> str:
     """Return the end of a message about an unknown name: `; did you mean sm90?`.
 

@@ -391,9 +391,7 @@ def gated_bwd_dqkg(
     b_xk = load_tile(xk, row * K, o_k, m_t, m_k)
     b_late = b_q * (b_dq + b_xq)
     b_dg += tl.cumsum(b_late - b_k * b_xk, axis=0, reverse=True)
-    if STRICT:
-        b_dg -= b_late
-    elif u is not None:
+    if STRICT or u is not None:
         b_dg -= b_late
     store_tile(dg, row * K, o_k, m_t, m_k, b_dg)
     b_dq += b_xq

@@ -80,6 +80,12 @@ def skip_without_index(item: pytest.Item) -> Generator[None, object, object]:
         raise
 
 
+@pytest.fixture(autouse=True)
+def reachable_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No look-up of an earlier test has failed."""
+    monkeypatch.setattr(index, "_UNREACHABLE", [])
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     """An empty store in a folder of the test's own."""

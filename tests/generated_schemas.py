@@ -11,16 +11,19 @@ from msgspec.inspect import StructType, type_info
 from flacheck.capabilities.bisect.history import BisectDocument
 from flacheck.capabilities.known.document import Known
 from flacheck.capabilities.repro.output.result import ReproDocument
+from flacheck.model.housekeeping import CacheListing, RunListing
 from flacheck.reports.plan import PlanDocument
 from flacheck.rules.explanation import ExplainDocument
 from tests.paths import SCHEMAS
 
 STRUCTS: dict[str, Any] = {
     "bisect-1": BisectDocument,
+    "cache-1": CacheListing,
     "explain-1": ExplainDocument,
     "known-1": Known,
     "plan-1": PlanDocument,
     "repro-1": ReproDocument,
+    "runs-1": RunListing,
 }
 
 

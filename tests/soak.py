@@ -30,7 +30,7 @@ from flacheck.engine.loop import Loop, Timeouts
 from flacheck.model import Record, Verdict
 from flacheck.store import Store
 from tests import fake, mutated_builds
-from tests.engine.test_faults import _descendants
+from tests.engine.test_faults import descendants
 from tests.fake.worker import ANSWERS, PACKETS
 
 ROOT = Path(__file__).parent.parent
@@ -227,7 +227,7 @@ def strike(count: int, chance: random.Random) -> Tally:
 
         def striking(stop: threading.Event = stop, sent: Counter[str] = sent) -> None:
             while not stop.wait(chance.uniform(0.02, 0.4)):
-                pids = _descendants(os.getpid())
+                pids = descendants(os.getpid())
                 # A stopped process costs a whole time-out.
                 name = chance.choice(names if chance.random() < 0.1 else names[:-1])
                 if pids:
@@ -299,7 +299,7 @@ def orphan(count: int, chance: random.Random) -> Tally:
                     [sys.executable, "-c", *words], cwd=ROOT, stderr=subprocess.DEVNULL
                 )
                 time.sleep(chance.uniform(0.3, 3.0))
-                below = _descendants(parent.pid)
+                below = descendants(parent.pid)
                 parent.kill()
                 parent.wait()
                 tally.counts["parents"] += 1
@@ -373,11 +373,11 @@ def mutate(count: int, seed: int) -> Tally:
         def damage(data: st.DataObject) -> None:
             tally.counts["store"] += 1
             with tempfile.TemporaryDirectory() as one:
-                file = test_damage._filled(Path(one))
-                rows = test_damage._rows(file)
-                test_damage._write(file, *data.draw(test_damage.damages(rows)))
+                file = test_damage.filled(Path(one))
+                rows = test_damage.rows(file)
+                test_damage.write(file, *data.draw(test_damage.damages(rows)))
                 try:
-                    test_damage._reported(Path(one))
+                    test_damage.reported(Path(one))
                 except test_damage.FlacheckError:
                     pass
                 except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -232,10 +233,20 @@ def seconds(timeout: str | float) -> float | None:
     """Return a timeout in seconds; None for `auto`. UsageError for anything else."""
     if timeout == "auto":
         return None
+    if str(timeout) == "inf":
+        return math.inf
     number = durations.parse(str(timeout))
     if number is None:
         raise UsageError(f"--timeout {timeout}: expected auto or a duration: {durations.EXAMPLES}")
     return number
+
+
+def duration(option: str, value: str | float) -> float:
+    """Return a duration in seconds; UsageError for a text that is none."""
+    seconds = durations.parse(str(value))
+    if seconds is None:
+        raise UsageError(f"--{option} {value}: expected a duration: 30d, 12h, 15m or 90s")
+    return seconds
 
 
 def run_options(

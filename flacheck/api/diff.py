@@ -53,13 +53,14 @@ def diff(
 
     Args:
         from_: `torch==2.9.*`, `triton==3.5.1`, `installed`, `newest`, `run:ID`, a launches file or
-            a run's JSON.
+            a run's JSON; or a package, `NAME==VERSION`, where `to` is another release of it.
         to: The same, for the other side.
         package, matrix: What to compare; the default is the stored side's own, else `quick`.
         configs: `usual` for one configuration of each kernel and dtype, `own` for all.
         kernel, op, target, dtype, num_warps, num_stages: The selection, one value or several.
         define, options: Macros and compiler options, each `NAME=VALUE`.
-        triton: The release of a stored side that holds several.
+        triton: The release of a stored side that holds several, or under which two releases of a
+            package are compiled.
         jobs, timeout, memory, fresh: How the cells are compiled, as for `scan`.
         trust: Install and import the packages that a launches file names.
         store: The folder of the store.
@@ -84,7 +85,8 @@ def diff(
     )
     run = run_options(timeout=timeout, jobs=jobs, memory=memory, fresh=fresh)
     folder = Path(store)
-    before, after = sides.read(from_, folder), sides.read(to, folder)
+    before = sides.read(from_, folder, selection.toolchains)
+    after = sides.read(to, folder, selection.toolchains)
     for note in (*sides.notes(before), *sides.notes(after)):
         handle(Progress(note))
     subject = subject_of(matrix, one_package(package, "diff"), trust, configs)

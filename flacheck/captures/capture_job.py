@@ -126,6 +126,7 @@ def capture_package(
                 "the same releases and targets, or name a file that does not exist yet"
             )
     else:
+        filling.keep(folder)
         prepare_captures([job])
     if archive and not archive.file:
         shutil.copytree(folder, archive.folder / name, ignore=_not_archived, dirs_exist_ok=True)

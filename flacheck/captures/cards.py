@@ -17,6 +17,7 @@ CARDS = {
     "a800": ("NVIDIA A800-SXM4-80GB", 108, 80),
     "a30": ("NVIDIA A30", 56, 24),
     "a10": ("NVIDIA A10", 72, 24),
+    "a10g": ("NVIDIA A10G", 80, 24),
     "a40": ("NVIDIA A40", 84, 48),
     "a6000": ("NVIDIA RTX A6000", 84, 48),
     "l4": ("NVIDIA L4", 58, 24),

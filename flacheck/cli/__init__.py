@@ -14,6 +14,7 @@ from flacheck import Exit, FlacheckError, __version__
 from flacheck.cli import (
     autotune,
     bisect,
+    cache,
     capture,
     commands,
     common,
@@ -30,6 +31,7 @@ from flacheck.cli import (
     pages,
     report,
     repro,
+    runs,
     results,
     scan,
     toolchain,
@@ -53,10 +55,12 @@ commands.add(app, "autotune", autotune.autotune, pages.TRACE)
 commands.add(app, "dtypes", dtypes.dtypes, pages.TRACE)
 commands.add(app, "capture", capture.capture, pages.TRACE, ignore_unknown_options=True)
 commands.add(app, "report", report.report, pages.KEEP)
+app.add_typer(runs.app, name="runs", rich_help_panel=pages.KEEP)
 commands.add(app, "schema", lists.schema, pages.KEEP)
 commands.add(app, "list", lists.show, pages.MACHINE)
 app.add_typer(results.app, name="results", rich_help_panel=pages.KEEP)
 app.add_typer(toolchain.app, name="toolchain", rich_help_panel=pages.MACHINE)
+app.add_typer(cache.app, name="cache", rich_help_panel=pages.MACHINE)
 commands.add(app, "doctor", doctor.doctor, pages.MACHINE)
 commands.add(app, "help", help.help_, pages.MACHINE)
 

@@ -12,7 +12,11 @@ from flacheck.cli import common, completion, flags
 from flacheck.cli.flags import option
 from flacheck.cli.progress import follow
 
-_FROM = "torch==2.9.*, triton==3.5.1, installed, newest, run:ID, a launches file, or a run's JSON."
+_FROM = (
+    "torch==2.9.*, triton==3.5.1, installed, newest, run:ID, a launches file, a run's JSON, or "
+    "PACKAGE==VERSION."
+)
+_TRITON = "Choose this release of stored results, or compile two releases of a package with it."
 _TO = "The same, for the other side."
 _CONFIGS = (
     "Compare one configuration of each kernel and dtype (usual), or all of them (own). Default: "
@@ -27,6 +31,11 @@ _STRICT = "Exit 3 when a kernel has no verdict or is not launched any more."
             "Can I upgrade torch?",
             "flacheck diff 'torch==2.9.*' 'torch==2.12.*' "
             "--package flash-linear-attention==0.4.2 --target h100",
+        ),
+        (
+            "Can I upgrade the package?",
+            "flacheck diff flash-linear-attention==0.4.2 flash-linear-attention==0.6.0 "
+            "--triton 3.6.0 --target h100",
         ),
         (
             "What does the newest Triton change for my launches?",
@@ -60,7 +69,7 @@ def diff(
         panel=flags.WITH,
         metavar="X",
         complete=completion.releases,
-        help="Choose this release of stored results.",
+        help=_TRITON,
     ),
     jobs: flags.Jobs = 0,
     timeout: flags.Timeout = "auto",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import Counter
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 # Seconds between two lines in a log.
 _EVERY = 15.0
+_MINUTE = 60
 _ORDER = ("compiles", "fails", "unknown", "skipped")
 
 
@@ -70,7 +72,7 @@ class ProgressDisplay:
 
     def _start(self, cells: int) -> None:
         self._pace = _Pace(cells)
-        if sys.stderr.isatty() and not loudness.is_quiet():
+        if _draws_bars() and not loudness.is_quiet():
             self._bar = _Bar(self._pace)
 
     def _add(self, record: Record) -> None:
@@ -89,7 +91,7 @@ class ProgressDisplay:
     def _message(self, event: flacheck.Progress) -> None:
         if loudness.is_quiet():
             return
-        if event.is_step and sys.stderr.isatty():
+        if event.is_step and _draws_bars():
             print(f"\r\x1b[Kflacheck: {event.message}", end="", file=sys.stderr, flush=True)
             self._step_is_open = True
         else:
@@ -100,6 +102,11 @@ class ProgressDisplay:
             self._pace.say()
         self.close()
         self._pace = None
+
+
+def _draws_bars() -> bool:
+    """Return True for a terminal that can move its cursor."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 class _Pace:
@@ -133,9 +140,19 @@ class _Pace:
         counts = [(self.counts[verdict], verdict) for verdict in _ORDER]
         words = [f"{count} {word}" for count, word in [*counts, (self.cached, "cached")] if count]
         summary = ", ".join(words) or "none yet"
-        loudness.progress(
-            f"{self.counts.total()}/{self.total} cells ({summary}), {self.rate:.1f} a second"
-        )
+        share = 100 * self.counts.total() // max(self.total, 1)
+        line = f"{self.counts.total()}/{self.total} cells, {share} % ({summary})"
+        loudness.progress(f"{line}, {self.rate:.1f} a second{self._time_left()}")
+
+    def _time_left(self) -> str:
+        """Return an estimate by the rate so far; empty for a run that is done."""
+        remaining = self.total - self.counts.total()
+        if not remaining or not self.rate:
+            return ""
+        seconds = round(remaining / self.rate)
+        if seconds < _MINUTE:
+            return f", {seconds} s left"
+        return f", {seconds // _MINUTE} min left"
 
 
 class _Bar:

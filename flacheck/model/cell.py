@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
 from flacheck.model.kernel import Kernel
 from flacheck.model.launch import Launch, LaunchJson
-from flacheck.model.values import Json, digest
+from flacheck.model.values import Json, canonical, digest
 from flacheck.model.wire import JsonStruct, StoredCellKey, ToolchainName
 
 
@@ -23,6 +23,10 @@ class Alternative:
     constants: Mapping[str, Any]
     options: Mapping[str, Any]
     is_widened: bool = False
+
+
+# A part of a cell that two cells may differ in and still be compared.
+CellPart = Literal["package", "toolchain", "stage"]
 
 
 class CellDocument(JsonStruct, frozen=True):
@@ -82,6 +86,28 @@ class Cell:
                 "until": self.until,
             }
         )
+
+    def identity(self, without: Collection[CellPart], ignored_options: Collection[str] = ()) -> str:
+        """Return a key that equal cells share when these parts and options are left out.
+
+        Unlike `key` it ignores the kernel's source, so a cell keeps it when the kernel is edited.
+        """
+        options = {}
+        for name, value in self.options.items():
+            if name not in ignored_options:
+                options[name] = value
+        parts = {
+            "kernel": self.kernel.name,
+            "package": self.kernel.package,
+            "toolchain": self.toolchain,
+            "target": self.target,
+            "launch": self.launch.to_json() if self.launch else None,
+            "options": options,
+            "stage": self.stage,
+        }
+        for part in without:
+            del parts[part]
+        return canonical(parts)
 
     def fields_of_document(self) -> Json:
         """Return the fields of `CellDocument`."""

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from packaging.version import InvalidVersion, Version
 from flacheck.errors import ToolchainError, UsageError
 from flacheck.model import digest
 from flacheck.packages import checkouts, installing
-from flacheck.source.modules import importable
+from flacheck.source.modules import file_of, importable
 from flacheck.toolchains import cache, filling, identity, index, wheels
 from flacheck.toolchains.scratch import temporary_folder
 
@@ -74,6 +75,13 @@ class Package:
             if is_own or any(_names_triton(Path(self.path, name)) for name in owner_files):
                 files.update(owner_files)
         return tuple(sorted(filter(None, map(importable, files))))
+
+    @functools.cached_property
+    def may_contain_kernels(self) -> bool:
+        """Return False if no Python file of the package or of its requirements names Triton."""
+        # The package's own files come first: most packages are answered by one of them.
+        own_files = [file for name in self.own_modules if (file := file_of(Path(self.path), name))]
+        return any(map(_names_triton, chain(own_files, Path(self.path).rglob("*.py"))))
 
     def requires(self, names: Sequence[str]) -> list[tuple[str, Requirement]]:
         """Return the requirements on some packages, each with its owner, as `fla-core 0.4.2`.

@@ -45,7 +45,7 @@ class Job:
         options: How the cells are compiled.
         until: The last compiler stage to run; None runs all.
         shard: `I/N` for the I-th of N parts, split by cell key; None for all cells.
-        purpose: What the run is for; only scans answer a question.
+        purpose: The purpose of the run; only a scan answers a question.
     """
 
     subject: Subject

@@ -27,7 +27,7 @@ from flacheck.captures.capture_job import (
 )
 from flacheck.captures.cards import card
 from flacheck.captures.coverage import coverage
-from flacheck.errors import ToolchainError
+from flacheck.errors import EmptySelection, ToolchainError
 from flacheck.inputs import call_paths, launches, replay
 from flacheck.inputs.expand import Selection, Source, expand, list_configurations
 from flacheck.inputs.extents import Place, extents, of_cells
@@ -204,6 +204,7 @@ def resolve_package(job: Job, resolver: Resolver | None = None) -> ResolvedPacka
 
     Raises:
         UsageError: If the package, a compiler or a target does not exist.
+        EmptySelection: If the package cannot contain Triton kernels.
     """
     resolver = resolver or Resolver()
     specs = job.selection.toolchains or ("installed",)
@@ -217,6 +218,12 @@ def resolve_package(job: Job, resolver: Resolver | None = None) -> ResolvedPacka
             on = next(iter(nvidia_targets), DEFAULT_TARGETS[0])
         rows.append((targets.find(target).name, card(on)))
     package = packages.provide_package(str(job.subject.package))
+    # The tests of a checkout may bring kernels of their own.
+    if not job.subject.with_tests and not package.may_contain_kernels:
+        raise EmptySelection(
+            f"{package.identity} contains no Triton kernels: no Python file of it or of its "
+            "requirements names triton"
+        )
     places = [CapturePlace(resolver.choices[name], *row) for name in names for row in rows]
     warnings = tuple(dict.fromkeys(resolver.warnings))
     return ResolvedPackage(job, package, places, resolver.choices, warnings)

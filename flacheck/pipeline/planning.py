@@ -169,6 +169,11 @@ def expand(job: Job, captured: Captured) -> Plan:
     whole = None
     if job.shard is not None:
         whole = plan.cells
+    if not cells and job.subject.package is not None and _has_no_kernels(plan):
+        raise EmptySelection(
+            f"{job.subject.package} contains no Triton kernels that it launches, and a capture of "
+            "its calls recorded no kernel of its requirements"
+        )
     if not cells and job.subject.package is not None:
         raise EmptySelection(
             f"{job.subject.package}: nothing that it launches matches the selection"
@@ -194,6 +199,14 @@ def _with_configs(job: Job, selection: dict[str, list[str | int]]) -> dict[str, 
     if job.subject.configs is not None:
         selection["configs"] = [job.subject.configs]
     return selection
+
+
+def _has_no_kernels(plan: Plan) -> bool:
+    """Return True for a captured package without launchable kernels."""
+    launchable = 0
+    for each in plan.coverage:
+        launchable += each["launchable"] + each["recorded"]
+    return bool(plan.coverage) and launchable == 0
 
 
 def _coverage(plan: Plan) -> str:

@@ -343,7 +343,7 @@ def _pin(result: Comparison) -> Iterator[Part]:
     if pin.side == "none":
         yield document.Paragraph(pin.why, Tone.DOUBT)
         return
-    for requirement in filter(None, (pin.torch, pin.triton, pin.toolchain)):
+    for requirement in filter(None, (pin.package, pin.torch, pin.triton, pin.toolchain)):
         yield document.Item(f'"{requirement}"', Tone.GOOD, code=True)
     yield document.Paragraph(pin.why, Tone.FAINT)
 
@@ -369,7 +369,7 @@ def _commands(result: Comparison, command: str) -> list[str]:
     if result.is_narrowed and command and not regressions:
         commands.append(f"{command} --configs own")
     pin = result.pin
-    requirement = pin.torch or pin.triton
+    requirement = pin.package or pin.torch or pin.triton
     # No requirement exists for a local build or a compiler outside the environment.
     if requirement and pin.side in ("to", "other"):
         commands.append(f'pip install "{requirement}"')

@@ -214,11 +214,18 @@ class Display:
 
     @staticmethod
     def of_stdout() -> Display:
-        """Return the display of stdout, with `COLUMNS` and `NO_COLOR` applied."""
+        """Return the display of stdout.
+
+        `COLUMNS`, `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` are applied, in this order of strength.
+        """
         width = shutil.get_terminal_size((100, 24)).columns
         # stdout is None if the shell closed it.
-        is_terminal = sys.stdout is not None and sys.stdout.isatty()
-        return Display(width, is_terminal and not os.environ.get("NO_COLOR"))
+        has_color = sys.stdout is not None and sys.stdout.isatty()
+        if os.environ.get("TERM") == "dumb":
+            has_color = False
+        if os.environ.get("FORCE_COLOR"):
+            has_color = True
+        return Display(width, has_color and not os.environ.get("NO_COLOR"))
 
 
 def make_visible(part: Any) -> Any:

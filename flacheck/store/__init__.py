@@ -148,6 +148,36 @@ class Store(StoreFile):
             sql = "DELETE FROM runs WHERE id = ? AND id NOT IN (SELECT run FROM run_records)"
             db.execute(sql, (run,))
 
+    def remove_runs(self, runs: Sequence[str], dry_run: bool = False) -> int:
+        """Remove runs, their questions, and the records that no other run contains.
+
+        Returns the number of these records.
+        """
+        only_here = (
+            "SELECT m.record FROM run_records m WHERE m.run IN"
+            " (SELECT value FROM json_each(?1)) AND NOT EXISTS (SELECT 1 FROM run_records o"
+            " WHERE o.record = m.record AND o.run NOT IN (SELECT value FROM json_each(?1)))"
+        )
+        names = json.dumps(list(runs))
+        with self._transaction() as db:
+            records = {row[0] for row in db.execute(only_here, (names,))}
+            if not dry_run:
+                chosen = "(SELECT value FROM json_each(?))"
+                db.execute(f"DELETE FROM run_records WHERE run IN {chosen}", (names,))
+                db.executemany("DELETE FROM records WHERE id = ?", ((each,) for each in records))
+                db.execute(f"DELETE FROM runs WHERE id IN {chosen}", (names,))
+                # Shards and repeated scans share a set of keys.
+                db.execute(
+                    "DELETE FROM key_sets WHERE digest NOT IN (SELECT json_extract(a.value,"
+                    " '$.keys') FROM runs r, json_each(r.question, '$.asked') a"
+                    " WHERE json_extract(a.value, '$.keys') IS NOT NULL)"
+                )
+        return len(records)
+
+    def record_counts(self) -> dict[str, int]:
+        """Return the number of records of each run that has any."""
+        return dict(self._rows("SELECT run, count(*) FROM run_records GROUP BY run"))
+
     def finish_run(self, run: str, results: Mapping[str, Any] | None = None) -> None:
         """Mark a run as finished and add `results` to its context.
 

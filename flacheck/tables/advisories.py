@@ -154,7 +154,7 @@ def against(
 ) -> tuple[Advisory, ...]:
     """Return the advisories against a Triton release (`3.7.0`) on a target.
 
-    Nothing needs to be compiled there. An argument that is None is unknown and excludes nothing.
+    The release needs no compiled cell. An argument that is None is unknown and excludes nothing.
     With `kernels`, only advisories that list one of them count: a report about a pattern in the
     code cannot be held against a kernel by its name (`general` lists those).
     """

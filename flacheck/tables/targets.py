@@ -153,6 +153,7 @@ _ROWS = (
         "GA102 white paper",
         ("rtx3090", "a10", "a40", "a6000"),
     ),
+    _cuda_row(87, "Orin", 163, 16, 64, "Jetson AGX Orin 64GB data sheet", ("orin", "agxorin")),
     _cuda_row(
         89,
         "NVIDIA GeForce RTX 4090",
@@ -181,6 +182,28 @@ _ROWS = (
         ("b200", "b100", "gb200"),
         tensor_memory=512,
     ),
+    # 2.1 TB of memory on the eight cards of an HGX B300.
+    _cuda_row(
+        103,
+        "NVIDIA B300 SXM6 AC",
+        227,
+        148,
+        268,
+        "HGX B300 data sheet",
+        ("b300", "gb300"),
+        tensor_memory=512,
+    ),
+    # 2,560 cores, 128 on each multiprocessor. It was sm101 before CUDA 13.0.
+    _cuda_row(
+        110,
+        "NVIDIA Thor",
+        227,
+        20,
+        128,
+        "Jetson T5000 data sheet; github.com/apache/tvm/pull/20259 for the limit on the card",
+        ("thor", "agxthor"),
+        tensor_memory=512,
+    ),
     _cuda_row(
         120,
         "NVIDIA GeForce RTX 5090",
@@ -190,6 +213,8 @@ _ROWS = (
         "RTX Blackwell white paper",
         ("rtx5090", "rtxpro6000"),
     ),
+    # 6,144 cores, 128 on each multiprocessor.
+    _cuda_row(121, "NVIDIA GB10", 99, 48, 128, "DGX Spark data sheet", ("gb10", "dgxspark")),
     _hip_row(
         "gfx90a", "AMD Instinct MI250X", (9, 0), 64, 64, 110, 64, ("mi210", "mi250", "mi250x")
     ),
@@ -211,10 +236,14 @@ _MULTIPROCESSORS = {
     "sm75": Multiprocessor(64 * KIB, blocks=16, warps=32, shared_reserved=0, shared_unit=256),
     "sm80": Multiprocessor(164 * KIB, blocks=32, warps=64),
     "sm86": Multiprocessor(100 * KIB, blocks=16, warps=48),
+    "sm87": Multiprocessor(164 * KIB, blocks=16, warps=48),
     "sm89": Multiprocessor(100 * KIB, blocks=24, warps=48),
     "sm90": Multiprocessor(228 * KIB, blocks=32, warps=64),
     "sm100": Multiprocessor(228 * KIB, blocks=32, warps=64),
+    "sm103": Multiprocessor(228 * KIB, blocks=32, warps=64),
+    "sm110": Multiprocessor(228 * KIB, blocks=24, warps=48),
     "sm120": Multiprocessor(100 * KIB, blocks=24, warps=48),
+    "sm121": Multiprocessor(100 * KIB, blocks=24, warps=48),
 }
 
 TARGETS: dict[str, Target] = {row.name: row for row in _ROWS}
@@ -222,7 +251,8 @@ TARGETS: dict[str, Target] = {row.name: row for row in _ROWS}
 _MORE_CARDS = {
     "sm70": "titanv",
     "sm75": "gtx1650 gtx1660 rtx2060 rtx2070 titanrtx",
-    "sm86": "rtx3050 rtx3060 rtx3070 rtx3080 a2 a16 a2000 a4000 a4500 a5000 a5500",
+    "sm86": "a10g rtx3050 rtx3060 rtx3070 rtx3080 a2 a16 a2000 a4000 a4500 a5000 a5500",
+    "sm87": "orinnx orinnano",
     "sm89": "rtx4050 rtx4060 rtx4070 rtx4080 l2 l20 rtx4000ada rtx5000ada rtx6000ada",
     "sm120": "rtx5050 rtx5060 rtx5070 rtx5080",
 }
@@ -230,7 +260,7 @@ _ALIASES = {alias: row for row in _ROWS for alias in row.aliases} | {
     card: TARGETS[name] for name, cards in _MORE_CARDS.items() for card in cards.split()
 }
 # Suffixes after a card's name in drivers and shops: its socket, memory or variant.
-_VARIANT = re.compile(r"sxm\d?|pcie|nvl|hbm\de?|\d+gb|ti|super|laptop|gpu|generation")
+_VARIANT = re.compile(r"sxm\d?|pcie|nvl|hbm\de?|\d+gb|ti|super|laptop|gpu|generation|ac")
 
 
 def cell_target_name(name: str) -> str:
@@ -261,7 +291,7 @@ def find(name: str) -> Target:
     # The first word is always the card's own.
     words = words[:1] + [word for word in words[1:] if not _VARIANT.fullmatch(word)]
     plain = re.sub(r"[.]|^(cuda|hip):", "", "".join(words))
-    plain = re.sub(r"^(nvidia|amd|geforce|tesla|instinct|radeon|rtx(?=a))+", "", plain)
+    plain = re.sub(r"^(nvidia|amd|geforce|tesla|instinct|radeon|jetson|rtx(?=a))+", "", plain)
     # 90a and 100f are sm90 and sm100 with features that no other GPU has.
     plain = re.sub(r"^(?:sm|compute)?(\d{2,3})[af]?$", r"sm\1", plain)
     target = TARGETS.get(plain) or _ALIASES.get(plain)

@@ -15,6 +15,8 @@ from flacheck.toolchains.base import Choice, Resolution
 
 NAME = "torch"
 _NUMBERS = re.compile(r"\d+(\.\d+)*")
+# A nightly, or the build of an NVIDIA container: 2.14.0.dev20261001+cu130, 2.8.0a0+5228986c39.
+_BUILD = re.compile(r"\d+(\.\d+)*(a|b|rc|\.dev|\+)[\w.+-]*")
 # 2.9.1 is one release, 2.9 means all of its patch releases: people rarely mean 2.9.0 by it.
 _PARTS_OF_A_RELEASE = 3
 
@@ -29,6 +31,8 @@ def parse_requirement(text: str) -> str:
     text = text.strip().removeprefix(NAME).strip()
     if text == "installed":
         return f"{NAME}=={_installed_version()}"
+    if _BUILD.fullmatch(text):
+        return f"{NAME}=={text}"
     if not _NUMBERS.fullmatch(text):
         if not re.match(r"[<>=!~]", text):
             raise UsageError(

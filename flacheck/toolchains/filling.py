@@ -44,6 +44,16 @@ def keep(folder: Path) -> None:
         handle = _open_lock(folder, ".use")
         fcntl.flock(handle, fcntl.LOCK_SH)
         _IN_USE[folder] = handle
+        # The lock file's time is that of the folder's last use.
+        os.utime(handle)
+
+
+def last_use(folder: Path) -> float:
+    """Return the time in seconds since 1970 when a process last took a folder into use.
+
+    Raises OSError for a folder that no process used yet.
+    """
+    return (folder.parent / ".locks" / f"{folder.name}.use").stat().st_mtime
 
 
 @contextlib.contextmanager

@@ -27,6 +27,11 @@ _UNREAD = re.compile(
 _HAS_NONE = re.compile(r"^(?:404|410) Client Error")
 
 
+# The error of the first look-up of this process that reached no index: further ones would only wait
+# for their own timeouts.
+_UNREACHABLE: list[wheels.Offline] = []
+
+
 class PartialAnswer(wheels.Offline):
     """Versions from some of the indexes only: `versions` are those of the readable ones."""
 
@@ -51,8 +56,12 @@ def available(name: str, python: str | None = None, binary_only: bool = True) ->
     if time.time() - entry.get("time", 0) < DAY:
         return parse_versions(entry["versions"])
     try:
+        if _UNREACHABLE:
+            raise _UNREACHABLE[0]
         versions = _look_up(name, python, binary_only)
     except wheels.Offline as error:
+        if not isinstance(error, PartialAnswer) and not _UNREACHABLE:
+            _UNREACHABLE.append(error)
         if not entry:
             raise
         others = getattr(error, "versions", ())

@@ -22,8 +22,16 @@ OLDEST = Version("3.0.0")
 # by compiling a copy and a dot for each release and target: before 3.3.0 sm100 and sm120 end in
 # ptxas's "is not defined for option 'gpu-name'" or getMMAVersionSafe's assertion, before 3.2.0
 # gfx950 in "unsupported target". (3.3.0 still asserts in dots for sm120: that is a failure, since
-# its other kernels compile.)
-FIRST_RELEASE = {"sm100": Version("3.3.0"), "sm120": Version("3.3.0"), "gfx950": Version("3.2.0")}
+# its other kernels compile.) Before 3.6.0 sm103 and sm121, before 3.7.0 sm110, end in that
+# assertion, in "Cannot select: intrinsic" of LLVM or in the same message of ptxas.
+FIRST_RELEASE = {
+    "sm100": Version("3.3.0"),
+    "sm103": Version("3.6.0"),
+    "sm110": Version("3.7.0"),
+    "sm120": Version("3.3.0"),
+    "sm121": Version("3.6.0"),
+    "gfx950": Version("3.2.0"),
+}
 
 
 def _shipped_rows() -> dict[Version, dict[str, Any]]:
@@ -140,6 +148,12 @@ def exact(version: Version) -> Choice:
     if version < OLDEST:
         reject_torch_versions(str(version), SpecifierSet(f"=={version}.*"))
         raise UsageError(f"flacheck supports {NAME} {OLDEST} and newer, not {version}")
+    if version.local or version.is_prerelease:
+        raise UsageError(
+            f"{NAME} {version} is a build between two releases, which the index does not list: "
+            "name its wheel file or its folder (--toolchain PATH), or a release "
+            f"(--{NAME} {version.base_version})"
+        )
     for listed_version in _shipped_rows():
         if listed_version == version:
             return release(listed_version, _missing_wheel_reason(listed_version))

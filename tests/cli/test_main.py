@@ -10,6 +10,7 @@ import pytest
 import typer
 
 from flacheck.cli import common
+from flacheck.errors import Exit
 
 INTERRUPTED_AT = """
 import os, signal, sys
@@ -90,3 +91,29 @@ def test_an_interrupt_that_no_command_expects_says_how_to_begin_again(
     assert ended.value.exit_code == 130
     said = "flacheck: interrupted. To begin again: flacheck repro 'a file.jsonl:2'\n"
     assert capsys.readouterr().err == said
+
+
+ELSEWHERE = """
+import sys
+sys.platform = {system!r}
+# Neither is there on Windows.
+sys.modules["fcntl"] = sys.modules["resource"] = None
+{script}
+"""
+
+
+@pytest.mark.parametrize(
+    ("system", "name"), [("win32", "On Windows use it in WSL 2"), ("darwin", "On macOS use it in")]
+)
+def test_other_systems_get_a_message_before_an_import_fails(system: str, name: str) -> None:
+    """One sentence and the code for a machine that cannot answer, from the command and the API."""
+    script = "from flacheck import __main__; __main__.main()"
+    program = ELSEWHERE.format(system=system, script=script)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (Exit.INCOMPLETE, "")
+    assert name in done.stderr
+    assert "Traceback" not in done.stderr
+    script = "import flacheck\ntry: flacheck.scan\nexcept flacheck.FlacheckError as e: print(e)"
+    program = ELSEWHERE.format(system=system, script=script)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert name in done.stdout

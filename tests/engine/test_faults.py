@@ -235,7 +235,7 @@ def test_random_signals_hang_nothing_and_make_nothing_fail(name: str) -> None:
     def strike() -> None:
         while not stop.wait(0.03):
             # A server, its worker, or the other server, in turn.
-            for pid in _descendants(os.getpid())[: 1 + sent[0] % 3][-1:]:
+            for pid in descendants(os.getpid())[: 1 + sent[0] % 3][-1:]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, getattr(signal, name))
                     sent[0] += 1
@@ -258,7 +258,7 @@ def test_random_signals_hang_nothing_and_make_nothing_fail(name: str) -> None:
     }
 
 
-def _descendants(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
     """All processes below this one, parents first."""
     below: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -267,5 +267,5 @@ def _descendants(pid: int) -> list[int]:
         except OSError:
             continue
         for child in children:
-            below += [child, *_descendants(child)]
+            below += [child, *descendants(child)]
     return below

@@ -44,6 +44,22 @@ def test_whatever_can_change_the_outcome_changes_the_key(change: dict[str, objec
     assert replace(cell, **change).key != cell.key  # type: ignore[arg-type]
 
 
+def test_an_identity_leaves_out_what_two_cells_may_differ_in() -> None:
+    """Cells of two compilers are one cell without the toolchain, and two with it."""
+    cell = fake.cell("k", num_warps=4)
+    other = replace(cell, toolchain="fake==2.0")
+    assert other.identity(without=["toolchain"]) == cell.identity(without=["toolchain"])
+    assert other.identity(without=["stage"]) != cell.identity(without=["stage"])
+
+
+def test_an_identity_can_ignore_options() -> None:
+    """An option that one side alone has keeps no two cells apart."""
+    cell = fake.cell("k", num_warps=4)
+    other = replace(cell, options={"num_warps": 4, "num_ctas": 1})
+    assert other.identity([], ["num_ctas"]) == cell.identity([])
+    assert other.identity([]) != cell.identity([])
+
+
 def test_a_kernels_source_is_part_of_the_key() -> None:
     """An edited kernel is compiled again."""
     cell: Cell = fake.cell("k")

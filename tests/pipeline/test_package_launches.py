@@ -75,6 +75,7 @@ def drives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
     # Kernels are imported beside torch only; nothing is imported here, so any folder will do.
     monkeypatch.setattr(replay, "torch_folder", lambda: "/nowhere")
     monkeypatch.setattr(Package, "modules", ("shop",))
+    monkeypatch.setattr(Package, "may_contain_kernels", True)
     return Report(cards, report)
 
 

@@ -86,7 +86,7 @@ def _text(name: str, view: RunView, page: Display | None = None) -> str:
     return "".join(reports.render(name, scan.report(view), page or Display()))
 
 
-def _schema(name: str) -> Json:
+def schema(name: str) -> Json:
     found: Json = json.loads(
         (Path(flacheck.__file__).parent / "tables" / "schemas" / name).read_text()
     )
@@ -100,7 +100,7 @@ def _schema(name: str) -> Json:
 def test_json_is_valid_against_its_schema() -> None:
     """The whole run is one flacheck.run/1 document with the contract's fields."""
     document = json.loads(_text("json", _view(_cells())))
-    jsonschema.validate(document, _schema("run-1.json"))
+    jsonschema.validate(document, schema("run-1.json"))
     assert document["run"] == RUN
     assert len(document["records"]) == len(_cells())
     assert {
@@ -120,7 +120,7 @@ def test_json_is_valid_against_its_schema() -> None:
 def test_an_empty_run_is_valid_json_too() -> None:
     """No record, no summary entry, still the same shape."""
     document = json.loads(_text("json", _view([])))
-    jsonschema.validate(document, _schema("run-1.json"))
+    jsonschema.validate(document, schema("run-1.json"))
     assert document["records"] == []
 
 
@@ -145,7 +145,7 @@ def test_the_schema_refuses_what_the_contract_does_not_say(
         inner = inner[step]
     inner[where[-1]] = value
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(document, _schema("run-1.json"))
+        jsonschema.validate(document, schema("run-1.json"))
 
 
 def test_json_lines_hold_the_same_as_json() -> None:
@@ -184,7 +184,7 @@ def test_explain_is_valid_against_its_schema() -> None:
     """An explanation of a code, and of a log, is a flacheck.explain/1 document."""
     for found in (explanation.of_code("FC302"), explanation.of_log(RESHAPE)):
         document = json.loads(json.dumps(explanation.to_json(found)))
-        jsonschema.validate(document, _schema("explain-1.json"))
+        jsonschema.validate(document, schema("explain-1.json"))
         assert document["findings"]
 
 
@@ -232,6 +232,12 @@ def test_colour_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", terminal)
     monkeypatch.setenv("COLUMNS", "71")
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.delenv("TERM", raising=False)
+    assert Display.of_stdout() == Display(71, True)
+    monkeypatch.setenv("TERM", "dumb")
+    assert Display.of_stdout() == Display(71, False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
     assert Display.of_stdout() == Display(71, True)
     monkeypatch.setenv("NO_COLOR", "1")
     assert Display.of_stdout() == Display(71, False)

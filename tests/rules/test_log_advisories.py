@@ -11,7 +11,7 @@ import pytest
 from flacheck.rules import explanation, log_advisories
 from flacheck.tables import advisories
 from tests.paths import TESTS
-from tests.reports.test_reports import _schema
+from tests.reports.test_reports import schema
 
 LOGS = TESTS / "logs"
 WRONG = "AssertionError: Tensor-likes are not close!\n dk diff: 11.625 ratio: 0.538\n"
@@ -86,5 +86,5 @@ def test_a_compilers_log_calls_no_advisory_to_mind(log: Path) -> None:
 def test_advisories_of_an_explanation_are_valid_against_the_schema() -> None:
     """Every row of the table can stand in a flacheck.explain/1 document."""
     document = explanation.to_json([], advisories.every())
-    jsonschema.validate(document, _schema("explain-1.json"))
+    jsonschema.validate(document, schema("explain-1.json"))
     assert len(document["advisories"]) == len(advisories.every())

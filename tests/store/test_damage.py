@@ -57,7 +57,7 @@ TABLES = {
 }
 
 
-def _filled(folder: Path) -> Path:
+def filled(folder: Path) -> Path:
     """A store with a run of three records."""
     with Store.open(folder) as store:
         cells = [fake.cell("good", "3.4.0"), fake.cell("bad", "3.4.0")]
@@ -72,7 +72,7 @@ def _filled(folder: Path) -> Path:
     return folder / FILE
 
 
-def _write(file: Path, table: str, row: int, column: str, value: Any) -> None:
+def write(file: Path, table: str, row: int, column: str, value: Any) -> None:
     """Change a row of a table, as no flacheck would."""
     with contextlib.closing(sqlite3.connect(file)) as db, db:
         db.execute("DROP TRIGGER IF EXISTS records_stay")
@@ -84,7 +84,7 @@ def _write(file: Path, table: str, row: int, column: str, value: Any) -> None:
             db.execute(sql, (value, row - 1))
 
 
-def _reported(folder: Path) -> None:
+def reported(folder: Path) -> None:
     with Store.open(folder, create=False) as store:
         view = session.view(store, ["last"])
         for format in ("table", "json", "jsonl", "markdown", "github"):
@@ -110,7 +110,7 @@ def damages(draw: st.DrawFn, rows: dict[str, list[dict[str, Any]]]) -> tuple[Any
     return table, row, column, odd
 
 
-def _rows(file: Path) -> dict[str, list[dict[str, Any]]]:
+def rows(file: Path) -> dict[str, list[dict[str, Any]]]:
     with contextlib.closing(sqlite3.connect(file)) as db:
         db.row_factory = sqlite3.Row
         return {
@@ -134,10 +134,10 @@ def test_a_damaged_row_is_reported_or_one_error(
 ) -> None:
     """Whatever stands in a column, a report is made or one message says what is wrong."""
     folder = tmp_path_factory.mktemp("store")
-    file = _filled(folder)
-    _write(file, *data.draw(damages(_rows(file))))
+    file = filled(folder)
+    write(file, *data.draw(damages(rows(file))))
     try:
-        _reported(folder)
+        reported(folder)
     except FlacheckError as error:
         assert str(error)
 
@@ -149,8 +149,8 @@ def test_a_merge_takes_over_all_or_nothing(
 ) -> None:
     """What is bad stays where it is: the good store is as it was, and can be reported."""
     good, bad = tmp_path_factory.mktemp("good"), tmp_path_factory.mktemp("bad")
-    _filled(good)
-    _write(_filled(bad), *data.draw(damages(_rows(bad / FILE))))
+    filled(good)
+    write(filled(bad), *data.draw(damages(rows(bad / FILE))))
     with Store.open(good) as store, Store.open(bad, create=False) as other:
         before = len(store.runs()), len(list(store.records(store.run().id)))
         try:
@@ -158,27 +158,27 @@ def test_a_merge_takes_over_all_or_nothing(
         except FlacheckError:
             assert (len(store.runs()), len(list(store.records(store.run().id)))) == before
     try:
-        _reported(good)
+        reported(good)
     except FlacheckError as error:
         raise AssertionError(f"the good store was harmed: {error}") from error
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     """With the file, and what to do."""
-    file = _filled(tmp_path)
-    _write(file, "records", 1, "body", '{"key": 5}')
+    file = filled(tmp_path)
+    write(file, "records", 1, "body", '{"key": 5}')
     with pytest.raises(StoreError, match=r"flacheck.sqlite: the record .* is damaged .*restore it"):
-        _reported(tmp_path)
+        reported(tmp_path)
 
 
 @pytest.mark.parametrize("held", ["NaN", "Infinity"])
 def test_a_number_that_json_does_not_have_is_damage(tmp_path: Path, held: str) -> None:
     """Python reads it, and no report could write it."""
-    file = _filled(tmp_path)
+    file = filled(tmp_path)
     body = json.dumps({**record(key="0" * 32).to_json(), "seconds": 12345.5})
-    _write(file, "records", 1, "body", body.replace("12345.5", held))
+    write(file, "records", 1, "body", body.replace("12345.5", held))
     with pytest.raises(StoreError, match="is damaged"):
-        _reported(tmp_path)
+        reported(tmp_path)
 
 
 def _merged(good: Path, *bad: Path) -> str:
@@ -226,8 +226,8 @@ def test_a_merge_checks_each_row_of_each_table(
 ) -> None:
     """Of two stores with one bad row between them nothing is taken over."""
     for name in ("mine", "theirs", "bad"):
-        _filled(tmp_path / name)
-    _write(tmp_path / "bad" / FILE, table, 1, column, value)
+        filled(tmp_path / name)
+    write(tmp_path / "bad" / FILE, table, 1, column, value)
     said = _merged(tmp_path / "mine", tmp_path / "theirs", tmp_path / "bad")
     assert f"{tmp_path / 'bad' / FILE}: " in said
     assert "is damaged" in said
@@ -235,10 +235,10 @@ def test_a_merge_checks_each_row_of_each_table(
 
 def test_a_set_of_keys_takes_no_more_memory_than_its_size_allows(tmp_path: Path) -> None:
     """Zeros pack to a thousandth: 2 MB of them would unpack to 2 GB."""
-    _filled(tmp_path / "mine")
-    _filled(tmp_path / "bad")
+    filled(tmp_path / "mine")
+    filled(tmp_path / "bad")
     bomb = zlib.compress(b'{"kernels": {"' + b"0" * 50_000_000 + b'": ""}, "made_up": []}')
-    _write(tmp_path / "bad" / FILE, "key_sets", 1, "body", bomb)
+    write(tmp_path / "bad" / FILE, "key_sets", 1, "body", bomb)
     tracemalloc.start()
     try:
         said = _merged(tmp_path / "mine", tmp_path / "bad")
@@ -250,7 +250,7 @@ def test_a_set_of_keys_takes_no_more_memory_than_its_size_allows(tmp_path: Path)
 
 def test_names_that_are_no_text_are_one_error(tmp_path: Path) -> None:
     """A disk may damage the schema as well."""
-    file = _filled(tmp_path)
+    file = filled(tmp_path)
     with contextlib.closing(sqlite3.connect(file)) as db:
         db.execute("PRAGMA journal_mode = DELETE")
     whole = file.read_bytes()
@@ -263,9 +263,9 @@ def test_names_that_are_no_text_are_one_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("table, column", [("records", "body"), ("runs", "context")])
 def test_text_that_is_not_utf_8_is_one_error(table: str, column: str, tmp_path: Path) -> None:
     """SQLite keeps whatever bytes it is given as text."""
-    file = _filled(tmp_path)
+    file = filled(tmp_path)
     with contextlib.closing(sqlite3.connect(file)) as db, db:
         db.execute("DROP TRIGGER records_stay")
         db.execute(f"UPDATE {table} SET {column} = CAST(? AS TEXT)", (b'{"a": "\xff"}',))
     with pytest.raises(StoreError):
-        _reported(tmp_path)
+        reported(tmp_path)

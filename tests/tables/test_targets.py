@@ -13,8 +13,11 @@ from flacheck.tables.targets import TARGETS, find
 def test_the_table_holds_the_targets_of_the_contract() -> None:
     """Every target that the contract names is a row, AMD's marked experimental."""
     cuda = ["sm70", "sm75", "sm80", "sm86", "sm89", "sm90", "sm100", "sm120"]
+    # Since then: Orin, B300, Thor and GB10.
+    further = ["sm87", "sm103", "sm110", "sm121"]
     hip = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
-    assert list(TARGETS) == cuda + hip
+    assert [name for name in TARGETS if name not in further] == cuda + hip
+    assert set(TARGETS) == {*cuda, *further, *hip}
     assert [name for name, row in TARGETS.items() if row.experimental] == hip
 
 
@@ -25,10 +28,14 @@ def test_shared_memory_limits_are_the_documented_ones() -> None:
         "sm75": 65_536,
         "sm80": 166_912,
         "sm86": 101_376,
+        "sm87": 166_912,
         "sm89": 101_376,
         "sm90": 232_448,
         "sm100": 232_448,
+        "sm103": 232_448,
+        "sm110": 232_448,
         "sm120": 101_376,
+        "sm121": 101_376,
         "gfx90a": 65_536,
         "gfx942": 65_536,
         "gfx950": 163_840,
@@ -71,6 +78,16 @@ def test_every_row_is_consistent(name: str) -> None:
         ("NVIDIA A100", "sm80"),
         ("RTX 4090", "sm89"),
         ("geforce-rtx-5090", "sm120"),
+        ("sm_103a", "sm103"),
+        ("NVIDIA B300 SXM6 AC", "sm103"),
+        ("GB300", "sm103"),
+        ("11.0", "sm110"),
+        ("Jetson AGX Thor", "sm110"),
+        ("NVIDIA GB10", "sm121"),
+        ("DGX Spark", "sm121"),
+        ("Jetson AGX Orin", "sm87"),
+        ("orin", "sm87"),
+        ("NVIDIA A10G", "sm86"),
         ("gfx942", "gfx942"),
         ("hip:gfx90a", "gfx90a"),
         ("MI300X", "gfx942"),

@@ -6,10 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import tomlkit
 from packaging.version import Version
 
 from flacheck.guest.engine import confinement
 from flacheck.toolchains import doctor, index, wheels
+from tests.paths import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -89,3 +91,20 @@ def test_no_network_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "available", unreachable)
     check = found("package index")
     assert (check.ok, check.optional) == (False, True)
+
+
+def test_an_untested_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It works as far as anyone can tell; an older one does not."""
+    first, last = doctor.TESTED_PYTHONS
+    monkeypatch.setattr(doctor.sys, "version_info", (3, last + 1, 0))
+    newer = doctor._python()
+    assert newer.ok
+    assert f"untested: flacheck is tested on Python 3.{first} to 3.{last}" in newer.detail
+    monkeypatch.setattr(doctor.sys, "version_info", (3, first - 1, 0))
+    assert not doctor._python().ok
+
+
+def test_the_oldest_tested_python_is_the_package_s() -> None:
+    """pyproject.toml and doctor name the same."""
+    project = tomlkit.parse((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["requires-python"] == f">=3.{doctor.TESTED_PYTHONS[0]}"

@@ -175,3 +175,22 @@ def test_what_was_read_once_serves_while_offline(
     old = {f"{cache.python_tag()}:here:wheels": {"time": 0, "versions": ["3.9.0"]}}
     cache.write_json("index/triton.json", old)
     assert index.available("triton") == [Version("3.9.0")]
+
+
+def test_without_a_network_only_the_first_look_up_waits(
+    pip: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others of the process fail at once, with its message."""
+    started: list[str] = []
+
+    def run(command: list[str], what: str) -> tuple[int, str]:
+        started.append(what)
+        return 1, "Retrying (Retry(total=0)) after connection broken"
+
+    monkeypatch.setattr(wheels, "run", run)
+    messages = []
+    for name in ("triton", "torch", "nvidia-cuda-nvcc"):
+        with pytest.raises(wheels.Offline) as error:
+            index.available(name)
+        messages.append(str(error.value))
+    assert (started, len(set(messages))) == (["triton"], 1)

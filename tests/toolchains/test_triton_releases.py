@@ -14,9 +14,13 @@ from flacheck.toolchains import index, triton_releases
 
 def test_old_releases_refuse_new_targets() -> None:
     """Each refusal names the first release that knows the target; everything else is known."""
-    assert set(triton_releases.refusals(Version("3.1.0"))) == {"sm100", "sm120", "gfx950"}
-    assert set(triton_releases.refusals(Version("3.2.0"))) == {"sm100", "sm120"}
-    assert triton_releases.refusals(Version("3.3.0")) == {}
+    later = {"sm103", "sm110", "sm121"}
+    blackwell = {"sm100", "sm120", *later}
+    assert set(triton_releases.refusals(Version("3.1.0"))) == {*blackwell, "gfx950"}
+    assert set(triton_releases.refusals(Version("3.2.0"))) == blackwell
+    assert set(triton_releases.refusals(Version("3.3.0"))) == later
+    assert set(triton_releases.refusals(Version("3.6.0"))) == {"sm110"}
+    assert triton_releases.refusals(Version("3.7.0")) == {}
     assert (
         triton_releases.refusals(Version("3.2.0"))["sm100"]
         == "Triton 3.2.0 does not support sm100 (from 3.3.0 on)"

@@ -20,6 +20,7 @@ class ComparedSide:
         verdicts: The number of cells by verdict.
         missing: The number of cells whose release lacks a wheel.
         partial: The share of cells with a record, if some lack one.
+        package: The package that this side compiles and the other does not.
     """
 
     text: str
@@ -30,6 +31,7 @@ class ComparedSide:
     verdicts: Mapping[Verdict, int]
     missing: int = 0
     partial: str | None = None
+    package: str | None = None
 
     @property
     def triton(self) -> str | None:
@@ -41,7 +43,9 @@ class ComparedSide:
 
     @property
     def release(self) -> str:
-        """`torch 2.9.1`, `Triton 3.5.1` or `nvcc 13.0.88`; a stored result by its name."""
+        """`torch 2.9.1`, `Triton 3.5.1` or `nvcc 13.0.88`; a package or result by name."""
+        if self.package:
+            return self.package
         if self.torch:
             return f"torch {self.torch}"
         if self.toolchain:
@@ -78,6 +82,7 @@ class ComparedSide:
             "torch_for": list(self.torch_for),
             "verdicts": {verdict.value: self.verdicts.get(verdict, 0) for verdict in Verdict},
             "partial": self.partial,
+            "package": self.package,
         }
 
 
@@ -86,7 +91,7 @@ class AdvisedPin:
     """The recommended requirement.
 
     `side` is from, to, other or none, `why` the reason in a sentence; `toolchain` is the compiler,
-    unless that is Triton.
+    unless that is Triton; `package` is the package where the sides are releases of one.
     """
 
     side: str
@@ -94,6 +99,7 @@ class AdvisedPin:
     triton: str | None
     why: str
     toolchain: str | None = None
+    package: str | None = None
 
     def to_json(self) -> Json:
         return dict(vars(self))
@@ -108,12 +114,12 @@ def advise_pin(name: str, side: ComparedSide, why: str) -> AdvisedPin:
     if side.torch is not None:
         torch = (side.torch,)
     if side.toolchain is not None and side.triton is None:
-        return AdvisedPin(name, None, None, why, side.toolchain)
+        return AdvisedPin(name, None, None, why, side.toolchain, side.package)
     triton = None
     # A requirement cannot name a local build, because indexes do not have it.
     if side.triton is not None and "+" not in side.triton:
         triton = f"triton=={side.triton}"
-    return AdvisedPin(name, exactly("torch", torch), triton, why)
+    return AdvisedPin(name, exactly("torch", torch), triton, why, package=side.package)
 
 
 def exactly(name: str, versions: Sequence[str]) -> str | None:

@@ -200,10 +200,14 @@ class _Comparison:
             if is_own_word(record) and record.verdict is not Verdict.COMPILES
         }
         compiler, name = None, side.text
+        captures, coverage = self.comparison_plan.captures, self._coverage
         if isinstance(side, ReleaseSide):
             compiler = side.choice.identity
             name = f"what {compiler} compiled"
-        return missing(name, compiler, self.comparison_plan.captures, refusal_of, self._coverage)
+            captures = package_view.captures_of(side, captures)
+            if side.package is not None:
+                coverage = tuple(each for each in coverage if each["package"] == side.package)
+        return missing(name, compiler, captures, refusal_of, coverage)
 
     @property
     def _coverage(self) -> tuple[Json, ...]:
@@ -212,11 +216,18 @@ class _Comparison:
         return self.comparison_plan.plan.coverage
 
     def _words(self, changes: Sequence[Difference]) -> list[package_view.PackageNotice]:
-        plan = self.comparison_plan
-        package: Package | None = None
-        if plan.captures:
-            package = plan.captures[0].package
-        return words(package, changes, plan.sides, plan.captures)
+        captures = self.comparison_plan.captures
+        before, after = self.comparison_plan.sides
+        packages = self._package_of(before), self._package_of(after)
+        return words(packages, changes, (before, after), captures)
+
+    def _package_of(self, side: Side) -> Package | None:
+        """Return the package that a side compiles; None for another subject."""
+        own_package = isinstance(side, ReleaseSide) and side.package
+        for capture in self.comparison_plan.captures:
+            if not own_package or capture.package.identity == own_package:
+                return capture.package
+        return None
 
     def _alternative_records(self) -> list[Record]:
         """Return the records of other configurations."""
@@ -237,6 +248,9 @@ class _Comparison:
         records = [record for record in before if record.verdict is Verdict.COMPILES]
         if self.store is None or not records:
             return []
+        if any(side.package for side in self._releases()):
+            # Another Triton is no answer to whether the package can be upgraded.
+            return []
         own = {side.choice.version for side in self._releases()}
         good = []
         for version in triton_releases.known_releases():
@@ -255,10 +269,10 @@ class _Comparison:
 
 def _side(side: Side, records: Sequence[Record]) -> ComparedSide:
     toolchains = list(dict.fromkeys(record.toolchain for record in records))
-    torch = compiler = None
+    torch = compiler = package = None
     if isinstance(side, ReleaseSide):
-        torch, compiler = side.torch, side.choice.identity
-        name = compiler
+        torch, compiler, package = side.torch, side.choice.identity, side.package
+        name = package or compiler
     else:
         name = side.name
         if len(toolchains) == 1:
@@ -273,7 +287,9 @@ def _side(side: Side, records: Sequence[Record]) -> ComparedSide:
     partial = None
     if isinstance(side, StoredSide):
         partial = side.partial
-    return ComparedSide(side.text, name, compiler, torch, tuple(pins), verdicts, lacking, partial)
+    return ComparedSide(
+        side.text, name, compiler, torch, tuple(pins), verdicts, lacking, partial, package
+    )
 
 
 def _advisories(

@@ -8,7 +8,7 @@ from flacheck.capabilities.diff.sides import ReleaseSide, Side, StoredSide
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
-from flacheck.model import Cell, Purpose, Record, canonical
+from flacheck.model import Cell, Purpose, Record
 from flacheck.packages.package import Package
 from flacheck.pipeline import planning
 from flacheck.pipeline import resolved_cell as cells
@@ -52,7 +52,7 @@ class ComparisonPlan:
         assert self.plan is not None
         own_records = []
         for cell in self.plan.cells:
-            if cell.toolchain == side.choice.identity and cell.key in by_key:
+            if _belongs(cell, side) and cell.key in by_key:
                 own_records.append(by_key[cell.key])
         return own_records
 
@@ -85,6 +85,7 @@ def plan_comparison(
         UsageError: If the sides cannot be compared.
         EmptySelection: If nothing is left to compare.
     """
+    _check_packages(before, after, has_subject)
     before, after = (_select_records(side, selection) for side in (before, after))
     if isinstance(before, StoredSide) and isinstance(after, StoredSide):
         _check_stored(before, after)
@@ -96,6 +97,13 @@ def plan_comparison(
     if stored_side is not None:
         _check_single(stored_side)
     return _of_subject(before, after, subject, has_subject, selection)
+
+
+def _belongs(cell: Cell, side: ReleaseSide) -> bool:
+    """Return True for a cell of a side's compiler, and of its package if it has one."""
+    if side.package is not None and cell.kernel.package != side.package:
+        return False
+    return cell.toolchain == side.choice.identity
 
 
 def _select_records(side: Side, selection: Selection) -> Side:
@@ -129,6 +137,29 @@ def _matches(record: Record, selection: Selection, on: set[str], names: set[str]
         if values and value not in values:
             return False
     return selection.names(record.kernel)
+
+
+def _check_packages(before: Side, after: Side, has_subject: bool) -> None:
+    """Raise UsageError for a package that is compared with no other release of its own."""
+    names = []
+    for side in (before, after):
+        package = None
+        if isinstance(side, ReleaseSide) and side.package is not None:
+            package = side.package.partition("==")[0]
+        names.append(package)
+    if names == [None, None]:
+        return
+    first, second = names
+    if first != second:
+        raise UsageError(
+            f"{before.text} and {after.text}: a release of a package is compared with another "
+            "release of it, both under the Triton that --triton names"
+        )
+    if has_subject:
+        raise UsageError(
+            f"{before.text} and {after.text} are packages themselves: leave out --package and "
+            "--matrix"
+        )
 
 
 def _check_single(side: StoredSide) -> None:
@@ -217,9 +248,11 @@ def _subject_of(
 ) -> Subject:
     """Return the subject that a side compiles.
 
-    It is the side's own launches file, else the named subject, else the other side's file, else the
-    default.
+    It is the side's own package or launches file, else the named subject, else the other side's
+    file, else the default.
     """
+    if side.package is not None:
+        return replace(subject, matrix=None, package=side.package)
     files = [each.launches for each in (side, *releases) if each.launches]
     if not files or (has_subject and side.launches is None):
         return subject
@@ -269,8 +302,8 @@ def _group(cell: Cell) -> tuple[str, str | None, str, str, bool]:
 
 
 def _one_each_compiler(members: Sequence[Cell]) -> list[Cell]:
-    """Return one cell of each compiler, if possible with the same configuration."""
-    by_compiler = group_by_key((cell.toolchain, cell) for cell in members)
+    """Return one cell of each compiler and package, if possible with the same configuration."""
+    by_compiler = group_by_key(((cell.toolchain, cell.kernel.package), cell) for cell in members)
     identities = [set(map(_identity, own)) for own in by_compiler.values()]
     common = set.intersection(*identities)
 
@@ -287,6 +320,5 @@ def _one_each_compiler(members: Sequence[Cell]) -> list[Cell]:
 
 
 def _identity(cell: Cell) -> str:
-    """Return a key of a cell without its compiler."""
-    launch = cell.launch and cell.launch.to_json()
-    return canonical([cell.kernel.name, cell.target, launch, dict(cell.options), cell.stage])
+    """Return a key of a cell without its compiler and its package's version."""
+    return cell.identity(without=["package", "toolchain"])

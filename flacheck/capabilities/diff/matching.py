@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.order import split
-from flacheck.model import Record, Verdict, canonical
+from flacheck.model import Record, Verdict
 
-Identity = tuple[str, str, str, str]
 # Kernel, dtype and target.
 Group = tuple[str, str | None, str]
 # From the best verdict to the worst.
@@ -40,17 +39,13 @@ class Pair:
         return group_of(self.record)
 
 
-def identity_of(record: Record, ignored_options: Collection[str] = ()) -> Identity:
-    """Return a key of a cell without its compiler, kernel source and ignored options."""
-    launch = None
-    if record.launch is not None:
-        launch = record.launch.to_json()
-    options = {name: value for name, value in record.options.items() if name not in ignored_options}
-    return record.kernel, record.target, canonical(launch), canonical(options)
-
-
 def group_of(record: Record) -> Group:
     return record.kernel, record.dtype, record.target
+
+
+def _identity(record: Record, ignored_options: Collection[str]) -> str:
+    # Records that were read from a file do not hold the stage of their cell.
+    return record.cell.identity(["package", "toolchain", "stage"], ignored_options)
 
 
 def match(before: Sequence[Record], after: Sequence[Record]) -> list[Pair]:
@@ -60,11 +55,11 @@ def match(before: Sequence[Record], after: Sequence[Record]) -> list[Pair]:
     side alone only if the other side lacks it.
     """
     own = _own_options(before, after)
-    there = {identity_of(record, own): record for record in after}
+    there = {_identity(record, own): record for record in after}
     pairs, rest = [], []
     identities = set()
     for record in before:
-        identity = identity_of(record, own)
+        identity = _identity(record, own)
         if identity in there:
             identities.add(identity)
             pairs.append(Pair(record, there[identity], exact=True))

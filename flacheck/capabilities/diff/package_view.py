@@ -79,16 +79,26 @@ def refusal_text(record: Record) -> str:
     return record.message.partition("\n")[0] or record.reason or "no message"
 
 
+def captures_of(
+    side: ReleaseSide, captures: Sequence[PackageCapture]
+) -> tuple[PackageCapture, ...]:
+    """Return the captures under a side's compiler, of the side's package if it has one."""
+    own_captures = []
+    for capture in captures:
+        is_own = side.package is None or capture.package.identity == side.package
+        if is_own and capture.choice.identity == side.choice.identity:
+            own_captures.append(capture)
+    return tuple(own_captures)
+
+
 def words(
-    package: Package | None,
+    packages: tuple[Package | None, Package | None],
     changes: Sequence[Difference],
     sides: tuple[Side, Side],
     captures: Sequence[PackageCapture],
 ) -> list[PackageNotice]:
     """Return the package's requirements on torch and Triton, its refusals and its warnings."""
-    notices: list[PackageNotice] = []
-    if package is not None:
-        notices += _requirements(package, sides)
+    notices = _requirements(packages, sides)
     for change in changes:
         text = f"{change.kernel}: {refusal_text(change.record)}"
         under = (change.pair.before is not None, change.pair.after is not None)
@@ -99,17 +109,20 @@ def words(
     return notices
 
 
-def _requirements(package: Package, sides: tuple[Side, Side]) -> list[PackageNotice]:
-    """Return the package's requirements, with the sides that do not satisfy them."""
-    notices = []
-    for owner, requirement in package.requires(("torch", "triton")):
-        lacking = [
-            isinstance(side, ReleaseSide)
-            and not _satisfies(side, requirement.name, requirement.specifier)
-            for side in sides
-        ]
-        notices.append(PackageNotice("requires", f"{owner} requires {requirement}", *lacking))
-    return notices
+def _requirements(
+    packages: tuple[Package | None, Package | None], sides: tuple[Side, Side]
+) -> list[PackageNotice]:
+    """Return the requirements of each side's package, with the sides that do not satisfy them."""
+    lacking_sides: dict[str, list[bool]] = {}
+    for position, (package, side) in enumerate(zip(packages, sides)):
+        if package is None:
+            continue
+        for owner, requirement in package.requires(("torch", "triton")):
+            lacking = lacking_sides.setdefault(f"{owner} requires {requirement}", [False, False])
+            if isinstance(side, ReleaseSide):
+                is_met = _satisfies(side, requirement.name, requirement.specifier)
+                lacking[position] = not is_met
+    return [PackageNotice("requires", text, *lacking) for text, lacking in lacking_sides.items()]
 
 
 def _satisfies(side: ReleaseSide, name: str, specifier: SpecifierSet) -> bool:
@@ -130,8 +143,8 @@ def _warnings(side: Side, captures: Sequence[PackageCapture]) -> list[str]:
     if not isinstance(side, ReleaseSide):
         return []
     texts: dict[str, None] = {}
-    for capture in captures:
-        if capture.choice.identity == side.choice.identity and capture.driven:
+    for capture in captures_of(side, captures):
+        if capture.driven:
             for entry in capture.driven.report.get("said", ()):
                 texts[entry["text"]] = None
     return list(texts)

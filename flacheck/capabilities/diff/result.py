@@ -120,6 +120,8 @@ class Comparison:
     @property
     def _change(self) -> str:
         before, after = self.before, self.after
+        if before.package and after.package:
+            return self._change_of_package(before.package, after.package)
         plain = f"From {before.name} to {after.name}"
         if before.toolchain is None or after.toolchain is None:
             return plain
@@ -135,6 +137,15 @@ class Comparison:
             inner = f"{toolchain_label(after.toolchain)} in both"
         verb = _verb(before.torch, after.torch)
         return f"{verb} torch {before.torch} → {after.torch} ({inner})"
+
+    def _change_of_package(self, before: str, after: str) -> str:
+        """Return `Upgrading x 0.4.2 → 0.6.0 (Triton 3.6.0 in both)`."""
+        name, old = split(before)
+        _, new = split(after)
+        compiler = toolchain_label(self.after.toolchain or "")
+        if old == new:
+            return f"From {before} to {after} ({compiler} in both)"
+        return f"{_verb(old, new)} {name} {old} → {new} ({compiler} in both)"
 
     @property
     def _where(self) -> str:

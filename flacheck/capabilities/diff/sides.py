@@ -22,6 +22,7 @@ from flacheck.errors import FlacheckError, UsageError
 from flacheck.inputs import launches
 from flacheck.model import Record
 from flacheck.model.launch import LAUNCHES_SCHEMA, FormError, check_plain
+from flacheck.packages import package as packages
 from flacheck.store import Store, questions
 from flacheck.toolchains import by_torch
 from flacheck.toolchains.base import Choice
@@ -30,12 +31,14 @@ RUN_SCHEMA = "flacheck.run/1"
 _RUN = "run:"
 _NAMES = "|".join([by_torch.NAME, *toolchains.FAMILIES])
 _REQUIREMENT = re.compile(rf"({_NAMES})\s*(?=[<>=!~])(.+)", re.IGNORECASE)
+# A package at an exact version: the kernels change, and both sides have one compiler.
+_PACKAGE = re.compile(r"[\w.-]*\w\s*==\s*[\w.!+]+")
 _BARE = re.compile(r"v?(\d+(?:\.\d+)*)(?:\.\*)?")
 # `==2.9`: a version of two numbers, read as every 2.9.*.
 _MINOR = re.compile(r"={2,3}\s*(\d+\.\d+)")
 _FORMS = (
-    "torch==2.9.*, triton==3.5.1, installed, newest, run:ID, or a file that `flacheck capture` or "
-    "`flacheck scan --format json` wrote"
+    "torch==2.9.*, triton==3.5.1, installed, newest, PACKAGE==VERSION, run:ID, or a file that "
+    "`flacheck capture` or `flacheck scan --format json` wrote"
 )
 
 
@@ -49,6 +52,7 @@ class ReleaseSide:
         choice: The compiler.
         torch: The torch release that the user named; None if the user named the compiler.
         launches: The launches file that was recorded under this compiler.
+        package: The package that the user named, `name==version`; the other side has another.
         notes: Notes on how the text was read.
     """
 
@@ -58,6 +62,7 @@ class ReleaseSide:
     torch: str | None = None
     launches: str | None = None
     notes: tuple[str, ...] = ()
+    package: str | None = None
 
 
 @dataclass(frozen=True)
@@ -88,8 +93,13 @@ def notes(side: Side) -> tuple[str, ...]:
     return ()
 
 
-def read(text: str, directory: Path) -> Side:
-    """Return the side that FROM or TO names; `directory` is the store's.
+def read(text: str, directory: Path, compilers: Sequence[str] = ()) -> Side:
+    """Return the side that FROM or TO names.
+
+    Args:
+        text: FROM or TO.
+        directory: The folder of the store.
+        compilers: The specifications of the compiler of a side that is a package.
 
     Raises:
         UsageError: If the text is invalid; for a bare version the message has both readings.
@@ -104,12 +114,27 @@ def read(text: str, directory: Path) -> Side:
         return _newest(text)
     if match:
         return _release(text, match[1].lower(), match[2].strip())
+    if _PACKAGE.fullmatch(text):
+        return _package(text, compilers)
     bare = _BARE.fullmatch(text)
     if bare:
         raise _ambiguous(text, bare[1])
     if "/" in text or Path(text).suffix:
         return _path(text)
     raise UsageError(f"{text!r} names nothing to compare: give {_FORMS}")
+
+
+def _package(text: str, compilers: Sequence[str]) -> ReleaseSide:
+    """Return a package under the one compiler that `--triton` names, by default the installed."""
+    choices = toolchains.resolve(compilers or ("installed",)).choices
+    if len(choices) != 1:
+        names = ", ".join(choice.identity for choice in choices) or "no release"
+        raise UsageError(
+            f"{text} is compiled under one release of Triton, and --triton names {names}: give one"
+        )
+    name, version = packages.parse("".join(text.split()))
+    (choice,) = choices
+    return ReleaseSide(text, choice.identity, choice, package=f"{name}=={version}")
 
 
 def _release(text: str, name: str, specifier: str) -> ReleaseSide:

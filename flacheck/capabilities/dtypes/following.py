@@ -47,7 +47,7 @@ def follow(question: DtypesQuestion, folder: Path, overlay: Path | None = None) 
 
 
 def _as_targets(question: DtypesQuestion, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the targets of some subjects: the question's own target where it named a subject."""
+    """Return the targets of some subjects: the question's own target if it names a subject."""
     targets = {_subject(target): target for target in question.targets}
     return tuple(targets.get(name, name) for name in names)
 

@@ -348,7 +348,5 @@ def _parts_of_package(
 
 def cell_identity(record: Record) -> str:
     """Return a key of the cell that stays when its kernel's source is edited."""
-    launch = record.launch and record.launch.to_json()
-    parts = [record.kernel, record.package, record.toolchain, record.target, launch]
     # The key lives as long as the gate runs, so a short digest is enough.
-    return digest([*parts, dict(record.options)], 16)
+    return digest(record.cell.identity(without=["stage"]), 16)

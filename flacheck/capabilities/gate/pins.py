@@ -18,6 +18,9 @@ _COMPILER = re.compile(r"([A-Za-z][\w.-]*)\s*((?:[<>=!~].*)?)")
 _MINOR = re.compile(r"={2,3}\s*(\d+\.\d+)")
 # The build of a release as PyTorch's own index writes it: 2.7.1+cu126.
 _LOCAL = re.compile(r"\+[A-Za-z0-9._-]+")
+# Builds of torch that require no Triton from an index. Others name a CUDA (+cu126) or, as NVIDIA's
+# containers, a commit (+5228986c39.nv25.06).
+_WITHOUT_TRITON = ("+cpu", "+rocm", "+xpu", "+hip")
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class Pin:
     def brings_triton(self) -> bool:
         """True unless the pin is of a torch build for the CPU, ROCm or XPU, without Triton."""
         builds = _LOCAL.findall(self.specifier)
-        return not builds or any(build.startswith("+cu") for build in builds)
+        return not builds or any(not build.startswith(_WITHOUT_TRITON) for build in builds)
 
     @property
     def where(self) -> str:

@@ -116,7 +116,7 @@ class WaiverUse(str, Enum):
     EXPIRED = "expired"
     # The waived cell compiles now.
     MENDED = "mended"
-    # No cell that it covers was compiled.
+    # The waiver covers only cells that were not compiled.
     UNUSED = "unused"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from flacheck.errors import EmptySelection, UsageError
+from flacheck.errors import EmptySelection, FlacheckError
 from flacheck.fallbacks.searching import search_with_workers
 from flacheck.pipeline import planning
 from flacheck.pipeline.events import Event, OnEvent, Progress, RunFinished
@@ -85,7 +85,7 @@ def scan_all(
         fallback_budget: Candidates to compile for each failure; None searches no fallbacks.
 
     Raises:
-        UsageError: If a job cannot be planned. No question is left behind.
+        FlacheckError: If a job cannot be planned or captured. No question is left behind.
         EmptySelection: If no selection leaves a cell.
     """
     runs = []
@@ -134,8 +134,8 @@ def _scan(
             search_with_workers(
                 plan, records, store, job.options, budget=fallback_budget, scan=end.run
             )
-    except (UsageError, EmptySelection):
-        # A job that cannot be planned leaves no question behind.
+    except FlacheckError:
+        # A job that cannot be planned or captured leaves no question behind; one with records does.
         store.forget(run)
         raise
     return end

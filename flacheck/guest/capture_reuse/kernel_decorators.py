@@ -22,6 +22,8 @@ from .triton_api_trace import fingerprint
 
 _HEAD = "import triton\nimport triton.language\n"
 _MISSING = inspect.Parameter.empty
+# Of the configuration that every release of Triton inserts into an empty list.
+_DEFAULT_WARPS = 4
 
 
 def describe_kernels(
@@ -114,7 +116,12 @@ def _describe_tuner(tuner: Any) -> dict[str, Any]:
 
 
 def _describe_parameters(kernel: Any) -> list[list[Any]]:
-    return [[p.name, p.is_constexpr, p.has_default] for p in kernel.params]
+    parameters = []
+    for parameter in kernel.params:
+        # Triton compares a default of its class `constexpr` and returns a `constexpr`.
+        has_default = bool(parameter.has_default)
+        parameters.append([parameter.name, parameter.is_constexpr, has_default])
+    return parameters
 
 
 def _library_parameters(home: str) -> list[list[Any]] | None:
@@ -173,7 +180,7 @@ def _tuner_decorator(layer: Mapping[str, Any]) -> Any:
     import triton
 
     configs = [_build_config(description) for description in layer["configs"]]
-    if len(configs) == 1 and not configs[0].kwargs:
+    if len(configs) == 1 and not configs[0].kwargs and configs[0].num_warps == _DEFAULT_WARPS:
         # The package may have passed no configuration, and the other release inserted this one.
         configs = []
     prune = None

@@ -104,7 +104,11 @@ class TritonApiTrace:
 
     def add_read(self, module: str, name: str, value: object) -> None:
         """Record a read of a module's attribute."""
-        if name in _MODULE_INTERNALS or not self._is_traced():
+        query = f"{module} {name}"
+        if name in _MODULE_INTERNALS or self._latest_values.get(query, self) is value:
+            # Some functions read an attribute a thousand times.
+            return
+        if not self._is_traced():
             return
         if isinstance(value, type) and _is_only_type_check(_reading_frame(), name):
             self._paused = True
@@ -113,11 +117,9 @@ class TritonApiTrace:
             finally:
                 self._paused = False
             return
-        query = f"{module} {name}"
-        # A fingerprint reads source files, and some functions read an attribute a thousand times.
-        if query not in self.results or self._latest_values.get(query) is not value:
-            self._latest_values[query] = value
-            self._add(query, fingerprint(value))
+        # A fingerprint reads source files.
+        self._latest_values[query] = value
+        self._add(query, fingerprint(value))
 
     def add_missing(self, module: str, name: str) -> None:
         """Record a read of an attribute that does not exist."""

@@ -219,7 +219,7 @@ class Loader:
                         self._finder.dependencies.add(name)
 
     def load(self, origin: KernelOrigin, card: CardRow) -> Kernel:
-        """Return the kernel for that card.
+        """Return the variant of the kernel for a GPU.
 
         Raises whatever the kernel's module raises during its import.
         """

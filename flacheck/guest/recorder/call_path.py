@@ -36,8 +36,8 @@ _Path = tuple[_Function, ...]
 class CallPaths:
     """The call path of the current point of execution.
 
-    `packages` are those that are driven. Their functions are on the path even if the kernel belongs
-    to another package.
+    `packages` are those whose operators the driver calls. Their functions are on the path even if
+    the kernel belongs to another package.
     """
 
     def __init__(self, identities: Identities, packages: Collection[str]) -> None:

@@ -30,7 +30,7 @@ class CaughtError:
     Attributes:
         kind: the name of the exception's class.
         lines: the source lines that the error passed through, innermost last.
-        trace: the whole traceback.
+        trace: the whole traceback; empty if the attempt does not keep it.
         constraints: constraints on the arguments that may avoid the error.
     """
 
@@ -55,7 +55,10 @@ class CaughtError:
 
 
 def attempt(
-    code: Callable[[], T], seconds: float, arguments: Mapping[str, Any] | None = None
+    code: Callable[[], T],
+    seconds: float,
+    arguments: Mapping[str, Any] | None = None,
+    keeps_trace: bool = True,
 ) -> T | CaughtError:
     """Return the result of `code`, or the error that it raised.
 
@@ -63,6 +66,7 @@ def attempt(
         code: the piece of code to run.
         seconds: the CPU time that it may take.
         arguments: the arguments that its error may put constraints on.
+        keeps_trace: False to save the milliseconds that the text of a traceback takes.
     """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -79,28 +83,32 @@ def attempt(
         return code()
     except BaseException as error:
         # A module may exit, and pytest skips a test by an exception that is not an Exception.
-        return _caught_error(error, arguments)
+        trace = ""
+        if keeps_trace:
+            trace = "".join(traceback.format_exception(error))
+        return _caught_error(error, arguments, trace)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, previous_handler)
 
 
-def _caught_error(error: BaseException, arguments: Mapping[str, Any] | None) -> CaughtError:
+def _caught_error(
+    error: BaseException, arguments: Mapping[str, Any] | None, trace: str
+) -> CaughtError:
     constraints: tuple[Constraint, ...] = ()
     if arguments is not None and not isinstance(error, TooLong):
         constraints = tuple(refusal_constraints(error, arguments))
     lines = _source_lines(error.__traceback__)
-    trace = "".join(traceback.format_exception(error))
     return CaughtError(type(error).__name__, str(error), lines, trace, constraints)
 
 
 def _source_lines(trace: TracebackType | None) -> tuple[str, ...]:
     """Return the source lines of a traceback without its first frame, which is `attempt`."""
     lines = []
-    for frame in traceback.extract_tb(trace)[1:]:
-        line = linecache.getline(frame.filename, frame.lineno or 0)
+    for frame, number in traceback.walk_tb(trace):
+        line = linecache.getline(frame.f_code.co_filename, number, frame.f_globals)
         lines.append(line.strip())
-    return tuple(lines)
+    return tuple(lines[1:])
 
 
 def _is_within_torch(frame: FrameType | None) -> bool:

@@ -4,7 +4,7 @@ import contextlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from ..recorder.recorder import Recorder
 from ..solver.argument_dataflow import Constraint
 from ..solver.kernel_constraints import kernel_constraints
 from ..solver.path_conditions import PathConditions
-from .attempts import CaughtError, TooLong, attempt
+from .attempts import CaughtError, T, TooLong, attempt
 from .frontend_checks import FrontendChecks
 from .observed_calls import ObservedCalls
 from .seeding import reset_seeds
@@ -60,6 +60,7 @@ class CallResult:
         stage: the last stage: build, arguments, forward or backward.
         error: the error that ended the call at that stage.
         refusal: the error of a kernel that does not accept the arguments of its launch.
+        new_launches: the number of launches that no earlier call made, or none as trusted.
     """
 
     launches: int
@@ -67,6 +68,7 @@ class CallResult:
     stage: str
     error: CaughtError | None
     refusal: CaughtError | None = None
+    new_launches: int = 0
 
     @property
     def succeeded(self) -> bool:
@@ -99,6 +101,9 @@ class Caller:
         self._observed_calls = observed_calls
         self._checks = FrontendChecks(recorder, trust)
         self.work = Work(recorder, self._checks)
+        # The kernels that were recorded in this state of the recorder and the checks.
+        self._recorded_kernels: frozenset[str] = frozenset()
+        self._recorded_state: tuple[int, tuple[str, ...]] = 0, ()
         self._launch_limit = 0
         self._work_limit = 0.0
         # The arguments of the current call.
@@ -108,7 +113,17 @@ class Caller:
     @property
     def recorded_kernels(self) -> frozenset[str]:
         """The kernels with a launch that Triton's front end accepts."""
-        return frozenset(self._recorder.kernels.keys() - self._checks.refusals.keys())
+        state = len(self._recorder.kernels), tuple(self._checks.refusals)
+        if state != self._recorded_state:
+            self._recorded_state = state
+            kernels = self._recorder.kernels.keys() - self._checks.refusals.keys()
+            self._recorded_kernels = frozenset(kernels)
+        return self._recorded_kernels
+
+    @property
+    def trusted_kernels(self) -> frozenset[str]:
+        """The recorded kernels with a launch whose arguments the package computed."""
+        return self.recorded_kernels & self._trust.kernels_up_to(Rank.PASSED)
 
     @property
     def refusals(self) -> dict[str, str]:
@@ -163,14 +178,16 @@ class Caller:
         new_kernels = self.recorded_kernels - kernels_before
         result = CallResult(launches, new_kernels, stage, error, refusal)
         self._observed_calls.end_call(result.succeeded)
+        if not launches:
+            return result
         is_documented = not arguments.has_guesses and self._is_documented(operator, plan)
         rank = call_rank(operator, plan, result.succeeded, is_documented)
-        self._trust.end_call(rank, arguments.has_guesses)
-        return result
+        new_launches = self._trust.end_call(rank, arguments.has_guesses)
+        return replace(result, new_launches=new_launches)
 
     def _find_refusal(self) -> CaughtError | None:
         """Return the first refusal of a launch of the call, with the constraints of all."""
-        refusals = attempt(self._checks.check_pending, _CHECK_SECONDS)
+        refusals = _attempt(self._checks.check_pending, _CHECK_SECONDS)
         if isinstance(refusals, CaughtError) or not refusals:
             # The front end takes minutes for some unrolled loops.
             return None
@@ -228,14 +245,14 @@ class Caller:
         """Return the last stage that the call reached, and the error that ended it."""
         function = operator.call
         if operator.is_built:
-            constructor_arguments = attempt(
+            constructor_arguments = _attempt(
                 lambda: _constructor_arguments(operator, plan, arguments, self.shapes),
                 _STAGE_SECONDS,
             )
             if isinstance(constructor_arguments, CaughtError):
                 return "build", constructor_arguments
             build_values = _with_defaults(operator.parameters, constructor_arguments)
-            instance = attempt(
+            instance = _attempt(
                 lambda: _build(operator, plan, arguments, constructor_arguments),
                 _STAGE_SECONDS,
                 build_values,
@@ -247,7 +264,9 @@ class Caller:
                 width = _input_width(build_values)
                 if width:
                     plan = plan.with_changes(sizes={"D": width, **plan.sizes})
-        call_arguments = attempt(lambda: _call_arguments(operator, plan, arguments), _STAGE_SECONDS)
+        call_arguments = _attempt(
+            lambda: _call_arguments(operator, plan, arguments), _STAGE_SECONDS
+        )
         if isinstance(call_arguments, CaughtError):
             return "arguments", call_arguments
         values = _with_defaults(operator.takes, call_arguments)
@@ -257,17 +276,24 @@ class Caller:
             with _trace(path, values):
                 return _forward(operator, plan, function, call_arguments)
 
-        result = attempt(forward, _STAGE_SECONDS, values)
+        result = _attempt(forward, _STAGE_SECONDS, values)
         if isinstance(result, CaughtError):
             return "forward", result
         if not plan.training:
             return "forward", None
-        error = attempt(lambda: _backward(list(_tensors(result)), 1.0), _STAGE_SECONDS)
+        error = _attempt(lambda: _backward(list(_tensors(result)), 1.0), _STAGE_SECONDS)
         if error is None:
             # Losses read their gradient, and launch no kernel for a gradient of 1. An error of the
             # second pass is ignored, because a graph may be freed after one pass.
-            attempt(lambda: _backward(_losses(result), _OTHER_GRADIENT), _STAGE_SECONDS)
+            _attempt(lambda: _backward(_losses(result), _OTHER_GRADIENT), _STAGE_SECONDS)
         return "backward", error
+
+
+def _attempt(
+    code: Callable[[], T], seconds: float, arguments: Mapping[str, Any] | None = None
+) -> T | CaughtError:
+    """Attempt a stage of a call, whose errors are many and need no traceback."""
+    return attempt(code, seconds, arguments, keeps_trace=False)
 
 
 def _trace(

@@ -54,6 +54,7 @@ class FrontendChecks:
 
     def _add_launch(self, kernel: str, function: Kernel, arguments: Mapping[str, Any]) -> None:
         """Note the form of a launch, and queue the launch for a check."""
+        self._trust.add_kernel(kernel)
         form = (kernel, _argument_form(function, arguments))
         self._forms.setdefault(self._trust.latest, form)
         if kernel in self._accepted_kernels:

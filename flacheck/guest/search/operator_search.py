@@ -1,7 +1,7 @@
 """Search for calls that launch all kernels: which operators are called, how, and when it ends."""
 
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -35,6 +35,9 @@ _MAX_SLOWDOWN = 3.0
 # Seconds of work without a new kernel after which an operator's further variants are skipped.
 _FRUITLESS_SECONDS = 0.4
 _FRUITLESS_NESTED_SECONDS = 0.2
+# Seconds of work in variants and inverted branches for one kernel. Many operators may lead to a
+# kernel that none of them launches on this card.
+_MAX_EFFORT = 0.6
 # Variants that add or omit an argument are varied again, this many of one operator.
 _ARGUMENT_LABELS = ("with ", "without ")
 _MAX_NESTED = 2
@@ -91,6 +94,12 @@ class OperatorSearch:
         self._is_nested = False
         # Methods that were searched without success, by kernel.
         self._fruitless_methods: Counter[str] = Counter()
+        # Seconds of work in variants and inverted branches for kernels that are still missing.
+        self._efforts: dict[str, float] = defaultdict(float)
+        # True in the rounds that search for missing kernels.
+        self._is_searching = False
+        # Successful plans of inner operators with arguments that the package passed.
+        self._observed_bases: dict[str, list[CallPlan]] = {}
         self.late = False
         self.report: dict[str, dict[str, Any]] = {}
 
@@ -110,7 +119,10 @@ class OperatorSearch:
         self._run_round(self._invert_branches, outer, 0.55)
         self._run_round(self._call_unusual, outer, 0.6)
         self._run_round(self._call_plain, layers, 0.64)
-        self._run_round(self._call_missing, sorted(inner, key=self._priority), 0.78)
+        # Most kernels of inner operators are launched by one plain call, so that those come first.
+        self._run_round(self._call_inner, sorted(inner, key=self._priority), 0.72)
+        self._fruitless_methods.clear()
+        self._run_round(self._search_inner, sorted(inner, key=self._priority), 0.78)
         self._run_round(self._call_usual, layers, 0.8)
         self._run_round(self._call_unusual, layers, 0.82)
         # A kernel without any launch matters more than another dtype of a recorded kernel.
@@ -118,7 +130,8 @@ class OperatorSearch:
         for operator in inner:
             if operator.name not in self.report and self._missing_kernels(operator):
                 remaining.append(operator)
-        self._run_round(self._call_missing, remaining, 0.95)
+        self._run_round(self._call_inner, remaining, 0.9)
+        self._run_round(self._search_inner, remaining, 0.95)
         self._round_end = self._end
         self._call_other_dtypes()
 
@@ -136,14 +149,20 @@ class OperatorSearch:
     def _run_round(self, step: _Step, operators: Iterable[Operator], share: float) -> None:
         """Run a step for operators until the end of the round's time."""
         self._round_end = self._end * share
+        self._is_searching = step in (
+            self._invert_branches,
+            self._call_unusual,
+            self._search_inner,
+        )
         for operator in operators:
             if self._is_time_over():
                 return
             reason = self._recipe.skip_reason(operator)
-            if reason is None and step == self._call_missing and self._is_hopeless(operator):
+            if reason is None and self._is_hopeless(operator):
                 reason = "many methods that lead to the same kernels launched none"
             if reason:
-                self._report_entry(operator)["skipped"] = reason
+                if operator.name not in self.report:
+                    self._report_entry(operator)["skipped"] = reason
                 continue
             missing = self._missing_kernels(operator)
             self._show_progress(f"calling {operator.name}")
@@ -153,7 +172,7 @@ class OperatorSearch:
 
     def _is_hopeless(self, operator: Operator) -> bool:
         """Return True if many methods were searched for each missing kernel of a method."""
-        if not operator.is_method:
+        if not operator.is_method or operator.outer:
             return False
         counts = [self._fruitless_methods[kernel] for kernel in self._missing_kernels(operator)]
         return bool(counts) and min(counts) >= _MAX_FRUITLESS_METHODS
@@ -178,6 +197,14 @@ class OperatorSearch:
     def _missing_kernels(self, operator: Operator) -> frozenset[str]:
         """Return the kernels of an operator without an accepted launch."""
         return operator.kernels - self._caller.recorded_kernels
+
+    def _sought_kernels(self, operator: Operator) -> frozenset[str]:
+        """Return the missing kernels of an operator that are worth a further search."""
+        kernels = []
+        for kernel in self._missing_kernels(operator):
+            if self._efforts[kernel] < _MAX_EFFORT:
+                kernels.append(kernel)
+        return frozenset(kernels)
 
     def _report_entry(self, operator: Operator) -> dict[str, Any]:
         """Return an operator's entry in the report."""
@@ -255,7 +282,7 @@ class OperatorSearch:
             if missing != self._missing_kernels(operator):
                 missing = self._missing_kernels(operator)
                 last_success = self._clock()
-            if not missing or self._is_time_over():
+            if not self._sought_kernels(operator) or self._is_time_over():
                 break
             if self._clock() - last_success > fruitless_seconds:
                 break
@@ -270,7 +297,7 @@ class OperatorSearch:
         base, _ = self._base_plan(operator)
         if len(operator.kernels) > _MAX_BRANCH_KERNELS:
             return
-        for kernel in sorted(self._missing_kernels(operator)):
+        for kernel in sorted(self._sought_kernels(operator)):
             kernel_module = kernel.partition(":")[0]
             modules = frozenset((kernel_module, operator.source.__module__))
             path = PathConditions(kernel, modules)
@@ -305,17 +332,28 @@ class OperatorSearch:
                 for next_plan in next_plans:
                     queue.append((next_plan.with_changes("turned"), inversions - 1))
 
-    def _call_missing(self, operator: Operator) -> None:
-        """Search for the missing kernels of an inner operator by all means."""
+    def _call_inner(self, operator: Operator) -> None:
+        """Call an inner operator as the package calls it, and plainly for missing kernels."""
         # Arguments that callers in the package pass are more likely than inferred ones.
-        for plan in self._caller.observed_plans(operator):
-            success = self._call_with_repairs(operator, plan, _OBSERVED_TRIES)
-            if success and self._missing_kernels(operator):
-                self._base_plans[operator.name] = (success, 1)
-                self._call_unusual(operator)
-        steps = (self._call_plain, self._call_usual, self._invert_branches, self._call_unusual)
-        for step in steps:
-            if self._missing_kernels(operator) and not self._is_time_over():
+        if operator.kernels - self._caller.trusted_kernels:
+            for plan in self._caller.observed_plans(operator):
+                success = self._call_with_repairs(operator, plan, _OBSERVED_TRIES)
+                if success and self._missing_kernels(operator):
+                    self._observed_bases.setdefault(operator.name, []).append(success)
+        if self._missing_kernels(operator):
+            self._call_plain(operator)
+
+    def _search_inner(self, operator: Operator) -> None:
+        """Search for the missing kernels of an inner operator by all means."""
+        if not self._sought_kernels(operator):
+            return
+        plain_base = self._base_plan(operator)
+        for base in self._observed_bases.pop(operator.name, ()):
+            self._base_plans[operator.name] = (base, 1)
+            self._call_unusual(operator)
+        self._base_plans[operator.name] = plain_base
+        for step in (self._call_usual, self._invert_branches, self._call_unusual):
+            if self._sought_kernels(operator) and not self._is_time_over():
                 step(operator)
 
     def _call_with_repairs(self, operator: Operator, plan: CallPlan, tries: int) -> CallPlan | None:
@@ -370,7 +408,11 @@ class OperatorSearch:
         path: PathConditions | None = None,
     ) -> CallResult:
         """Call an operator and add the result to the report."""
+        start = self._clock()
         result = self._caller.call(operator, plan, dtype, path)
+        if self._is_searching:
+            for kernel in self._missing_kernels(operator):
+                self._efforts[kernel] += self._clock() - start
         entry = self._report_entry(operator)
         entry["calls"] += 1
         entry["launches"] += result.launches
@@ -392,12 +434,14 @@ class OperatorSearch:
     def _is_worth_repeating(self, operator: Operator, plan: CallPlan, result: CallResult) -> bool:
         """Return True if a call is repeated in other dtypes.
 
-        Without a new kernel, these calls are not: variants of variants, calls of torch's tests,
-        which are many and small, and methods, because many optimizers differ in their names only.
+        Another dtype of a call repeats its launches, so that a call without a new launch adds none
+        there either. Without a new kernel, these calls are not repeated: variants of variants,
+        calls of torch's tests, which are many and small, and methods, because many optimizers
+        differ in their names only.
         """
         if result.new_kernels:
             return True
-        if not result.succeeded or self._is_nested:
+        if not result.succeeded or self._is_nested or not result.new_launches:
             return False
         return not plan.from_torch and operator.kind != METHOD
 

@@ -48,6 +48,10 @@ class LaunchTrust:
     def __init__(self, recorder: Recorder) -> None:
         self._launches_of_call: set[str] = set()
         self._ranks: dict[str, Rank] = {}
+        self._kernels: dict[str, str] = {}
+        # The latest launches, whose kernel is not noted yet.
+        self._unnamed: list[str] = []
+        self._best_ranks: dict[str, Rank] = {}
         # Launches of at least one call without inferred arguments.
         self._certain: set[str] = set()
         self._journal = recorder.journal
@@ -57,18 +61,41 @@ class LaunchTrust:
 
     def _add_launch(self, identity: str) -> None:
         self._launches_of_call.add(identity)
+        self._unnamed.append(identity)
         self.latest = identity
 
-    def end_call(self, rank: Rank, has_guesses: bool = False) -> None:
+    def add_kernel(self, kernel: str) -> None:
+        """Note the kernel of the latest launches, which differ in their configurations."""
+        for identity in self._unnamed:
+            self._kernels[identity] = kernel
+        self._unnamed.clear()
+
+    def kernels_up_to(self, rank: Rank) -> set[str]:
+        """Return the kernels with a launch of at least this trust."""
+        return {kernel for kernel, best in self._best_ranks.items() if best <= rank}
+
+    def end_call(self, rank: Rank, has_guesses: bool = False) -> int:
         """Rank the launches since the last end of a call.
 
-        `has_guesses` is True if an argument was inferred without any evidence in the package.
+        Return the number of those that are kept and were not, or were only as made up, before this
+        call. `has_guesses` is True if an argument was inferred without any evidence in the package.
         """
+        is_certain = rank <= Rank.DOCUMENTED and not has_guesses
+        new_launches = 0
         for identity in self._launches_of_call:
+            kernel = self._kernels.get(identity, "")
+            best_rank = min(rank, self._best_ranks.get(kernel, rank))
+            self._best_ranks[kernel] = best_rank
+            worst_kept = max(best_rank, Rank.SHARED)
+            was_kept = identity in self._ranks and self._ranks[identity] <= worst_kept
+            is_newly_certain = is_certain and identity not in self._certain
+            if rank <= worst_kept and (not was_kept or is_newly_certain):
+                new_launches += 1
             self._ranks[identity] = min(rank, self._rank(identity))
-        if rank <= Rank.DOCUMENTED and not has_guesses:
+        if is_certain:
             self._certain |= self._launches_of_call
         self._launches_of_call.clear()
+        return new_launches
 
     def remove_untrusted(self, path: str) -> None:
         """Rewrite the launches file with the most trusted launches of each kernel."""

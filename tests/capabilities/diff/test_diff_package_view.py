@@ -57,7 +57,9 @@ def capture(package: Package, triton: str, report: Mapping[str, Any]) -> Package
 
 def test_requirements_are_held_to_both_sides(package: Package) -> None:
     """Those of the package and of what it pins; not those of an extra or of another system."""
-    said = words(package, [], (release("3.3.1", "2.7.1"), release("3.6.0", "2.10.0")), [])
+    said = words(
+        (package, package), [], (release("3.3.1", "2.7.1"), release("3.6.0", "2.10.0")), []
+    )
     assert [(word.text, word.under_from, word.under_to) for word in said] == [
         ("tiny-core 1.0 requires torch<2.10,>=2.5", False, True),
         ("tiny-core 1.0 requires Triton>=3.4", True, False),
@@ -67,10 +69,10 @@ def test_requirements_are_held_to_both_sides(package: Package) -> None:
 def test_a_triton_stands_for_the_torch_releases_that_pin_it(package: Package) -> None:
     """Any of them is enough; of a Triton that none pins, and of stored results, nothing is known."""
     stored = StoredSide("run:x", "run x", (record(),))
-    said = words(package, [], (release("3.5.1"), stored), [])
+    said = words((package, package), [], (release("3.5.1"), stored), [])
     assert [(word.under_from, word.under_to) for word in said] == [(False, False)] * 2
-    assert words(package, [], (release("3.7.0"), stored), [])[0].under_from
-    assert not words(package, [], (release("3.3.0"), stored), [])[0].under_from
+    assert words((package, package), [], (release("3.7.0"), stored), [])[0].under_from
+    assert not words((package, package), [], (release("3.3.0"), stored), [])[0].under_from
 
 
 def test_warnings_are_told_with_the_sides_that_have_them(package: Package) -> None:
@@ -78,7 +80,7 @@ def test_warnings_are_told_with_the_sides_that_have_them(package: Package) -> No
     old = {"said": [{"text": "Triton 3.2.0 is recommended", "by": "tiny"}]}
     new = {"said": [*old["said"], {"text": "Triton 3.6.0 is not supported", "by": "tiny"}]}
     made = [capture(package, "3.5.1", old), capture(package, "3.6.0", new)]
-    said = words(None, [], (release("3.5.1"), release("3.6.0")), made)
+    said = words((None, None), [], (release("3.5.1"), release("3.6.0")), made)
     assert [(word.kind, word.text, word.under_from, word.under_to) for word in said] == [
         ("warns", "Triton 3.2.0 is recommended", True, True),
         ("warns", "Triton 3.6.0 is not supported", False, True),

@@ -65,6 +65,26 @@ dependencies = ["fla[gpu]"]
 gpu = ["triton==3.4.0", "fla[all]"]
 all = ["fla[gpu]", "torch==2.8.0"]
 """
+NGC = """torch==2.8.0a0+5228986c39.nv25.06
+triton==3.3.0+git96316ce52.nvinternal
+pytorch-triton==3.2.0+git35c6c7c6
+"""
+PYLOCK = """lock-version = "1.0"
+created-by = "uv"
+[[packages]]
+name = "torch"
+version = "2.9.1"
+marker = "sys_platform == 'linux'"
+[[packages]]
+name = "torch"
+version = "2.8.0"
+marker = "sys_platform == 'darwin'"
+[[packages]]
+name = "triton"
+marker = "sys_platform == 'linux' and 'gpu' in extras"
+version = "3.5.1"
+wheels = []
+"""
 PEP_735 = """[dependency-groups]
 base = ["torch==2.7.1"]
 gpu = [{include-group = "base"}, "triton==3.2.0"]
@@ -78,7 +98,18 @@ READ = {
         "-e .\ntorch==2.8.0 ; platform_machine != 's390x' \\\n    --hash=sha256:aa\n",
         ["2 torch==2.8.0"],
     ),
-    "pip freeze": (R, PIP_FREEZE, ["1 torch"]),
+    "pip freeze": (R, PIP_FREEZE, ["1 torch", "6 triton==3.2.0+git0d4682f0"]),
+    "an NVIDIA container": (
+        R,
+        NGC,
+        [
+            "1 torch==2.8.0a0+5228986c39.nv25.06",
+            "2 triton==3.3.0+git96316ce52.nvinternal",
+            "3 triton==3.2.0+git35c6c7c6",
+        ],
+    ),
+    "pylock": ("pylock.toml", PYLOCK, ["5 torch==2.9.1", "14 triton==3.5.1"]),
+    "named pylock": ("pylock.gpu.toml", PYLOCK, ["5 torch==2.9.1", "14 triton==3.5.1"]),
     "conda-style comments": (
         R,
         "torch>=2.6   # conda: pytorch>=2.6\ntriton  # [linux]\n",
@@ -191,8 +222,8 @@ def test_pins_are_read_as_the_tools_read_them(
     [
         (
             R,
-            "numpy\npytorch-triton==3.4.0+git1\n",
-            "r.txt:2: pytorch-triton is a Triton between two releases",
+            "numpy\npytorch-triton-rocm==3.4.0+git1\n",
+            "r.txt:2: pytorch-triton-rocm is a Triton between two releases",
         ),
         (
             R,
@@ -297,6 +328,17 @@ POETRY_TRITON = "[tool.poetry.dependencies]\ntriton = "
             P,
             f"a = {'[' * 3000}{']' * 3000}\n",
             "pyproject.toml: not valid TOML: it is nested too deeply",
+        ),
+        (
+            "pylock.toml",
+            'lock-version = "2.0"\n',
+            "pylock.toml:1: lock-version is '2.0'; gate reads pylock files of version 1.x",
+        ),
+        ("pylock.toml", "packages = []\n", "pylock.toml: lock-version is None"),
+        (
+            "pylock.toml",
+            'lock-version = "1.0"\n[[packages]]\nname = "triton"\nversion = 3\n',
+            "pylock.toml:3: version of triton is not a string",
         ),
         (L, '[package]\nname = "triton"\n', "uv.lock: package is not an array of tables"),
         (L, '[[package]]\nname = "triton"\nversion = 3\n', "uv.lock:2: version is not a string"),

@@ -44,6 +44,7 @@ def test_a_pin_names_exact_versions() -> None:
         (["torch==2.7.1"], 1),
         (["torch==2.7.1+cu126", "torch>=2.6"], 2),
         (["torch==2.7.1+cpu"], 0),
+        (["torch==2.8.0a0+5228986c39.nv25.06"], 1),
         (["torch==2.7.1+rocm6.3", "torch>=2.6"], 0),
         (["triton==3.4.0"], 0),
     ],

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,6 +56,10 @@ class Caller:
         self.calls: list[tuple[str, str, str]] = []
         self._ending = ending
         self.of_torch: list[CallPlan] = []
+
+    @property
+    def trusted_kernels(self) -> frozenset[str]:
+        return self.recorded_kernels
 
     def torch_plans(self, operator: Operator) -> list[CallPlan]:
         return self.of_torch
@@ -190,7 +195,7 @@ def test_an_operator_that_hangs_is_called_once() -> None:
 
 
 def test_what_recorded_a_kernel_is_called_in_the_other_dtypes_first() -> None:
-    """Then what launched at all; what launched nothing is not called again."""
+    """Then new launches; a call that repeats others' launches, or makes none, is not repeated."""
     recorded: set[str] = set()
 
     def once(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
@@ -198,14 +203,39 @@ def test_what_recorded_a_kernel_is_called_in_the_other_dtypes_first() -> None:
             return CallResult(0, frozenset(), "backward", None)
         new = operator.kernels - recorded
         recorded.update(operator.kernels)
-        return CallResult(1, new, "backward", None)
+        new_launches = int(operator.name != "m:same")
+        return CallResult(1, new, "backward", None, new_launches=new_launches)
 
-    operators = (operator("late", "b"), operator("again", "b"), operator("silent", "b"))
+    names = ("late", "again", "same", "silent")
+    operators = tuple(operator(name, "b") for name in names)
     caller, _ = searched(*operators, ending=once, dtypes=("bf16", "fp16"))
     others = [name for name, _, dtype in caller.calls if dtype == "fp16"]
     assert others[0] == "late"
-    assert "again" in others[1:]
-    assert "silent" not in others
+    assert set(others[1:]) == {"again"}
+
+
+def test_a_kernel_that_no_variant_reaches_is_not_sought_in_every_operator() -> None:
+    """The work for one kernel is limited; another missing kernel is still sought."""
+    clock = itertools.count()
+
+    def unreached(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+        return CallResult(0, frozenset(), "backward", None)
+
+    operators = [operator(f"op{number}", "shared") for number in range(40)]
+    operators.append(operator("other", "own"))
+    caller = Caller(unreached, operators, Recipe({}))
+    search = OperatorSearch(
+        operators,
+        caller,  # type: ignore[arg-type]
+        ("bf16",),
+        PLENTY,
+        clock=lambda: next(clock) * 0.001,
+    )
+    search.run()
+    varied = {name for name, label, _ in caller.calls if label != "plain"}
+    assert "other" in varied
+    assert "op0" in varied
+    assert "op39" not in varied
 
 
 def test_without_a_backward_a_call_has_worked() -> None:

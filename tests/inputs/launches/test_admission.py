@@ -21,7 +21,7 @@ LIBRARY = (
 BODY = "\n\n@triton.jit\ndef k(x, B: tl.constexpr):\n    {}\n"
 
 
-def _refusal(text: str) -> str | None:
+def refusal(text: str) -> str | None:
     """Why a source is refused; None if it is accepted."""
     try:
         check_source(text)
@@ -41,7 +41,7 @@ def _refusal(text: str) -> str | None:
 )
 def test_what_kernels_need_is_admitted(text: str) -> None:
     """Helpers, constants, dtypes, annotations, library functions, compile-time functions."""
-    assert _refusal(text) is None
+    assert refusal(text) is None
 
 
 MODULE_TRICKS = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.inputs.launches.test_admission import BODY, HEAD, _refusal
+from tests.inputs.launches.test_admission import BODY, HEAD, refusal
 
 ASM = "tl.inline_asm_elementwise({}, '=r,r', [x], dtype=tl.float32, is_pure=True, pack=1)"
 KEYWORDS = "tl.inline_asm_elementwise(constraints='=r,r', args=[x], asm={}, pack=1)"
@@ -27,7 +27,7 @@ PTX = (
 )
 def test_the_assembly_that_kernels_hold_is_admitted(text: str) -> None:
     """Registers, predicates, types, operands; written out, or a constant that is."""
-    assert _refusal(text) is None
+    assert refusal(text) is None
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_assembly_that_could_name_a_file_is_refused(asm: str, where: str) -> Non
         "keyword": KEYWORDS.format(repr(asm)),
     }[where]
     text = HEAD + f"SAID = {asm!r}\n" + BODY.format(f"text = {asm!r}\n    y = {call}")
-    assert "in inline assembly" in str(_refusal(text))
+    assert "in inline assembly" in str(refusal(text))
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_assembly_that_could_name_a_file_is_refused(asm: str, where: str) -> Non
 )
 def test_assembly_whose_text_is_not_in_the_source_is_refused(body: str) -> None:
     """A launch's constants could be any text, and pieces could become any."""
-    assert "assembl" in str(_refusal(HEAD + BODY.format(body))) or "asm" in str(
-        _refusal(HEAD + BODY.format(body))
+    assert "assembl" in str(refusal(HEAD + BODY.format(body))) or "asm" in str(
+        refusal(HEAD + BODY.format(body))
     )
 
 
@@ -96,7 +96,7 @@ def test_assembly_whose_text_is_not_in_the_source_is_refused(body: str) -> None:
 )
 def test_the_assembler_has_no_name_in_a_module(line: str) -> None:
     """A launch may hand a kernel whatever function its module names."""
-    assert "inline_asm_elementwise" in str(_refusal(f"{HEAD}{line}\n"))
+    assert "inline_asm_elementwise" in str(refusal(f"{HEAD}{line}\n"))
 
 
 @pytest.mark.parametrize(
@@ -116,4 +116,4 @@ def test_the_assembler_has_no_name_in_a_module(line: str) -> None:
 )
 def test_nothing_that_is_there_is_changed(assignment: str) -> None:
     """An attribute of the language would be another one for every kernel after this one."""
-    assert "an assignment to " in str(_refusal(HEAD + BODY.format(assignment)))
+    assert "an assignment to " in str(refusal(HEAD + BODY.format(assignment)))

@@ -8,17 +8,17 @@ from pathlib import Path
 
 from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.gate.pins import NAMES, Installation, LabelledPin, Pin
-from flacheck.capabilities.gate.sources import pyproject, requirements, uv_lock
+from flacheck.capabilities.gate.sources import pylock, pyproject, requirements, uv_lock
 from flacheck.capabilities.gate.sources.pin_files import PinFile
 from flacheck.errors import UsageError
 
 _FILE_PATTERNS = (
     *("pyproject.toml", "requirements*.txt", "requirements*.in"),
-    *("constraints*.txt", "requirements/*.txt", "uv.lock"),
+    *("constraints*.txt", "requirements/*.txt", "uv.lock", "pylock.toml", "pylock.*.toml"),
 )
 # These would otherwise be read as requirements files without a pin.
 _OTHER_FORMATS = (
-    *("poetry.lock", "pdm.lock", "pylock.toml", "Pipfile", "Pipfile.lock"),
+    *("poetry.lock", "pdm.lock", "Pipfile", "Pipfile.lock"),
     *("environment.yml", "environment.yaml", "setup.py", "setup.cfg"),
 )
 
@@ -71,8 +71,10 @@ def _read(file: PinFile) -> list[LabelledPin]:
     if file.path.name in _OTHER_FORMATS:
         raise UsageError(
             f"{file.display_name}: cannot be read by gate, which knows pyproject.toml, requirements"
-            " and constraints files, and uv.lock"
+            " and constraints files, uv.lock and pylock.toml"
         )
+    if _is_pylock(file):
+        return pylock.read(file)
     if _is_lock(file):
         return uv_lock.read(file)
     if file.path.suffix == ".toml":
@@ -81,7 +83,11 @@ def _read(file: PinFile) -> list[LabelledPin]:
 
 
 def _is_lock(file: PinFile) -> bool:
-    return file.path.suffix == ".lock"
+    return file.path.suffix == ".lock" or _is_pylock(file)
+
+
+def _is_pylock(file: PinFile) -> bool:
+    return pylock.NAME.fullmatch(file.path.name) is not None
 
 
 def _display_name(path: Path) -> str:

@@ -15,12 +15,13 @@ from flacheck.errors import UsageError
 
 _LOG = logging.getLogger(__name__)
 
-# Distributions on PyTorch's own indexes with Triton builds between two releases.
+# Distributions on PyTorch's own indexes with Triton builds between two releases, for CUDA and for
+# other devices.
+_FOR_CUDA = ("pytorch-triton", "triton-nightly")
 _BETWEEN_RELEASES = (
-    "pytorch-triton",
+    *_FOR_CUDA,
     "pytorch-triton-rocm",
     "pytorch-triton-xpu",
-    "triton-nightly",
 )
 # Triton exists for Linux only, so markers are evaluated for Linux.
 _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
@@ -32,6 +33,7 @@ _REQUIREMENT = re.compile(
     r"(?:\s*\(?\s*(?P<specifier>[^;@()\s](?:[^;@()]*[^;@()\s])?))?"
 )
 _ARCHIVE = re.compile(r"([^/\\#?\s]+\.(?:whl|tar\.gz|zip))")
+_EXACT = re.compile(r"={2,3}[^*,]+")
 _EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
 
 
@@ -73,6 +75,10 @@ def pin(
     name, where = canonicalize_name(requirement.name), file.where(line)
     if name not in (*NAMES, *_BETWEEN_RELEASES) or not holds(requirement.marker, where):
         return None
+    if name in _FOR_CUDA and _EXACT.fullmatch(str(requirement.specifier)):
+        # No range can be read so: these builds are between two releases of Triton.
+        build = str(requirement.specifier)
+        return Pin(file.display_name, line, "triton", build, obstacle=f"it is a build of {name}")
     if name in _BETWEEN_RELEASES:
         why = "is a Triton between two releases, which no index lists; it is left out"
         _LOG.warning(f"{where}: {name} {why}")

@@ -17,7 +17,11 @@ LockEntry = tuple[Mapping[str, Any], Pin]
 
 def read(file: PinFile) -> list[LabelledPin]:
     """Return torch with its Triton; in a lock with forks, each pair has its own label."""
-    entries = _entries(TomlDocument.read(file))
+    return pins_of(_entries(TomlDocument.read(file)))
+
+
+def pins_of(entries: Mapping[str, Sequence[LockEntry]]) -> list[LabelledPin]:
+    """Return the pins of a lock's entries by distribution, each torch with its Triton."""
     torches, tritons = entries["torch"], entries["triton"]
     installations = [[pin, *_required_triton(torch, pin, tritons)] for torch, pin in torches]
     with_torch: set[Pin] = set()
@@ -43,7 +47,7 @@ def read(file: PinFile) -> list[LabelledPin]:
 def _entries(document: TomlDocument) -> dict[str, list[LockEntry]]:
     """Return the lock's entries for this Python on Linux, by distribution."""
     where = f"{document.file.display_name}: package"
-    packages = _tables(document.table.get("package", []), where)
+    packages = tables(document.table.get("package", []), where)
     entries: dict[str, list[LockEntry]] = {name: [] for name in NAMES}
     for index, package in enumerate(packages):
         if package.get("name") not in NAMES:
@@ -78,7 +82,7 @@ def _pin(document: TomlDocument, index: int, package: Mapping[str, Any]) -> Pin:
 
 def _required_triton(torch: Mapping[str, Any], pin: Pin, tritons: Sequence[LockEntry]) -> list[Pin]:
     """Return the Triton entries that a torch entry depends on."""
-    dependencies = _tables(torch.get("dependencies", []), f"{pin.where}: dependencies")
+    dependencies = tables(torch.get("dependencies", []), f"{pin.where}: dependencies")
     on_triton = []
     for dependency in dependencies:
         if dependency.get("name") == "triton" and may_hold(dependency.get("marker"), pin.where):
@@ -94,7 +98,8 @@ def _required_triton(torch: Mapping[str, Any], pin: Pin, tritons: Sequence[LockE
     return pins
 
 
-def _tables(value: Any, where: str) -> list[Mapping[str, Any]]:
+def tables(value: Any, where: str) -> list[Mapping[str, Any]]:
+    """Return an array of tables; raise UsageError for another value."""
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-        raise UsageError(f"{where} is not an array of tables; is this a uv.lock?")
+        raise UsageError(f"{where} is not an array of tables; is this a lock file?")
     return value

@@ -1,0 +1,8 @@
+# docker build -t flacheck . && docker run --rm -v "$PWD:/work" -v flacheck:/cache flacheck scan
+FROM python:3.12-slim
+COPY . /src
+RUN pip install --no-cache-dir /src && rm -r /src && useradd --create-home flacheck && mkdir /cache && chown flacheck /cache
+USER flacheck
+ENV FLACHECK_CACHE_DIR=/cache
+WORKDIR /work
+ENTRYPOINT ["flacheck"]

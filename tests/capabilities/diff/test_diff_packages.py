@@ -1,0 +1,122 @@
+"""`flacheck diff PACKAGE==A PACKAGE==B`: two releases of a package under one compiler."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner, Result
+
+from flacheck import toolchains
+from flacheck.cli import app
+from flacheck.errors import Exit
+from flacheck.model import Cell
+from flacheck.pipeline import planning
+from flacheck.pipeline.job import Job
+from flacheck.pipeline.plan import Plan
+from tests import fake
+from tests.fake.family import FakeFamily
+from tests.paths import SCHEMAS
+
+OLD, NEW, OTHER = "ops==1.0", "ops==2.0", "others==1.0"
+# The kernels of each release; 2.0 no longer has `gone`.
+KERNELS = {OLD: ("kept", "broken", "gone"), NEW: ("kept", "broken", "added"), OTHER: ("kept",)}
+COMPILER = ("--triton", "fake==1.0", "--memory", "512")
+
+
+@pytest.fixture(autouse=True)
+def packages(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two releases of a package; the kernel `broken` compiles as the first has it."""
+
+    def cells(package: str) -> list[Cell]:
+        made = []
+        for name in KERNELS[package]:
+            # The compiler fails by name, so the failing source has one of its own.
+            cell = fake.cell(name)
+            kernel = replace(cell.kernel, package=package, digest=f"{package} {name}")
+            if (package, name) == (NEW, "broken"):
+                source = fake.cell("newly_broken").kernel
+                kernel = replace(kernel, origin=source.origin)
+            made.append(replace(cell, kernel=kernel))
+        return made
+
+    @dataclass(frozen=True)
+    class FakePackage:
+        """A package whose cells are known without a capture."""
+
+        job: Job
+        question: None = None
+
+        def capture(self, archive: object = None) -> FakePackage:
+            return self
+
+        def expand(self) -> Plan:
+            package = self.job.subject.package
+            assert package is not None
+            choice = FakeFamily({}).resolve("1.0").choices[0]
+            return Plan(package, cells(package), {choice.identity: choice})
+
+    table = {"newly_broken": "raise PassManager::run failed"}
+    monkeypatch.setitem(toolchains.FAMILIES, "fake", FakeFamily(table))
+    monkeypatch.setattr(planning, "resolve", FakePackage)
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, ["diff", *words])
+
+
+def document(*words: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(run(*words, *COMPILER, "--format", "json").stdout)
+    schema = json.loads((SCHEMAS / "diff-1.json").read_text())
+    jsonschema.validate(loaded, schema)
+    return loaded
+
+
+def kernels(rows: list[dict[str, Any]]) -> list[str]:
+    return [row["kernel"] for row in rows]
+
+
+def test_kernels_are_matched_by_name_between_two_releases() -> None:
+    """What fails now, what is gone and what is new are each named."""
+    compared = document(OLD, NEW)
+    assert kernels(compared["regressed"]) == ["fake.broken"]
+    assert kernels(compared["only_from"]) == ["fake.gone"]
+    assert kernels(compared["only_to"]) == ["fake.added"]
+    assert kernels(compared["unchanged"]) == ["fake.kept"]
+
+
+def test_the_first_sentence_names_the_package_and_the_compiler_of_both() -> None:
+    """It answers whether the package can be upgraded; a failing kernel is exit code 1."""
+    done = run(OLD, NEW, *COMPILER)
+    assert done.exit_code == Exit.FINDINGS
+    words = " ".join(done.stdout.split())
+    assert words.startswith("Upgrading ops 1.0 → 2.0 (fake 1.0 in both)")
+    assert "1 of 3 kernels that compiled still compile" in words
+
+
+def test_the_pin_is_the_release_that_compiles() -> None:
+    """The upgrade breaks a kernel, so the pin is the old release; the way back is fine."""
+    assert document(OLD, NEW)["pin"]["package"] == OLD
+    back = document(NEW, OLD)
+    assert back["pin"]["package"] == OLD
+    assert back["answer"].startswith("Downgrading ops 2.0 → 1.0")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((OLD, OTHER), "is compared with another release of it"),
+        ((OLD, "triton==3.5.1"), "is compared with another release of it"),
+        ((OLD, NEW, "--package", OLD), "leave out --package"),
+        ((OLD, NEW, "--triton", "fake==2.0"), "give one"),
+    ],
+)
+def test_sides_that_are_no_two_releases_of_a_package(words: tuple[str, ...], message: str) -> None:
+    """Another package, a compiler, a subject beside them or two compilers: exit code 2."""
+    done = run(*words, *COMPILER)
+    assert done.exit_code == Exit.USAGE
+    assert message in " ".join(done.stderr.split())
