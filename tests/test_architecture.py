@@ -73,7 +73,6 @@ TESTS_OF_THE_WHOLE = {
     "test_conftest",
     "test_documents",
     "test_hostile_input",
-    "test_documents",
     "test_readme_commands",
     "test_soak",
     "test_wheel",
