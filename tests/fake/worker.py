@@ -43,7 +43,8 @@ class Worker:
         moment = "lower"
         if behaviour.startswith("at "):
             _, moment, behaviour = behaviour.split(" ", 2)
-        for stage in ("parse", "lower", "late"):
+        stages = ("parse", "lower", "late")
+        for stage in stages if moment in stages else (moment,):
             mark(stage)
             if stage == moment:
                 break
