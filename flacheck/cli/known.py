@@ -41,7 +41,7 @@ def known(
     format: flags.ShortFormat = "table",
     output: flags.Output = None,
 ) -> int:
-    """Show published results: releases against failing kernels, good pairs, pins; no compile."""
+    """Show published results: failing kernels, good pairs and pins."""
     from flacheck import reports
     from flacheck.reports import known as known_report
 

@@ -28,6 +28,11 @@ _FROM = "A folder or URL of results."
             "Build what flacheck ships; the same command goes on after an interruption",
             "flacheck results build results/combinations.yaml -o results",
         ),
+        (
+            "One package, on one of four machines",
+            "flacheck results build results/combinations.yaml -o part1 --package liger-kernel "
+            "--shard 1/4",
+        ),
     ],
     exits={
         0: "every combination is built",
@@ -66,6 +71,7 @@ def build(
 @common.command(
     examples=[
         ("Do the published results hold?", "flacheck results verify --sample 200 --seed 1"),
+        ("Do those of a folder hold?", "flacheck results verify --results part1 --sample 20"),
     ],
     exits={
         0: "every drawn result holds",
@@ -107,6 +113,7 @@ def verify(
 @common.command(
     examples=[
         ("Take newer results", "flacheck results update --results https://example.org/results"),
+        ("Take those of a build", "flacheck results update --results part1"),
     ],
     exits={
         0: "the results are in the cache",
