@@ -154,7 +154,7 @@ def exact_package(spec: str) -> str:
     """Return NAME==VERSION for a name alone: the installed version, else the newest one.
 
     Raises:
-        UsageError: If the package index has no package of that name.
+        UsageError: If the package index lacks a package of that name.
         ToolchainError: If the index does not answer.
     """
     from flacheck.packages import checkouts, package

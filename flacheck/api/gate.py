@@ -159,7 +159,7 @@ def _gating(
 
 
 def _compile(gating: Gating, releases: Sequence[str], jobs: int, on_event: OnEvent | None) -> None:
-    """Compile what the gate has no record of for these releases."""
+    """Compile the cells of these releases that lack a record."""
     plan = gating.plan(releases)
     for warning in plan.warnings:
         (on_event or ignore)(Progress(warning))

@@ -98,7 +98,7 @@ def _describe(run: StoredRun, records: int) -> RunEntry:
     if run.question is not None:
         about = run.question.name
         numbers = [each.cells for each in run.question.asked]
-        # A capture that did not end has no number of cells.
+        # The number of cells is unknown until a capture ends.
         if None not in numbers:
             cells = sum(filter(None, numbers))
     purpose = run.purpose.value

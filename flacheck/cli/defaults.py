@@ -149,7 +149,7 @@ def _of_environment(variables: Mapping[str, str], options: Iterable[str]) -> Ite
 
 
 def _checked(given: _Given, options: list[_Option]) -> Any:
-    """The value in the type of its option; UsageError with its place for one that is no such."""
+    """The value in the type of its option; UsageError with its place if it has another type."""
     try:
         value = _typed(given, options[0])
         _check(given.option, value, options)

@@ -42,7 +42,7 @@ _MOST_IN_BATCH = 512
 _BATCHES_AHEAD = 2
 # Worker processes that may be lost over one task before the task is given up.
 _TRIES = 3
-# Seconds until a scheduler has to answer.
+# Seconds to wait for a scheduler.
 _CONNECT = 10
 # The weight of the last batch in the average time of a task.
 _LATEST = 0.2
@@ -74,7 +74,7 @@ class DaskExecutor:
 
     Raises:
         UsageError: If `dask.distributed` is not installed.
-        IncompleteError: If the scheduler does not answer, or has no workers.
+        IncompleteError: If the scheduler is out of reach, or lacks workers.
     """
 
     def __init__(self, address: str, jobs: int, timeout: Callable[[Task], float]) -> None:
@@ -299,7 +299,7 @@ def _count_threads(client: Client) -> int:
     """Return the number of worker threads of a cluster whose nodes have this flacheck.
 
     Raises:
-        IncompleteError: If the cluster has no workers, or a node has another flacheck.
+        IncompleteError: If the cluster lacks workers, or a node runs another flacheck.
     """
     try:
         client.wait_for_workers(1, timeout=_CONNECT)

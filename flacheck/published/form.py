@@ -49,7 +49,7 @@ _DAMAGE = (
 
 
 class CaptureFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Facts of a capture that explain why a kernel has no cell.
+    """Facts of a capture that explain why a kernel lacks cells.
 
     `import_error` is the last line of a failed import; `cut` counts the operators that the capture
     had no time for, `is_late` marks dtypes that it had no time for; `launched` are the kernels with

@@ -249,7 +249,7 @@ class _Comparison:
         if self.store is None or not records:
             return []
         if any(side.package for side in self._releases()):
-            # Another Triton is no answer to whether the package can be upgraded.
+            # The question is about the package, so another Triton does not answer it.
             return []
         own = {side.choice.version for side in self._releases()}
         good = []

@@ -85,7 +85,7 @@ class KnownGap(Struct, frozen=True, kw_only=True):
 
 
 class Known(Struct, frozen=True, kw_only=True):
-    """What is published about a package or a matrix."""
+    """The published results of a package or a matrix."""
 
     schema: Literal["flacheck.known/1"]
     source: Literal["published"]

@@ -89,7 +89,7 @@ def select(
 
 
 def build(building: Building, store: Store) -> Generator[Event, None, list[FileEntry]]:
-    """Compile what has no record in the store, and write a file for each place.
+    """Compile the cells that lack a record, and write a file for each place.
 
     A combination whose files are there and of this flacheck is left out, so that an interrupted
     build goes on. Returns the entries of the folder's new manifest.
