@@ -41,7 +41,10 @@ def known(
     format: flags.ShortFormat = "table",
     output: flags.Output = None,
 ) -> int:
-    """Show published results: releases against failing kernels, good pairs, pins; no compile."""
+    """Show published results of a package; compile nothing.
+
+    They are releases against failing kernels, good pairs, and pins.
+    """
     from flacheck import reports
     from flacheck.reports import known as known_report
 

@@ -28,6 +28,10 @@ _FROM = "A folder or URL of results."
             "Build what flacheck ships; the same command goes on after an interruption",
             "flacheck results build results/combinations.yaml -o results",
         ),
+        (
+            "Build the first of two parts",
+            "flacheck results build results/combinations.yaml -o part1 --shard 1/2",
+        ),
     ],
     exits={
         0: "every combination is built",
@@ -66,6 +70,7 @@ def build(
 @common.command(
     examples=[
         ("Do the published results hold?", "flacheck results verify --sample 200 --seed 1"),
+        ("Those of a folder", "flacheck results verify --results results --sample 20"),
     ],
     exits={
         0: "every drawn result holds",
@@ -107,6 +112,7 @@ def verify(
 @common.command(
     examples=[
         ("Take newer results", "flacheck results update --results https://example.org/results"),
+        ("Take those that were built here", "flacheck results update --results results"),
     ],
     exits={
         0: "the results are in the cache",
