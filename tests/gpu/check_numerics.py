@@ -71,16 +71,23 @@ def compare(
     return Check(name, arguments["q"].dtype, errors, time.perf_counter() - start)
 
 
-def check_shapes(name: str, family: Any) -> Iterator[Check]:
-    """Compare each form over shapes and dtypes, with and without an initial state."""
+def check_shapes(
+    name: str, family: Any, dtypes: list[torch.dtype], choices: int
+) -> Iterator[Check]:
+    """Compare each form over shapes and dtypes, with and without an initial state.
+
+    Each autotuner chooses between `choices` of its configurations, other ones for each shape.
+    """
     every = {kernel: getattr(family, kernel).configs for kernel in family.KERNELS}
     samples = [(shape, None) for shape in SHAPES]
     if numerics.accepts_variable_lengths(family):
         samples.append(VARIABLE)
     for i, (shape, bounds) in enumerate(samples):
         for kernel, configs in every.items():
-            getattr(family, kernel).configs = [configs[(i + j) % len(configs)] for j in (0, 1)]
-        for dtype in TOLERANCE:
+            getattr(family, kernel).configs = [
+                configs[(i + j) % len(configs)] for j in range(choices)
+            ]
+        for dtype in dtypes:
             arguments = numerics.draw(family, shape, dtype, "cuda", i, bounds)
             if i % 2 and not bounds:
                 arguments["h0"] = None
@@ -114,16 +121,19 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("families", nargs="*", default=numerics.family_names(FOLDER))
     parser.add_argument("--configurations", action="store_true")
+    parser.add_argument("--dtype", action="append", choices=[str(d)[6:] for d in TOLERANCE])
+    parser.add_argument("--choices", type=int, default=2)
     options = parser.parse_args()
     print(f"torch {torch.__version__}  triton {triton.__version__}  {torch.cuda.get_device_name()}")
-    checks = [check_shapes]
-    if options.configurations:
-        checks.append(check_configurations)
+    dtypes = [d for d in TOLERANCE if str(d)[6:] in (options.dtype or str(d))]
     bad = 0
     for name in options.families:
         family = numerics.load_family(FOLDER, name)
+        checks = [check_shapes(name, family, dtypes, options.choices)]
+        if options.configurations:
+            checks.append(check_configurations(name, family))
         for check in checks:
-            for found in check(name, family):
+            for found in check:
                 print(found, flush=True)
                 bad += not found.is_good
     print(f"{bad} too far from their reference" if bad else "all agree with their references")

@@ -119,11 +119,15 @@ def of_triton() -> list[Source]:
     triton = [found for found in corpus.load().values() if found.kernel.language == "triton"]
     # No property holds for kernels that nobody finds.
     assert {found.kernel.name.partition(".")[0] for found in triton} == {
+        "delta_rule",
         "gated_delta_rule",
+        "gla",
         "lightning_attention",
         "linear_attention",
         "mamba2",
         "retention",
+        "rwkv6",
+        "rwkv7",
         "simple_gla",
     }
     return triton
