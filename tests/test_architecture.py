@@ -44,7 +44,7 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("capabilities",),
     ("reports",),
     ("api",),
-    ("cli",),
+    ("cli", "pytest_plugin"),
 )
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 CAPABILITIES = (

@@ -41,10 +41,7 @@ def known(
     format: flags.ShortFormat = "table",
     output: flags.Output = None,
 ) -> int:
-    """Show published results of a package; compile nothing.
-
-    They are releases against failing kernels, good pairs, and pins.
-    """
+    """Show published results: failing kernels, good pairs and pins."""
     from flacheck import reports
     from flacheck.reports import known as known_report
 

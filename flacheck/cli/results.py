@@ -29,8 +29,9 @@ _FROM = "A folder or URL of results."
             "flacheck results build results/combinations.yaml -o results",
         ),
         (
-            "Build the first of two parts",
-            "flacheck results build results/combinations.yaml -o part1 --shard 1/2",
+            "One package, on one of four machines",
+            "flacheck results build results/combinations.yaml -o part1 --package liger-kernel "
+            "--shard 1/4",
         ),
     ],
     exits={
@@ -70,7 +71,7 @@ def build(
 @common.command(
     examples=[
         ("Do the published results hold?", "flacheck results verify --sample 200 --seed 1"),
-        ("Those of a folder", "flacheck results verify --results results --sample 20"),
+        ("Do those of a folder hold?", "flacheck results verify --results part1 --sample 20"),
     ],
     exits={
         0: "every drawn result holds",
@@ -112,7 +113,7 @@ def verify(
 @common.command(
     examples=[
         ("Take newer results", "flacheck results update --results https://example.org/results"),
-        ("Take those that were built here", "flacheck results update --results results"),
+        ("Take those of a build", "flacheck results update --results part1"),
     ],
     exits={
         0: "the results are in the cache",

@@ -35,7 +35,7 @@ def test_a_card_that_cannot_be_imitated_is_an_error(name: str, said: str) -> Non
         ("NVIDIA H100 NVL", "sm90"),
         ("NVIDIA A100-PCIE-40GB", "sm80"),
         ("Tesla V100-PCIE-16GB", "sm70"),
-        ("NVIDIA A10G", None),
+        ("NVIDIA A10G", "sm86"),
         ("NVIDIA GeForce GTX 1080", None),
         ("NVIDIA", None),
         ("real", None),

@@ -36,6 +36,7 @@ class FrontendChecks:
         self._recorder = recorder
         self._trust = trust
         trust.is_refused = self._is_refused
+        trust.is_accepted = self._is_accepted
         # The forms of launches by their identities.
         self._forms: dict[str, _LaunchForm] = {}
         recorder.on_arrival = self._add_launch
@@ -72,6 +73,10 @@ class FrontendChecks:
     def _is_refused(self, identity: str) -> bool:
         form = self._forms.get(identity, ("", ""))
         return self._errors.get(form) is not None
+
+    def _is_accepted(self, identity: str) -> bool:
+        form = self._forms.get(identity, ("", ""))
+        return form in self._errors and self._errors[form] is None
 
     def check_pending(self) -> list[Refusal]:
         """Check the launches since the last call of this and return the refused ones in order."""

@@ -43,6 +43,7 @@ class LaunchTrust:
     Attributes:
         latest: the identity of the launch that was written last.
         is_refused: returns True for a launch that Triton's front end refuses.
+        is_accepted: returns True for a launch that it was asked about and accepts.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -58,6 +59,7 @@ class LaunchTrust:
         self._journal.on_launch = self._add_launch
         self.latest = ""
         self.is_refused: Callable[[str], bool] = lambda identity: False
+        self.is_accepted: Callable[[str], bool] = lambda identity: True
 
     def _add_launch(self, identity: str) -> None:
         self._launches_of_call.add(identity)
@@ -151,7 +153,7 @@ class LaunchTrust:
         """
         accepted_kernels = set()
         for line in launches:
-            if not self.is_refused(line["id"]):
+            if self.is_accepted(line["id"]):
                 accepted_kernels.add(line["kernel"])
         for line in launches:
             is_wrong = line["made_up"] and self.is_refused(line["id"])

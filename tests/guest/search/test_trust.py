@@ -149,5 +149,17 @@ def test_launches_that_their_kernel_does_not_take_give_way(drive: Drive) -> None
     drive.launch(Rank.INNER, "m:alone", n={"int": 4})
     refused.add(drive.witness.latest)
     drive.witness.is_refused = refused.__contains__
+    drive.witness.is_accepted = lambda identity: identity not in refused
     _, *launches = drive.sifted()
     assert [line["launch"]["args"]["n"]["int"] for line in launches] == [2, 3, 4]
+
+
+def test_a_launch_that_was_not_checked_does_not_displace_a_refused_one(drive: Drive) -> None:
+    """The release may refuse the kernel whatever is passed, so the first launch stays first."""
+    drive.launch(Rank.OUTER, "m:refused", n={"int": 1})
+    refused = {drive.witness.latest}
+    drive.launch(Rank.OUTER, "m:refused", n={"int": 2})
+    drive.witness.is_refused = refused.__contains__
+    drive.witness.is_accepted = lambda identity: False
+    _, *launches = drive.sifted()
+    assert [line["launch"]["args"]["n"]["int"] for line in launches] == [1, 2]
