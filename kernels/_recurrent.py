@@ -9,7 +9,8 @@ program keeps BV columns of a head's state; gradients that sum over the columns 
 
 Backward needs no division by a decay. One kernel walks forward with the state h, one walks back with its gradient dh.
 The decay of token t lies on every path from a key before t to a query from t on: its gradient is the sum of q dq - k dk
-over the tokens from t on, as every path between two of these tokens is in both terms.
+over the tokens from t on, as every path between two of these tokens is in both terms. These sums are taken in float64,
+and without the paths from a token to itself, which would cancel.
 """
 
 import triton
@@ -143,7 +144,8 @@ KERNELS = {
                 "b": {"dtype": "{dtype}", "align": 16}, "gk": {"dtype": "fp32", "align": 16},
                 "u": {"dtype": "fp32", "align": 16}, "do": {"dtype": "{dtype}", "align": 16},
                 "du": {"dtype": "fp32", "align": 16}, "dq": {"dtype": "fp32", "align": 16},
-                "da": {"dtype": "fp32", "align": 16}, "h0": {"dtype": "fp32", "align": 16}, "scale": {"float": 0.125},
+                "da": {"dtype": "fp32", "align": 16}, "h0": {"dtype": "fp32", "align": 16},
+                "hd": {"dtype": "fp32", "align": 16}, "scale": {"float": 0.125},
                 "sequences": {"dtype": "i32", "align": 16}, "R": {"int": "{T}"}, "H": {"constexpr": "{H}"},
                 "K": {"constexpr": "{K}"}, "V": {"constexpr": "{V}"}, "BK": {"constexpr": "{K}"},
                 "BV": {"constexpr": 16},
@@ -335,7 +337,10 @@ def dplr_recurrent_bwd_dh(
     q, k, v, a, b, gk, u, do, dk, db, dv, du, dht, dh0, scale, sequences, R, H: tl.constexpr, K: tl.constexpr,
     V: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
 ):  # fmt: skip
-    """Write BV columns of dv, du and dh0, and their parts of dk and db, walking back with the state's gradient."""
+    """Write BV columns of dv, du and dh0, walking back with the state's gradient.
+
+    Also their parts of dk and db [NV, R, H, K] without those of a token's own query.
+    """
     i_nh, i_v = tl.program_id(0).to(tl.int64), tl.program_id(1)
     i_h = i_nh % H
     o_k, o_v = tl.arange(0, BK), i_v * BV + tl.arange(0, BV)
@@ -351,11 +356,11 @@ def dplr_recurrent_bwd_dh(
         b_b = load_row(b, row * K + o_k, m_k)
         b_v = load_row(v, row * V + o_v, m_v)
         b_u = load_row(u, row * V + o_v, m_v)
+        tl.store(dk + part + row * K + o_k, tl.sum(b_dh * b_v[None, :], axis=1), mask=m_k)
+        tl.store(db + part + row * K + o_k, tl.sum(b_dh * b_u[None, :], axis=1), mask=m_k)
         b_dh += b_q[:, None] * load_row(do, row * V + o_v, m_v)[None, :]
         b_du = tl.sum(b_dh * b_b[:, None], axis=0)
         b_dv = tl.sum(b_dh * b_k[:, None], axis=0)
-        tl.store(dk + part + row * K + o_k, tl.sum(b_dh * b_v[None, :], axis=1), mask=m_k)
-        tl.store(db + part + row * K + o_k, tl.sum(b_dh * b_u[None, :], axis=1), mask=m_k)
         tl.store(dv + row * V + o_v, b_dv.to(dv.dtype.element_ty), mask=m_v)
         tl.store(du + row * V + o_v, b_du, mask=m_v)
         b_dh = b_dh * load_decay(None, gk, row, o_k, m_k, K)[:, None] + b_a[:, None] * b_du[None, :]
@@ -367,10 +372,13 @@ def dplr_recurrent_bwd_dh(
 )
 @triton.jit
 def dplr_recurrent_bwd_h(
-    k, v, b, gk, u, do, du, dq, da, h0, scale, sequences, R, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
+    k, v, b, gk, u, do, du, dq, da, h0, hd, scale, sequences, R, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
     BK: tl.constexpr, BV: tl.constexpr,
 ):  # fmt: skip
-    """Write BV columns' parts of dq and da, walking forward with the state."""
+    """Write BV columns' parts of da, and of dq without those of a token's own k and b, walking forward with the state.
+
+    Also hd [N, H, K, V], the last state without its last token.
+    """
     i_nh, i_v = tl.program_id(0).to(tl.int64), tl.program_id(1)
     i_h = i_nh % H
     o_k, o_v = tl.arange(0, BK), i_v * BV + tl.arange(0, BV)
@@ -389,9 +397,11 @@ def dplr_recurrent_bwd_h(
         b_du = load_row(du, row * V + o_v, m_v)
         tl.store(da + part + row * K + o_k, tl.sum(b_h * b_du[None, :], axis=1), mask=m_k)
         b_h = b_h * load_decay(None, gk, row, o_k, m_k, K)[:, None]
-        b_h += b_b[:, None] * b_u[None, :] + b_k[:, None] * b_v[None, :]
         b_do = load_row(do, row * V + o_v, m_v) * scale
         tl.store(dq + part + row * K + o_k, tl.sum(b_h * b_do[None, :], axis=1), mask=m_k)
+        if t == T - 1:
+            store_tile(hd + i_nh * K * V, o_k * V, o_v, m_k, m_v, b_h)
+        b_h += b_b[:, None] * b_u[None, :] + b_k[:, None] * b_v[None, :]
 
 
 # The columns of the state that a program of a backward kernel keeps.
@@ -425,9 +435,11 @@ def backward(kept, do, dht, scale, sequences):
     dq, dk = dq.sum(0), dk.sum(0)
     dg = dgk = du = None
     if gk is not None:
-        dgk = gate_gradient(q * dq, k * dk, hd * dht, u is not None, sequences)
+        ends = q.double() * dq, k.double() * dk, hd.double() * dht
+        dgk = gate_gradient(*ends, u is not None, sequences).to(gk.dtype)
     elif g is not None:
-        dg = gate_gradient(q * dq, k * dk, hd * dht, u is not None, sequences, (-1,))
+        ends = q.double() * dq, k.double() * dk, hd.double() * dht
+        dg = gate_gradient(*ends, u is not None, sequences, (-1,)).to(g.dtype)
     # A token's own key and query, added last: they are no part of the gates' gradients, where they would cancel.
     own = scale * (do.float() * v.float()).sum(-1, keepdim=True)
     own_k, own_q = own * k, own * q
@@ -456,14 +468,6 @@ def gate_gradient(late, early, last, reads_before_decay, sequences, over=()):
     return x
 
 
-def summed_decay(x, last, sequences):
-    """Return the sum of x [B, T, ...] over each token and the later ones of its sequence, and of `last` [N, ...]."""
-    flat = x.flatten(0, 1)
-    ends = (sequences[:, 0] + sequences[:, 1] - 1).long()
-    flat = flat.index_add(0, ends, last)
-    return reversed_sum(flat, sequences).view(x.shape)
-
-
 def recurrence(q, k, v, g, gk, u, h0, scale, sequences):
     """Return (o, ht) of gated linear attention token by token, with gradients."""
     return differentiable(forward, backward)({"scale": scale, "sequences": sequences}, q, k, v, g, gk, u, h0)
@@ -479,29 +483,34 @@ def dplr_forward(q, k, v, a, b, gk, h0, scale, sequences):
     dplr_recurrent_fwd[lambda meta: (N * H, triton.cdiv(V, meta["BV"]))](
         q, k, v, a, b, gk, o, u, h0, ht, scale, sequences, H=H, K=K, V=V, BK=triton.next_power_of_2(K)
     )
-    return (o, ht), (q, k, v, a, b, gk, h0, u, ht)
+    return (o, ht), (q, k, v, a, b, gk, h0, u)
 
 
 def dplr_backward(kept, do, dht, scale, sequences):
     """Return the gradients of q, k, v, a, b, gk and h0."""
     import torch
 
-    q, k, v, a, b, gk, h0, u, ht = kept
+    q, k, v, a, b, gk, h0, u = kept
     B, T, H, K, V, N = *q.shape, v.shape[3], len(sequences)
     sizes = {"H": H, "K": K, "V": V, "BK": triton.next_power_of_2(K), "BV": COLUMNS}
     NV = triton.cdiv(V, COLUMNS)
     dq, dk, da, db = (q.new_empty(NV, B, T, H, K, dtype=torch.float32) for _ in range(4))
-    dv, du, dh0 = torch.empty_like(v), torch.empty_like(u), torch.empty_like(ht)
+    dv, du, dh0, hd = torch.empty_like(v), torch.empty_like(u), torch.empty_like(dht), torch.empty_like(dht)
     dplr_recurrent_bwd_dh[N * H, NV](
         q, k, v, a, b, gk, u, do, dk, db, dv, du, dht, dh0, scale, sequences, B * T, **sizes
     )
-    dplr_recurrent_bwd_h[N * H, NV](k, v, b, gk, u, do, du, dq, da, h0, scale, sequences, B * T, **sizes)
+    dplr_recurrent_bwd_h[N * H, NV](k, v, b, gk, u, do, du, dq, da, h0, hd, scale, sequences, B * T, **sizes)
     dq, dk, da, db = (x.sum(0) for x in (dq, dk, da, db))
     dgk = None
     if gk is not None:
         # a meets the state before the decay of its token.
-        late = a * da
-        dgk = summed_decay(q * dq + late - b * db - k * dk, (ht * dht).sum(-1), sequences) - late
+        own = a.double() * da
+        late, early = q.double() * dq + own, k.double() * dk + b.double() * db
+        dgk = (gate_gradient(late, early, hd.double() * dht, False, sequences) - own).to(gk.dtype)
+    # A token's own k, b and query.
+    through_k = scale * (do.float() * v.float()).sum(-1, keepdim=True)
+    through_b = scale * (do.float() * u).sum(-1, keepdim=True)
+    dq, dk, db = dq + through_k * k + through_b * b, dk + through_k * q, db + through_b * q
     return dq.to(q.dtype), dk.to(k.dtype), dv, da.to(a.dtype), db.to(b.dtype), dgk, dh0
 
 

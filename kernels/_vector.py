@@ -385,11 +385,12 @@ def gated_bwd_dqkg(
     b_dq = b_dq * tl.exp(b_gq) * scale
     b_dk = b_dk * decay_between(b_last[None, :], b_gk, m_t[:, None])
     # Paths into the chunk reach all tokens up to the query's, paths out of it all tokens after the key's.
-    b_early = b_k * b_dk
+    # The select keeps a product from being fused into the difference, which would be left with its rounding error.
+    b_early = tl.where(m_t[:, None], b_k * b_dk, 0.0)
     b_dg = tl.cumsum(b_early, axis=0) - b_early + (tl.exp(b_last) * b_state)[None, :]
     b_xq = load_tile(xq, row * K, o_k, m_t, m_k)
     b_xk = load_tile(xk, row * K, o_k, m_t, m_k)
-    b_late = b_q * (b_dq + b_xq)
+    b_late = tl.where(m_t[:, None], b_q * (b_dq + b_xq), 0.0)
     b_dg += tl.cumsum(b_late - b_k * b_xk, axis=0, reverse=True)
     if STRICT or u is not None:
         b_dg -= b_late

@@ -78,9 +78,11 @@ def compute_reference(
 
     with torch.no_grad():
         outputs = module.reference(**arguments)
-    generator = torch.Generator(arguments["q"].device).manual_seed(seed)
+    # The first argument: the queries, or the input of a family without queries.
+    first = next(iter(arguments.values()))
+    generator = torch.Generator(first.device).manual_seed(seed)
     cotangents = []
-    dtypes = (arguments["q"].dtype, torch.float32)
+    dtypes = (first.dtype, torch.float32)
     for output, dtype in zip(outputs, dtypes, strict=True):
         noise = torch.randn(output.shape, generator=generator, device=output.device)
         scaled = output / output.square().mean().sqrt().clamp_min(1e-30)

@@ -122,6 +122,7 @@ def of_triton() -> list[Source]:
         "delta_rule",
         "gated_delta_rule",
         "gla",
+        "hgrn",
         "lightning_attention",
         "linear_attention",
         "mamba2",

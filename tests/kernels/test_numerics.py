@@ -181,7 +181,7 @@ def test_keys_that_are_all_alike_do_not_break_the_triangular_inverse(family: str
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_arguments_that_do_not_fit_are_refused(family: str) -> None:
-    """Every host function raises ValueError for keys that are fewer than the queries."""
+    """Every host function raises ValueError for a second argument of fewer tokens, such as keys."""
     refused = {check["form"] for check in _of(family, "refused")}
     assert refused == {form for name, form in FORMS if name == family}
 
@@ -312,7 +312,8 @@ def _refused(module: Any) -> Iterator[dict[str, Any]]:
     arguments = numerics.draw(module, (1, 3, 1, 64, 64), torch.float32, "cpu", 0)
     for form in numerics.forms_of(module):
         try:
-            getattr(module, form)(**{**arguments, "k": arguments["k"][:, :2]})
+            _, second, *_ = arguments
+            getattr(module, form)(**{**arguments, second: arguments[second][:, :2]})
         except ValueError:
             yield {"check": "refused", "form": form}
 
