@@ -126,6 +126,11 @@ class Caller:
         return self.recorded_kernels & self._trust.kernels_up_to(Rank.PASSED)
 
     @property
+    def uncertain_kernels(self) -> frozenset[str]:
+        """The recorded kernels whose launches are all made up."""
+        return self.recorded_kernels - self._trust.certain_kernels
+
+    @property
     def refusals(self) -> dict[str, str]:
         """The kernels without an accepted launch, each with the front end's message."""
         return self._checks.refusals
@@ -184,6 +189,14 @@ class Caller:
         rank = call_rank(operator, plan, result.succeeded, is_documented)
         new_launches = self._trust.end_call(rank, arguments.has_guesses)
         return replace(result, new_launches=new_launches)
+
+    def can_be_certain(self, operator: Operator, plan: CallPlan) -> bool:
+        """Return True if the launches of a successful call are seen, unless an argument is a guess.
+
+        Layers make the arguments of their kernels; others are called as documented.
+        """
+        is_documented = self._is_documented(operator, plan)
+        return call_rank(operator, plan, True, is_documented) <= Rank.DOCUMENTED
 
     def _find_refusal(self) -> CaughtError | None:
         """Return the first refusal of a launch of the call, with the constraints of all."""

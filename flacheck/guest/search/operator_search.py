@@ -213,6 +213,14 @@ class OperatorSearch:
                 kernels.append(kernel)
         return frozenset(kernels)
 
+    def _uncertain_kernels(self, operator: Operator) -> frozenset[str]:
+        """Return an operator's kernels with made-up launches only that are worth more calls."""
+        kernels = []
+        for kernel in operator.kernels & self._caller.uncertain_kernels:
+            if self._efforts[kernel] < _MAX_EFFORT:
+                kernels.append(kernel)
+        return frozenset(kernels)
+
     def _report_entry(self, operator: Operator) -> dict[str, Any]:
         """Return an operator's entry in the report."""
         if operator.name not in self.report:
@@ -281,23 +289,44 @@ class OperatorSearch:
     def _vary(
         self, operator: Operator, base: CallPlan, tries: int, fruitless_seconds: float
     ) -> list[CallPlan]:
-        """Call variants while kernels are missing; return successful ones with other arguments."""
+        """Call variants while kernels are missing; return successful ones with other arguments.
+
+        If all are recorded, variants of a successful plan that can replace made-up launches follow.
+        """
         variants: list[CallPlan] = []
+        # Only a successful plan has more than one try for each variant.
+        _, base_tries = self._base_plan(operator)
+        has_worked = base_tries > 1 and not self._is_nested
         missing = self._missing_kernels(operator)
+        uncertain = self._caller.uncertain_kernels
         last_success = self._clock()
         for plan in self._variations(operator).unusual(base):
-            if missing != self._missing_kernels(operator):
-                missing = self._missing_kernels(operator)
+            has_progress = missing != self._missing_kernels(operator)
+            if has_progress or uncertain - self._caller.uncertain_kernels:
                 last_success = self._clock()
-            if not self._sought_kernels(operator) or self._is_time_over():
+            missing = self._missing_kernels(operator)
+            uncertain = self._caller.uncertain_kernels
+            if self._is_time_over() or self._clock() - last_success > fruitless_seconds:
                 break
-            if self._clock() - last_success > fruitless_seconds:
-                break
+            if not self._sought_kernels(operator):
+                if not has_worked or not self._uncertain_kernels(operator):
+                    break
+                if self._caller.can_be_certain(operator, plan):
+                    self._call_for_certainty(operator, plan, tries)
+                continue
             success = self._call_with_repairs(operator, plan, tries)
             has_other_arguments = plan.label.startswith(_ARGUMENT_LABELS)
             if success and has_other_arguments and len(variants) < _MAX_NESTED:
                 variants.append(success)
         return variants
+
+    def _call_for_certainty(self, operator: Operator, plan: CallPlan, tries: int) -> None:
+        """Call a variant for kernels with made-up launches only, at the cost of their efforts."""
+        kernels = self._uncertain_kernels(operator)
+        start = self._clock()
+        self._call_with_repairs(operator, plan, tries)
+        for kernel in kernels:
+            self._efforts[kernel] += self._clock() - start
 
     def _invert_branches(self, operator: Operator) -> None:
         """Invert branch conditions that lie before the launches of missing kernels."""

@@ -42,6 +42,7 @@ class LaunchTrust:
 
     Attributes:
         latest: the identity of the launch that was written last.
+        certain_kernels: the kernels with a launch of at least one call without inferred arguments.
         is_refused: returns True for a launch that Triton's front end refuses.
         is_accepted: returns True for a launch that it was asked about and accepts.
     """
@@ -55,6 +56,7 @@ class LaunchTrust:
         self._best_ranks: dict[str, Rank] = {}
         # Launches of at least one call without inferred arguments.
         self._certain: set[str] = set()
+        self.certain_kernels: set[str] = set()
         self._journal = recorder.journal
         self._journal.on_launch = self._add_launch
         self.latest = ""
@@ -96,6 +98,9 @@ class LaunchTrust:
             self._ranks[identity] = min(rank, self._rank(identity))
         if is_certain:
             self._certain |= self._launches_of_call
+            for identity in self._launches_of_call:
+                if identity in self._kernels:
+                    self.certain_kernels.add(self._kernels[identity])
         self._launches_of_call.clear()
         return new_launches
 

@@ -56,10 +56,14 @@ class Caller:
         self.calls: list[tuple[str, str, str]] = []
         self._ending = ending
         self.of_torch: list[CallPlan] = []
+        self.uncertain_kernels: frozenset[str] = frozenset()
 
     @property
     def trusted_kernels(self) -> frozenset[str]:
         return self.recorded_kernels
+
+    def can_be_certain(self, operator: Operator, plan: CallPlan) -> bool:
+        return plan.label != "inference"
 
     def torch_plans(self, operator: Operator) -> list[CallPlan]:
         return self.of_torch
@@ -234,6 +238,46 @@ def test_a_kernel_that_no_variant_reaches_is_not_sought_in_every_operator() -> N
     search.run()
     varied = {name for name, label, _ in caller.calls if label != "plain"}
     assert "other" in varied
+    assert "op0" in varied
+    assert "op39" not in varied
+
+
+@pytest.mark.parametrize("reached", [True, False])
+def test_a_kernel_with_made_up_launches_only_is_sought_in_documented_variants(
+    reached: bool,
+) -> None:
+    """Until a variant's launch is certain; variants that cannot be are not called for it."""
+
+    def ending(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+        if reached and plan.label == "inference, one step":
+            caller.uncertain_kernels = frozenset()
+        return fine(operator, plan, dtype)
+
+    op = operator("op", "a")
+    caller = Caller(ending, [op], Recipe({}))
+    caller.uncertain_kernels = frozenset(("a",))
+    OperatorSearch([op], caller, ("bf16",), PLENTY).run()  # type: ignore[arg-type]
+    labels = [label for _, label, _ in caller.calls]
+    assert labels[:2] == ["plain", "inference, one step"]
+    assert (len(labels) == 2) is reached
+    assert "inference" not in labels
+
+
+def test_work_for_a_kernel_with_made_up_launches_only_is_limited() -> None:
+    """Not every operator that leads to it is varied."""
+    clock = itertools.count()
+    operators = [operator(f"op{number}", "shared") for number in range(40)]
+    caller = Caller(fine, operators, Recipe({}))
+    caller.uncertain_kernels = frozenset(("shared",))
+    search = OperatorSearch(
+        operators,
+        caller,  # type: ignore[arg-type]
+        ("bf16",),
+        PLENTY,
+        clock=lambda: next(clock) * 0.001,
+    )
+    search.run()
+    varied = {name for name, label, _ in caller.calls if label != "plain"}
     assert "op0" in varied
     assert "op39" not in varied
 

@@ -32,6 +32,7 @@ class Drive:
     ) -> None:
         line = {"kernel": kernel, "source": source, "launch": {"args": args}}
         self._journal.launch(line, f"text of {source}", {}, dict, path)
+        self.witness.add_kernel(kernel)
         self.witness.end_call(rank, guessed)
 
     def sifted(self) -> list[dict[str, Any]]:
@@ -71,6 +72,14 @@ def test_a_layer_that_was_built_with_a_guess_is_made_up(drive: Drive) -> None:
     drive.launch(Rank.LAYER, "m:k", n={"int": 2})
     _, *launches = (line for line in drive.sifted() if "kernel" in line or "schema" in line)
     assert [line["made_up"] for line in launches] == [True, False]
+
+
+def test_a_kernel_is_certain_from_its_first_launch_without_a_guess(drive: Drive) -> None:
+    """A guessed argument or an inner function leaves it open."""
+    drive.launch(Rank.LAYER, "m:guessed", n={"int": 1}, guessed=True)
+    drive.launch(Rank.INNER, "m:inner", n={"int": 2})
+    drive.launch(Rank.DOCUMENTED, "m:seen", n={"int": 3})
+    assert drive.witness.certain_kernels == {"m:seen"}
 
 
 def test_a_function_that_its_package_calls_gets_the_dtypes_that_its_package_hands_it(
