@@ -71,6 +71,7 @@ FOLDERS_WITHOUT_MODULES = {"kernels", "matrices", "results", "__pycache__"}
 TESTS_OF_THE_WHOLE = {
     "test_architecture",
     "test_conftest",
+    "test_documents",
     "test_hostile_input",
     "test_readme_commands",
     "test_soak",

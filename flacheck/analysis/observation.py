@@ -35,8 +35,10 @@ class ObservedCell:
     a compile that was stopped on request before its last stage, `is_crash` an attempt that a signal
     ended. `made_up` marks arguments that flacheck's driver invented; `reason` and `formerly` are
     the record's; `api` is a name of Triton or of a module that the kernel's source uses and the
-    release lacks. If the question lists several configurations of this launch, `configuration_of`
-    is the key of the cell that it requests.
+    release lacks. `fails_alike` marks a front-end error that no other arguments avoid,
+    `depends_on` are the arguments of which others avoid it, and `compiles_under` is a newer release
+    whose front end accepts the same launch. If the question lists several configurations of this
+    launch, `configuration_of` is the key of the cell that it requests.
     """
 
     key: str
@@ -63,6 +65,9 @@ class ObservedCell:
     made_up: bool = False
     formerly: str | None = None
     api: str | None = None
+    fails_alike: bool = False
+    depends_on: tuple[str, ...] = ()
+    compiles_under: str | None = None
     configuration_of: str | None = None
 
     @property
@@ -156,6 +161,8 @@ def _observe(
     # Equal launches recur on every release and target, and splitting one is the expensive step.
     size, options = canonical(dict(record.shape)), canonical(dict(record.options))
     launch = ("launch", canonical(record.launch and record.launch.to_json()), size)
+    facts = _decisive_facts(record)
+    variations = facts.get("variations") or {}
     if launch not in shared:
         shared[launch] = take_apart(record.launch, record.shape)
     return ObservedCell(
@@ -184,13 +191,17 @@ def _observe(
         is_crash=record.signal is not None,
         made_up=made_up,
         formerly=once(record.formerly),
-        api=once(_find_api(record)),
+        api=once(facts.get("api")),
+        fails_alike=bool(variations.get("alike")),
+        depends_on=once(tuple(variations.get("depends_on", ()))),
+        compiles_under=once(facts.get("compiles_under")),
         configuration_of=configuration_of,
     )
 
 
-def _find_api(record: Record) -> str | None:
+def _decisive_facts(record: Record) -> Mapping[str, Any]:
+    """Return the facts of the finding that decides a record's verdict."""
     for finding in record.findings[:1]:
-        api: str | None = finding["facts"].get("api")
-        return api
-    return None
+        facts: Mapping[str, Any] = finding["facts"]
+        return facts
+    return {}

@@ -30,9 +30,13 @@ _FRONT_END = ("import", "ast", "call", "autotune")
 # The front end's output is verified before the first pass. Old releases report there that a
 # kernel's own operands do not match; new ones report it in the front end.
 _FIRST_PASS = "ttir"
+# Stages whose outcome a newer release shows by compiling the same launch.
+_COMPARABLE = ("ast", _FIRST_PASS)
 _VERIFIER_ERROR = re.compile(r"error: '[\w.]+' op ")
 # An autotuner builds its key from the arguments' positions, not from their values.
 _AUTOTUNER = "FC6"
+# Arguments that a reason names.
+_MAX_NAMES = 3
 # Python's name for an argument that was left out.
 _LEFT_OUT = "NoneType"
 
@@ -57,7 +61,8 @@ def why_untested(cell: ObservedCell) -> str | None:
 
     A failure of a made-up launch is evidence if its arguments cannot have caused it: a removed API,
     a module whose import fails for a reason that a release has, a crash of the compiler, an error
-    in one of its passes.
+    in one of its passes, a front-end error that no other arguments avoid, or one of a launch that a
+    newer release's front end accepts.
     """
     if not cell.made_up or cell.verdict in (Verdict.COMPILES, Verdict.SKIPPED):
         return None
@@ -76,10 +81,27 @@ def why_untested(cell: ObservedCell) -> str | None:
         return "the made-up sizes need more than the GPU has"
     if code == _FEATURE:
         return "the made-up dtypes may be none that the GPU is used with"
-    is_verified = cell.stage == _FIRST_PASS and _VERIFIER_ERROR.search(cell.line)
-    if cell.stage in _FRONT_END or is_verified:
+    if _is_refused_source(cell):
+        if cell.fails_alike or cell.compiles_under:
+            return None
+        if cell.depends_on:
+            names = ", ".join(cell.depends_on[:_MAX_NAMES])
+            return f"the kernel's line may need other made-up arguments than these: {names}"
         return "the made-up arguments may not fit the kernel"
     return None
+
+
+def is_undecided(cell: ObservedCell) -> bool:
+    """Return True if a newer release may show that an untested failure is the cell's release's."""
+    if cell.stage not in _COMPARABLE or not cell.fails:
+        return False
+    return _is_refused_source(cell) and why_untested(cell) is not None
+
+
+def _is_refused_source(cell: ObservedCell) -> bool:
+    """Return True for an error of the front end, or of the first check of its output."""
+    is_verified = cell.stage == _FIRST_PASS and _VERIFIER_ERROR.search(cell.line)
+    return cell.stage in _FRONT_END or bool(is_verified)
 
 
 def separate_untested(

@@ -256,11 +256,19 @@ def run_options(
     memory: int = 8192,
     fresh: bool = False,
     max_failures: int | None = None,
+    executor: str = "local",
 ) -> RunOptions:
-    """Return how cells are compiled; UsageError for a bad timeout."""
-    from flacheck.pipeline.job import RunOptions
+    """Return how cells are compiled; UsageError for a bad timeout or executor."""
+    from flacheck.pipeline.job import DASK, LOCAL, RunOptions
 
-    return RunOptions(seconds(timeout), jobs, memory, fresh, max_failures)
+    name, _, address = executor.partition(":")
+    is_plain = executor in (LOCAL, DASK)
+    if not is_plain and (name != DASK or not address):
+        raise UsageError(
+            f"--executor {executor}: expected local, dask, or dask: and the address of a scheduler,"
+            " such as dask:tcp://10.0.0.1:8786"
+        )
+    return RunOptions(seconds(timeout), jobs, memory, fresh, max_failures, executor)
 
 
 def check_stage(until: str | None) -> None:

@@ -36,6 +36,7 @@ def bisect(
     triton: Texts = (),
     torch: Texts = (),
     jobs: int = 0,
+    executor: str = "local",
     timeout: str | float = "auto",
     memory: int = 8192,
     fresh: bool = False,
@@ -52,7 +53,7 @@ def bisect(
         matrix, package: Where the cell is from, instead of `cell`.
         kernel, op, target, dtype, num_warps, num_stages: The selection, one value or several.
         toolchain, triton, torch: The releases to look at; all with a wheel without them.
-        jobs, timeout, memory, fresh: How the cell is compiled, as for `scan`.
+        jobs, executor, timeout, memory, fresh: How the cell is compiled, as for `scan`.
         trust: Install and import the packages that a launches file or a stored cell names.
         store: The folder of the store.
         on_event: Receives each event while the cell compiles.
@@ -63,7 +64,7 @@ def bisect(
     if find not in [each.value for each in Find]:
         raise UsageError(f"--find {find}: expected fail, pass or change")
     handle = on_event or ignore
-    options = run_options(timeout=timeout, jobs=jobs, memory=memory, fresh=fresh)
+    options = run_options(timeout=timeout, jobs=jobs, executor=executor, memory=memory, fresh=fresh)
     selection = selection_of(
         kernel=kernel,
         op=op,

@@ -41,6 +41,7 @@ def diff(
     options: Texts = (),
     triton: Texts = (),
     jobs: int = 0,
+    executor: str = "local",
     timeout: str | float = "auto",
     memory: int = 8192,
     fresh: bool = False,
@@ -61,7 +62,7 @@ def diff(
         define, options: Macros and compiler options, each `NAME=VALUE`.
         triton: The release of a stored side that holds several, or under which two releases of a
             package are compiled.
-        jobs, timeout, memory, fresh: How the cells are compiled, as for `scan`.
+        jobs, executor, timeout, memory, fresh: How the cells are compiled, as for `scan`.
         trust: Install and import the packages that a launches file names.
         store: The folder of the store.
         chosen: False if `package` and `matrix` are defaults that a stored side replaces.
@@ -83,7 +84,7 @@ def diff(
         define=define,
         options=options,
     )
-    run = run_options(timeout=timeout, jobs=jobs, memory=memory, fresh=fresh)
+    run = run_options(timeout=timeout, jobs=jobs, executor=executor, memory=memory, fresh=fresh)
     folder = Path(store)
     before = sides.read(from_, folder, selection.toolchains)
     after = sides.read(to, folder, selection.toolchains)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flacheck.api.arguments import PathLike, Several, Texts, split, texts, torch_requirements
 from flacheck.api.results import library_of
 from flacheck.capabilities.known.document import Known
-from flacheck.capabilities.known.lookup import Request, look_up, releases_of_torch
+from flacheck.capabilities.known.lookup import KnownRequest, look_up, releases_of_torch
 from flacheck.errors import UsageError
 from flacheck.packages import package as packages
 
@@ -39,6 +39,6 @@ def known(
     releases = list(split(triton))
     for requirement in torch_requirements(texts(torch)):
         releases += releases_of_torch(requirement)
-    request = Request(name, split(target), tuple(releases))
+    request = KnownRequest(name, split(target), tuple(releases))
     library = library_of(results)
     return look_up(library, request)

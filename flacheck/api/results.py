@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from flacheck.api.arguments import PathLike, Texts, run_options, texts
 from flacheck.errors import UsageError
 from flacheck.pipeline.events import OnEvent, drain
-from flacheck.published.library import FOLDER, Library, open_library
+from flacheck.published.library import FOLDER, ResultsFolder, open_library
 from flacheck.store import Store
 from flacheck.toolchains import cache
 from flacheck.toolchains.scratch import temporary_folder
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _BUILD_STORE = Path(".flacheck-results")
 
 
-def library_of(results: PathLike | None) -> Library:
+def library_of(results: PathLike | None) -> ResultsFolder:
     """Return the results of a folder or URL; flacheck's own by default.
 
     Those of a URL are copied into the cache once; `update_results` with the URL fetches newer ones.

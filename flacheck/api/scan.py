@@ -46,6 +46,7 @@ def scan(
     triton: Texts = (),
     torch: Texts = (),
     jobs: int = 0,
+    executor: str = "local",
     shard: str | None = None,
     captured: PathLike | None = None,
     with_tests: bool = False,
@@ -73,6 +74,7 @@ def scan(
         define, options: Macros and compiler options, each `NAME=VALUE`.
         toolchain, triton, torch: The compilers: `installed`, versions or specifiers.
         jobs: Number of workers; 0 for the number of CPUs.
+        executor: `local`, `dask` for a local Dask cluster, or `dask:ADDRESS` of a scheduler.
         shard: `I/N` for part I of N, split by cell key.
         captured: A file with the package's captures, which shards share.
         with_tests: Record the launches of a checkout's own tests as well.
@@ -113,7 +115,12 @@ def scan(
         options=options,
     )
     run = run_options(
-        timeout=timeout, jobs=jobs, memory=memory, fresh=fresh, max_failures=max_failures
+        timeout=timeout,
+        jobs=jobs,
+        executor=executor,
+        memory=memory,
+        fresh=fresh,
+        max_failures=max_failures,
     )
     subjects = subjects_of(matrix, package, trust, configs, captured, with_tests)
     jobs_ = [Job(subject, selection, run, until, shard) for subject in subjects]

@@ -31,8 +31,8 @@ from flacheck.cli import (
     pages,
     report,
     repro,
-    runs,
     results,
+    runs,
     scan,
     toolchain,
 )

@@ -49,6 +49,7 @@ def bisect(
     ),
     torch: flags.Torch = [],
     jobs: flags.Jobs = 0,
+    executor: flags.Executor = "local",
     timeout: flags.Timeout = "auto",
     memory: flags.Memory = 8192,
     fresh: flags.Fresh = False,

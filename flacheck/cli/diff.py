@@ -72,6 +72,7 @@ def diff(
         help=_TRITON,
     ),
     jobs: flags.Jobs = 0,
+    executor: flags.Executor = "local",
     timeout: flags.Timeout = "auto",
     memory: flags.Memory = 8192,
     fresh: flags.Fresh = False,

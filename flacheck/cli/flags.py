@@ -128,6 +128,10 @@ _JOBS = "Run N workers. Default: number of CPUs."
 Jobs = Annotated[
     int, option("--jobs", "-j", panel=HOW, min=0, metavar="N", show_default=False, help=_JOBS)
 ]
+_EXECUTOR = "Run the workers here, on a local Dask cluster, or on that of a scheduler."
+Executor = Annotated[
+    str, option("--executor", panel=HOW, metavar="local|dask|dask:ADDRESS", help=_EXECUTOR)
+]
 # One limit for all would end slow kernels, or wait too long for those that hang.
 _TIMEOUT = (
     "Allow a cell this long: 90, 90s, 15m, 1h. auto: 300 s, or 20 × the kernel's slowest cell."

@@ -65,6 +65,7 @@ def scan(
     triton: flags.Triton = [],
     torch: flags.Torch = [],
     jobs: flags.Jobs = 0,
+    executor: flags.Executor = "local",
     shard: str | None = option(
         None, panel=flags.HOW, metavar="I/N", help="Compile part I of N, split by cell key."
     ),

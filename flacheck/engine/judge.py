@@ -46,7 +46,7 @@ def judge(cell: Cell, attempt: Attempt) -> Record:
         reason = _own_words(findings[0]) or findings[0].title
         return _record(cell, attempt, Verdict.UNKNOWN, findings, reason=reason, tolerated=tolerated)
     return with_facts(
-        _record(cell, attempt, Verdict.FAILS, findings, tolerated=tolerated), _api(attempt)
+        _record(cell, attempt, Verdict.FAILS, findings, tolerated=tolerated), cause(attempt)
     )
 
 
@@ -70,11 +70,13 @@ def _has_choice(cell: Cell) -> bool:
     return cell.stage != "compile" or len(cell.configs) > 1 or cell.kernel.is_candidate
 
 
-def _api(attempt: Attempt) -> Json:
-    """Return the API that the release lacks, if the worker found that the source needs one."""
-    if "api" in attempt.facts:
-        return {"api": attempt.facts["api"]}
-    return {}
+def cause(attempt: Attempt) -> Json:
+    """Return the API that the release lacks, or the arguments that a front-end error depends on."""
+    facts = {}
+    for name in ("api", "variations"):
+        if name in attempt.facts:
+            facts[name] = attempt.facts[name]
+    return facts
 
 
 def _record_finished(cell: Cell, attempt: Attempt) -> Record:

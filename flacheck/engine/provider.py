@@ -2,15 +2,15 @@
 
 import importlib.util
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from flacheck import toolchains
 from flacheck.engine import policies
 from flacheck.engine.sandbox import WorkerKind
-from flacheck.errors import ToolchainError
+from flacheck.errors import FlacheckError, ToolchainError
 from flacheck.model import Attempt, Cell, Json, Verdict
-from flacheck.packages.package import Package
+from flacheck.packages.package import Package, provide_package
 from flacheck.source.reach import find_reaches, first_length
 from flacheck.tables import find_shipped_folder
 from flacheck.toolchains import intact
@@ -28,6 +28,30 @@ class Unavailable:
     verdict: Verdict
     reason: str
     code: str | None = None
+
+
+@dataclass(frozen=True)
+class WorkerRecipe:
+    """The parts of a kind of worker by name, from which another machine makes the same kind.
+
+    Attributes:
+        choice: The compiler.
+        package: The package of the kernels; None for flacheck's own.
+        with_torch: True if the worker imports torch.
+        memory_mb: Megabytes of address space for the worker.
+        trust: True if the sources may use more than Triton's language.
+    """
+
+    choice: Choice
+    package: Package | None
+    with_torch: bool
+    memory_mb: int
+    trust: bool
+
+    def kind_with(self, toolchain: Toolchain) -> WorkerKind:
+        """Return the kind of worker with an installed compiler."""
+        kind = worker_kind(toolchain, self.package, self.with_torch, self.memory_mb, self.trust)
+        return replace(kind, recipe=self)
 
 
 class Provider:
@@ -78,9 +102,10 @@ class Provider:
                 if folder not in self._files:
                     self._files[folder] = intact.states(folder)
             with_torch = cell.kernel.is_imported
-            self._kinds[identity] = worker_kind(
-                toolchain, package, with_torch, self.memory_mb, self._trust
+            recipe = WorkerRecipe(
+                self._choices[cell.toolchain], package, with_torch, self.memory_mb, self._trust
             )
+            self._kinds[identity] = recipe.kind_with(toolchain)
         return self._kinds[identity]
 
     def loss(self, cell: Cell) -> str | None:
@@ -114,16 +139,39 @@ class Provider:
 
     def _toolchain(self, name: str) -> Toolchain | Unavailable:
         if name not in self._toolchains:
-            self._toolchains[name] = self._provide(self._choices[name])
+            self._toolchains[name] = _provide(self._choices[name])
         return self._toolchains[name]
 
-    def _provide(self, choice: Choice) -> Toolchain | Unavailable:
-        if choice.reason:
-            return Unavailable(Verdict.UNKNOWN, choice.reason, "FC903")
+
+def provide_kind(recipe: WorkerRecipe) -> WorkerKind | Unavailable:
+    """Return a kind of worker on this machine; install its compiler and package first.
+
+    A package in a folder that both machines share is used where it is.
+    """
+    toolchain = _provide(recipe.choice)
+    if isinstance(toolchain, Unavailable):
+        return toolchain
+    package = recipe.package
+    if package is not None and not Path(package.path).is_dir():
         try:
-            return toolchains.provide(choice)
-        except ToolchainError as error:
-            return Unavailable(Verdict.UNKNOWN, str(error), "FC903")
+            here = provide_package(package.identity)
+        except FlacheckError as error:
+            return Unavailable(Verdict.UNKNOWN, str(error))
+        if here.digest != package.digest:
+            return Unavailable(
+                Verdict.UNKNOWN, f"the files of {package.identity} differ on this machine"
+            )
+        recipe = replace(recipe, package=here)
+    return recipe.kind_with(toolchain)
+
+
+def _provide(choice: Choice) -> Toolchain | Unavailable:
+    if choice.reason:
+        return Unavailable(Verdict.UNKNOWN, choice.reason, "FC903")
+    try:
+        return toolchains.provide(choice)
+    except ToolchainError as error:
+        return Unavailable(Verdict.UNKNOWN, str(error), "FC903")
 
 
 def _folders(toolchain: Toolchain, package: Package | None) -> list[str]:

@@ -71,7 +71,8 @@ class WorkerKind:
     compiler, `worker` (the guest's module) or `worker_file`, `packages` (name → folder), `corpus`
     (folder), `memory_mb` (limit of its address space), `confinement` (a policy that replaces the
     derived one). `environment` adds to the allow-list. `needs_mb` is the memory that must be free
-    for one such worker, 0 if it needs little.
+    for one such worker, 0 if it needs little. `recipe` makes the same kind on another machine; None
+    if its folders are there too.
     """
 
     name: str
@@ -79,6 +80,7 @@ class WorkerKind:
     environment: Mapping[str, str] = field(default_factory=dict)
     python: str = sys.executable
     needs_mb: int = 0
+    recipe: Any = field(default=None, compare=False)
 
     @property
     def key(self) -> str:

@@ -7,7 +7,7 @@ here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
@@ -198,17 +198,30 @@ def _holds(value: Any, text: str) -> bool:
 
 
 def main_dtype(args: Mapping[str, Any]) -> str | None:
-    """Return the dtype of a launch: its tensors' first 16- or 8-bit float, else the first float."""
+    """Return the dtype of a launch: its tensors' first 16- or 8-bit float, else the first float.
+
+    The tensors of descriptors and those in tuples count, too.
+    """
     first_float = None
-    for spec in args.values():
-        dtype = spec.get("dtype") if isinstance(spec, Mapping) else None
-        if not isinstance(dtype, str):
-            continue
+    for dtype in tensor_dtypes(args.values()):
         if dtype in ("bf16", "fp16") or dtype.startswith("fp8"):
             return dtype
         if first_float is None and dtype.startswith("fp"):
             first_float = dtype
     return first_float
+
+
+def tensor_dtypes(specs: Iterable[Any]) -> Iterator[str]:
+    """Yield the dtype of each tensor among some arguments, in order."""
+    for spec in specs:
+        if not isinstance(spec, Mapping):
+            continue
+        if isinstance(spec.get("tuple"), (list, tuple)):
+            yield from tensor_dtypes(spec["tuple"])
+        descriptor = spec.get("descriptor")
+        holder = descriptor if isinstance(descriptor, Mapping) else spec
+        if isinstance(holder.get("dtype"), str):
+            yield holder["dtype"]
 
 
 def find_dtype(text: str) -> str | None:

@@ -9,6 +9,8 @@ from flacheck.model import Purpose
 
 # Megabytes of address space for each worker.
 MEMORY_MB = 8192
+# The executor that runs workers on this machine, and the one of a Dask cluster.
+LOCAL, DASK = "local", "dask"
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class RunOptions:
         memory_mb: Megabytes of address space for each worker.
         fresh: Compile cells again that have a stored result.
         max_failures: Stop after this many failures; None never stops.
+        executor: `local`, `dask` for a local Dask cluster, or `dask:ADDRESS` of a scheduler.
     """
 
     timeout: float | None = None
@@ -28,6 +31,7 @@ class RunOptions:
     memory_mb: int = MEMORY_MB
     fresh: bool = False
     max_failures: int | None = None
+    executor: str = LOCAL
 
     @property
     def workers(self) -> int:

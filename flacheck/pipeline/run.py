@@ -4,17 +4,18 @@ import logging
 import platform
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flacheck.analysis.alternatives import is_skipped
 from flacheck.analysis.observation import ObservedCell, observe
 from flacheck.analysis.untested_cells import why_untested
-from flacheck.engine.executors import LocalPool
+from flacheck.engine.executors import Executor, LocalPool
 from flacheck.engine.loop import Loop, Timeouts
 from flacheck.engine.provider import Provider
 from flacheck.model import Cell, Json, Record, Verdict
+from flacheck.pipeline.available_releases import newer_choices
 from flacheck.pipeline.events import Event, RecordSettled, RunFinished, RunStarted
-from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.job import DASK, RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.store import Store
 from flacheck.toolchains import torch_pins
@@ -105,6 +106,17 @@ def provider_of(plan: Plan, memory_mb: int) -> Provider:
     return Provider(plan.choices, plan.packages, plan.attempts, memory_mb, plan.trust)
 
 
+def make_executor(options: RunOptions, timeouts: Timeouts) -> Executor:
+    """Return the executor that the options name: this machine's workers, or a Dask cluster."""
+    name, _, address = options.executor.partition(":")
+    if name == DASK:
+        # Only its users pay for the import of Dask.
+        from flacheck.engine.cluster import DaskExecutor
+
+        return DaskExecutor(address, options.workers, timeouts)
+    return LocalPool(options.workers, timeouts)
+
+
 @contextmanager
 def open_run(
     plan: Plan, store: Store, options: RunOptions, run: str = ""
@@ -112,13 +124,15 @@ def open_run(
     """Store a run of the plan and yield it with its workers, which end with the context."""
     run = begin_run(plan, store, run)
     timeouts = Timeouts(options.timeout)
-    provider = provider_of(plan, options.memory_mb)
-    pool = LocalPool(options.workers, timeouts)
+    newer = {choice.identity: choice for choice in newer_choices(plan.cells)}
+    compared_plan = replace(plan, choices={**newer, **plan.choices})
+    provider = provider_of(compared_plan, options.memory_mb)
+    executor = make_executor(options, timeouts)
     try:
-        loop = Loop(provider, run, store, pool, timeouts, options.fresh)
+        loop = Loop(provider, run, store, executor, timeouts, options.fresh, tuple(newer))
         yield ActiveRun(run, store, loop)
     finally:
-        pool.close()
+        executor.close()
 
 
 def run_plan(

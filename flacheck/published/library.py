@@ -34,7 +34,7 @@ FOLDER = "results"
 
 
 @dataclass
-class Library:
+class ResultsFolder:
     """A folder of published results.
 
     `manifest` lists the files; each is checked against its hash when it is read.
@@ -132,18 +132,18 @@ def _differs(path: Path) -> UsageError:
     )
 
 
-def open_library(folder: Path | None = None) -> Library:
+def open_library(folder: Path | None = None) -> ResultsFolder:
     """Return the results of a folder; by default the newer of flacheck's own and the updated ones.
 
     Raises:
         UsageError: If the folder holds no results, or damaged ones.
     """
     if folder is not None:
-        return Library(folder, read_manifest(folder / MANIFEST))
+        return ResultsFolder(folder, read_manifest(folder / MANIFEST))
     own = _own_library()
     updated_folder = cache.root() / FOLDER
     if (updated_folder / MANIFEST).is_file():
-        updated = Library(updated_folder, read_manifest(updated_folder / MANIFEST))
+        updated = ResultsFolder(updated_folder, read_manifest(updated_folder / MANIFEST))
         if own is None or updated.manifest.date > own.manifest.date:
             return updated
     if own is None:
@@ -153,14 +153,14 @@ def open_library(folder: Path | None = None) -> Library:
     return own
 
 
-def _own_library() -> Library | None:
+def _own_library() -> ResultsFolder | None:
     try:
         folder = find_shipped_folder(FOLDER)
     except FlacheckError:
         return None
     if not (folder / MANIFEST).is_file():
         return None
-    return Library(folder, read_manifest(folder / MANIFEST))
+    return ResultsFolder(folder, read_manifest(folder / MANIFEST))
 
 
 def nearest(about: str, abouts: Iterable[str]) -> str | None:

@@ -42,7 +42,7 @@ _DIGITS = 32
 
 
 @dataclass(frozen=True)
-class Origin:
+class ResultsOrigin:
     """Who made the results: flacheck's version, the day, Python's version."""
 
     flacheck: str
@@ -122,7 +122,7 @@ def pack(
     place: RequestedPlace,
     records: Sequence[Record],
     configs: Configs,
-    origin: Origin,
+    origin: ResultsOrigin,
     facts: SubjectFacts,
 ) -> tuple[Header, Body]:
     """Return the file of a question on one place.

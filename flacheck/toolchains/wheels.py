@@ -26,6 +26,7 @@ from packaging.utils import canonicalize_name
 from flacheck.errors import ToolchainError
 from flacheck.toolchains.cache import size_mb
 from flacheck.toolchains.filling import no_permission, no_space
+from flacheck.toolchains.scratch import temporary_folder
 
 _LOG = logging.getLogger(__name__)
 
@@ -145,7 +146,7 @@ def install(
     """
     start = time.monotonic()
     _LOG.info(f"installing {what} …")
-    flags = ["--target", str(folder)]
+    flags = []
     for name in binary_only:
         flags += ["--only-binary", name]
     if alone:
@@ -161,8 +162,8 @@ def install(
         # pip lacks such an option: with pip an upper bound must admit the constraint.
         if constraints and installer.name == "uv":
             overrides = ["--override", str(constraints), "--build-constraint", str(constraints)]
-        command = [*installer.install, *flags, *overrides, *requirements]
-        code, output = run(command, what, environment)
+        command = [*installer.install, *flags, *overrides]
+        code, output = _fill(installer, folder, [*command, *requirements], what, environment)
         if code == 0:
             (folder / ".lock").unlink(missing_ok=True)  # uv leaves one
             seconds = round(time.monotonic() - start, 1)
@@ -181,6 +182,43 @@ def install(
     if isinstance(errors[-1], NotFound):
         raise errors[0]
     raise errors[-1]
+
+
+def _fill(
+    installer: Installer,
+    folder: Path,
+    command: Sequence[str],
+    what: str,
+    environment: Mapping[str, str],
+) -> tuple[int, str]:
+    """Run an installer's command for a folder; return the exit code and the output."""
+    has_files = folder.is_dir() and any(folder.iterdir())
+    if installer.name != "pip" or not has_files:
+        return run([*command, "--target", str(folder)], what, environment)
+    # pip skips a directory that exists in its target: of two distributions with one top-level
+    # package (flash-linear-attention and fla-core) the second would lose its modules.
+    with temporary_folder() as aside:
+        filled = Path(aside) / "filled"
+        code, output = run([*command, "--target", str(filled)], what, environment)
+        if code == 0:
+            add_distributions(filled, folder)
+    return code, output
+
+
+def add_distributions(source: Path, folder: Path) -> None:
+    """Move the distributions of one folder that another one lacks; files that exist there stay."""
+    present = contents(folder)
+    for distribution in importlib.metadata.distributions(path=[str(source)]):
+        if canonicalize_name(distribution.name) in present:
+            continue
+        for file in distribution.files or ():
+            # Scripts are recorded outside of the folder.
+            if ".." in file.parts or file.is_absolute():
+                continue
+            origin, target = source / file, folder / file
+            if origin.is_file() and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(origin, target)
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -43,7 +43,8 @@ class Worker:
         moment = "lower"
         if behaviour.startswith("at "):
             _, moment, behaviour = behaviour.split(" ", 2)
-        for stage in ("parse", "lower", "late"):
+        stages = ("parse", "lower", "late")
+        for stage in stages if moment in stages else (moment,):
             mark(stage)
             if stage == moment:
                 break
@@ -106,6 +107,16 @@ class Worker:
         subprocess.run(
             [sys.executable, "-I", "-S", "-c", stubborn, rest or "flacheck-fake-assembler"]
         )
+
+    def do_sleep(self, rest: str) -> None:
+        time.sleep(float(rest))
+
+    def do_killnode(self, rest: str) -> None:
+        """Kills the process that started the server of this worker."""
+        with open(f"/proc/{os.getppid()}/stat") as file:
+            owner = int(file.read().rpartition(")")[2].split()[1])
+        os.kill(owner, signal.SIGKILL)
+        time.sleep(1000)
 
     def do_spin(self, rest: str) -> None:
         while True:

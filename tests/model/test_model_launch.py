@@ -92,3 +92,13 @@ def test_options_that_could_name_a_file_are_none() -> None:
     check_options({"num_warps": 4, "maxnreg": None})
     with pytest.raises(FormError, match="option 'ptx_options' is unknown"):
         check_options({"ptx_options": "-f"})
+
+
+def test_the_dtype_of_a_launch_is_also_that_of_its_descriptors_and_tuples() -> None:
+    """A kernel that reads by tensor descriptors only has a dtype."""
+    fields = {"align": 16, "shape": [64], "strides": [1], "block": [64]}
+    descriptor = {"descriptor": {"dtype": "bf16", **fields}}
+    pair = {"tuple": [{"int": 4}, {"dtype": "fp16", "align": 16}]}
+    assert Launch({"x": descriptor}).dtype == "bf16"
+    assert Launch({"x": pair}).dtype == "fp16"
+    assert Launch({"n": {"int": 4}, "x": {"dtype": "fp32", "align": 16}}).dtype == "fp32"

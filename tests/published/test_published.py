@@ -19,11 +19,11 @@ from flacheck.model import KeySet, Question, Record, RequestedCells, RequestedPl
 from flacheck.published.combinations import read_combinations
 from flacheck.published.form import decode_body, decode_header, encode, file_name
 from flacheck.published.library import open_library
-from flacheck.published.packing import Origin, SubjectFacts, pack, unpack
+from flacheck.published.packing import ResultsOrigin, SubjectFacts, pack, unpack
 from flacheck.tables import find_shipped_folder
 from tests.made_records import PACKAGE, record
 
-ORIGIN = Origin("0.1.0", "2026-11-24", "3.11")
+ORIGIN = ResultsOrigin("0.1.0", "2026-11-24", "3.11")
 
 
 def _answers(toolchain: str = "triton==3.2.0") -> list[Record]:

@@ -1,8 +1,10 @@
 """The package's own view of a release: its requirements, refusals and warnings."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from packaging.specifiers import SpecifierSet
@@ -14,6 +16,7 @@ from flacheck.capabilities.diff.sides import ReleaseSide, Side
 from flacheck.model import Json, Record, Verdict
 from flacheck.packages.package import Package
 from flacheck.pipeline.package_launches import PackageCapture
+from flacheck.source import modules
 from flacheck.toolchains import torch_pins
 
 # The stages before any kernel is compiled.
@@ -206,6 +209,8 @@ def _why(
         if record.kernel in operators.get(name, {}).get("kernels", ()):
             return f"refused by the package: {name}: {text}"
     report = capture.driven.report
+    if not _defines(capture.package, record.kernel):
+        return f"{capture.package.identity} has no such kernel"
     if record.kernel in launched_kernels:
         if report.get("late"):
             return f"capture cut: the time ran out before it was called in {record.dtype}"
@@ -215,3 +220,13 @@ def _why(
         return f"capture cut: the time ran out before {operators_left} could be called"
     why = reasons.get(record.kernel, "no call that flacheck made reached its launch")
     return f"not launched: {why}"
+
+
+def _defines(package: Package, kernel: str) -> bool:
+    """Return False if the package lacks a kernel's module, or the module never names it."""
+    module, _, name = kernel.partition(":")
+    file = modules.file_of(Path(package.path), module)
+    if file is None:
+        return False
+    text = file.read_text(encoding="utf-8", errors="replace")
+    return re.search(rf"\b{re.escape(name.rpartition('.')[2])}\b", text) is not None

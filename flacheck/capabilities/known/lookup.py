@@ -23,7 +23,7 @@ from flacheck.capabilities.known.document import (
 from flacheck.errors import UsageError, did_you_mean
 from flacheck.published.combinations import Combination
 from flacheck.published.form import FileEntry, Header
-from flacheck.published.library import Library, nearest, source_of, why_not_valid
+from flacheck.published.library import ResultsFolder, nearest, source_of, why_not_valid
 from flacheck.tables import advisories, targets
 from flacheck.toolchains import torch_pins, triton_releases
 
@@ -31,7 +31,7 @@ _PASSING = ("good", "screened")
 
 
 @dataclass(frozen=True)
-class Request:
+class KnownRequest:
     """A look-up: a package with or without its version, GPUs and releases; empty for all."""
 
     package: str
@@ -49,7 +49,7 @@ class Request:
         return self.package.partition("==")[2] or None
 
 
-def look_up(library: Library, request: Request) -> Known:
+def look_up(library: ResultsFolder, request: KnownRequest) -> Known:
     """Return what is published about a package.
 
     Raises:
@@ -77,7 +77,7 @@ def look_up(library: Library, request: Request) -> Known:
     )
 
 
-def _filter(request: Request, target_names: set[str]) -> Callable[[FileEntry], bool]:
+def _filter(request: KnownRequest, target_names: set[str]) -> Callable[[FileEntry], bool]:
     def accepts(entry: FileEntry) -> bool:
         name, _, version = entry.about.partition("==")
         if name != request.name or request.version not in (None, version):
@@ -90,7 +90,10 @@ def _filter(request: Request, target_names: set[str]) -> Callable[[FileEntry], b
 
 
 def _not_built(
-    listed: Iterable[Combination], library: Library, request: Request, target_names: set[str]
+    listed: Iterable[Combination],
+    library: ResultsFolder,
+    request: KnownRequest,
+    target_names: set[str],
 ) -> list[KnownGap]:
     """Return the listed combinations without a file."""
     there = set()
@@ -120,7 +123,7 @@ def _not_built(
     return gaps
 
 
-def _unknown(library: Library, listed: Sequence[Combination], request: Request) -> str:
+def _unknown(library: ResultsFolder, listed: Sequence[Combination], request: KnownRequest) -> str:
     """Return why nothing is published about a request, and what is nearest."""
     abouts = library.abouts + [each.about for each in listed]
     names = sorted({about.partition("==")[0] for about in abouts})
@@ -242,7 +245,7 @@ def _pins(places: Sequence[KnownPlace]) -> list[KnownPin]:
 
 
 def _answer(
-    request: Request,
+    request: KnownRequest,
     headers: Sequence[Header],
     pairs: Sequence[KnownPair],
     gaps: Sequence[KnownGap],

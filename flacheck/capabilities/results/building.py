@@ -35,7 +35,7 @@ from flacheck.published.form import (
     manifest_text,
 )
 from flacheck.published.library import COMBINATIONS, MANIFEST
-from flacheck.published.packing import Origin, SubjectFacts, pack
+from flacheck.published.packing import ResultsOrigin, SubjectFacts, pack
 from flacheck.store import Store, questions
 from flacheck.version import __version__
 
@@ -142,7 +142,7 @@ def _build_one(
     end = yield from run_plan(plan, store, building.options)
     run = store.run(end.run)
     now = datetime.now(timezone.utc).date().isoformat()
-    origin = Origin(__version__, now, ".".join(platform.python_version_tuple()[:2]))
+    origin = ResultsOrigin(__version__, now, ".".join(platform.python_version_tuple()[:2]))
     captures: Sequence[PackageCapture] = ()
     if isinstance(captured, CapturedPackage):
         captures = captured.captures

@@ -21,7 +21,7 @@ from flacheck.published.form import (
     decode_header,
     decode_manifest,
 )
-from flacheck.published.library import COMBINATIONS, FOLDER, MANIFEST, Library
+from flacheck.published.library import COMBINATIONS, FOLDER, MANIFEST, ResultsFolder
 from flacheck.toolchains import cache
 from flacheck.toolchains.scratch import temporary_folder
 
@@ -64,7 +64,7 @@ def update(source: str, folder: Path | None = None) -> Generator[Event, None, Ma
                 yield Progress(f"{number} of {len(manifest.files)} files")
         (into / MANIFEST).write_bytes(fetch(MANIFEST, MOST_BYTES))
         # Read once more: the manifest of a server may have changed meanwhile.
-        library = Library(into, decode_manifest((into / MANIFEST).read_bytes(), source))
+        library = ResultsFolder(into, decode_manifest((into / MANIFEST).read_bytes(), source))
         for entry in library.entries():
             library.header(entry)
         _take_combinations(fetch, into)

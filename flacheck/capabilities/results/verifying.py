@@ -16,7 +16,7 @@ from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import run_plan
 from flacheck.published.combinations import Combination
 from flacheck.published.form import FileEntry
-from flacheck.published.library import Library
+from flacheck.published.library import ResultsFolder
 from flacheck.published.packing import PublishedPlace, digest_of_keys
 from flacheck.store import Store
 
@@ -63,7 +63,7 @@ class Verification:
 
 
 def verify(
-    library: Library,
+    library: ResultsFolder,
     store: Store,
     sample: int,
     seed: int,

@@ -122,6 +122,8 @@ class OperatorSearch:
         # Most kernels of inner operators are launched by one plain call, so that those come first.
         self._run_round(self._call_inner, sorted(inner, key=self._priority), 0.72)
         self._fruitless_methods.clear()
+        # A function beside a kernel may launch it where outer operators did not.
+        self._efforts.clear()
         self._run_round(self._search_inner, sorted(inner, key=self._priority), 0.78)
         self._run_round(self._call_usual, layers, 0.8)
         self._run_round(self._call_unusual, layers, 0.82)
@@ -199,10 +201,15 @@ class OperatorSearch:
         return operator.kernels - self._caller.recorded_kernels
 
     def _sought_kernels(self, operator: Operator) -> frozenset[str]:
-        """Return the missing kernels of an operator that are worth a further search."""
+        """Return the missing kernels of an operator that are worth a further search.
+
+        An operator beside a kernel, in the same module, is the likeliest to launch it.
+        """
+        module = operator.name.partition(":")[0]
         kernels = []
         for kernel in self._missing_kernels(operator):
-            if self._efforts[kernel] < _MAX_EFFORT:
+            is_beside = kernel.partition(":")[0] == module
+            if is_beside or self._efforts[kernel] < _MAX_EFFORT:
                 kernels.append(kernel)
         return frozenset(kernels)
 

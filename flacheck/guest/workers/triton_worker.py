@@ -17,6 +17,7 @@ from ..engine.driver import TargetDriver
 from ..engine.loader import Importing, Loader, Turn
 from ..engine.messages import CardRow, Json, Kernel, Mark, Reply, Request, WorkerConfig
 from . import torch_stub, tuner, values
+from .argument_variations import ArgumentVariations, watch_path
 from .cut import Cutter, passed_functions
 from .removed_api import removed_api
 
@@ -47,6 +48,8 @@ class TritonWorker:
         releases.install_driver(self._driver)
         releases.mark_stages(self._before_stage, self._after_stage)
         releases.watch_front_end(_note_removed)
+        self._path = watch_path()
+        self._variations = ArgumentVariations(self._path)
         tuner.watch()
         self._assembler = Assembler(releases.binary_folder())
         self._assembler.listen()
@@ -106,6 +109,7 @@ class TritonWorker:
         arguments.update(releases.with_heuristics(kernel, launch_arguments))
         self._mark("ast")
         self._assembler.forget()
+        self._path.begin()
         try:
             compiled_kernel = function.run(grid=None, warmup=True, **arguments)
         except releases.StageReached:
@@ -117,10 +121,29 @@ class TritonWorker:
         except Exception as error:
             # Other parts of Triton than the front end also read a kernel's source.
             _note_removed(error)
+            if request.get("vary"):
+                self._note_variations(error, kernel, request)
             raise
         finally:
             releases.forget_compiled(function)
         return {"resources": self._resources(compiled_kernel, request["card"])}
+
+    def _note_variations(self, error: Exception, kernel: Kernel, request: Request) -> None:
+        """Attach to a front-end error which arguments it depends on."""
+        if hasattr(error, "facts"):
+            return
+        function = releases.unwrap(kernel)
+        specs = request["launch"]["args"]
+
+        def compile_launch(changed_specs: Json) -> None:
+            self._until = "ast"
+            changed = values.arguments(changed_specs, function.fn.__globals__)
+            arguments = {**request["options"], **releases.with_heuristics(kernel, changed)}
+            function.run(grid=None, warmup=True, **arguments)
+
+        facts = self._variations.examine(error, function, specs, compile_launch)
+        if facts:
+            setattr(error, "facts", facts)  # noqa: B010
 
     def _arguments(self, request: Request, function: Kernel) -> Json:
         specs = request["launch"]["args"]

@@ -40,14 +40,9 @@ class _CaughtFunction:
 
 
 def autotune(kernel: Kernel, request: Request) -> Reply:
-    """Run both passes.
-
-    Raises TypeError for a kernel without an autotuner, and Triton's own errors.
-    """
-    tuner = releases.autotuner(kernel)
-    if tuner is None:
-        raise TypeError("the kernel has no @triton.autotune")
+    """Run both passes. Raises Triton's own errors."""
     launch = request["launch"]
+    kernel, tuner = _with_autotuner(kernel, launch)
     with releases.restore_autotuner(tuner), _as_recorded(kernel, launch):
         _use_configs(tuner, launch)
         entries = _keys(kernel, tuner, _name_arguments(launch["args"]))
@@ -66,19 +61,27 @@ def autotune(kernel: Kernel, request: Request) -> Reply:
 def keys(kernel: Kernel, request: Request) -> Reply:
     """Run the first pass alone: return the key that the release builds, compile nothing."""
     launch = request["launch"]
-    tuner = releases.autotuner(kernel)
-    if tuner is None:  # the function was cut out without its autotuner
-        tuner = kernel = releases.add_autotuner(kernel, [])
-        key_names = []
-        for name in launch.get("keys", ()):
-            if name in tuner.arg_names:
-                key_names.append(name)
-        releases.set_keys(tuner, key_names)
+    kernel, tuner = _with_autotuner(kernel, launch)
     arguments = _name_arguments(launch["args"])
     with releases.restore_autotuner(tuner), _as_recorded(kernel, launch):
         _use_configs(tuner, launch)
         entries = _keys(kernel, tuner, arguments)
         return {"stage": "keys", "facts": {"keys": entries}}
+
+
+def _with_autotuner(kernel: Kernel, launch: Json) -> tuple[Kernel, Kernel]:
+    """Return a kernel with an autotuner, and that autotuner.
+
+    A function that was cut out lacks its own, and so does one that its program wraps elsewhere:
+    `tuned = triton.autotune(…)(kernel)`.
+    """
+    tuner = releases.autotuner(kernel)
+    if tuner is not None:
+        return kernel, tuner
+    tuner = releases.add_autotuner(kernel, [])
+    key_names = [name for name in launch.get("keys", ()) if name in tuner.arg_names]
+    releases.set_keys(tuner, key_names)
+    return tuner, tuner
 
 
 def describe(kernel: Kernel) -> Json:

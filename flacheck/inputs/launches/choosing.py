@@ -6,7 +6,7 @@ from flacheck.errors import UsageError
 from flacheck.inputs.expand import Source
 from flacheck.inputs.launches.entries import RecordedLaunch
 from flacheck.model import Cut, Kernel, Launch, canonical, digest
-from flacheck.model.launch import is_int
+from flacheck.model.launch import FLOAT_DTYPES, is_int, tensor_dtypes
 
 # A kernel and the dtype of a launch.
 _KernelDtype = tuple[str, str | None]
@@ -68,13 +68,23 @@ def group_launches(launches: Iterable[tuple[Kernel, Launch]]) -> list[Source]:
 def one_each(entries: Sequence[RecordedLaunch]) -> list[RecordedLaunch]:
     """Return the first launch of each kernel and dtype.
 
-    A program's own launch comes before one that flacheck made up; launches with an argument without
-    a Triton type come last.
+    A program's own launch comes before one that flacheck made up, and a made-up one of one dtype
+    before one that mixes dtypes; launches with an argument without a Triton type come last.
     """
     first: dict[_KernelDtype, RecordedLaunch] = {}
-    for entry in sorted(entries, key=lambda entry: (_has_unknown(entry), entry.made_up)):
+    for entry in sorted(entries, key=_preference):
         first.setdefault((entry.kernel, entry.launch.dtype), entry)
     return list(first.values())
+
+
+def _preference(entry: RecordedLaunch) -> tuple[bool, bool, bool]:
+    return _has_unknown(entry), entry.made_up, entry.made_up and _mixes_dtypes(entry)
+
+
+def _mixes_dtypes(entry: RecordedLaunch) -> bool:
+    """Return True if tensors have different floating-point dtypes of less than 32 bits."""
+    dtypes = set(tensor_dtypes(entry.launch.args.values()))
+    return len(dtypes.intersection(FLOAT_DTYPES) - {"fp32", "fp64"}) > 1
 
 
 def _has_unknown(entry: RecordedLaunch) -> bool:

@@ -41,6 +41,9 @@ def package(tmp_path: Path) -> Package:
         folder = tmp_path / f"{name}-1.0.dist-info"
         folder.mkdir()
         (folder / "METADATA").write_text(text)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "__init__.py").touch()
+    (tmp_path / "a" / "b.py").write_text("@triton.jit\ndef k(): ...\n")
     return Package("tiny", "1.0", str(tmp_path), "digest", {})
 
 
@@ -151,6 +154,16 @@ def test_a_kernel_that_one_side_lacks_has_a_reason(
     made[0].driven.launches.write_text(json.dumps({"kernel": recorded}) + "\n")
     reason = missing("TO", "triton==3.6.0", made, refused, [covered])
     assert reason(record(kernel="a.b:k")) == why
+
+
+def test_another_release_of_a_package_may_have_no_such_kernel(package: Package) -> None:
+    """The reason names the release, for a missing module and for a missing function."""
+    made = [capture(package, "3.6.0", {})]
+    reason = missing("TO", "triton==3.6.0", made, {}, [])
+    assert made[0].driven is not None
+    made[0].driven.launches.touch()
+    for kernel in ("a.gone:k", "a.b:gone"):
+        assert reason(record(kernel=kernel)) == "tiny==1.0 has no such kernel"
 
 
 def test_without_a_capture_there_is_only_no_result(package: Package) -> None:

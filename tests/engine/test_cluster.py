@@ -1,0 +1,171 @@
+"""The executor on Dask, against a real scheduler with worker processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flacheck.engine.cluster import DaskExecutor
+from flacheck.engine.executors import Task
+from flacheck.errors import IncompleteError, UsageError
+from flacheck.model import Attempt, Outcome
+from tests import fake
+
+pytest.importorskip("distributed")
+# Dask itself warns about its own deprecations and leaves sockets to the garbage collector.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+# An assertion of the fake compiler.
+ABORT = "abort f.cpp:1: int f(int) const: Assertion `size == want' failed."
+
+
+@pytest.fixture
+def executor() -> Iterator[DaskExecutor]:
+    """An executor on a local cluster of two worker processes."""
+    made = DaskExecutor("", 2, lambda task: 5.0)
+    yield made
+    made.close()
+
+
+def attempts(executor: DaskExecutor, tasks: list[Task]) -> dict[str, Attempt]:
+    executor.submit(tasks)
+    ended = {}
+    for results in executor.results():
+        for task, attempt in results:
+            assert task.name not in ended
+            ended[task.name] = attempt
+    return ended
+
+
+def test_each_task_ends_in_its_own_attempt(executor: DaskExecutor) -> None:
+    """Also the tasks of a compiler that dies, and a task for a fresh worker."""
+    kind = fake.kind({"bad": {"else": ABORT}})
+    tasks = [fake.task(f"k{number}", kind) for number in range(300)]
+    tasks += [fake.task("bad", kind), fake.task("first", kind, fresh=True)]
+    ended = attempts(executor, tasks)
+    assert len(ended) == 302
+    assert ended["bad"].outcome is Outcome.DIED
+    assert ended["bad"].signal == "SIGABRT"
+    finished = [name for name, attempt in ended.items() if attempt.outcome is Outcome.FINISHED]
+    assert len(finished) == 301
+
+
+def test_a_task_is_ended_at_its_timeout(executor: DaskExecutor) -> None:
+    """The limit holds on the node as it does here."""
+    kind = fake.kind({"slow": {"else": "hang"}})
+    ended = attempts(executor, [fake.task("slow", kind), fake.task("good", kind)])
+    assert ended["slow"].outcome is Outcome.TIMED_OUT
+    assert ended["good"].outcome is Outcome.FINISHED
+
+
+def _wait_for(file: Path) -> None:
+    end = time.monotonic() + 30
+    while not file.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert file.exists()
+
+
+def test_a_killed_worker_process_loses_no_task(executor: DaskExecutor) -> None:
+    """Its tasks run again elsewhere; the same tasks end, each once."""
+    kind = fake.kind({"*": "sleep 0.01"})
+    tasks = [fake.task(f"k{number}", kind) for number in range(200)]
+    executor.submit(tasks)
+    ended = []
+    processes = executor.node_processes()
+    for results in executor.results():
+        ended += [(task.name, attempt.outcome) for task, attempt in results]
+        if len(ended) >= 20 and processes:
+            os.kill(processes.pop(), signal.SIGKILL)
+            processes = []
+    names = [name for name, _ in ended]
+    assert sorted(names) == sorted(task.name for task in tasks)
+    assert {outcome for _, outcome in ended} == {Outcome.FINISHED}
+
+
+def test_a_task_that_kills_its_node_is_given_up(executor: DaskExecutor) -> None:
+    """After three lost worker processes it is lost, and the others finish."""
+    kind = fake.kind({"bad": "killnode"})
+    tasks = [fake.task("bad", kind), *(fake.task(f"k{number}", kind) for number in range(20))]
+    ended = attempts(executor, tasks)
+    assert ended.pop("bad").outcome is Outcome.LOST
+    assert {attempt.outcome for attempt in ended.values()} == {Outcome.FINISHED}
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A scheduler and a worker as a site starts them, with the scheduler's address."""
+    file = tmp_path / "scheduler.json"
+    common = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1"]
+            + ["--port", "0", "--no-dashboard", "--scheduler-file", str(file)],
+            **common,  # type: ignore[call-overload]
+        )
+    ]
+    _wait_for(file)
+    started.append(
+        subprocess.Popen(
+            [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(file)]
+            + ["--nthreads", "2", "--no-dashboard"],
+            **common,  # type: ignore[call-overload]
+        )
+    )
+    address = json.loads(file.read_text())["address"]
+    yield address, started[0]
+    for process in reversed(started):
+        process.terminate()
+        process.wait(20)
+
+
+def test_a_killed_scheduler_is_an_error_that_says_how_to_go_on(
+    scheduler: tuple[str, subprocess.Popen[bytes]],
+) -> None:
+    """The results until then are there; nothing hangs."""
+    address, process = scheduler
+    executor = DaskExecutor(address, 1, lambda task: 30.0)
+    assert executor.width == 2
+    kind = fake.kind({"*": "sleep 0.05"})
+    executor.submit(fake.task(f"k{number}", kind) for number in range(500))
+    finished = 0
+    with pytest.raises(IncompleteError, match="run the same command again"):
+        for results in executor.results():
+            finished += len(results)
+            if process.poll() is None:
+                process.kill()
+    assert 0 < finished < 500
+    executor.close()
+
+
+def test_no_scheduler_is_a_clear_error() -> None:
+    """As is an executor that does not exist."""
+    with pytest.raises(IncompleteError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
+        DaskExecutor("tcp://127.0.0.1:9", 1, lambda task: 1.0)
+    import flacheck
+
+    with pytest.raises(UsageError, match="--executor slurm: expected local, dask"):
+        flacheck.scan("quick", executor="slurm")
+
+
+def test_a_scan_on_a_cluster_has_the_same_results(tmp_path: Path) -> None:
+    """Real compiles, here and on two worker processes: verdicts and resources are equal."""
+    import flacheck
+
+    chosen = {"kernel": "retention.chunk_*", "target": "sm90"}
+    local = flacheck.scan("quick", **chosen, store=tmp_path / "a")  # type: ignore[arg-type]
+    remote = flacheck.scan("quick", **chosen, store=tmp_path / "b", executor="dask", jobs=2)  # type: ignore[arg-type]
+
+    def answers(run: flacheck.Run) -> list[tuple[str, str, object]]:
+        rows = [(each.key, str(each.verdict), each.resources) for each in run.records]
+        return sorted(rows, key=str)
+
+    assert len(answers(local)) > 3
+    assert answers(remote) == answers(local)

@@ -1,0 +1,96 @@
+"""Which refused launches no other arguments would save: every release's front end is asked."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from flacheck import toolchains
+from flacheck.engine.executors import LocalPool, Task
+from flacheck.engine.sandbox import WorkerKind
+from flacheck.model import Outcome
+from flacheck.tables import targets
+
+pytestmark = pytest.mark.network
+
+_SOURCE = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def unknown_call(x, n, FLAG: tl.constexpr):
+    offsets = tl.arange(0, 16)
+    value = tl.load(x + offsets, mask=offsets < n)
+    if FLAG:
+        value = value.unheard_of()
+    tl.store(x + offsets, value)
+
+
+@triton.jit
+def needs_integers(x, y, n, FLAG: tl.constexpr):
+    offsets = tl.arange(0, 16)
+    value = tl.load(x + offsets) ^ tl.load(y + offsets)
+    tl.store(x + offsets, value)
+
+
+@triton.jit
+def rejects(x, n, FLAG: tl.constexpr):
+    tl.static_assert(FLAG is None, "no flag")
+"""
+_TENSOR = {"dtype": "bf16", "align": 16}
+_UNKNOWN = {"x": _TENSOR, "n": {"int": 7}, "FLAG": {"constexpr": True}}
+
+
+@pytest.mark.parametrize("release", ["3.0.0", "3.6.0"])
+def test_only_what_no_argument_gets_past_fails_alike(release: str) -> None:
+    """A method that the language lacks fails alike, operands of the wrong dtype do not.
+
+    An assertion is about the arguments, so nothing is tried for it.
+    """
+    (choice,) = toolchains.resolve([release]).choices
+    if choice.reason:
+        pytest.skip(choice.reason)
+    toolchain = toolchains.provide(choice)
+    config = {**toolchain.worker_config(), "trust": True}
+    kind = WorkerKind(toolchain.identity, config, dict(toolchain.environment))
+    facts = _facts(
+        kind,
+        unknown_call=_UNKNOWN,
+        needs_integers={**_UNKNOWN, "y": _TENSOR},
+        rejects=_UNKNOWN,
+    )
+    assert facts["unknown_call"]["variations"]["alike"] is True
+    assert facts["unknown_call"]["variations"]["depends_on"] == []
+    assert facts["needs_integers"]["variations"]["alike"] is False
+    assert facts["needs_integers"]["variations"]["depends_on"] == ["the dtypes of all tensors"]
+    assert facts["rejects"] == {}
+
+
+def _facts(kind: WorkerKind, **arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of each kernel's refused launch."""
+    card = dataclasses.asdict(targets.find("sm90"))
+    tasks = []
+    for name, specs in arguments.items():
+        request = {
+            "op": "compile",
+            "kernel": {"source": _SOURCE, "qualname": name},
+            "card": card,
+            "launch": {"args": specs},
+            "options": {},
+            "vary": True,
+        }
+        tasks.append(Task(name, kind, request))
+    pool = LocalPool(1, lambda task: 120)
+    facts = {}
+    try:
+        pool.submit(tasks)
+        for ended in pool.results():
+            for task, attempt in ended:
+                assert attempt.outcome is Outcome.RAISED, attempt.log
+                facts[task.name] = dict(attempt.facts)
+    finally:
+        pool.close()
+    return facts
