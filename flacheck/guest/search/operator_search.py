@@ -291,12 +291,10 @@ class OperatorSearch:
     ) -> list[CallPlan]:
         """Call variants while kernels are missing; return successful ones with other arguments.
 
-        If all are recorded, variants of a successful plan that can replace made-up launches follow.
+        If all are recorded, variants follow that can replace made-up launches, once a call worked.
         """
         variants: list[CallPlan] = []
-        # Only a successful plan has more than one try for each variant.
-        _, base_tries = self._base_plan(operator)
-        has_worked = base_tries > 1 and not self._is_nested
+        has_worked = operator.name in self.report and bool(self.report[operator.name]["worked"])
         missing = self._missing_kernels(operator)
         uncertain = self._caller.uncertain_kernels
         last_success = self._clock()
@@ -309,7 +307,7 @@ class OperatorSearch:
             if self._is_time_over() or self._clock() - last_success > fruitless_seconds:
                 break
             if not self._sought_kernels(operator):
-                if not has_worked or not self._uncertain_kernels(operator):
+                if self._is_nested or not has_worked or not self._uncertain_kernels(operator):
                     break
                 if self._caller.can_be_certain(operator, plan):
                     self._call_for_certainty(operator, plan, tries)
