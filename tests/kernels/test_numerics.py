@@ -43,7 +43,7 @@ CHUNK = [
     (2, 1, 1, 64, 64),
 ]
 # Decays of each row cost the interpreter several times as much; the GPU check runs all head sizes.
-GATED_CHUNK = [(2, 70, 1, 64, 32), (1, 33, 1, 96, 48), (2, 1, 1, 64, 64)]
+GATED_CHUNK = [(1, 70, 1, 64, 32), (1, 33, 1, 96, 48), (2, 1, 1, 64, 64)]
 GATED = {"gla", "rwkv6", "rwkv7"}
 RECURRENT = [
     (2, 12, 1, 64, 64),
@@ -137,7 +137,8 @@ def test_every_form_agrees_with_the_recurrence(family: str, form: str) -> None:
     shapes = _shapes_of(family, form)
     assert {(*c["shape"], c["dtype"]) for c in mine} == {(*s, d) for s in shapes for d in TOLERANCE}
     assert _too_far(mine) == []
-    assert all({"o", "ht", "dh0"} <= set(check["errors"]) for check in mine[1::2])
+    assert all({"o", "ht"} < set(check["errors"]) for check in mine)
+    assert any("dh0" in check["errors"] for check in mine)
 
 
 @pytest.mark.slow
@@ -282,7 +283,11 @@ def _configurations(module: Any) -> Iterator[dict[str, Any]]:
     width = 64 if _name(module) in GATED else 128
     for kernel in sorted(_own_kernels(_name(module))):
         form = module.KERNELS[kernel]["form"]
-        tokens = 5 if form == "fused_recurrent" else 70
+        tokens = 70
+        if form == "fused_recurrent":
+            tokens = 5
+        elif _name(module) in GATED:
+            tokens = 20
         arguments = numerics.draw(module, (1, tokens, 1, width, 64), torch.float32, "cpu", 0)
         tuned = getattr(module, kernel)
         kept = tuned.configs
