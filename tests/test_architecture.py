@@ -44,7 +44,8 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("capabilities",),
     ("reports",),
     ("api",),
-    ("cli", "pytest_plugin"),
+    ("cli",),
+    ("pytest_plugin",),
 )
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 CAPABILITIES = (

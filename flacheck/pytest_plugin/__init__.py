@@ -89,6 +89,7 @@ def _record(arguments: list[str], options: argparse.Namespace) -> int:
     import flacheck
     from flacheck.api import settings
     from flacheck.api.arguments import read_baseline
+    from flacheck.cli.termination import terminable
 
     # A script on the PATH does not put the current folder on Python's path, as `-m` does.
     command = [sys.executable, "-m", "pytest", *arguments]
@@ -99,7 +100,8 @@ def _record(arguments: list[str], options: argparse.Namespace) -> int:
         read_baseline(options.flacheck_baseline)
         settings.check("target", options.flacheck_target)
         _LAUNCHES.parent.mkdir(exist_ok=True)
-        capture = flacheck.capture(command, output=_LAUNCHES, device=options.flacheck_device)
+        with terminable():
+            capture = flacheck.capture(command, output=_LAUNCHES, device=options.flacheck_device)
     except (flacheck.FlacheckError, OSError) as error:
         raise pytest.UsageError(f"--flacheck: {error}") from None
     return capture.exit_code

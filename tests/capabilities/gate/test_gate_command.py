@@ -370,14 +370,21 @@ def test_releases_on_the_command_line_are_one_more_pin(project: Path) -> None:
 
 def test_the_pre_commit_hook_runs_the_gate() -> None:
     """On the files that hold pins, and only those."""
-    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    (hook,) = [each for each in hooks if each["id"] == "flacheck-gate"]
     assert hook["entry"] == "flacheck gate"
     assert hook["pass_filenames"] is False
     wanted = re.compile(hook["files"])
     assert all(
         map(
             wanted.search,
-            ("pyproject.toml", "a/uv.lock", "requirements-gpu.txt", "b/constraints.txt"),
+            (
+                "pyproject.toml",
+                "a/uv.lock",
+                "pylock.gpu.toml",
+                "requirements-gpu.txt",
+                "b/constraints.txt",
+            ),
         )
     )
     assert not any(
