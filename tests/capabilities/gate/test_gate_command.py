@@ -339,7 +339,9 @@ def test_scan_fills_the_gaps_and_no_more(project: Path, monkeypatch: pytest.Monk
     narrow = ("--scan", "--kernel", "solve_tril", "--target", "sm90", "-j", "2")
     code, out, _ = gated(project, "triton==3.5.1\n", *narrow)
     assert code == 0
-    assert re.search(r"3\.5\.1 +2\.9\.1 +good +9 cells on sm90", out)
+    # `quick` compiles the first configuration of each kernel.
+    assert "1 screened" in out
+    assert "compiled: 1 of 4 configurations, 1 of 1 kernels on sm90" in out
     with Store.open(project / ".flacheck") as store:
         scanned = [found for found in store.records(store.run("last").id) if found.package is None]
     assert {(found.toolchain, found.target) for found in scanned} == {("triton==3.5.1", "sm90")}
