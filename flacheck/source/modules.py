@@ -36,7 +36,8 @@ class PackageModule:
 
     A name that branches bind anew has several imports. Imports within functions count as if they
     stood outside. `file` is relative to the package's folder; `kernels` are the functions that
-    Triton compiles, `launches` pairs (top-level function or class, name of the kernel).
+    Triton compiles, `launches` pairs (top-level function or class, dotted name of the kernel), and
+    `aliases` are the names that a variable may stand for: `tuned = triton.autotune(…)(kernel)`.
     """
 
     file: str = ""
@@ -44,6 +45,7 @@ class PackageModule:
     definitions: frozenset[str] = frozenset()
     kernels: frozenset[str] = frozenset()
     launches: tuple[tuple[str, str], ...] = ()
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def package_of(module: str) -> str:
@@ -101,13 +103,14 @@ def read(root: Path, module: str) -> PackageModule:
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
             for name, target in _imports(statement, package):
                 imports.setdefault(name, []).append(target)
-    kernels, launches = _kernels_and_launches(tree)
+    kernels, launches, aliases = _kernels_and_launches(tree)
     return PackageModule(
         file.relative_to(root).as_posix(),
         {name: tuple(bound) for name, bound in imports.items()},
         frozenset(name for name, _ in definitions(tree)),
         frozenset(kernels),
         tuple(launches),
+        {name: tuple(values) for name, values in aliases.items()},
     )
 
 
@@ -147,24 +150,35 @@ def launchable(folder: str | Path, prefix: str) -> Mapping[str, tuple[str, ...]]
             continue
         module = module_name(root, file)
         for launcher, name in read(root, module).launches:
-            kernel = _kernel(root, module, name)
-            if kernel and kernel.startswith((f"{prefix}.", f"{prefix}:")):
-                launchers.setdefault(kernel, set()).add(f"{module}:{launcher}")
+            for kernel in _kernels(root, module, name):
+                if kernel.startswith((f"{prefix}.", f"{prefix}:")):
+                    launchers.setdefault(kernel, set()).add(f"{module}:{launcher}")
     return {kernel: tuple(sorted(names)) for kernel, names in sorted(launchers.items())}
 
 
-def _kernel(root: Path, module: str, name: str) -> str | None:
-    """Return `module:name` of the kernel that a module's name refers to through imports."""
-    for _ in range(DEEPEST):
-        here = read(root, module)
-        # An import without a name is a module, which cannot be launched.
-        targets = [each for each in here.imports.get(name, ()) if each.name]
-        if not targets:
-            break
-        module, name = targets[0].module, targets[0].name
-    if name in read(root, module).kernels:
-        return f"{module}:{name}"
-    return None
+def _kernels(root: Path, module: str, name: str, depth: int = 0) -> Iterator[str]:
+    """Yield `module:name` of each kernel that a dotted name in a module may refer to.
+
+    Imports and assignments are followed.
+    """
+    here = read(root, module)
+    head, _, rest = name.partition(".")
+    if depth > DEEPEST:
+        return
+    if not rest and name in here.kernels:
+        yield f"{module}:{name}"
+        return
+    for target in here.imports.get(head, ()):
+        if not rest and target.name:
+            # An import without a name is a module, which cannot be launched.
+            yield from _kernels(root, target.module, target.name, depth + 1)
+        elif rest:
+            source = ".".join(filter(None, (target.module, target.name)))
+            yield from _kernels(root, source, rest, depth + 1)
+    # `self.kernel` is bound by an assignment to an attribute of that name.
+    for value in here.aliases.get(name.rpartition(".")[2], ()):
+        if value != name:
+            yield from _kernels(root, module, value, depth + 1)
 
 
 def _imports(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[tuple[str, Import]]:
@@ -184,14 +198,31 @@ def _imports(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[tuple[
         yield item.asname or item.name, Import(module, item.name)
 
 
-def _kernels_and_launches(module: ast.Module) -> tuple[set[str], list[tuple[str, str]]]:
-    """Return both from one walk: a package has a million nodes."""
+def _kernels_and_launches(
+    module: ast.Module,
+) -> tuple[set[str], list[tuple[str, str]], dict[str, dict[str, None]]]:
+    """Return kernels, launches and aliases from one walk: a package has a million nodes."""
     kernels: set[str] = set()
     launches: list[tuple[str, str]] = []
+    aliases: dict[str, dict[str, None]] = {}
+    functions: set[str] = set()
+    wrapped_names: set[str] = set()
     for owner in module.body:
         for node in ast.walk(owner):
-            if isinstance(node, syntax.FUNCTION) and syntax.is_kernel(node):
-                kernels.add(node.name)
-            elif name := syntax.launched_name(node):
-                launches.append((getattr(owner, "name", "<module>"), name))
-    return kernels, launches
+            if isinstance(node, syntax.FUNCTION):
+                functions.add(node.name)
+                if syntax.is_kernel(node):
+                    kernels.add(node.name)
+            elif isinstance(node, ast.Assign):
+                for target in node.targets:
+                    name = syntax.called_name(target)
+                    for value in syntax.possible_names(node.value):
+                        aliases.setdefault(name, {})[value] = None
+            elif isinstance(node, ast.Call):
+                for name in syntax.launched_names(node):
+                    launches.append((getattr(owner, "name", "<module>"), name))
+                if syntax.is_jit(node.func):
+                    wrapped_names.update(syntax.names_in(node.args))
+    # `kernel = triton.jit(function)`.
+    kernels |= functions & wrapped_names
+    return kernels, launches, aliases

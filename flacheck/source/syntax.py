@@ -120,9 +120,45 @@ def is_kernel(node: ast.AST) -> bool:
         return False
     for decorator in node.decorator_list:
         function = getattr(decorator, "func", decorator)
-        if dotted_name(function) in _JIT:
+        if is_jit(function):
             return True
     return False
+
+
+def is_jit(node: ast.AST) -> bool:
+    """Return True for the name of Triton's decorator of kernels."""
+    return dotted_name(node) in _JIT
+
+
+def launched_names(node: ast.AST) -> Iterator[str]:
+    """Yield the names of what a call may launch: `name[grid](…)`, `wrap_triton(name)[grid](…)`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
+        yield from possible_names(node.func.value)
+
+
+def possible_names(node: ast.AST) -> Iterator[str]:
+    """Yield the dotted names that an expression may be worth.
+
+    Calls may be wrappers (`triton.autotune(…)(name)`), branches and containers hold several values.
+    """
+    name = dotted_name(node)
+    if name is not None:
+        yield name
+        return
+    parts: list[ast.AST] = []
+    match node:
+        case ast.IfExp():
+            parts = [node.body, node.orelse]
+        case ast.Call():
+            parts = [node.func, *node.args, *(keyword.value for keyword in node.keywords)]
+        case ast.Tuple() | ast.List():
+            parts = [*node.elts]
+        case ast.Dict() | ast.BoolOp():
+            parts = [*node.values]
+        case ast.Subscript():
+            parts = [node.value]
+    for part in parts:
+        yield from possible_names(part)
 
 
 def launched_name(node: ast.AST) -> str | None:

@@ -159,3 +159,59 @@ def test_launchable_are_the_jit_functions_that_something_launches(folder: Path) 
 def test_users_import_no_tests(file: str, module: str | None) -> None:
     """Nor what runs by itself, what cannot be named, what is for other vendors' devices."""
     assert importable(file) == module
+
+
+def test_kernels_count_where_another_name_for_them_is_launched(tmp_path: Path) -> None:
+    """Wrapped at the launch, bound by an assignment, made by a call, chosen, or an attribute."""
+    written(tmp_path, "pkg/__init__.py", "")
+    written(
+        tmp_path,
+        "pkg/kernels.py",
+        """
+        import triton
+
+        def plain(x): pass
+
+        plain_jit = triton.jit(plain)
+
+        @triton.jit
+        def first(x): pass
+
+        @triton.jit
+        def second(x): pass
+
+        @triton.jit
+        def third(x): pass
+
+        @triton.jit
+        def helper(x): pass
+
+        tuned = triton.autotune(configs=[], key=[])(first)
+        """,
+    )
+    written(
+        tmp_path,
+        "pkg/ops.py",
+        """
+        from torch.library import wrap_triton
+        from . import kernels
+        from .kernels import plain_jit, third, tuned
+
+        class Op:
+            def __init__(self, fast):
+                self.kernel = kernels.second if fast else third
+
+            def __call__(self, x):
+                self.kernel[(1,)](x)
+
+        def op(x):
+            wrap_triton(tuned)[(1,)](x)
+            plain_jit[(1,)](x)
+        """,
+    )
+    assert launchable(tmp_path, "pkg") == {
+        "pkg.kernels:first": ("pkg.ops:op",),
+        "pkg.kernels:plain": ("pkg.ops:op",),
+        "pkg.kernels:second": ("pkg.ops:Op",),
+        "pkg.kernels:third": ("pkg.ops:Op",),
+    }
