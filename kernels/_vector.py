@@ -182,7 +182,9 @@ def gated_scores(
     start = i_b * BLOCK
     o_t, o_i = tl.arange(0, BT), tl.arange(0, BLOCK)
     o_b = start + o_i
-    m_b, m_early = o_b < n, (o_t < start) & (o_t < n)
+    # A block past the last token has no rows; its reference is the last token's.
+    ref = tl.minimum(start, n - 1)
+    m_b, m_early = o_b < n, o_t < ref
     row_b, row_t = (first + o_b) * H + i_h, (first + o_t) * H + i_h
     b_a = tl.zeros([BLOCK, BT], dtype=tl.float32)
     b_own = tl.zeros([BLOCK, BLOCK], dtype=tl.float32)
@@ -191,7 +193,7 @@ def gated_scores(
         m_k = o_k < K
         b_q = load_tile(q, row_b * K, o_k, m_b, m_k)
         b_gq = load_tile(gq, row_b * K, o_k, m_b, m_k)
-        b_ref = tl.load(gq + ((first + tl.minimum(start, n - 1)) * H + i_h) * K + o_k, mask=m_k, other=0.0)
+        b_ref = tl.load(gq + ((first + ref) * H + i_h) * K + o_k, mask=m_k, other=0.0)
         b_k = load_tile(k, o_k, row_t * K, m_k, m_early)
         b_gk = load_tile(gk, o_k, row_t * K, m_k, m_early)
         b_late = (b_q * decay_between(b_gq, b_ref[None, :], m_b[:, None])).to(b_q.dtype)
@@ -280,12 +282,14 @@ def gated_bwd_scores(
     o_t, o_i, o_k = tl.arange(0, BT), tl.arange(0, BLOCK), i_k * BK + tl.arange(0, BK)
     o_b = start + o_i
     m_b, m_k = o_b < n, o_k < K
-    m_early, m_late = (o_t < start) & (o_t < n), (o_t >= start + BLOCK) & (o_t < n)
+    # A block past the last token has no rows; its reference is the last token's.
+    ref = tl.minimum(start, n - 1)
+    m_early, m_late = o_t < ref, (o_t >= start + BLOCK) & (o_t < n)
     row_b, row_t = (first + o_b) * H + i_h, (first + o_t) * H + i_h
     b_gq = load_tile(gq, row_b * K, o_k, m_b, m_k)
     b_gk = load_tile(gk, row_b * K, o_k, m_b, m_k)
     # These queries and the keys of earlier blocks.
-    b_ref = tl.load(gq + ((first + tl.minimum(start, n - 1)) * H + i_h) * K + o_k, mask=m_k, other=0.0)
+    b_ref = tl.load(gq + ((first + ref) * H + i_h) * K + o_k, mask=m_k, other=0.0)
     b_x = load_tile(k, row_t * K, o_k, m_early, m_k)
     b_gx = load_tile(gk, row_t * K, o_k, m_early, m_k)
     b_x = (b_x * decay_between(b_ref[None, :], b_gx, m_early[:, None])).to(b_x.dtype)
