@@ -45,6 +45,10 @@ CHUNK = [
 # Decays of each row cost the interpreter several times as much; the GPU check runs all head sizes.
 GATED_CHUNK = [(1, 70, 1, 64, 32), (1, 33, 1, 96, 48), (2, 1, 1, 64, 64)]
 GATED = {"gla", "rwkv6", "rwkv7"}
+# The gradient of one head's constant decay is one number, a sum over all tokens that may cancel to
+# almost nothing; two heads give its error a scale.
+CONSTANT_DECAY = {"lightning_attention", "retention"}
+CONSTANT_DECAY_CHUNK = [(b, t, 2, k, v) if k == 256 else (b, t, h, k, v) for b, t, h, k, v in CHUNK]
 RECURRENT = [
     (2, 12, 1, 64, 64),
     (1, 9, 2, 128, 64),
@@ -113,6 +117,8 @@ def _shapes_of(family: str, form: str) -> list[tuple[int, ...]]:
         return RECURRENT
     if family in GATED:
         return GATED_CHUNK
+    if family in CONSTANT_DECAY:
+        return CONSTANT_DECAY_CHUNK
     return CHUNK
 
 
