@@ -11,6 +11,7 @@ from msgspec.inspect import StructType, type_info
 
 from flacheck.capabilities.bisect.history import BisectDocument
 from flacheck.capabilities.diff.document import DiffDocument
+from flacheck.capabilities.dtypes.result import DtypesDocument
 from flacheck.capabilities.gate.result import GateDocument
 from flacheck.capabilities.known.document import Known
 from flacheck.capabilities.repro.output.result import ReproDocument
@@ -23,6 +24,7 @@ STRUCTS: dict[str, Any] = {
     "bisect-1": BisectDocument,
     "cache-1": CacheListing,
     "diff-1": DiffDocument,
+    "dtypes-1": DtypesDocument,
     "explain-1": ExplainDocument,
     "gate-1": GateDocument,
     "known-1": Known,
