@@ -45,6 +45,7 @@ from flacheck.model import (
     Question,
     RequestedCells,
 )
+from flacheck.model.coverage import PackageCoverage
 from flacheck.packages import checkouts
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
@@ -161,7 +162,7 @@ class CapturedPackage:
         configs = job.subject.configs or "usual"
         cells: list[Cell] = []
         attempts: dict[str, Attempt] = {}
-        coverages: list[Json] = []
+        coverages: list[PackageCoverage] = []
         extent_of: dict[Place, LaunchExtent] = {}
         selected_launches = _select(self.captures, job.selection, configs)
         for capture, launch_lists, compiled_lists in selected_launches:
@@ -229,14 +230,17 @@ def resolve_package(job: Job, resolver: Resolver | None = None) -> ResolvedPacka
     return ResolvedPackage(job, package, places, resolver.choices, warnings)
 
 
-def _coverage_of(capture: PackageCapture) -> Json:
+def _coverage_of(capture: PackageCapture) -> PackageCoverage:
     """Return how many of the package's kernels a capture recorded, and why others are missing."""
     assert capture.driven is not None
     package = capture.package
     kernels = _launchable(package)
     kernel_coverage = coverage(kernels, capture.driven.kernels, capture.driven.report)
-    identity = {"package": package.identity, "toolchain": capture.choice.identity}
-    return {**identity, **kernel_coverage.to_json()}
+    return {
+        "package": package.identity,
+        "toolchain": capture.choice.identity,
+        **kernel_coverage,
+    }
 
 
 def _forms_of(cells: Iterable[Cell]) -> dict[tuple[str | None, str], tuple[str, str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -160,7 +160,7 @@ class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     resources: tuple[dict[str, Any], ...]
     cells: tuple[PackedCell, ...]
     extent: LaunchExtent | None = None
-    coverage: tuple[dict[str, Any], ...] = ()
+    coverage: tuple[Mapping[str, Any], ...] = ()
     # Package, kernel, operator and form.
     forms: tuple[tuple[str | None, str, str, str], ...] = ()
     capture: CaptureFacts | None = None

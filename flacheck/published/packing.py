@@ -62,7 +62,7 @@ class SubjectFacts:
     requires: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
     capture: CaptureFacts | None = None
-    coverage: tuple[Json, ...] = ()
+    coverage: tuple[Mapping[str, Any], ...] = ()
     forms: FormsOf = field(default_factory=dict)
     fallbacks: tuple[Json, ...] = ()
 
@@ -88,7 +88,7 @@ class PublishedPlace:
     keys: KeySet
     records: tuple[Record, ...]
     forms: FormsOf = field(default_factory=dict)
-    coverage: tuple[Json, ...] = ()
+    coverage: tuple[Mapping[str, Any], ...] = ()
     capture: CaptureFacts | None = None
 
     @property

@@ -28,7 +28,8 @@ from flacheck.capabilities.diff.package_view import (
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.capabilities.diff.sides import ReleaseSide, Side, StoredSide
 from flacheck.fallbacks import alternatives
-from flacheck.model import Cell, Json, Record, Verdict
+from flacheck.model import Cell, Record, Verdict
+from flacheck.model.coverage import PackageCoverage
 from flacheck.packages.kernel_locations import KernelLocator
 from flacheck.packages.package import Package
 from flacheck.pipeline.events import Event, Progress, RecordSettled, RunFinished, RunStarted
@@ -210,7 +211,7 @@ class _Comparison:
         return missing(name, compiler, captures, refusal_of, coverage)
 
     @property
-    def _coverage(self) -> tuple[Json, ...]:
+    def _coverage(self) -> tuple[PackageCoverage, ...]:
         if self.comparison_plan.plan is None:
             return ()
         return self.comparison_plan.plan.coverage

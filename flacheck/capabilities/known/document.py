@@ -7,14 +7,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from flacheck.analysis.standing_state import Share
 from flacheck.model import Json
-
-
-class KnownShare(Struct, frozen=True, kw_only=True):
-    """A number of answered items, and of all; null if that is unknown."""
-
-    answered: int
-    of: int | None
 
 
 class KnownCause(Struct, frozen=True, kw_only=True):
@@ -40,8 +34,8 @@ class KnownPlace(Struct, frozen=True, kw_only=True):
     target: str
     standing: Literal["good", "screened", "bad", "partial", "no-record"]
     cells: int
-    configurations: KnownShare
-    kernels: KnownShare
+    configurations: Share
+    kernels: Share
     failing_kernels: tuple[str, ...]
     causes: tuple[KnownCause, ...]
     advisories: tuple[str, ...]
@@ -61,8 +55,8 @@ class KnownPair(Struct, frozen=True, kw_only=True):
     torch: tuple[str, ...]
     targets: tuple[str, ...]
     standing: Literal["good", "screened"]
-    configurations: KnownShare
-    kernels: KnownShare
+    configurations: Share
+    kernels: Share
     advisories: tuple[str, ...]
 
 

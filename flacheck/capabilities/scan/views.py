@@ -5,19 +5,21 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 
+from msgspec import convert
+
 from flacheck.analysis.context import Context, forms_from_json
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.slow import SlowCompile, mark_slow
-from flacheck.analysis.standing import Standing
 from flacheck.analysis.standings import standings
 from flacheck.analysis.summary import RunView, summarise
 from flacheck.baseline.comparing import contains_failure
 from flacheck.baseline.form import Baseline
+from flacheck.capabilities.scan.run_facts import RunFacts, StaleKernel, run_question
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
 from flacheck.fallbacks import alternatives
-from flacheck.model import Json, Record, RequestedPlace, canonical
+from flacheck.model import Record, RequestedPlace
 from flacheck.packages.kernel_locations import KernelLocator
 from flacheck.pipeline.run import Excuse
 from flacheck.store import Store, StoredRun, questions
@@ -78,11 +80,24 @@ def view(
     ]
     summary = summarise(_records(store, runs), context).with_searched(stored_fallbacks)
     matrices = dict.fromkeys(run.matrix for run in runs if run.matrix)
-    stale_kernels = {canonical(each): each for run in runs for each in run.context.get("stale", ())}
-    question: Json = {"purpose": runs[0].purpose.value, "question": _question(run_standings)}
-    question["stale"] = list(stale_kernels.values())
+    stale_kernels: dict[StaleKernel, None] = {}
+    for run in runs:
+        stale = convert(run.context.get("stale", ()), tuple[StaleKernel, ...])
+        stale_kernels.update(dict.fromkeys(stale))
+    newest = runs[0]
+    facts = RunFacts(
+        id=newest.id,
+        started=newest.started,
+        flacheck=newest.environment.get("flacheck"),
+        python=newest.environment.get("python"),
+        platform=newest.environment.get("platform"),
+        matrix=", ".join(matrices) or None,
+        purpose=newest.purpose,
+        question=run_question(run_standings),
+        stale=tuple(stale_kernels),
+    )
     return RunView(
-        run={**runs[0].to_json(), "matrix": ", ".join(matrices) or None, **question},
+        run=facts.to_json(),
         records=partial(_records_again, store.path.parent, runs, summary.slow),
         summary=summary,
         mixed=tuple(questions.mixed_captures(places)),
@@ -99,26 +114,6 @@ def _made_up(places: Sequence[RequestedPlace]) -> frozenset[str] | None:
     made_up = frozenset[str]().union(*(keys.made_up for keys in places_with_keys))
     # A launch that one question marks as seen counts as seen in all of them.
     return made_up.difference(*(set(keys.possible) - keys.made_up for keys in places_with_keys))
-
-
-def _question(answered: Sequence[Standing]) -> Json | None:
-    """Return the question of the runs as in flacheck.run/1; None if none is stored."""
-    if not answered:
-        return None
-    names = dict.fromkeys(each.question.about for each in answered)
-    selection: Json = {}
-    for each in answered:
-        selection.update(each.question.selection)
-    question = [
-        {
-            "toolchain": each.toolchain,
-            "target": each.target,
-            "cells": each.requested_count,
-            "answered": each.answered_count,
-        }
-        for each in answered
-    ]
-    return {"about": ", ".join(names), "selection": selection, "asked": question}
 
 
 def _records_again(
