@@ -50,6 +50,7 @@ def build_results(
     jobs: int = 0,
     timeout: str | float = "auto",
     memory: int = 8192,
+    executor: str = "local",
     fresh: bool = False,
     store: PathLike = _BUILD_STORE,
     on_event: OnEvent | None = None,
@@ -62,7 +63,7 @@ def build_results(
         package: Only these packages or matrices, with or without a version.
         every: Build the combinations that are not shipped as well.
         shard: `I/N` for part I of N of the combinations; copy the files of all shards together.
-        jobs, timeout, memory: How the cells are compiled, as for `scan`.
+        jobs, timeout, memory, executor: How the cells are compiled, as for `scan`.
         fresh: Compile everything again.
         store: The folder of the store that keeps the records.
         on_event: Receives each event while the cells compile.
@@ -70,13 +71,14 @@ def build_results(
     Raises:
         UsageError: If the file is malformed.
         EmptySelection: If no combination is left.
+        IncompleteError: If a combination could not be built; the others are.
     """
     from flacheck.capabilities.results import building
     from flacheck.published.combinations import read_combinations
 
     file = Path(combinations)
     selection = building.select(read_combinations(file), shard, texts(package), every)
-    options = run_options(timeout=timeout, jobs=jobs, memory=memory, fresh=fresh)
+    options = run_options(timeout=timeout, jobs=jobs, memory=memory, executor=executor, fresh=fresh)
     request = building.Building(file, selection, Path(output), options)
     with Store.open(store) as open_store:
         return drain(building.build(request, open_store), on_event)

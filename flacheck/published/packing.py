@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import to_builtins
+from packaging.version import Version
 
 from flacheck.analysis.context import FormsOf
 from flacheck.analysis.standing import Standing
@@ -36,6 +37,8 @@ from flacheck.published.form import (
     PackedKernel,
     PackedOutcome,
 )
+from flacheck.published.highlights import highlights
+from flacheck.source.python_versions import PythonVersions
 
 # Hexadecimal digits of the digest of all keys.
 _DIGITS = 32
@@ -58,7 +61,7 @@ class SubjectFacts:
     """
 
     digest: str | None = None
-    reads_python_version: bool = False
+    python_versions: PythonVersions = field(default_factory=PythonVersions)
     requires: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
     capture: CaptureFacts | None = None
@@ -194,10 +197,12 @@ def pack(
         place=counts,
         kernels=question.kernels,
         package_digest=facts.digest,
-        reads_python_version=facts.reads_python_version,
+        reads_python_version=facts.python_versions.is_open,
+        python_bounds=tuple(sorted(facts.python_versions.bounds, key=Version)),
         requires=facts.requires,
         warnings=facts.warnings,
         fallbacks=facts.fallbacks,
+        highlights=tuple(highlights(own_records)),
     )
     return header, body
 
