@@ -6,9 +6,12 @@ import json
 from typing import Any
 
 import msgspec
+from msgspec import NODEFAULT
 from msgspec.inspect import StructType, type_info
 
 from flacheck.capabilities.bisect.history import BisectDocument
+from flacheck.capabilities.diff.document import DiffDocument
+from flacheck.capabilities.gate.result import GateDocument
 from flacheck.capabilities.known.document import Known
 from flacheck.capabilities.repro.output.result import ReproDocument
 from flacheck.model.housekeeping import CacheListing, RunListing
@@ -19,7 +22,9 @@ from tests.paths import SCHEMAS
 STRUCTS: dict[str, Any] = {
     "bisect-1": BisectDocument,
     "cache-1": CacheListing,
+    "diff-1": DiffDocument,
     "explain-1": ExplainDocument,
+    "gate-1": GateDocument,
     "known-1": Known,
     "plan-1": PlanDocument,
     "repro-1": ReproDocument,
@@ -53,7 +58,10 @@ def _written_fields(struct: StructType) -> list[str]:
     names = []
     for field in struct.fields:
         may_be_left_out = struct.cls.__struct_config__.omit_defaults and not field.required
-        if field.default is not msgspec.UNSET and not may_be_left_out:
+        # msgspec lists a default that is UNSET as none.
+        has_default = field.default is not NODEFAULT or field.default_factory is not NODEFAULT
+        may_be_unset = not field.required and not has_default
+        if not (may_be_unset or may_be_left_out):
             names.append(field.encode_name)
     return names
 

@@ -2,18 +2,19 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from msgspec import field
 from packaging.specifiers import SpecifierSet
 
 from flacheck.analysis.order import count_noun
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind
 from flacheck.capabilities.diff.matching import match
 from flacheck.capabilities.diff.sides import ReleaseSide, Side
-from flacheck.model import Json, Record, Verdict
+from flacheck.model import Record, Verdict
+from flacheck.model.wire import JsonStruct
 from flacheck.packages.package import Package
 from flacheck.pipeline.package_launches import PackageCapture
 from flacheck.source import modules
@@ -23,26 +24,17 @@ from flacheck.toolchains import torch_pins
 _OWN_STAGES = ("import", "call")
 
 
-@dataclass(frozen=True)
-class PackageNotice:
+class PackageNotice(JsonStruct, frozen=True):
     """A requirement, refusal or warning of the package.
 
-    `kind` is requires, refuses or warns. `under_from` and `under_to` are True if the package warns
-    or refuses under that side, or if the side does not satisfy the requirement.
+    `from` and `to` are true if the package warns or refuses under that side, or if the side does
+    not satisfy the requirement.
     """
 
-    kind: str
+    kind: Literal["requires", "refuses", "warns"]
     text: str
-    under_from: bool
-    under_to: bool
-
-    def to_json(self) -> Json:
-        return {
-            "kind": self.kind,
-            "text": self.text,
-            "from": self.under_from,
-            "to": self.under_to,
-        }
+    under_from: bool = field(name="from")
+    under_to: bool = field(name="to")
 
 
 def is_own_word(record: Record) -> bool:
