@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from flacheck.api.arguments import PathLike, Texts, run_options, texts
 from flacheck.errors import UsageError
 from flacheck.pipeline.events import OnEvent, drain
-from flacheck.published.library import FOLDER, ResultsFolder, open_library
+from flacheck.published.library import FOLDER, ResultsFolder, has_results, open_library
 from flacheck.store import Store
 from flacheck.toolchains import cache
 from flacheck.toolchains.scratch import temporary_folder
@@ -38,6 +38,17 @@ def library_of(results: PathLike | None) -> ResultsFolder:
     if not (folder / "manifest.json").is_file():
         drain(updating.update(source, folder), None)
     return open_library(folder)
+
+
+def library_or_none(results: PathLike | None) -> ResultsFolder | None:
+    """Return the results of a folder or URL, or flacheck's own; None if it ships none."""
+    try:
+        return library_of(results)
+    except UsageError:
+        # An installation without results answers by records alone.
+        if results is None and not has_results():
+            return None
+        raise
 
 
 def build_results(

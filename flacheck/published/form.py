@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from flacheck.analysis.fallbacks import ReportedFallback
 from flacheck.baseline.form import BaselinePlace
 from flacheck.errors import UsageError
 from flacheck.model.extent import LaunchExtent
@@ -105,7 +106,7 @@ class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     python_bounds: tuple[str, ...] = ()
     requires: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
-    fallbacks: tuple[dict[str, Any], ...] = ()
+    fallbacks: tuple[ReportedFallback, ...] = ()
     highlights: tuple[Highlight, ...] = ()
 
     @property

@@ -153,6 +153,11 @@ def open_library(folder: Path | None = None) -> ResultsFolder:
     return own
 
 
+def has_results() -> bool:
+    """Return True if flacheck ships results, or the user has updated ones."""
+    return _own_library() is not None or (cache.root() / FOLDER / MANIFEST).is_file()
+
+
 def _own_library() -> ResultsFolder | None:
     try:
         folder = find_shipped_folder(FOLDER)

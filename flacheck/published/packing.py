@@ -10,6 +10,7 @@ from msgspec import to_builtins
 from packaging.version import Version
 
 from flacheck.analysis.context import FormsOf
+from flacheck.analysis.fallbacks import ReportedFallback
 from flacheck.analysis.standing import Standing
 from flacheck.analysis.standings import standing
 from flacheck.baseline.standings import baseline_of
@@ -67,7 +68,7 @@ class SubjectFacts:
     capture: CaptureFacts | None = None
     coverage: tuple[Json, ...] = ()
     forms: FormsOf = field(default_factory=dict)
-    fallbacks: tuple[Json, ...] = ()
+    fallbacks: tuple[ReportedFallback, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -260,7 +261,9 @@ def unpack(header: Header, body: Body) -> PublishedPlace | None:
 
     The keys are not stored: each is computed from its cell.
     """
-    kernels = list(map(_unpack_kernel, body.kernels))
+    kernels = []
+    for is_made_up in (False, True):
+        kernels.append([_unpack_kernel(each, is_made_up) for each in body.kernels])
     launches = [Launch.from_json(each) for each in body.launches]
     records = [_record(header, body, cell, kernels, launches) for cell in body.cells]
     names: dict[str, str] = {}
@@ -293,8 +296,8 @@ def unpack(header: Header, body: Body) -> PublishedPlace | None:
     )
 
 
-def _unpack_kernel(packed: PackedKernel) -> Kernel:
-    origin = Unrecorded(packed.how)
+def _unpack_kernel(packed: PackedKernel, made_up: bool) -> Kernel:
+    origin = Unrecorded(packed.how, made_up)
     return Kernel(packed.name, packed.package, packed.digest, origin, packed.operator, packed.form)
 
 
@@ -302,12 +305,12 @@ def _record(
     header: Header,
     body: Body,
     packed: PackedCell,
-    kernels: Sequence[Kernel],
+    kernels: Sequence[Sequence[Kernel]],
     launches: Sequence[Launch],
 ) -> Record:
     launch = None if packed.launch is None else launches[packed.launch]
     cell = Cell(
-        kernel=kernels[packed.kernel],
+        kernel=kernels[packed.is_made_up][packed.kernel],
         toolchain=header.toolchain,
         target=header.target,
         launch=launch,

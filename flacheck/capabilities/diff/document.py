@@ -11,6 +11,7 @@ from flacheck.capabilities.diff.differences import Difference, ResourceGrowth
 from flacheck.capabilities.diff.package_view import PackageNotice
 from flacheck.model import Record, Verdict
 from flacheck.model.wire import CellKey, Code, JsonStruct, Natural, NotEmpty, Seconds
+from flacheck.published.answers import PublishedSource
 from flacheck.tables.advisories import PublishedAdvisory
 
 _Resource = Annotated[str, Meta(pattern="^(spills|registers|shared|stack)$")]
@@ -137,7 +138,8 @@ class DiffDocument(JsonStruct, frozen=True, kw_only=True):
     compiles, or fails alike, on both. `unknown` lacks a verdict on one side; `untested` are
     launches whose invented arguments may have caused the failure; `only_from` and `only_to` exist
     on one side, with the reason. `package` are the package's own requirements, refusals and
-    warnings; `fallbacks` are those of regressed cells under TO.
+    warnings; `fallbacks` are those of regressed cells under TO. `source` is published if published
+    results answer, which are then `published`, with the cells of the user's own records.
     """
 
     schema: Literal["flacheck.diff/1"]
@@ -162,6 +164,8 @@ class DiffDocument(JsonStruct, frozen=True, kw_only=True):
     package: tuple[PackageNotice, ...]
     pin: AdvisedPin
     fallbacks: tuple[ReportedFallback, ...]
+    source: Literal["own", "published"]
+    published: PublishedSource | None
 
 
 def diff_side(side: ComparedSide) -> DiffSide:

@@ -29,6 +29,7 @@ from flacheck.capabilities.diff.tally import KernelTally, tally_kernels
 from flacheck.errors import Exit
 from flacheck.model import Json
 from flacheck.model.source_location import Locate, locate_nowhere
+from flacheck.published.answers import PublishedSource
 from flacheck.tables.advisories import Advisory
 
 # The number of kernels that the summary sentence names.
@@ -53,6 +54,7 @@ class Comparison:
         is_narrowed: True if one configuration of each kernel and dtype was compared.
         coverage: The kernels that a capture reached and missed.
         run: The run that compiled; None without one.
+        published: The published results that answer; None for records of the store.
         locate: Returns the file and line of a kernel.
     """
 
@@ -69,6 +71,7 @@ class Comparison:
     is_narrowed: bool = False
     coverage: tuple[Json, ...] = ()
     run: str | None = None
+    published: PublishedSource | None = None
     locate: Locate = field(default=locate_nowhere, compare=False)
 
     def of(self, kind: DifferenceKind) -> list[Difference]:
@@ -310,6 +313,8 @@ class Comparison:
             package=self.package,
             pin=self.pin,
             fallbacks=tuple(fallback.reported() for fallback in self.fallbacks),
+            source="published" if self.published else "own",
+            published=self.published,
         )
         return document.to_json()
 

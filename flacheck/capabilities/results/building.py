@@ -10,8 +10,8 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
+from flacheck.analysis.fallbacks import ReportedFallback
 from flacheck.analysis.observation import observe
 from flacheck.analysis.order import count_noun
 from flacheck.analysis.untested_cells import separate_untested
@@ -19,9 +19,10 @@ from flacheck.errors import EmptySelection, FlacheckError, IncompleteError, Usag
 from flacheck.fallbacks import alternatives
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
-from flacheck.model import Json, Record, RequestedPlace
+from flacheck.model import Record, RequestedPlace
 from flacheck.packages.package import Package
 from flacheck.pipeline import planning
+from flacheck.pipeline.capture_facts import facts_of, warnings_of
 from flacheck.pipeline.events import Event, Progress
 from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.package_launches import CapturedPackage, PackageCapture
@@ -198,11 +199,13 @@ def _build_release(
         temporary.replace(path)
 
 
-def _fallbacks(place: RequestedPlace, records: Sequence[Record], plan: Plan) -> tuple[Json, ...]:
-    """Return the fallbacks among a place's records, as in flacheck.run/1."""
+def _fallbacks(
+    place: RequestedPlace, records: Sequence[Record], plan: Plan
+) -> tuple[ReportedFallback, ...]:
+    """Return the fallbacks among a place's records."""
     assert place.keys is not None
     cells, _ = separate_untested(observe(records, place.keys.made_up))
-    return tuple(each.to_json() for each in alternatives.fallbacks(cells, plan.forms))
+    return tuple(each.reported() for each in alternatives.fallbacks(cells, plan.forms))
 
 
 def _facts(plan: Plan, place: RequestedPlace, captures: Sequence[PackageCapture]) -> SubjectFacts:
@@ -219,8 +222,8 @@ def _facts(plan: Plan, place: RequestedPlace, captures: Sequence[PackageCapture]
             digest=capture.package.digest,
             python_versions=_python_versions(capture.package),
             requires=tuple((owner, str(requirement)) for owner, requirement in requirements),
-            warnings=_warnings(capture),
-            capture=_capture_facts(capture),
+            warnings=warnings_of(capture),
+            capture=facts_of(capture) or CaptureFacts(),
             coverage=tuple(coverage[:1]),
         )
     return facts
@@ -234,32 +237,6 @@ def _python_versions(package: Package) -> PythonVersions:
         if file is not None:
             dependence = dependence.join(python_versions.read(syntax.content(file)))
     return dependence
-
-
-def _warnings(capture: PackageCapture) -> tuple[str, ...]:
-    if capture.driven is None:
-        return ()
-    texts = [str(entry["text"]) for entry in capture.driven.report.get("said", ())]
-    return tuple(dict.fromkeys(texts))
-
-
-def _capture_facts(capture: PackageCapture) -> CaptureFacts:
-    driven = capture.driven
-    if driven is None:
-        return CaptureFacts()
-    if driven.import_error:
-        return CaptureFacts(import_error=driven.import_error.strip().splitlines()[-1])
-    report: Any = driven.report
-    refused = {}
-    for name, entry in report["operators"].items():
-        if entry.get("failures"):
-            refused[name] = tuple(sorted(entry.get("kernels", ())))
-    return CaptureFacts(
-        cut=len(report.get("cut", ())),
-        is_late=bool(report.get("late")),
-        launched=tuple(sorted(driven.kernels)),
-        refused={name: kernels for name, kernels in sorted(refused.items()) if kernels},
-    )
 
 
 def write_manifest(folder: Path, combinations: Path | None = None) -> list[FileEntry]:
