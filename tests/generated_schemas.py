@@ -9,8 +9,11 @@ import msgspec
 from msgspec import NODEFAULT
 from msgspec.inspect import StructType, type_info
 
+from flacheck.baseline.form import Baseline
+from flacheck.capabilities.autotune.results import AutotuneDocument
 from flacheck.capabilities.bisect.history import BisectDocument
 from flacheck.capabilities.diff.document import DiffDocument
+from flacheck.capabilities.dtypes.result import DtypesDocument
 from flacheck.capabilities.gate.result import GateDocument
 from flacheck.capabilities.known.document import Known
 from flacheck.capabilities.repro.output.result import ReproDocument
@@ -20,9 +23,12 @@ from flacheck.rules.explanation import ExplainDocument
 from tests.paths import SCHEMAS
 
 STRUCTS: dict[str, Any] = {
+    "autotune-1": AutotuneDocument,
+    "baseline-1": Baseline,
     "bisect-1": BisectDocument,
     "cache-1": CacheListing,
     "diff-1": DiffDocument,
+    "dtypes-1": DtypesDocument,
     "explain-1": ExplainDocument,
     "gate-1": GateDocument,
     "known-1": Known,
@@ -56,6 +62,8 @@ def text(name: str) -> str:
 def _written_fields(struct: StructType) -> list[str]:
     """Return the fields that are in every document: all but those that may be unset."""
     names = []
+    if struct.tag_field is not None:
+        names.append(struct.tag_field)
     for field in struct.fields:
         may_be_left_out = struct.cls.__struct_config__.omit_defaults and not field.required
         # msgspec lists a default that is UNSET as none.

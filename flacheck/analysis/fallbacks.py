@@ -103,15 +103,19 @@ class Fallback:
 
         Fields that only a search fills are left out of fallbacks from the scan's own records.
         """
-        if not self.places:
-            return ReportedFallback(
-                kernel=self.kernel,
-                toolchain=self.toolchain,
-                target=self.target,
-                failing=self.failing,
-                use=self.use,
-                cost=FallbackCost(changes=self.changes, steps=self.steps),
-            )
+        if self.places:
+            return self.searched()
+        return ReportedFallback(
+            kernel=self.kernel,
+            toolchain=self.toolchain,
+            target=self.target,
+            failing=self.failing,
+            use=self.use,
+            cost=FallbackCost(changes=self.changes, steps=self.steps),
+        )
+
+    def searched(self) -> SearchedFallback:
+        """Return the fallback of a search with all its fields."""
         return SearchedFallback(
             kernel=self.kernel,
             toolchain=self.toolchain,
