@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -147,15 +148,18 @@ def question_of(resolved: Resolved) -> Question | None:
     return replace(question, selection=_with_configs(resolved.job, selection))
 
 
-def capture(resolved: Resolved) -> Captured:
+@contextmanager
+def capture(resolved: Resolved) -> Iterator[Captured]:
     """Capture a package's launches, or read them from the subject's archive.
 
-    This is the one step that runs code of packages. Other subjects need no capture.
+    This is the one step that runs code of packages. Other subjects need no capture. The launches
+    of an archive are unpacked until the context ends.
     """
     if resolved.job.subject.package is None:
-        return resolved.capture()
+        yield resolved.capture()
+        return
     with capture_archive.open_archive(resolved.job.subject.captures_file) as archive:
-        return resolved.capture(archive)
+        yield resolved.capture(archive)
 
 
 def expand(job: Job, captured: Captured) -> Plan:
@@ -192,7 +196,8 @@ def expand(job: Job, captured: Captured) -> Plan:
 
 def plan_job(job: Job) -> Plan:
     """Resolve, capture and expand a job; return its plan."""
-    return expand(job, capture(resolve(job)))
+    with capture(resolve(job)) as captured:
+        return expand(job, captured)
 
 
 def _with_configs(job: Job, selection: dict[str, list[str | int]]) -> dict[str, list[str | int]]:

@@ -224,8 +224,8 @@ def _of_subject(
     captures: list[PackageCapture] = []
     for about, own in specs.items():
         job = Job(about, replace(selection, toolchains=tuple(dict.fromkeys(own))))
-        result = planning.capture(planning.resolve(job))
-        plans.append(planning.expand(job, result))
+        with planning.capture(planning.resolve(job)) as result:
+            plans.append(planning.expand(job, result))
         if isinstance(result, CapturedPackage):
             captures += result.captures
     whole = _join_plans(plans)

@@ -135,8 +135,8 @@ def _build_one(
     combination: Combination, building: Building, store: Store
 ) -> Generator[Event, None, None]:
     job = job_of(combination, building.options)
-    captured = planning.capture(planning.resolve(job))
-    plan = planning.expand(job, captured)
+    with planning.capture(planning.resolve(job)) as captured:
+        plan = planning.expand(job, captured)
     for warning in plan.warnings:
         yield Progress(warning)
     end = yield from run_plan(plan, store, building.options)
