@@ -15,6 +15,7 @@ from flacheck.captures import capture_archive
 from flacheck.captures.capture_archive import Captures
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import size, sources
+from flacheck.inputs.chosen_cells import RecordedKernels, choose_cells
 from flacheck.inputs.expand import expand as expand_matrix
 from flacheck.inputs.expand import list_configurations
 from flacheck.inputs.extents import extents, of_cells, selects_all
@@ -83,29 +84,45 @@ class ResolvedKernels:
         subject, selection = self.job.subject, self.job.selection
         kernels = sources.kernels_of(subject, selection)
         resolver = Resolver()
-        size.check(kernels.matrix, kernels.sources, selection, resolver)
-        cells = expand_matrix(kernels.matrix, kernels.sources, selection, resolver, self.job.until)
+        usual_keys: frozenset[str] = frozenset()
+        configs: frozenset[str] = frozenset()
+        is_whole = selects_all(kernels.matrix)
+        if kernels.usual_sources is None or subject.configs == "own":
+            size.check(kernels.matrix, kernels.sources, selection, resolver)
+        if kernels.usual_sources is None:
+            cells = list(
+                expand_matrix(kernels.matrix, kernels.sources, selection, resolver, self.job.until)
+            )
+        else:
+            recorded = RecordedKernels(kernels.matrix, kernels.usual_sources, kernels.sources)
+            chosen = choose_cells(recorded, subject.configs, selection, resolver, self.job.until)
+            cells = [*chosen.usual, *chosen.others]
+            usual_keys = frozenset(cell.key for cell in chosen.usual)
+            configs = frozenset([chosen.configs])
+            is_whole = chosen.configs == "own"
         forms = {}
-        cell_list = list(cells)
         for source in kernels.sources:
             kernel = source.kernel
             if kernel.operator and kernel.form:
                 forms[kernel.package, kernel.name] = (kernel.operator, kernel.form)
-        configurations = of_cells(cell_list)
-        if not selects_all(kernels.matrix):
-            all_sources = kernels.all_sources or kernels.sources
-            configurations = list_configurations(kernels.matrix, all_sources, selection, resolver)
+        configurations = of_cells(cells)
+        if not is_whole:
+            configurations = list_configurations(
+                kernels.matrix, kernels.sources, selection, resolver
+            )
         return Plan(
             name=kernels.matrix.name,
             extents=extents(configurations),
             source=_source(subject),
-            cells=cell_list,
+            cells=cells,
             choices=resolver.choices,
             packages=kernels.packages,
             forms=forms,
             warnings=(*kernels.warnings, *dict.fromkeys(resolver.warnings)),
             stale=kernels.stale,
             trust=subject.trust,
+            usual_keys=usual_keys,
+            configs=configs,
         )
 
 
