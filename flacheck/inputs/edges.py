@@ -67,7 +67,10 @@ def choose(usual: Sequence[LaunchSettings], candidates: Sequence[LaunchSettings]
 
 def _weight(traits: Iterable[_Trait]) -> int:
     """Return the sum of the traits' weights."""
-    return sum(_WEIGHTS.get(trait[:2], 1) for trait in traits)
+    weight = 0
+    for name, end, *_ in traits:
+        weight += _WEIGHTS.get((name, end), 1)
+    return weight
 
 
 class _Traits:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flacheck.analysis.known_good import group_by_key
+from flacheck.capabilities.diff.package_view import OwnCapture, SideCapture
 from flacheck.capabilities.diff.sides import ReleaseSide, Side, StoredSide
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import edges
@@ -17,7 +18,7 @@ from flacheck.packages.package import Package
 from flacheck.pipeline import planning
 from flacheck.pipeline import resolved_cell as cells
 from flacheck.pipeline.job import Job
-from flacheck.pipeline.package_launches import CapturedPackage, PackageCapture
+from flacheck.pipeline.package_launches import CapturedPackage
 from flacheck.pipeline.plan import Plan
 from flacheck.tables import targets
 from flacheck.toolchains import Resolver
@@ -40,7 +41,7 @@ class ComparisonPlan:
     after: Side
     about: str
     plan: Plan | None = None
-    captures: tuple[PackageCapture, ...] = ()
+    captures: tuple[SideCapture, ...] = ()
     configs: str | None = None
     warnings: tuple[str, ...] = ()
 
@@ -222,13 +223,13 @@ def _of_subject(
         own_subject = _subject_of(side, releases, subject, has_subject)
         specs.setdefault(replace(own_subject, compares=True), []).append(side.spec)
     plans = []
-    captures: list[PackageCapture] = []
+    captures: list[SideCapture] = []
     for about, own in specs.items():
         job = Job(about, replace(selection, toolchains=tuple(dict.fromkeys(own))))
         with planning.capture(planning.resolve(job)) as result:
             plans.append(planning.expand(job, result))
         if isinstance(result, CapturedPackage):
-            captures += result.captures
+            captures += map(OwnCapture, result.captures)
     whole = _join_plans(plans)
     if len(whole.configs) > 1:
         # Each place has its default, and places with other configurations cannot be compared.
