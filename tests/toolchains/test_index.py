@@ -331,7 +331,9 @@ def test_the_users_configuration_of_pip_and_uv_names_the_sources() -> None:
 def test_pip_prints_its_own_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file and the variables of the user, as the installed pip reads them."""
     configuration = tmp_path / "pip.conf"
-    configuration.write_text("[global]\nextra-index-url =\n  https://a.example\n  https://b.example\n")
+    configuration.write_text(
+        "[global]\nextra-index-url =\n  https://a.example\n  https://b.example\n"
+    )
     monkeypatch.setenv("PIP_CONFIG_FILE", str(configuration))
     monkeypatch.setenv("PIP_INDEX_URL", "https://c.example/simple")
     pip = [each for each in wheels.installers() if each.name == "pip"]

@@ -133,8 +133,7 @@ def _sides(
                 continue
             alternatives[key] = [by_key[other].cell for other in others if other in by_key]
         fallbacks += _fallbacks(place)
-    is_narrowed = configs != "own"
-    if is_narrowed:
+    if configs != "own":
         cells = one_each(cells)
     cells = list({cell.key: cell for cell in cells}.values())
     own_records = {}
@@ -161,7 +160,7 @@ def _sides(
         plan.name,
         plan,
         tuple(map(PublishedCapture, part.places)),
-        is_narrowed,
+        configs,
     )
     return PublishedSides(
         comparison,
