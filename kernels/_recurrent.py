@@ -268,7 +268,8 @@ def fused_recurrent_bwd_dq(
             b_dq = tl.sum(b_h * b_do[None, :], axis=1)
         else:
             b_dq = tl.sum(b_decayed * b_do[None, :], axis=1)
-        if hd is not None:
+        # Two conditions: the first is decided while compiling.
+        if hd is not None:  # noqa: SIM102
             if (t % BT == BT - 1) | (t == T - 1):
                 store_tile(hd + ((i_c + t // BT) * H + i_h) * K * V, o_k * V, o_v, m_k, m_v, b_decayed)
         b_h = b_decayed + b_k[:, None] * b_v[None, :]
@@ -298,7 +299,7 @@ def fused_recurrent_bwd_dkv(
     b_dh = load_tile(dht + i_nh * K * V, o_k * V, o_v, m_k, m_v)
     for i in range(T):
         t = T - 1 - i
-        if hd is not None:
+        if hd is not None:  # noqa: SIM102
             if (t % BT == BT - 1) | (i == 0):
                 i_end = (i_c + t // BT) * H + i_h
                 b_paths = b_dh * load_tile(hd + i_end * K * V, o_k * V, o_v, m_k, m_v)

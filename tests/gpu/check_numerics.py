@@ -71,6 +71,7 @@ def run_what_fits() -> None:
             return run(self, *arguments, **options)
         chosen = self.configs
         others = [config for config in self.every if config is not chosen[0]]
+        refusals = []
         try:
             for config in (*chosen, *others):
                 self.configs = [config]
@@ -78,7 +79,8 @@ def run_what_fits() -> None:
                     return run(self, *arguments, **options)
                 except triton.runtime.errors.OutOfResources as error:
                     print(f"--   {self.base_fn.__name__} {config}: {error}", flush=True)
-            raise RuntimeError(f"no configuration of {self.base_fn.__name__} fits on this GPU")
+                    refusals.append(error)
+            raise refusals[0]
         finally:
             self.configs = chosen
 
@@ -137,13 +139,13 @@ def check_configurations(name: str, family: Any) -> Iterator[Check]:
         tuned = getattr(family, kernel)
         every = tuned.configs
         for config in every:
-            tuned.configs = [config]
+            tuned.configs = tuned.every = [config]
             label = f"{name}.{kernel} {config.kwargs} nw{config.num_warps} st{config.num_stages}"
             try:
                 yield compare(family, declared["form"], label, arguments, expected)
             except triton.runtime.errors.OutOfResources as error:
                 print(f"--   {label}: {error}")
-        tuned.configs = every
+        tuned.configs = tuned.every = every
 
 
 def main() -> int:
