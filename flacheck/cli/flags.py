@@ -179,3 +179,7 @@ _QUIET = "Print only results, warnings and errors: no progress."
 Quiet = Annotated[bool, option("--quiet", "-q", panel=OUTPUT, help=_QUIET)]
 _VERBOSE = "Print each cell's verdict, the settings in effect and seconds as well."
 Verbose = Annotated[bool, option("--verbose", "-v", panel=OUTPUT, help=_VERBOSE)]
+_OFFLINE = "Read no package index: use what is installed or in the cache."
+Offline = Annotated[bool, option("--offline", panel=HOW, help=_OFFLINE)]
+_REFRESH = "Read the package index again instead of its listing of today."
+Refresh = Annotated[bool, option("--refresh", panel=HOW, help=_REFRESH)]
