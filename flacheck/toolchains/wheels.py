@@ -78,6 +78,13 @@ class NotFound(ToolchainError):
 class Offline(ToolchainError):
     """An index that the installer could not reach."""
 
+    @property
+    def reason(self) -> str:
+        """The reason, the same for each distribution: many lines of a report would repeat it."""
+        if connections.is_offline():
+            return "not in the cache, and --offline forbids an installation; leave --offline out"
+        return "not in the cache, and no package index answers; check the network"
+
 
 class BoundsConflict(ToolchainError):
     """Requirements that contradict the constraints.
@@ -160,9 +167,12 @@ def install(
     errors: list[ToolchainError] = []
     usable = require_installers()
     pip = usable[-1].pip
-    # pip can leave out the index that does not answer; uv reads its own cache without any.
+    # pip can leave out the index that does not answer; uv reads its own cache without any, and pip
+    # then reads folders alone.
     if connections.has_dead_index() and not connections.has_no_index():
         usable = usable[-1:]
+    elif connections.has_no_index() and not connections.has_local_source(pip):
+        usable = usable[:1]
     for installer in usable:
         overrides = []
         # pip lacks such an option: with pip an upper bound must admit the constraint.
