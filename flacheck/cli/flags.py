@@ -145,6 +145,10 @@ Fresh = Annotated[
 # Importing a package runs its code, which who only has a file need not have meant.
 _TRUST = "Install and import the packages that a launches file names."
 Trust = Annotated[bool, option("--trust", panel=HOW, help=_TRUST)]
+_NO_PUBLISHED = "Leave out published results: only records of the store, and compiles, answer."
+NoPublished = Annotated[bool, option("--no-published", panel=HOW, help=_NO_PUBLISHED)]
+_RESULTS = "Read published results from this folder or URL instead of flacheck's own."
+Results = Annotated[str | None, option("--results", panel=HOW, metavar="DIR|URL", help=_RESULTS)]
 _STORE = option("--store", panel=OUTPUT, metavar="DIR", help="Keep results in the folder DIR.")
 StoreDir = Annotated[Path, _STORE]
 _FORMATS = "table|json|jsonl|markdown|github|html|sarif|junit"

@@ -49,7 +49,7 @@ _NATIVE = re.compile(
     r"|std::bad_alloc|^Fatal Python error:|\bSegmentation fault\b|^Killed$|Bad machine code"
     r"|Failures have been detected while processing|Pass execution failed"
     r"|Pipeline failed while executing|Triton Error \["
-    r"|(?:CUDA|HIP|ROCm)(?: driver| runtime)? error: |CUDA failure \d+"
+    r"|(?:CUDA|HIP|ROCm)(?: driver| runtime)? error: |CUDA failure \d+|\bHSA_STATUS_ERROR_"
     r"|^PLEASE submit a bug report|^Stack dump:"
     r"|\b(?:ptxas|nvlink|cicc|cudafe\+\+|nvcc|ld\.lld)[^\n]{0,500}?\b(?:error|fatal)\b\s*:"
     r"|\bld: cannot find |undefined symbol: |\bFloating point exception\b|^ninja: build stopped"
@@ -68,7 +68,7 @@ _EXCEPTION = re.compile(
     r"^[ \t]{0,40}(?:[A-Za-z_]\w*\.)*"
     r"(?P<type>[A-Z]\w*"
     r"(?:Error(?:Impl)?|Exception|Exit|Interrupt|Resources|Failure|Expired|Iteration"
-    r"|LanguageConstruct))"
+    r"|LanguageConstruct)|Exception)"
     r"(?:: ?(?P<text>.*)|\(['\"].*\)?)?$"
 )
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line \d+, in (?P<function>\S+)')

@@ -17,6 +17,7 @@ _SHARES = {
     "reports_late": (0.90, 0.03),
     "reports_fresh": (0.95, 0.03),
     "reports_newest": (0.95, 0.03),
+    "reports_drawn": (0.95, 0.03),
 }
 
 
