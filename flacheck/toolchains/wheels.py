@@ -32,7 +32,7 @@ from flacheck.toolchains.scratch import temporary_folder
 _LOG = logging.getLogger(__name__)
 
 # Seconds between two lines of progress: shorter than a user's patience, longer than most installs.
-_HEARTBEAT = 10.0
+_HEARTBEAT = 8.0
 # A prctl option, from linux/prctl.h: the signal that a process gets when its parent dies.
 _PR_SET_PDEATHSIG = 1
 # Messages of uv and pip, in any version from 2023 on; neither has an exit status for these errors.
@@ -262,7 +262,7 @@ def contents(folder: Path) -> dict[str, str]:
 def run(
     command: Sequence[str], what: str, environment: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
-    """Return exit status and joined output of an installer's command; log every ten seconds.
+    """Return exit status and joined output of an installer's command; log every eight seconds.
 
     It runs in the user's environment with its index settings, without those for other installs, and
     with `environment` added.
