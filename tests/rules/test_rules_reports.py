@@ -18,6 +18,8 @@ _SHARES = {
     "reports_fresh": (0.95, 0.03),
     "reports_newest": (0.95, 0.03),
     "reports_drawn": (0.95, 0.03),
+    "reports_drawn_again": (0.95, 0.03),
+    "reports_drawn_third": (0.95, 0.03),
 }
 
 
