@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from flacheck import toolchains
 from flacheck.api.arguments import Texts, texts
 from flacheck.errors import IncompleteError
 from flacheck.pipeline.events import OnEvent, Progress, ignore
+from flacheck.toolchains import connections
 from flacheck.toolchains.base import Toolchain
 from flacheck.toolchains.cache import Shelf
+
+
+@contextmanager
+def package_index(*, offline: bool = False, refresh: bool = False) -> Iterator[None]:
+    """Choose how the functions called inside `with` use package indexes.
+
+    Args:
+        offline: Read no index: use what is installed or in the cache.
+        refresh: Read each index again instead of its listing of today.
+    """
+    with connections.of_indexes(offline=offline, refresh=refresh):
+        yield
 
 
 def list_toolchains() -> Sequence[Shelf]:

@@ -77,6 +77,8 @@ def diff(
     memory: flags.Memory = 8192,
     fresh: flags.Fresh = False,
     trust: flags.Trust = False,
+    no_published: flags.NoPublished = False,
+    results: flags.Results = None,
     strict: bool = option(False, "--strict", panel=flags.OUTPUT, help=_STRICT),
     store: flags.StoreDir = Path(".flacheck"),
     format: flags.Format = "table",
@@ -85,7 +87,8 @@ def diff(
 ) -> int:
     """Compare two releases of torch or Triton: can I upgrade?
 
-    FROM and TO are releases, stored runs or files. Cells without a stored result are compiled.
+    FROM and TO are releases, stored runs or files. Published results answer if they can; else cells
+    without a stored result are compiled.
     """
     from flacheck.reports import diff as diff_report
 

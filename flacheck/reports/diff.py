@@ -43,6 +43,8 @@ def report(result: Comparison, command: str = "") -> document.Report:
 
 def _parts(result: Comparison, command: str) -> Iterator[Part]:
     yield _title(result)
+    if result.published is not None:
+        yield document.Paragraph(result.published.sentence)
     yield _sides(result)
     yield from _failing("Regressed", result.of(DifferenceKind.REGRESSED), Tone.BAD)
     yield from _failing("Other cause", result.of(DifferenceKind.CHANGED_CAUSE), Tone.DOUBT)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flacheck.analysis.known_good import group_by_key
+from flacheck.capabilities.diff.package_view import OwnCapture, SideCapture
 from flacheck.capabilities.diff.sides import ReleaseSide, Side, StoredSide
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs.expand import Selection
@@ -13,7 +14,7 @@ from flacheck.packages.package import Package
 from flacheck.pipeline import planning
 from flacheck.pipeline import resolved_cell as cells
 from flacheck.pipeline.job import Job
-from flacheck.pipeline.package_launches import CapturedPackage, PackageCapture
+from flacheck.pipeline.package_launches import CapturedPackage
 from flacheck.pipeline.plan import Plan
 from flacheck.tables import targets
 from flacheck.toolchains import Resolver
@@ -36,7 +37,7 @@ class ComparisonPlan:
     after: Side
     about: str
     plan: Plan | None = None
-    captures: tuple[PackageCapture, ...] = ()
+    captures: tuple[SideCapture, ...] = ()
     is_narrowed: bool = False
     warnings: tuple[str, ...] = ()
 
@@ -221,13 +222,13 @@ def _of_subject(
         own_subject = _subject_of(side, releases, subject, has_subject)
         specs.setdefault(own_subject, []).append(side.spec)
     plans = []
-    captures: list[PackageCapture] = []
+    captures: list[SideCapture] = []
     for about, own in specs.items():
         job = Job(about, replace(selection, toolchains=tuple(dict.fromkeys(own))))
         result = planning.capture(planning.resolve(job))
         plans.append(planning.expand(job, result))
         if isinstance(result, CapturedPackage):
-            captures += result.captures
+            captures += map(OwnCapture, result.captures)
     whole = _join_plans(plans)
     all_cells = whole.cells
     if is_narrowed:

@@ -19,6 +19,7 @@ from flacheck.inputs import call_paths
 from flacheck.inputs.expand import Selection, matches_kernel
 from flacheck.inputs.subject import Subject
 from flacheck.model import Question, Record, RequestedCells, RequestedPlace, digest
+from flacheck.model.wire import JsonStruct, Natural
 from flacheck.packages import checkouts
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job
@@ -168,12 +169,14 @@ class RecordFilter:
         return planning.plan_job(Job(subject, selection))
 
 
-@dataclass(frozen=True)
-class BaselineUse:
-    """The number of places that a gate judged by a baseline, with notes about it."""
+class BaselineUse(JsonStruct, frozen=True):
+    """The number of places that a gate judged by a baseline, for lack of records.
+
+    `notes` describe where the baseline is of another flacheck, package or capture.
+    """
 
     file: str
-    places: int = 0
+    places: Natural = 0
     notes: tuple[str, ...] = ()
 
 
