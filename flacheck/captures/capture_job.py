@@ -111,9 +111,8 @@ def capture_package(
 
     With the archive of an existing file, only its captures are used; otherwise the capture is added
     to the archive. Raises IncompleteError without torch, or if the driver itself is killed or
-    hangs; UsageError if the archive lacks the capture.
+    hangs; UsageError if the archive lacks the capture. A capture in the cache needs no torch.
     """
-    _check_torch()
     job = CaptureJob(package, toolchain, card, suite)
     folder = _folder(job)
     name = folder.name
@@ -138,8 +137,10 @@ def prepare_captures(jobs: Sequence[CaptureJob], at_once: int = 1) -> None:
 
     Raises IncompleteError without torch, or if a driver itself is killed or hangs.
     """
-    _check_torch()
     missing = {_folder(each): each for each in jobs if not _is_complete(_folder(each))}
+    if not missing:
+        return
+    _check_torch()
     # One job of each package and card comes first: the other releases may reuse its capture.
     first: list[tuple[Path, CaptureJob]] = []
     others: list[tuple[Path, CaptureJob]] = []
