@@ -10,6 +10,7 @@ from ..inference.plans import CallPlan
 from ..solver.path_conditions import PathConditions
 from .attempts import CaughtError
 from .calls import Caller, CallResult
+from .entry_points import is_measurement
 from .repairs import Repairs
 from .variations import Variations
 
@@ -201,10 +202,11 @@ class OperatorSearch:
     def _is_time_over(self) -> bool:
         return self._clock() > self._round_end or time.process_time() > self._cpu_limit
 
-    def _priority(self, operator: Operator) -> tuple[bool, float, int]:
+    def _priority(self, operator: Operator) -> tuple[bool, bool, float, int]:
         """Sort operators with most missing kernels first: they launch kernels of others as well."""
         missing = len(self._missing_kernels(operator))
-        return operator.is_built, -missing / len(operator.kernels), -missing
+        is_last = is_measurement(operator.module)
+        return is_last, operator.is_built, -missing / len(operator.kernels), -missing
 
     def _missing_kernels(self, operator: Operator) -> frozenset[str]:
         """Return the kernels of an operator without an accepted launch."""
