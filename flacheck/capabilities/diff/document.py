@@ -11,6 +11,7 @@ from flacheck.capabilities.diff.differences import Difference, ResourceGrowth
 from flacheck.capabilities.diff.package_view import PackageNotice
 from flacheck.model import Record, Verdict
 from flacheck.model.wire import CellKey, Code, JsonStruct, Natural, NotEmpty, Seconds
+from flacheck.published.answers import PublishedSource
 from flacheck.tables.advisories import PublishedAdvisory
 
 _Resource = Annotated[str, Meta(pattern="^(spills|registers|shared|stack)$")]
@@ -100,14 +101,14 @@ class SlowerRow(DiffRow, frozen=True):
     times: Annotated[float, Meta(ge=1)]
 
 
-class Growth(JsonStruct, frozen=True):
+class ResourceChange(JsonStruct, frozen=True):
     """The amounts of a resource under FROM and under TO."""
 
     before: Natural = field(name="from")
     after: Natural = field(name="to")
 
 
-_GrowthByResource = dict[_Resource, Growth]
+_GrowthByResource = dict[_Resource, ResourceChange]
 
 
 class GrownRow(DiffRow, frozen=True):
@@ -137,7 +138,8 @@ class DiffDocument(JsonStruct, frozen=True, kw_only=True):
     compiles, or fails alike, on both. `unknown` lacks a verdict on one side; `untested` are
     launches whose invented arguments may have caused the failure; `only_from` and `only_to` exist
     on one side, with the reason. `package` are the package's own requirements, refusals and
-    warnings; `fallbacks` are those of regressed cells under TO.
+    warnings; `fallbacks` are those of regressed cells under TO. `source` is published if published
+    results answer, which are then `published`, with the cells of the user's own records.
     """
 
     schema: Literal["flacheck.diff/1"]
@@ -162,6 +164,8 @@ class DiffDocument(JsonStruct, frozen=True, kw_only=True):
     package: tuple[PackageNotice, ...]
     pin: AdvisedPin
     fallbacks: tuple[ReportedFallback, ...]
+    source: Literal["own", "published"]
+    published: PublishedSource | None
 
 
 def diff_side(side: ComparedSide) -> DiffSide:
@@ -242,4 +246,4 @@ def _result(record: Record | None) -> DiffResult | None:
 
 
 def _growth(more: ResourceGrowth) -> _GrowthByResource:
-    return {name: Growth(*amounts) for name, amounts in more.items()}
+    return {name: ResourceChange(*amounts) for name, amounts in more.items()}

@@ -30,6 +30,7 @@ from flacheck.errors import Exit
 from flacheck.model import Json
 from flacheck.model.coverage import PackageCoverage
 from flacheck.model.source_location import Locate, locate_nowhere
+from flacheck.published.answers import PublishedSource
 from flacheck.tables.advisories import Advisory
 
 # The number of kernels that the summary sentence names.
@@ -51,9 +52,10 @@ class Comparison:
         fallbacks: The settings that compile in place of failing ones.
         others: Other Triton releases that compile all kernels of FROM, by stored results, with
             their torch releases, oldest first.
-        is_narrowed: True if one configuration of each kernel and dtype was compared.
+        configs: The compared configurations: `usual`, `edges` or `own`; None for stored cells.
         coverage: The kernels that a capture reached and missed.
         run: The run that compiled; None without one.
+        published: The published results that answer; None for records of the store.
         locate: Returns the file and line of a kernel.
     """
 
@@ -67,9 +69,10 @@ class Comparison:
     package: tuple[PackageNotice, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     others: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    is_narrowed: bool = False
+    configs: str | None = None
     coverage: tuple[PackageCoverage, ...] = ()
     run: str | None = None
+    published: PublishedSource | None = None
     locate: Locate = field(default=locate_nowhere, compare=False)
 
     def of(self, kind: DifferenceKind) -> list[Difference]:
@@ -262,6 +265,11 @@ class Comparison:
             return f"only {after.partial} cells are answered under {after.release}"
         return f"no kernel that compiled is known to compile under {after.release}"
 
+    @property
+    def is_narrowed(self) -> bool:
+        """True if a few configurations of each kernel and dtype were compared, not all."""
+        return self.configs in ("usual", "edges")
+
     def exit_code(self, strict: bool = False) -> Exit:
         """Return the exit code: findings first; `strict` also counts missing verdicts."""
         if not self.changes and not self.refusals:
@@ -311,6 +319,8 @@ class Comparison:
             package=self.package,
             pin=self.pin,
             fallbacks=tuple(fallback.reported() for fallback in self.fallbacks),
+            source="published" if self.published else "own",
+            published=self.published,
         )
         return document.to_json()
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
+from flacheck.analysis.fallbacks import ReportedFallback
 from flacheck.analysis.standing_state import Share
 from flacheck.model import Json
+from flacheck.published.form import Highlight
 
 
 class KnownCause(Struct, frozen=True, kw_only=True):
@@ -39,7 +41,8 @@ class KnownPlace(Struct, frozen=True, kw_only=True):
     failing_kernels: tuple[str, ...]
     causes: tuple[KnownCause, ...]
     advisories: tuple[str, ...]
-    fallbacks: tuple[dict[str, Any], ...]
+    fallbacks: tuple[ReportedFallback, ...]
+    highlights: tuple[Highlight, ...]
     date: str
     flacheck: str
     python: str

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
 from flacheck.analysis.standing import Standing
 from flacheck.model import Purpose
 from flacheck.model.wire import JsonStruct, Natural, ToolchainName
+from flacheck.published.answers import PublishedSource
 
 
 class AnsweredPlace(JsonStruct, frozen=True):
@@ -40,7 +41,8 @@ class StaleKernel(JsonStruct, frozen=True):
 class RunFacts(JsonStruct, frozen=True, kw_only=True):
     """A run with its time (ISO 8601, UTC), environment, question and purpose.
 
-    Only the question of a scan makes a release good. `question` is null if none is stored.
+    Only the question of a scan makes a release good. `question` is null if none is stored. A run of
+    published results has a `source`, and `published` describes them.
     """
 
     id: str
@@ -52,6 +54,8 @@ class RunFacts(JsonStruct, frozen=True, kw_only=True):
     purpose: Purpose | UnsetType = UNSET
     question: RunQuestion | UnsetType | None = UNSET
     stale: tuple[StaleKernel, ...] | UnsetType = UNSET
+    source: Literal["published"] | UnsetType = UNSET
+    published: PublishedSource | UnsetType = UNSET
 
 
 def run_question(answered: Sequence[Standing]) -> RunQuestion | None:
