@@ -17,7 +17,7 @@ from msgspec import structs
 
 from flacheck import reports, toolchains
 from flacheck.capabilities.autotune import gathering, timeable
-from flacheck.capabilities.autotune.bench import Bench, _price, _rank, spearman
+from flacheck.capabilities.autotune.bench import Bench, price_against, rank_correlation, spearman
 from flacheck.capabilities.autotune.examination import (
     TuningPlan,
     compile_trials,
@@ -425,7 +425,7 @@ def test_a_packages_kernel_is_imported_beside_torch_as_it_is(tmp_path: Path) -> 
         tensors={"x": {"storage": 0, "shape": [8], "strides": [1], "offset": 0}},
     )
     entries, provided = read(write(tmp_path, HEADER, made)).launches, {"tiny==1.0": package}
-    (tuned,) = gathering._of_entries(entries, H100, Resolver(), provided, (), is_captured=False)
+    (tuned,) = gathering.of_entries(entries, H100, Resolver(), provided, (), is_captured=False)
     origin = tuned.cell.kernel.origin
     assert isinstance(origin, Imported)
     assert origin.module == "tiny.kernels"
@@ -564,6 +564,6 @@ def test_a_price_is_a_multiple_of_the_best(tmp_path: Path) -> None:
     found = result(tmp_path, good(), good(), good())
     times = [Timing(ms, ms, ms, 1.0, 0.0) for ms in (2.0, 1.0, 4.0)]
     timed = [replace(each, timing=time) for each, time in zip(found.configs, times)]
-    assert _price(Timing(3.0, 3.0, 3.0, 1.0, 0.0), timed) == (3.0, 3.0)
-    assert _rank(timed) == 0.5
-    assert _rank([*timed[:2], replace(timed[2], timing=None)]) is None
+    assert price_against(Timing(3.0, 3.0, 3.0, 1.0, 0.0), timed) == (3.0, 3.0)
+    assert rank_correlation(timed) == 0.5
+    assert rank_correlation([*timed[:2], replace(timed[2], timing=None)]) is None
