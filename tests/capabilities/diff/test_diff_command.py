@@ -20,7 +20,7 @@ from flacheck.capabilities.diff.differences import DifferenceKind
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.capabilities.diff.sides import ReleaseSide
 from flacheck.errors import Exit
-from flacheck.model import Cell, Purpose, Record
+from flacheck.model import Cell, Purpose, Record, Stubbed
 from flacheck.pipeline.events import Event, RecordSettled, drain
 from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.plan import Plan
@@ -168,7 +168,7 @@ def test_a_made_up_launch_that_needs_too_much_memory_is_untested(
     made = FakeFamily({"guessed": large, "seen": large})
     monkeypatch.setitem(toolchains.FAMILIES, "fake", made)
     guessed, seen = fake.cell("guessed"), fake.cell("seen")
-    origin = type(guessed.kernel.origin)("fake", "guessed", made_up=True)
+    origin = Stubbed("fake", "guessed", made_up=True)
     guessed = replace(guessed, kernel=replace(guessed.kernel, origin=origin))
     result = compared(store, [guessed, seen])
     assert [one.kernel for one in result.of(DifferenceKind.UNTESTED)] == ["fake.guessed"]
