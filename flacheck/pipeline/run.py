@@ -160,11 +160,8 @@ def run_plan(
         yield RunStarted(active.id, len(plan.cells))
         for position, cells in enumerate(plan.steps):
             if position:
-                remaining = cells
-                if not options.fresh:
-                    stored = store.latest_verdicts(cell.key for cell in cells)
-                    remaining = [cell for cell in cells if cell.key not in stored]
-                for sentence in interim.describe(records, remaining, options.workers):
+                remaining_cells = cells_to_compile(cells, store, options)
+                for sentence in interim.describe(records, remaining_cells, options.workers):
                     yield Progress(sentence)
             for record in active.records(cells):
                 yield RecordSettled(record)
@@ -184,6 +181,14 @@ def run_plan(
     end = RunFinished(active.id, complete=True, failures=failures)
     yield end
     return end
+
+
+def cells_to_compile(cells: Sequence[Cell], store: Store, options: RunOptions) -> Sequence[Cell]:
+    """Return the cells without a stored result; all of them if each is compiled anew."""
+    if options.fresh:
+        return cells
+    stored = store.latest_verdicts(cell.key for cell in cells)
+    return [cell for cell in cells if cell.key not in stored]
 
 
 def records_of(

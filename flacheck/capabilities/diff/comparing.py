@@ -1,7 +1,7 @@
 """The comparison of two sides: compile the missing cells, match the records, and judge."""
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,11 @@ from flacheck.capabilities.diff.sides import ReleaseSide, Side, StoredSide
 from flacheck.fallbacks import alternatives
 from flacheck.model import Cell, Json, Record, Verdict
 from flacheck.packages.kernel_locations import KernelLocator
+from flacheck.pipeline import interim
 from flacheck.pipeline.events import Event, Progress, RecordSettled, RunFinished, RunStarted
 from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.plan import Plan
-from flacheck.pipeline.run import ActiveRun, open_run
+from flacheck.pipeline.run import ActiveRun, cells_to_compile, open_run
 from flacheck.published.answers import PublishedSource
 from flacheck.store import Store
 from flacheck.tables import advisories
@@ -88,12 +89,24 @@ class _Comparison:
         with open_run(plan, self.store, options) as active:
             self._run = active.id
             yield RunStarted(active.id, len(plan.cells))
-            for record in active.loop.records(plan.cells):
-                self._records[record.key] = record
-                yield RecordSettled(record)
+            for position, cells in enumerate(plan.steps):
+                if position:
+                    yield from self._so_far(cells, options)
+                for record in active.loop.records(cells):
+                    self._records[record.key] = record
+                    yield RecordSettled(record)
             yield from self._look_again(active)
             active.finish()
         yield RunFinished(active.id, complete=True)
+
+    def _so_far(self, cells: Sequence[Cell], options: RunOptions) -> Iterator[Event]:
+        """Yield the answer of the usual configurations, and the time that the others take."""
+        assert self.store is not None
+        yield Progress(f"so far, by the usual configurations: {self.result().answer}")
+        remaining_cells = cells_to_compile(cells, self.store, options)
+        records = list(self._records.values())
+        for sentence in interim.describe_rest(records, remaining_cells, options.workers):
+            yield Progress(sentence)
 
     def take(self, sides: PublishedSides) -> None:
         """Take published records in place of compiled ones."""

@@ -86,7 +86,7 @@ def test_json_of_the_command_is_valid(tmp_path: Path) -> None:
         (["run:last", "triton==3.5.1"], 2, "flacheck scan"),
         (["before.json", "before.json", "-t", "sm80"], 4, "no record matches the selection"),
         (["before.json", "before.json", "--format", "xml"], 2, "unknown format 'xml'"),
-        (["before.json", "before.json", "--configs", "all"], 2, "expected usual or own"),
+        (["before.json", "before.json", "--configs", "all"], 2, "expected usual, edges or own"),
         (["before.json", "triton==3.5.1"], 2, "--package or --matrix"),
     ],
 )
