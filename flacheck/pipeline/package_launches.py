@@ -126,11 +126,16 @@ class ResolvedPackage:
                     f"{place.target}; on an AMD card the package may choose other kernels and "
                     "settings"
                 )
+        ops: tuple[str, ...] = ()
+        kernels: tuple[str, ...] = ()
+        if suite is None and archive is None:
+            # An archive is shared by jobs with other selections.
+            ops, kernels = self.job.selection.ops, self.job.selection.kernels
         toolchains = [_provide(place) for place in self.places]
         drives = []
         for place, toolchain in zip(self.places, toolchains):
             if toolchain is not None:
-                drives.append(CaptureJob(self.package, toolchain, place.card, suite))
+                drives.append(CaptureJob(self.package, toolchain, place.card, suite, ops, kernels))
         # Side by side where they have to be made; those of an archive are there already.
         if drives and (archive is None or archive.file is None):
             prepare_captures(drives, min(count_processors(), _MOST_DRIVES))
@@ -138,7 +143,9 @@ class ResolvedPackage:
         for place, toolchain in zip(self.places, toolchains):
             driven = None
             if toolchain is not None:
-                driven = capture_package(self.package, toolchain, place.card, archive, suite)
+                driven = capture_package(
+                    self.package, toolchain, place.card, archive, suite, ops, kernels
+                )
             captures.append(PackageCapture(self.package, place.choice, place.target, driven))
         return CapturedPackage(self, tuple(captures))
 
@@ -256,6 +263,9 @@ def _coverage_of(capture: PackageCapture) -> Json:
     assert capture.driven is not None
     package = capture.package
     kernels = _launchable(package)
+    sought = capture.driven.report.get("sought")
+    if sought is not None:
+        kernels = {name: kernels[name] for name in sought if name in kernels}
     kernel_coverage = coverage(kernels, capture.driven.kernels, capture.driven.report)
     identity = {"package": package.identity, "toolchain": capture.choice.identity}
     return {**identity, **kernel_coverage.to_json()}

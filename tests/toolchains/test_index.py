@@ -373,9 +373,10 @@ def test_without_any_index_an_installation_asks_the_cache_of_uv_and_the_folders(
         wheels.Installer(name, ("sh", "-c", script, name), ("pip",)) for name in ("uv", "pip")
     ]
     monkeypatch.setattr(wheels, "installers", lambda: installers)
-    with connections.of_indexes(offline=True):
-        with pytest.raises(wheels.Offline, match="not in the cache, and --offline"):
-            wheels.install(["toy"], tmp_path / "into", what="toy")
+    use(monkeypatch, server.url, links=("/folder",))
+    error = pytest.raises(wheels.Offline, match="not in the cache, and --offline")
+    with connections.of_indexes(offline=True), error:
+        wheels.install(["toy"], tmp_path / "into", what="toy")
     uv, pip = seen.read_text().splitlines()
     assert "--offline" in uv
     assert pip.endswith(" 1")

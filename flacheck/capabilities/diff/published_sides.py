@@ -132,8 +132,10 @@ def _sides(
             if key not in by_key or by_key[key].verdict is not Verdict.FAILS:
                 continue
             alternatives[key] = [by_key[other].cell for other in others if other in by_key]
-        fallbacks += _fallbacks(place)
-    if configs != "own":
+        for each in place.header.fallbacks:
+            fallbacks.append(Fallback.from_reported(each, place.header.about))
+    is_narrowed = configs != "own"
+    if is_narrowed:
         cells = one_each(cells)
     cells = list({cell.key: cell for cell in cells}.values())
     own_records = {}
@@ -186,20 +188,3 @@ def _coverage(places: Sequence[PublishedPlace]) -> tuple[dict[str, object], ...]
         for each in place.coverage:
             coverage[place.header.about, place.header.toolchain] = dict(each)
     return tuple(coverage.values())
-
-
-def _fallbacks(place: PublishedPlace) -> list[Fallback]:
-    fallbacks = []
-    for each in place.header.fallbacks:
-        fallbacks.append(
-            Fallback(
-                kernel=each.kernel,
-                package=place.header.about,
-                toolchain=each.toolchain,
-                target=each.target,
-                failing=each.failing,
-                use=each.use,
-                steps=each.cost.steps,
-            )
-        )
-    return fallbacks
