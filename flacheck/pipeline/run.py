@@ -31,6 +31,7 @@ Excuse = Callable[[ObservedCell], bool]
 
 # Returns cells of a run that are worth a compile by its records so far.
 FindCells = Callable[[], Sequence[Cell]]
+DescribeInterim = Callable[[Sequence[Record], Sequence[Cell], int], Iterable[str]]
 
 
 def environment() -> Json:
@@ -153,6 +154,7 @@ def run_plan(
     excuse: Excuse = excuse_nothing,
     run: str = "",
     find_others: FindCells = find_none,
+    describe_interim: DescribeInterim = interim.describe,
 ) -> Generator[Event, None, RunFinished]:
     """Compile a plan's cells into the store; return the finished run.
 
@@ -165,6 +167,7 @@ def run_plan(
         excuse: Failures that do not count for `max_failures`.
         run: A run that began before its package was captured.
         find_others: Returns other configurations of failing launches, which are compiled last.
+        describe_interim: Returns the answer after a step and the time of the next one.
     """
     failures = new_records = 0
     records: list[Record] = []
@@ -172,11 +175,8 @@ def run_plan(
         yield RunStarted(active.id, len(plan.cells))
         for position, cells in enumerate(plan.steps):
             if position:
-                remaining = cells
-                if not options.fresh:
-                    stored = store.latest_verdicts(cell.key for cell in cells)
-                    remaining = [cell for cell in cells if cell.key not in stored]
-                for sentence in interim.describe(records, remaining, options.workers):
+                remaining_cells = cells_to_compile(cells, store, options)
+                for sentence in describe_interim(records, remaining_cells, options.workers):
                     yield Progress(sentence)
             for record in active.records(cells):
                 yield RecordSettled(record)
@@ -212,6 +212,14 @@ def _try_others(active: ActiveRun, others: Sequence[Cell]) -> Iterator[Event]:
     active.store.add_cells(others)
     for record in active.loop.records(others):
         yield RecordSettled(record)
+
+
+def cells_to_compile(cells: Sequence[Cell], store: Store, options: RunOptions) -> Sequence[Cell]:
+    """Return the cells without a stored result; all of them if each is compiled anew."""
+    if options.fresh:
+        return cells
+    stored = store.latest_verdicts(cell.key for cell in cells)
+    return [cell for cell in cells if cell.key not in stored]
 
 
 def records_of(
