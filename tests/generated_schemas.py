@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.inspect import StructType, type_info
 
+from flacheck.capabilities.bench.results import BenchDocument
 from flacheck.capabilities.bisect.history import BisectDocument
 from flacheck.capabilities.known.document import Known
 from flacheck.capabilities.repro.output.result import ReproDocument
@@ -17,6 +18,7 @@ from flacheck.rules.explanation import ExplainDocument
 from tests.paths import SCHEMAS
 
 STRUCTS: dict[str, Any] = {
+    "bench-1": BenchDocument,
     "bisect-1": BisectDocument,
     "cache-1": CacheListing,
     "explain-1": ExplainDocument,
