@@ -100,7 +100,7 @@ class FormBench:
                         request = _request(form, sizes, batch, length)
                         request |= {"comparison": comparison, "folders": list(folders)}
                         attempt = self._worker.run(request)
-                        yield _timing(form, batch, length, its_forms[0].form, attempt)
+                        yield _timing(form, batch, length, attempt)
 
 
 def forms_of_corpus(operator: str) -> list[Form]:
@@ -146,16 +146,17 @@ def importable(spec: str) -> Importable:
 
 def _request(form: Form, sizes: Sizes, batch: int, length: int) -> Json:
     request: Json = {"op": "measure", "dtype": sizes.dtype, "repeats": sizes.repeats}
+    request["form"] = form.form
     head = sizes.head_size
     request["sizes"] = {"B": batch, "T": length, "H": sizes.heads, "K": head, "V": head}
     if form.is_ours:
-        request |= {"family": form.operator, "form": form.form}
+        request["family"] = form.operator
     else:
         request["function"] = form.function
     return request
 
 
-def _timing(form: Form, batch: int, length: int, first: str, attempt: Attempt) -> FormTiming:
+def _timing(form: Form, batch: int, length: int, attempt: Attempt) -> FormTiming:
     make: Callable[..., FormTiming] = FormTiming
     place: dict[str, Any] = {"operator": form.operator, "form": form.form}
     place |= {"function": form.function, "batch": batch, "length": length}
@@ -171,7 +172,7 @@ def _timing(form: Form, batch: int, length: int, first: str, attempt: Attempt) -
         backward=_spread(facts["backward_ms"]),
         memory_mb=None if facts["memory_mb"] is None else round(facts["memory_mb"], 1),
         difference=difference,
-        compared_with=None if difference is None else first,
+        compared_with=None if difference is None else facts["compared_with"],
         backward_failed=facts["backward_failed"],
     )
 

@@ -48,7 +48,7 @@ class FormsRequest(Request, total=False):
     """A request about forms.
 
     `folders` are those of the package's modules, `modules` its top-level ones, `glob` selects
-    operators. A form is a `family` with a `form`, or a `function`, `module:name`. `sizes` has B, T,
+    operators. A `form` is that of a `family`, or of a `function`, `module:name`. `sizes` has B, T,
     H, K and V; forms with the same `comparison` are compared.
     """
 
@@ -72,8 +72,9 @@ class FormsWorker(BenchWorker):
             os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp(prefix="flacheck-bench-")
         super().__init__(config)
         self._phases = Phases()
-        # The comparison to which the outputs belong, and the outputs of its first form.
+        # The comparison to which the outputs belong, and the first form that ran in it.
         self._comparison: str | None = None
+        self._first_form = ""
         self._first_outputs: list[Any] = []
         self._is_ready = False
 
@@ -110,8 +111,8 @@ class FormsWorker(BenchWorker):
         beside that, and `warm_up_s`, the rest; then `forward_ms` and `backward_ms` of the steady
         state, each the median and the bounds below and above which a fifth of the runs lies;
         `memory_mb`, the peak beside the arguments; `difference`, the largest relative difference of
-        an output from that of the first form at this size in this process. `backward_failed` is the
-        error that ends the backward.
+        an output from that of the first form that ran at this size in this process, which is
+        `compared_with`. `backward_failed` is the error that ends the backward.
         """
         import torch
 
@@ -126,6 +127,7 @@ class FormsWorker(BenchWorker):
         facts["warm_up_s"] = max(0.0, first_run - phases.compiling - phases.tuning)
         facts["backward_failed"] = error
         facts["difference"] = self._difference(request, outputs)
+        facts["compared_with"] = self._first_form
         del outputs
         before = 0
         if self._device != "cpu":
@@ -163,7 +165,7 @@ class FormsWorker(BenchWorker):
     def _difference(self, request: FormsRequest, outputs: list[Any]) -> float | None:
         """Return the largest ||x - y|| / ||y|| of outputs x and those of the first form, y."""
         if self._comparison != request["comparison"]:
-            self._comparison = request["comparison"]
+            self._comparison, self._first_form = request["comparison"], request["form"]
             self._first_outputs = [output.double() for output in outputs]
             return None
         differences = []
