@@ -3,12 +3,15 @@
 A capture stays in the cache: the same package, compiler, card and driver have the same launches.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import importlib.util
 import json
 import logging
 import os
+import re
 import shutil
 import site
 import sys
@@ -16,7 +19,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ import yaml
 
 from flacheck.captures import tests
 from flacheck.captures.capture_archive import Captures
+from flacheck.config import durations
 from flacheck.engine import policies, programs
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import INSTALL_TORCH, IncompleteError, UsageError
@@ -50,7 +54,7 @@ _LOG_FILE = "log.txt"
 # The log of the comparison with captures under other releases, and its time by the clock as a
 # multiple of the package's CPU seconds.
 _REUSE_LOG = "earlier.txt"
-_REUSE_PATIENCE = 2.0
+REUSE_PATIENCE = 2.0
 # The memory of the driver and its child processes; torch alone reserves far more address space.
 _MEMORY_MB = 8192
 _FLACHECK = Path(__file__).parent.parent
@@ -60,6 +64,7 @@ _ENDED_EARLY: set[Path] = set()
 _EARLY = "ended-early"
 # The most captures under other releases to compare: the cache may contain hundreds.
 _MOST_EARLIER = 4
+_KERNEL = re.compile(r'"kernel": "([^"]+)"')
 _TRITONS = ("triton-", "pytorch_triton")
 
 
@@ -98,6 +103,14 @@ class CaptureJob:
     card: Json
     # The checkout whose own tests run as well.
     suite: Path | None = None
+    # Globs of functions and of kernels: only what can reach a match is called.
+    ops: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> CaptureJob:
+        """The same job for the whole package."""
+        return replace(self, ops=(), kernels=())
 
 
 def capture_package(
@@ -106,16 +119,19 @@ def capture_package(
     card: Json,
     archive: Captures | None = None,
     suite: Path | None = None,
+    ops: tuple[str, ...] = (),
+    kernels: tuple[str, ...] = (),
 ) -> CaptureResult:
     """Call all of a package's operators, layers and modules, or return the capture in the cache.
 
-    With the archive of an existing file, only its captures are used; otherwise the capture is added
-    to the archive. Raises IncompleteError without torch, or if the driver itself is killed or
-    hangs; UsageError if the archive lacks the capture.
+    With globs of functions or kernels, only what can reach a match is called, unless the cache has
+    the whole package's capture. With the archive of an existing file, only its captures are used;
+    otherwise the capture is added to the archive. Raises IncompleteError without torch, or if the
+    driver itself is killed or hangs; UsageError if the archive lacks the capture. A capture in the
+    cache needs no torch.
     """
-    _check_torch()
-    job = CaptureJob(package, toolchain, card, suite)
-    folder = _folder(job)
+    job = CaptureJob(package, toolchain, card, suite, ops, kernels)
+    folder = capture_folder(job)
     name = folder.name
     if archive and archive.file:
         folder = archive.folder / name
@@ -138,8 +154,12 @@ def prepare_captures(jobs: Sequence[CaptureJob], at_once: int = 1) -> None:
 
     Raises IncompleteError without torch, or if a driver itself is killed or hangs.
     """
+    missing = {
+        capture_folder(each): each for each in jobs if not _is_complete(capture_folder(each))
+    }
+    if not missing:
+        return
     _check_torch()
-    missing = {_folder(each): each for each in jobs if not _is_complete(_folder(each))}
     # One job of each package and card comes first: the other releases may reuse its capture.
     first: list[tuple[Path, CaptureJob]] = []
     others: list[tuple[Path, CaptureJob]] = []
@@ -170,11 +190,17 @@ def _check_torch() -> None:
         )
 
 
-def _folder(job: CaptureJob) -> Path:
+def capture_folder(job: CaptureJob) -> Path:
     package = job.package
-    key = _key(package, job.toolchain, job.card, recipe_of(package.name))
+    if job.ops or job.kernels:
+        whole = capture_folder(job.whole)
+        if _is_complete(whole):
+            return whole
+    key = capture_key(package, job.toolchain, job.card, recipe_of(package.name))
     if job.suite is not None:
         key = digest([key, "tests", checkouts.digest(job.suite)], 16)
+    if job.ops or job.kernels:
+        key = digest([key, job.ops, job.kernels], 16)
     return cache.root() / "captures" / f"{package.name}-{package.version}-{key}"
 
 
@@ -183,12 +209,12 @@ def _kind(job: CaptureJob) -> str:
 
     The installed libraries must be equal, too.
     """
-    key = _key(job.package, None, job.card, recipe_of(job.package.name))
-    return digest([key, job.suite is not None, _beside()], 16)
+    key = capture_key(job.package, None, job.card, recipe_of(job.package.name))
+    return digest([key, job.suite is not None, job.ops, job.kernels, find_beside()], 16)
 
 
 @functools.cache
-def _beside() -> list[str]:
+def find_beside() -> list[str]:
     """Return this Python's version and its distributions, on which a package may depend.
 
     Triton's are left out: the package imports the release of its capture.
@@ -206,12 +232,14 @@ def _trace_file(folder: Path, kind: str) -> Path:
     return folder / f"asked-{kind}.json"
 
 
-def _earlier_captures(folder: Path, job: CaptureJob) -> list[Json]:
+def earlier_captures(folder: Path, job: CaptureJob) -> list[Json]:
     """Return the captures under other releases that a job may reuse, the newest first."""
     if job.suite is not None:
         return []
-    name = _trace_file(Path(), _kind(job)).name
-    traces = list(folder.parent.glob(f"{job.package.name}-{job.package.version}-*/{name}"))
+    traces: list[Path] = []
+    for kind in {_kind(job), _kind(job.whole)}:
+        name = _trace_file(Path(), kind).name
+        traces += folder.parent.glob(f"{job.package.name}-{job.package.version}-*/{name}")
     traces.sort(key=lambda trace: trace.stat().st_mtime, reverse=True)
     captures = []
     for trace in traces[:_MOST_EARLIER]:
@@ -259,8 +287,8 @@ def _make(folder: Path, job: CaptureJob, stop: threading.Event) -> None:
     what = f"capturing {job.package.identity} under {release} on {job.card['gpu']}"
     _LOG.info(f"{what} …")
     with temporary_folder() as work:
-        config = _config(Path(work), job)
-        _try_reuse(config, folder, job, stop)
+        config = driver_config(Path(work), job)
+        _try_reuse(config, folder, job, stop, what)
         if Path(config["report"]).exists():
             _log_reuse(config, what)
         else:
@@ -277,16 +305,23 @@ def _make(folder: Path, job: CaptureJob, stop: threading.Event) -> None:
             partial.replace(file)
 
 
-def _try_reuse(config: Json, folder: Path, job: CaptureJob, stop: threading.Event) -> None:
+def _try_reuse(
+    config: Json, folder: Path, job: CaptureJob, stop: threading.Event, what: str
+) -> None:
     """Reuse a capture if this release answers every recorded query identically.
 
     The comparison takes a fraction of a capture's time, without torch and without the package.
     """
-    earlier = _earlier_captures(folder, job)
+    earlier = earlier_captures(folder, job)
     if not earlier:
         return
     scratch = Path(config["output"]).parent
-    request = {name: config[name] for name in ("output", "report", "asked", "card")}
+    doing = Path(config["progress"])
+
+    def beat(seconds: float) -> None:
+        _LOG.info(f"{what} … {seconds:.0f} s, {_doing(doing)}")
+
+    request = {name: config[name] for name in ("output", "report", "asked", "card", "progress")}
     request |= {"earlier": earlier, "scratch": str(scratch)}
     # Without a report the package is captured anew, whatever the reason.
     programs.run(
@@ -294,9 +329,10 @@ def _try_reuse(config: Json, folder: Path, job: CaptureJob, stop: threading.Even
         guest_environment(job.toolchain, job.package, scratch),
         scratch,
         folder / _REUSE_LOG,
-        seconds=_REUSE_PATIENCE * config["seconds"],
+        seconds=REUSE_PATIENCE * config["seconds"],
         memory_mb=_MEMORY_MB,
         policy=_policy(job, scratch),
+        beat=beat,
         stop=stop,
     )
 
@@ -309,8 +345,16 @@ def _capture(config: Json, folder: Path, job: CaptureJob, stop: threading.Event,
     scratch = Path(config["output"]).parent
     doing = Path(config["progress"])
 
+    total = _count_kernels(job.package.path, job.package.modules)
+
     def beat(seconds: float) -> None:
-        _LOG.info(f"{what} … {seconds:.0f} s, {_doing(doing)}")
+        recorded = len(_recorded_kernels(Path(config["output"])))
+        share = 100 * min(recorded, total) // max(total, 1)
+        rest = durations.rounded(max(config["seconds"] - seconds, 1))
+        _LOG.info(
+            f"{what} … {seconds:.0f} s, {recorded} of {total} kernels, {share} %, at most about "
+            f"{rest} left, {_doing(doing)}"
+        )
 
     log = folder / _LOG_FILE
     end = programs.run(
@@ -327,7 +371,7 @@ def _capture(config: Json, folder: Path, job: CaptureJob, stop: threading.Event,
     if Path(config["report"]).exists():
         return
     sentence = f"{what} ended without a report while {_doing(doing)}: {end.how}"
-    if stop.is_set() or not _save_partial(config, f"all after {_doing(doing)}: {end.how}"):
+    if stop.is_set() or not save_partial(config, f"all after {_doing(doing)}: {end.how}"):
         raise IncompleteError(f"{sentence}; its log is {log}: {_last_line(log)}")
     _LOG.warning(f"{sentence}; what it launched until then is kept")
     _ENDED_EARLY.add(folder)
@@ -350,7 +394,7 @@ def _log_reuse(config: Json, what: str) -> None:
     )
 
 
-def _save_partial(config: Json, cut: str) -> bool:
+def save_partial(config: Json, cut: str) -> bool:
     """Write the report for a driver that ended without one; return False without a launch.
 
     All launches count as made up, because the log does not show which calls were completed.
@@ -410,7 +454,7 @@ def _doing(progress: Path) -> str:
     return "starting"
 
 
-def _config(scratch: Path, job: CaptureJob) -> Json:
+def driver_config(scratch: Path, job: CaptureJob) -> Json:
     package = job.package
     return {
         "output": str(scratch / "launches.jsonl"),
@@ -425,15 +469,33 @@ def _config(scratch: Path, job: CaptureJob) -> Json:
         "recipe": recipe_of(package.name),
         "dtypes": ["bf16", "fp16", "fp32"],
         "seconds": _seconds(package),
+        "ops": list(job.ops),
+        "kernels": list(job.kernels),
     }
 
 
 def _seconds(package: Package) -> float:
     """Return the CPU seconds for a package's capture."""
+    return min(
+        max(SECONDS, _SECONDS_A_KERNEL * _count_kernels(package.path, package.modules)),
+        _MOST_SECONDS,
+    )
+
+
+@functools.cache
+def _count_kernels(folder: str, modules: tuple[str, ...]) -> int:
+    """Return the number of kernels that modules in a folder launch."""
     kernels = 0
-    for module in package.modules:
-        kernels += len(launchable(package.path, module))
-    return min(max(SECONDS, _SECONDS_A_KERNEL * kernels), _MOST_SECONDS)
+    for module in modules:
+        kernels += len(launchable(folder, module))
+    return kernels
+
+
+def _recorded_kernels(launches: Path) -> set[str]:
+    """Return the kernels in a file of launches that is being written."""
+    with contextlib.suppress(OSError):
+        return set(_KERNEL.findall(launches.read_text(encoding="utf-8", errors="replace")))
+    return set()
 
 
 def _not_archived(folder: str, names: list[str]) -> list[str]:
@@ -455,7 +517,7 @@ def recipe_of(package: str) -> Json:
     return {}
 
 
-def _key(package: Package, toolchain: Toolchain | None, card: Json, recipe: Json) -> str:
+def capture_key(package: Package, toolchain: Toolchain | None, card: Json, recipe: Json) -> str:
     """Return a digest of everything that can change the launches, the guest's source included.
 
     Without a toolchain it is a digest of the rest.
@@ -474,14 +536,22 @@ def run_guest(
     folder: Path,
     seconds: float,
     policy: Policy | None,
+    what: str = "",
 ) -> None:
     """Run `main` of one of the guest's modules with a config in a scratch folder.
 
-    It writes the `report` of the config, and limits its own CPU seconds. Raises IncompleteError
-    without torch, or if the guest is killed or hangs.
+    `what` is the work in messages about progress. The module writes the `report` of the config,
+    and limits its own CPU seconds. Raises IncompleteError without torch, or if the guest is killed
+    or hangs.
     """
     _check_torch()
     log = folder / _LOG_FILE
+
+    def beat(elapsed: float) -> None:
+        share = min(100 * elapsed / seconds, 100)
+        rest = durations.rounded(max(seconds - elapsed, 1))
+        _LOG.info(f"{what} … {elapsed:.0f} s, {share:.0f} % of its time, at most about {rest} left")
+
     end = programs.run(
         ["-c", channel.BOOT, str(GUEST), module, json.dumps(config)],
         environment,
@@ -490,6 +560,7 @@ def run_guest(
         seconds=_PATIENCE * seconds,
         memory_mb=_MEMORY_MB,
         policy=policy,
+        beat=beat,
     )
     if not Path(config["report"]).exists():
         raise IncompleteError(

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from flacheck.errors import UsageError
 from flacheck.model.launch import FormError, check_plain
-from flacheck.published.form import Configs
+from flacheck.published.form import Configs, place_file
 from flacheck.tables import targets
 
 _Texts = Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -36,7 +36,7 @@ class _Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f"{self.package}: name its versions")
 
 
-class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _CombinationsFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     version: int
     combinations: tuple[_Entry, ...]
 
@@ -57,6 +57,10 @@ class Combination:
         """Every (toolchain, target)."""
         return tuple((toolchain, self.target) for toolchain in self.toolchains)
 
+    def file_of(self, toolchain: str) -> str:
+        """Return the name of the file of a release: `fla-0.4.2/usual-triton-3.5.1-sm90.zst`."""
+        return place_file(self.about, self.configs, toolchain, self.target)
+
     @property
     def name(self) -> str:
         """`liger-kernel==0.8.5 (usual) on sm90`."""
@@ -72,7 +76,7 @@ def read_combinations(file: Path) -> list[Combination]:
     try:
         plain: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
         check_plain(plain)
-        content = msgspec.convert(plain, _File)
+        content = msgspec.convert(plain, _CombinationsFile)
     except OSError as error:
         raise UsageError(
             f"{file}: cannot be read ({error.strerror}); give a YAML file of combinations, as "

@@ -7,6 +7,7 @@ from typing import Any
 from flacheck.analysis.order import count_noun, kernel_name, settings, short, some
 from flacheck.capabilities.autotune.emit import FlaFile
 from flacheck.capabilities.autotune.results import (
+    AutotuneDocument,
     Cost,
     ExaminedConfig,
     Fate,
@@ -20,7 +21,6 @@ from flacheck.reports.numbers import in_words
 from flacheck.reports.phrases import advice, beside
 
 FORMATS = ("table", "json", "markdown", "html")
-SCHEMA = "flacheck.autotune/1"
 _RESOURCES = ("registers", "stack", "spills")
 _HEADINGS = (
     *("", "constants", "warps", "stages", "verdict", "autotuner"),
@@ -46,8 +46,9 @@ _KEY_DIGITS = 12
 
 def report(kernel: str, results: Sequence[TunerResult]) -> document.Report:
     """Return the document of the results for `kernel`, the glob of the command."""
-    values = [in_words(result.to_json()) for result in results]
-    return document.Report(_parts(results), {"schema": SCHEMA, "kernel": kernel, "results": values})
+    documents = tuple(result.document() for result in results)
+    value = AutotuneDocument("flacheck.autotune/1", kernel, documents).to_json()
+    return document.Report(_parts(results), in_words(value))
 
 
 def fla_lines(files: Sequence[FlaFile]) -> Iterator[str]:
@@ -171,10 +172,10 @@ def _causes(result: TunerResult) -> Iterator[Part]:
             lines.setdefault(cause, line)
             numbers.setdefault(cause, []).append(number)
     for cause, places in numbers.items():
-        yield document.Item(f"{_ranges(places)}: {lines[cause]}", Tone.BAD)
+        yield document.Item(f"{write_ranges(places)}: {lines[cause]}", Tone.BAD)
 
 
-def _ranges(numbers: Sequence[int]) -> str:
+def write_ranges(numbers: Sequence[int]) -> str:
     """Return numbers as ranges: `1, 4–6`."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
@@ -214,7 +215,7 @@ def _cost(cost: Cost) -> Iterator[Part]:
         if why != "fails":
             reasons.setdefault(why, []).append(index + 1)
     for why, numbers in reasons.items():
-        yield document.Item(f"{_ranges(numbers)}: {why}", Tone.FAINT)
+        yield document.Item(f"{write_ranges(numbers)}: {why}", Tone.FAINT)
 
 
 def _seconds(value: float) -> str:

@@ -2,17 +2,22 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, UnsetType, structs
 
 from flacheck.analysis.grid import Grid, KernelOf, Row, Square, grid
 from flacheck.analysis.groups import UNCLASSIFIED
 from flacheck.analysis.known_good import Place
 from flacheck.analysis.order import count_noun, kernel_name, settings, short, some, toolchain_label
 from flacheck.analysis.slow import CODE as SLOW
-from flacheck.analysis.summary import RunView, Summary
+from flacheck.analysis.summary import RunSummary, RunView, Summary
 from flacheck.baseline.comparing import BaselineComparison, ChangedFailure
+from flacheck.capabilities.scan.run_facts import RunFacts
 from flacheck.model import Json, Record, Verdict
+from flacheck.model.record import RecordDocument
 from flacheck.model.source_location import SourceLocation
+from flacheck.model.wire import JsonStruct
 from flacheck.reports import chart, document, operators, phrases
 from flacheck.reports.conclusions import answer, coverage, dtype_tables, known_good, mixed
 from flacheck.reports.document import Part, Tone, Words, row
@@ -28,12 +33,46 @@ LEGEND = (
     "8/12: 8 of 12 compile · FC… fails · (FC…) fails, but the autotuner skips it · "
     "? unknown · – skipped"
 )
+# A cell without a result has a reason, a failure its cause.
+_VERDICTS = {
+    "allOf": [
+        {
+            "if": {"properties": {"verdict": {"enum": ["unknown", "skipped"]}}},
+            "then": {"properties": {"reason": {"type": "string", "minLength": 1}}},
+        },
+        {
+            "if": {"properties": {"verdict": {"const": "fails"}}},
+            "then": {"properties": {"code": {"type": "string"}, "signature": {"type": "string"}}},
+        },
+    ]
+}
 # Above this number of kernels, those that compile everywhere share one line.
 _ROWS = 12
 # A row shows the nearest settings and alternatives of a fallback.
 _USES = 3
 # GitHub shows ten annotations of each level.
 _ANNOTATIONS = 10
+
+
+class ReportedSummary(RunSummary, frozen=True, kw_only=True):
+    """The counts of cells, the conclusions, and the comparison with the baseline if there is one.
+
+    `partial` are the places where a question is not answered completely. `untested` are launches
+    with invented arguments that are not evidence; no other count includes their cells. `slices` are
+    dtypes or forms of the question whose answers differ; `advisories` are the public reports
+    against each requested release.
+    """
+
+    baseline: BaselineComparison | UnsetType = UNSET
+
+
+class RunDocument(JsonStruct, frozen=True):
+    """One run, or several as one: its records and the conclusions."""
+
+    schema: Literal["flacheck.run/1"]
+    run: RunFacts
+    records: tuple[Annotated[RecordDocument, Meta(extra_json_schema=_VERDICTS)], ...]
+    summary: ReportedSummary
 
 
 def report(view: RunView, baseline: BaselineComparison | None = None) -> document.Report:
@@ -43,10 +82,7 @@ def report(view: RunView, baseline: BaselineComparison | None = None) -> documen
     """
     records = (_plain(record) for record in view.records())
     before = {"schema": SCHEMA, "run": view.run}
-    summary = view.summary.to_json()
-    if baseline is not None:
-        summary["baseline"] = baseline.to_json()
-    after = {"summary": summary}
+    after = {"summary": _summary(view.summary, baseline).to_json()}
     value = document.Streamed(before, "records", records, after)
     return document.Report(
         _parts(view, baseline),
@@ -55,6 +91,13 @@ def report(view: RunView, baseline: BaselineComparison | None = None) -> documen
         _cases(view),
         partial(_overview, view),
     )
+
+
+def _summary(summary: Summary, baseline: BaselineComparison | None) -> ReportedSummary:
+    parts = structs.asdict(summary.document())
+    if baseline is None:
+        return ReportedSummary(**parts)
+    return ReportedSummary(**parts, baseline=baseline)
 
 
 def _chart(view: RunView) -> chart.Chart:
@@ -115,6 +158,15 @@ def _parts(view: RunView, baseline: BaselineComparison | None) -> Iterator[Part]
     # The next commands explain the first failure, find its releases, reduce it, and share this.
     runs = " ".join(view.names or (view.run["id"],))
     commands = [f"flacheck report {runs} --format markdown"]
+    if view.run.get("source") == "published":
+        # No store holds these cells, so that only a scan makes them known by key.
+        about = view.run["matrix"]
+        option = "--package " if "==" in about else ""
+        codes = [group.code for group in view.summary.by_signature[:1]]
+        commands = [*(f"flacheck explain {code}" for code in codes)]
+        commands.append(f"flacheck scan {option}{about}")
+        yield from phrases.items("Next", commands, code=True)
+        return
     for group in view.summary.by_signature[:1]:
         key = group.example[:12]
         about = (
@@ -157,8 +209,12 @@ def _title(view: RunView) -> document.Title:
     if view.summary.tally.blocking:
         tone = Tone.BAD
     matrix = run.get("matrix") or "run"
-    about = f"flacheck {run.get('flacheck')}, Python {run.get('python')}, {run.get('platform')}"
+    about = f"flacheck {run.get('flacheck')}, Python {run.get('python')}"
+    if run.get("platform"):
+        about += f", {run['platform']}"
     origin = f"{matrix} · {run.get('id')} of {run.get('started')} · {about}"
+    if run.get("source") == "published":
+        origin = f"{matrix} · published results of {run['started']}, {about}"
     return document.Title(f"flacheck: {matrix}", _counts(view.summary), tone, origin)
 
 

@@ -10,6 +10,8 @@ _HINTS = (
     *(b"rror", b"ERROR", b"xception", b"ssert", b"atal", b"UNREACHABLE", b"ailed", b"illed"),
     *(b" fault", b"nsupported", b"out of resource", b"annot ", b"undefined symbol", b"Traceback"),
     *(b"nvalid", b"too old", b"Mismatched", b"not supported", b"recognized processor"),
+    *(b"not found", b"out of memory", b"OutOfResources", b"misaligned", b"Bad machine code"),
+    *(b"bug report", b"non-zero exit", b"power of 2"),
 )
 # Lines of one shape are read once, and a log has few shapes: their number is bounded as well.
 _SHAPE = re.compile(rb"[\d.]+|0x[0-9a-f]+")
@@ -62,7 +64,7 @@ def take(chunks: Iterable[bytes]) -> list[Excerpt]:
     for block, after in _with_next(_whole_lines(chunks)):
         text = before + block + after[:_AFTER]
         first_line = line - before.count(b"\n")
-        for start, end in _neighbourhoods(text, len(before), len(before) + len(block), shapes):
+        for start, end in find_neighbourhoods(text, len(before), len(before) + len(block), shapes):
             budget.add(first_line + text.count(b"\n", 0, start), text[start:end])
         is_first, is_last = not before, not after
         if is_first:
@@ -125,7 +127,7 @@ def _tail(block: bytes) -> bytes:
     return part
 
 
-def _neighbourhoods(
+def find_neighbourhoods(
     text: bytes, start: int, end: int, shapes: set[bytes]
 ) -> Iterator[tuple[int, int]]:
     """Yield the bounds of the text around each new hint between two places, without overlaps."""

@@ -10,31 +10,34 @@ from flacheck.analysis.context import FormsOf
 from flacheck.analysis.exit_code import NO_WHEEL
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.observation import observe
-from flacheck.analysis.order import by_target, count_noun, settings, split
+from flacheck.analysis.order import by_target, settings, split
 from flacheck.analysis.untested_cells import separate_untested, why_untested
 from flacheck.capabilities.diff import package_view
-from flacheck.capabilities.diff.alternative_configs import other_configs
 from flacheck.capabilities.diff.compared_side import ComparedSide
 from flacheck.capabilities.diff.comparison_plan import ComparisonPlan
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind, differences
 from flacheck.capabilities.diff.matching import Pair, match
 from flacheck.capabilities.diff.package_view import (
+    Describes,
     is_own_word,
     missing,
     refusal_text,
     refusals,
     words,
 )
+from flacheck.capabilities.diff.published_sides import PublishedSides
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.capabilities.diff.sides import ReleaseSide, Side, StoredSide
 from flacheck.fallbacks import alternatives
-from flacheck.model import Cell, Json, Record, Verdict
+from flacheck.model import Cell, Record, Verdict
+from flacheck.model.coverage import PackageCoverage
 from flacheck.packages.kernel_locations import KernelLocator
-from flacheck.packages.package import Package
-from flacheck.pipeline.events import Event, Progress, RecordSettled, RunFinished, RunStarted
+from flacheck.pipeline.events import Event, RecordSettled, RunStarted
 from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.other_configs import other_configs
 from flacheck.pipeline.plan import Plan
-from flacheck.pipeline.run import ActiveRun, open_run
+from flacheck.pipeline.run import run_plan
+from flacheck.published.answers import PublishedSource
 from flacheck.store import Store
 from flacheck.tables import advisories
 from flacheck.tables.advisories import Advisory
@@ -60,6 +63,13 @@ def compare(
     return comparison.result()
 
 
+def compare_published(sides: PublishedSides, waives: Waives) -> Comparison:
+    """Return the result of a comparison by published results; nothing is compiled."""
+    comparison = _Comparison(sides.plan, None, waives, sides)
+    comparison.take(sides)
+    return comparison.result()
+
+
 @dataclass
 class _Comparison:
     """A comparison with its records so far."""
@@ -67,6 +77,7 @@ class _Comparison:
     comparison_plan: ComparisonPlan
     store: Store | None
     waives: Waives
+    published: PublishedSides | None = None
     _records: dict[str, Record] = field(default_factory=dict, init=False)
     _run: str | None = field(default=None, init=False)
     # Failing cells by key, with other configurations of their launches.
@@ -75,38 +86,32 @@ class _Comparison:
     def compile(self, plan: Plan, options: RunOptions) -> Generator[Event, None, None]:
         """Compile every cell of the plan, then other configurations of regressed launches."""
         assert self.store is not None
-        with open_run(plan, self.store, options) as active:
-            self._run = active.id
-            yield RunStarted(active.id, len(plan.cells))
-            for record in active.loop.records(plan.cells):
-                self._records[record.key] = record
-                yield RecordSettled(record)
-            yield from self._look_again(active)
-            active.finish()
-        yield RunFinished(active.id, complete=True)
+        run = run_plan(plan, self.store, options, find_others=self._find_others)
+        for event in run:
+            if isinstance(event, RunStarted):
+                self._run = event.run
+            if isinstance(event, RecordSettled):
+                self._records[event.record.key] = event.record
+            yield event
 
-    def _look_again(self, active: ActiveRun) -> Generator[Event, None, None]:
-        """Compile other configurations of regressed launches.
+    def take(self, sides: PublishedSides) -> None:
+        """Take published records in place of compiled ones."""
+        self._records = dict(sides.records)
+        self._alternatives = sides.alternatives
 
-        If one compiles, an autotuner that skips the failing one continues, and for any other it is
-        a fallback.
-        """
+    def _find_others(self) -> Sequence[Cell]:
+        """Return other configurations of the launches that TO breaks."""
         assert self.comparison_plan.plan is not None
-        failing = {
-            change.pair.after.key
-            for change in self.result().of(DifferenceKind.REGRESSED)
-            if change.pair.after is not None
-        }
+        failing = set()
+        for change in self.result().of(DifferenceKind.REGRESSED):
+            if change.pair.after is not None:
+                failing.add(change.pair.after.key)
         cells = [cell for cell in self.comparison_plan.plan.cells if cell.key in failing]
         self._alternatives = other_configs(cells)
-        others = [cell for own in self._alternatives.values() for cell in own]
-        if not others:
-            return
-        number = count_noun(len(others), "other configuration")
-        yield Progress(f"trying {number} of what regressed")
-        active.store.add_cells(others)
-        for record in active.loop.records(others):
-            self._records[record.key] = record
+        others: list[Cell] = []
+        for own in self._alternatives.values():
+            others += own
+        return others
 
     def result(self) -> Comparison:
         """Return the comparison of the records so far."""
@@ -139,9 +144,10 @@ class _Comparison:
             refusals=tuple(refusal_changes),
             advisories=(before_advisories, after_advisories),
             package=tuple(self._words(refusal_changes)),
-            is_narrowed=plan.is_narrowed,
+            configs=plan.configs,
             coverage=self._coverage,
             run=self._run,
+            published=self._source,
             locate=KernelLocator(Path.cwd()).find,
         )
         if not result.is_regression and not any(result.advisories):
@@ -210,7 +216,7 @@ class _Comparison:
         return missing(name, compiler, captures, refusal_of, coverage)
 
     @property
-    def _coverage(self) -> tuple[Json, ...]:
+    def _coverage(self) -> tuple[PackageCoverage, ...]:
         if self.comparison_plan.plan is None:
             return ()
         return self.comparison_plan.plan.coverage
@@ -221,7 +227,7 @@ class _Comparison:
         packages = self._package_of(before), self._package_of(after)
         return words(packages, changes, (before, after), captures)
 
-    def _package_of(self, side: Side) -> Package | None:
+    def _package_of(self, side: Side) -> Describes | None:
         """Return the package that a side compiles; None for another subject."""
         own_package = isinstance(side, ReleaseSide) and side.package
         for capture in self.comparison_plan.captures:
@@ -241,12 +247,17 @@ class _Comparison:
             forms = self.comparison_plan.plan.forms
         kernels = {change.kernel for change in result.of(DifferenceKind.REGRESSED)}
         every = alternatives.fallbacks(observe(after, self.comparison_plan.made_up), forms)
+        if self.published is not None:
+            # Those of all published records, which are more than are compared.
+            on = result.after.toolchain
+            own = [each for each in self.published.fallbacks if each.toolchain == on]
+            every = own or every
         return [fallback for fallback in every if fallback.kernel in kernels]
 
     def _others(self, before: Sequence[Record], on: Sequence[str]) -> list[str]:
         """Return other good releases for all cells of FROM by stored results, oldest first."""
         records = [record for record in before if record.verdict is Verdict.COMPILES]
-        if self.store is None or not records:
+        if not records or (self.store is None and self.published is None):
             return []
         if any(side.package for side in self._releases()):
             # The question is about the package, so another Triton does not answer it.
@@ -258,10 +269,23 @@ class _Comparison:
                 continue
             cells = (replace(record.cell, toolchain=f"triton=={version}") for record in records)
             keys = [cell.key for cell in cells]
-            verdicts = self.store.latest_verdicts(keys)
+            verdicts = self._verdicts(f"triton=={version}", keys)
             if all(verdicts.get(key) is Verdict.COMPILES for key in keys):
                 good.append(version)
         return good
+
+    @property
+    def _source(self) -> PublishedSource | None:
+        if self.published is None:
+            return None
+        return self.published.source
+
+    def _verdicts(self, toolchain: str, keys: Sequence[str]) -> Mapping[str, Verdict]:
+        """Return the latest verdicts of cells under one release, by key."""
+        if self.published is not None:
+            return self.published.verdicts(toolchain)
+        assert self.store is not None
+        return self.store.latest_verdicts(keys)
 
     def _releases(self) -> Iterable[ReleaseSide]:
         return (side for side in self.comparison_plan.sides if isinstance(side, ReleaseSide))

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
+from flacheck.analysis.fallbacks import ReportedFallback
+from flacheck.analysis.standing_state import Share
 from flacheck.model import Json
-
-
-class KnownShare(Struct, frozen=True, kw_only=True):
-    """A number of answered items, and of all; null if that is unknown."""
-
-    answered: int
-    of: int | None
+from flacheck.published.form import Highlight
 
 
 class KnownCause(Struct, frozen=True, kw_only=True):
@@ -40,12 +36,13 @@ class KnownPlace(Struct, frozen=True, kw_only=True):
     target: str
     standing: Literal["good", "screened", "bad", "partial", "no-record"]
     cells: int
-    configurations: KnownShare
-    kernels: KnownShare
+    configurations: Share
+    kernels: Share
     failing_kernels: tuple[str, ...]
     causes: tuple[KnownCause, ...]
     advisories: tuple[str, ...]
-    fallbacks: tuple[dict[str, Any], ...]
+    fallbacks: tuple[ReportedFallback, ...]
+    highlights: tuple[Highlight, ...]
     date: str
     flacheck: str
     python: str
@@ -61,8 +58,8 @@ class KnownPair(Struct, frozen=True, kw_only=True):
     torch: tuple[str, ...]
     targets: tuple[str, ...]
     standing: Literal["good", "screened"]
-    configurations: KnownShare
-    kernels: KnownShare
+    configurations: Share
+    kernels: Share
     advisories: tuple[str, ...]
 
 

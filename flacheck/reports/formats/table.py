@@ -12,6 +12,7 @@ from rich.text import Text
 
 from flacheck.reports import document
 from flacheck.reports.document import Display, Report, TextPart, Tone
+from flacheck.reports.hyperlinks import add_links
 
 _STYLES = {
     Tone.PLAIN: "",
@@ -69,6 +70,8 @@ def _text(part: TextPart, display: Display) -> str:
     console.print(_renderable(part, display.width))
     # Rich fills lines with blanks, which disturb when a reader copies them.
     lines = map(str.rstrip, out.getvalue().splitlines())
+    if display.links:
+        lines = map(add_links, lines)
     return "".join(f"{line}\n" for line in lines)
 
 
