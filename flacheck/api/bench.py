@@ -101,7 +101,7 @@ def bench(
         if source is not None:
             forms, failures = timer.forms_of_package(source, split(op))
             notes += [f"not imported: {failure}" for failure in failures]
-        forms = _matching(forms, split(form))
+        forms = matching(forms, split(form))
         folders = [source.folder] if source is not None else []
         try:
             for timing in timer.measure(forms, sizes, folders):
@@ -146,7 +146,8 @@ def _sizes(
     return Sizes(tuple(sorted(set(batches))), ascending, heads, head_size, names[0], repeats)
 
 
-def _matching(forms: list[Form], globs: tuple[str, ...]) -> list[Form]:
+def matching(forms: list[Form], globs: tuple[str, ...]) -> list[Form]:
+    """Return the forms whose name matches a glob, all without globs; EmptySelection for none."""
     if not globs:
         return forms
     chosen = [each for each in forms if any(fnmatch.fnmatchcase(each.form, g) for g in globs)]

@@ -371,6 +371,8 @@ def _backward(outputs: list[Any]) -> None:
     import torch
 
     reached = [output for output in outputs if output.requires_grad]
+    if not reached:
+        raise RuntimeError("no output has a gradient")
     torch.autograd.backward(reached, [torch.ones_like(output) for output in reached])
 
 
