@@ -14,8 +14,8 @@ _OPERATOR = "A family of flacheck's own kernels, or a glob: gla, '*delta_rule'."
 _PACKAGE = "Time a package's operators instead; NAME alone is the one installed here."
 _OP = "Select the package's operators by name: '*_gla'."
 _FORM = "Select forms: chunk, fused_chunk, fused_recurrent, parallel."
-_LENGTH = "Time these numbers of tokens. Repeatable, or with commas."
-_BATCH = "Time these numbers of sequences. Repeatable, or with commas."
+_LENGTH = "Time these numbers of tokens."
+_BATCH = "Time these numbers of sequences."
 _HEADS = "Use N heads."
 _HEAD_SIZE = "Use keys and values of this size."
 _DTYPE = "Compute in this dtype."
@@ -54,10 +54,10 @@ def bench(
     ),
     op: list[str] = flags.option([], "--op", panel=flags.WHAT, metavar="GLOB", help=_OP),
     form: list[str] = flags.option([], "--form", panel=flags.WHAT, metavar="GLOB", help=_FORM),
-    length: list[str] = flags.option(
-        ["256", "1024", "4096", "16384"], "--length", panel=flags.WITH, metavar="N", help=_LENGTH
+    length: str = flags.option(
+        "256,1024,4096,16384", panel=flags.WITH, metavar="N,N", help=_LENGTH
     ),
-    batch: list[str] = flags.option(["1"], "--batch", panel=flags.WITH, metavar="N", help=_BATCH),
+    batch: str = flags.option("1", panel=flags.WITH, metavar="N,N", help=_BATCH),
     heads: int = flags.option(16, panel=flags.WITH, metavar="N", min=1, help=_HEADS),
     head_size: int = flags.option(128, panel=flags.WITH, metavar="N", min=1, help=_HEAD_SIZE),
     dtype: str = flags.option("bf16", panel=flags.WITH, metavar="bf16|fp16|fp32", help=_DTYPE),
