@@ -61,7 +61,7 @@ def bench(
 ) -> FormsCompared:
     """Time the forms of an operator on this machine's GPU, forward and backward.
 
-    After an interrupt, the timings so far are returned.
+    An interrupt keeps the timings so far.
 
     Args:
         operator: A family of flacheck's own kernels, or a glob.
@@ -134,9 +134,9 @@ def _sizes(
 ) -> Sizes:
     """Return the sizes; UsageError for numbers below 1 and dtypes that no form takes."""
     lengths, batches = numbers("--length", length), numbers("--batch", batch)
-    named = {"--length": lengths, "--batch": batches, "--heads": (heads,)}
-    named |= {"--head-size": (head_size,), "--repeats": (repeats,)}
-    for option, values in named.items():
+    limits = {"--length": lengths, "--batch": batches, "--heads": (heads,)}
+    limits |= {"--head-size": (head_size,), "--repeats": (repeats,)}
+    for option, values in limits.items():
         if not values or min(values) < 1:
             raise UsageError(f"{option} takes numbers of at least 1")
     names = dtypes(dtype)
@@ -150,11 +150,11 @@ def matching(forms: list[Form], globs: tuple[str, ...]) -> list[Form]:
     """Return the forms whose name matches a glob, all without globs; EmptySelection for none."""
     if not globs:
         return forms
-    chosen = [each for each in forms if any(fnmatch.fnmatchcase(each.form, g) for g in globs)]
-    if not chosen:
+    fitting = [each for each in forms if any(fnmatch.fnmatchcase(each.form, g) for g in globs)]
+    if not fitting:
         names = sorted({each.form for each in forms})
         raise EmptySelection(f"no form matches {', '.join(globs)}: there are {', '.join(names)}")
-    return chosen
+    return fitting
 
 
 def _line(timing: FormTiming) -> str:

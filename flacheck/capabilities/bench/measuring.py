@@ -119,8 +119,8 @@ def forms_of_corpus(operator: str) -> list[Form]:
             key = origin.family, str(source.kernel.form)
             forms[key] = Form(origin.family, key[1], f"{origin.family}.{key[1]}", is_ours=True)
     if not forms:
-        known = f"; the operators are {', '.join(sorted(names))}"
-        raise UsageError(f"no operator {operator}{did_you_mean(operator, names) or known}")
+        listing = f"; the operators are {', '.join(sorted(names))}"
+        raise UsageError(f"no operator {operator}{did_you_mean(operator, names) or listing}")
     return list(forms.values())
 
 

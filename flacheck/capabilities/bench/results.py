@@ -112,12 +112,12 @@ def winners(timings: list[FormTiming]) -> list[Winner]:
         if timing.forward is not None:
             lengths = groups.setdefault((timing.operator, timing.batch), {})
             lengths.setdefault(timing.length, []).append(timing)
-    found = []
+    wins = []
     for (operator, batch), by_length in groups.items():
         winner = _winner(operator, batch, by_length)
         if winner is not None:
-            found.append(winner)
-    return found
+            wins.append(winner)
+    return wins
 
 
 def _winner(operator: str, batch: int, by_length: dict[int, list[FormTiming]]) -> Winner | None:

@@ -34,7 +34,7 @@ _BRACKETS = re.compile(r"\[\s*([A-Z]\w*(?:\s*,\s*[A-Z]\w*)*)\s*\]")
 _SIZES = {"D": "K", "N": "B", "HQ": "H", "HV": "H", "HK": "H", "DK": "K", "DV": "V", "L": "T"}
 # The field's layouts, for arguments whose documentation names none.
 _USUAL = {"q": "BTHK", "k": "BTHK", "v": "BTHV"}
-# Optional arguments without which the forms would not compute the same; `gk` where there is no `g`.
+# Optional arguments that every form needs to compute the same; `gk` in place of a `g`.
 _GATES = ("g", "gk", "beta")
 _LOG_DECAYS = ("g", "gk", "w")
 _STRENGTHS = ("beta",)
@@ -313,7 +313,7 @@ def _arguments(operator: Callable[..., Any], sizes: Json, dtype: Any, device: st
 
 
 def _shape(name: str, documentation: str, sizes: Json) -> list[int] | None:
-    """Return an argument's shape as its documentation says: `g (...): gates of shape [B, T, H]`."""
+    """Return an argument's shape from its documentation: `g (...): gates of shape [B, T, H]`."""
     begin = re.search(rf"^[ \t]*{re.escape(name)}[ \t]*[(:]", documentation, re.MULTILINE)
     if begin is None:
         usual = _USUAL.get(name)
