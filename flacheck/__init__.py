@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from flacheck.api.autotune import Autotuning as Autotuning
     from flacheck.api.autotune import autotune as autotune
     from flacheck.api.baselines import update_baseline as update_baseline
+    from flacheck.api.bench import FormsCompared as FormsCompared
+    from flacheck.api.bench import bench as bench
     from flacheck.api.bisect import bisect as bisect
     from flacheck.api.capture import Capture as Capture
     from flacheck.api.capture import capture as capture
@@ -95,6 +97,7 @@ _MODULES = {
     "Event": "pipeline.events",
     "Explained": "api.explain",
     "Failure": "api.runs",
+    "FormsCompared": "api.bench",
     "Gate": "capabilities.gate.result",
     "Known": "capabilities.known.document",
     "Pin": "capabilities.gate.pins",
@@ -107,6 +110,7 @@ _MODULES = {
     "RunStarted": "pipeline.events",
     "Verification": "capabilities.results.verifying",
     "autotune": "api.autotune",
+    "bench": "api.bench",
     "bisect": "api.bisect",
     "build_results": "api.results",
     "capture": "api.capture",

@@ -11,6 +11,7 @@ from msgspec.inspect import StructType, TypedDictType, type_info
 
 from flacheck.baseline.form import Baseline
 from flacheck.capabilities.autotune.results import AutotuneDocument
+from flacheck.capabilities.bench.results import BenchDocument
 from flacheck.capabilities.bisect.history import BisectDocument
 from flacheck.capabilities.diff.document import DiffDocument
 from flacheck.capabilities.dtypes.result import DtypesDocument
@@ -27,6 +28,7 @@ from tests.paths import SCHEMAS
 STRUCTS: dict[str, Any] = {
     "autotune-1": AutotuneDocument,
     "baseline-1": Baseline,
+    "bench-1": BenchDocument,
     "bisect-1": BisectDocument,
     "cache-1": CacheListing,
     "diff-1": DiffDocument,

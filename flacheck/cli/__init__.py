@@ -13,6 +13,7 @@ import typer
 from flacheck import Exit, FlacheckError, __version__
 from flacheck.cli import (
     autotune,
+    bench,
     bisect,
     cache,
     capture,
@@ -52,6 +53,7 @@ commands.add(app, "explain", explain.explain, pages.TRACE)
 commands.add(app, "bisect", bisect.bisect, pages.TRACE)
 commands.add(app, "repro", repro.repro, pages.TRACE)
 commands.add(app, "autotune", autotune.autotune, pages.TRACE)
+commands.add(app, "bench", bench.bench, pages.TRACE)
 commands.add(app, "dtypes", dtypes.dtypes, pages.TRACE)
 commands.add(app, "capture", capture.capture, pages.TRACE, ignore_unknown_options=True)
 commands.add(app, "report", report.report, pages.KEEP)

@@ -65,7 +65,7 @@ def compile_part(index: int, count: int) -> None:
         configs = self.prune_configs(options) if len(self.configs) > 1 else self.configs
         for config in configs[index::count]:
             try:
-                self.fn.run(*arguments, warmup=True, **{**options, **config.all_kwargs()})
+                self.fn.run(*arguments, **{**options, **config.all_kwargs(), "warmup": True})
             except Exception as error:
                 print(f"{self.base_fn.__name__} {config}: {type(error).__name__}", flush=True)
         every = self.configs

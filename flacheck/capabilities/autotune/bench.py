@@ -7,14 +7,11 @@ kernel may fault on the GPU or never end.
 
 from __future__ import annotations
 
-import os
-import re
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from flacheck import toolchains
 from flacheck.capabilities.autotune import timeable
 from flacheck.capabilities.autotune.emit import configuration
 from flacheck.capabilities.autotune.results import (
@@ -25,39 +22,19 @@ from flacheck.capabilities.autotune.results import (
     TunedLaunch,
     TunerResult,
 )
-from flacheck.engine import policies
-from flacheck.engine.executors import LocalPool, Task
-from flacheck.engine.provider import torch_folder
-from flacheck.engine.sandbox import WorkerKind
+from flacheck.engine.card import CardWorker, failure_of
 from flacheck.errors import UsageError
 from flacheck.model import Attempt, Json, Outcome, canonical
 from flacheck.packages.package import Package
-from flacheck.tables import find_shipped_folder, targets
 
 # The longest time of a scan's compile for a kernel without a history.
 _SECONDS = 300.0
-# High, because a new worker lacks the output of the first configuration to compare with.
-_RESIDENT_MB = 64_000
 # The number of configurations of a launch that may end their worker before the rest is skipped.
 _MOST_CRASHES = 2
 _GIVEN_UP = "not tried: configurations before it hung, or took their worker along"
 _INTERRUPT = "interrupted"
-# The variables that the CUDA driver and torch read; the worker gets only these.
-_PASSED_ON = ("CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES")
-# The last line of a traceback, and the worker's message before it dies of a fault.
-_ERROR = re.compile(r"[A-Za-z_][\w.]*: .+|the kernel faulted .+")
 _Config = Mapping[str, Any]
 Packages = Mapping[str, Package]
-
-
-@dataclass(frozen=True)
-class Card:
-    """This machine's GPU as torch reports it, and the Triton and torch that run on it."""
-
-    name: str
-    target: str | None
-    triton: str
-    torch: str
 
 
 class Bench:
@@ -77,39 +54,17 @@ class Bench:
     def __init__(
         self, device: str = "cuda", seconds: float = _SECONDS, trust: bool = False
     ) -> None:
-        torch = torch_folder()
-        if torch is None:
-            raise UsageError("--bench needs a GPU: install torch with CUDA beside flacheck")
-        (choice,) = toolchains.resolve(["installed"]).choices
-        self._config = toolchains.provide(choice).worker_config()
-        self._config |= {"worker": "bench_worker", "corpus": str(find_shipped_folder("kernels"))}
-        self._config |= {"torch": torch, "device": device, "recycle_mb": _RESIDENT_MB}
-        self._config["trust"] = trust
-        # The GPU's driver needs devices and files that are not documented.
-        self._config["confinement"] = policies.OWN
-        self._choice, self._seconds = choice.identity, seconds
+        settings = {"trust": trust}
+        self._worker = CardWorker("bench_worker", "--bench", device, seconds, UsageError, settings)
+        self._choice, self.card = self._worker.toolchain, self._worker.card
         self.interrupted = False
-        # A separate worker, because hours of compiling may pass before the first timing.
-        with self:
-            self.card = self._card()
 
     def __enter__(self) -> Bench:
-        self._pool = LocalPool(1, lambda task: self._seconds)
+        self._worker.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.close()
-
-    def _card(self) -> Card:
-        attempt = self._run(self._kind(None), {"op": "device"})
-        if attempt.outcome is not Outcome.FINISHED or attempt.facts["name"] is None:
-            last = attempt.log.strip().splitlines()[-1:] or ["torch.cuda.is_available() is False"]
-            raise UsageError(f"--bench needs a GPU that torch can use: {last[0]}")
-        facts = attempt.facts
-        target: str | None = "sm" + "".join(map(str, facts["capability"] or ()))
-        if target not in targets.TARGETS:
-            target = None
-        return Card(facts["name"], target, facts["triton"], facts["torch"])
+        self._worker.__exit__()
 
     def time_configs(
         self, result: TunerResult, tuned_launch: TunedLaunch, packages: Packages
@@ -153,15 +108,15 @@ class Bench:
         self, tuned_launch: TunedLaunch, configs: Sequence[_Config], packages: Packages
     ) -> dict[str, Timing] | str:
         """Return the timing of each configuration, or why none has one."""
-        kind = self._kind(packages.get(tuned_launch.cell.kernel.package or ""))
+        package = _folder_of(packages.get(tuned_launch.cell.kernel.package or ""))
         request = timeable.request(tuned_launch)
         try:
-            preparation = self._run(kind, {**request, "op": "prepare"})
+            preparation = self._worker.run({**request, "op": "prepare"}, package)
         except KeyboardInterrupt:
             self.interrupted = True
             return _INTERRUPT
         if preparation.outcome is not Outcome.FINISHED:
-            return f"its launch cannot be made again: {_failure(preparation)}"
+            return f"its launch cannot be made again: {failure_of(preparation)}"
         times: dict[str, Timing] = {}
         crashes = 0
         for config in configs:
@@ -177,7 +132,7 @@ class Bench:
                 continue
             question = {**request, "op": "bench", "config": dict(config), **own}
             try:
-                attempt = self._run(kind, question)
+                attempt = self._worker.run(question, package)
             except KeyboardInterrupt:
                 # Each timing took seconds on the GPU, so those before the interrupt stay.
                 self.interrupted = True
@@ -192,40 +147,20 @@ class Bench:
             }.get(attempt.outcome, 0)
         return times
 
-    def _kind(self, package: Package | None) -> WorkerKind:
-        """Return a worker on the GPU that can import a package's kernels, if there is a package."""
-        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        if package is None:
-            return WorkerKind(f"{self._choice} on the card", self._config, environment)
-        packages = {package.identity: {"path": package.path, "modules": list(package.modules)}}
-        name = f"{self._choice} {package.identity} on the card"
-        return WorkerKind(name, {**self._config, "packages": packages}, environment)
 
-    def _run(self, kind: WorkerKind, request: Json) -> Attempt:
-        """Run one request; two at once on a GPU would slow each other down."""
-        self._pool.submit([Task(0, kind, request)])
-        batches = list(self._pool.results())
-        (attempt,) = [attempt for batch in batches for _, attempt in batch]
-        return attempt
+def _folder_of(package: Package | None) -> dict[str, Json]:
+    """Return the folder and modules of a package by its identity, if there is a package."""
+    if package is None:
+        return {}
+    return {package.identity: {"path": package.path, "modules": list(package.modules)}}
 
 
 def _timing(attempt: Attempt) -> Timing:
     if attempt.outcome is not Outcome.FINISHED:
-        return Timing(failed=_failure(attempt))
+        return Timing(failed=failure_of(attempt))
     names = ("median_ms", "low_ms", "high_ms", "warm_up_s")
     times = {name: round(attempt.facts[name], 5) for name in names}
     return Timing(**times, error=attempt.facts["error"])
-
-
-def _failure(attempt: Attempt) -> str:
-    """Return the failure of an attempt in one line."""
-    if attempt.outcome is Outcome.TIMED_OUT:
-        return f"it had not ended after {attempt.seconds:.0f} s"
-    lines = attempt.log.strip().splitlines()
-    errors = [line for line in lines if _ERROR.fullmatch(line)]
-    if not lines:
-        return f"it took its worker along ({attempt.signal or attempt.exit_code})"
-    return (errors or lines)[-1]
 
 
 def price_against(

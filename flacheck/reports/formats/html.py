@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from flacheck.reports import document, page
+from flacheck.reports import document, page, plot
 from flacheck.reports.document import Display, Overview, Part, Report
 from flacheck.version import __version__
 
@@ -50,6 +50,7 @@ def render(report: Report, display: Display) -> Iterator[str]:
         version=__version__,
         most_rows=_MOST_ROWS,
         bars=_bars,
+        drawing=plot.drawing,
     )
 
 

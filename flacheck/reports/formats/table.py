@@ -11,7 +11,7 @@ from rich.table import Table as Columns
 from rich.text import Text
 
 from flacheck.reports import document
-from flacheck.reports.document import Display, Part, Report, Tone
+from flacheck.reports.document import Display, Report, TextPart, Tone
 from flacheck.reports.hyperlinks import add_links
 
 _STYLES = {
@@ -30,15 +30,17 @@ _ENDLESS = 100_000
 
 def render(report: Report, display: Display) -> Iterator[str]:
     """Yield each part as soon as it is available."""
-    before: Part | None = None
+    before: TextPart | None = None
     for part in map(document.make_visible, report.parts):
+        if isinstance(part, document.Plot):
+            continue
         if before is not None and _stands_apart(before, part):
             yield "\n"
         yield _text(part, display)
         before = part
 
 
-def _stands_apart(before: Part, part: Part) -> bool:
+def _stands_apart(before: TextPart, part: TextPart) -> bool:
     """Return whether an empty line comes between two parts.
 
     Sections begin after an empty line; tables and listings have one on both sides, unless they
@@ -52,7 +54,7 @@ def _stands_apart(before: Part, part: Part) -> bool:
     return isinstance(before, (document.Title, *blocks)) or isinstance(part, blocks)
 
 
-def _text(part: Part, display: Display) -> str:
+def _text(part: TextPart, display: Display) -> str:
     stays = isinstance(part, document.Table) and part.fit is document.Fit.STAY
     if stays or isinstance(part, document.Listing):
         display = replace(display, width=_ENDLESS)
@@ -74,7 +76,7 @@ def _text(part: Part, display: Display) -> str:
 
 
 # Every text becomes a `Text`, because rich reads brackets in a plain string as markup.
-def _renderable(part: Part, width: int) -> RenderableType:
+def _renderable(part: TextPart, width: int) -> RenderableType:
     match part:
         case document.Title():
             result = Text(part.result, style=f"bold {_STYLES[part.tone]}")

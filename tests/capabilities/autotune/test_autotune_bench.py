@@ -27,7 +27,6 @@ from flacheck.capabilities.autotune.examination import (
 )
 from flacheck.capabilities.autotune.results import Timing, TunedLaunch, TunerResult
 from flacheck.captures.run import capture
-from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import UsageError
 from flacheck.inputs import corpus
 from flacheck.inputs.expand import Selection
@@ -289,12 +288,15 @@ class InterruptedBench(Bench):
         super().__init__("cpu")
         self.allowed = allowed
 
-    def _run(self, kind: WorkerKind, request: Json) -> Attempt:
-        if request["op"] != "device":
+        run = self._worker.run
+
+        def run_allowed(request: Json, package: Json | None = None) -> Attempt:
             if not self.allowed:
                 raise KeyboardInterrupt
             self.allowed -= 1
-        return super()._run(kind, request)
+            return run(request, package)
+
+        self._worker.run = run_allowed  # type: ignore[method-assign,assignment]
 
 
 def interrupted(folder: Path, allowed: int) -> tuple[TunerResult, TunerResult]:
@@ -526,7 +528,7 @@ def test_what_is_not_timed_is_said_in_every_format(tmp_path: Path) -> None:
 
 def test_timing_without_torch_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says what to install."""
-    monkeypatch.setattr("flacheck.capabilities.autotune.bench.torch_folder", lambda: None)
+    monkeypatch.setattr("flacheck.engine.card.torch_folder", lambda: None)
     with pytest.raises(UsageError, match="torch"):
         Bench()
 

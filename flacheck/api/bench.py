@@ -1,0 +1,172 @@
+"""`flacheck.bench`: the forms of an operator against each other on this machine's GPU."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from flacheck.api.arguments import PathLike, Several, Texts, dtypes, numbers, one_package, split
+from flacheck.capabilities.bench.measuring import FormBench, Sizes, forms_of_corpus, importable
+from flacheck.capabilities.bench.results import BenchDocument, Form, FormTiming, winners
+from flacheck.errors import EmptySelection, Exit, UsageError
+from flacheck.model import Json
+from flacheck.pipeline.events import OnEvent, Progress, ignore
+
+# The largest relative difference of two right forms: the corpus's own limits, doubled because both
+# sides round.
+_TOLERANCE = {"fp32": 2e-5, "fp16": 4e-3, "bf16": 2e-2}
+
+
+@dataclass(frozen=True)
+class FormsCompared:
+    """The forms of operators, timed and compared.
+
+    Attributes:
+        document: The timings, the winners and the machine.
+    """
+
+    document: BenchDocument
+
+    @property
+    def exit_code(self) -> Exit:
+        """The exit code that the command line returns."""
+        if self.document.interrupted:
+            return Exit.INTERRUPTED
+        if self.document.differing:
+            return Exit.FINDINGS
+        if not any(timing.forward for timing in self.document.timings):
+            return Exit.INCOMPLETE
+        return Exit.OK
+
+    def to_json(self) -> Json:
+        """Return the document flacheck.bench/1."""
+        return self.document.to_json()
+
+
+def bench(
+    operator: str | None = None,
+    *,
+    package: Texts | PathLike | None = None,
+    op: Several = (),
+    form: Several = (),
+    length: Several = "256,1024,4096,16384",
+    batch: Several = "1",
+    heads: int = 16,
+    head_size: int = 128,
+    dtype: Several = "bf16",
+    repeats: int = 20,
+    device: str = "cuda",
+    on_event: OnEvent | None = None,
+) -> FormsCompared:
+    """Time the forms of an operator on this machine's GPU, forward and backward.
+
+    An interrupt keeps the timings so far.
+
+    Args:
+        operator: A family of flacheck's own kernels, or a glob.
+        package: Time the operators of a package instead: `NAME==VERSION`, a checkout, or the NAME
+            of a package that is installed beside torch.
+        op: Globs of the names of the package's operators, `chunk_gla` or `*_gla`.
+        form: Globs of the forms: chunk, fused_chunk, fused_recurrent, parallel.
+        length, batch: The numbers of tokens and of sequences, one or several.
+        heads, head_size: The number of heads, and the size of keys and values in each.
+        dtype: bf16, fp16 or fp32.
+        repeats: The number of runs of which a median is taken.
+        device: `cpu` runs Triton's interpreter: for tests, its times say nothing.
+        on_event: Receives a `Progress` for each timing.
+
+    Raises:
+        UsageError: If an argument is wrong.
+        EmptySelection: If no form matches.
+        IncompleteError: If there is no GPU that torch can use.
+    """
+    handle = on_event or ignore
+    spec = one_package(package, "bench")
+    if (operator is None) == (spec is None):
+        raise UsageError("name an OPERATOR, or a package with --package and --op; not both")
+    if spec is not None and not split(op):
+        raise UsageError("--package needs --op GLOB, such as --op '*_gla'")
+    if operator is not None and split(op):
+        raise UsageError("--op selects operators of a package: name it with --package")
+    sizes = _sizes(length, batch, heads, head_size, dtype, repeats)
+    source = importable(spec) if spec is not None else None
+    forms = forms_of_corpus(operator) if operator is not None else []
+    notes: list[str] = []
+    timings: list[FormTiming] = []
+    interrupted = False
+    timer = FormBench(device)
+    handle(Progress(f"timing on {timer.card.name}, Triton {timer.card.triton}"))
+    with timer:
+        if source is not None:
+            forms, failures = timer.forms_of_package(source, split(op))
+            notes += [f"not imported: {failure}" for failure in failures]
+        forms = matching(forms, split(form))
+        folders = [source.folder] if source is not None else []
+        try:
+            for timing in timer.measure(forms, sizes, folders):
+                timings.append(timing)
+                handle(Progress(_line(timing)))
+        except KeyboardInterrupt:
+            # Each timing took seconds to minutes on the GPU.
+            interrupted = True
+            handle(Progress("interrupted: the other forms and sizes were not timed"))
+    document = BenchDocument(
+        about=operator or f"{spec} {', '.join(split(op))}",
+        gpu=timer.card.name,
+        triton=timer.card.triton,
+        torch=timer.card.torch,
+        dtype=sizes.dtype,
+        heads=heads,
+        head_size=head_size,
+        repeats=repeats,
+        tolerance=_TOLERANCE[sizes.dtype],
+        timings=timings,
+        winners=winners(timings),
+        notes=notes,
+        interrupted=interrupted,
+    )
+    return FormsCompared(document)
+
+
+def _sizes(
+    length: Several, batch: Several, heads: int, head_size: int, dtype: Several, repeats: int
+) -> Sizes:
+    """Return the sizes; UsageError for numbers below 1 and dtypes that no form takes."""
+    lengths, batches = numbers("--length", length), numbers("--batch", batch)
+    limits = {"--length": lengths, "--batch": batches, "--heads": (heads,)}
+    limits |= {"--head-size": (head_size,), "--repeats": (repeats,)}
+    for option, values in limits.items():
+        if not values or min(values) < 1:
+            raise UsageError(f"{option} takes numbers of at least 1")
+    names = dtypes(dtype)
+    if len(names) != 1 or names[0] not in _TOLERANCE:
+        raise UsageError(f"--dtype takes one of {', '.join(_TOLERANCE)}")
+    ascending = tuple(sorted(set(lengths)))
+    return Sizes(tuple(sorted(set(batches))), ascending, heads, head_size, names[0], repeats)
+
+
+def matching(forms: list[Form], globs: tuple[str, ...]) -> list[Form]:
+    """Return the forms whose name matches a glob, all without globs; EmptySelection for none."""
+    if not globs:
+        return forms
+    fitting = [each for each in forms if any(fnmatch.fnmatchcase(each.form, g) for g in globs)]
+    if not fitting:
+        names = sorted({each.form for each in forms})
+        raise EmptySelection(f"no form matches {', '.join(globs)}: there are {', '.join(names)}")
+    return fitting
+
+
+def _line(timing: FormTiming) -> str:
+    """Return a timing in one line."""
+    return " ".join(_words(timing))
+
+
+def _words(timing: FormTiming) -> Iterator[str]:
+    yield f"{timing.function} batch {timing.batch} length {timing.length:,}:"
+    if timing.forward is None:
+        yield f"fails: {timing.failed}"
+        return
+    yield f"forward {timing.forward.median:.3f} ms"
+    if timing.backward is not None:
+        yield f"backward {timing.backward.median:.3f} ms"
