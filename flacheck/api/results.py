@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flacheck.api.arguments import PathLike, Texts, run_options, texts
-from flacheck.errors import UsageError
+from flacheck.errors import EmptySelection, UsageError
 from flacheck.pipeline.events import OnEvent, drain
 from flacheck.published.library import FOLDER, ResultsFolder, has_results, open_library
 from flacheck.store import Store
@@ -128,6 +128,38 @@ def verify_results(
     library = library_of(results)
     with temporary_folder() as aside, Store.open(Path(aside)) as open_store:
         return drain(verify(library, open_store, sample, seed, options, places), on_event)
+
+
+def results_site(output: PathLike, *, results: PathLike | None = None) -> Sequence[Path]:
+    """Write the board of published results into a folder; return its files.
+
+    Args:
+        output: The folder; files of the same names are replaced.
+        results: A folder or URL of results instead of flacheck's own.
+
+    Raises:
+        UsageError: If the results are damaged, or the folder cannot be written.
+        EmptySelection: If nothing is published.
+    """
+    from flacheck.capabilities.known.lookup import KnownRequest, look_up
+    from flacheck.reports import board
+
+    library = library_of(results)
+    names = dict.fromkeys(about.partition("==")[0] for about in library.abouts)
+    if not names:
+        raise EmptySelection(f"{library.folder} holds no results to show")
+    answers = [look_up(library, KnownRequest(name)) for name in names]
+    folder = Path(output)
+    paths = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in board.render(answers):
+            path = folder / name
+            path.write_text(text, encoding="utf-8", errors="replace")
+            paths.append(path)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written ({error.strerror})") from None
+    return paths
 
 
 def update_results(results: PathLike, *, on_event: OnEvent | None = None) -> Manifest:
