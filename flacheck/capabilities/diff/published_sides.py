@@ -162,7 +162,7 @@ def _sides(
         plan.name,
         plan,
         tuple(map(PublishedCapture, part.places)),
-        is_narrowed,
+        configs,
     )
     return PublishedSides(
         comparison,
