@@ -36,8 +36,10 @@ class PublishedSource(JsonStruct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """`published results of 2026-11-24, flacheck 0.4.0; --fresh compiles here`."""
+        """`published results of 2026-11-24, flacheck 0.4.0; --fresh compiles here; …`."""
         text = f"{self.origin}; {_REMEDY}"
+        if self.configs != ("own",):
+            text += f"; they cover --configs {' and '.join(self.configs)}"
         if self.own_cells:
             text += f"; {self.own_cells} of {self.cells} cells are by records of this store"
         return text
@@ -82,6 +84,14 @@ def widest_entries(
             if not targets or entry.target in targets:
                 by_place[entry.toolchain, entry.target] = entry
     return list(by_place.values())
+
+
+def widest_configs(library: ResultsFolder, questions: Sequence[tuple[str, str, str]]) -> str:
+    """Return the most configurations that are published for every question; `usual` for none."""
+    for configs in _WIDEST:
+        if all(_entry(library, *question, configs) for question in questions):
+            return configs
+    return "usual"
 
 
 def places_of(

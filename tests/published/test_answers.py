@@ -53,7 +53,8 @@ def test_diff_answers_with_the_source(folder: Path) -> None:
     assert document["source"] == "published"
     assert document["published"]["dates"] == ["2026-11-24"]
     assert result.published.sentence == (
-        "published results of 2026-11-24, flacheck 0.1.0; --fresh compiles here"
+        "published results of 2026-11-24, flacheck 0.1.0; --fresh compiles here; "
+        "they cover --configs usual"
     )
     jsonschema.validate(document, package.schema("diff"))
     assert not (folder / "store").exists()

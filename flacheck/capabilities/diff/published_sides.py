@@ -14,7 +14,13 @@ from flacheck.packages import checkouts
 from flacheck.packages import package as packages
 from flacheck.pipeline.package_launches import DEFAULT_TARGETS
 from flacheck.pipeline.plan import Plan
-from flacheck.published.answers import PublishedPart, PublishedSource, places_of, source
+from flacheck.published.answers import (
+    PublishedPart,
+    PublishedSource,
+    places_of,
+    source,
+    widest_configs,
+)
 from flacheck.published.library import ResultsFolder
 from flacheck.published.packing import PublishedPlace
 from flacheck.store import Store
@@ -82,7 +88,7 @@ def published_sides(
     questions = _questions(before, after, subject, selection)
     if not questions:
         return ""
-    configs = subject.configs or "usual"
+    configs = subject.configs or widest_configs(library, questions)
     part = places_of(library, questions, configs)
     if not part.places:
         return part.missing
@@ -134,8 +140,7 @@ def _sides(
             alternatives[key] = [by_key[other].cell for other in others if other in by_key]
         for each in place.header.fallbacks:
             fallbacks.append(Fallback.from_reported(each, place.header.about))
-    is_narrowed = configs != "own"
-    if is_narrowed:
+    if configs == "usual":
         cells = one_each(cells)
     cells = list({cell.key: cell for cell in cells}.values())
     own_records = {}
