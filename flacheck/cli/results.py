@@ -19,6 +19,7 @@ _COMBINATIONS = "A YAML file of packages, releases and GPUs, as results/combinat
 _FOLDER = "The folder of the results."
 _ONLY = "Only this package or matrix, with or without ==VERSION. Repeatable."
 _ALL = "Build the combinations that flacheck does not ship as well."
+_NEWEST = "First add what new releases of Triton, torch and the shipped packages add to the file."
 _SHARD = "Build part I of N of the combinations; copy the files of all parts together."
 _STORE = "Keep the records in the folder DIR, so that an interrupted build goes on."
 _SITE = "The folder of the site."
@@ -47,6 +48,7 @@ def build(
     output: Path = option(..., "--output", "-o", panel=OUTPUT, metavar="DIR", help=_FOLDER),
     package: list[str] = option([], panel=WHAT, metavar="NAME[==V]", help=_ONLY),
     every: bool = option(False, "--all", panel=WHAT, help=_ALL),
+    newest: bool = option(False, "--newest", panel=WHAT, help=_NEWEST),
     shard: str | None = option(None, panel=WHAT, metavar="I/N", help=_SHARD),
     jobs: flags.Jobs = 0,
     timeout: flags.Timeout = "auto",
@@ -62,6 +64,7 @@ def build(
             output=output,
             package=package,
             every=every,
+            newest=newest,
             shard=shard,
             jobs=jobs,
             timeout=timeout,

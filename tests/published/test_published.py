@@ -218,7 +218,7 @@ def test_shipped_results_hold() -> None:
 
 
 @pytest.mark.parametrize(
-    ("built", "bounds", "is_open", "answers"),
+    ("built", "bounds", "is_open", "is_valid"),
     [
         ("3.99", (), False, True),
         ("3.99", (), True, False),
@@ -227,7 +227,7 @@ def test_shipped_results_hold() -> None:
     ],
 )
 def test_results_of_another_python_answer_where_launches_cannot_differ(
-    built: str, bounds: tuple[str, ...], is_open: bool, answers: bool
+    built: str, bounds: tuple[str, ...], is_open: bool, is_valid: bool
 ) -> None:
     """A package that compares Python with 3.2 does the same under every newer one."""
     header, _ = _file(recomputed(answers()))
@@ -238,7 +238,7 @@ def test_results_of_another_python_answer_where_launches_cannot_differ(
         python_bounds=bounds,
         reads_python_version=is_open,
     )
-    assert (why_not_valid(other) is None) == answers
+    assert (why_not_valid(other) is None) == is_valid
 
 
 def test_resources_that_matter_are_in_the_header() -> None:
