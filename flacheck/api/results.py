@@ -45,7 +45,7 @@ def library_or_none(results: PathLike | None) -> ResultsFolder | None:
     try:
         return library_of(results)
     except UsageError:
-        # An installation without results answers by records alone.
+        # An installation may lack results.
         if results is None and not has_results():
             return None
         raise

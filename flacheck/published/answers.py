@@ -1,4 +1,4 @@
-"""What published results answer of a question, and the words for where an answer is from."""
+"""The published part of a question, and the source of an answer in words."""
 
 from __future__ import annotations
 
@@ -65,10 +65,7 @@ def source(headers: Iterable[Header], own_cells: int = 0) -> PublishedSource:
 
 @dataclass(frozen=True)
 class PublishedPart:
-    """The published places of a question; `missing` says why they do not answer it.
-
-    `missing` is empty if they do.
-    """
+    """The published places of a question; `missing` is the reason if some are absent."""
 
     places: tuple[PublishedPlace, ...]
     missing: str = ""
@@ -97,9 +94,9 @@ def widest_configs(library: ResultsFolder, questions: Sequence[tuple[str, str, s
 def places_of(
     library: ResultsFolder, questions: Sequence[tuple[str, str, str]], configs: str
 ) -> PublishedPart:
-    """Return the answers of several (package, toolchain, target), or why they are not there.
+    """Return the results of several (package, toolchain, target), or the reason for their absence.
 
-    Nothing is missing of a package that has no results at all: there is nothing to say about it.
+    The reason is empty for a package without any results.
     """
     places: list[PublishedPlace] = []
     absent = []

@@ -67,7 +67,7 @@ class PublishedSides:
 
     @property
     def configs(self) -> str:
-        """The configurations that the answers cover."""
+        """The configurations of the results."""
         return self.places[0].header.configs
 
 
@@ -79,7 +79,7 @@ def published_sides(
     library: ResultsFolder,
     store: Store | None,
 ) -> PublishedSides | str:
-    """Return the comparison by published results, or why they do not answer it.
+    """Return the comparison by published results, or the reason for none.
 
     The reason is empty if nothing is published about the subject, or if the store holds every cell.
     """
