@@ -112,6 +112,14 @@ def gate(
             handle(Progress(warning))
         torch_pins.refresh()
     result = gating.result()
+    if gating.library is not None and result.unproven and not (package or matrix):
+        names = dict.fromkeys(about.partition("==")[0] for about in gating.library.abouts)
+        handle(
+            Progress(
+                "nothing here says which kernels count: --package NAME==VERSION judges by published "
+                f"results; there are {', '.join(names)}"
+            )
+        )
     if scan and result.gaps:
         _compile(gating, result.gaps, jobs, on_event)
         result = gating.result()

@@ -143,9 +143,9 @@ def _sides(
     if configs == "usual":
         cells = one_each(cells)
     cells = list({cell.key: cell for cell in cells}.values())
-    own_records = {}
+    own_records: dict[str, Record] = {}
     if store is not None:
-        own_records = {record.key: record for record in store.current(records)}
+        own_records = store.latest_records(records)
     own_cells = sum(cell.key in own_records for cell in cells)
     if cells and own_cells == len(cells):
         return ""
