@@ -116,8 +116,8 @@ def gate(
         names = dict.fromkeys(about.partition("==")[0] for about in gating.library.abouts)
         handle(
             Progress(
-                "nothing here says which kernels count: --package NAME==VERSION judges by published "
-                f"results; there are {', '.join(names)}"
+                "no scan decides: --package NAME==VERSION judges by published results; there are "
+                f"{', '.join(names)}"
             )
         )
     if scan and result.gaps:
