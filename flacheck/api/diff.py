@@ -60,7 +60,7 @@ def diff(
 ) -> Comparison:
     """Compare two releases, or two sets of stored results; compile what has no stored result.
 
-    With published results of the package nothing is compiled; records of the store come first.
+    Published results of the package take the place of compiles; records of the store come first.
 
     Args:
         from_: `torch==2.9.*`, `triton==3.5.1`, `installed`, `newest`, `run:ID`, a launches file or
