@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 import flacheck
@@ -17,12 +19,17 @@ from flacheck.api.results import library_of
 from flacheck.capabilities.results.building import select, write_manifest
 from flacheck.model import KeySet, Question, Record, RequestedCells, RequestedPlace
 from flacheck.published.combinations import read_combinations
-from flacheck.published.form import decode_body, decode_header, encode, file_name
+from flacheck.published.form import SCHEMA, decode_body, decode_header, encode, file_name
 from flacheck.published.highlights import highlights
 from flacheck.published.library import open_library, why_not_valid
 from flacheck.published.packing import ResultsOrigin, SubjectFacts, pack, unpack
 from flacheck.tables import find_shipped_folder
 from tests.made_records import PACKAGE, record
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 ORIGIN = ResultsOrigin("0.1.0", "2026-11-24", "3.11")
 
@@ -118,6 +125,30 @@ def test_content_that_unpacks_to_something_else_is_refused() -> None:
         decode_body(b"nonsense", "x")
     with pytest.raises(ValueError, match="names kernel 9"):
         replace(body, cells=(replace(body.cells[0], kernel=9),))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"about": "../../x==1"},
+        {"about": "x==not a version"},
+        {"toolchain": "triton==newest"},
+        {"python": "three"},
+        {"python_bounds": ("3",)},
+        {"flacheck": "<b>"},
+        {"date": "yesterday"},
+        {"requires": (("x 1.0", "torch>=>2"),)},
+        {"target": "sm90/.."},
+        {"configs": "every"},
+        {"kernels": None},
+    ],
+)
+def test_a_header_of_nonsense_is_refused(change: dict[str, Any]) -> None:
+    """With one error, before anything reads it."""
+    header, _ = _file(recomputed(answers()))
+    plain = {"schema": SCHEMA, **to_builtins(header), **change}
+    with pytest.raises(UsageError, match="not a file of published results"):
+        decode_header(zstd.compress(json.dumps(plain).encode()), "x")
 
 
 @pytest.mark.parametrize("name", ["../../x.zst", "/etc/x.zst", "a/b/c.zst", "a/../b.zst", "a/b.py"])
