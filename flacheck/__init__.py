@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from flacheck.api.reports import report as report
     from flacheck.api.repro import repro as repro
     from flacheck.api.results import build_results as build_results
+    from flacheck.api.results import results_site as results_site
     from flacheck.api.results import update_results as update_results
     from flacheck.api.results import verify_results as verify_results
     from flacheck.api.runs import Failure as Failure
@@ -140,6 +141,7 @@ _MODULES = {
     "remove_toolchains": "api.toolchains",
     "report": "api.reports",
     "repro": "api.repro",
+    "results_site": "api.results",
     "scan": "api.scan",
     "schema": "api.lists",
     "update_baseline": "api.baselines",

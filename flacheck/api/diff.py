@@ -60,8 +60,7 @@ def diff(
 ) -> Comparison:
     """Compare two releases, or two sets of stored results; compile what has no stored result.
 
-    If published results answer about the package, nothing is compiled; records of the store come
-    first.
+    Published results of the package take the place of compiles; records of the store come first.
 
     Args:
         from_: `torch==2.9.*`, `triton==3.5.1`, `installed`, `newest`, `run:ID`, a launches file or
@@ -137,7 +136,7 @@ def _by_published(
     library: ResultsFolder | None,
     folder: Path,
 ) -> PublishedSides | str:
-    """Return the comparison by published results, or why they do not answer; "" without any."""
+    """Return the comparison by published results, or the reason for none; "" without results."""
     if library is None:
         return ""
     if not (folder / FILE).is_file():

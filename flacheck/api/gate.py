@@ -121,6 +121,14 @@ def gate(
             handle(Progress(warning))
         torch_pins.refresh()
     result = judge_pins(request)
+    if request.library is not None and result.unproven and not (package or matrix):
+        names = dict.fromkeys(about.partition("==")[0] for about in request.library.abouts)
+        handle(
+            Progress(
+                "no scan decides: --package NAME==VERSION judges by published results; there are "
+                f"{', '.join(names)}"
+            )
+        )
     if scan and result.gaps:
         _compile(request, result.gaps, jobs, on_event)
         result = judge_pins(request)

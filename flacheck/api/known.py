@@ -37,8 +37,10 @@ def known(
             f"{package!r}: give NAME or NAME==VERSION, as flash-linear-attention==0.6.0"
         )
     releases = list(split(triton))
+    torch_names = []
     for requirement in torch_requirements(texts(torch)):
+        torch_names.append(requirement.removeprefix("torch").removeprefix("=="))
         releases += releases_of_torch(requirement)
-    request = KnownRequest(name, split(target), tuple(releases))
+    request = KnownRequest(name, split(target), tuple(releases), ", ".join(torch_names))
     library = library_of(results)
     return look_up(library, request)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flacheck.api.arguments import PathLike, Texts, run_options, texts
-from flacheck.errors import UsageError
-from flacheck.pipeline.events import OnEvent, drain
+from flacheck.errors import EmptySelection, UsageError
+from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
 from flacheck.published.library import FOLDER, ResultsFolder, has_results, open_library
 from flacheck.store import Store
-from flacheck.toolchains import cache
+from flacheck.toolchains import cache, torch_pins, triton_releases
 from flacheck.toolchains.scratch import temporary_folder
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def library_or_none(results: PathLike | None) -> ResultsFolder | None:
     try:
         return library_of(results)
     except UsageError:
-        # An installation without results answers by records alone.
+        # An installation may lack results.
         if results is None and not has_results():
             return None
         raise
@@ -57,6 +57,7 @@ def build_results(
     output: PathLike,
     package: Texts = (),
     every: bool = False,
+    newest: bool = False,
     shard: str | None = None,
     jobs: int = 0,
     timeout: str | float = "auto",
@@ -73,6 +74,7 @@ def build_results(
         output: The folder of the results.
         package: Only these packages or matrices, with or without a version.
         every: Build the combinations that are not shipped as well.
+        newest: First add to the file what new releases of Triton, torch and its packages add.
         shard: `I/N` for part I of N of the combinations; copy the files of all shards together.
         jobs, timeout, memory, executor: How the cells are compiled, as for `scan`.
         fresh: Compile everything again.
@@ -88,11 +90,30 @@ def build_results(
     from flacheck.published.combinations import read_combinations
 
     file = Path(combinations)
+    if newest:
+        _add_newest(file, on_event or ignore)
     selection = building.select(read_combinations(file), shard, texts(package), every)
     options = run_options(timeout=timeout, jobs=jobs, memory=memory, executor=executor, fresh=fresh)
     request = building.Building(file, selection, Path(output), options)
     with Store.open(store) as open_store:
         return drain(building.build(request, open_store), on_event)
+
+
+def _add_newest(file: Path, handle: OnEvent) -> None:
+    """Add the combinations of new releases to a file; each is an event."""
+    from flacheck.capabilities.results import newest
+    from flacheck.packages.package import newest_version
+    from flacheck.published.combinations import read_combinations
+
+    torch_pins.refresh()
+    triton, warnings = triton_releases.here()
+    for warning in warnings:
+        handle(Progress(warning))
+    finals = [str(version) for version in triton if not version.is_prerelease]
+    entries = newest.new_entries(read_combinations(file), finals, newest_version)
+    newest.add(file, entries)
+    for entry in entries:
+        handle(Progress(f"{file}: added{entry.line.removeprefix('  -')}"))
 
 
 def verify_results(
@@ -128,6 +149,38 @@ def verify_results(
     library = library_of(results)
     with temporary_folder() as aside, Store.open(Path(aside)) as open_store:
         return drain(verify(library, open_store, sample, seed, options, places), on_event)
+
+
+def results_site(output: PathLike, *, results: PathLike | None = None) -> Sequence[Path]:
+    """Write the board of published results into a folder; return its files.
+
+    Args:
+        output: The folder; files of the same names are replaced.
+        results: A folder or URL of results instead of flacheck's own.
+
+    Raises:
+        UsageError: If the results are damaged, or the folder cannot be written.
+        EmptySelection: If nothing is published.
+    """
+    from flacheck.capabilities.known.lookup import KnownRequest, look_up
+    from flacheck.reports import board
+
+    library = library_of(results)
+    names = dict.fromkeys(about.partition("==")[0] for about in library.abouts)
+    if not names:
+        raise EmptySelection(f"{library.folder} holds no results to show")
+    answers = [look_up(library, KnownRequest(name)) for name in names]
+    folder = Path(output)
+    paths = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in board.render(answers):
+            path = folder / name
+            path.write_text(text, encoding="utf-8", errors="replace")
+            paths.append(path)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written ({error.strerror})") from None
+    return paths
 
 
 def update_results(results: PathLike, *, on_event: OnEvent | None = None) -> Manifest:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 import flacheck
 from flacheck import Exit
 from flacheck.cli import commands, common, flags
@@ -17,8 +19,10 @@ _COMBINATIONS = "A YAML file of packages, releases and GPUs, as results/combinat
 _FOLDER = "The folder of the results."
 _ONLY = "Only this package or matrix, with or without ==VERSION. Repeatable."
 _ALL = "Build the combinations that flacheck does not ship as well."
+_NEWEST = "First add what new releases of Triton, torch and the shipped packages add to the file."
 _SHARD = "Build part I of N of the combinations; copy the files of all parts together."
 _STORE = "Keep the records in the folder DIR, so that an interrupted build goes on."
+_SITE = "The folder of the site."
 _FROM = "A folder or URL of results."
 
 
@@ -44,6 +48,7 @@ def build(
     output: Path = option(..., "--output", "-o", panel=OUTPUT, metavar="DIR", help=_FOLDER),
     package: list[str] = option([], panel=WHAT, metavar="NAME[==V]", help=_ONLY),
     every: bool = option(False, "--all", panel=WHAT, help=_ALL),
+    newest: bool = option(False, "--newest", panel=WHAT, help=_NEWEST),
     shard: str | None = option(None, panel=WHAT, metavar="I/N", help=_SHARD),
     jobs: flags.Jobs = 0,
     timeout: flags.Timeout = "auto",
@@ -59,6 +64,7 @@ def build(
             output=output,
             package=package,
             every=every,
+            newest=newest,
             shard=shard,
             jobs=jobs,
             timeout=timeout,
@@ -115,6 +121,29 @@ def verify(
 
 @common.command(
     examples=[
+        (
+            "The board as a folder for any web server, or for a browser",
+            "flacheck results site -o board",
+        ),
+        ("The board of a build", "flacheck results site --results part1 -o board"),
+    ],
+    exits={
+        0: "the site is written",
+        4: "nothing is published",
+    },
+)
+def site(
+    output: Path = option(..., "--output", "-o", panel=OUTPUT, metavar="DIR", help=_SITE),
+    results: flags.Results = None,
+) -> int:
+    """Write the board of published results: an index, a page and a badge for each package."""
+    paths = flacheck.results_site(output, results=results)
+    typer.echo(f"{output}: {len(paths)} files; open {output / 'index.html'}", err=True)
+    return Exit.OK
+
+
+@common.command(
+    examples=[
         ("Take newer results", "flacheck results update --results https://example.org/results"),
         ("Take those of a build", "flacheck results update --results part1"),
     ],
@@ -134,4 +163,5 @@ def update(
 
 commands.add(app, "build", build)
 commands.add(app, "verify", verify)
+commands.add(app, "site", site)
 commands.add(app, "update", update)

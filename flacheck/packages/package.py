@@ -188,6 +188,16 @@ def choose_version(name: str) -> ChosenVersion:
     return ChosenVersion(spec, f"--package {name}: taking {which}, {spec}")
 
 
+def newest_version(name: str) -> str:
+    """Return the newest final version of a package in the package index.
+
+    Raises:
+        UsageError: If the index lacks the package.
+        ToolchainError: If the index does not answer.
+    """
+    return str(_newest(canonicalize_name(name)))
+
+
 def _newest(name: str) -> Version:
     """Return the newest final version in the index, or the newest of any kind."""
     try:

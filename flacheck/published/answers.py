@@ -1,4 +1,4 @@
-"""What published results answer of a question, and the words for where an answer is from."""
+"""The published part of a question, and the source of an answer in words."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ class PublishedSource(JsonStruct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """`published results of 2026-11-24, flacheck 0.4.0; --fresh compiles here`."""
+        """`published results of 2026-11-24, flacheck 0.4.0; --fresh compiles here; …`."""
         text = f"{self.origin}; {_REMEDY}"
+        if self.configs != ("own",):
+            text += f"; they cover --configs {' and '.join(self.configs)}"
         if self.own_cells:
             text += f"; {self.own_cells} of {self.cells} cells are by records of this store"
         return text
@@ -63,10 +65,7 @@ def source(headers: Iterable[Header], own_cells: int = 0) -> PublishedSource:
 
 @dataclass(frozen=True)
 class PublishedPart:
-    """The published places of a question; `missing` says why they do not answer it.
-
-    `missing` is empty if they do.
-    """
+    """The published places of a question; `missing` is the reason if some are absent."""
 
     places: tuple[PublishedPlace, ...]
     missing: str = ""
@@ -84,12 +83,20 @@ def widest_entries(
     return list(by_place.values())
 
 
+def widest_configs(library: ResultsFolder, questions: Sequence[tuple[str, str, str]]) -> str:
+    """Return the most configurations that are published for every question; `usual` for none."""
+    for configs in _WIDEST:
+        if all(_entry(library, *question, configs) for question in questions):
+            return configs
+    return "usual"
+
+
 def places_of(
     library: ResultsFolder, questions: Sequence[tuple[str, str, str]], configs: str
 ) -> PublishedPart:
-    """Return the answers of several (package, toolchain, target), or why they are not there.
+    """Return the results of several (package, toolchain, target), or the reason for their absence.
 
-    Nothing is missing of a package that has no results at all: there is nothing to say about it.
+    The reason is empty for a package without any results.
     """
     places: list[PublishedPlace] = []
     absent = []

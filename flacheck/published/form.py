@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from flacheck.analysis.fallbacks import ReportedFallback
 from flacheck.baseline.form import BaselinePlace
@@ -21,6 +23,7 @@ from flacheck.errors import UsageError
 from flacheck.model.coverage import PackageCoverage
 from flacheck.model.extent import LaunchExtent
 from flacheck.model.launch import FormError, check_plain
+from flacheck.model.wire import ToolchainName
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -38,6 +41,10 @@ _LEVEL = 19
 
 Natural = Annotated[int, Meta(ge=0)]
 Index = Natural
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][\w.-]{0,99}$")]
+# A package at a version, or a matrix.
+About = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][\w.-]{0,99}(==[\w.!+-]{1,60})?$")]
+PythonVersion = Annotated[str, Meta(pattern=r"^\d{1,2}\.\d{1,3}$")]
 Date = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\d$")]
 Configs = Literal["usual", "edges", "own"]
 _DAMAGE = (
@@ -91,24 +98,31 @@ class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     flacheck.run/1, `highlights` the resources that matter.
     """
 
-    about: str
+    about: About
     configs: Configs
-    toolchain: str
-    target: str
+    toolchain: ToolchainName
+    target: Name
     flacheck: str
     date: Date
-    python: str
+    python: PythonVersion
     keys: str
     cells: Natural
     place: BaselinePlace
     kernels: tuple[str, ...]
     package_digest: str | None = None
     reads_python_version: bool = False
-    python_bounds: tuple[str, ...] = ()
+    python_bounds: tuple[PythonVersion, ...] = ()
     requires: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
     fallbacks: tuple[ReportedFallback, ...] = ()
     highlights: tuple[Highlight, ...] = ()
+
+    def __post_init__(self) -> None:
+        for text in (self.flacheck, self.toolchain.partition("==")[2], self.version):
+            if text is not None:
+                Version(text)
+        for _, requirement in self.requires:
+            Requirement(requirement)
 
     @property
     def name(self) -> str:
@@ -213,10 +227,10 @@ class FileEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     file: str
     sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
     bytes: Annotated[int, Meta(ge=0, le=MOST_BYTES)]
-    about: str
+    about: About
     configs: Configs
-    toolchain: str
-    target: str
+    toolchain: ToolchainName
+    target: Name
 
     def __post_init__(self) -> None:
         if not _FILE.fullmatch(self.file):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 import flacheck
@@ -17,17 +19,22 @@ from flacheck.api.results import library_of
 from flacheck.capabilities.results.building import select, write_manifest
 from flacheck.model import KeySet, Question, Record, RequestedCells, RequestedPlace
 from flacheck.published.combinations import read_combinations
-from flacheck.published.form import decode_body, decode_header, encode, file_name
+from flacheck.published.form import SCHEMA, decode_body, decode_header, encode, file_name
 from flacheck.published.highlights import highlights
 from flacheck.published.library import open_library, why_not_valid
 from flacheck.published.packing import ResultsOrigin, SubjectFacts, pack, unpack
 from flacheck.tables import find_shipped_folder
 from tests.made_records import PACKAGE, record
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 ORIGIN = ResultsOrigin("0.1.0", "2026-11-24", "3.11")
 
 
-def _answers(toolchain: str = "triton==3.2.0") -> list[Record]:
+def answers(toolchain: str = "triton==3.2.0") -> list[Record]:
     """A kernel that compiles with 4 warps and fails with 8."""
     message = "LinearLayout.cpp:1: f: Assertion `x' failed."
     failure: dict[str, Any] = {"code": "FC302", "signature": "FC302:llir:f", "message": message}
@@ -36,7 +43,7 @@ def _answers(toolchain: str = "triton==3.2.0") -> list[Record]:
     return [compiling, record("fails", toolchain, options=options, stage="llir", **failure)]
 
 
-def _recomputed(records: list[Record]) -> list[Record]:
+def recomputed(records: list[Record]) -> list[Record]:
     """The records under the keys of their cells, as a scan stores them."""
     return [Record.from_json({**each.to_json(), "key": _key(each)}) for each in records]
 
@@ -58,8 +65,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with one package under two releases; under 3.4.0 nothing fails."""
     # Packages that are installed on this machine are not compared.
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
-    for records in (_answers(), _answers("triton==3.4.0")[:1]):
-        header, body = _file(_recomputed(records))
+    for records in (answers(), answers("triton==3.4.0")[:1]):
+        header, body = _file(recomputed(records))
         path = tmp_path / file_name(header)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(encode(header, body))
@@ -75,7 +82,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_file_holds_the_question_with_its_records() -> None:
     """The keys are computed again from the cells."""
-    records = _recomputed(_answers())
+    records = recomputed(answers())
     header, body = _file(records)
     content = encode(header, body)
     place = unpack(decode_header(content, "x"), decode_body(content, "x"))
@@ -87,13 +94,13 @@ def test_a_file_holds_the_question_with_its_records() -> None:
 
 def test_a_file_is_the_same_in_whatever_order_its_records_came() -> None:
     """Two machines write equal bytes."""
-    records = _recomputed(_answers())
+    records = recomputed(answers())
     assert encode(*_file(records)) == encode(*_file(records[::-1]))
 
 
 def test_a_flacheck_with_other_keys_reads_no_answer() -> None:
     """The digest of the keys is that of another computation."""
-    header, body = _file(_recomputed(_answers()))
+    header, body = _file(recomputed(answers()))
     assert unpack(replace(header, keys="0" * 32), body) is None
 
 
@@ -110,7 +117,7 @@ def test_a_damaged_file_is_one_error_with_its_name(folder: Path, damage: str) ->
 
 def test_content_that_unpacks_to_something_else_is_refused() -> None:
     """A header of another schema, and cells that name a kernel that is not there."""
-    header, body = _file(_recomputed(_answers()))
+    header, body = _file(recomputed(answers()))
     content = encode(header, replace(body, cells=body.cells))
     with pytest.raises(UsageError, match="not a file of published results"):
         decode_header(content[:40], "x")
@@ -118,6 +125,30 @@ def test_content_that_unpacks_to_something_else_is_refused() -> None:
         decode_body(b"nonsense", "x")
     with pytest.raises(ValueError, match="names kernel 9"):
         replace(body, cells=(replace(body.cells[0], kernel=9),))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"about": "../../x==1"},
+        {"about": "x==not a version"},
+        {"toolchain": "triton==newest"},
+        {"python": "three"},
+        {"python_bounds": ("3",)},
+        {"flacheck": "<b>"},
+        {"date": "yesterday"},
+        {"requires": (("x 1.0", "torch>=>2"),)},
+        {"target": "sm90/.."},
+        {"configs": "every"},
+        {"kernels": None},
+    ],
+)
+def test_a_header_of_nonsense_is_refused(change: dict[str, Any]) -> None:
+    """With one error, before anything reads it."""
+    header, _ = _file(recomputed(answers()))
+    plain = {"schema": SCHEMA, **to_builtins(header), **change}
+    with pytest.raises(UsageError, match="not a file of published results"):
+        decode_header(zstd.compress(json.dumps(plain).encode()), "x")
 
 
 @pytest.mark.parametrize("name", ["../../x.zst", "/etc/x.zst", "a/b/c.zst", "a/../b.zst", "a/b.py"])
@@ -218,7 +249,7 @@ def test_shipped_results_hold() -> None:
 
 
 @pytest.mark.parametrize(
-    ("built", "bounds", "is_open", "answers"),
+    ("built", "bounds", "is_open", "is_valid"),
     [
         ("3.99", (), False, True),
         ("3.99", (), True, False),
@@ -227,10 +258,10 @@ def test_shipped_results_hold() -> None:
     ],
 )
 def test_results_of_another_python_answer_where_launches_cannot_differ(
-    built: str, bounds: tuple[str, ...], is_open: bool, answers: bool
+    built: str, bounds: tuple[str, ...], is_open: bool, is_valid: bool
 ) -> None:
     """A package that compares Python with 3.2 does the same under every newer one."""
-    header, _ = _file(_recomputed(_answers()))
+    header, _ = _file(recomputed(answers()))
     other = replace(
         header,
         package_digest=None,
@@ -238,7 +269,7 @@ def test_results_of_another_python_answer_where_launches_cannot_differ(
         python_bounds=bounds,
         reads_python_version=is_open,
     )
-    assert (why_not_valid(other) is None) == answers
+    assert (why_not_valid(other) is None) == is_valid
 
 
 def test_resources_that_matter_are_in_the_header() -> None:

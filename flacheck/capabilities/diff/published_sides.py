@@ -15,7 +15,13 @@ from flacheck.packages import checkouts
 from flacheck.packages import package as packages
 from flacheck.pipeline.package_launches import DEFAULT_TARGETS
 from flacheck.pipeline.plan import Plan
-from flacheck.published.answers import PublishedPart, PublishedSource, places_of, source
+from flacheck.published.answers import (
+    PublishedPart,
+    PublishedSource,
+    places_of,
+    source,
+    widest_configs,
+)
 from flacheck.published.library import ResultsFolder
 from flacheck.published.packing import PublishedPlace
 from flacheck.store import Store
@@ -62,7 +68,7 @@ class PublishedSides:
 
     @property
     def configs(self) -> str:
-        """The configurations that the answers cover."""
+        """The configurations of the results."""
         return self.places[0].header.configs
 
 
@@ -74,7 +80,7 @@ def published_sides(
     library: ResultsFolder,
     store: Store | None,
 ) -> PublishedSides | str:
-    """Return the comparison by published results, or why they do not answer it.
+    """Return the comparison by published results, or the reason for none.
 
     The reason is empty if nothing is published about the subject, or if the store holds every cell.
     """
@@ -83,7 +89,7 @@ def published_sides(
     questions = _questions(before, after, subject, selection)
     if not questions:
         return ""
-    configs = subject.configs or "usual"
+    configs = subject.configs or widest_configs(library, questions)
     part = places_of(library, questions, configs)
     if not part.places:
         return part.missing
@@ -135,13 +141,12 @@ def _sides(
             alternatives[key] = [by_key[other].cell for other in others if other in by_key]
         for each in place.header.fallbacks:
             fallbacks.append(Fallback.from_reported(each, place.header.about))
-    is_narrowed = configs != "own"
-    if is_narrowed:
+    if configs == "usual":
         cells = one_each(cells)
     cells = list({cell.key: cell for cell in cells}.values())
-    own_records = {}
+    own_records: dict[str, Record] = {}
     if store is not None:
-        own_records = {record.key: record for record in store.current(records)}
+        own_records = store.latest_records(records)
     own_cells = sum(cell.key in own_records for cell in cells)
     if cells and own_cells == len(cells):
         return ""

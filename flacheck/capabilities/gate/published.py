@@ -20,10 +20,10 @@ from flacheck.version import __version__
 def with_published(
     evidence: Evidence, library: ResultsFolder, record_filter: RecordFilter
 ) -> tuple[Evidence, tuple[str, ...]]:
-    """Return the evidence with published standings, and notes on results that do not answer.
+    """Return the evidence with published standings, and notes on results that were left out.
 
-    They answer about a package at an exact version, on releases and GPUs without a complete
-    standing in the store or in the baseline. A failure there counts, whatever is published.
+    Published are standings of a package at an exact version; they count on releases and GPUs
+    without a complete standing in the store or in the baseline. A failure there always counts.
     """
     if record_filter.compiler is not TRITON or not _is_exact(record_filter):
         return evidence, ()

@@ -31,11 +31,15 @@ _PASSING = ("good", "screened")
 
 @dataclass(frozen=True)
 class KnownRequest:
-    """A look-up: a package with or without its version, GPUs and releases; empty for all."""
+    """A look-up: a package with or without its version, GPUs and releases; empty for all.
+
+    `triton` are the releases, also those of the torch releases that `torch` names.
+    """
 
     package: str
     targets: tuple[str, ...] = ()
     triton: tuple[str, ...] = ()
+    torch: str = ""
 
     @cached_property
     def name(self) -> str:
@@ -242,6 +246,8 @@ def _answer(
     """Return the answer in one sentence."""
     if not headers:
         return f"{request.package}: not built; the project lists {_list_gaps(gaps)}"
+    if request.version is None and request.triton:
+        return f"{_fitting(request, headers, pairs)} ({source_of(headers)})"
     releases = sorted({pair.toolchain for pair in pairs}, key=by_version)
     versions = sorted({pair.about for pair in pairs}, key=lambda about: by_version(about))
     places = count_noun(len(headers), "pair of release and GPU", "pairs of release and GPU")
@@ -254,6 +260,33 @@ def _answer(
     if request.version is None and len({header.about for header in headers}) > 1:
         text += f", of {', '.join(about.partition('==')[2] for about in versions)}"
     return f"{text} ({source})"
+
+
+def _fitting(request: KnownRequest, headers: Sequence[Header], pairs: Sequence[KnownPair]) -> str:
+    """Return the versions of a package that fit some releases: good or screened on every GPU."""
+    of_releases = f"torch {request.torch}"
+    if not request.torch:
+        of_releases = f"Triton {', '.join(request.triton)}"
+    on = sorted({header.target for header in headers}, key=by_target)
+    where = f"{of_releases} on {', '.join(on)}"
+    fitting: dict[str, list[str]] = {}
+    for pair in pairs:
+        if set(pair.targets).issuperset(on):
+            version = pair.about.partition("==")[2]
+            fitting.setdefault(version, []).append(split(pair.toolchain)[1])
+    others = []
+    for about in sorted({header.about for header in headers}, key=by_version):
+        version = about.partition("==")[2]
+        if version not in fitting:
+            others.append(version)
+    if not fitting:
+        return f"{request.package}: none of {', '.join(others)} fits {where}"
+    parts = [f"{version} (Triton {', '.join(own)})" for version, own in fitting.items()]
+    verb = "fits" if len(parts) == 1 else "fit"
+    text = f"{request.package}: {', '.join(parts)} {verb} {where}"
+    if others:
+        text += f", and not {', '.join(others)}"
+    return text
 
 
 def _list_gaps(gaps: Sequence[KnownGap]) -> str:

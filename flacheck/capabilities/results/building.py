@@ -131,8 +131,6 @@ def build(building: Building, store: Store) -> Generator[Event, None, list[FileE
         except FlacheckError as error:
             failures.append(f"{combination.name}: {error}")
             yield Progress(f"not built: {failures[-1]}")
-        # After each, so that an interrupted build leaves a folder that can be read.
-        write_manifest(building.folder, building.file)
     entries = write_manifest(building.folder, building.file)
     size = sum(entry.bytes for entry in entries)
     yield Progress(f"{building.folder}: {count_noun(len(entries), 'file')}, {size:,} bytes")
@@ -167,6 +165,8 @@ def _build_one(
     for toolchain in toolchains:
         yield Progress(f"{combination.name}: {toolchain}")
         yield from _build_release(combination, toolchain, building, store)
+        # After each, so that an interrupted build leaves a folder that can be read.
+        write_manifest(building.folder, building.file)
 
 
 def _build_release(

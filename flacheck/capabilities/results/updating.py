@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from flacheck.errors import IncompleteError, UsageError
@@ -25,8 +27,8 @@ from flacheck.published.library import COMBINATIONS, FOLDER, MANIFEST, ResultsFo
 from flacheck.toolchains import cache, connections
 from flacheck.toolchains.scratch import temporary_folder
 
-# Where the project publishes; a fork names its own with --results.
 _SECONDS = 60
+_SCHEMES = ("https", "http")
 _MOST_FILES = 20_000
 # Bytes of all files together.
 _MOST_TOTAL = 512 << 20
@@ -131,9 +133,22 @@ def _from_folder(folder: Path) -> _Fetch:
     return fetch
 
 
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Redirects that lead to web addresses, and from https to https alone."""
+
+    def redirect_request(self, req: Any, *details: Any) -> Any:
+        """Return the next request; the reader's error names a refused address."""
+        address = details[-1]
+        before, after = urlsplit(req.full_url).scheme, urlsplit(address).scheme
+        if after not in _SCHEMES or (before == "https" and after != "https"):
+            raise urllib.error.URLError(f"it leads to {address}")
+        return super().redirect_request(req, *details)
+
+
 def _from_url(url: str) -> _Fetch:
-    if urlsplit(url).scheme not in ("https", "http"):
+    if urlsplit(url).scheme not in _SCHEMES:
         raise UsageError(f"{url}: only https and http are read; name a folder without a scheme")
+    opener = urllib.request.build_opener(_Redirects)
 
     if connections.is_offline():
         raise UsageError(f"{url}: --offline forbids reading it; name a folder, or leave it out")
@@ -142,9 +157,9 @@ def _from_url(url: str) -> _Fetch:
         address = f"{url.rstrip('/')}/{name}"
         try:
             # The scheme was checked above.
-            with urllib.request.urlopen(address, timeout=_SECONDS) as answer:
+            with opener.open(address, timeout=_SECONDS) as answer:
                 content: bytes = answer.read(most + 1)
-        except (urllib.error.URLError, OSError, ValueError) as error:
+        except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise IncompleteError(
                 f"{address}: cannot be read ({reason}); nothing was changed"

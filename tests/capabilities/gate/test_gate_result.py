@@ -71,6 +71,8 @@ def test_json_holds_pins_releases_waivers_and_changes() -> None:
                 "obstacle": None,
             }
         ],
+        "source": "own",
+        "published": None,
     }
 
 

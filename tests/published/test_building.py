@@ -1,0 +1,69 @@
+"""Building published results over the fake toolchain: files, resumption, what cannot be built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flacheck import IncompleteError, toolchains
+from flacheck.capabilities.results.building import Building, build
+from flacheck.capabilities.scan.views import published_view
+from flacheck.pipeline.events import RecordSettled, drain
+from flacheck.pipeline.job import RunOptions
+from flacheck.published.combinations import Combination
+from flacheck.published.library import open_library
+from flacheck.store import Store
+from tests.fake.family import FakeFamily
+
+ABORT = "abort f.cpp:1: int f(int) const: Assertion `size == want' failed."
+
+
+def _combination(*releases: str, about: str = "quick") -> Combination:
+    names = tuple(f"fake=={release}" for release in releases)
+    return Combination(about, "usual", names, "sm90", is_package=False, is_shipped=True)
+
+
+def _build(folder: Path, *combinations: Combination) -> list[Any]:
+    """Build into a folder; return the events."""
+    events: list[Any] = []
+    building = Building(folder / "c.yaml", combinations, folder / "out", RunOptions(jobs=1))
+    with Store.open(folder / "store") as store:
+        drain(build(building, store), events.append)
+    return events
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with a compiler that aborts under its release 2.0."""
+    table = {"*": {"==2.0": ABORT, "else": "compile"}}
+    monkeypatch.setitem(toolchains.FAMILIES, "fake", FakeFamily(table))
+    (tmp_path / "c.yaml").write_text("version: 1\ncombinations: []\n")
+    return tmp_path
+
+
+def test_each_release_becomes_a_file_that_is_not_built_again(folder: Path) -> None:
+    """A second build compiles nothing; one with another release adds its file."""
+    first = _build(folder, _combination("1.0"))
+    assert sum(isinstance(event, RecordSettled) for event in first) > 0
+    assert [entry.toolchain for entry in open_library(folder / "out").entries()] == ["fake==1.0"]
+    again = _build(folder, _combination("1.0"))
+    assert not any(isinstance(event, RecordSettled) for event in again)
+    _build(folder, _combination("1.0", "2.0"))
+    library = open_library(folder / "out")
+    assert [entry.toolchain for entry in library.entries()] == ["fake==1.0", "fake==2.0"]
+    headers = [library.header(entry) for entry in library.entries()]
+    assert [header.place.state for header in headers] == ["screened", "bad"]
+    assert [failure.code for failure in headers[1].place.failures] == ["FC308"]
+    places = [library.place(entry) for entry in library.entries()]
+    assert all(place is not None for place in places)
+    view = published_view([place for place in places if place is not None])
+    assert len(view.summary.standings) == 2
+
+
+def test_a_combination_that_cannot_be_built_leaves_the_others(folder: Path) -> None:
+    """Their files and a manifest are there; the error names the one."""
+    with pytest.raises(IncompleteError, match=r"1 combination is not built.*no matrix 'nowhere'"):
+        _build(folder, _combination("1.0", about="nowhere"), _combination("1.0"))
+    assert len(open_library(folder / "out").entries()) == 1

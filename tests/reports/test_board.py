@@ -1,0 +1,136 @@
+"""The board of published results: pages that lead to each other, and badges."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import flacheck
+from flacheck import UsageError
+from flacheck.capabilities.known.document import Known
+from flacheck.reports import board
+from tests.published.test_published import folder as folder
+from tests.reports.page.test_page_in_browser import BROWSERS
+
+HOSTILE = "<img src=x onerror=document.title='taken'>"
+
+
+@pytest.fixture
+def site(folder: Path, tmp_path: Path) -> Path:
+    """The board of the hand-made results."""
+    output = tmp_path / "site"
+    flacheck.results_site(output, results=folder)
+    return output
+
+
+def test_each_cell_leads_to_its_failures(site: Path) -> None:
+    """The cause, the line, the kernels and the commands stand where the link leads."""
+    index = (site / "index.html").read_text()
+    links = re.findall(r'<td class="(\w+)"><a href="([^#"]+)#([^"]+)">([^<]+)</a>', index)
+    assert [(tone, text) for tone, _, _, text in links] == [
+        ("bad", "1 fail"),
+        ("screened", "screened"),
+    ]
+    page = (site / links[0][1]).read_text()
+    section = page.partition(f'id="{links[0][2]}"')[2].partition("</section>")[0]
+    assert "FC302" in section
+    assert "LinearLayout.cpp:1: f: Assertion" in section
+    assert "Fallbacks:" not in section
+    assert "chunk_gated_delta_rule_fwd_kernel_h" in section
+    assert "flacheck explain FC302" in section
+    assert "flacheck scan --package flash-linear-attention==0.1.1 --triton 3.2.0" in section
+    assert "flash-linear-attention==0.3.2" in page.partition("Not built")[2]
+
+
+def test_no_page_needs_a_server(site: Path) -> None:
+    """No file is named but those of the folder, and no address but links of causes."""
+    for page in site.glob("*.html"):
+        text = page.read_text()
+        for name in re.findall(r'(?:src|href)="([^"#]+)', text):
+            assert name.startswith("https://") or (site / name).is_file()
+        assert not re.findall(r"\bfetch\(|XMLHttpRequest|@import|url\(", text)
+
+
+def test_a_badge_is_an_image_with_its_text(site: Path) -> None:
+    """One of the two releases compiles the newest version."""
+    (badge,) = site.glob("*.svg")
+    image = ElementTree.parse(badge).getroot()
+    assert image.attrib["aria-label"] == "compiles: 0.1.1: 1 of 2 Triton releases"
+
+
+def _hostile(folder: Path) -> Known:
+    answer = flacheck.known("flash-linear-attention", results=folder)
+    place = answer.places[0]
+    cause = replace(place.causes[0], line=HOSTILE, kernels={HOSTILE: 1})
+    hostile = replace(place, causes=(cause,), failing_kernels=(HOSTILE,), about=f"../{HOSTILE}==1")
+    return replace(answer, package=f"../../{HOSTILE}", places=(hostile,), answer=HOSTILE)
+
+
+def test_names_from_a_file_of_results_are_text_only(folder: Path) -> None:
+    """They neither leave the folder nor become markup."""
+    for name, text in board.render([_hostile(folder)]):
+        assert re.fullmatch(r"[a-z0-9-]+\.(html|svg)", name)
+        assert "<img src=x" not in text
+
+
+def test_packages_do_not_share_a_page(folder: Path) -> None:
+    """Names that differ in signs alone."""
+    answer = flacheck.known("flash-linear-attention", results=folder)
+    names = [
+        name
+        for name, _ in board.render(
+            [
+                answer,
+                replace(answer, package="flash.linear_attention"),
+                replace(answer, package="flash_linear.attention"),
+            ]
+        )
+    ]
+    assert len(names) == len(set(names)) == 7
+
+
+def test_a_folder_that_cannot_be_written_is_one_error(folder: Path) -> None:
+    """With its name."""
+    with pytest.raises(UsageError, match=r"manifest\.json: cannot be written"):
+        flacheck.results_site(folder / "manifest.json", results=folder)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip("no Chromium is installed")
+    with playwright.sync_playwright() as tools:
+        browser = tools.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def test_the_board_works_from_a_folder_at_every_width(browser: Any, site: Path) -> None:
+    """Nothing is wider than the window but what scrolls in it; search and links work."""
+    errors: list[str] = []
+    for width in (375, 820, 1400):
+        page = browser.new_page(viewport={"width": width, "height": 800})
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto((site / "index.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.fill("#search", "fc302 sm90")
+        assert page.inner_text("#count") == "1 of 1 rows"
+        page.fill("#search", "sm70")
+        assert page.inner_text("#count") == "0 of 1 rows"
+        assert not page.is_visible("table")
+        page.fill("#search", "")
+        page.click("td.bad a")
+        page.wait_for_selector("section.place:target")
+        assert "FC302" in page.inner_text("section.place:target")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.close()
+    assert errors == []
