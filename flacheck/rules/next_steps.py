@@ -1,4 +1,4 @@
-"""The commands that check an explanation, complete and ready to paste."""
+"""The commands that check an explanation, ready to paste where the log shows the package."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,9 @@ def _compiles(facts: Mapping[str, Any]) -> Iterator[str]:
     if str(facts.get("triton")) in map(str, table("triton_releases")["releases"]):
         release = ["--triton", facts["triton"]]
     if "package" not in facts:
-        yield shlex.join(["flacheck", "scan", "quick", *release, *selection])
+        # The log shows no package, so the program that failed is the only subject.
+        yield "flacheck capture -o launches.jsonl -- python PROGRAM.py"
+        yield shlex.join(["flacheck", "scan", "launches.jsonl", *release, *selection])
         return
     subject = ["--package", facts["package"]]
     if "kernel" in facts:
