@@ -43,7 +43,7 @@ CODES: dict[str, tuple[str, ...]] = {
     "env.library_missing": ("FC931",),
     "env.no_active_driver": ("FC909",),
     "env.no_c_compiler": ("FC906",),
-    "env.no_wheel": ("FC903",),
+    "env.no_wheel": ("FC903", "FC933"),
     "env.old_driver": ("FC929",),
     "env.python_headers_missing": ("FC907",),
     "env.python_triton_jit_parse": ("FC116",),

@@ -3,6 +3,8 @@
 A capture stays in the cache: the same package, compiler, card and driver have the same launches.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import importlib.util
@@ -17,7 +19,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +103,14 @@ class CaptureJob:
     card: Json
     # The checkout whose own tests run as well.
     suite: Path | None = None
+    # Globs of functions and of kernels: only what can reach a match is called.
+    ops: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> CaptureJob:
+        """The same job for the whole package."""
+        return replace(self, ops=(), kernels=())
 
 
 def capture_package(
@@ -109,15 +119,18 @@ def capture_package(
     card: Json,
     archive: Captures | None = None,
     suite: Path | None = None,
+    ops: tuple[str, ...] = (),
+    kernels: tuple[str, ...] = (),
 ) -> CaptureResult:
     """Call all of a package's operators, layers and modules, or return the capture in the cache.
 
-    With the archive of an existing file, only its captures are used; otherwise the capture is added
-    to the archive. Raises IncompleteError without torch, or if the driver itself is killed or
-    hangs; UsageError if the archive lacks the capture.
+    With globs of functions or kernels, only what can reach a match is called, unless the cache has
+    the whole package's capture. With the archive of an existing file, only its captures are used;
+    otherwise the capture is added to the archive. Raises IncompleteError without torch, or if the
+    driver itself is killed or hangs; UsageError if the archive lacks the capture. A capture in the
+    cache needs no torch.
     """
-    _check_torch()
-    job = CaptureJob(package, toolchain, card, suite)
+    job = CaptureJob(package, toolchain, card, suite, ops, kernels)
     folder = _folder(job)
     name = folder.name
     if archive and archive.file:
@@ -141,8 +154,10 @@ def prepare_captures(jobs: Sequence[CaptureJob], at_once: int = 1) -> None:
 
     Raises IncompleteError without torch, or if a driver itself is killed or hangs.
     """
-    _check_torch()
     missing = {_folder(each): each for each in jobs if not _is_complete(_folder(each))}
+    if not missing:
+        return
+    _check_torch()
     # One job of each package and card comes first: the other releases may reuse its capture.
     first: list[tuple[Path, CaptureJob]] = []
     others: list[tuple[Path, CaptureJob]] = []
@@ -175,9 +190,15 @@ def _check_torch() -> None:
 
 def _folder(job: CaptureJob) -> Path:
     package = job.package
+    if job.ops or job.kernels:
+        whole = _folder(job.whole)
+        if _is_complete(whole):
+            return whole
     key = _key(package, job.toolchain, job.card, recipe_of(package.name))
     if job.suite is not None:
         key = digest([key, "tests", checkouts.digest(job.suite)], 16)
+    if job.ops or job.kernels:
+        key = digest([key, job.ops, job.kernels], 16)
     return cache.root() / "captures" / f"{package.name}-{package.version}-{key}"
 
 
@@ -187,7 +208,7 @@ def _kind(job: CaptureJob) -> str:
     The installed libraries must be equal, too.
     """
     key = _key(job.package, None, job.card, recipe_of(job.package.name))
-    return digest([key, job.suite is not None, _beside()], 16)
+    return digest([key, job.suite is not None, job.ops, job.kernels, _beside()], 16)
 
 
 @functools.cache
@@ -213,8 +234,10 @@ def _earlier_captures(folder: Path, job: CaptureJob) -> list[Json]:
     """Return the captures under other releases that a job may reuse, the newest first."""
     if job.suite is not None:
         return []
-    name = _trace_file(Path(), _kind(job)).name
-    traces = list(folder.parent.glob(f"{job.package.name}-{job.package.version}-*/{name}"))
+    traces: list[Path] = []
+    for kind in {_kind(job), _kind(job.whole)}:
+        name = _trace_file(Path(), kind).name
+        traces += folder.parent.glob(f"{job.package.name}-{job.package.version}-*/{name}")
     traces.sort(key=lambda trace: trace.stat().st_mtime, reverse=True)
     captures = []
     for trace in traces[:_MOST_EARLIER]:
@@ -263,7 +286,7 @@ def _make(folder: Path, job: CaptureJob, stop: threading.Event) -> None:
     _LOG.info(f"{what} …")
     with temporary_folder() as work:
         config = _config(Path(work), job)
-        _try_reuse(config, folder, job, stop)
+        _try_reuse(config, folder, job, stop, what)
         if Path(config["report"]).exists():
             _log_reuse(config, what)
         else:
@@ -280,7 +303,9 @@ def _make(folder: Path, job: CaptureJob, stop: threading.Event) -> None:
             partial.replace(file)
 
 
-def _try_reuse(config: Json, folder: Path, job: CaptureJob, stop: threading.Event) -> None:
+def _try_reuse(
+    config: Json, folder: Path, job: CaptureJob, stop: threading.Event, what: str
+) -> None:
     """Reuse a capture if this release answers every recorded query identically.
 
     The comparison takes a fraction of a capture's time, without torch and without the package.
@@ -289,7 +314,12 @@ def _try_reuse(config: Json, folder: Path, job: CaptureJob, stop: threading.Even
     if not earlier:
         return
     scratch = Path(config["output"]).parent
-    request = {name: config[name] for name in ("output", "report", "asked", "card")}
+    doing = Path(config["progress"])
+
+    def beat(seconds: float) -> None:
+        _LOG.info(f"{what} … {seconds:.0f} s, {_doing(doing)}")
+
+    request = {name: config[name] for name in ("output", "report", "asked", "card", "progress")}
     request |= {"earlier": earlier, "scratch": str(scratch)}
     # Without a report the package is captured anew, whatever the reason.
     programs.run(
@@ -300,6 +330,7 @@ def _try_reuse(config: Json, folder: Path, job: CaptureJob, stop: threading.Even
         seconds=_REUSE_PATIENCE * config["seconds"],
         memory_mb=_MEMORY_MB,
         policy=_policy(job, scratch),
+        beat=beat,
         stop=stop,
     )
 
@@ -436,6 +467,8 @@ def _config(scratch: Path, job: CaptureJob) -> Json:
         "recipe": recipe_of(package.name),
         "dtypes": ["bf16", "fp16", "fp32"],
         "seconds": _seconds(package),
+        "ops": list(job.ops),
+        "kernels": list(job.kernels),
     }
 
 

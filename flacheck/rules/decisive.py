@@ -45,8 +45,9 @@ _ENDLESS = re.compile(rf"^(.{{{2 * MESSAGE_LIMIT}}}).+$", re.MULTILINE)
 # Widths of terminals that wrap, and the lines that must fill one before it is taken for wrapped.
 _NARROWEST, _WIDEST, _LEAST_CUT = 40, 250, 3
 _NATIVE = re.compile(
-    r"Assertion [`'(]|LLVM ERROR:|UNREACHABLE executed|^Unsupported conversion from|what\(\):"
-    r"|std::bad_alloc|^Fatal Python error:|\bSegmentation fault\b|^Killed$|Bad machine code"
+    r"Assertion [`'(]|^Assertion failed: |LLVM ERROR:|UNREACHABLE executed|what\(\):"
+    r"|^Unsupported conversion from|std::bad_alloc|^Fatal Python error:|\bSegmentation fault\b"
+    r"|^Killed$|Bad machine code"
     r"|Failures have been detected while processing|Pass execution failed"
     r"|Pipeline failed while executing|Triton Error \["
     r"|(?:CUDA|HIP|ROCm)(?: driver| runtime)? error: |CUDA failure \d+|\bHSA_STATUS_ERROR_"
