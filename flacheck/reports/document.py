@@ -170,7 +170,7 @@ class Streamed:
 
 
 @dataclass(frozen=True)
-class Growth:
+class ChangedResources:
     """Resources of a kernel before and after an upgrade: (name, unit, before, after)."""
 
     kernel: str
@@ -187,7 +187,7 @@ class Overview:
 
     pins: tuple[tuple[str, str], ...] = ()
     chart: Json | None = None
-    growth: tuple[Growth, ...] = ()
+    growth: tuple[ChangedResources, ...] = ()
 
 
 @dataclass(frozen=True)
