@@ -440,7 +440,9 @@ def _overview(result: Comparison) -> document.Overview:
                 squares.add(record, column)
         values = _changed_values(change)
         if values:
-            growth.append(document.ChangedResources(kernel_name(change.kernel), _where(change), values))
+            growth.append(
+                document.ChangedResources(kernel_name(change.kernel), _where(change), values)
+            )
     growth.sort(key=_largest_change, reverse=True)
     pins = []
     for requirement in filter(None, (result.pin.torch, result.pin.triton, result.pin.toolchain)):
