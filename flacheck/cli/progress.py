@@ -138,11 +138,11 @@ class _Pace:
         return self._printed == self.counts.total() > 0
 
     def say(self) -> None:
-        self._printed = self.counts.total()
         loudness.progress(self.line())
 
     def line(self) -> str:
-        """Return counts, percent, rate and an estimate of the time left, in one line."""
+        """Return counts, percent, rate and an estimate of the time left, to be printed."""
+        self._printed = self.counts.total()
         counts = [(self.counts[verdict], verdict) for verdict in _ORDER]
         words = [f"{count} {word}" for count, word in [*counts, (self.cached, "cached")] if count]
         summary = ", ".join(words) or "none yet"

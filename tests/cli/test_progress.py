@@ -146,3 +146,17 @@ def test_a_step_on_a_terminal_is_replaced_by_the_next_message(
     monkeypatch.setenv("TERM", "dumb")
     loudness.show_step("7 lines")
     assert terminal.getvalue().endswith("flacheck: 7 lines\n")
+
+
+def test_the_last_line_is_not_repeated_at_the_end(
+    beating: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A heartbeat after the last cell has printed it; the end of the run adds nothing."""
+    with loudness.Heartbeat("flacheck scan"), follow() as on_event:
+        on_event(RunStarted("1", 1))
+        on_event(RecordSettled(record()))
+        loudness.show_step(loudness.Heartbeat.describe() or "")
+        on_event(RunFinished("1", complete=True))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "1/1 cells, 100 % (1 compiles)" in lines[0]
