@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from flacheck.model import Question
 from flacheck.store import Store
 
 # Calls the function that bash calls at a press of Tab, for a command line with an unfinished word.
@@ -25,7 +26,7 @@ press_tab scan --kernel retention.chunk_fwd
 press_tab scan --target sm80,sm9
 press_tab scan --triton 3.7.
 press_tab scan --format js
-press_tab runs rm 2
+press_tab report 2
 """
 
 
@@ -33,7 +34,7 @@ press_tab runs rm 2
 def test_bash_completes_kernels_targets_releases_and_runs(tmp_path: Path) -> None:
     """Names come from the corpus, the tables and the store of the current folder."""
     with Store.open(tmp_path / ".flacheck") as store:
-        run = store.begin_run({})
+        run = store.begin_run({"started": "2026-01-31T00:00:00"}, question=Question("matrix-1"))
     programs = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "SHELL": "/bin/bash"}
     result = subprocess.run(
