@@ -1,4 +1,4 @@
-# docker build -t flacheck . && docker run --rm -v "$PWD:/work" -v flacheck:/cache flacheck scan
+# docker build -t flacheck-image . && docker run --rm -v "$PWD:/work" -v flacheck-cache:/cache flacheck-image scan
 FROM python:3.12-slim
 COPY . /src
 RUN pip install --no-cache-dir /src && rm -r /src && useradd --create-home flacheck && mkdir /cache && chown flacheck /cache

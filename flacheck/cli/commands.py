@@ -100,7 +100,7 @@ class HelpCommand(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, as loud as its options request and with the index that they allow."""
-        offline = ctx.params.pop("offline", False)
+        offline = ctx.params.get("offline", False)
         refresh = ctx.params.get("refresh", False)
         try:
             with (

@@ -98,7 +98,7 @@ class ProgressDisplay:
             common.say(event.message)
 
     def _end(self) -> None:
-        if self._bar is None and self._pace is not None:
+        if self._bar is None and self._pace is not None and not self._pace.is_printed:
             self._pace.say()
         self.close()
         self._pace = None
@@ -111,6 +111,7 @@ class _Pace:
         self.total = total
         self.counts = Counter[str]()
         self.cached = 0
+        self._printed = 0
         self._started = time.monotonic()
         self._latest_line = self._started
 
@@ -131,11 +132,17 @@ class _Pace:
             self._latest_line = time.monotonic()
             self.say()
 
+    @property
+    def is_printed(self) -> bool:
+        """Return True if the last line holds all records."""
+        return self._printed == self.counts.total() > 0
+
     def say(self) -> None:
         loudness.progress(self.line())
 
     def line(self) -> str:
-        """Return counts, percent, rate and an estimate of the time left, in one line."""
+        """Return counts, percent, rate and an estimate of the time left, to be printed."""
+        self._printed = self.counts.total()
         counts = [(self.counts[verdict], verdict) for verdict in _ORDER]
         words = [f"{count} {word}" for count, word in [*counts, (self.cached, "cached")] if count]
         summary = ", ".join(words) or "none yet"

@@ -440,7 +440,9 @@ def _overview(result: Comparison) -> document.Overview:
                 squares.add(record, column)
         values = _changed_values(change)
         if values:
-            growth.append(document.Growth(kernel_name(change.kernel), _where(change), values))
+            growth.append(
+                document.ChangedResources(kernel_name(change.kernel), _where(change), values)
+            )
     growth.sort(key=_largest_change, reverse=True)
     pins = []
     for requirement in filter(None, (result.pin.torch, result.pin.triton, result.pin.toolchain)):
@@ -466,7 +468,7 @@ def _changed_values(change: Difference) -> tuple[tuple[str, str, float, float], 
     return tuple(values)
 
 
-def _largest_change(growth: document.Growth) -> float:
+def _largest_change(growth: document.ChangedResources) -> float:
     """Return the largest ratio between two sides, spills first."""
     ratios = []
     for name, _, old, new in growth.values:

@@ -185,7 +185,7 @@ class Streamed:
 
 
 @dataclass(frozen=True)
-class Growth:
+class ChangedResources:
     """Resources of a kernel before and after an upgrade: (name, unit, before, after)."""
 
     kernel: str
@@ -202,7 +202,7 @@ class Overview:
 
     pins: tuple[tuple[str, str], ...] = ()
     chart: Json | None = None
-    growth: tuple[Growth, ...] = ()
+    growth: tuple[ChangedResources, ...] = ()
 
 
 @dataclass(frozen=True)

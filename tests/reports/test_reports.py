@@ -222,7 +222,7 @@ def test_the_table_keeps_to_the_page(width: int) -> None:
     assert not any(line.endswith(" ") for line in text.splitlines())
 
 
-def test_colour_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colour_and_links_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a terminal, or with NO_COLOR, there is none; `COLUMNS` sets the width."""
     view = _view(_cells())
     assert "\x1b" not in _text("table", view)
@@ -234,7 +234,7 @@ def test_colour_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.delenv("TERM", raising=False)
-    assert Display.of_stdout() == Display(71, True)
+    assert Display.of_stdout() == Display(71, color=True, links=True)
     monkeypatch.setenv("TERM", "dumb")
     assert Display.of_stdout() == Display(71, False)
     monkeypatch.setenv("FORCE_COLOR", "1")

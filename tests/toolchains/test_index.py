@@ -12,6 +12,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from flacheck.cli import main
 from flacheck.errors import ToolchainError, UsageError
 from flacheck.packages import installing
 from flacheck.packages.package import provide_package
@@ -394,3 +395,23 @@ def test_an_installer_that_waits_for_dead_hosts_is_ended(
         code, output = wheels.run(command, "toy")
     assert (code, "timed out" in output) == (1, True)
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("place", ["option", "variable", "setting"])
+def test_offline_is_an_option_a_variable_and_a_setting(
+    server: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """A release that only the index could list is unknown: exit 3, and no request."""
+    words = ["toolchain", "install", "3.98.0"]
+    monkeypatch.chdir(tmp_path)
+    if place == "option":
+        words.append("--offline")
+    elif place == "variable":
+        monkeypatch.setenv("FLACHECK_OFFLINE", "1")
+    else:
+        (tmp_path / "pyproject.toml").write_text("[tool.flacheck]\noffline = true\n")
+    monkeypatch.setattr(sys, "argv", ["flacheck", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 3
+    assert server.requests == []

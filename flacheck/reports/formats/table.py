@@ -24,6 +24,8 @@ _STYLES = {
 }
 # The number of blanks between two columns.
 _GAP = 2
+# Columns of at most so many characters are not broken where others can be.
+_UNBROKEN = 20
 # Rich breaks every line that is wider than its console, and no line is this wide.
 _ENDLESS = 100_000
 
@@ -145,7 +147,9 @@ def _columns(
         show_header=any(table.headings),
     )
     for number in numbers:
-        columns.add_column(Text(table.headings[number]), overflow="fold")
+        # A version or a count stays on one line; only sentences and names are broken.
+        is_short = _width_of(table, number) <= _UNBROKEN
+        columns.add_column(Text(table.headings[number]), overflow="fold", no_wrap=is_short)
     for cells in table.rows:
         cells_to_show = [cells[number] for number in numbers if number < len(cells)]
         if names is not None:
@@ -156,6 +160,15 @@ def _columns(
             texts.append(Text(cell.text, style=_STYLES[cell.tone]))
         columns.add_row(*texts)
     return columns
+
+
+def _width_of(table: document.Table, number: int) -> int:
+    """Return the characters of the longest line in a column."""
+    lines = table.headings[number].splitlines()
+    for cells in table.rows:
+        if number < len(cells):
+            lines += cells[number].text.splitlines()
+    return max(map(len, lines), default=0)
 
 
 def _fold(name: str, width: int) -> str:

@@ -96,3 +96,13 @@ def test_no_line_ends_in_blanks() -> None:
     """Rich fills lines up, which troubles whoever copies them."""
     table = Table(("kernel", "verdict"), (row("k", ""), row("longer", "fails")))
     assert [line for line in rendered(table, width=60).splitlines() if line.endswith(" ")] == []
+
+
+def test_a_version_is_not_broken_for_a_long_sentence_beside_it() -> None:
+    """The last column, which is longer than the line, is the one that is broken."""
+    sentence = "no record of any package, launches file or matrix that the gate was given " * 2
+    cells = row("3.10.1", "2.15.0", "partial 971/10340", sentence)
+    table = Table(("Triton", "torch", "state", ""), (cells,))
+    lines = rendered(table, width=60).splitlines()
+    assert lines[1].startswith("3.10.1  2.15.0  partial 971/10340  no record")
+    assert all(len(line) <= 60 for line in lines)

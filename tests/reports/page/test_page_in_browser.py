@@ -12,7 +12,10 @@ import pytest
 
 from flacheck import reports
 from flacheck.reports import chart
+from flacheck.reports import diff as diff_report
 from flacheck.reports.document import Display, Overview, Report
+from tests import made_diff
+from tests.made_diff import NEW, OLD
 from tests.made_records import failure, record
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -23,11 +26,17 @@ HOSTILE = "m:<img src=x onerror=document.title='taken'>"
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A Chromium of the system, else that of playwright; CI fails without one."""
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if program is None:
-        pytest.skip("no Chromium is installed")
     with playwright.sync_playwright() as tools:
+        if program is None and not Path(tools.chromium.executable_path).exists():
+            missing = (
+                "no Chromium is installed: apt install chromium, or playwright install chromium"
+            )
+            if request.config.getoption("--require-index"):
+                pytest.fail(missing)
+            pytest.skip(missing)
         browser = tools.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield browser
         browser.close()
@@ -87,6 +96,34 @@ def test_a_hostile_name_runs_nothing(browser: Any, tmp_path: Path) -> None:
     assert page.title() != "taken"
     assert page.locator("img").count() == 0
     assert "<img" in page.inner_text("#grid")
+
+
+def test_a_diff_shows_both_sides_and_what_changed(browser: Any, tmp_path: Path) -> None:
+    """A column a side, and a bar before and after for each changed resource and compile time."""
+    small = {"shared": 49_152, "registers": 96, "spills": 0}
+    large = {"shared": 98_304, "registers": 255, "spills": 88}
+    before = [record(kernel="m:one", toolchain=OLD, resources=small, seconds=2.0)]
+    after = [record(kernel="m:one", toolchain=NEW, resources=large, seconds=40.0)]
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    file = tmp_path / "diff.html"
+    report = diff_report.report(made_diff.result(before, after))
+    file.write_text("".join(reports.render("html", report, Display())), encoding="utf-8")
+    page.goto(file.as_uri())
+    page.wait_for_function(DRAWN)
+    columns = page.locator("#grid thead th").all_inner_texts()
+    assert [name.strip() for name in columns[1:]] == ["from: torch 2.9.1", "to: torch 2.12.1"]
+    rows = page.locator("table.growth tbody tr")
+    texts = [" ".join(text.split()) for text in rows.all_inner_texts()]
+    for name, old, new in (
+        ("spills", "0 bytes", "88 bytes"),
+        ("shared", "49152 bytes", "98304 bytes"),
+        ("registers", "96", "255"),
+        ("compile time", "2.0 s", "40.0 s"),
+    ):
+        assert any(name in text and old in text and new in text for text in texts), (name, texts)
+    lengths = rows.locator(".bar").evaluate_all("bars => bars.map(bar => bar.offsetWidth)")
+    assert len(lengths) == 2 * len(texts)
+    assert all(before <= after for before, after in zip(lengths[::2], lengths[1::2]))
 
 
 @pytest.mark.parametrize("width", [1280, 800, 390])
