@@ -147,7 +147,9 @@ def answer() -> DtypesResult:
         findings=(promotion(FP16), asserted(), refused(), overflow(), promotion(BF16)),
         launch_counts={LAYER: 12, "pkg.layers.plain:Plain": 4},
         not_followed=(
-            NotFollowed("pkg.layers.odd:Odd", str(FP16), "build", "ValueError: heads do not divide"),
+            NotFollowed(
+                "pkg.layers.odd:Odd", str(FP16), "build", "ValueError: heads do not divide"
+            ),
         ),
         late=("pkg.layers.slow:Slow",),
         stand_ins={"pkg.layers.plain:Plain": ("flash_attn",)},

@@ -34,7 +34,9 @@ class Index:
 
     def lists(self, name: str, *filenames: str, **more: object) -> None:
         """Answer with a page of PEP 691 for a project; `more` are entries of each file."""
-        files = [{"filename": each, "url": f"../../{each}", "hashes": {}, **more} for each in filenames]
+        files = [
+            {"filename": each, "url": f"../../{each}", "hashes": {}, **more} for each in filenames
+        ]
         content = {"meta": {"api-version": "1.0"}, "name": name, "files": files}
         self.pages[f"/simple/{name}/"] = Page(json.dumps(content).encode())
 
@@ -66,7 +68,9 @@ def served() -> Iterator[Index]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     index = Index(f"http://127.0.0.1:{server.server_address[1]}/simple")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield index

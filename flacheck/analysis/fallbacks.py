@@ -133,6 +133,19 @@ class Fallback:
         return self.reported().to_json()
 
     @staticmethod
+    def from_reported(reported: ReportedFallback, package: str | None) -> Fallback:
+        """Return a fallback that a summary reported, without what only a search has."""
+        return Fallback(
+            kernel=reported.kernel,
+            package=package,
+            toolchain=reported.toolchain,
+            target=reported.target,
+            failing=reported.failing,
+            use=reported.use,
+            steps=reported.cost.steps,
+        )
+
+    @staticmethod
     def from_json(value: Mapping[str, Any], package: str | None) -> Fallback:
         """Return a stored fallback of a search."""
         stored = convert(value, SearchedFallback)

@@ -46,7 +46,13 @@ def install_toolchains(specs: Texts, *, on_event: OnEvent | None = None) -> Iter
     resolution = toolchains.resolve(texts(specs))
     for warning in resolution.warnings:
         handle(Progress(warning))
-    for choice in resolution.choices:
+    total = len(resolution.choices)
+    for number, choice in enumerate(resolution.choices, 1):
+        if total > 1:
+            share = 100 * (number - 1) // total
+            handle(
+                Progress(f"{choice.identity}: {number} of {total}, {share} % done", is_step=True)
+            )
         # An exact version without a wheel for this Python.
         if choice.reason:
             raise IncompleteError(f"{choice.identity}: {choice.reason}")

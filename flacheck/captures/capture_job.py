@@ -3,12 +3,15 @@
 A capture stays in the cache: the same package, compiler, card and driver have the same launches.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import importlib.util
 import json
 import logging
 import os
+import re
 import shutil
 import site
 import sys
@@ -16,7 +19,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ import yaml
 
 from flacheck.captures import tests
 from flacheck.captures.capture_archive import Captures
+from flacheck.config import durations
 from flacheck.engine import policies, programs
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import INSTALL_TORCH, IncompleteError, UsageError
@@ -60,6 +64,7 @@ _ENDED_EARLY: set[Path] = set()
 _EARLY = "ended-early"
 # The most captures under other releases to compare: the cache may contain hundreds.
 _MOST_EARLIER = 4
+_KERNEL = re.compile(r'"kernel": "([^"]+)"')
 _TRITONS = ("triton-", "pytorch_triton")
 
 
@@ -98,6 +103,14 @@ class CaptureJob:
     card: Json
     # The checkout whose own tests run as well.
     suite: Path | None = None
+    # Globs of functions and of kernels: only what can reach a match is called.
+    ops: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> CaptureJob:
+        """The same job for the whole package."""
+        return replace(self, ops=(), kernels=())
 
 
 def capture_package(
@@ -106,14 +119,18 @@ def capture_package(
     card: Json,
     archive: Captures | None = None,
     suite: Path | None = None,
+    ops: tuple[str, ...] = (),
+    kernels: tuple[str, ...] = (),
 ) -> CaptureResult:
     """Call all of a package's operators, layers and modules, or return the capture in the cache.
 
-    With the archive of an existing file, only its captures are used; otherwise the capture is added
-    to the archive. Raises IncompleteError without torch, or if the driver itself is killed or
-    hangs; UsageError if the archive lacks the capture. A capture in the cache needs no torch.
+    With globs of functions or kernels, only what can reach a match is called, unless the cache has
+    the whole package's capture. With the archive of an existing file, only its captures are used;
+    otherwise the capture is added to the archive. Raises IncompleteError without torch, or if the
+    driver itself is killed or hangs; UsageError if the archive lacks the capture. A capture in the
+    cache needs no torch.
     """
-    job = CaptureJob(package, toolchain, card, suite)
+    job = CaptureJob(package, toolchain, card, suite, ops, kernels)
     folder = _folder(job)
     name = folder.name
     if archive and archive.file:
@@ -173,9 +190,15 @@ def _check_torch() -> None:
 
 def _folder(job: CaptureJob) -> Path:
     package = job.package
+    if job.ops or job.kernels:
+        whole = _folder(job.whole)
+        if _is_complete(whole):
+            return whole
     key = _key(package, job.toolchain, job.card, recipe_of(package.name))
     if job.suite is not None:
         key = digest([key, "tests", checkouts.digest(job.suite)], 16)
+    if job.ops or job.kernels:
+        key = digest([key, job.ops, job.kernels], 16)
     return cache.root() / "captures" / f"{package.name}-{package.version}-{key}"
 
 
@@ -185,7 +208,7 @@ def _kind(job: CaptureJob) -> str:
     The installed libraries must be equal, too.
     """
     key = _key(job.package, None, job.card, recipe_of(job.package.name))
-    return digest([key, job.suite is not None, _beside()], 16)
+    return digest([key, job.suite is not None, job.ops, job.kernels, _beside()], 16)
 
 
 @functools.cache
@@ -211,8 +234,10 @@ def _earlier_captures(folder: Path, job: CaptureJob) -> list[Json]:
     """Return the captures under other releases that a job may reuse, the newest first."""
     if job.suite is not None:
         return []
-    name = _trace_file(Path(), _kind(job)).name
-    traces = list(folder.parent.glob(f"{job.package.name}-{job.package.version}-*/{name}"))
+    traces: list[Path] = []
+    for kind in {_kind(job), _kind(job.whole)}:
+        name = _trace_file(Path(), kind).name
+        traces += folder.parent.glob(f"{job.package.name}-{job.package.version}-*/{name}")
     traces.sort(key=lambda trace: trace.stat().st_mtime, reverse=True)
     captures = []
     for trace in traces[:_MOST_EARLIER]:
@@ -261,7 +286,7 @@ def _make(folder: Path, job: CaptureJob, stop: threading.Event) -> None:
     _LOG.info(f"{what} …")
     with temporary_folder() as work:
         config = _config(Path(work), job)
-        _try_reuse(config, folder, job, stop)
+        _try_reuse(config, folder, job, stop, what)
         if Path(config["report"]).exists():
             _log_reuse(config, what)
         else:
@@ -278,7 +303,9 @@ def _make(folder: Path, job: CaptureJob, stop: threading.Event) -> None:
             partial.replace(file)
 
 
-def _try_reuse(config: Json, folder: Path, job: CaptureJob, stop: threading.Event) -> None:
+def _try_reuse(
+    config: Json, folder: Path, job: CaptureJob, stop: threading.Event, what: str
+) -> None:
     """Reuse a capture if this release answers every recorded query identically.
 
     The comparison takes a fraction of a capture's time, without torch and without the package.
@@ -287,7 +314,12 @@ def _try_reuse(config: Json, folder: Path, job: CaptureJob, stop: threading.Even
     if not earlier:
         return
     scratch = Path(config["output"]).parent
-    request = {name: config[name] for name in ("output", "report", "asked", "card")}
+    doing = Path(config["progress"])
+
+    def beat(seconds: float) -> None:
+        _LOG.info(f"{what} … {seconds:.0f} s, {_doing(doing)}")
+
+    request = {name: config[name] for name in ("output", "report", "asked", "card", "progress")}
     request |= {"earlier": earlier, "scratch": str(scratch)}
     # Without a report the package is captured anew, whatever the reason.
     programs.run(
@@ -298,6 +330,7 @@ def _try_reuse(config: Json, folder: Path, job: CaptureJob, stop: threading.Even
         seconds=_REUSE_PATIENCE * config["seconds"],
         memory_mb=_MEMORY_MB,
         policy=_policy(job, scratch),
+        beat=beat,
         stop=stop,
     )
 
@@ -310,8 +343,16 @@ def _capture(config: Json, folder: Path, job: CaptureJob, stop: threading.Event,
     scratch = Path(config["output"]).parent
     doing = Path(config["progress"])
 
+    total = _count_kernels(job.package.path, job.package.modules)
+
     def beat(seconds: float) -> None:
-        _LOG.info(f"{what} … {seconds:.0f} s, {_doing(doing)}")
+        recorded = len(_recorded_kernels(Path(config["output"])))
+        share = 100 * min(recorded, total) // max(total, 1)
+        rest = durations.rounded(max(config["seconds"] - seconds, 1))
+        _LOG.info(
+            f"{what} … {seconds:.0f} s, {recorded} of {total} kernels, {share} %, at most about "
+            f"{rest} left, {_doing(doing)}"
+        )
 
     log = folder / _LOG_FILE
     end = programs.run(
@@ -426,15 +467,33 @@ def _config(scratch: Path, job: CaptureJob) -> Json:
         "recipe": recipe_of(package.name),
         "dtypes": ["bf16", "fp16", "fp32"],
         "seconds": _seconds(package),
+        "ops": list(job.ops),
+        "kernels": list(job.kernels),
     }
 
 
 def _seconds(package: Package) -> float:
     """Return the CPU seconds for a package's capture."""
+    return min(
+        max(SECONDS, _SECONDS_A_KERNEL * _count_kernels(package.path, package.modules)),
+        _MOST_SECONDS,
+    )
+
+
+@functools.cache
+def _count_kernels(folder: str, modules: tuple[str, ...]) -> int:
+    """Return the number of kernels that modules in a folder launch."""
     kernels = 0
-    for module in package.modules:
-        kernels += len(launchable(package.path, module))
-    return min(max(SECONDS, _SECONDS_A_KERNEL * kernels), _MOST_SECONDS)
+    for module in modules:
+        kernels += len(launchable(folder, module))
+    return kernels
+
+
+def _recorded_kernels(launches: Path) -> set[str]:
+    """Return the kernels in a file of launches that is being written."""
+    with contextlib.suppress(OSError):
+        return set(_KERNEL.findall(launches.read_text(encoding="utf-8", errors="replace")))
+    return set()
 
 
 def _not_archived(folder: str, names: list[str]) -> list[str]:
@@ -475,14 +534,22 @@ def run_guest(
     folder: Path,
     seconds: float,
     policy: Policy | None,
+    what: str = "",
 ) -> None:
     """Run `main` of one of the guest's modules with a config in a scratch folder.
 
-    It writes the `report` of the config, and limits its own CPU seconds. Raises IncompleteError
-    without torch, or if the guest is killed or hangs.
+    `what` is the work in messages about progress. The module writes the `report` of the config,
+    and limits its own CPU seconds. Raises IncompleteError without torch, or if the guest is killed
+    or hangs.
     """
     _check_torch()
     log = folder / _LOG_FILE
+
+    def beat(elapsed: float) -> None:
+        share = min(100 * elapsed / seconds, 100)
+        rest = durations.rounded(max(seconds - elapsed, 1))
+        _LOG.info(f"{what} … {elapsed:.0f} s, {share:.0f} % of its time, at most about {rest} left")
+
     end = programs.run(
         ["-c", channel.BOOT, str(GUEST), module, json.dumps(config)],
         environment,
@@ -491,6 +558,7 @@ def run_guest(
         seconds=_PATIENCE * seconds,
         memory_mb=_MEMORY_MB,
         policy=policy,
+        beat=beat,
     )
     if not Path(config["report"]).exists():
         raise IncompleteError(

@@ -19,8 +19,8 @@ _FROM = (
 _TRITON = "Choose this release of stored results, or compile two releases of a package with it."
 _TO = "The same, for the other side."
 _CONFIGS = (
-    "Compare one configuration of each kernel and dtype (usual), or all of them (own). Default: "
-    "usual."
+    "Compare one configuration a kernel and dtype (usual), a few extreme ones too (edges), or all "
+    "of them (own). Default: own up to 1,000 configurations, else edges."
 )
 _STRICT = "Exit 3 when a kernel has no verdict or is not launched any more."
 
@@ -55,7 +55,7 @@ def diff(
     to: Annotated[str, flags.argument(metavar="TO", help=_TO)],
     package: flags.Package = [],
     matrix: flags.Matrix = None,
-    configs: str | None = option(None, panel=flags.WHAT, metavar="usual|own", help=_CONFIGS),
+    configs: str | None = option(None, panel=flags.WHAT, metavar="usual|edges|own", help=_CONFIGS),
     kernel: flags.Kernel = [],
     op: flags.Op = [],
     target: flags.Target = [],

@@ -22,6 +22,8 @@ _ANNOTATIONS = 10
 # The changed kernels that a page charts, and what it charts with its unit.
 _MAX_GROWTH = 60
 _CHARTED_RESOURCES = {"spills": "bytes", "shared": "bytes", "registers": ""}
+# The narrowed comparisons, in words.
+_NARROWED = {"usual": "one configuration", "edges": "a few configurations"}
 _RESOURCES = {
     "spills": "bytes of spills",
     "registers": "registers",
@@ -74,7 +76,8 @@ def _title(result: Comparison) -> document.Title:
         tone = Tone.BAD
     about = result.about
     if result.is_narrowed:
-        about += " · one configuration of each kernel and dtype (--configs own compares all)"
+        number = _NARROWED[str(result.configs)]
+        about += f" · {number} of each kernel and dtype (--configs own compares all)"
     if result.run:
         about += f" · run {result.run}"
     return document.Title("flacheck diff", f"{result.answer}.", tone, about)

@@ -118,6 +118,11 @@ def has_dead_index() -> bool:
     return bool(_STATE.unreachable)
 
 
+def has_local_source(pip: Sequence[str]) -> bool:
+    """Return True if an index or a folder of wheels is on this machine."""
+    return not all(map(is_remote, sources(pip).all))
+
+
 def limits(pip: Sequence[str]) -> Mapping[str, str]:
     """Return variables that keep an installer from waiting for hosts that do not answer."""
     variables = {name: value for name, value in _PATIENCE.items() if name not in os.environ}

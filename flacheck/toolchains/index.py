@@ -2,7 +2,7 @@
 
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -160,7 +160,7 @@ def _allows(requires_python: str | None, python: str) -> bool:
         return True
 
 
-def parse_versions(texts: Sequence[str]) -> list[Version]:
+def parse_versions(texts: Iterable[str]) -> list[Version]:
     """Return final versions without local parts among the texts, oldest first."""
     versions = set()
     for text in texts:

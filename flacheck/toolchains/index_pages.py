@@ -8,7 +8,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 from textwrap import shorten

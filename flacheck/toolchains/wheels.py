@@ -32,7 +32,7 @@ from flacheck.toolchains.scratch import temporary_folder
 _LOG = logging.getLogger(__name__)
 
 # Seconds between two lines of progress: shorter than a user's patience, longer than most installs.
-_HEARTBEAT = 10.0
+_HEARTBEAT = 8.0
 # A prctl option, from linux/prctl.h: the signal that a process gets when its parent dies.
 _PR_SET_PDEATHSIG = 1
 # Messages of uv and pip, in any version from 2023 on; neither has an exit status for these errors.
@@ -77,6 +77,13 @@ class NotFound(ToolchainError):
 
 class Offline(ToolchainError):
     """An index that the installer could not reach."""
+
+    @property
+    def reason(self) -> str:
+        """The reason, the same for each distribution: many lines of a report would repeat it."""
+        if connections.is_offline():
+            return "not in the cache, and --offline forbids an installation; leave --offline out"
+        return "not in the cache, and no package index answers; check the network"
 
 
 class BoundsConflict(ToolchainError):
@@ -160,9 +167,12 @@ def install(
     errors: list[ToolchainError] = []
     usable = require_installers()
     pip = usable[-1].pip
-    # pip can leave out the index that does not answer; uv reads its own cache without any.
+    # pip can leave out the index that does not answer; uv reads its own cache without any, and pip
+    # then reads folders alone.
     if connections.has_dead_index() and not connections.has_no_index():
         usable = usable[-1:]
+    elif connections.has_no_index() and not connections.has_local_source(pip):
+        usable = usable[:1]
     for installer in usable:
         overrides = []
         # pip lacks such an option: with pip an upper bound must admit the constraint.
@@ -252,7 +262,7 @@ def contents(folder: Path) -> dict[str, str]:
 def run(
     command: Sequence[str], what: str, environment: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
-    """Return exit status and joined output of an installer's command; log every ten seconds.
+    """Return exit status and joined output of an installer's command; log every eight seconds.
 
     It runs in the user's environment with its index settings, without those for other installs, and
     with `environment` added.

@@ -331,7 +331,9 @@ def test_the_users_configuration_of_pip_and_uv_names_the_sources() -> None:
 def test_pip_prints_its_own_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file and the variables of the user, as the installed pip reads them."""
     configuration = tmp_path / "pip.conf"
-    configuration.write_text("[global]\nextra-index-url =\n  https://a.example\n  https://b.example\n")
+    configuration.write_text(
+        "[global]\nextra-index-url =\n  https://a.example\n  https://b.example\n"
+    )
     monkeypatch.setenv("PIP_CONFIG_FILE", str(configuration))
     monkeypatch.setenv("PIP_INDEX_URL", "https://c.example/simple")
     pip = [each for each in wheels.installers() if each.name == "pip"]
@@ -371,9 +373,10 @@ def test_without_any_index_an_installation_asks_the_cache_of_uv_and_the_folders(
         wheels.Installer(name, ("sh", "-c", script, name), ("pip",)) for name in ("uv", "pip")
     ]
     monkeypatch.setattr(wheels, "installers", lambda: installers)
-    with connections.of_indexes(offline=True):
-        with pytest.raises(wheels.Offline, match="not in the cache, and --offline"):
-            wheels.install(["toy"], tmp_path / "into", what="toy")
+    use(monkeypatch, server.url, links=("/folder",))
+    error = pytest.raises(wheels.Offline, match="not in the cache, and --offline")
+    with connections.of_indexes(offline=True), error:
+        wheels.install(["toy"], tmp_path / "into", what="toy")
     uv, pip = seen.read_text().splitlines()
     assert "--offline" in uv
     assert pip.endswith(" 1")

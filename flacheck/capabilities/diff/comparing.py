@@ -154,7 +154,7 @@ class _Comparison:
             refusals=tuple(refusal_changes),
             advisories=(before_advisories, after_advisories),
             package=tuple(self._words(refusal_changes)),
-            is_narrowed=plan.is_narrowed,
+            configs=plan.configs,
             coverage=self._coverage,
             run=self._run,
             published=self._source,

@@ -132,7 +132,8 @@ def _sides(
             if key not in by_key or by_key[key].verdict is not Verdict.FAILS:
                 continue
             alternatives[key] = [by_key[other].cell for other in others if other in by_key]
-        fallbacks += _fallbacks(place)
+        for each in place.header.fallbacks:
+            fallbacks.append(Fallback.from_reported(each, place.header.about))
     is_narrowed = configs != "own"
     if is_narrowed:
         cells = one_each(cells)
@@ -161,7 +162,7 @@ def _sides(
         plan.name,
         plan,
         tuple(map(PublishedCapture, part.places)),
-        is_narrowed,
+        configs,
     )
     return PublishedSides(
         comparison,
@@ -187,20 +188,3 @@ def _coverage(places: Sequence[PublishedPlace]) -> tuple[dict[str, object], ...]
         for each in place.coverage:
             coverage[place.header.about, place.header.toolchain] = dict(each)
     return tuple(coverage.values())
-
-
-def _fallbacks(place: PublishedPlace) -> list[Fallback]:
-    fallbacks = []
-    for each in place.header.fallbacks:
-        fallbacks.append(
-            Fallback(
-                kernel=each.kernel,
-                package=place.header.about,
-                toolchain=each.toolchain,
-                target=each.target,
-                failing=each.failing,
-                use=each.use,
-                steps=each.cost.steps,
-            )
-        )
-    return fallbacks

@@ -51,7 +51,7 @@ class Comparison:
         fallbacks: The settings that compile in place of failing ones.
         others: Other Triton releases that compile all kernels of FROM, by stored results, with
             their torch releases, oldest first.
-        is_narrowed: True if one configuration of each kernel and dtype was compared.
+        configs: The compared configurations: `usual`, `edges` or `own`; None for stored cells.
         coverage: The kernels that a capture reached and missed.
         run: The run that compiled; None without one.
         published: The published results that answer; None for records of the store.
@@ -68,7 +68,7 @@ class Comparison:
     package: tuple[PackageNotice, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     others: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    is_narrowed: bool = False
+    configs: str | None = None
     coverage: tuple[Json, ...] = ()
     run: str | None = None
     published: PublishedSource | None = None
@@ -263,6 +263,11 @@ class Comparison:
         if after.partial:
             return f"only {after.partial} cells are answered under {after.release}"
         return f"no kernel that compiled is known to compile under {after.release}"
+
+    @property
+    def is_narrowed(self) -> bool:
+        """True if a few configurations of each kernel and dtype were compared, not all."""
+        return self.configs in ("usual", "edges")
 
     def exit_code(self, strict: bool = False) -> Exit:
         """Return the exit code: findings first; `strict` also counts missing verdicts."""

@@ -24,6 +24,7 @@ from flacheck.packages import checkouts
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.plan import Plan
+from flacheck.published.answers import PublishedSource
 from flacheck.store import FILE, Store, questions
 
 _LOG = logging.getLogger(__name__)
@@ -191,6 +192,8 @@ class Evidence:
         baseline_standings: The standings that come from a baseline, which has no records.
         accepts: True for failing cells that the baseline accepts.
         baseline: The use of the baseline; None without one.
+        published: The published results behind some standings; None without any.
+        published_toolchains: The releases of those standings.
     """
 
     standings: Sequence[Standing] = ()
@@ -199,6 +202,8 @@ class Evidence:
     baseline_standings: Sequence[Standing] = ()
     accepts: Callable[[ObservedCell], bool] = lambda cell: False
     baseline: BaselineUse | None = None
+    published: PublishedSource | None = None
+    published_toolchains: tuple[str, ...] = ()
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
 from flacheck.model import Json
 from flacheck.model.wire import Code, Count, JsonStruct, Natural, NotEmpty
+from flacheck.published.answers import PublishedSource
 
 _Compiler = Annotated[str, Meta(pattern="^(triton|nvcc)$")]
 _Distribution = Annotated[str, Meta(pattern="^(torch|triton|nvidia-cuda-nvcc)$")]
@@ -219,7 +220,8 @@ class GateDocument(JsonStruct, frozen=True):
 
     `compiler` is the compiler whose releases are judged. `questions` are those that decided: a
     matrix, package or launches file, with its narrowing; `untested` their launches that are not
-    evidence, because flacheck invented the arguments. `baseline` is null without one.
+    evidence, because flacheck invented the arguments. `baseline` is null without one. `source` is
+    published if published results decide about a release, and `published` says which.
     """
 
     schema: Literal["flacheck.gate/1"]
@@ -232,6 +234,8 @@ class GateDocument(JsonStruct, frozen=True):
     conflicts: tuple[GateConflict, ...]
     waived: tuple[GateWaiver, ...]
     suggest: tuple[GateChange, ...]
+    source: Literal["own", "published"]
+    published: PublishedSource | None
 
 
 @dataclass(frozen=True)
@@ -250,6 +254,8 @@ class Gate:
         untested: The launches that are not evidence.
         baseline: The use of a baseline; None without one.
         compiler: The judged compiler.
+        published: The published results behind some releases; None without any.
+        published_releases: Those releases.
     """
 
     admissions: tuple[Admission, ...]
@@ -263,6 +269,8 @@ class Gate:
     untested: tuple[UntestedGroup, ...] = ()
     baseline: BaselineUse | None = None
     compiler: GatedCompiler = TRITON
+    published: PublishedSource | None = None
+    published_releases: tuple[str, ...] = ()
 
     @property
     def pins(self) -> tuple[Pin, ...]:
@@ -327,6 +335,8 @@ class Gate:
             conflicts=tuple(map(_gate_conflict, self.conflicts)),
             waived=tuple(map(_gate_waiver, self.judged_waivers)),
             suggest=tuple(map(_gate_change, self.suggest)),
+            source="published" if self.published else "own",
+            published=self.published,
         )
         return document.to_json()
 

@@ -161,7 +161,9 @@ def _build_one(
     """Build a combination release by release, so that each file is there as soon as it can be."""
     if len(toolchains) > 1:
         # The captures are made side by side, and each release then has its own in the cache.
-        planning.capture(planning.resolve(job_of(combination, building.options, toolchains)))
+        job = job_of(combination, building.options, toolchains)
+        with planning.capture(planning.resolve(job)):
+            yield Progress(f"{combination.name}: captured")
     for toolchain in toolchains:
         yield Progress(f"{combination.name}: {toolchain}")
         yield from _build_release(combination, toolchain, building, store)
@@ -171,8 +173,8 @@ def _build_release(
     combination: Combination, toolchain: str, building: Building, store: Store
 ) -> Generator[Event, None, None]:
     job = job_of(combination, building.options, [toolchain])
-    captured = planning.capture(planning.resolve(job))
-    plan = planning.expand(job, captured)
+    with planning.capture(planning.resolve(job)) as captured:
+        plan = planning.expand(job, captured)
     for warning in plan.warnings:
         yield Progress(warning)
     end = yield from run_plan(plan, store, building.options)

@@ -22,9 +22,8 @@ from flacheck.published.form import (
     decode_manifest,
 )
 from flacheck.published.library import COMBINATIONS, FOLDER, MANIFEST, ResultsFolder
-from flacheck.toolchains import cache
+from flacheck.toolchains import cache, connections
 from flacheck.toolchains.scratch import temporary_folder
-from flacheck.toolchains import connections
 
 # Where the project publishes; a fork names its own with --results.
 _SECONDS = 60

@@ -7,7 +7,8 @@ take most of the time of a small capture.
 
 `main` runs with one argument, a JSON object: `earlier` (captures under other releases, each
 {"asked", "launches", "report"}), `card`, `scratch` (a folder), `output`, `report` and `asked` (the
-files to write). It writes nothing if no capture can be reused.
+files to write), and `progress` (a file for the current activity, if it is shown). It writes nothing
+if no capture can be reused.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ class ImportState:
         self._kernels = kernel_decorators.describe_kernels(modules, Identities(packages))
 
     def reuse_record(
-        self, recorder: Recorder, queries: FrontendQueries, release_warnings: Iterable[object]
+        self,
+        recorder: Recorder,
+        queries: FrontendQueries,
+        release_warnings: Iterable[Mapping[str, str]],
     ) -> dict[str, Any]:
         """Return the record that other releases compare with.
 
@@ -58,6 +62,8 @@ class ImportState:
         return {
             "bound": self._bound_reason(recorder, queries, release_warnings),
             "answers": self._trace.results,
+            "places": {query: list(places) for query, places in self._trace.places.items()},
+            "kinds": self._trace.kinds,
             "kernels": self._kernels,
             "options": refusals.option_queries,
             "sources": queries.sources,
@@ -65,11 +71,18 @@ class ImportState:
         }
 
     def _bound_reason(
-        self, recorder: Recorder, queries: FrontendQueries, release_warnings: Iterable[object]
+        self,
+        recorder: Recorder,
+        queries: FrontendQueries,
+        release_warnings: Iterable[Mapping[str, str]],
     ) -> str | None:
         """Return why the capture is valid under its own release only, else None."""
-        if any(True for _ in release_warnings):
-            return "the package warns about a release"
+        triton_folder = os.path.dirname(sys.modules["triton"].__file__ or "")
+        release = sys.modules["triton"].__version__
+        for warning in release_warnings:
+            # What a package warns of depends on its reads, which are compared.
+            if release in warning["text"].replace(triton_folder, ""):
+                return f"the package writes of Triton {release}"
         module_kernels = {kernel["name"] for kernel in self._kernels.values()}
         dynamic_kernels = sorted(recorder.kernels.keys() - module_kernels)
         if dynamic_kernels:
@@ -80,7 +93,6 @@ class ImportState:
             return f"these reads cannot be compared: {', '.join(incomparable)}"
         if self._trace.ambiguous:
             return f"two results of {', '.join(sorted(self._trace.ambiguous))}"
-        triton_folder = os.path.dirname(sys.modules["triton"].__file__ or "")
         for message in self._import_failures.values():
             if triton_folder in message:
                 return "a module failed inside Triton"
@@ -92,7 +104,7 @@ class ImportState:
 def main() -> None:
     """Write the first capture that can be reused under this release."""
     config = json.loads(sys.argv[1])
-    release = _CurrentRelease(config["card"], config["scratch"])
+    release = _CurrentRelease(config["card"], config["scratch"], config.get("progress"))
     for capture in config["earlier"]:
         if _run_in_child(functools.partial(_reuse, release, capture, config)):
             return
@@ -133,8 +145,9 @@ def _reuse(release: _CurrentRelease, capture: Mapping[str, str], config: Mapping
 class _CurrentRelease:
     """The release of Triton on the path, set up as for a capture but without torch."""
 
-    def __init__(self, card: Mapping[str, Any], scratch: str) -> None:
+    def __init__(self, card: Mapping[str, Any], scratch: str, progress: str | None = None) -> None:
         self._scratch = scratch
+        self._progress = progress
         driver = TargetDriver()
         driver.select({**card})
         torch_stub.install(driver)
@@ -149,12 +162,16 @@ class _CurrentRelease:
         """Return why a capture cannot be reused here, else None; cheap comparisons come first."""
         if record["bound"]:
             return f"it is valid under its own release only: {record['bound']}"
-        query = triton_api_trace.first_difference(record["answers"])
+        self._show("comparing Triton's API with that of an earlier capture")
+        query = triton_api_trace.first_difference(
+            record["answers"], record["places"], record["kinds"]
+        )
         if query is not None:
             return f"{query} differs"
         for name, is_option in record["options"].items():
             if refusals.is_option(name) != is_option:
                 return f"{name} is an option of one of the releases only"
+        self._show(f"comparing the decorators of {len(record['kernels'])} kernels")
         kernel = kernel_decorators.first_difference(record["kernels"], self._scratch)
         if kernel is not None:
             return f"the decorators of {kernel} have another result"
@@ -167,7 +184,9 @@ class _CurrentRelease:
         modules = {}
         for digest, text in record["sources"].items():
             modules[digest] = self._load_source(digest, text)
-        for query in record["questions"]:
+        for number, query in enumerate(record["questions"], 1):
+            total = len(record["questions"])
+            self._show(f"repeating check {number} of {total} by the front end: {query['kernel']}")
             names = vars(modules[query["source"]])
             arguments = values.arguments(query["args"], names)
             function = names[query["kernel"]]
@@ -176,6 +195,11 @@ class _CurrentRelease:
             if refusal != query["refusal"]:
                 return f"the front end has another result for {query['kernel']}"
         return None
+
+    def _show(self, activity: str) -> None:
+        if self._progress:
+            with open(self._progress, "w", encoding="utf-8") as file:
+                file.write(activity)
 
     def _load_source(self, digest: str, text: str) -> ModuleType:
         name = f"asked_{digest}"

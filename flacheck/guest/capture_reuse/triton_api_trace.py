@@ -1,6 +1,7 @@
 """Trace of a package's reads of Triton's API, and the result of each read.
 
 If another release gives the same results, the package's launches are the same under that release.
+So they are if results differ in a way that no use of them in the package shows (`uses`).
 
 Traced are attributes of Triton's modules (also missing ones), imports of these modules and the
 version in Triton's metadata. Reads by Triton itself, by the standard library and by torch's
@@ -30,13 +31,14 @@ import linecache
 import sys
 import textwrap
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any, TypeGuard
 
 from ..recorder.session import Announcing
 from ..recorder.warnings_log import is_triton_file
+from .uses import Place, Signature, binds_alike, decides_alike, is_only_checked
 
 _GUEST = __name__.partition(".")[0]
 _TRITON = "triton"
@@ -50,6 +52,14 @@ _KERNEL_READERS = (f"{_GUEST}.workers.cut", f"{_GUEST}.inference.usage")
 _MODULE_INTERNALS = ("__name__", "__spec__", "__path__", "__loader__", "__class__", "__dict__")
 # The results of these functions are compared in the table of kernels.
 _DECORATORS = ("jit", "autotune", "heuristics")
+# Of these classes only the constructor concerns a package: the recorder replaces `Autotuner.run`.
+_HOST_CLASSES = ("Config", "TensorDescriptor", "Autotuner")
+# Integer functions, which are compared by their results for these arguments.
+_INTEGER_FUNCTIONS = {
+    "cdiv": ((0, 1), (1, 16), (17, 16), (4096, 64), (100003, 128)),
+    "next_power_of_2": ((1,), (2,), (3,), (65,), (8192,), (100003,)),
+}
+_VERSION = "__version__"
 MISSING = "missing"
 _TYPE_CHECKS = ("isinstance", "issubclass")
 
@@ -60,6 +70,8 @@ class TritonApiTrace:
     Attributes:
         results: the result of each query in order; empty if it cannot be compared.
         ambiguous: queries with two different results.
+        places: the files and lines that read a version, a decorator or a class, by query.
+        kinds: the `class_kind` of each class that was read, by query.
         importing: True while the package is being imported.
     """
 
@@ -67,6 +79,8 @@ class TritonApiTrace:
         self.results: dict[str, str] = {}
         self.ambiguous: set[str] = set()
         self.importing = True
+        self.places: dict[str, dict[Place, None]] = {}
+        self.kinds: dict[str, str] = {}
         # True while classes are compared, which reads Triton's modules too.
         self._paused = False
         self._latest_values: dict[str, object] = {}
@@ -81,7 +95,9 @@ class TritonApiTrace:
         def distribution(name: str) -> Any:
             result = original(name)
             if name.lower().startswith(_TRITON):
-                self._add(f"distribution {name}", result.version)
+                query = f"distribution {name}"
+                self._add_place(query)
+                self._add(query, result.version)
             return result
 
         setattr(importlib.metadata, "distribution", distribution)  # noqa: B010
@@ -105,10 +121,17 @@ class TritonApiTrace:
     def add_read(self, module: str, name: str, value: object) -> None:
         """Record a read of a module's attribute."""
         query = f"{module} {name}"
-        if name in _MODULE_INTERNALS or self._latest_values.get(query, self) is value:
+        if name in _MODULE_INTERNALS:
+            return
+        has_uses = name == _VERSION or name in _DECORATORS or isinstance(value, type)
+        if self._latest_values.get(query, self) is value and not has_uses:
             # Some functions read an attribute a thousand times.
             return
         if not self._is_traced():
+            return
+        if has_uses:
+            self._add_place(query)
+        if self._latest_values.get(query, self) is value:
             return
         if isinstance(value, type) and _is_only_type_check(_reading_frame(), name):
             self._paused = True
@@ -117,6 +140,12 @@ class TritonApiTrace:
             finally:
                 self._paused = False
             return
+        if isinstance(value, type):
+            self._paused = True
+            try:
+                self.kinds[query] = class_kind(value)
+            finally:
+                self._paused = False
         # A fingerprint reads source files.
         self._latest_values[query] = value
         self._add(query, fingerprint(value))
@@ -125,6 +154,13 @@ class TritonApiTrace:
         """Record a read of an attribute that does not exist."""
         if name not in _MODULE_INTERNALS and self._is_traced():
             self._add(f"{module} {name}", MISSING)
+
+    def _add_place(self, query: str) -> None:
+        """Note the line that reads a value now."""
+        frame = _reading_frame()
+        if frame is not None:
+            place = (frame.f_code.co_filename, frame.f_lineno)
+            self.places.setdefault(query, {})[place] = None
 
     def _is_traced(self) -> bool:
         return not self._paused and _is_traced_module(_reading_module(), self.importing)
@@ -325,8 +361,14 @@ def fingerprint(value: Any) -> str:
         if not callable(inner):
             text = repr(inner)
         return f"{name} {text}"
-    if name in _DECORATORS and home.startswith(f"{_TRITON}."):
-        return _parameter_names(name, inner)
+    if home.startswith(f"{_TRITON}."):
+        if name in _DECORATORS:
+            return _signature_text(name, Signature.of(inner), with_defaults=False)
+        if name in _HOST_CLASSES:
+            return _signature_text(name, Signature.of(inner), with_defaults=True)
+        if name in _INTEGER_FUNCTIONS:
+            results = [value(*arguments) for arguments in _INTEGER_FUNCTIONS[name]]
+            return f"{name} {results}"
     if type(inner).__name__ in ("DriverConfig", "LazyProxy") or home.startswith(_GUEST):
         return f"{type(inner).__name__} {name}"
     if isinstance(inner, (type, types.FunctionType)):
@@ -334,16 +376,21 @@ def fingerprint(value: Any) -> str:
     return ""
 
 
-def _parameter_names(name: str, function: Any) -> str:
-    """Return a function's name, its positional and its keyword-only parameters as JSON."""
-    positional = []
-    keyword_only = []
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-            keyword_only.append(parameter.name)
-        else:
-            positional.append(parameter.name)
-    return json.dumps([name, positional, keyword_only])
+def _signature_text(name: str, signature: Signature, with_defaults: bool) -> str:
+    """Return a callable's name and signature as JSON."""
+    defaults = {}
+    if with_defaults:
+        defaults = dict(signature.defaults)
+    return json.dumps([name, signature.positional, signature.keyword_only, defaults])
+
+
+def _read_signature(text: str) -> tuple[str, Signature] | None:
+    """Return the name and the signature in a fingerprint, or None if it has none."""
+    if not text.startswith("["):
+        return None
+    name, positional, keyword_only, defaults = json.loads(text)
+    signature = Signature(tuple(positional), tuple(keyword_only), tuple(defaults.items()))
+    return name, signature
 
 
 def _source_digest(thing: Any, callers: tuple[Any, ...] = ()) -> str:
@@ -364,29 +411,63 @@ def _source_digest(thing: Any, callers: tuple[Any, ...] = ()) -> str:
     return hashlib.sha256("".join(texts).encode()).hexdigest()[:16]
 
 
-def first_difference(results: Mapping[str, str]) -> str | None:
-    """Return the first query that has another result under this release, else None."""
+def first_difference(
+    results: Mapping[str, str],
+    places: Mapping[str, Iterable[Place]],
+    kinds: Mapping[str, str],
+) -> str | None:
+    """Return the first query whose result under this release may change launches, else None.
+
+    `places` and `kinds` are those of the trace that has the results.
+    """
     # Queries of the first read come first: a later query may import the module.
     for query in sorted(results, key=lambda query: not query.startswith("first ")):
         expected = results[query]
-        if not expected or not _is_compatible(expected, run_query(query, expected)):
+        if not expected:
+            return query
+        result = run_query(query, expected)
+        if _is_compatible(expected, result):
+            continue
+        query_places = [(file, line) for file, line in places.get(query, ())]
+        if not query_places:
+            return query
+        if not _is_used_alike(query, expected, result, query_places, kinds.get(query)):
             return query
     return None
 
 
+def _is_used_alike(
+    query: str, expected: str, result: str, places: Sequence[Place], kind: str | None
+) -> bool:
+    """Return True if no use of a result shows which of two releases it is from."""
+    subject, _, name = query.partition(" ")
+    if subject == "distribution":
+        return decides_alike(expected, result, places, name)
+    if name == _VERSION:
+        versions = ast.literal_eval(expected), ast.literal_eval(result)
+        return decides_alike(*versions, places, name)
+    old, new = _read_signature(expected), _read_signature(result)
+    if old and new and old[0] == new[0] and binds_alike(old[1], new[1], places, name):
+        return True
+    if kind is None or not is_only_checked(places, name):
+        return False
+    value = getattr(sys.modules[subject], name, None)
+    return isinstance(value, type) and class_kind(value) == kind
+
+
 def _is_compatible(expected: str, result: str) -> bool:
-    """Return True if a result is the expected one, or a decorator with additional parameters."""
+    """Return True if a result is the expected one, or a signature with additional parameters."""
     if expected == result:
         return True
-    if not (expected.startswith("[") and result.startswith("[")):
+    old, new = _read_signature(expected), _read_signature(result)
+    if old is None or new is None or old[0] != new[0]:
         return False
-    name, positional, keyword_only = json.loads(expected)
-    other_name, other_positional, other_keyword_only = json.loads(result)
-    if name != other_name:
+    positional = old[1].positional
+    if positional != new[1].positional[: len(positional)]:
         return False
-    if positional != other_positional[: len(positional)]:
+    if not set(old[1].keyword_only) <= set(new[1].keyword_only):
         return False
-    return set(keyword_only) <= set(other_keyword_only)
+    return old[1].has_same_defaults(new[1], ())
 
 
 def run_query(query: str, expected: str = "") -> str:

@@ -20,7 +20,7 @@ import torch
 from ..solver.argument_dataflow import BUILD, VALUE, Constraint
 from ..solver.constraints import refusal_constraints
 from ..workers.values import TORCH_NAMES
-from . import objects, optimizers, usage
+from . import objects, optimizers, signatures, usage
 from .operators import FUNCTION, LAYER, Operator
 from .plans import CallPlan, Recipe
 from .shapes import SIZES, Shapes, Sizes, extents_of, has_usual_name, size_of
@@ -34,8 +34,9 @@ LENGTHS = re.compile(r"cu_?seq|seq_?offsets|cu_?len")
 _INTEGER_TENSOR = re.compile(
     r"(^|_)(ids?|idx|index|indices|labels?|targets?|lens|lengths|positions?|offsets|counts?)(_|$)"
     r"|(block|page)_?tables?|slot_mapping|seq_?used|LongTensor|IntTensor"
+    r"|\b(?:U?Int\d*|Integer)\["
 )
-_BOOLEAN_TENSOR = re.compile(r"mask|BoolTensor")
+_BOOLEAN_TENSOR = re.compile(r"mask|BoolTensor|\bBool\[")
 # Names of parameters without an annotation that are not tensors.
 _PLAIN_NAME = re.compile(
     r"^(eps|epsilon|scale|\w*_scale|dtype|\w*_dtype|device|reduction|activation|\w*_mode|mode|dim"
@@ -56,6 +57,11 @@ _DIMENSION_NAME = re.compile(
 # Functions' names for the dimension that they work along. A layer's `dim` is its width instead.
 _AXIS_NAME = re.compile(r"^(dim|axis|dims|axes)\d?$")
 _LAST_AXIS = -1
+# Parameters of a launch: powers of two, which every GPU and Triton's assertions accept.
+_LAUNCH_NUMBERS = (
+    (re.compile(r"(^|_)(num_?|n_?)?warps$", re.IGNORECASE), (4, 8, 2)),
+    (re.compile(r"(^|_)(num_?|n_?)?stages$", re.IGNORECASE), (2, 1, 4)),
+)
 _FLAG_ANNOTATIONS = ("bool", "<class 'bool'>", "Optional[bool]", "bool | None")
 _INTEGER_ANNOTATIONS = ("int", "<class 'int'>")
 # The number of bits of an element.
@@ -288,7 +294,8 @@ def is_tensor(parameter: inspect.Parameter, is_documented: bool) -> bool:
     `is_documented` is True if the documentation contains the argument's shape.
     """
     if parameter.annotation is not NOTHING:
-        return "Tensor" in str(parameter.annotation)
+        annotation = str(parameter.annotation)
+        return "Tensor" in annotation or bool(signatures.array_dimensions(annotation))
     if parameter.default is not NOTHING and parameter.default is not None:
         return False
     return is_documented or not _PLAIN_NAME.match(parameter.name)
@@ -422,10 +429,16 @@ def plain_value(operator: Operator, parameter: inspect.Parameter, sizes: Sizes) 
         if is_widths and sequence[2] == "int":
             return [_MIDDLE_SIZE, sizes["D"]]
         return _plain_sequence(sequence[1], sequence[2], name)
+    launch_numbers = _launch_numbers(name)
+    if launch_numbers:
+        return launch_numbers[0]
     if _PORTION_NAME.search(name):
         return _PORTION
     if name in _USUAL_FLOATS or "float" in annotation:
-        return _float_value(name)
+        value = _float_value(name)
+        if value == 0 and _must_be_positive(operator, name):
+            return _OTHER_FLOAT
+        return value
     if is_axis(operator, parameter):
         return _LAST_AXIS
     for value in choices(operator, parameter):
@@ -433,6 +446,19 @@ def plain_value(operator: Operator, parameter: inspect.Parameter, sizes: Sizes) 
         if default is not NOTHING or type(value) is not int or value != 0:
             return value
     return _value_by_name(parameter, sizes)
+
+
+def _launch_numbers(name: str) -> tuple[int, ...]:
+    """Return the likeliest numbers of warps or stages; none for other names."""
+    for pattern, numbers in _LAUNCH_NUMBERS:
+        if pattern.search(name):
+            return numbers
+    return ()
+
+
+def _must_be_positive(operator: Operator, name: str) -> bool:
+    """Return True if the operator's module compares a parameter with 0 by order."""
+    return (0, True) in _compared_constants(operator.module).get(name, [])
 
 
 def _value_by_name(parameter: inspect.Parameter, sizes: Sizes) -> Any:
@@ -545,6 +571,9 @@ def choices(operator: Operator, parameter: inspect.Parameter) -> list[Any]:
     if isinstance(default, enum.Enum):
         members = [member for member in type(default) if member is not default]
         return members[:_MAX_CHOICES]
+    launch_numbers = _launch_numbers(parameter.name)
+    if launch_numbers:
+        return [number for number in launch_numbers if number != default]
     if is_axis(operator, parameter):
         return [axis for axis in (_LAST_AXIS, 0) if axis != default]
     sequence = _PLAIN_SEQUENCE.match(annotation)

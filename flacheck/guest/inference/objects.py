@@ -167,7 +167,8 @@ def _is_package_class(value: Any) -> bool:
     """Return True for classes of packages other than the common libraries."""
     if not isinstance(value, type) or issubclass(value, _NOT_OBJECTS):
         return False
-    if typing.get_origin(value) is not None:
+    if typing.get_origin(value) is not None or hasattr(value, "dim_str"):
+        # jaxtyping makes a class for each annotation of an array.
         return False
     package = value.__module__.partition(".")[0]
     return package not in sys.stdlib_module_names and package not in _LIBRARIES

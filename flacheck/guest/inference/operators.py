@@ -104,6 +104,9 @@ def _with_annotations(
     function: Function, parameters: Iterable[inspect.Parameter]
 ) -> tuple[inspect.Parameter, ...]:
     """Annotate parameters without an annotation by their usage in the function."""
+    parameters = tuple(parameters)
+    if not any(_needs_annotation(parameter) for parameter in parameters):
+        return parameters
     if isinstance(function, type):
         function = getattr(function, "__init__")  # noqa: B009
     elif inspect.ismethod(function):

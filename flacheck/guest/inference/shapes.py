@@ -71,6 +71,22 @@ _ARITHMETIC = {
     ast.FloorDiv: arithmetic.floordiv,
 }
 
+# Symbols in annotations of arrays, which are lower-case. An unnamed dimension is 1.
+_ARRAY_SYMBOLS = {
+    "b": "B",
+    "n": "T",
+    "t": "T",
+    "s": "T",
+    "i": "T",
+    "j": "T",
+    "l": "T",
+    "h": "H",
+    "qh": "H",
+    "kh": "H",
+    "d": "D",
+    "_": "1",
+}
+
 _MODEL = ("B", "T", "D")
 _QUERY = ("B", "T", "H", "K")
 _VALUE = ("B", "T", "H", "V")
@@ -246,7 +262,35 @@ def documented_shapes(function: Any) -> dict[str, Symbols]:
             # A single word may be any remark.
             if dimensions and (len(dimensions) > 1 or not dimensions[0].islower()):
                 shapes.setdefault(name, dimensions)
+    shapes |= _annotated_shapes(function)
     return _with_time(shapes)
+
+
+def _annotated_shapes(function: Any) -> dict[str, Symbols]:
+    """Return the dimensions in annotations such as `Float[Tensor, "b h n d"]`."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (ValueError, TypeError):
+        return {}
+    texts = {}
+    for parameter in parameters:
+        dimensions = signatures.array_dimensions(str(parameter.annotation))
+        if dimensions:
+            texts[parameter.name] = dimensions
+    has_heads = any(re.search(r"\b\w?h\b|heads", text) for text in texts.values())
+    shapes = {}
+    for name, text in texts.items():
+        symbols = []
+        for symbol in text.replace("...", "b n").split():
+            symbol = symbol.lstrip("#*?").partition("=")[2] or symbol.lstrip("#*?")
+            if symbol == "d" and has_heads:
+                symbols.append("K")
+            else:
+                symbols.append(_ARRAY_SYMBOLS.get(symbol, symbol))
+        parsed = _parse_dimensions(", ".join(symbols))
+        if parsed:
+            shapes[name] = parsed
+    return shapes
 
 
 def _with_time(shapes: dict[str, Symbols]) -> dict[str, Symbols]:

@@ -21,6 +21,21 @@ _QUOTED_LIST = re.compile(r"['\"]([^'\"]{1,60})['\"]")
 _SUBSCRIPT_LIST = re.compile(r"Tensor\[([^\[\]]{1,60})\]$")
 
 
+# Annotations such as `Float[Tensor, "b h n d"]` of jaxtyping, and `Float['b h n d']`.
+_ARRAY_ANNOTATION = re.compile(
+    r"\b(?:B?Float\d*|Int\d*|UInt\d*|Integer|Bool|Shaped|Num|Real|Inexact|Complex\d*)"
+    r"\[[^'\"\]]*['\"]([^'\"]*)['\"]\]"
+)
+
+
+def array_dimensions(annotation: str) -> str:
+    """Return the dimensions in the first annotation of an array; empty without one."""
+    match = _ARRAY_ANNOTATION.search(annotation)
+    if match is None:
+        return ""
+    return match[1]
+
+
 def signature_shapes(function: Function) -> Iterator[tuple[str, str]]:
     """Yield the parameters with dimensions, each with their list as text."""
     try:

@@ -7,6 +7,7 @@ The recorder writes the launches. `main` runs with one argument, a JSON object:
 - `modules` (the packages), `own` (all modules of the distribution, if they are listed),
 - `package` (`name==version`), `packages` (folder → `name==version`),
 - `recipe` (a parsed recipe), `dtypes`,
+- `ops`, `kernels` (globs; of each kind that has some, only what can reach a match is called),
 - `seconds` (the budget in seconds of work, see `work`),
 - `progress` (a file for the current activity),
 - `asked` (a JSON file for the record that other releases compare with, see `capture_reuse`).
@@ -20,6 +21,7 @@ The report is a JSON object:
 - `seconds` (CPU), `late`: True if the time was over before each plan was called in each dtype,
 - `cut`: the operators that were not called for lack of time,
 - `refused`: {kernel: the error of Triton's launcher},
+- `sought`: the selected kernels, if there are globs,
 - `untaken`: {kernel without an accepted launch: the error of Triton's front end},
 - `said`: [{"text", "by"}], warnings about releases of Triton or torch,
 - `like`: the release whose capture was reused.
@@ -74,9 +76,12 @@ class _Capture:
         self._reuse_state: ImportState | None = None
         # The class is imported after torch.
         self._caller: Any = None
+        # The present step, as it was shown last.
+        self._activity = ""
 
     def run(self) -> dict[str, Any]:
         """Call the package's operators and return the report."""
+        self._show_progress("importing torch")
         import torch  # noqa: F401 the fake device must exist before the package is imported
 
         from ..inference.plans import Recipe
@@ -85,11 +90,12 @@ class _Capture:
 
         config = self._config
         recipe = Recipe(config.get("recipe") or {})
-        self._show_progress(f"importing {', '.join(config['modules'])}")
         reset_seeds()
         own_modules = config.get("own") or ()
         try:
-            modules, failures = load(config["modules"], recipe.skipped_modules, own_modules)
+            modules, failures = load(
+                config["modules"], recipe.skipped_modules, own_modules, self._show_progress
+            )
         except NotImported as error:
             name, cause = error.args
             import_error = {
@@ -105,15 +111,23 @@ class _Capture:
         from ..inference.shapes import Shapes
         from .calls import Caller
         from .entry_points import find_operators
+        from .narrowing import narrow
         from .observed_calls import ObservedCalls
         from .operator_search import OperatorSearch
 
         config = self._config
+        self._show_progress("looking for operators and their kernels")
         operators = find_operators(modules, config["modules"])
         packages = config.get("packages") or {}
+        self._show_progress("describing the kernels' decorators")
         self._reuse_state = ImportState(self._trace, modules, failures, packages)
         observed_calls = ObservedCalls(modules, operators)
         shapes = Shapes(operators, recipe)
+        sought: list[str] | None = None
+        globs = config.get("ops") or (), config.get("kernels") or ()
+        if any(globs):
+            operators = narrow(operators, *globs, config["modules"])
+            sought = sorted({kernel for operator in operators for kernel in operator.kernels})
         caller = Caller(shapes, recipe, self._recorder, self._trust, observed_calls)
         self._caller = caller
         search = OperatorSearch(
@@ -125,7 +139,8 @@ class _Capture:
             caller.work,
         )
         search.run()
-        return {
+        self._show_progress("writing the launches")
+        report = {
             "modules": failures,
             "operators": search.report,
             "late": search.late,
@@ -133,6 +148,9 @@ class _Capture:
             "refused": self._recorder.rejections,
             "untaken": caller.refusals,
         }
+        if sought is not None:
+            report["sought"] = sought
+        return report
 
     def finish(self, report: dict[str, Any], warnings_log: WarningsLog) -> None:
         """Write the files of the capture; the report comes last."""
@@ -148,7 +166,8 @@ class _Capture:
 
     def _show_progress(self, activity: str) -> None:
         path = self._config.get("progress")
-        if path:
+        if path and activity != self._activity:
+            self._activity = activity
             with open(path, "w", encoding="utf-8", errors="replace") as file:
                 file.write(activity)
 

@@ -25,6 +25,7 @@ _WITHOUT_METHODS = (
 # Methods of one class.
 _MAX_METHODS = 8
 # Functions of scripts: programs, and their authors' tests and benchmarks.
+_MEASUREMENT = re.compile(r"(.*_)?(bench(mark(s|ing)?)?|profil(e|er|ing))(_.*)?")
 _SCRIPT_FUNCTION = re.compile(r"main$|test_|bench(mark)?(_|$)")
 
 
@@ -53,7 +54,12 @@ def find_operators(modules: Sequence[ModuleType], packages: Iterable[str]) -> li
             operators.append(operator)
         elif isinstance(value, type):
             operators += _methods(name, value, references)
-    return operators
+    return sorted(operators, key=lambda operator: is_measurement(operator.module))
+
+
+def is_measurement(module: str) -> bool:
+    """Return True for a module that measures kernels and calls them in unusual ways."""
+    return any(_MEASUREMENT.fullmatch(part) for part in module.split("."))
 
 
 def _used_ids(values: Iterable[Any], references: KernelReferences) -> set[int]:

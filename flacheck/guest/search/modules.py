@@ -6,7 +6,7 @@ import importlib
 import os
 import pkgutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 
 from torch._subclasses.fake_tensor import FakeTensor
@@ -23,7 +23,10 @@ class NotImported(Exception):
 
 
 def load(
-    names: Iterable[str], skip_patterns: Sequence[str], own_modules: Sequence[str] = ()
+    names: Iterable[str],
+    skip_patterns: Sequence[str],
+    own_modules: Sequence[str] = (),
+    show_progress: Callable[[str], None] = lambda activity: None,
 ) -> tuple[list[ModuleType], dict[str, str]]:
     """Import the modules of packages; return them, and the others' errors by name.
 
@@ -34,6 +37,7 @@ def load(
         names: the packages.
         skip_patterns: patterns of the names of modules that are not imported.
         own_modules: all modules of the distribution; by default they are found on the disk.
+        show_progress: called with the name of each module before its import.
 
     Raises:
         NotImported: no module of any package can be imported.
@@ -43,6 +47,7 @@ def load(
     package_errors: dict[str, CaughtError] = {}
     names = list(names)
     for name in names:
+        show_progress(f"importing {name}")
         package = import_package(name)
         if isinstance(package, CaughtError):
             failures[name] = package.brief()
@@ -51,6 +56,7 @@ def load(
         modules[name] = sys.modules[name]
         for module in own_modules or _modules_on_disk(name):
             if module.startswith(f"{name}."):
+                show_progress(f"importing {module}")
                 _load_module(module, skip_patterns, modules, failures)
         # The package itself counts for one module.
         if name in package_errors and len(modules) - count_before > 1:

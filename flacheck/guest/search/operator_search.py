@@ -10,6 +10,7 @@ from ..inference.plans import CallPlan
 from ..solver.path_conditions import PathConditions
 from .attempts import CaughtError
 from .calls import Caller, CallResult
+from .entry_points import is_measurement
 from .repairs import Repairs
 from .variations import Variations
 
@@ -50,6 +51,7 @@ _MAX_CALLS = 60
 _MAX_FRUITLESS_METHODS = 24
 # Seconds of work that are left for the end of the capture.
 _END_SECONDS = 3.0
+_SHOW_SECONDS = 1.0
 
 _Step = Callable[[Operator], None]
 
@@ -100,6 +102,10 @@ class OperatorSearch:
         self._is_searching = False
         # Successful plans of inner operators with arguments that the package passed.
         self._observed_bases: dict[str, list[CallPlan]] = {}
+        # The name of the round, the calls so far, and when one was shown last.
+        self._phase = ""
+        self._call_count = 0
+        self._last_shown = -_SHOW_SECONDS
         self.late = False
         self.report: dict[str, dict[str, Any]] = {}
 
@@ -114,27 +120,30 @@ class OperatorSearch:
             else:
                 outer.append(operator)
         # The last share is left for the other dtypes.
-        self._run_round(self._call_plain, outer, 0.45)
-        self._run_round(self._call_usual, outer, 0.51)
-        self._run_round(self._invert_branches, outer, 0.55)
-        self._run_round(self._call_unusual, outer, 0.6)
-        self._run_round(self._call_plain, layers, 0.64)
+        self._run_round("plain calls", self._call_plain, outer, 0.45)
+        self._run_round("usual variants", self._call_usual, outer, 0.51)
+        self._run_round("other branches", self._invert_branches, outer, 0.55)
+        self._run_round("unusual variants", self._call_unusual, outer, 0.6)
+        self._run_round("layers", self._call_plain, layers, 0.64)
         # Most kernels of inner operators are launched by one plain call, so that those come first.
-        self._run_round(self._call_inner, sorted(inner, key=self._priority), 0.72)
+        by_priority = sorted(inner, key=self._priority)
+        self._run_round("inner functions", self._call_inner, by_priority, 0.72)
         self._fruitless_methods.clear()
         # A function beside a kernel may launch it where outer operators did not.
         self._efforts.clear()
-        self._run_round(self._search_inner, sorted(inner, key=self._priority), 0.78)
-        self._run_round(self._call_usual, layers, 0.8)
-        self._run_round(self._call_unusual, layers, 0.82)
+        by_priority = sorted(inner, key=self._priority)
+        self._run_round("variants of inner functions", self._search_inner, by_priority, 0.78)
+        self._run_round("usual variants of layers", self._call_usual, layers, 0.8)
+        self._run_round("unusual variants of layers", self._call_unusual, layers, 0.82)
         # A kernel without any launch matters more than another dtype of a recorded kernel.
         remaining = []
         for operator in inner:
             if operator.name not in self.report and self._missing_kernels(operator):
                 remaining.append(operator)
-        self._run_round(self._call_inner, remaining, 0.9)
-        self._run_round(self._search_inner, remaining, 0.95)
+        self._run_round("remaining functions", self._call_inner, remaining, 0.9)
+        self._run_round("variants of remaining functions", self._search_inner, remaining, 0.95)
         self._round_end = self._end
+        self._phase = "other dtypes"
         self._call_other_dtypes()
 
     @property
@@ -148,8 +157,11 @@ class OperatorSearch:
                 names.append(operator.name)
         return names
 
-    def _run_round(self, step: _Step, operators: Iterable[Operator], share: float) -> None:
+    def _run_round(
+        self, phase: str, step: _Step, operators: Iterable[Operator], share: float
+    ) -> None:
         """Run a step for operators until the end of the round's time."""
+        self._phase = phase
         self._round_end = self._end * share
         self._is_searching = step in (
             self._invert_branches,
@@ -167,7 +179,6 @@ class OperatorSearch:
                     self._report_entry(operator)["skipped"] = reason
                 continue
             missing = self._missing_kernels(operator)
-            self._show_progress(f"calling {operator.name}")
             self._run_step(step, operator)
             if operator.is_method and missing == self._missing_kernels(operator):
                 self._fruitless_methods.update(missing)
@@ -191,10 +202,11 @@ class OperatorSearch:
     def _is_time_over(self) -> bool:
         return self._clock() > self._round_end or time.process_time() > self._cpu_limit
 
-    def _priority(self, operator: Operator) -> tuple[bool, float, int]:
+    def _priority(self, operator: Operator) -> tuple[bool, bool, float, int]:
         """Sort operators with most missing kernels first: they launch kernels of others as well."""
         missing = len(self._missing_kernels(operator))
-        return operator.is_built, -missing / len(operator.kernels), -missing
+        is_last = is_measurement(operator.module)
+        return is_last, operator.is_built, -missing / len(operator.kernels), -missing
 
     def _missing_kernels(self, operator: Operator) -> frozenset[str]:
         """Return the kernels of an operator without an accepted launch."""
@@ -443,6 +455,8 @@ class OperatorSearch:
     ) -> CallResult:
         """Call an operator and add the result to the report."""
         start = self._clock()
+        self._call_count += 1
+        self._show_call(operator, plan, dtype)
         result = self._caller.call(operator, plan, dtype, path)
         if self._is_searching:
             for kernel in self._missing_kernels(operator):
@@ -464,6 +478,16 @@ class OperatorSearch:
         elif len(entry["failures"]) < _MAX_FAILURES:
             entry["failures"].setdefault(label, f"{result.stage}: {result.error.brief()}")
         return result
+
+    def _show_call(self, operator: Operator, plan: CallPlan, dtype: str) -> None:
+        """Show the present call, at most once a second."""
+        now = time.monotonic()
+        if now - self._last_shown < _SHOW_SECONDS:
+            return
+        self._last_shown = now
+        kernels = len(self._caller.recorded_kernels)
+        call = f"call {self._call_count} of {operator.name} ({plan.label}, {dtype})"
+        self._show_progress(f"{self._phase}, {kernels} kernels recorded: {call}")
 
     def _is_worth_repeating(self, operator: Operator, plan: CallPlan, result: CallResult) -> bool:
         """Return True if a call is repeated in other dtypes.

@@ -163,8 +163,10 @@ def test_a_capture_is_taken_over_where_all_is_the_same(first: Path, tmp_path: Pa
 def test_a_decorator_may_take_more_than_it_did(first: Path, tmp_path: Path) -> None:
     """Whatever the package passes, it takes still."""
     earlier = told(first)
-    earlier["answers"]["triton jit"] = '["jit", ["fn"], ["repr"]]'
-    earlier["answers"]["triton autotune"] = '["autotune", ["configs", "key"], []]'
+    # Both sides of the package's only comparison of it, `>= "2"`.
+    earlier["answers"]["triton __version__"] = "'3.1.0'"
+    earlier["answers"]["triton jit"] = '["jit", ["fn"], ["repr"], {}]'
+    earlier["answers"]["triton autotune"] = '["autotune", ["configs", "key"], [], {}]'
     again(first, tmp_path, earlier)
     assert (tmp_path / "report").exists()
 
@@ -243,14 +245,21 @@ def _other_words(earlier: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (_answer({"triton __version__": "'3.1.0'"}), "triton __version__ differs"),
+        (_answer({"triton __version__": "'1.9.0'"}), "triton __version__ differs"),
         (_answer({"triton no_such_thing": "function"}), "triton no_such_thing differs"),
         (_answer({"triton.gone cdiv": "here"}), "triton.gone cdiv differs"),
         (_answer({"import triton.gone": "True"}), "import triton.gone differs"),
         (_answer({"triton Config": ""}), "triton Config differs"),
         (_answer({"kind triton.runtime.jit.JITFunction": "of dtype"}), "JITFunction differs"),
-        (_answer({"triton jit": '["jit", ["fn"], ["gone"]]'}), "triton jit differs"),
-        (_answer({"triton jit": '["jit", ["it", "fn"], []]'}), "triton jit differs"),
+        (
+            _answer({"triton autotune": '["autotune", ["configs", "gone"], [], {}]'}),
+            "triton autotune differs",
+        ),
+        (_answer({"triton jit": '["jit", ["it", "fn"], [], {}]'}), "triton jit differs"),
+        (
+            _answer({"triton Config": '["Config", ["kwargs"], ["num_warps"], {"pre_hook": "1"}]'}),
+            "triton Config differs",
+        ),
         (_another_config, "decorators of tiny.asking:tuned have another result"),
         (_gone_option, "TypeError: "),
         (_gone_api, "AttributeError: module 'triton.language' has no attribute 'no_such_thing'"),
@@ -284,7 +293,11 @@ def test_nothing_is_taken_over_where_something_differs(
 @pytest.mark.parametrize(
     ("module", "why"),
     [
-        ("import warnings\nwarnings.warn('triton 3.1 is too old')", "warns about a release"),
+        ("import warnings\nwarnings.warn('triton 3.1 is too old')", ""),
+        (
+            "import triton, warnings\nwarnings.warn(f'triton {triton.__version__} is too old')",
+            "the package writes of Triton",
+        ),
         ("import triton\nfound = triton.runtime.driver.active", ""),
         ("import triton\nit = triton.backends", ""),
         (
@@ -315,16 +328,15 @@ def test_some_captures_hold_under_their_own_release_only(
 def test_what_cannot_be_compared_is_never_the_same() -> None:
     """Objects that nobody knows, modules that are gone, and a version that is another."""
     assert fingerprint(object()) == ""
-    assert first_difference({"triton a": ""}) == "triton a"
+    assert first_difference({"triton a": ""}, {}, {}) == "triton a"
     assert run_query("no.such.module a") == ""
     assert run_query("import triton.no.such.module") == "False"
     import triton
 
     assert run_query("distribution triton") == run_query("triton __version__").strip("'")
     assert run_query("triton __version__") == repr(triton.__version__)
-    assert (
-        first_difference({"import triton.testing": "True", "triton no_such_thing": MISSING}) is None
-    )
+    same = {"import triton.testing": "True", "triton no_such_thing": MISSING}
+    assert first_difference(same, {}, {}) is None
 
 
 def test_a_class_that_tells_objects_apart_is_known_by_those(tmp_path: Path) -> None:
