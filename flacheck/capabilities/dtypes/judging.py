@@ -377,6 +377,7 @@ def describe_cast(
         expressions.find_assigned(place),
         half=_half(place, cast.direct, cast.halves),
         message=f"{operand} is {short(cast.source)}, and the result is {short(cast.result)}",
+        is_cast=True,
     )
 
 

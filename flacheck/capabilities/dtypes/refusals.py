@@ -167,4 +167,5 @@ def _describe(
         kind=operand.kind,
         reached_kernels=kernels,
         message=message,
+        is_cast=True,
     )
