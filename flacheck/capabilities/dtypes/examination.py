@@ -85,17 +85,17 @@ class _Compiling:
 
     def findings(self, answer: DtypesAnswer, modes: Sequence[Mode]) -> list[DtypeFinding]:
         """Return the findings of every subject, those of refused launches last."""
-        followed = following.findings(answer, modes)
-        refused = refusals.find_refused(
+        findings = following.findings(answer, modes)
+        more_findings = refusals.find_refused(
             answer.observation.subjects,
             modes,
-            followed,
+            findings,
             costs.read_launches(answer),
             self.bench,
             self.target,
             answer.display_path,
         )
-        return [*followed, *refused]
+        return [*findings, *more_findings]
 
 
 def _judge(question: DtypesQuestion, answer: DtypesAnswer, judge: Judge) -> DtypesResult:

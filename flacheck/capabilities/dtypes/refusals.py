@@ -31,14 +31,14 @@ _NO_VERDICT = "FC9"
 class _MixedLaunch:
     """A launch with half and float32 operands.
 
-    `plain` is the same launch in one dtype, `narrowed` with one of its wide operands in half.
+    `plain` is the same launch in one dtype, `half_variants` with one of its wide operands in half.
     """
 
     run: ObservedRun
     launch: ObservedLaunch
     mixed: RecordedLaunch
     plain: tuple[RecordedLaunch, ...]
-    narrowed: Mapping[str, RecordedLaunch]
+    half_variants: Mapping[str, RecordedLaunch]
 
 
 def find_refused(
@@ -67,23 +67,23 @@ def find_refused(
             for mixed in _find_mixed(subject, mode, findings, entries):
                 every_launch.append((subject.name, mixed))
     needs = bench.compile_one([LaunchOnTarget(each.mixed, target) for _, each in every_launch])
-    refused = []
+    failures = []
     for (name, each), need in zip(every_launch, needs):
         if _is_refused(need):
-            refused.append((name, each, need))
+            failures.append((name, each, need))
     queries = []
-    for _, each, _ in refused:
-        for variant in (*each.plain, *each.narrowed.values()):
+    for _, each, _ in failures:
+        for variant in (*each.plain, *each.half_variants.values()):
             queries.append(LaunchOnTarget(variant, target))
     variant_needs = iter(bench.compile_one(queries))
     by_identity: dict[tuple[str, str, str], DtypeFinding] = {}
-    for name, each, need in refused:
+    for name, each, need in failures:
         plain = [next(variant_needs) for _ in each.plain]
-        narrowed = {operand: next(variant_needs) for operand in each.narrowed}
+        half_variants = {operand: next(variant_needs) for operand in each.half_variants}
         if all(map(_is_refused, plain)):
             continue
-        blamed = [operand for operand, alone in narrowed.items() if not _is_refused(alone)]
-        for operand in blamed or narrowed:
+        blamed = [operand for operand, alone in half_variants.items() if not _is_refused(alone)]
+        for operand in blamed or half_variants:
             finding = _describe(name, each, operand, need, display_path)
             if finding is None:
                 continue
@@ -96,7 +96,7 @@ def find_refused(
 
 
 def _is_refused(need: Need) -> bool:
-    """Return whether a compile failed; shared memory over the limit is no failure here."""
+    """Return True for a compile with an error; shared memory over the limit is none."""
     why = need.why or ""
     return need.shared is None and why.startswith("FC") and not why.startswith(_NO_VERDICT)
 
@@ -111,27 +111,27 @@ def _find_mixed(
     run = subject.run(mode)
     if run is None:
         return
-    visited = set()
+    launch_keys = set()
     for finding in findings:
         if (finding.subject, finding.mode) == (subject.name, str(mode)):
             for kernel in finding.reached_kernels:
-                visited.add((kernel.kernel, tuple(kernel.dtypes.items())))
+                launch_keys.add((kernel.kernel, tuple(kernel.dtypes.items())))
     for launch in run.launches:
         key = (launch.kernel, tuple(launch.dtypes.items()))
         is_mixed = launch.has_half and "fp32" in launch.dtypes.values()
         recorded = [entries[each] for each in launch.ids if each in entries]
-        if key in visited or not is_mixed or not recorded:
+        if key in launch_keys or not is_mixed or not recorded:
             continue
-        visited.add(key)
+        launch_keys.add(key)
         plain = []
         for dtype in (mode.half, "fp32"):
             dtypes = dict.fromkeys(launch.args, dtype)
             plain.append(with_dtypes(recorded[0], dtypes))
-        narrowed = {}
+        half_variants = {}
         for name, operand in launch.args.items():
             if not operand.is_half:
-                narrowed[name] = with_dtypes(recorded[0], {name: mode.half})
-        yield _MixedLaunch(run, launch, recorded[0], tuple(plain), narrowed)
+                half_variants[name] = with_dtypes(recorded[0], {name: mode.half})
+        yield _MixedLaunch(run, launch, recorded[0], tuple(plain), half_variants)
 
 
 def _describe(
