@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from flacheck.analysis.order import count_noun, kernel_name, some
 from flacheck.capabilities.dtypes.finding import (
-    OVERFLOW,
     PROMOTION,
     DtypeFinding,
     ReachedKernel,
@@ -90,7 +89,7 @@ def _kernels(verb: str, kernels: Sequence[ReachedKernel]) -> Iterator[Part]:
 
 
 def _describe(finding: DtypeFinding) -> str:
-    if finding.code == OVERFLOW or finding.code != PROMOTION:
+    if finding.code != PROMOTION or finding.is_cast:
         return finding.message
     what = finding.operand
     if finding.kind in ("parameter", "buffer"):

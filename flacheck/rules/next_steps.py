@@ -10,6 +10,10 @@ from flacheck.tables import table
 
 _REPORT = "https://github.com/triton-lang/triton/issues/new?"
 _TITLE, _BODY = 150, 1_500
+# Failures of dtypes, which `flacheck dtypes` follows through a program.
+_DTYPES = ("FC701", "FC703", "FC704")
+# Failures that a known miscompile shows as: wrong results, and accesses beyond a tensor.
+_MISCOMPILES = ("FC702", "FC705", "FC916", "FC917")
 # Where `flacheck capture` writes.
 _LAUNCHES = "launches.jsonl"
 
@@ -25,8 +29,12 @@ def commands(rule: Rule, facts: Mapping[str, Any]) -> Iterator[str]:
         yield "flacheck doctor"
         if rule.direction:
             yield "flacheck gate"
+    elif rule.code in _DTYPES:
+        if "script" in facts:
+            yield shlex.join(["flacheck", "dtypes", "--", facts["script"]])
     elif rule.shows == "run":
-        yield "flacheck list advisories"
+        if rule.code in _MISCOMPILES:
+            yield "flacheck list advisories"
     elif rule.code.startswith("FC8"):
         yield "flacheck toolchain list"
     else:

@@ -3,11 +3,13 @@
     python -m tests.benchmarks.explained CASE… --store FOLDER [--most 40]
 
 A CASE is `PACKAGE@TRITON@TARGETS[@KERNELS]`, such as `flash-linear-attention==0.2.2@3.2.0@sm70`;
-a matrix may stand in place of the package. Each case is compiled until `--most` cells fail. The output
-of each failing compile is given to `explain`, which knows nothing of the cell, and its first code is
-compared with the record's. Left out are verdicts that no output shows: resources over a limit of a
-finished compile, time-outs, memory. Records in FOLDER keep no output, so that every run compiles
-anew. The exit status is 1 if a code differs or more than 2 % of the failing cells have FC000.
+a matrix or a launches file may stand in place of the package. A launches file needs no capture, so
+that 700 failing cells take about 10 minutes of CPU. Each case is compiled until `--most` cells
+fail. The output of each failing compile is given to `explain`, which knows nothing of the cell, and
+its first code is compared with the record's. Left out are verdicts that no output shows: resources
+over a limit of a finished compile, time-outs, memory. Records in FOLDER keep no output, so that
+every run compiles anew. The exit status is 1 if a code differs or more than 2 % of the failing
+cells have FC000.
 """
 
 from __future__ import annotations
@@ -113,7 +115,9 @@ def main() -> int:
     failing = sum(tally.failing for tally in tallies)
     unclassified = sum(tally.unclassified for tally in tallies)
     differ = sum(tally.others.total() for tally in tallies)
-    print(f"{failing} failing, {differ} differ, {unclassified} FC000")
+    signatures = set().union(*(tally.signatures for tally in tallies))
+    counts = f"{failing} failing with {len(signatures)} signatures"
+    print(f"{counts}, {differ} differ, {unclassified} FC000")
     return int(differ > 0 or unclassified > _MOST_UNCLASSIFIED * failing)
 
 

@@ -268,6 +268,16 @@ def test_no_compile_is_proposed_for_a_log_that_names_neither_package_nor_program
     assert found.next == ("flacheck explain FC301",)
 
 
+def test_dtypes_of_a_program_are_followed_where_an_operation_refuses_them() -> None:
+    """A failure of the GPU's memory has no command beside its explanation."""
+    program = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n'
+    refusal = "RuntimeError: mat1 and mat2 must have the same dtype, but got Float and Half\n"
+    (found,) = flacheck.explain(program + refusal).findings
+    assert found.next == ("flacheck dtypes -- train.py", "flacheck explain FC703")
+    (found,) = flacheck.explain("RuntimeError: CUDA error: out of memory\n").findings
+    assert found.next == ("flacheck explain FC926",)
+
+
 def test_an_unknown_failure_names_the_nearest_codes_and_a_link_to_report_it() -> None:
     """Its decisive lines are in the link."""
     (found,) = flacheck.explain(

@@ -9,15 +9,17 @@ from __future__ import annotations
 import ast
 import difflib
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flacheck.capabilities.dtypes import expressions, following
 from flacheck.capabilities.dtypes.finding import OVERFLOW, PROMOTION, DtypeFinding
-from flacheck.capabilities.dtypes.following import DtypesQuestion
-from flacheck.capabilities.dtypes.observation import Place
+from flacheck.capabilities.dtypes.following import DtypesAnswer, DtypesQuestion
+from flacheck.capabilities.dtypes.observation import Mode, Place
 
+# Returns the findings of a run in some modes.
+Judge = Callable[[DtypesAnswer, Sequence[Mode]], list[DtypeFinding]]
 # Each round may uncover the next promotion of the same tensor.
 _ROUNDS = 6
 # A computed half operand is bound to this name, so that it is computed only once.
@@ -133,10 +135,12 @@ def add_fix(finding: DtypeFinding) -> DtypeFinding:
     return replace(finding, fix=diff(finding.file, text, apply_edits(text, [change])))
 
 
-def fix(question: DtypesQuestion, findings: Sequence[DtypeFinding], folder: Path) -> FixResult:
+def fix(
+    question: DtypesQuestion, findings: Sequence[DtypeFinding], folder: Path, judge: Judge
+) -> FixResult:
     """Cast findings in a copy of the sources and run the copy, until no finding can be cast.
 
-    The copy lies below `folder`.
+    The copy lies below `folder`; `judge` finds what remains in it.
     """
     copy = folder / "mended"
     not_fixed = tuple(each for each in findings if make_edit(each) is None)
@@ -160,7 +164,7 @@ def fix(question: DtypesQuestion, findings: Sequence[DtypeFinding], folder: Path
             target.write_text(apply_edits(target.read_text(encoding="utf-8"), changes), "utf-8")
         expressions.read_source.cache_clear()
         answer = following.follow(_within(question, copy), folder, copy)
-        remaining = following.findings(answer, question.modes)
+        remaining = judge(answer, question.modes)
         for finding in remaining:
             each = add_fix(replace(finding, file=names.get(finding.file, finding.file)))
             behind.setdefault((each.subject, each.mode, each.identity), each)

@@ -37,12 +37,13 @@ class Need:
 
     `shared` is in bytes: that of the first configuration that fits, else of the configuration that
     takes the least; None if no configuration compiles. `why` is the code or the reason of a launch
-    that does not fit.
+    that does not fit, `message` its decisive line.
     """
 
     shared: int | None
     fits: bool
     why: str | None = None
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,12 @@ class CostBench:
             needs.append(self._need([*first, *others]))
         return needs
 
+    def compile_one(self, queries: Sequence[LaunchOnTarget]) -> list[Need]:
+        """Return the needs of each launch in one of its configurations."""
+        groups = [self._cells(each, "usual") for each in queries]
+        self._compile(groups)
+        return [self._need(cells) for cells in groups]
+
     def _packages(self) -> dict[str, Package]:
         if self.package is None:
             return {}
@@ -105,7 +112,7 @@ class CostBench:
                     missing[cell.key] = cell
         if not missing:
             return
-        _LOG.info(f"compiling {len(missing)} cells for the shared memory that they take …")
+        _LOG.info(f"compiling {len(missing)} cells with the dtypes of their launches …")
         plan = Plan(
             name="dtypes",
             cells=list(missing.values()),
@@ -135,9 +142,11 @@ class CostBench:
         if measurements:
             least = min(measurements, key=lambda record: _shared(record) or 0)
             return Need(_shared(least), False, least.code)
+        message = ""
         if records:
             why = records[0].code or records[0].reason
-        return Need(None, False, why)
+            message = records[0].message.partition("\n")[0]
+        return Need(None, False, why, message)
 
 
 def _shared(record: Record) -> int | None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flacheck.capabilities.dtypes import autofix, costs, expressions, following, heads
-from flacheck.capabilities.dtypes.autofix import FixResult
+from flacheck.capabilities.dtypes import autofix, costs, expressions, following, heads, refusals
+from flacheck.capabilities.dtypes.autofix import FixResult, Judge
 from flacheck.capabilities.dtypes.costs import CostBench
 from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.following import DtypesAnswer, DtypesQuestion
@@ -50,7 +50,10 @@ def examine(question: DtypesQuestion, experiments: Experiments | None = None) ->
         folder = Path(name)
         everything = replace(question, modes=(*question.modes, *other_modes))
         answer = following.follow(everything, folder)
-        result = _judge(question, answer)
+        judge = following.findings
+        if experiments.bench is not None:
+            judge = _Compiling(experiments.bench, card(question.device)["name"]).findings
+        result = _judge(question, answer, judge)
         _check(question, result)
         findings = list(result.findings)
         rerun = replace(question, targets=_targets(question, findings))
@@ -67,16 +70,38 @@ def examine(question: DtypesQuestion, experiments: Experiments | None = None) ->
             result = replace(result, heads=tuple(rows))
         if not findings or not experiments.mend:
             return result
-        fix_result = autofix.fix(rerun, findings, folder)
-        cures = _cures(answer, result, other_modes, fix_result)
+        fix_result = autofix.fix(rerun, findings, folder, judge)
+        cures = _cures(answer, result, other_modes, fix_result, judge)
         every_finding = (*result.findings, *fix_result.behind)
         return replace(result, findings=every_finding, fix_result=fix_result, cures=tuple(cures))
 
 
-def _judge(question: DtypesQuestion, answer: DtypesAnswer) -> DtypesResult:
+@dataclass(frozen=True)
+class _Compiling:
+    """Findings with those of launches that a compiler refuses for their mixed dtypes."""
+
+    bench: CostBench
+    target: str
+
+    def findings(self, answer: DtypesAnswer, modes: Sequence[Mode]) -> list[DtypeFinding]:
+        """Return the findings of every subject, those of refused launches last."""
+        findings = following.findings(answer, modes)
+        more_findings = refusals.find_refused(
+            answer.observation.subjects,
+            modes,
+            findings,
+            costs.read_launches(answer),
+            self.bench,
+            self.target,
+            answer.display_path,
+        )
+        return [*findings, *more_findings]
+
+
+def _judge(question: DtypesQuestion, answer: DtypesAnswer, judge: Judge) -> DtypesResult:
     """Return the findings of a run and the failed subjects, before any experiment."""
     observation = answer.observation
-    findings = map(autofix.add_fix, following.findings(answer, question.modes))
+    findings = map(autofix.add_fix, judge(answer, question.modes))
     launch_counts, not_followed = split_subjects(observation.subjects, question.modes)
     stand_ins = {each.name: each.stand_ins for each in observation.subjects if each.stand_ins}
     return DtypesResult(
@@ -143,13 +168,17 @@ def _other_modes(modes: Sequence[Mode]) -> list[Mode]:
 
 
 def _cures(
-    answer: DtypesAnswer, result: DtypesResult, modes: Sequence[Mode], fix_result: FixResult
+    answer: DtypesAnswer,
+    result: DtypesResult,
+    modes: Sequence[Mode],
+    fix_result: FixResult,
+    judge: Judge,
 ) -> list[Cure]:
     """Return the cures with what each leaves, the cheapest first."""
     cures = []
     for mode in modes:
         if mode not in result.modes:
-            cures.append(_cure_by(answer, mode, result.not_followed))
+            cures.append(_cure_by(answer, mode, result.not_followed, judge))
     if fix_result.diff:
         # A cast is a larger change than another autocast dtype, and a smaller one than parameters
         # in half precision.
@@ -160,9 +189,9 @@ def _cures(
     return cures
 
 
-def _cure_by(answer: DtypesAnswer, mode: Mode, before: Sequence[NotFollowed]) -> Cure:
+def _cure_by(answer: DtypesAnswer, mode: Mode, before: Sequence[NotFollowed], judge: Judge) -> Cure:
     """Return what another mode leaves: findings, and errors that did not occur before."""
-    remaining = len(following.findings(answer, [mode]))
+    remaining = len(judge(answer, [mode]))
     _, not_followed = split_subjects(answer.observation.subjects, [mode])
     earlier = {(each.subject, each.reason) for each in before}
     for each in not_followed:

@@ -93,6 +93,24 @@ def find_expression(place: Place) -> ast.expr | None:
     return None
 
 
+def find_assigned(place: Place) -> Place:
+    """Return the place of the whole value that an assignment around a place computes.
+
+    Without such an assignment of one value, it is the place itself.
+    """
+    file = read_source(place.file)
+    if file.tree is None or place.column is None:
+        return place
+    for node in ast.walk(file.tree):
+        if not isinstance(node, ast.Assign) or not _holds(node, place):
+            continue
+        value = node.value
+        if isinstance(value, (ast.Call, ast.BinOp)) and isinstance(node.targets[0], ast.Name):
+            ends = (value.end_lineno, value.col_offset, value.end_col_offset)
+            return Place(place.file, value.lineno, *ends)
+    return place
+
+
 def find_operand(node: ast.expr, import_names: frozenset[str], at: str) -> ast.expr | None:
     """Return the operand of an operation at a position or keyword."""
     if isinstance(node, ast.BinOp):

@@ -118,7 +118,8 @@ class DtypeFinding:
     the same position on this machine. `operand` makes the result wide and `half` is the other
     operand, both as source text; `parameter` is the operand's name in the module. `reached_kernels`
     receive the result; `beyond` are the kernels that would receive it without the assertion that
-    ends the run. `fix` is a unified diff; `is_known` is True if a baseline lists the finding.
+    ends the run. `is_cast` is True if the program or autocast widened the operand, no promotion.
+    `fix` is a unified diff; `is_known` is True if a baseline lists the finding.
     """
 
     code: str
@@ -138,6 +139,7 @@ class DtypeFinding:
     beyond: tuple[ReachedKernel, ...] = ()
     error_at_end: EndingError | None = None
     message: str = ""
+    is_cast: bool = False
     fix: str | None = None
     is_known: bool = False
 

@@ -15,6 +15,10 @@ autocast keeps in float32, `.float()`, accumulators. An operand of a kernel is a
    directly, such as a residual stream that begins in float32 and that half branches are added to.
 
 The cause is the first promotion on the operand's way that disappears without wide parameters.
+
+An error is a finding if the run in the half dtype alone, or that in float32 alone, does not end in
+it: then mixed dtypes are its cause, whoever made an operand float32 (`refusals` applies the same to
+launches that do not compile). The cause is a promotion, else the cast that widened the operand.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ from flacheck.capabilities.dtypes.finding import (
     ReachedKernel,
 )
 from flacheck.capabilities.dtypes.observation import (
+    Cast,
     Mode,
     ObservedError,
     ObservedLaunch,
@@ -56,6 +61,11 @@ def references(mode: Mode) -> list[Mode]:
     same = Mode(mode.autocast, mode.half)
     plain = Mode("off", mode.half)
     return list(dict.fromkeys((same, plain)))
+
+
+def plain_modes(mode: Mode) -> list[Mode]:
+    """Return the modes with one dtype everywhere, that show what mixed dtypes are to blame for."""
+    return [Mode("off", mode.half), Mode("off", "fp32")]
 
 
 def find_wide_by_design(subjects: Iterable[ObservedSubject], modes: Iterable[Mode]) -> WideByDesign:
@@ -95,7 +105,8 @@ def judge(
     if run is None:
         return []
     reference_runs = _find_runs(subject, references(mode))
-    judgement = _Judgement(subject.name, run, reference_runs, by_design, display_path)
+    plain_runs = find_plain_runs(subject, mode)
+    judgement = _Judgement(subject.name, run, reference_runs, plain_runs, by_design, display_path)
     return [*judgement.promotions(), *judgement.overflows()]
 
 
@@ -111,7 +122,8 @@ def _find_runs(subject: ObservedSubject, modes: Iterable[Mode]) -> list[Observed
 def find_failure(subject: ObservedSubject, mode: Mode) -> ObservedError | None:
     """Return the error that makes a subject fail in a mode, or None.
 
-    Such an error has nothing to do with dtypes: it also occurs without wide parameters.
+    Such an error has nothing to do with mixed dtypes: it also occurs without them, in the half
+    dtype and in float32.
     """
     run = subject.run(mode)
     if run is None:
@@ -122,18 +134,23 @@ def find_failure(subject: ObservedSubject, mode: Mode) -> ObservedError | None:
         return next(iter(subject.errors), None)
     if run.error is None:
         return None
-    others = _find_runs(subject, (each for each in references(mode) if each != mode))
-    if not others or _occurs_in(run.error, others):
+    if _occurs_in_all(run.error, find_plain_runs(subject, mode)):
         return run.error
     return None
 
 
-def _occurs_in(error: ObservedError, runs: Iterable[ObservedRun]) -> bool:
+def find_plain_runs(subject: ObservedSubject, mode: Mode) -> list[ObservedRun]:
+    """Return the runs with one dtype everywhere beside a run in a mode."""
+    return _find_runs(subject, (each for each in plain_modes(mode) if each != mode))
+
+
+def _occurs_in_all(error: ObservedError, runs: Iterable[ObservedRun]) -> bool:
+    """Return whether every run ends in an error; True without runs."""
     for run in runs:
         other = run.error
-        if other is not None and (error.type, error.place) == (other.type, other.place):
-            return True
-    return False
+        if other is None or (error.type, error.place) != (other.type, other.place):
+            return False
+    return True
 
 
 class _Judgement:
@@ -144,10 +161,12 @@ class _Judgement:
         subject: str,
         run: ObservedRun,
         reference_runs: Sequence[ObservedRun],
+        plain_runs: Sequence[ObservedRun],
         by_design: WideByDesign,
         display_path: DisplayPath,
     ) -> None:
         self._subject, self._run, self._references = subject, run, reference_runs
+        self._plain_runs = plain_runs
         self._by_design, self._display_path = by_design | _find_wide_arguments(run), display_path
         self._remaining: set[tuple[str, Place | None, tuple[str, ...]]] = set()
         if reference_runs:
@@ -260,8 +279,7 @@ class _Judgement:
         error = self._run.error
         if error is None or error.place is None:
             return None, [], None
-        others = [other for other in self._references if other is not self._run]
-        if not others or _occurs_in(error, others):
+        if _occurs_in_all(error, self._plain_runs):
             return None, [], None
         place = error.place
         statement = expressions.find_statement(place)
@@ -271,6 +289,11 @@ class _Judgement:
         causes_of_error = self._causes(_events(error.about))
         if causes_of_error and error.kind == "stated":
             return error_at_end, causes_of_error, None
+        if error.kind == "stated":
+            cast = self._find_cast(error)
+            if cast is not None:
+                finding = describe_cast(self._subject, self._run, cast, self._display_path)
+                return None, [], replace(finding, error_at_end=error_at_end)
         wide, halves = [], []
         for each in error.about:
             if each.is_half:
@@ -300,6 +323,13 @@ class _Judgement:
         )
         return error_at_end, causes_of_error, finding
 
+    def _find_cast(self, error: ObservedError) -> Cast | None:
+        """Return the first cast that widened a tensor which the failing statement names."""
+        for operand in error.about:
+            for number in operand.casts:
+                return self._run.casts[number]
+        return None
+
     def _finding(self, number: int, kernels: tuple[ReachedKernel, ...]) -> DtypeFinding | None:
         promotion = self._run.promotions[number]
         place, wide = promotion.place, promotion.wide[0]
@@ -323,6 +353,32 @@ class _Judgement:
             reached_kernels=kernels,
             message=f"{operand} is {short(wide.dtype)}, so the result is {short(promotion.result)}",
         )
+
+
+def describe_cast(
+    subject: str, run: ObservedRun, cast: Cast, display_path: DisplayPath
+) -> DtypeFinding:
+    """Return the finding of a cast to a wider dtype, without kernels.
+
+    Its cure narrows the value that the statement computes, which later operations keep wide.
+    """
+    place = cast.place
+    operand = expressions.describe_operand(place, cast.direct, cast.halves[0])
+    return DtypeFinding(
+        PROMOTION,
+        subject,
+        display_path(place.file),
+        place.line,
+        expressions.find_statement(place),
+        operand,
+        short(cast.source),
+        short(cast.result),
+        str(run.mode),
+        expressions.find_assigned(place),
+        half=_half(place, cast.direct, cast.halves),
+        message=f"{operand} is {short(cast.source)}, and the result is {short(cast.result)}",
+        is_cast=True,
+    )
 
 
 def _half(place: Place, direct: bool, halves: Sequence[Operand]) -> str | None:

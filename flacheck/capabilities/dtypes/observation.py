@@ -60,6 +60,7 @@ class Operand(Struct, frozen=True):
     dtype: str
     dims: int
     events: tuple[int, ...]
+    casts: tuple[int, ...] = ()
     at: str = ""
     kind: str | None = None
     name: str | None = None
@@ -77,6 +78,16 @@ class Promotion(Struct, frozen=True, rename={"source": "from", "result": "to"}):
     phase: str
     halves: tuple[Operand, ...]
     wide: tuple[Operand, ...]
+    source: str
+    result: str
+
+
+class Cast(Struct, frozen=True, rename={"source": "from", "result": "to"}):
+    """A half tensor that the program or autocast cast to a wider dtype."""
+
+    place: Place
+    direct: bool
+    halves: tuple[Operand, ...]
     source: str
     result: str
 
@@ -108,12 +119,16 @@ class Overflow(Struct, frozen=True, rename={"evidence": "shown"}):
 
 
 class ObservedLaunch(Struct, frozen=True):
-    """A launch with its floating operands; `ids` are its lines in the launches file."""
+    """A launch with its floating operands; `ids` are its lines in the launches file.
+
+    `place` is that of the call in the program.
+    """
 
     kernel: str
     phase: str
     ids: tuple[str, ...]
     args: dict[str, Operand]
+    place: Place | None = None
 
     @property
     def dtypes(self) -> dict[str, str]:
@@ -158,6 +173,7 @@ class ObservedRun(Struct, frozen=True, dict=True):
     mode: Mode
     error: ObservedError | None
     promotions: tuple[Promotion, ...] = ()
+    casts: tuple[Cast, ...] = ()
     overflows: tuple[Overflow, ...] = ()
     launches: tuple[ObservedLaunch, ...] = ()
     order: tuple[int, ...] = ()

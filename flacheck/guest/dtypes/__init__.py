@@ -15,13 +15,15 @@ The report: {"error"?: why a target cannot be followed, "modules": {module: why 
 "late": the targets that the time limit excluded, "missing": {first name of a module that is not
 installed: the modules that import it}, "subjects": [{"name", "plan", "failed"?: the error of every
 call, "runs": [run]}]}. A run: {"mode", "promotions": [{"place", "phase", "halves", "wide", "from",
-"to"}], "overflows", "launches": [{"kernel", "phase", "ids" (of launches in the launches file),
-"args": {name: {"dtype", "kind", "name", "events", "dims"}}}], "order": the launches' indices in
-order of time, "error": None or {"stage", "type", "text", "trace", "place", "kind", "about"}}. A
+"to"}], "casts": [{"place", "halves", "from", "to"}], "overflows", "launches": [{"kernel", "phase",
+"place", "ids" (of launches in the launches file), "args": {name: {"dtype", "kind", "name",
+"events", "casts", "dims"}}}], "order": the launches' indices in order of time, "error": None or
+{"stage", "type", "text", "trace", "place", "kind", "about"}}. A
 subject's `heads`: [{"size", "settings" (that set the head size), "run": the run, None if no setting
-works}], in `modes`. An argument's `events` are indices of the run's promotions. A mode of the
-config has the runs of its reference modes beside it: its half dtype for parameters and arguments,
-with autocast and without.
+works}], in `modes`. An argument's `events` are indices of the run's promotions, its `casts` those
+of casts by the program or by autocast. A mode of the config has the runs of its reference modes
+beside it: its half dtype for parameters and arguments, with autocast and without, and float32
+everywhere.
 """
 
 from __future__ import annotations
@@ -225,13 +227,14 @@ def _first_working(tries: Any) -> tuple[Any, list[Any]]:
 def references(mode: Any) -> list[Any]:
     """Return the modes to compare a mode with.
 
-    These have its half dtype everywhere, without autocast and with it.
+    These have its half dtype everywhere, without autocast and with it, or float32 everywhere.
     """
     from .runs import Precision
 
     half = mode.params
     if mode.autocast != "off":
         half = mode.autocast
+    plain = [Precision("off", half), Precision("off", "fp32")]
     if mode.autocast == "off":
-        return [Precision("off", half)]
-    return [Precision("off", half), Precision(mode.autocast, half)]
+        return plain
+    return [plain[0], Precision(mode.autocast, half), plain[1]]

@@ -40,15 +40,22 @@ class Origin:
     """The origin of a tensor.
 
     `kind` and `name` identify a `parameter`, a `buffer` or an `argument`, through views and casts
-    of it alone; `events` are the numbers of the promotions that caused its dtype.
+    of it alone; `events` are the numbers of the promotions that caused its dtype, `casts` those of
+    the casts by the program or by autocast.
     """
 
     kind: str | None = None
     name: str | None = None
     events: frozenset[int] = frozenset()
+    casts: frozenset[int] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "name": self.name, "events": sorted(self.events)}
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "events": sorted(self.events),
+            "casts": sorted(self.casts),
+        }
 
 
 @dataclass(frozen=True)
@@ -66,9 +73,10 @@ class CallOperand:
 
 @dataclass
 class RunRecord:
-    """The promotions, overflows and launches of one run."""
+    """The promotions, casts to a wider dtype, overflows and launches of one run."""
 
     promotions: list[dict[str, Any]] = field(default_factory=list)
+    casts: list[dict[str, Any]] = field(default_factory=list)
     overflows: list[dict[str, Any]] = field(default_factory=list)
     launches: list[dict[str, Any]] = field(default_factory=list)
     # The last error of an operation, with the operands of the operation.
@@ -115,11 +123,13 @@ class Follower:
         self._calls = _ProgramCalls(self)
         self._operations = _Operations(self)
         self._places: dict[tuple[Any, ...], int] = {}
+        self._cast_places: dict[tuple[Any, ...], int] = {}
         self._exponentials = Exponentials()
 
     def begin(self) -> None:
         self.record = RunRecord()
         self._places = {}
+        self._cast_places = {}
         self.ids.clear()
 
     def __enter__(self) -> Follower:
@@ -171,6 +181,8 @@ class Follower:
     def _launch(self, kernel: str, arguments: Mapping[str, Any]) -> None:
         arguments_json = {}
         promoted_events: frozenset[int] = frozenset()
+        casts: frozenset[int] = frozenset()
+        place = places.here()
         tensors = []
         for name, value in arguments.items():
             tensor = getattr(value, "base", None) if hasattr(value, "block_shape") else value
@@ -180,9 +192,11 @@ class Follower:
                 arguments_json[name]["dims"] = tensor.dim()
                 tensors.append(tensor)
                 promoted_events |= origin.events
+                casts |= origin.casts
         line = {
             "kernel": kernel,
             "phase": self.phase,
+            "place": place and place.to_json(),
             "ids": list(self.ids),
             "args": arguments_json,
         }
@@ -191,7 +205,7 @@ class Follower:
         for tensor in tensors:
             # A tensor that the kernel wrote has its dtype from the same operands.
             if tensor.dtype in _WIDE and origin_of(tensor) == _UNKNOWN:
-                setattr(tensor, _ORIGIN, Origin(events=promoted_events))
+                setattr(tensor, _ORIGIN, Origin(events=promoted_events, casts=casts))
 
     def _judge(
         self, result: Any, args: Any, kwargs: Mapping[str, Any], given_ids: set[int], function: Any
@@ -221,12 +235,13 @@ class Follower:
                 setattr(tensor, _ORIGIN, Origin(events=frozenset((event,))))
             elif halves and not promoters:
                 # This is a cast by the program or by autocast.
-                _inherit(tensor, halves, frozenset())
+                _inherit(tensor, halves, frozenset(), self._cast(halves, tensor))
             else:
-                events = set[int]()
+                events, casts = set[int](), set[int]()
                 for _, each in wide:
                     events |= origin_of(each).events
-                _inherit(tensor, operands, frozenset(events))
+                    casts |= origin_of(each).casts
+                _inherit(tensor, operands, frozenset(events), frozenset(casts))
 
     def _promotion(self, halves: Any, wide: Any, result: torch.Tensor) -> int:
         place = places.here()
@@ -248,6 +263,25 @@ class Follower:
             }
         )
         return number
+
+    def _cast(self, halves: Any, result: torch.Tensor) -> frozenset[int]:
+        """Record a cast of half operands; return its number, or nothing within torch's own code."""
+        place = places.here()
+        if place is None:
+            return frozenset()
+        key = (place, tuple(at for at, _ in halves))
+        if key not in self._cast_places:
+            self._cast_places[key] = len(self.record.casts)
+            self.record.casts.append(
+                {
+                    "place": place.to_json(),
+                    "direct": places.is_direct(),
+                    "halves": list(map(CallOperand.to_json, itertools.starmap(_operand, halves))),
+                    "from": short(halves[0][1].dtype),
+                    "to": short(result.dtype),
+                }
+            )
+        return frozenset((self._cast_places[key],))
 
     def _check_range(
         self, tensor: torch.Tensor, function: Any, args: Any, kwargs: Mapping[str, Any]
@@ -302,7 +336,7 @@ def _mark_gradient(tensor: torch.Tensor) -> None:
         if tensor.output_nr in marked_outputs:
             return
         marked_outputs.add(tensor.output_nr)
-        origin = Origin(events=origin_of(tensor).events)
+        origin = Origin(events=origin_of(tensor).events, casts=origin_of(tensor).casts)
 
         def mark(gradient: torch.Tensor) -> None:
             setattr(gradient, _ORIGIN, origin)
@@ -372,10 +406,13 @@ def _flat(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _inherit(
-    tensor: torch.Tensor, operands: list[tuple[str, torch.Tensor]], events: frozenset[int]
+    tensor: torch.Tensor,
+    operands: list[tuple[str, torch.Tensor]],
+    events: frozenset[int],
+    casts: frozenset[int] = frozenset(),
 ) -> None:
     """Set the origin of a result: a view or cast of one tensor keeps that tensor's name."""
-    origin = Origin(events=events)
+    origin = Origin(events=events, casts=casts)
     if len(operands) == 1:
-        origin = replace(origin_of(operands[0][1]), events=events)
+        origin = replace(origin_of(operands[0][1]), events=events, casts=casts)
     setattr(tensor, _ORIGIN, origin)

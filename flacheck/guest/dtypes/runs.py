@@ -94,6 +94,7 @@ def report_run(
     run_report: dict[str, Any] = {
         "mode": mode.to_json(),
         "promotions": record.promotions,
+        "casts": record.casts,
         "overflows": record.overflows,
         **_distinct(record.launches),
         "error": None,

@@ -133,7 +133,8 @@ def _findings(folder: Path, name: str) -> list[DtypeFinding]:
         toolchain=toolchains.provide(choice),
     )
     answer = following.follow(question, folder)
-    (run,) = [each for each in answer.observation.subjects[0].runs if each.mode.params == "fp32"]
+    run = answer.observation.subjects[0].run(question.modes[0])
+    assert run is not None
     assert run.error is None
     assert any(launch.kernel == "streams:add_back" for launch in run.launches)
     return following.findings(answer, question.modes)

@@ -1,0 +1,171 @@
+"""Launches that do not compile in the dtypes that mixed precision gives them.
+
+A launch with half and float32 operands is compiled as it was recorded, and as a run in the half
+dtype alone and one in float32 alone make it. It is a finding if it fails and one of these compiles:
+then the mixture is the cause, whether a promotion, autocast or the program widened an operand. The
+operand to blame is one that makes the launch compile when it alone is half; without one, each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from flacheck.capabilities.dtypes import expressions, judging
+from flacheck.capabilities.dtypes.costs import CostBench, LaunchOnTarget, Need, with_dtypes
+from flacheck.capabilities.dtypes.finding import PROMOTION, DtypeFinding, ReachedKernel
+from flacheck.capabilities.dtypes.judging import DisplayPath
+from flacheck.capabilities.dtypes.observation import (
+    Mode,
+    ObservedLaunch,
+    ObservedRun,
+    ObservedSubject,
+)
+from flacheck.inputs.launches import RecordedLaunch
+
+# Codes of a compile that reached no verdict: time-outs, memory, missing wheels.
+_NO_VERDICT = "FC9"
+
+
+@dataclass(frozen=True)
+class _MixedLaunch:
+    """A launch with half and float32 operands.
+
+    `plain` is the same launch in one dtype, `half_variants` with one of its wide operands in half.
+    """
+
+    run: ObservedRun
+    launch: ObservedLaunch
+    mixed: RecordedLaunch
+    plain: tuple[RecordedLaunch, ...]
+    half_variants: Mapping[str, RecordedLaunch]
+
+
+def find_refused(
+    subjects: Sequence[ObservedSubject],
+    modes: Sequence[Mode],
+    findings: Sequence[DtypeFinding],
+    entries: Mapping[str, RecordedLaunch],
+    bench: CostBench,
+    target: str,
+    display_path: DisplayPath,
+) -> list[DtypeFinding]:
+    """Return a finding for each place that widens an operand of a launch which is then refused.
+
+    Args:
+        subjects: The followed subjects.
+        modes: The modes of the question.
+        findings: Known findings; launches that they reach are not compiled.
+        entries: The recorded launches by id.
+        bench: Compiles the launches.
+        target: The GPU to compile for.
+        display_path: Turns an absolute path into the path in a report.
+    """
+    every_launch: list[tuple[str, _MixedLaunch]] = []
+    for subject in subjects:
+        for mode in modes:
+            for mixed in _find_mixed(subject, mode, findings, entries):
+                every_launch.append((subject.name, mixed))
+    needs = bench.compile_one([LaunchOnTarget(each.mixed, target) for _, each in every_launch])
+    failures = []
+    for (name, each), need in zip(every_launch, needs):
+        if _is_refused(need):
+            failures.append((name, each, need))
+    queries = []
+    for _, each, _ in failures:
+        for variant in (*each.plain, *each.half_variants.values()):
+            queries.append(LaunchOnTarget(variant, target))
+    variant_needs = iter(bench.compile_one(queries))
+    by_identity: dict[tuple[str, str, str], DtypeFinding] = {}
+    for name, each, need in failures:
+        plain = [next(variant_needs) for _ in each.plain]
+        half_variants = {operand: next(variant_needs) for operand in each.half_variants}
+        if all(map(_is_refused, plain)):
+            continue
+        blamed = [operand for operand, alone in half_variants.items() if not _is_refused(alone)]
+        for operand in blamed or half_variants:
+            finding = _describe(name, each, operand, need, display_path)
+            if finding is None:
+                continue
+            key = (finding.subject, finding.mode, finding.identity)
+            known = by_identity.setdefault(key, finding)
+            if known is not finding:
+                kernels = (*known.reached_kernels, *finding.reached_kernels)
+                by_identity[key] = replace(known, reached_kernels=kernels)
+    return list(by_identity.values())
+
+
+def _is_refused(need: Need) -> bool:
+    """Return True for a compile with an error; shared memory over the limit is none."""
+    why = need.why or ""
+    return need.shared is None and why.startswith("FC") and not why.startswith(_NO_VERDICT)
+
+
+def _find_mixed(
+    subject: ObservedSubject,
+    mode: Mode,
+    findings: Sequence[DtypeFinding],
+    entries: Mapping[str, RecordedLaunch],
+) -> Iterator[_MixedLaunch]:
+    """Yield each launch of a run with half and float32 operands once for its dtypes."""
+    run = subject.run(mode)
+    if run is None:
+        return
+    launch_keys = set()
+    for finding in findings:
+        if (finding.subject, finding.mode) == (subject.name, str(mode)):
+            for kernel in finding.reached_kernels:
+                launch_keys.add((kernel.kernel, tuple(kernel.dtypes.items())))
+    for launch in run.launches:
+        key = (launch.kernel, tuple(launch.dtypes.items()))
+        is_mixed = launch.has_half and "fp32" in launch.dtypes.values()
+        recorded = [entries[each] for each in launch.ids if each in entries]
+        if key in launch_keys or not is_mixed or not recorded:
+            continue
+        launch_keys.add(key)
+        plain = []
+        for dtype in (mode.half, "fp32"):
+            dtypes = dict.fromkeys(launch.args, dtype)
+            plain.append(with_dtypes(recorded[0], dtypes))
+        half_variants = {}
+        for name, operand in launch.args.items():
+            if not operand.is_half:
+                half_variants[name] = with_dtypes(recorded[0], {name: mode.half})
+        yield _MixedLaunch(run, launch, recorded[0], tuple(plain), half_variants)
+
+
+def _describe(
+    subject: str, mixed: _MixedLaunch, name: str, need: Need, display_path: DisplayPath
+) -> DtypeFinding | None:
+    """Return the finding of the place that widened an operand, of the launch without one."""
+    launch, run = mixed.launch, mixed.run
+    operand = launch.args[name]
+    intended = dict.fromkeys(launch.args, run.mode.half)
+    kernels = (ReachedKernel(launch.kernel, name, launch.dtypes, intended, launch.ids),)
+    message = f"{launch.kernel} does not compile in these dtypes: {need.why} {need.message}"
+    if operand.casts:
+        cast = run.casts[operand.casts[0]]
+        finding = judging.describe_cast(subject, run, cast, display_path)
+        return replace(finding, reached_kernels=kernels, message=message)
+    place = launch.place
+    if operand.events:
+        place = run.promotions[operand.events[0]].place
+    if place is None:
+        return None
+    return DtypeFinding(
+        PROMOTION,
+        subject,
+        display_path(place.file),
+        place.line,
+        expressions.find_statement(place),
+        operand.name or name,
+        run.mode.half,
+        "fp32",
+        str(run.mode),
+        place,
+        parameter=operand.name,
+        kind=operand.kind,
+        reached_kernels=kernels,
+        message=message,
+        is_cast=True,
+    )

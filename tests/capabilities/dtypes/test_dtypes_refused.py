@@ -1,0 +1,144 @@
+"""Launches that the compiler refuses for their mixed dtypes, whoever widened an operand."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flacheck import toolchains
+from flacheck.capabilities.dtypes.costs import CostBench
+from flacheck.capabilities.dtypes.examination import Experiments, examine
+from flacheck.capabilities.dtypes.finding import DtypeFinding
+from flacheck.capabilities.dtypes.following import DtypesQuestion
+from flacheck.capabilities.dtypes.observation import Mode
+from flacheck.capabilities.dtypes.result import DtypesResult
+
+pytestmark = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("torch", "triton"))),
+    reason="needs torch and triton: pip install .[torch]",
+)
+_FILE = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+from torch.nn import functional as F
+
+
+@triton.jit
+def scores(q, k, o, D: tl.constexpr):
+    i = tl.arange(0, D)[:, None] * D + tl.arange(0, D)[None, :]
+    tl.store(o + i, tl.dot(tl.load(q + i), tl.load(k + i)))
+
+
+class Mixer(nn.Module):
+    def __init__(self, hidden_size: int = 64):
+        super().__init__()
+        self.to_q = nn.Linear(hidden_size, hidden_size)
+        self.to_k = nn.Linear(hidden_size, hidden_size)
+        self.gain = nn.Parameter(torch.ones(hidden_size))
+
+    def forward(self, hidden_states):
+        q = self.to_q(hidden_states)
+        k = self.to_k(hidden_states)
+        {line}
+        {contract}
+        o = torch.empty_like(q)
+        scores[(1,)](q, k, o, D=64)
+        return o
+"""
+# Autocast keeps these in float32, or the program does.
+WIDENED = (
+    "k = k.softmax(-1)",
+    "k = F.normalize(k, dim=-1)",
+    "k = F.layer_norm(k, (64,))",
+    "k = k.exp().cumsum(1)",
+    "k = torch.stack([k, k]).sum(0)",
+    "k = k.float() * torch.rsqrt(k.float().pow(2).mean(-1, keepdim=True) + 1e-6)",
+)
+DIRECT = "k = self.gain.expand_as(k)"
+FITTING = (
+    "k = k.softmax(-1).to(q.dtype)",
+    "k = k * 2",
+    "q, k = q.float(), k.float()",
+)
+ASSERTED = "k = k.softmax(1)"
+CONTRACT = "assert q.dtype == k.dtype"
+BF16 = Mode("bf16", "fp32")
+
+
+class Examined:
+    """A layer in a file of its own for each line, all examined at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files: dict[str, Path] = {}
+        for number, line in enumerate((*WIDENED, DIRECT, *FITTING, ASSERTED)):
+            contract = CONTRACT if line == ASSERTED else "pass"
+            file = folder / f"layer_{number}.py"
+            file.write_text(_FILE.format(line=line, contract=contract))
+            self.files[line] = file
+        (choice,) = toolchains.resolve(["installed"]).choices
+        question = DtypesQuestion(
+            targets=tuple(f"{file}:Mixer" for file in self.files.values()),
+            modes=(BF16,),
+            toolchain=toolchains.provide(choice),
+        )
+        bench = CostBench(folder / "store", choice)
+        self.result: DtypesResult = examine(question, Experiments(bench=bench))
+
+    def findings(self, line: str) -> Iterator[DtypeFinding]:
+        for finding in self.result.findings:
+            if finding.subject == f"{self.files[line].stem}:Mixer":
+                yield finding
+
+
+@pytest.fixture(scope="module")
+def examined(tmp_path_factory: pytest.TempPathFactory) -> Examined:
+    return Examined(tmp_path_factory.mktemp("refused"))
+
+
+@pytest.mark.parametrize("line", WIDENED)
+def test_the_line_that_widens_an_operand_of_a_refused_launch_is_named(
+    examined: Examined, line: str
+) -> None:
+    """The compiler takes the launch in either dtype, and not in both."""
+    (finding,) = examined.findings(line)
+    text = examined.files[line].read_text().splitlines()
+    assert (finding.code, text[finding.line - 1].strip()) == ("FC701", line)
+    (kernel,) = finding.reached_kernels
+    assert (kernel.argument, kernel.dtypes["q"], kernel.dtypes["k"]) == ("k", "bf16", "fp32")
+    assert "FC106" in finding.message
+
+
+def test_a_parameter_that_is_passed_directly_is_named_at_the_launch(examined: Examined) -> None:
+    """Nothing computed it, so that its first line is the launch's."""
+    (finding,) = examined.findings(DIRECT)
+    assert finding.source == "scores[(1,)](q, k, o, D=64)"
+    assert (finding.operand, finding.fix) == ("k", None)
+
+
+@pytest.mark.parametrize("line", FITTING)
+def test_a_launch_that_compiles_is_no_finding(examined: Examined, line: str) -> None:
+    """Its operands agree when they reach the kernel."""
+    assert list(examined.findings(line)) == []
+
+
+def test_a_contract_that_autocast_breaks_is_named_at_the_cast(examined: Examined) -> None:
+    """The layer fails with mixed dtypes only, so that it does not count as not followed."""
+    (finding,) = examined.findings(ASSERTED)
+    assert finding.source == ASSERTED
+    assert finding.error_at_end is not None
+    assert finding.error_at_end.source == CONTRACT
+    assert examined.result.not_followed == ()
+
+
+def test_the_proposed_casts_leave_no_refused_launch(examined: Examined) -> None:
+    """Only the parameter, which no expression computes, has no cast."""
+    assert examined.result.fix_result is not None
+    remaining = {finding.subject for finding in examined.result.fix_result.remaining}
+    assert remaining == {f"{examined.files[DIRECT].stem}:Mixer"}
+    without = [finding.subject for finding in examined.result.fix_result.not_fixed]
+    assert without == [f"{examined.files[DIRECT].stem}:Mixer"]
