@@ -168,7 +168,9 @@ class _Capture:
         self._trust.remove_untrusted(self._config["output"])
         if self._reuse_state is not None and self._config.get("asked"):
             queries = self._caller.frontend_queries
-            record = self._reuse_state.reuse_record(self._recorder, queries, release_warnings)
+            record = self._reuse_state.reuse_record(
+                self._recorder, queries, release_warnings, self._trust.certain_kernels
+            )
             write_json(record, self._config["asked"])
         report["seconds"] = round(time.process_time(), 1)
         write_json(report, self._config["report"])

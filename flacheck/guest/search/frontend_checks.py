@@ -113,7 +113,7 @@ class FrontendChecks:
             frontend.set_up()
         self._check_counts[self._counter_key(kernel)] += 1
         error = frontend.argument_error(self._recorder.refusal(function, arguments))
-        self.queries.add(function, arguments, frontend.comparable_error(error))
+        self.queries.add(kernel, function, arguments, frontend.comparable_error(error))
         return error
 
 
