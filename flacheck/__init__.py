@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from flacheck.api.scan import scan as scan
     from flacheck.api.toolchains import install_toolchains as install_toolchains
     from flacheck.api.toolchains import list_toolchains as list_toolchains
+    from flacheck.api.toolchains import package_index as package_index
     from flacheck.api.toolchains import remove_toolchains as remove_toolchains
     from flacheck.capabilities.bisect.history import Bisection as Bisection
     from flacheck.capabilities.diff.result import Comparison as Comparison
@@ -128,6 +129,7 @@ _MODULES = {
     "list_targets": "api.lists",
     "list_toolchains": "api.toolchains",
     "merge": "api.reports",
+    "package_index": "api.toolchains",
     "plan_scan": "api.scan",
     "prune_cache": "api.housekeeping",
     "remove_runs": "api.housekeeping",

@@ -66,8 +66,8 @@ def sequences_of(cu_seqlens, T):
 def differentiable(forward, backward):
     """Return a function of (options, *tensors) whose gradients are those of `backward`.
 
-    `forward(*tensors, **options)` returns (o, ht) and the tensors to keep; `backward(kept, do, dht, **options)` returns
-    a gradient or None for each tensor.
+    `forward(*tensors, **options)` returns the outputs, such as (o, ht), and the tensors to keep; `backward(kept, do,
+    dht, **options)` returns a gradient or None for each tensor.
     """
     import torch
 
@@ -80,20 +80,13 @@ def differentiable(forward, backward):
             return results
 
         @staticmethod
-        def backward(ctx, do, dht):
-            gradients = backward(ctx.saved_tensors, do.contiguous(), dht.contiguous(), **ctx.options)
+        def backward(ctx, *cotangents):
+            contiguous = [cotangent.contiguous() for cotangent in cotangents]
+            gradients = backward(ctx.saved_tensors, *contiguous, **ctx.options)
             needed = zip(gradients, ctx.needs_input_grad[1:])
             return (None, *(gradient if is_needed else None for gradient, is_needed in needed))
 
     return Operator.apply
-
-
-def reversed_sum(x, sequences):
-    """Return the sum over this token and the later ones of its sequence, along dim 0 of x [R, ...]."""
-    import torch
-
-    parts = [x[first : first + n].flip(0).cumsum(0).flip(0) for first, n, _ in sequences.tolist()]
-    return torch.cat(parts)
 
 
 def walk(step, h, T, cu_seqlens=None):

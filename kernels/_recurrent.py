@@ -10,14 +10,15 @@ program keeps BV columns of a head's state; gradients that sum over the columns 
 Backward needs no division by a decay. One kernel walks forward with the state h, one walks back with its gradient dh.
 The decay of token t lies on every path from a key before t to a query from t on: its gradient is the sum of q dq - k dk
 over the tokens from t on, as every path between two of these tokens is in both terms. These sums are taken in float64,
-and without the paths from a token to itself, which would cancel.
+and without the paths from a token to itself, which would cancel. Without a and b they begin again every 64 tokens, with
+the paths that go on from there, h dh: over a whole sequence the errors of the terms would add up.
 """
 
 import triton
 import triton.language as tl
 
-from ._host import differentiable, reversed_sum
-from ._tiles import load_sequence, load_tile, store_tile
+from ._host import differentiable
+from ._tiles import load_chunk, load_sequence, load_tile, store_tile
 
 # fmt: off
 KERNELS = {
@@ -51,9 +52,10 @@ KERNELS = {
                 "g": {"dtype": "fp32", "align": 16}, "gk": {"dtype": "fp32", "align": 16},
                 "u": {"dtype": "fp32", "align": 16}, "do": {"dtype": "{dtype}", "align": 16},
                 "dq": {"dtype": "fp32", "align": 16}, "h0": {"dtype": "fp32", "align": 16},
-                "hd": {"dtype": "fp32", "align": 16}, "scale": {"float": 0.125}, "sequences": {"dtype": "i32", "align": 16}, "R": {"int": "{T}"}, "H": {"constexpr": "{H}"},
-                "K": {"constexpr": "{K}"}, "V": {"constexpr": "{V}"}, "BK": {"constexpr": "{K}"},
-                "BV": {"constexpr": 16},
+                "hd": {"dtype": "fp32", "align": 16}, "scale": {"float": 0.125},
+                "sequences": {"dtype": "i32", "align": 16}, "R": {"int": "{T}"}, "H": {"constexpr": "{H}"},
+                "K": {"constexpr": "{K}"}, "V": {"constexpr": "{V}"}, "BT": {"constexpr": 64},
+                "BK": {"constexpr": "{K}"}, "BV": {"constexpr": 16},
             },
             "omitted": [],
         },
@@ -74,10 +76,11 @@ KERNELS = {
                 "gk": {"dtype": "fp32", "align": 16}, "u": {"dtype": "fp32", "align": 16},
                 "do": {"dtype": "{dtype}", "align": 16}, "dk": {"dtype": "fp32", "align": 16},
                 "dv": {"dtype": "{dtype}", "align": 16}, "dht": {"dtype": "fp32", "align": 16},
-                "dh0": {"dtype": "fp32", "align": 16}, "scale": {"float": 0.125},
+                "dh0": {"dtype": "fp32", "align": 16}, "hd": {"dtype": "fp32", "align": 16},
+                "ends": {"dtype": "fp32", "align": 16}, "scale": {"float": 0.125},
                 "sequences": {"dtype": "i32", "align": 16}, "R": {"int": "{T}"}, "H": {"constexpr": "{H}"},
-                "K": {"constexpr": "{K}"}, "V": {"constexpr": "{V}"}, "BK": {"constexpr": "{K}"},
-                "BV": {"constexpr": 16},
+                "K": {"constexpr": "{K}"}, "V": {"constexpr": "{V}"}, "BT": {"constexpr": 64},
+                "BK": {"constexpr": "{K}"}, "BV": {"constexpr": 16},
             },
             "omitted": [],
         },
@@ -88,6 +91,23 @@ KERNELS = {
             {"kwargs": {}, "num_warps": 8, "num_stages": 2},
         ],
         "keys": ["H", "K", "V"],
+    },
+    "global_cumsum": {
+        "form": "fused_recurrent",
+        "launch": {
+            "args": {
+                "x": {"dtype": "fp64", "align": 16}, "y": {"dtype": "fp64", "align": 16},
+                "spans": {"dtype": "i32", "align": 16}, "S": {"constexpr": "{H}"}, "REVERSED": {"constexpr": 1},
+            },
+            "omitted": ["BT", "BS"],
+        },
+        "configs": [
+            {"kwargs": {"BT": 64, "BS": 32}, "num_warps": 4, "num_stages": 2},
+            {"kwargs": {"BT": 32, "BS": 16}, "num_warps": 1, "num_stages": 2},
+            {"kwargs": {"BT": 32, "BS": 64}, "num_warps": 4, "num_stages": 2},
+            {"kwargs": {"BT": 64, "BS": 16}, "num_warps": 2, "num_stages": 2},
+        ],
+        "keys": ["S", "REVERSED"],
     },
     "dplr_recurrent_fwd": {
         "form": "fused_recurrent",
@@ -223,17 +243,17 @@ def fused_recurrent_fwd(
 @triton.jit
 def fused_recurrent_bwd_dq(
     k, v, g, gk, u, do, dq, h0, hd, scale, sequences, R, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
-    BK: tl.constexpr, BV: tl.constexpr,
+    BT: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
 ):  # fmt: skip
     """Write BV columns' part of dq [NV, R, H, K] without that of a token's own key, walking forward with the state.
 
-    Also hd [N, H, K, V], the last state without its last token.
+    Also hd [NC, H, K, V], the state after each chunk of BT tokens without its last token.
     """
     i_nh, i_v = tl.program_id(0).to(tl.int64), tl.program_id(1)
     i_h = i_nh % H
     o_k, o_v = tl.arange(0, BK), i_v * BV + tl.arange(0, BV)
     m_k, m_v = o_k < K, o_v < V
-    first, T, _ = load_sequence(sequences, i_nh // H)
+    first, T, i_c = load_sequence(sequences, i_nh // H)
     dq += i_v.to(tl.int64) * R * H * K
     b_h = tl.zeros([BK, BV], dtype=tl.float32)
     if h0 is not None:
@@ -248,8 +268,10 @@ def fused_recurrent_bwd_dq(
             b_dq = tl.sum(b_h * b_do[None, :], axis=1)
         else:
             b_dq = tl.sum(b_decayed * b_do[None, :], axis=1)
-        if t == T - 1:
-            store_tile(hd + i_nh * K * V, o_k * V, o_v, m_k, m_v, b_decayed)
+        # Two conditions: the first is decided while compiling.
+        if hd is not None:  # noqa: SIM102
+            if (t % BT == BT - 1) | (t == T - 1):
+                store_tile(hd + ((i_c + t // BT) * H + i_h) * K * V, o_k * V, o_v, m_k, m_v, b_decayed)
         b_h = b_decayed + b_k[:, None] * b_v[None, :]
         tl.store(dq + row * K + o_k, b_dq, mask=m_k)
 
@@ -260,22 +282,29 @@ def fused_recurrent_bwd_dq(
 )
 @triton.jit
 def fused_recurrent_bwd_dkv(
-    q, k, v, g, gk, u, do, dk, dv, dht, dh0, scale, sequences, R, H: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
-    BK: tl.constexpr, BV: tl.constexpr,
+    q, k, v, g, gk, u, do, dk, dv, dht, dh0, hd, ends, scale, sequences, R, H: tl.constexpr, K: tl.constexpr,
+    V: tl.constexpr, BT: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
 ):  # fmt: skip
     """Write BV columns of dv and dh0, walking back with the state's gradient.
 
-    Also their part of dk [NV, R, H, K] without that of a token's own query.
+    Also their part of dk [NV, R, H, K] without that of a token's own query, and of ends [NC, H, NV, K], the products of
+    hd and the gradient of the state after each chunk.
     """
     i_nh, i_v = tl.program_id(0).to(tl.int64), tl.program_id(1)
     i_h = i_nh % H
     o_k, o_v = tl.arange(0, BK), i_v * BV + tl.arange(0, BV)
     m_k, m_v = o_k < K, o_v < V
-    first, T, _ = load_sequence(sequences, i_nh // H)
+    first, T, i_c = load_sequence(sequences, i_nh // H)
     dk += i_v.to(tl.int64) * R * H * K
     b_dh = load_tile(dht + i_nh * K * V, o_k * V, o_v, m_k, m_v)
     for i in range(T):
-        row = (first + T - 1 - i) * H + i_h
+        t = T - 1 - i
+        if hd is not None:  # noqa: SIM102
+            if (t % BT == BT - 1) | (i == 0):
+                i_end = (i_c + t // BT) * H + i_h
+                b_paths = b_dh * load_tile(hd + i_end * K * V, o_k * V, o_v, m_k, m_v)
+                tl.store(ends + (i_end * tl.cdiv(V, BV) + i_v) * K + o_k, tl.sum(b_paths, axis=1), mask=m_k)
+        row = (first + t) * H + i_h
         b_q = load_row(q, row * K + o_k, m_k) * scale
         b_k = load_row(k, row * K + o_k, m_k)
         b_v = load_row(v, row * V + o_v, m_v)
@@ -295,6 +324,33 @@ def fused_recurrent_bwd_dkv(
         tl.store(dk + row * K + o_k, b_dk, mask=m_k)
         tl.store(dv + row * V + o_v, b_dv.to(dv.dtype.element_ty), mask=m_v)
     store_tile(dh0 + i_nh * K * V, o_k * V, o_v, m_k, m_v, b_dh)
+
+
+@triton.autotune([triton.Config(**c) for c in KERNELS["global_cumsum"]["configs"]], KERNELS["global_cumsum"]["keys"])
+@triton.jit
+def global_cumsum(x, y, spans, S: tl.constexpr, REVERSED: tl.constexpr, BT: tl.constexpr, BS: tl.constexpr):
+    """Write the running sum of x [R, S] within each span of rows, from its first row or, if REVERSED, from its last.
+
+    `spans` [N, 2] holds each span's first row and its number of rows.
+    """
+    i_n, i_s = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    o_t, o_s = tl.arange(0, BT), i_s * BS + tl.arange(0, BS)
+    first, n = load_chunk(spans, i_n)
+    b_sum = tl.zeros([BS], dtype=x.dtype.element_ty)
+    NT = tl.cdiv(n, BT)
+    for i in range(NT):
+        if REVERSED:
+            o_n = (NT - 1 - i) * BT + o_t
+        else:
+            o_n = i * BT + o_t
+        rows = (first + o_n) * S
+        b_x = load_tile(x, rows, o_s, o_n < n, o_s < S)
+        if REVERSED:
+            b_y = tl.cumsum(b_x, axis=0, reverse=True)
+        else:
+            b_y = tl.cumsum(b_x, axis=0)
+        store_tile(y, rows, o_s, o_n < n, o_s < S, b_y + b_sum[None, :])
+        b_sum += tl.sum(b_x, axis=0)
 
 
 @triton.autotune(
@@ -408,7 +464,7 @@ def dplr_recurrent_bwd_h(
 COLUMNS = 16
 
 
-def forward(q, k, v, g, gk, u, h0, scale, sequences):
+def forward(q, k, v, g, gk, u, h0, scale, sequences, chunks):
     """Return ((o, ht), tensors to keep) for q, k [B, T, H, K], v [B, T, H, V], g [B, T, H] or gk [B, T, H, K]."""
     import torch
 
@@ -420,26 +476,35 @@ def forward(q, k, v, g, gk, u, h0, scale, sequences):
     return (o, ht), (q, k, v, g, gk, u, h0)
 
 
-def backward(kept, do, dht, scale, sequences):
+def backward(kept, do, dht, scale, sequences, chunks, BT=64):
     """Return the gradients of q, k, v, g, gk, u and h0."""
     import torch
 
     q, k, v, g, gk, u, h0 = kept
-    B, T, H, K, V, N = *q.shape, v.shape[3], len(sequences)
-    sizes = {"H": H, "K": K, "V": V, "BK": triton.next_power_of_2(K), "BV": COLUMNS}
+    B, T, H, K, V, N, NC = *q.shape, v.shape[3], len(sequences), len(chunks)
+    sizes = {"H": H, "K": K, "V": V, "BT": BT, "BK": triton.next_power_of_2(K), "BV": COLUMNS}
     NV = triton.cdiv(V, COLUMNS)
     dq, dk = (q.new_empty(NV, B, T, H, K, dtype=torch.float32) for _ in range(2))
-    dv, dh0, hd = torch.empty_like(v), torch.empty_like(dht), torch.empty_like(dht)
+    dv, dh0 = torch.empty_like(v), torch.empty_like(dht)
+    hd = ends = None
+    if g is not None or gk is not None:
+        hd, ends = dht.new_empty(NC, H, K, V), dht.new_empty(NC, H, NV, K)
     fused_recurrent_bwd_dq[N * H, NV](k, v, g, gk, u, do, dq, h0, hd, scale, sequences, B * T, **sizes)
-    fused_recurrent_bwd_dkv[N * H, NV](q, k, v, g, gk, u, do, dk, dv, dht, dh0, scale, sequences, B * T, **sizes)
+    fused_recurrent_bwd_dkv[N * H, NV](
+        q, k, v, g, gk, u, do, dk, dv, dht, dh0, hd, ends, scale, sequences, B * T, **sizes
+    )
     dq, dk = dq.sum(0), dk.sum(0)
     dg = dgk = du = None
-    if gk is not None:
-        ends = q.double() * dq, k.double() * dk, hd.double() * dht
-        dgk = gate_gradient(*ends, u is not None, sequences).to(gk.dtype)
-    elif g is not None:
-        ends = q.double() * dq, k.double() * dk, hd.double() * dht
-        dg = gate_gradient(*ends, u is not None, sequences, (-1,)).to(g.dtype)
+    if ends is not None:
+        late, early, last = q.double() * dq, k.double() * dk, ends.double().sum(2)
+        if g is not None:
+            # A head has one gate for all rows of its state.
+            late, early, last = late.sum(-1), early.sum(-1), last.sum(-1)
+        gradient = gate_gradient(late, early, last, u is not None, chunks).float()
+        if g is not None:
+            dg = gradient
+        else:
+            dgk = gradient
     # A token's own key and query, added last: they are no part of the gates' gradients, where they would cancel.
     own = scale * (do.float() * v.float()).sum(-1, keepdim=True)
     own_k, own_q = own * k, own * q
@@ -449,28 +514,37 @@ def backward(kept, do, dht, scale, sequences):
     return (dq + own_k).to(q.dtype), (dk + own_q).to(k.dtype), dv, dg, dgk, du, dh0
 
 
-def gate_gradient(late, early, last, reads_before_decay, sequences, over=()):
-    """Return the gradient of the gates from the products at the two ends of every path.
+def gate_gradient(late, early, last, reads_before_decay, spans):
+    """Return the gradient of the gates from the products at the two ends of every path, in float64.
 
-    `late` and `early` [B, T, H, K] are q dq and k dk, `last` [N, H, K, V] is h dh at the ends of the sequences, without
-    the paths from a token to itself. A head's one gate sums `over` the rows of the state.
+    `late` and `early` [B, T, H, K] or [B, T, H] are q dq and k dk, `last` [N, H, K] or [N, H] is h dh at the end of each
+    of the N spans of tokens, [N, 2 or more], i32: all without the paths from a token to itself.
     """
-    last = last.sum(-1)
-    if over:
-        late, early, last = late.sum(over), early.sum(over), last.sum(over)
     x = (late - early).flatten(0, 1)
-    ends = (sequences[:, 0] + sequences[:, 1] - 1).long()
-    # The last key's only path ends in the last state, which is without it.
+    ends = (spans[:, 0] + spans[:, 1] - 1).long()
+    # The last key's paths lead out of its span, and h dh is without them.
     x = x.index_copy(0, ends, late.flatten(0, 1)[ends] + last)
-    x = reversed_sum(x, sequences).view(late.shape)
+    gradient = summed(x, spans).view(late.shape)
     if reads_before_decay:
-        return x - late
-    return x
+        return gradient - late
+    return gradient
 
 
-def recurrence(q, k, v, g, gk, u, h0, scale, sequences):
-    """Return (o, ht) of gated linear attention token by token, with gradients."""
-    return differentiable(forward, backward)({"scale": scale, "sequences": sequences}, q, k, v, g, gk, u, h0)
+def summed(x, spans):
+    """Return the sum over this row and the later ones of its span, for x [R, ...]."""
+    import torch
+
+    y, S = torch.empty_like(x), x[0].numel()
+    global_cumsum[lambda meta: (len(spans), triton.cdiv(S, meta["BS"]))](
+        x, y, spans[:, :2].contiguous(), S=S, REVERSED=1
+    )
+    return y
+
+
+def recurrence(q, k, v, g, gk, u, h0, scale, sequences, chunks):
+    """Return (o, ht) of gated linear attention token by token, with gradients; a chunk is up to 64 tokens."""
+    options = {"scale": scale, "sequences": sequences, "chunks": chunks}
+    return differentiable(forward, backward)(options, q, k, v, g, gk, u, h0)
 
 
 def dplr_forward(q, k, v, a, b, gk, h0, scale, sequences):
@@ -506,7 +580,8 @@ def dplr_backward(kept, do, dht, scale, sequences):
         # a meets the state before the decay of its token.
         own = a.double() * da
         late, early = q.double() * dq + own, k.double() * dk + b.double() * db
-        dgk = (gate_gradient(late, early, hd.double() * dht, False, sequences) - own).to(gk.dtype)
+        last = (hd.double() * dht).sum(-1)
+        dgk = (gate_gradient(late, early, last, False, sequences) - own).to(gk.dtype)
     # A token's own k, b and query.
     through_k = scale * (do.float() * v.float()).sum(-1, keepdim=True)
     through_b = scale * (do.float() * u).sum(-1, keepdim=True)

@@ -28,7 +28,12 @@ from ._delta import (
 )
 from ._delta import backward as delta_backward
 from ._host import differentiable, first_state, layout, walk
-from ._recurrent import dplr_recurrent_bwd_dh, dplr_recurrent_bwd_h, dplr_recurrent_fwd
+from ._recurrent import (
+    dplr_recurrent_bwd_dh,
+    dplr_recurrent_bwd_h,
+    dplr_recurrent_fwd,
+    global_cumsum,
+)
 from ._scalar import chunk_bwd_dqkg, chunk_bwd_dv
 
 OPERATOR = "gated_delta_rule"
@@ -195,6 +200,7 @@ KERNELS = {
     "dplr_recurrent_fwd": {"form": "fused_recurrent", "without": []},
     "dplr_recurrent_bwd_dh": {"form": "fused_recurrent", "without": []},
     "dplr_recurrent_bwd_h": {"form": "fused_recurrent", "without": []},
+    "global_cumsum": {"form": "fused_recurrent", "without": []},
 }
 # fmt: on
 

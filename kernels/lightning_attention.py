@@ -9,7 +9,12 @@ N sequences: the B of the batch, or those that `cu_seqlens` [N + 1] bounds in a 
 
 from . import simple_gla
 from ._host import check, check_qkv, constant_gate
-from ._recurrent import fused_recurrent_bwd_dkv, fused_recurrent_bwd_dq, fused_recurrent_fwd
+from ._recurrent import (
+    fused_recurrent_bwd_dkv,
+    fused_recurrent_bwd_dq,
+    fused_recurrent_fwd,
+    global_cumsum,
+)
 from ._scalar import (
     chunk_bwd_dh,
     chunk_bwd_dqkg,
@@ -39,6 +44,7 @@ KERNELS = {
     "fused_recurrent_fwd": {"form": "fused_recurrent", "without": ["gk", "u"]},
     "fused_recurrent_bwd_dq": {"form": "fused_recurrent", "without": ["gk", "u"]},
     "fused_recurrent_bwd_dkv": {"form": "fused_recurrent", "without": ["gk", "u"]},
+    "global_cumsum": {"form": "fused_recurrent", "without": []},
 }
 
 

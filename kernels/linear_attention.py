@@ -40,8 +40,8 @@ KERNELS = {
     "chunk_bwd_dv": {"form": "chunk", "without": ["g"]},
     "chunk_bwd_dqkg": {"form": "chunk", "without": ["g", "dv", "dw", "dg"]},
     "fused_recurrent_fwd": {"form": "fused_recurrent", "without": ["g", "gk", "u"]},
-    "fused_recurrent_bwd_dq": {"form": "fused_recurrent", "without": ["g", "gk", "u"]},
-    "fused_recurrent_bwd_dkv": {"form": "fused_recurrent", "without": ["g", "gk", "u"]},
+    "fused_recurrent_bwd_dq": {"form": "fused_recurrent", "without": ["g", "gk", "u", "hd"]},
+    "fused_recurrent_bwd_dkv": {"form": "fused_recurrent", "without": ["g", "gk", "u", "hd", "ends"]},
 }
 
 
@@ -64,7 +64,7 @@ def chunk(q, k, v, scale, h0=None, cu_seqlens=None):
 def fused_recurrent(q, k, v, scale, h0=None, cu_seqlens=None):
     """Return (o, ht) token by token, with gradients."""
     B, T, *_ = check_qkv(q, k, v, h0, cu_seqlens)
-    return recurrence(q, k, v, None, None, None, h0, scale, layout(B, T, cu_seqlens, 64, q.device)[0])
+    return recurrence(q, k, v, None, None, None, h0, scale, *layout(B, T, cu_seqlens, 64, q.device))
 
 
 def reference(q, k, v, scale, h0=None, cu_seqlens=None):

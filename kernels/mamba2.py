@@ -11,7 +11,12 @@ the states before the first and after the last token of each of the N sequences:
 
 from . import simple_gla
 from ._host import check, first_state, walk
-from ._recurrent import fused_recurrent_bwd_dkv, fused_recurrent_bwd_dq, fused_recurrent_fwd
+from ._recurrent import (
+    fused_recurrent_bwd_dkv,
+    fused_recurrent_bwd_dq,
+    fused_recurrent_fwd,
+    global_cumsum,
+)
 from ._scalar import (
     chunk_bwd_dh,
     chunk_bwd_dqkg,
@@ -41,6 +46,7 @@ KERNELS = {
     "fused_recurrent_fwd": {"form": "fused_recurrent", "without": ["gk", "u"]},
     "fused_recurrent_bwd_dq": {"form": "fused_recurrent", "without": ["gk", "u"]},
     "fused_recurrent_bwd_dkv": {"form": "fused_recurrent", "without": ["gk", "u"]},
+    "global_cumsum": {"form": "fused_recurrent", "without": []},
 }
 
 

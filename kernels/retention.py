@@ -4,15 +4,18 @@
 
 q, k [B, T, H, K] and v, o [B, T, H, V] are fp16, bf16 or fp32; g [H], fp32, is the natural logarithm of each
 head's decay (at most 0); h [B, NT, H, K, V] holds the state before each of the NT chunks of BT tokens;
-h0 and ht [B, H, K, V], fp32, are the states before the first and after the last token, or None.
+h0 and ht [B, H, K, V], fp32, are the states before the first and after the last token, or None. Sequences of variable
+length, which `cu_seqlens` [N + 1] bounds in a batch of one (h0 and ht are [N, H, K, V] then), run the shared kernels of
+simple gated linear attention.
 """
 
 import triton
 import triton.language as tl
 
+from . import simple_gla
 from ._host import constant_gate, differentiable, layout
 from ._recurrent import backward as recurrent_backward
-from ._recurrent import fused_recurrent_bwd_dkv, fused_recurrent_bwd_dq
+from ._recurrent import fused_recurrent_bwd_dkv, fused_recurrent_bwd_dq, global_cumsum
 from ._scalar import backward as scalar_backward
 from ._scalar import chunk_bwd_dh, chunk_bwd_dqkg, chunk_bwd_dv, chunk_local_cumsum, local_cumsum
 
@@ -98,6 +101,7 @@ KERNELS = {
     "chunk_bwd_dqkg": {"form": "chunk", "without": ["dv", "dw"]},
     "fused_recurrent_bwd_dq": {"form": "fused_recurrent", "without": ["gk", "u"]},
     "fused_recurrent_bwd_dkv": {"form": "fused_recurrent", "without": ["gk", "u"]},
+    "global_cumsum": {"form": "fused_recurrent", "without": []},
 }
 # fmt: on
 
@@ -213,9 +217,11 @@ def inputs(B, T, H, K, V, dtype, device, seed=0):
     return {"q": q, "k": k, "v": v, "g": g, "scale": K**-0.5, "h0": torch.randn(B, H, K, V, device=device)}
 
 
-def chunk(q, k, v, g, scale, h0=None):
+def chunk(q, k, v, g, scale, h0=None, cu_seqlens=None):
     """Return (o, ht) in chunks of 64 tokens, with gradients. A shape that does not fit raises ValueError."""
     checked(q, k, v, g)
+    if cu_seqlens is not None:
+        return simple_gla.chunk(q, k, v, constant_gate(g, q), scale, h0, cu_seqlens)
     return differentiable(chunk_forward, chunk_backward)({"scale": scale}, q, k, v, g, h0)
 
 
@@ -244,9 +250,11 @@ def chunk_backward(kept, do, dht, scale):
     return dq, dk, dv, dg.sum((0, 1)), dh0
 
 
-def fused_recurrent(q, k, v, g, scale, h0=None):
+def fused_recurrent(q, k, v, g, scale, h0=None, cu_seqlens=None):
     """Return (o, ht) token by token, with gradients. A shape that does not fit raises ValueError."""
     checked(q, k, v, g)
+    if cu_seqlens is not None:
+        return simple_gla.fused_recurrent(q, k, v, constant_gate(g, q), scale, h0, cu_seqlens)
     return differentiable(recurrent_forward, token_backward)({"scale": scale}, q, k, v, g, h0)
 
 
@@ -266,24 +274,15 @@ def recurrent_forward(q, k, v, g, h0, scale):
 def token_backward(kept, do, dht, scale):
     """Return the gradients of q, k, v, g and h0."""
     q, k, v, g, h0 = kept
-    sequences, _ = layout(q.shape[0], q.shape[1], None, 64, q.device)
+    sequences, chunks = layout(q.shape[0], q.shape[1], None, 64, q.device)
     kept = (q, k, v, constant_gate(g, q), None, None, h0)
-    dq, dk, dv, dg, _, _, dh0 = recurrent_backward(kept, do, dht, scale, sequences)
+    dq, dk, dv, dg, _, _, dh0 = recurrent_backward(kept, do, dht, scale, sequences, chunks)
     return dq, dk, dv, dg.sum((0, 1)), dh0
 
 
-def reference(q, k, v, g, scale, h0=None):
-    """The recurrence as the paper writes it, in float64: (o, ht)."""
-    import torch
-
-    q, k, v = (x.double() for x in (q, k, v))
-    B, T, H, K = q.shape
-    h = q.new_zeros(B, H, K, v.shape[-1]) if h0 is None else h0.double()
-    outputs = []
-    for t in range(T):
-        h = h * g.double().exp()[:, None, None] + k[:, t, :, :, None] * v[:, t, :, None, :]
-        outputs.append(scale * (h * q[:, t, :, :, None]).sum(-2))
-    return torch.stack(outputs, 1), h
+def reference(q, k, v, g, scale, h0=None, cu_seqlens=None):
+    """Return (o, ht) by the recurrence in float64."""
+    return simple_gla.reference(q, k, v, g.expand(q.shape[:3]), scale, h0, cu_seqlens)
 
 
 def checked(q, k, v, g):

@@ -13,6 +13,7 @@ from ._recurrent import (
     fused_recurrent_bwd_dkv,
     fused_recurrent_bwd_dq,
     fused_recurrent_fwd,
+    global_cumsum,
     recurrence,
 )
 from ._scalar import chunk_bwd_dh, chunk_fwd_h, chunk_local_cumsum
@@ -49,6 +50,7 @@ KERNELS = {
     "fused_recurrent_fwd": {"form": "fused_recurrent", "without": ["g"]},
     "fused_recurrent_bwd_dq": {"form": "fused_recurrent", "without": ["g"]},
     "fused_recurrent_bwd_dkv": {"form": "fused_recurrent", "without": ["g"]},
+    "global_cumsum": {"form": "fused_recurrent", "without": []},
 }
 
 
@@ -76,7 +78,7 @@ def fused_recurrent(q, k, v, g, u, scale, h0=None, cu_seqlens=None):
     """Return (o, ht) token by token, with gradients."""
     B, T, *_ = check_qkv(q, k, v, h0, cu_seqlens)
     check(g=(g, q.shape), u=(u, q.shape[2:]))
-    return recurrence(q, k, v, None, g, u, h0, scale, layout(B, T, cu_seqlens, 64, q.device)[0])
+    return recurrence(q, k, v, None, g, u, h0, scale, *layout(B, T, cu_seqlens, 64, q.device))
 
 
 def reference(q, k, v, g, u, scale, h0=None, cu_seqlens=None):

@@ -33,6 +33,7 @@ from ._recurrent import (
     dplr_recurrent_bwd_dh,
     dplr_recurrent_bwd_h,
     dplr_recurrent_fwd,
+    global_cumsum,
 )
 from ._scalar import chunk_local_cumsum
 from ._vector import (
@@ -72,6 +73,7 @@ KERNELS = {
     "dplr_recurrent_fwd": {"form": "fused_recurrent", "without": []},
     "dplr_recurrent_bwd_dh": {"form": "fused_recurrent", "without": []},
     "dplr_recurrent_bwd_h": {"form": "fused_recurrent", "without": []},
+    "global_cumsum": {"form": "fused_recurrent", "without": []},
 }
 
 

@@ -12,6 +12,7 @@ from ._recurrent import (
     fused_recurrent_bwd_dkv,
     fused_recurrent_bwd_dq,
     fused_recurrent_fwd,
+    global_cumsum,
     recurrence,
 )
 from ._scalar import (
@@ -44,6 +45,7 @@ KERNELS = {
     "fused_recurrent_fwd": {"form": "fused_recurrent", "without": ["gk", "u"]},
     "fused_recurrent_bwd_dq": {"form": "fused_recurrent", "without": ["gk", "u"]},
     "fused_recurrent_bwd_dkv": {"form": "fused_recurrent", "without": ["gk", "u"]},
+    "global_cumsum": {"form": "fused_recurrent", "without": []},
 }
 
 
@@ -69,7 +71,7 @@ def fused_recurrent(q, k, v, g, scale, h0=None, cu_seqlens=None):
     """Return (o, ht) token by token, with gradients."""
     B, T, *_ = check_qkv(q, k, v, h0, cu_seqlens)
     check(g=(g, q.shape[:3]))
-    return recurrence(q, k, v, g, None, None, h0, scale, layout(B, T, cu_seqlens, 64, q.device)[0])
+    return recurrence(q, k, v, g, None, None, h0, scale, *layout(B, T, cu_seqlens, 64, q.device))
 
 
 def reference(q, k, v, g, scale, h0=None, cu_seqlens=None):

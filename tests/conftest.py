@@ -12,7 +12,7 @@ import pytest
 from packaging.version import Version
 
 from flacheck.store import Store
-from flacheck.toolchains import index, wheels
+from flacheck.toolchains import connections, index, wheels
 from tests import fake_installer
 
 # A busy machine is no failure: what an example takes by the clock says nothing.
@@ -81,9 +81,9 @@ def skip_without_index(item: pytest.Item) -> Generator[None, object, object]:
 
 
 @pytest.fixture(autouse=True)
-def reachable_index(monkeypatch: pytest.MonkeyPatch) -> None:
+def reachable_index() -> None:
     """No look-up of an earlier test has failed."""
-    monkeypatch.setattr(index, "_UNREACHABLE", [])
+    connections.forget()
 
 
 @pytest.fixture

@@ -6,9 +6,15 @@ import json
 from typing import Any
 
 import msgspec
+from msgspec import NODEFAULT
 from msgspec.inspect import StructType, type_info
 
+from flacheck.baseline.form import Baseline
+from flacheck.capabilities.autotune.results import AutotuneDocument
 from flacheck.capabilities.bisect.history import BisectDocument
+from flacheck.capabilities.diff.document import DiffDocument
+from flacheck.capabilities.dtypes.result import DtypesDocument
+from flacheck.capabilities.gate.result import GateDocument
 from flacheck.capabilities.known.document import Known
 from flacheck.capabilities.repro.output.result import ReproDocument
 from flacheck.model.housekeeping import CacheListing, RunListing
@@ -17,9 +23,14 @@ from flacheck.rules.explanation import ExplainDocument
 from tests.paths import SCHEMAS
 
 STRUCTS: dict[str, Any] = {
+    "autotune-1": AutotuneDocument,
+    "baseline-1": Baseline,
     "bisect-1": BisectDocument,
     "cache-1": CacheListing,
+    "diff-1": DiffDocument,
+    "dtypes-1": DtypesDocument,
     "explain-1": ExplainDocument,
+    "gate-1": GateDocument,
     "known-1": Known,
     "plan-1": PlanDocument,
     "repro-1": ReproDocument,
@@ -51,9 +62,14 @@ def text(name: str) -> str:
 def _written_fields(struct: StructType) -> list[str]:
     """Return the fields that are in every document: all but those that may be unset."""
     names = []
+    if struct.tag_field is not None:
+        names.append(struct.tag_field)
     for field in struct.fields:
         may_be_left_out = struct.cls.__struct_config__.omit_defaults and not field.required
-        if field.default is not msgspec.UNSET and not may_be_left_out:
+        # msgspec lists a default that is UNSET as none.
+        has_default = field.default is not NODEFAULT or field.default_factory is not NODEFAULT
+        may_be_unset = not field.required and not has_default
+        if not (may_be_unset or may_be_left_out):
             names.append(field.encode_name)
     return names
 

@@ -96,7 +96,7 @@ def compared() -> Comparison:
             PackageNotice("warns", "Triton 3.7.1 is not supported", False, True),
         ),
         fallbacks=(use,),
-        is_narrowed=True,
+        configs="usual",
         coverage=({**coverage, "missed": [], "cut": []},),
         run="20261122-000000-0",
     )

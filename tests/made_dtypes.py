@@ -11,11 +11,11 @@ from flacheck.capabilities.dtypes.finding import (
     DtypeFinding,
     EndingError,
     ReachedKernel,
+    SharedCost,
 )
 from flacheck.capabilities.dtypes.heads import ACTUAL_DTYPES, INTENDED_DTYPES, HeadNeeds
 from flacheck.capabilities.dtypes.observation import Mode, Place
 from flacheck.capabilities.dtypes.result import Cure, DtypesResult, NotFollowed
-from flacheck.model import Json
 
 FP16, BF16 = Mode("fp16", "fp32"), Mode("bf16", "fp32")
 LAYER = "pkg.layers.mixer:Mixer"
@@ -28,10 +28,10 @@ DIFF = """--- a/pkg/layers/mixer.py
 +        k = (k + self.gain).to(k.dtype)
          return mix(q, k, v)
 """
-SHARED: Json = {"target": "sm90", "limit": 232_448, "intended": 49_152, "actual": 73_728}
+SHARED = SharedCost("sm90", limit=232_448, intended=49_152, actual=73_728)
 
 
-def reached(shared: Json | None = None) -> ReachedKernel:
+def reached(shared: SharedCost | None = None) -> ReachedKernel:
     return ReachedKernel(
         kernel="pkg.ops.mix:mix_kernel",
         argument="k",
@@ -147,7 +147,9 @@ def answer() -> DtypesResult:
         findings=(promotion(FP16), asserted(), refused(), overflow(), promotion(BF16)),
         launch_counts={LAYER: 12, "pkg.layers.plain:Plain": 4},
         not_followed=(
-            NotFollowed("pkg.layers.odd:Odd", FP16, "build", "ValueError: heads do not divide"),
+            NotFollowed(
+                "pkg.layers.odd:Odd", str(FP16), "build", "ValueError: heads do not divide"
+            ),
         ),
         late=("pkg.layers.slow:Slow",),
         stand_ins={"pkg.layers.plain:Plain": ("flash_attn",)},

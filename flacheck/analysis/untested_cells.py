@@ -7,12 +7,12 @@ against it.
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version
-from flacheck.model import Json, Verdict
+from flacheck.model import Verdict
+from flacheck.model.wire import Count, JsonStruct, NotEmpty, ToolchainName
 from flacheck.rules import blames_release
 
 # A removed API is missing whatever the arguments are.
@@ -41,19 +41,15 @@ _MAX_NAMES = 3
 _LEFT_OUT = "NoneType"
 
 
-@dataclass(frozen=True)
-class UntestedGroup:
+class UntestedGroup(JsonStruct, frozen=True):
     """The untested launches of a kernel on one release and target, with the reason."""
 
     kernel: str
     package: str | None
-    toolchain: str
+    toolchain: ToolchainName
     target: str
-    reason: str
-    cells: int
-
-    def to_json(self) -> Json:
-        return dict(vars(self))
+    reason: NotEmpty
+    cells: Count
 
 
 def why_untested(cell: ObservedCell) -> str | None:

@@ -200,8 +200,8 @@ def subject_of(
 
     if matrix is not None and package is not None:
         raise UsageError("a matrix and --package were given: name one of them")
-    if configs not in (None, "usual", "own"):
-        raise UsageError(f"--configs {configs}: expected usual or own")
+    if configs not in (None, "usual", "edges", "own"):
+        raise UsageError(f"--configs {configs}: expected usual, edges or own")
     return Subject(
         matrix=None if matrix is None else os.fspath(matrix),
         package=None if package is None else exact_package(os.fspath(package)),

@@ -15,13 +15,19 @@ from flacheck.api.arguments import (
     selection_of,
     subject_of,
 )
+from flacheck.api.results import library_or_none
 from flacheck.capabilities.diff import comparison_plan, sides
-from flacheck.capabilities.diff.comparing import compare
+from flacheck.capabilities.diff.comparing import compare, compare_published
+from flacheck.capabilities.diff.published_sides import PublishedSides, published_sides
 from flacheck.capabilities.diff.result import Comparison
+from flacheck.capabilities.diff.sides import Side
 from flacheck.config import settings, waivers
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.subject import Subject
 from flacheck.model import Record
 from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
-from flacheck.store import Store
+from flacheck.published.library import ResultsFolder
+from flacheck.store import FILE, Store
 
 
 def diff(
@@ -46,24 +52,33 @@ def diff(
     memory: int = 8192,
     fresh: bool = False,
     trust: bool = False,
+    no_published: bool = False,
+    results: PathLike | None = None,
     store: PathLike = STORE,
     chosen: bool = True,
     on_event: OnEvent | None = None,
 ) -> Comparison:
     """Compare two releases, or two sets of stored results; compile what has no stored result.
 
+    If published results answer about the package, nothing is compiled; records of the store come
+    first.
+
     Args:
         from_: `torch==2.9.*`, `triton==3.5.1`, `installed`, `newest`, `run:ID`, a launches file or
             a run's JSON; or a package, `NAME==VERSION`, where `to` is another release of it.
         to: The same, for the other side.
         package, matrix: What to compare; the default is the stored side's own, else `quick`.
-        configs: `usual` for one configuration of each kernel and dtype, `own` for all.
+        configs: `usual` for one configuration of each kernel and dtype, `edges` for those and a
+            few extreme ones, `own` for all; None for `own` up to 1,000 configurations on a
+            toolchain and target, else `edges`.
         kernel, op, target, dtype, num_warps, num_stages: The selection, one value or several.
         define, options: Macros and compiler options, each `NAME=VALUE`.
         triton: The release of a stored side that holds several, or under which two releases of a
             package are compiled.
         jobs, executor, timeout, memory, fresh: How the cells are compiled, as for `scan`.
         trust: Install and import the packages that a launches file names.
+        no_published: Compile also what published results answer; `fresh` does.
+        results: A folder or URL of published results instead of flacheck's own.
         store: The folder of the store.
         chosen: False if `package` and `matrix` are defaults that a stored side replaces.
         on_event: Receives each event while the cells compile.
@@ -91,17 +106,41 @@ def diff(
     for note in (*sides.notes(before), *sides.notes(after)):
         handle(Progress(note))
     subject = subject_of(matrix, one_package(package, "diff"), trust, configs)
-    is_chosen = chosen and bool(matrix or package)
-    plan = comparison_plan.plan_comparison(before, after, subject, is_chosen, selection)
-    for warning in plan.warnings:
-        handle(Progress(warning))
     valid = waivers.in_force(settings.waivers(Path.cwd()), date.today())
 
     def is_waived(record: Record) -> bool:
         return waivers.are_waived(valid, record)
 
+    if not (no_published or fresh):
+        library = library_or_none(results)
+        published = _by_published(before, after, subject, selection, library, folder)
+        if isinstance(published, PublishedSides):
+            return compare_published(published, is_waived)
+        if published:
+            handle(Progress(f"not answered by published results: {published}"))
+    is_chosen = chosen and bool(matrix or package)
+    plan = comparison_plan.plan_comparison(before, after, subject, is_chosen, selection)
+    for warning in plan.warnings:
+        handle(Progress(warning))
     if plan.plan is None:
         # Two stored results are compared without a store.
         return drain(compare(plan, None, is_waived, run), on_event)
     with Store.open(folder) as open_store:
         return drain(compare(plan, open_store, is_waived, run), on_event)
+
+
+def _by_published(
+    before: Side,
+    after: Side,
+    subject: Subject,
+    selection: Selection,
+    library: ResultsFolder | None,
+    folder: Path,
+) -> PublishedSides | str:
+    """Return the comparison by published results, or why they do not answer; "" without any."""
+    if library is None:
+        return ""
+    if not (folder / FILE).is_file():
+        return published_sides(before, after, subject, selection, library, None)
+    with Store.open(folder, create=False) as store:
+        return published_sides(before, after, subject, selection, library, store)

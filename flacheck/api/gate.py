@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from flacheck.api.arguments import (
     texts,
 )
 from flacheck.api.baselines import summary_of, update_baseline
+from flacheck.api.results import library_or_none
 from flacheck.capabilities.gate import pins as gate_pins
 from flacheck.capabilities.gate.baseline import accepted_releases
 from flacheck.capabilities.gate.evidence import RecordFilter
@@ -52,6 +54,8 @@ def gate(
     torch: Texts = (),
     toolchain: Texts = (),
     jobs: int = 0,
+    no_published: bool = False,
+    results: PathLike | None = None,
     store: PathLike = STORE,
     baseline: PathLike | None = None,
     write_baseline: PathLike | None = None,
@@ -72,6 +76,8 @@ def gate(
         triton, torch: One more pin of each beside those of the files.
         toolchain: nvcc, or its releases, to judge instead of Triton.
         jobs: Number of workers for `scan`; 0 for the number of CPUs.
+        no_published: Judge by the store, and the baseline, alone; `scan` does.
+        results: A folder or URL of published results instead of flacheck's own.
         store: The folder of the store.
         baseline: A file with known answers and failures.
         write_baseline: A baseline file to update with what the store holds.
@@ -99,6 +105,8 @@ def gate(
         store=Path(store),
     )
     gating = gating.with_baseline(known_failures, None if baseline is None else Path(baseline))
+    if not (no_published or scan):
+        gating = replace(gating, library=library_or_none(results))
     if refresh or scan:
         for warning in triton_releases.here()[1]:
             handle(Progress(warning))

@@ -16,15 +16,22 @@ from flacheck.api.arguments import (
     subject_of,
     texts,
 )
+from flacheck.api.results import library_or_none
 from flacheck.api.runs import Run
 from flacheck.capabilities.gate.evidence import RecordFilter
-from flacheck.capabilities.scan.views import view
+from flacheck.capabilities.scan.views import published_view, view
 from flacheck.config import settings
+from flacheck.config.waivers import Waiver
 from flacheck.errors import UsageError
 from flacheck.inputs.subject import Subject
 from flacheck.model import Purpose
+from flacheck.packages import checkouts
+from flacheck.packages import package as packages
 from flacheck.pipeline.events import OnEvent, Progress, ignore
-from flacheck.store import Store, StoredRun, questions
+from flacheck.published.answers import widest_entries
+from flacheck.published.library import nearest, why_not_valid
+from flacheck.store import FILE, Store, StoredRun, questions
+from flacheck.tables.targets import find as find_target
 
 
 def report(
@@ -33,13 +40,21 @@ def report(
     matrix: PathLike | None = None,
     package: Texts | PathLike | None = None,
     op: Several = (),
+    target: Several = (),
+    no_published: bool = False,
+    results: PathLike | None = None,
     store: PathLike = STORE,
 ) -> Run:
     """Return stored runs as one; the last run without any argument.
 
+    About a package that no stored scan is about, published results are returned.
+
     Args:
         runs: Ids or unique prefixes.
         matrix, package, op: Choose the last scan about them, instead of `runs`.
+        target: The GPUs of published results; all by default.
+        no_published: Leave out published results.
+        results: A folder or URL of published results instead of flacheck's own; they alone count.
         store: The folder of the store.
 
     Raises:
@@ -52,11 +67,54 @@ def report(
     run_ids = texts(runs)
     if options_given and run_ids:
         raise UsageError(f"RUN and --{options_given[0]} were given: name one of them")
+    waived = settings.waivers(Path.cwd())
+    about = Subject()
+    if options_given:
+        about = subject_of(matrix, one_package(package, "report"))
+    published: Run | None = None
+    if about.package and not operators and not no_published:
+        published = _published(about.package, split(target), results, waived)
+    if published and (results is not None or not (Path(store) / FILE).is_file()):
+        return published
     with Store.open(store, create=False) as open_store:
         if options_given:
-            about = subject_of(matrix, one_package(package, "report"))
-            run_ids = (_last_about(open_store, about, operators),)
-        return Run(view(open_store, run_ids or ["last"], settings.waivers(Path.cwd())))
+            try:
+                run_ids = (_last_about(open_store, about, operators),)
+            except UsageError:
+                if published is None:
+                    raise
+                return published
+        return Run(view(open_store, run_ids or ["last"], waived))
+
+
+def _published(
+    package: str, targets: Sequence[str], results: PathLike | None, waived: Sequence[Waiver]
+) -> Run | None:
+    """Return the published results about a package as a run; None if there are none.
+
+    Raises:
+        UsageError: If a GPU is unknown, or `results` hold nothing about the package.
+    """
+    if checkouts.is_path(package):
+        return None
+    library = library_or_none(results)
+    if library is None:
+        return None
+    name, version = packages.parse(package)
+    names = [find_target(target).name for target in targets]
+    places = []
+    for entry in widest_entries(library, f"{name}=={version}", names):
+        place = library.place(entry)
+        if place is None or why_not_valid(place.header) is not None:
+            continue
+        places.append(place)
+    if places:
+        return Run(published_view(places, waived))
+    if results is not None:
+        near = nearest(f"{name}=={version}", library.abouts)
+        hint = f"; the nearest published version is {near}" if near else ""
+        raise UsageError(f"{results}: nothing is published about {package}{hint}")
+    return None
 
 
 def merge(

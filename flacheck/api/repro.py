@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 
 from flacheck.api.arguments import (
@@ -207,16 +208,21 @@ def _search(reproduction: Reproduction, handle: OnEvent) -> bool:
     interrupted = True
     with suppress(KeyboardInterrupt):
         for improvement in reproduction.search():
-            handle(Progress(_sentence(improvement), is_step=True))
+            sentence = _sentence(improvement, reproduction.compilers.budget)
+            handle(Progress(sentence, is_step=True))
         interrupted = False
     return interrupted
 
 
-def _sentence(improvement: Improvement) -> str:
+def _sentence(improvement: Improvement, budget: Budget) -> str:
     effort = improvement.effort
     rate = effort.ran / max(effort.seconds, 1e-3)
     size = f"{improvement.lines} lines, {improvement.nodes} nodes"
-    return f"{size} after {effort.ran} compiles, {rate:.1f} a second ({improvement.by})"
+    sentence = f"{size} after {effort.ran} compiles, {rate:.1f} a second ({improvement.by})"
+    if not isfinite(budget.most_seconds_left):
+        return sentence
+    left = durations.rounded(budget.most_seconds_left)
+    return f"{sentence}; {100 * budget.share:.0f} % of the budget, at most {left} left"
 
 
 def _finish(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from flacheck.api.arguments import PathLike, Texts, run_options, texts
 from flacheck.errors import UsageError
 from flacheck.pipeline.events import OnEvent, drain
-from flacheck.published.library import FOLDER, ResultsFolder, open_library
+from flacheck.published.library import FOLDER, ResultsFolder, has_results, open_library
 from flacheck.store import Store
 from flacheck.toolchains import cache
 from flacheck.toolchains.scratch import temporary_folder
@@ -40,6 +40,17 @@ def library_of(results: PathLike | None) -> ResultsFolder:
     return open_library(folder)
 
 
+def library_or_none(results: PathLike | None) -> ResultsFolder | None:
+    """Return the results of a folder or URL, or flacheck's own; None if it ships none."""
+    try:
+        return library_of(results)
+    except UsageError:
+        # An installation without results answers by records alone.
+        if results is None and not has_results():
+            return None
+        raise
+
+
 def build_results(
     combinations: PathLike,
     *,
@@ -50,6 +61,7 @@ def build_results(
     jobs: int = 0,
     timeout: str | float = "auto",
     memory: int = 8192,
+    executor: str = "local",
     fresh: bool = False,
     store: PathLike = _BUILD_STORE,
     on_event: OnEvent | None = None,
@@ -62,7 +74,7 @@ def build_results(
         package: Only these packages or matrices, with or without a version.
         every: Build the combinations that are not shipped as well.
         shard: `I/N` for part I of N of the combinations; copy the files of all shards together.
-        jobs, timeout, memory: How the cells are compiled, as for `scan`.
+        jobs, timeout, memory, executor: How the cells are compiled, as for `scan`.
         fresh: Compile everything again.
         store: The folder of the store that keeps the records.
         on_event: Receives each event while the cells compile.
@@ -70,13 +82,14 @@ def build_results(
     Raises:
         UsageError: If the file is malformed.
         EmptySelection: If no combination is left.
+        IncompleteError: If a combination could not be built; the others are.
     """
     from flacheck.capabilities.results import building
     from flacheck.published.combinations import read_combinations
 
     file = Path(combinations)
     selection = building.select(read_combinations(file), shard, texts(package), every)
-    options = run_options(timeout=timeout, jobs=jobs, memory=memory, fresh=fresh)
+    options = run_options(timeout=timeout, jobs=jobs, memory=memory, executor=executor, fresh=fresh)
     request = building.Building(file, selection, Path(output), options)
     with Store.open(store) as open_store:
         return drain(building.build(request, open_store), on_event)

@@ -15,6 +15,7 @@ from flacheck.api.arguments import (
     torch_requirements,
 )
 from flacheck.config import settings
+from flacheck.config.durations import rounded as rounded
 from flacheck.config.settings import ProjectSettings as ProjectSettings
 from flacheck.errors import UsageError, did_you_mean
 

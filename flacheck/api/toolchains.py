@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from flacheck import toolchains
 from flacheck.api.arguments import Texts, texts
 from flacheck.errors import IncompleteError
 from flacheck.pipeline.events import OnEvent, Progress, ignore
+from flacheck.toolchains import connections
 from flacheck.toolchains.base import Toolchain
 from flacheck.toolchains.cache import Shelf
+
+
+@contextmanager
+def package_index(*, offline: bool = False, refresh: bool = False) -> Iterator[None]:
+    """Choose how the functions called inside `with` use package indexes.
+
+    Args:
+        offline: Read no index: use what is installed or in the cache.
+        refresh: Read each index again instead of its listing of today.
+    """
+    with connections.of_indexes(offline=offline, refresh=refresh):
+        yield
 
 
 def list_toolchains() -> Sequence[Shelf]:
@@ -32,7 +46,13 @@ def install_toolchains(specs: Texts, *, on_event: OnEvent | None = None) -> Iter
     resolution = toolchains.resolve(texts(specs))
     for warning in resolution.warnings:
         handle(Progress(warning))
-    for choice in resolution.choices:
+    total = len(resolution.choices)
+    for number, choice in enumerate(resolution.choices, 1):
+        if total > 1:
+            share = 100 * (number - 1) // total
+            handle(
+                Progress(f"{choice.identity}: {number} of {total}, {share} % done", is_step=True)
+            )
         # An exact version without a wheel for this Python.
         if choice.reason:
             raise IncompleteError(f"{choice.identity}: {choice.reason}")

@@ -66,11 +66,11 @@ class BaselinePlace(
     """The state of a question on one toolchain and target.
 
     `version` is the package's, `keys` the digest of the cells' keys: another capture has another.
-    `requested_count` is None if the number of the question's cells was unknown. Each cell with a
-    record is in one count: `compiles`; `made_up_for` by another config of its launch;
-    `skip_counts`; `untested_counts`; `undecided_counts`; or it is one of the `failures`. `without`
-    are kernels of the question without a cell here. `configurations` and `kernels` are those of all
-    launches, asked or not; older files have neither.
+    `asked` is None if the number of the question's cells was unknown. Each cell with a record is in
+    one count: `compiles`; `made_up_for` by another config of its launch; `skipped`; `untested`;
+    `undecided`; or it is one of the `failures`. `without` are kernels of the question without a
+    cell here. `configurations` and `kernels` are those of all launches, asked or not; older files
+    have neither.
     """
 
     toolchain: str
@@ -150,12 +150,19 @@ class BaselineQuestion(
 
 
 class Baseline(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, dict=True
+    Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    dict=True,
+    tag_field="schema",
+    tag=SCHEMA,
 ):
-    """A whole file.
+    """The states of a project's questions and their known failures, to be committed.
 
-    `flacheck` is the version that wrote it; `accepted_releases` are the Triton releases that the
-    pins allowed then: a gate lets their known failures pass.
+    `flacheck` is the version that wrote the file; `accepted` are the Triton releases that the pins
+    allowed then: a gate lets their known failures pass.
     """
 
     flacheck: str
@@ -199,7 +206,7 @@ def read(path: Path) -> Baseline:
         raise UsageError(
             f"{path}: is not JSON ({error}); after a merge, take one side and write it again"
         ) from None
-    schema = plain.pop("schema", None) if isinstance(plain, dict) else None
+    schema = plain.get("schema") if isinstance(plain, dict) else None
     if schema != SCHEMA:
         raise UsageError(f"{path}: schema is {schema!r}; this flacheck reads {SCHEMA}")
     try:
@@ -224,5 +231,4 @@ def text_of(baseline: Baseline) -> str:
 
     It is indented, one value a line, so that a review shows the changes.
     """
-    document = {"schema": SCHEMA, **to_builtins(baseline)}
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(to_builtins(baseline), indent=1, ensure_ascii=False) + "\n"

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import logging
 import os
+import re
 import shutil
 import site
 import sys
@@ -26,6 +27,7 @@ import yaml
 
 from flacheck.captures import tests
 from flacheck.captures.capture_archive import Captures
+from flacheck.config import durations
 from flacheck.engine import policies, programs
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import INSTALL_TORCH, IncompleteError, UsageError
@@ -62,6 +64,7 @@ _ENDED_EARLY: set[Path] = set()
 _EARLY = "ended-early"
 # The most captures under other releases to compare: the cache may contain hundreds.
 _MOST_EARLIER = 4
+_KERNEL = re.compile(r'"kernel": "([^"]+)"')
 _TRITONS = ("triton-", "pytorch_triton")
 
 
@@ -124,9 +127,9 @@ def capture_package(
     With globs of functions or kernels, only what can reach a match is called, unless the cache has
     the whole package's capture. With the archive of an existing file, only its captures are used;
     otherwise the capture is added to the archive. Raises IncompleteError without torch, or if the
-    driver itself is killed or hangs; UsageError if the archive lacks the capture.
+    driver itself is killed or hangs; UsageError if the archive lacks the capture. A capture in the
+    cache needs no torch.
     """
-    _check_torch()
     job = CaptureJob(package, toolchain, card, suite, ops, kernels)
     folder = _folder(job)
     name = folder.name
@@ -151,8 +154,10 @@ def prepare_captures(jobs: Sequence[CaptureJob], at_once: int = 1) -> None:
 
     Raises IncompleteError without torch, or if a driver itself is killed or hangs.
     """
-    _check_torch()
     missing = {_folder(each): each for each in jobs if not _is_complete(_folder(each))}
+    if not missing:
+        return
+    _check_torch()
     # One job of each package and card comes first: the other releases may reuse its capture.
     first: list[tuple[Path, CaptureJob]] = []
     others: list[tuple[Path, CaptureJob]] = []
@@ -338,8 +343,16 @@ def _capture(config: Json, folder: Path, job: CaptureJob, stop: threading.Event,
     scratch = Path(config["output"]).parent
     doing = Path(config["progress"])
 
+    total = _count_kernels(job.package.path, job.package.modules)
+
     def beat(seconds: float) -> None:
-        _LOG.info(f"{what} … {seconds:.0f} s, {_doing(doing)}")
+        recorded = len(_recorded_kernels(Path(config["output"])))
+        share = 100 * min(recorded, total) // max(total, 1)
+        rest = durations.rounded(max(config["seconds"] - seconds, 1))
+        _LOG.info(
+            f"{what} … {seconds:.0f} s, {recorded} of {total} kernels, {share} %, at most about "
+            f"{rest} left, {_doing(doing)}"
+        )
 
     log = folder / _LOG_FILE
     end = programs.run(
@@ -461,10 +474,26 @@ def _config(scratch: Path, job: CaptureJob) -> Json:
 
 def _seconds(package: Package) -> float:
     """Return the CPU seconds for a package's capture."""
+    return min(
+        max(SECONDS, _SECONDS_A_KERNEL * _count_kernels(package.path, package.modules)),
+        _MOST_SECONDS,
+    )
+
+
+@functools.cache
+def _count_kernels(folder: str, modules: tuple[str, ...]) -> int:
+    """Return the number of kernels that modules in a folder launch."""
     kernels = 0
-    for module in package.modules:
-        kernels += len(launchable(package.path, module))
-    return min(max(SECONDS, _SECONDS_A_KERNEL * kernels), _MOST_SECONDS)
+    for module in modules:
+        kernels += len(launchable(folder, module))
+    return kernels
+
+
+def _recorded_kernels(launches: Path) -> set[str]:
+    """Return the kernels in a file of launches that is being written."""
+    with contextlib.suppress(OSError):
+        return set(_KERNEL.findall(launches.read_text(encoding="utf-8", errors="replace")))
+    return set()
 
 
 def _not_archived(folder: str, names: list[str]) -> list[str]:
@@ -505,14 +534,22 @@ def run_guest(
     folder: Path,
     seconds: float,
     policy: Policy | None,
+    what: str = "",
 ) -> None:
     """Run `main` of one of the guest's modules with a config in a scratch folder.
 
-    It writes the `report` of the config, and limits its own CPU seconds. Raises IncompleteError
-    without torch, or if the guest is killed or hangs.
+    `what` is the work in messages about progress. The module writes the `report` of the config,
+    and limits its own CPU seconds. Raises IncompleteError without torch, or if the guest is killed
+    or hangs.
     """
     _check_torch()
     log = folder / _LOG_FILE
+
+    def beat(elapsed: float) -> None:
+        share = min(100 * elapsed / seconds, 100)
+        rest = durations.rounded(max(seconds - elapsed, 1))
+        _LOG.info(f"{what} … {elapsed:.0f} s, {share:.0f} % of its time, at most about {rest} left")
+
     end = programs.run(
         ["-c", channel.BOOT, str(GUEST), module, json.dumps(config)],
         environment,
@@ -521,6 +558,7 @@ def run_guest(
         seconds=_PATIENCE * seconds,
         memory_mb=_MEMORY_MB,
         policy=policy,
+        beat=beat,
     )
     if not Path(config["report"]).exists():
         raise IncompleteError(

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+import flacheck
 from flacheck import UsageError
 from flacheck.cli import loudness, pages
 
@@ -98,9 +99,14 @@ class HelpCommand(TyperCommand):
     """A command whose help page has groups of options, examples and exit codes."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command, as loud as its options request."""
+        """Run the command, as loud as its options request and with the index that they allow."""
+        offline = ctx.params.pop("offline", False)
+        refresh = ctx.params.get("refresh", False)
         try:
-            with loudness.of_command(ctx):
+            with (
+                loudness.of_command(ctx),
+                flacheck.package_index(offline=offline, refresh=refresh),
+            ):
                 return super().invoke(ctx)
         except UsageError as error:
             raise typer.BadParameter(str(error)) from None

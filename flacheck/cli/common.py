@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from flacheck.reports.document import Report
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+# The options of every command.
+_OF_ALL: Mapping[str, Any] = {
+    "offline": flags.Offline,
+    "refresh": flags.Refresh,
+    "quiet": flags.Quiet,
+    "verbose": flags.Verbose,
+}
 
 
 def typed_command() -> str:
@@ -53,7 +60,7 @@ def command(
 ) -> Callable[[Command], Command]:
     """Return a decorator that turns a command's errors into one message and an exit code.
 
-    It adds --quiet and --verbose to the command's options.
+    It adds --offline, --refresh, --quiet and --verbose to the command's options.
 
     Args:
         examples: Pairs of a question or a task and the command line that answers it.
@@ -63,9 +70,11 @@ def command(
     def decorate(function: Command) -> Command:
         run = _with_exit_code(function)
         signature = inspect.signature(function, eval_str=True)
-        loudness = {"quiet": flags.Quiet, "verbose": flags.Verbose}
         extra = []
-        for name, annotation in loudness.items():
+        for name, annotation in _OF_ALL.items():
+            # `flacheck gate` has a --refresh that does more.
+            if name in signature.parameters:
+                continue
             kind = inspect.Parameter.KEYWORD_ONLY
             extra.append(inspect.Parameter(name, kind, default=False, annotation=annotation))
         # Typer reads the options from the signature and from the annotations.
@@ -79,10 +88,12 @@ def command(
 
 
 def _with_exit_code(function: Callable[..., Any]) -> Callable[..., None]:
+    own = inspect.signature(function).parameters.keys()
+
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
         # The command's class has applied them.
-        for name in ("quiet", "verbose"):
+        for name in _OF_ALL.keys() - own:
             kwargs.pop(name, None)
         try:
             with terminable():

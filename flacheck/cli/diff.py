@@ -19,8 +19,8 @@ _FROM = (
 _TRITON = "Choose this release of stored results, or compile two releases of a package with it."
 _TO = "The same, for the other side."
 _CONFIGS = (
-    "Compare one configuration of each kernel and dtype (usual), or all of them (own). Default: "
-    "usual."
+    "Compare one configuration a kernel and dtype (usual), a few extreme ones too (edges), or all "
+    "of them (own). Default: own up to 1,000 configurations, else edges."
 )
 _STRICT = "Exit 3 when a kernel has no verdict or is not launched any more."
 
@@ -55,7 +55,7 @@ def diff(
     to: Annotated[str, flags.argument(metavar="TO", help=_TO)],
     package: flags.Package = [],
     matrix: flags.Matrix = None,
-    configs: str | None = option(None, panel=flags.WHAT, metavar="usual|own", help=_CONFIGS),
+    configs: str | None = option(None, panel=flags.WHAT, metavar="usual|edges|own", help=_CONFIGS),
     kernel: flags.Kernel = [],
     op: flags.Op = [],
     target: flags.Target = [],
@@ -77,6 +77,8 @@ def diff(
     memory: flags.Memory = 8192,
     fresh: flags.Fresh = False,
     trust: flags.Trust = False,
+    no_published: flags.NoPublished = False,
+    results: flags.Results = None,
     strict: bool = option(False, "--strict", panel=flags.OUTPUT, help=_STRICT),
     store: flags.StoreDir = Path(".flacheck"),
     format: flags.Format = "table",
@@ -85,7 +87,8 @@ def diff(
 ) -> int:
     """Compare two releases of torch or Triton: can I upgrade?
 
-    FROM and TO are releases, stored runs or files. Cells without a stored result are compiled.
+    FROM and TO are releases, stored runs or files. Published results answer if they can; else cells
+    without a stored result are compiled.
     """
     from flacheck.reports import diff as diff_report
 

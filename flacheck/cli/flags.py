@@ -145,6 +145,10 @@ Fresh = Annotated[
 # Importing a package runs its code, which who only has a file need not have meant.
 _TRUST = "Install and import the packages that a launches file names."
 Trust = Annotated[bool, option("--trust", panel=HOW, help=_TRUST)]
+_NO_PUBLISHED = "Leave out published results: only records of the store, and compiles, answer."
+NoPublished = Annotated[bool, option("--no-published", panel=HOW, help=_NO_PUBLISHED)]
+_RESULTS = "Read published results from this folder or URL instead of flacheck's own."
+Results = Annotated[str | None, option("--results", panel=HOW, metavar="DIR|URL", help=_RESULTS)]
 _STORE = option("--store", panel=OUTPUT, metavar="DIR", help="Keep results in the folder DIR.")
 StoreDir = Annotated[Path, _STORE]
 _FORMATS = "table|json|jsonl|markdown|github|html|sarif|junit"
@@ -175,3 +179,7 @@ _QUIET = "Print only results, warnings and errors: no progress."
 Quiet = Annotated[bool, option("--quiet", "-q", panel=OUTPUT, help=_QUIET)]
 _VERBOSE = "Print each cell's verdict, the settings in effect and seconds as well."
 Verbose = Annotated[bool, option("--verbose", "-v", panel=OUTPUT, help=_VERBOSE)]
+_OFFLINE = "Read no package index: use what is installed or in the cache."
+Offline = Annotated[bool, option("--offline", panel=HOW, help=_OFFLINE)]
+_REFRESH = "Read the package index again instead of its listing of today."
+Refresh = Annotated[bool, option("--refresh", panel=HOW, help=_REFRESH)]

@@ -67,6 +67,8 @@ def gate(
     ),
     toolchain: list[str] = option([], panel=flags.WITH, metavar="NAME[SPEC]", help=_TOOLCHAIN),
     jobs: flags.Jobs = 0,
+    no_published: flags.NoPublished = False,
+    results: flags.Results = None,
     store: flags.StoreDir = Path(".flacheck"),
     baseline: flags.BaselineFile = None,
     write_baseline: flags.WriteBaseline = None,
@@ -76,7 +78,7 @@ def gate(
 ) -> int:
     """Judge the releases that your pins of torch and triton allow.
 
-    It judges by stored results and advisories, and compiles nothing without --scan.
+    It judges by stored results, published ones and advisories, and compiles nothing without --scan.
     """
     from flacheck.reports import gate as gate_report
 

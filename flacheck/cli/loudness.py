@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +17,13 @@ from flacheck import UsageError
 from flacheck.cli import pages
 
 _LOGGER = "flacheck"
+# Seconds without a message after which a command prints its present step, and between two checks.
+_SILENCE = 10.0
+_TICK = 0.5
+# To the start of the line, and remove what stands there.
+_CLEAR_LINE = "\r\x1b[K"
+# `capture` runs a program that prints for itself, and `explain -` waits for its reader.
+_WITHOUT_HEARTBEAT = ("capture", "explain", "help")
 # The level of the log without an option, with --quiet and with --verbose.
 _LEVELS = {None: logging.INFO, "quiet": logging.WARNING, "verbose": logging.DEBUG}
 
@@ -27,9 +36,105 @@ def say(*messages: str) -> None:
     # Imported here: a command that prints nothing starts faster.
     from flacheck.reports.output import visible
 
-    with contextlib.suppress(OSError):
+    with _TALK.lock, contextlib.suppress(OSError):
         for message in messages:
-            print(f"flacheck: {visible(message)}", file=sys.stderr, flush=True)
+            text = f"{_TALK.clear_line()}flacheck: {visible(message)}"
+            print(text, file=sys.stderr, flush=True)
+            _TALK.note(message)
+
+
+def show_step(message: str) -> None:
+    """Print a message that the next one replaces; on a terminal that cannot, as a line."""
+    if not moves_cursor():
+        say(message)
+        return
+    from flacheck.reports.output import visible
+
+    with _TALK.lock, contextlib.suppress(OSError):
+        text = f"{_TALK.clear_line()}flacheck: {visible(message)}"
+        width = shutil.get_terminal_size((80, 24)).columns
+        print(text[: width + len(_CLEAR_LINE) - 1], end="", file=sys.stderr, flush=True)
+        _TALK.note(message)
+        _TALK.has_open_line = True
+
+
+def end_step() -> None:
+    """Leave the line of the last step as it is."""
+    with _TALK.lock, contextlib.suppress(OSError):
+        if _TALK.has_open_line:
+            print(file=sys.stderr)
+            _TALK.has_open_line = False
+
+
+def moves_cursor() -> bool:
+    """Return True for a terminal that can move its cursor."""
+    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+class _Spoken:
+    """The last message on stderr, its time, and whether its line may be replaced."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.message = ""
+        self.at = time.monotonic()
+        self.has_open_line = False
+
+    def clear_line(self) -> str:
+        """Return what removes an open line."""
+        if not self.has_open_line:
+            return ""
+        self.has_open_line = False
+        return _CLEAR_LINE
+
+    def note(self, message: str) -> None:
+        self.message = message
+        self.at = time.monotonic()
+
+
+_TALK = _Spoken()
+
+
+class Heartbeat:
+    """A thread that prints the present step when nothing was printed for some seconds.
+
+    `describe` returns a line about the work; without one the last message is repeated with the
+    seconds since the start. `pause` holds while something else draws on the terminal.
+    """
+
+    describe: Callable[[], str | None] = staticmethod(lambda: None)
+    is_paused = False
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+        self._began = time.monotonic()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Heartbeat:
+        _TALK.note("")
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._end.wait(_TICK):
+            is_silent = time.monotonic() - _TALK.at >= _SILENCE
+            if is_silent and not Heartbeat.is_paused and not self._end.is_set():
+                self._beat()
+
+    def _beat(self) -> None:
+        elapsed = f"{time.monotonic() - self._began:.0f} s"
+        line = Heartbeat.describe()
+        last = _TALK.message
+        if line is None:
+            line = f"{self._command}, {elapsed}: {last or 'at work'}"
+        show_step(line)
+        # The next line repeats the message, not this line.
+        _TALK.message = last
 
 
 class _Talk(logging.Handler):
@@ -101,9 +206,14 @@ def of_command(context: Any) -> Iterator[None]:
     logging.getLogger(_LOGGER).setLevel(_LEVELS[level])
     began = time.monotonic()
     detail(*_settings_in_effect(context))
+    beat: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+    if level != "quiet" and context.info_name not in _WITHOUT_HEARTBEAT:
+        beat = Heartbeat(context.command_path)
     try:
-        yield
+        with beat:
+            yield
     finally:
+        end_step()
         detail(f"{context.command_path}: {time.monotonic() - began:.1f} s")
         logging.getLogger(_LOGGER).setLevel(_LEVELS[None])
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -13,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import flacheck
+from flacheck.api.settings import rounded
 from flacheck.cli import common, loudness
 
 if TYPE_CHECKING:
     from flacheck import Event, Record
 
 # Seconds between two lines in a log.
-_EVERY = 15.0
-_MINUTE = 60
+_EVERY = 10.0
 _ORDER = ("compiles", "fails", "unknown", "skipped")
 
 
@@ -49,7 +47,6 @@ class ProgressDisplay:
     def __init__(self) -> None:
         self._pace: _Pace | None = None
         self._bar: _Bar | None = None
-        self._step_is_open = False
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, flacheck.RunStarted):
@@ -66,14 +63,18 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
-        if self._step_is_open:
-            print(file=sys.stderr)
-            self._step_is_open = False
+            loudness.Heartbeat.is_paused = False
+        loudness.Heartbeat.describe = staticmethod(lambda: None)
+        loudness.end_step()
 
     def _start(self, cells: int) -> None:
         self._pace = _Pace(cells)
-        if _draws_bars() and not loudness.is_quiet():
+        if loudness.moves_cursor() and not loudness.is_quiet():
+            loudness.end_step()
+            loudness.Heartbeat.is_paused = True
             self._bar = _Bar(self._pace)
+        else:
+            loudness.Heartbeat.describe = self._pace.line
 
     def _add(self, record: Record) -> None:
         if self._pace is None:
@@ -91,9 +92,8 @@ class ProgressDisplay:
     def _message(self, event: flacheck.Progress) -> None:
         if loudness.is_quiet():
             return
-        if event.is_step and _draws_bars():
-            print(f"\r\x1b[Kflacheck: {event.message}", end="", file=sys.stderr, flush=True)
-            self._step_is_open = True
+        if event.is_step:
+            loudness.show_step(event.message)
         else:
             common.say(event.message)
 
@@ -102,11 +102,6 @@ class ProgressDisplay:
             self._pace.say()
         self.close()
         self._pace = None
-
-
-def _draws_bars() -> bool:
-    """Return True for a terminal that can move its cursor."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 class _Pace:
@@ -137,22 +132,23 @@ class _Pace:
             self.say()
 
     def say(self) -> None:
+        loudness.progress(self.line())
+
+    def line(self) -> str:
+        """Return counts, percent, rate and an estimate of the time left, in one line."""
         counts = [(self.counts[verdict], verdict) for verdict in _ORDER]
         words = [f"{count} {word}" for count, word in [*counts, (self.cached, "cached")] if count]
         summary = ", ".join(words) or "none yet"
         share = 100 * self.counts.total() // max(self.total, 1)
         line = f"{self.counts.total()}/{self.total} cells, {share} % ({summary})"
-        loudness.progress(f"{line}, {self.rate:.1f} a second{self._time_left()}")
+        return f"{line}, {self.rate:.1f} a second{self.time_left()}"
 
-    def _time_left(self) -> str:
+    def time_left(self) -> str:
         """Return an estimate by the rate so far; empty for a run that is done."""
         remaining = self.total - self.counts.total()
         if not remaining or not self.rate:
             return ""
-        seconds = round(remaining / self.rate)
-        if seconds < _MINUTE:
-            return f", {seconds} s left"
-        return f", {seconds // _MINUTE} min left"
+        return f", {rounded(remaining / self.rate)} left"
 
 
 class _Bar:
@@ -165,14 +161,17 @@ class _Bar:
 
         self._pace = pace
         columns: tuple[Any, ...] = (
+            bars.SpinnerColumn(),
             bars.TextColumn("{task.description}"),
             bars.BarColumn(),
+            bars.TaskProgressColumn(),
             bars.MofNCompleteColumn(),
             bars.TextColumn("{task.fields[rate]}"),
-            bars.TimeRemainingColumn(),
+            bars.TimeElapsedColumn(),
+            bars.TextColumn("{task.fields[left]}"),
         )
         self._progress = bars.Progress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._progress.add_task("compiling", total=pace.total, rate="")
+        self._task = self._progress.add_task("compiling", total=pace.total, rate="", left="")
         self._progress.start()
 
     def draw(self) -> None:
@@ -180,7 +179,8 @@ class _Bar:
         if pace.counts["fails"]:
             self._progress.update(self._task, description=f"{pace.counts['fails']} failed")
         rate = f"{pace.rate:.1f}/s"
-        self._progress.update(self._task, advance=1, total=pace.total, rate=rate)
+        left = pace.time_left().removeprefix(", ")
+        self._progress.update(self._task, advance=1, total=pace.total, rate=rate, left=left)
 
     def close(self) -> None:
         self._progress.stop()

@@ -13,6 +13,7 @@ from flacheck.cli import common, completion, flags
 from flacheck.cli.flags import option
 from flacheck.cli.progress import follow
 
+_TARGET = "Show published results on these GPUs only."
 _RUNS = "Ids or unique prefixes. Default: the last run."
 
 
@@ -37,6 +38,9 @@ def report(
     matrix: flags.Matrix = None,
     package: flags.Package = [],
     op: flags.Op = [],
+    target: list[str] = option([], "--target", "-t", panel=flags.WHAT, metavar="GPU", help=_TARGET),
+    no_published: flags.NoPublished = False,
+    results: flags.Results = None,
     store: flags.StoreDir = Path(".flacheck"),
     merge: list[Path] = option(
         [], panel=flags.WHAT, metavar="DIR", help="Copy the runs of another store first."
@@ -48,7 +52,8 @@ def report(
 ) -> int:
     """Render stored runs; several become one report.
 
-    --matrix, --package and --op choose the last scan that was about them.
+    --matrix, --package and --op choose the last scan that was about them; about a package without a
+    stored scan, published results are shown.
     """
     from flacheck.reports import scan
     from flacheck.reports.document import listing

@@ -36,6 +36,7 @@ _FROM = "A folder or URL of results."
     ],
     exits={
         0: "every combination is built",
+        3: "a combination could not be built; the others are",
     },
 )
 def build(
@@ -47,6 +48,7 @@ def build(
     jobs: flags.Jobs = 0,
     timeout: flags.Timeout = "auto",
     memory: flags.Memory = 8192,
+    executor: flags.Executor = "local",
     fresh: flags.Fresh = False,
     store: Path = option(Path(".flacheck-results"), panel=HOW, metavar="DIR", help=_STORE),
 ) -> int:
@@ -61,6 +63,7 @@ def build(
             jobs=jobs,
             timeout=timeout,
             memory=memory,
+            executor=executor,
             fresh=fresh,
             store=store,
             on_event=on_event,

@@ -17,3 +17,12 @@ def parse(text: str) -> float | None:
     if seconds > 0 and math.isfinite(seconds):
         return seconds
     return None
+
+
+def rounded(seconds: float) -> str:
+    """Return a duration for people: 40 s, 12 min or 3 h."""
+    if seconds < _SECONDS["m"]:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * _SECONDS["h"]:
+        return f"{seconds / _SECONDS['m']:.0f} min"
+    return f"{seconds / _SECONDS['h']:.0f} h"

@@ -17,7 +17,8 @@ _UNFIT = (
     "cannot rebuild",
 )
 # Exceptions of a module that cannot be loaded on this machine; the compiler has not failed.
-_LOAD_ERRORS = ("StubError", "ModuleNotFoundError", "ImportError")
+_STUB_ERROR = "StubError"
+_LOAD_ERRORS = (_STUB_ERROR, "ModuleNotFoundError", "ImportError")
 # The front end's exceptions about a kernel's source. The launcher raises before it.
 _SOURCE_ERRORS = ("CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct")
 _WORKER_PREFIX = "flacheck: "
@@ -104,6 +105,8 @@ def _unfit(attempt: Attempt) -> str | None:
     is_load_error = any(name in attempt.exception for name in _LOAD_ERRORS)
     if is_load_error and attempt.stage == "import" and not _MISSING_TRITON.search(last):
         return f"the kernel could not be loaded: {last}"
+    if _STUB_ERROR in attempt.exception:
+        return f"the kernel cannot be compiled without torch: {last}"
     # A call within the kernel's source does not depend on the arguments of the launch.
     is_source_error = any(name in attempt.exception for name in _SOURCE_ERRORS)
     unfit = any(text in last for text in _UNFIT)

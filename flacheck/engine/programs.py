@@ -19,7 +19,7 @@ from flacheck.guest.engine import channel, confinement
 from flacheck.guest.engine.confinement import Policy
 
 # Seconds between two progress messages about a running program.
-_HEARTBEAT = 10.0
+_HEARTBEAT = 8.0
 # Seconds between two checks of the stop event.
 _PAUSE = 0.5
 # Seconds that a warden has in addition to its program's time.

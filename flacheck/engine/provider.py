@@ -13,7 +13,7 @@ from flacheck.model import Attempt, Cell, Json, Verdict
 from flacheck.packages.package import Package, provide_package
 from flacheck.source.reach import find_reaches, first_length
 from flacheck.tables import find_shipped_folder
-from flacheck.toolchains import intact
+from flacheck.toolchains import intact, wheels
 from flacheck.toolchains.base import Choice, Toolchain
 from flacheck.toolchains.intact import FileStates
 
@@ -170,6 +170,8 @@ def _provide(choice: Choice) -> Toolchain | Unavailable:
         return Unavailable(Verdict.UNKNOWN, choice.reason, "FC903")
     try:
         return toolchains.provide(choice)
+    except wheels.Offline as error:
+        return Unavailable(Verdict.UNKNOWN, error.reason, "FC903")
     except ToolchainError as error:
         return Unavailable(Verdict.UNKNOWN, str(error), "FC903")
 

@@ -21,8 +21,6 @@ _Settings = tuple[Config, Config]
 # Triton's default, and the number of warps of nearly every kernel.
 _USUAL_WARPS = 4
 _OPTIONS = ("num_warps", "num_stages")
-# The values of the axis `configs` that choose one configuration of many.
-_ONE = ("usual", "shared")
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ def _own_choices(launch: Launch, axes: Axes, option_values: OptionValues) -> Ite
     which = axes.get("configs", ("own",))[0]
     others: Sequence[Config] = ()
     if which == "usual":
-        others = sorted(launch.configs, key=_demand)
+        others = sorted(launch.configs, key=demand)
     configs = _select(launch.configs, which)
     for config, overrides in itertools.product(configs, _overrides(axes, option_values)):
         settings = _settings(config, overrides)
@@ -79,8 +77,7 @@ def is_config(config: Config, constants: Config, options: Config) -> bool:
 
 
 def _select(configs: Sequence[Config], which: str) -> Sequence[Config]:
-    # The launches of a kernel and dtype were chosen before.
-    if which in _ONE:
+    if which == "usual":
         return (min(configs, key=_oddity),)
     if which == "first":
         return configs[:1]
@@ -96,7 +93,7 @@ def _oddity(config: Config) -> tuple[float, ...]:
     return abs(warps), -warps, _tile(config), config.get("num_stages", 0)
 
 
-def _demand(config: Config) -> tuple[float, ...]:
+def demand(config: Config) -> tuple[float, ...]:
     """Return the likely demand for a GPU's memory: each stage of a pipeline holds a tile."""
     stages = config.get("num_stages") or 1
     return _tile(config) * stages, stages, *_oddity(config)

@@ -3,15 +3,19 @@
 The caller supplies kernels and toolchains; nothing is imported or installed.
 """
 
+from __future__ import annotations
+
 import difflib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 from flacheck.errors import UsageError
-from flacheck.inputs.configurations import Config, choices, is_config
+from flacheck.inputs import edges
+from flacheck.inputs.configurations import Config, choices, demand, is_config
+from flacheck.inputs.edges import LaunchSettings
 from flacheck.inputs.key_value_options import combinations
 from flacheck.inputs.matrix import Axes, Matrix
 from flacheck.model import Alternative, Cell, Kernel, Launch
@@ -100,6 +104,20 @@ class _Job:
     configs: tuple[Config, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
 
+    def tuned_constants(self, names: Collection[str]) -> Config:
+        """Return the constants of these names, which the autotuner supplies."""
+        constants = {}
+        for name in names:
+            if name in self.launch.args:
+                constants[name] = self.launch.args[name]["constexpr"]
+        return constants
+
+    def launch_settings(self, tuned: Collection[str]) -> LaunchSettings:
+        """Return the job as a candidate of `--configs edges`."""
+        constants = self.tuned_constants(tuned)
+        is_made_up = self.source.kernel.is_made_up
+        return LaunchSettings(self.base_launch.args, self.options, constants, is_made_up)
+
     def cell(self, target: str, toolchain: str, until: str | None) -> Cell:
         family = family_of(toolchain)
         alternatives = []
@@ -184,7 +202,40 @@ def expand(
     """Yield every cell once, ordered by toolchain and target, so that workers stay warm."""
     check_kernels(selection.kernels, (source.kernel.name for source in sources))
     _check_defines(selection)
-    products = _products(matrix, sources, selection, resolve)
+    yield from _cells(_products(matrix, sources, selection, resolve), matrix, resolve, until)
+
+
+def expand_edges(
+    matrix: Matrix,
+    usual_sources: Sequence[Source],
+    sources: Sequence[Source],
+    selection: Selection,
+    resolve: Resolve,
+    until: str | None = None,
+) -> Iterator[Cell]:
+    """Yield the usual cells, and the few others that find most failures of all of them.
+
+    Args:
+        matrix: The matrix of recorded launches.
+        usual_sources: The kernels with one launch of each dtype.
+        sources: The kernels with all their launches.
+        selection: The user's selection.
+        resolve: Resolves the names of toolchains.
+        until: The last stage to run.
+    """
+    all_usual = _products(matrix.with_configs("usual"), usual_sources, selection, resolve)
+    all_own = _products(matrix.with_configs("own"), sources, selection, resolve)
+    products = []
+    for usual, own in zip(all_usual, all_own):
+        jobs = [*usual.jobs, *_choose_edges(usual.jobs, own.jobs)]
+        products.append(replace(own, jobs=jobs))
+    yield from _cells(products, matrix, resolve, until)
+
+
+def _cells(
+    products: Sequence[_Product], matrix: Matrix, resolve: Resolve, until: str | None
+) -> Iterator[Cell]:
+    """Yield the cells of products, each once."""
     keys = set()
     for toolchain, target, job in _placed_jobs(products):
         cell = job.cell(target, toolchain, until)
@@ -194,6 +245,14 @@ def expand(
         yield cell
 
 
+def count_configurations(
+    matrix: Matrix, sources: Sequence[Source], selection: Selection, resolve: Resolve
+) -> int:
+    """Return the number of configurations of all launches on each toolchain and target."""
+    products = _products(matrix.with_configs("own"), sources, selection, resolve)
+    return sum(len(product.jobs) for product in products)
+
+
 def list_configurations(
     matrix: Matrix, sources: Sequence[Source], selection: Selection, resolve: Resolve
 ) -> Iterator[Configuration]:
@@ -201,10 +260,7 @@ def list_configurations(
 
     No cell is made, because the keys of 100,000 cells take seconds.
     """
-    blocks = []
-    for block in matrix.blocks:
-        blocks.append(replace(block, axes={**block.axes, "configs": ("own",)}))
-    products = _products(replace(matrix, blocks=tuple(blocks)), sources, selection, resolve)
+    products = _products(matrix.with_configs("own"), sources, selection, resolve)
     for toolchain, target, job in _placed_jobs(products):
         if job.stage != "compile":
             continue
@@ -221,6 +277,50 @@ def tuned_names(configs: Sequence[Config]) -> frozenset[str]:
     for config in configs:
         names.update(config.get("kwargs", ()))
     return frozenset(names)
+
+
+def _choose_edges(usual_jobs: Sequence[_Job], own_jobs: Sequence[_Job]) -> Iterator[_Job]:
+    """Yield the jobs that `edges` adds to the usual ones, each with its launch's others."""
+    usual_groups = _by_kernel(usual_jobs)
+    # Configurations of a launch share the object; the names in a hundred of them take a while.
+    tuned: dict[int, frozenset[str]] = {}
+    for job in own_jobs:
+        if id(job.base_launch) not in tuned:
+            tuned[id(job.base_launch)] = tuned_names(job.configs)
+    for group, jobs in _by_kernel(own_jobs).items():
+        usual = []
+        for job in usual_groups.get(group, ()):
+            usual.append(job.launch_settings(tuned_names(job.configs)))
+        candidates = [job.launch_settings(tuned[id(job.base_launch)]) for job in jobs]
+        for index in edges.choose(usual, candidates):
+            chosen = jobs[index]
+            siblings = [job for job in jobs if job.base_launch is chosen.base_launch]
+            yield _with_alternatives(chosen, siblings, tuned[id(chosen.base_launch)])
+
+
+def _by_kernel(jobs: Iterable[_Job]) -> dict[tuple[str, str | None], list[_Job]]:
+    """Return jobs by kernel and dtype."""
+    groups: dict[tuple[str, str | None], list[_Job]] = {}
+    for job in jobs:
+        groups.setdefault((job.source.kernel.name, job.dtype), []).append(job)
+    return groups
+
+
+def _with_alternatives(job: _Job, siblings: Sequence[_Job], tuned: frozenset[str]) -> _Job:
+    """Return a job with the other configurations of its launch, the least demanding first.
+
+    A launch with invented arguments has none, as in `_compile_jobs`.
+    """
+    if job.source.kernel.is_made_up:
+        return job
+    own = job.tuned_constants(tuned)
+    others = []
+    for sibling in siblings:
+        constants = sibling.tuned_constants(tuned)
+        if sibling is not job and sibling.shape == job.shape and constants.keys() == own.keys():
+            others.append(Alternative(constants, sibling.options, sibling.is_widened))
+    others.sort(key=lambda other: demand({"kwargs": other.constants, **other.options}))
+    return replace(job, alternatives=tuple(others))
 
 
 def _placed_jobs(products: Sequence[_Product]) -> Iterator[tuple[str, str, _Job]]:

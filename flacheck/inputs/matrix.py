@@ -17,11 +17,13 @@ without `axes` is its `include` entries). A cell that matches every entry of a m
 is left out. `triton` is short for `toolchain` if all compilers are Triton's.
 """
 
+from __future__ import annotations
+
 import itertools
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +81,13 @@ class Matrix:
     forms: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     exclude: tuple[Axes, ...] = ()
     description: str = ""
+
+    def with_configs(self, configs: str) -> Matrix:
+        """Return the matrix with another choice of configurations in every block."""
+        blocks = []
+        for block in self.blocks:
+            blocks.append(replace(block, axes={**block.axes, "configs": (configs,)}))
+        return replace(self, blocks=tuple(blocks))
 
 
 def names() -> list[str]:

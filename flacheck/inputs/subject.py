@@ -22,8 +22,9 @@ class Subject:
     - `package`: comes before a matrix
     - `trust`: lets a launches file name packages to install
     - `configs`: `own` for every configuration of every distinct launch; `usual` for one of each
-      kernel and dtype; `shared` for `usual` with the same configuration for all compilers, which a
-      comparison needs. None means `usual` for a package, `own` for anything else.
+      kernel and dtype; `edges` for those and a few extreme ones. None means `own` for a toolchain
+      and target with few configurations, else `edges`.
+    - `compares`: has the same configurations for all compilers if possible, for a comparison
     - `captures_file`: a file with the captures of the package, so that all shards of a scan have
       the same cells
     - `with_tests`: runs a checkout's own tests besides the driver
@@ -35,6 +36,7 @@ class Subject:
     configs: str | None = None
     captures_file: Path | None = None
     with_tests: bool = False
+    compares: bool = False
 
     @property
     def name(self) -> str:
@@ -46,8 +48,8 @@ class Subject:
 class Kernels:
     """The kernels of a subject with their launches, and the matrix to expand.
 
-    `stale` are the kernels that have changed since they were recorded; `all_sources` hold every
-    launch, if `sources` hold one of each kernel and dtype.
+    `stale` are the kernels that have changed since they were recorded; `usual_sources` hold one
+    launch of each kernel and dtype, and are None for a matrix, which itself chooses configurations.
     """
 
     matrix: Matrix
@@ -55,7 +57,7 @@ class Kernels:
     packages: Mapping[str, Package]
     warnings: tuple[str, ...] = ()
     stale: tuple[Json, ...] = ()
-    all_sources: Sequence[Source] | None = None
+    usual_sources: Sequence[Source] | None = None
 
 
 def line_of(name: str) -> tuple[Path, int | None]:

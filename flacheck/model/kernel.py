@@ -71,6 +71,7 @@ class Unrecorded(Struct, frozen=True):
     """A kernel of a record whose source is not stored, so nothing can compile it again."""
 
     how: str
+    made_up: bool = False
 
 
 Origin = Corpus | Imported | Stubbed | Cut | Unit | Unrecorded

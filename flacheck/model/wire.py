@@ -12,6 +12,7 @@ from flacheck.model.values import Json
 Natural = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(ge=0)]
+NotEmpty = Annotated[str, Meta(min_length=1)]
 # A failure code, `FC302`.
 Code = Annotated[str, Meta(pattern=r"^FC[0-9]{3}$")]
 # A compiler at an exact version, `triton==3.6.0`.

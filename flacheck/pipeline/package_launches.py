@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from flacheck.captures.cards import card
 from flacheck.captures.coverage import coverage
 from flacheck.errors import EmptySelection, ToolchainError
 from flacheck.inputs import call_paths, launches, replay
+from flacheck.inputs.chosen_cells import ChosenCells, RecordedKernels, choose_cells
 from flacheck.inputs.expand import Selection, Source, expand, list_configurations
 from flacheck.inputs.extents import Place, extents, of_cells
 from flacheck.inputs.launches import RecordedLaunch
@@ -157,34 +158,35 @@ class CapturedPackage:
     captures: tuple[PackageCapture, ...]
 
     def expand(self) -> Plan:
-        """Return the plan of the job: the cells of the captured launches.
-
-        `--configs usual` compiles one configuration of each kernel and dtype, `own` every
-        configuration of every distinct launch, `shared` one of each kernel and dtype that is the
-        same under all compilers where that can be.
-        """
+        """Return the plan of the job: the cells of the captured launches."""
         resolved = self.resolved
         job, package = resolved.job, resolved.package
-        configs = job.subject.configs or "usual"
         cells: list[Cell] = []
+        usual_keys: set[str] = set()
+        configs: set[str] = set()
         attempts: dict[str, Attempt] = {}
         coverages: list[Json] = []
         extent_of: dict[Place, LaunchExtent] = {}
-        selected_launches = _select(self.captures, job.selection, configs)
-        for capture, launch_lists, compiled_lists in selected_launches:
+        for launched in _select(self.captures, job):
+            capture = launched.capture
             own_attempts = _attempts(capture, job.selection)
             attempts.update(
                 {cell.key: attempt for cell, attempt in own_attempts.items() if attempt}
             )
             cells += own_attempts
+            usual_keys.update(cell.key for cell in own_attempts)
             if capture.driven and not capture.driven.import_error:
-                own_cells = list(_cells_of(capture, launch_lists, compiled_lists, job, configs))
+                chosen = _choose_cells(launched, job)
+                configs.add(chosen.configs)
+                tuner_cells = _autotuner_cells(launched, job)
+                own_cells = [*chosen.usual, *tuner_cells, *chosen.others]
                 cells += own_cells
+                usual_keys.update(cell.key for cell in (*chosen.usual, *tuner_cells))
                 coverages.append(_coverage_of(capture))
-                if configs != "own":
+                if chosen.configs != "own":
                     own_cells = []
                 missing_kernels = [each["kernel"] for each in coverages[-1]["missed"]]
-                extent_of.update(_extents(capture, launch_lists, own_cells, missing_kernels, job))
+                extent_of.update(_extents(launched, own_cells, missing_kernels, job))
         if not cells:
             # Only now: under some releases an operator may well launch nothing.
             entries = [entry for capture in self.captures for entry in _recorded(capture)]
@@ -201,7 +203,27 @@ class CapturedPackage:
             coverage=tuple(coverages),
             extents=extent_of,
             trust=True,
+            usual_keys=frozenset(usual_keys),
+            configs=frozenset(configs),
         )
+
+
+@dataclass(frozen=True)
+class SelectedLaunches:
+    """The selected launches of a capture.
+
+    `candidates` are those whose configurations may be compiled, `usual` one of each kernel and
+    dtype.
+    """
+
+    capture: PackageCapture
+    recorded: Sequence[RecordedLaunch]
+    candidates: Sequence[RecordedLaunch]
+    usual: Sequence[RecordedLaunch]
+
+    def sources(self, entries: Sequence[RecordedLaunch]) -> list[Source]:
+        """Return some of the launches as sources of cells."""
+        return replay.sources(entries, _importable(self.capture), or_cut=True)
 
 
 def resolve_package(job: Job, resolver: Resolver | None = None) -> ResolvedPackage:
@@ -370,65 +392,67 @@ def _import_attempt(traceback: str) -> Attempt:
     return Attempt(Outcome.RAISED, stage="import", log=traceback, exception=(kind,))
 
 
-def _select(
-    captures: Sequence[PackageCapture], selection: Selection, configs: str
-) -> Iterator[tuple[PackageCapture, list[RecordedLaunch], list[RecordedLaunch]]]:
-    """Yield each capture with its selected launches, and with those that are compiled."""
-    launch_lists = [select_launches(capture, selection) for capture in captures]
-    compiled_lists = launch_lists
-    if configs == "usual":
-        compiled_lists = [launches.one_each(entries) for entries in launch_lists]
-    elif configs == "shared":
-        compiled_lists = _shared(captures, launch_lists)
-    yield from zip(captures, launch_lists, compiled_lists)
+def _select(captures: Sequence[PackageCapture], job: Job) -> Iterator[SelectedLaunches]:
+    """Yield each capture with its selected launches."""
+    recorded_lists = [select_launches(capture, job.selection) for capture in captures]
+    candidate_lists = recorded_lists
+    usual_lists = [launches.one_each(entries) for entries in recorded_lists]
+    if job.subject.compares:
+        usual_lists = _for_each_target(captures, recorded_lists, launches.shared)
+    if job.subject.compares and job.subject.configs != "own":
+        candidate_lists = _for_each_target(captures, recorded_lists, launches.common)
+    for row in zip(captures, recorded_lists, candidate_lists, usual_lists):
+        yield SelectedLaunches(*row)
 
 
-def _shared(
-    captures: Sequence[PackageCapture], recorded: Sequence[list[RecordedLaunch]]
+def _for_each_target(
+    captures: Sequence[PackageCapture],
+    recorded: Sequence[list[RecordedLaunch]],
+    choose: Callable[[Sequence[list[RecordedLaunch]]], list[list[RecordedLaunch]]],
 ) -> list[list[RecordedLaunch]]:
-    """Return one launch of each kernel and dtype, the same for all compilers if possible."""
-    compiled_lists = [list[RecordedLaunch]() for _ in captures]
+    """Return the choice among the launches of all compilers, target by target."""
+    lists = [list[RecordedLaunch]() for _ in captures]
     for target in {capture.target for capture in captures}:
         indices = [index for index, each in enumerate(captures) if each.target == target]
-        same = launches.shared([recorded[index] for index in indices])
-        for index, entries in zip(indices, same):
-            compiled_lists[index] = entries
-    return compiled_lists
+        choices = choose([recorded[index] for index in indices])
+        for index, entries in zip(indices, choices):
+            lists[index] = entries
+    return lists
+
+
+def _importable(capture: PackageCapture) -> dict[str, Package]:
+    """Return the package by identity where its kernels may be imported."""
+    if not _is_imitated(capture.target):
+        # Imported for this target, the package may define other kernels than were recorded.
+        return {}
+    return {capture.package.identity: capture.package}
 
 
 def _extents(
-    capture: PackageCapture,
-    recorded: Sequence[RecordedLaunch],
-    cells: Sequence[Cell],
-    unreached_kernels: Sequence[str],
-    job: Job,
+    launched: SelectedLaunches, cells: Sequence[Cell], unreached_kernels: Sequence[str], job: Job
 ) -> dict[Place, LaunchExtent]:
     """Return the extent of a capture: of the cells if they are all configurations.
 
     Args:
-        capture: The capture.
-        recorded: The selected launches.
+        launched: The capture with its selected launches.
         cells: The cells of every configuration; empty if fewer are compiled.
         unreached_kernels: The kernels that the capture did not record.
         job: The job.
     """
-    package = capture.package
+    recorded = launched.recorded
     missing_kernels = [kernel for kernel in unreached_kernels if job.selection.names(kernel)]
     if job.selection.ops:
         # The operators that lead to an unrecorded kernel are unknown.
         missing_kernels = []
     configurations = of_cells(cells)
     if not cells and recorded:
-        package_folders = {package.identity: package}
-        if not _is_imitated(capture.target):
-            package_folders = {}
-        matrix = _matrix(capture, "compile", "own")
-        selection = _without_places(job.selection)
-        launch_sources = replay.sources(recorded, package_folders, or_cut=True)
         configurations = list_configurations(
-            matrix, launch_sources, selection, lambda spec: (spec,)
+            _matrix(launched.capture, "compile"),
+            launched.sources(recorded),
+            _without_places(job.selection),
+            lambda spec: (spec,),
         )
-    operators = operators_of(recorded, Path(package.path))
+    operators = operators_of(recorded, Path(launched.capture.package.path))
     return extents(configurations, operators, missing_kernels)
 
 
@@ -437,44 +461,41 @@ def _without_places(selection: Selection) -> Selection:
     return replace(selection, kernels=(), ops=(), targets=(), toolchains=())
 
 
-def _matrix(capture: PackageCapture, stage: str, configs: str) -> Matrix:
+def _matrix(capture: PackageCapture, stage: str) -> Matrix:
     """Return the matrix of a capture's launches in one stage."""
     assert capture.driven is not None
     axes: Mapping[str, tuple[Any, ...]] = {
         "target": (capture.target,),
         "toolchain": (capture.choice.identity,),
         "stage": (stage,),
-        "configs": (configs,),
     }
     return Matrix(capture.package.identity, str(capture.driven.launches), (Block(axes),))
 
 
-def _cells_of(
-    capture: PackageCapture,
-    recorded: Sequence[RecordedLaunch],
-    compiled: Sequence[RecordedLaunch],
-    job: Job,
-    configs: str,
-) -> Iterator[Cell]:
-    """Yield the cells of a capture's launches; for old releases those of its autotuners too."""
-    assert capture.driven is not None
-    package = capture.package
-    package_folders = {package.identity: package}
-    if not _is_imitated(capture.target):
-        # Imported for this target, the package may define other kernels than were recorded.
-        package_folders = {}
-    compiling = replay.sources(compiled, package_folders, or_cut=True)
-    stages: list[tuple[str, Sequence[Source]]] = [("compile", compiling)]
-    if package_folders and Version(capture.choice.version) < KEYS_BY_NAME:
-        tuned_launches = [entry for entry in recorded if len(entry.launch.configs) > 1]
-        stages.append(
-            (
-                "autotune",
-                replay.decorated_sources(launches.one_each(tuned_launches), package_folders),
-            )
-        )
+def _choose_cells(launched: SelectedLaunches, job: Job) -> ChosenCells:
+    """Return the cells of a capture's launches."""
+    kernels = RecordedKernels(
+        _matrix(launched.capture, "compile"),
+        launched.sources(launched.usual),
+        launched.sources(launched.candidates),
+    )
+    return choose_cells(
+        kernels,
+        job.subject.configs,
+        _without_places(job.selection),
+        lambda spec: (spec,),
+        job.until,
+    )
+
+
+def _autotuner_cells(launched: SelectedLaunches, job: Job) -> list[Cell]:
+    """Return the cells of autotuner runs, for releases whose autotuners look keys up by place."""
+    capture = launched.capture
+    package_folders = _importable(capture)
+    if not package_folders or Version(capture.choice.version) >= KEYS_BY_NAME:
+        return []
+    tuned_launches = [entry for entry in launched.recorded if len(entry.launch.configs) > 1]
+    sources = replay.decorated_sources(launches.one_each(tuned_launches), package_folders)
+    matrix = _matrix(capture, "autotune")
     selection = _without_places(job.selection)
-    for stage, sources in stages:
-        matrix = _matrix(capture, stage, configs)
-        if sources:
-            yield from expand(matrix, sources, selection, lambda spec: (spec,), job.until)
+    return list(expand(matrix, sources, selection, lambda spec: (spec,), job.until))

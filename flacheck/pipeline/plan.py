@@ -38,6 +38,9 @@ class Plan:
         whole: All cells of the question, if this run compiles a shard.
         extents: The launches of the question, with all configurations, by (toolchain, target).
         trust: True if the user vouches for the sources of kernels.
+        usual_keys: The cells of the usual configurations of recorded launches, which are compiled
+            first; empty where nothing was chosen among configurations.
+        configs: The choices of configurations of recorded launches: `usual`, `edges`, `own`.
     """
 
     name: str
@@ -55,6 +58,15 @@ class Plan:
     whole: Sequence[Cell] | None = None
     extents: Mapping[tuple[str, str], LaunchExtent] = field(default_factory=dict)
     trust: bool = False
+    usual_keys: frozenset[str] = frozenset()
+    configs: frozenset[str] = frozenset()
+
+    @property
+    def steps(self) -> Sequence[Sequence[Cell]]:
+        """The cells in the order of their compiles: the usual ones, then the others."""
+        usual_cells = [cell for cell in self.cells if cell.key in self.usual_keys]
+        others = [cell for cell in self.cells if cell.key not in self.usual_keys]
+        return [cells for cells in (usual_cells, others) if cells]
 
     def asks(self) -> tuple[Question, Mapping[tuple[str, str], KeySet]]:
         """Return the question of a run, with its key sets by (toolchain, target)."""

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -14,6 +15,7 @@ from flacheck.captures import capture_archive
 from flacheck.captures.capture_archive import Captures
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import size, sources
+from flacheck.inputs.chosen_cells import RecordedKernels, choose_cells
 from flacheck.inputs.expand import expand as expand_matrix
 from flacheck.inputs.expand import list_configurations
 from flacheck.inputs.extents import extents, of_cells, selects_all
@@ -82,29 +84,45 @@ class ResolvedKernels:
         subject, selection = self.job.subject, self.job.selection
         kernels = sources.kernels_of(subject, selection)
         resolver = Resolver()
-        size.check(kernels.matrix, kernels.sources, selection, resolver)
-        cells = expand_matrix(kernels.matrix, kernels.sources, selection, resolver, self.job.until)
+        usual_keys: frozenset[str] = frozenset()
+        configs: frozenset[str] = frozenset()
+        is_whole = selects_all(kernels.matrix)
+        if kernels.usual_sources is None or subject.configs == "own":
+            size.check(kernels.matrix, kernels.sources, selection, resolver)
+        if kernels.usual_sources is None:
+            cells = list(
+                expand_matrix(kernels.matrix, kernels.sources, selection, resolver, self.job.until)
+            )
+        else:
+            recorded = RecordedKernels(kernels.matrix, kernels.usual_sources, kernels.sources)
+            chosen = choose_cells(recorded, subject.configs, selection, resolver, self.job.until)
+            cells = [*chosen.usual, *chosen.others]
+            usual_keys = frozenset(cell.key for cell in chosen.usual)
+            configs = frozenset([chosen.configs])
+            is_whole = chosen.configs == "own"
         forms = {}
-        cell_list = list(cells)
         for source in kernels.sources:
             kernel = source.kernel
             if kernel.operator and kernel.form:
                 forms[kernel.package, kernel.name] = (kernel.operator, kernel.form)
-        configurations = of_cells(cell_list)
-        if not selects_all(kernels.matrix):
-            all_sources = kernels.all_sources or kernels.sources
-            configurations = list_configurations(kernels.matrix, all_sources, selection, resolver)
+        configurations = of_cells(cells)
+        if not is_whole:
+            configurations = list_configurations(
+                kernels.matrix, kernels.sources, selection, resolver
+            )
         return Plan(
             name=kernels.matrix.name,
             extents=extents(configurations),
             source=_source(subject),
-            cells=cell_list,
+            cells=cells,
             choices=resolver.choices,
             packages=kernels.packages,
             forms=forms,
             warnings=(*kernels.warnings, *dict.fromkeys(resolver.warnings)),
             stale=kernels.stale,
             trust=subject.trust,
+            usual_keys=usual_keys,
+            configs=configs,
         )
 
 
@@ -147,15 +165,18 @@ def question_of(resolved: Resolved) -> Question | None:
     return replace(question, selection=_with_configs(resolved.job, selection))
 
 
-def capture(resolved: Resolved) -> Captured:
+@contextmanager
+def capture(resolved: Resolved) -> Iterator[Captured]:
     """Capture a package's launches, or read them from the subject's archive.
 
-    This is the one step that runs code of packages. Other subjects need no capture.
+    This is the one step that runs code of packages. Other subjects need no capture. The launches
+    of an archive are unpacked until the context ends.
     """
     if resolved.job.subject.package is None:
-        return resolved.capture()
+        yield resolved.capture()
+        return
     with capture_archive.open_archive(resolved.job.subject.captures_file) as archive:
-        return resolved.capture(archive)
+        yield resolved.capture(archive)
 
 
 def expand(job: Job, captured: Captured) -> Plan:
@@ -192,7 +213,8 @@ def expand(job: Job, captured: Captured) -> Plan:
 
 def plan_job(job: Job) -> Plan:
     """Resolve, capture and expand a job; return its plan."""
-    return expand(job, capture(resolve(job)))
+    with capture(resolve(job)) as captured:
+        return expand(job, captured)
 
 
 def _with_configs(job: Job, selection: dict[str, list[str | int]]) -> dict[str, list[str | int]]:

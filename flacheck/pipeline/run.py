@@ -13,8 +13,9 @@ from flacheck.engine.executors import Executor, LocalPool
 from flacheck.engine.loop import Loop, Timeouts
 from flacheck.engine.provider import Provider
 from flacheck.model import Cell, Json, Record, Verdict
+from flacheck.pipeline import interim
 from flacheck.pipeline.available_releases import newer_choices
-from flacheck.pipeline.events import Event, RecordSettled, RunFinished, RunStarted
+from flacheck.pipeline.events import Event, Progress, RecordSettled, RunFinished, RunStarted
 from flacheck.pipeline.job import DASK, RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.store import Store
@@ -154,17 +155,28 @@ def run_plan(
         run: A run that began before its package was captured.
     """
     failures = new_records = 0
+    records: list[Record] = []
     with open_run(plan, store, options, run) as active:
         yield RunStarted(active.id, len(plan.cells))
-        for record in active.records(plan.cells):
-            yield RecordSettled(record)
-            new_records += not record.cached
-            failures += _is_failure(record, excuse)
-            if options.max_failures and failures >= options.max_failures:
-                _LOG.info(f"stopped after {failures} failures (--max-failures)")
-                end = RunFinished(active.id, complete=False, failures=failures)
-                yield end
-                return end
+        for position, cells in enumerate(plan.steps):
+            if position:
+                remaining = cells
+                if not options.fresh:
+                    stored = store.latest_verdicts(cell.key for cell in cells)
+                    remaining = [cell for cell in cells if cell.key not in stored]
+                for sentence in interim.describe(records, remaining, options.workers):
+                    yield Progress(sentence)
+            for record in active.records(cells):
+                yield RecordSettled(record)
+                if not position:
+                    records.append(record)
+                new_records += not record.cached
+                failures += _is_failure(record, excuse)
+                if options.max_failures and failures >= options.max_failures:
+                    _LOG.info(f"stopped after {failures} failures (--max-failures)")
+                    end = RunFinished(active.id, complete=False, failures=failures)
+                    yield end
+                    return end
         active.finish()
     if new_records:
         # A run that compiled has a network: the moment to look for new torch releases.

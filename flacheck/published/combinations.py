@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from flacheck.errors import UsageError
 from flacheck.model.launch import FormError, check_plain
-from flacheck.published.form import Configs
+from flacheck.published.form import Configs, place_file
 from flacheck.tables import targets
 
 _Texts = Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -56,6 +56,10 @@ class Combination:
     def places(self) -> tuple[tuple[str, str], ...]:
         """Every (toolchain, target)."""
         return tuple((toolchain, self.target) for toolchain in self.toolchains)
+
+    def file_of(self, toolchain: str) -> str:
+        """Return the name of the file of a release: `fla-0.4.2/usual-triton-3.5.1-sm90.zst`."""
+        return place_file(self.about, self.configs, toolchain, self.target)
 
     @property
     def name(self) -> str:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from flacheck.analysis.fallbacks import ReportedFallback
 from flacheck.baseline.form import BaselinePlace
 from flacheck.errors import UsageError
 from flacheck.model.extent import LaunchExtent
@@ -37,7 +38,7 @@ _LEVEL = 19
 Natural = Annotated[int, Meta(ge=0)]
 Index = Natural
 Date = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\d$")]
-Configs = Literal["usual", "own"]
+Configs = Literal["usual", "edges", "own"]
 _DAMAGE = (
     zstd.ZstdError,
     EOFError,
@@ -63,15 +64,30 @@ class CaptureFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     refused: dict[str, tuple[str, ...]] = {}
 
 
+class Highlight(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A figure of a kernel that compiles and is still worth a look; the worst of its cells.
+
+    `kind` is spills (bytes), shared (bytes of shared memory, nine tenths of the limit `of` or more)
+    or slow (seconds, ten or more). `cells` is the number of cells to which it applies.
+    """
+
+    kernel: str
+    kind: Literal["spills", "shared", "slow"]
+    value: Annotated[float, Meta(ge=0)]
+    of: Natural | None = None
+    cells: Natural = 1
+
+
 class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The question and its answer in numbers.
 
     `about` is `name==version` or a matrix, `package_digest` the hash of the files in the package's
     wheels, `keys` that of the cells' keys; `place` holds the counts and failures,
     `kernels` are those of the question. A package that
-    `reads_python_version` may launch other kernels under another Python. `requires` are its
-    requirements on torch and Triton with their owners, `warnings` what it prints on
-    import. `fallbacks` are as in flacheck.run/1.
+    `reads_python_version` may launch other kernels under another Python; one that only compares it
+    may do so on another side of a version in `python_bounds`. `requires` are its requirements on
+    torch and Triton with their owners, `warnings` what it prints on import. `fallbacks` are as in
+    flacheck.run/1, `highlights` the resources that matter.
     """
 
     about: str
@@ -87,9 +103,11 @@ class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     kernels: tuple[str, ...]
     package_digest: str | None = None
     reads_python_version: bool = False
+    python_bounds: tuple[str, ...] = ()
     requires: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
-    fallbacks: tuple[dict[str, Any], ...] = ()
+    fallbacks: tuple[ReportedFallback, ...] = ()
+    highlights: tuple[Highlight, ...] = ()
 
     @property
     def name(self) -> str:
@@ -218,10 +236,15 @@ class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def file_name(header: Header) -> str:
+    """Return the name of a place's file."""
+    return place_file(header.about, header.configs, header.toolchain, header.target)
+
+
+def place_file(about: str, configs: str, toolchain: str, target: str) -> str:
     """Return the name of a place's file: `fla-0.4.2/usual-triton-3.5.1-sm90.zst`."""
-    folder = header.about.replace("==", "-")
-    compiler = header.toolchain.replace("==", "-")
-    return f"{folder}/{header.configs}-{compiler}-{header.target}{SUFFIX}"
+    folder = about.replace("==", "-")
+    compiler = toolchain.replace("==", "-")
+    return f"{folder}/{configs}-{compiler}-{target}{SUFFIX}"
 
 
 def encode(header: Header, body: Body) -> bytes:

@@ -153,6 +153,11 @@ def open_library(folder: Path | None = None) -> ResultsFolder:
     return own
 
 
+def has_results() -> bool:
+    """Return True if flacheck ships results, or the user has updated ones."""
+    return _own_library() is not None or (cache.root() / FOLDER / MANIFEST).is_file()
+
+
 def _own_library() -> ResultsFolder | None:
     try:
         folder = find_shipped_folder(FOLDER)
@@ -181,10 +186,11 @@ def nearest(about: str, abouts: Iterable[str]) -> str | None:
 def why_not_valid(header: Header) -> str | None:
     """Return the reason why results are not about the package that is here; None if they are.
 
-    Where the package reads Python's version, another Python may launch other kernels.
+    Where the package reads Python's version, a Python on another side of the versions that it
+    compares may launch other kernels.
     """
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if header.python != python and header.reads_python_version:
+    if _launches_differ(header, python):
         return (
             f"{header.about} reads Python's version and was captured under Python {header.python}; "
             f"under {python} it may launch other kernels"
@@ -195,6 +201,18 @@ def why_not_valid(header: Header) -> str | None:
     if package is not None and package.digest != header.package_digest:
         return f"the {header.about} that is installed here has other files than the published one"
     return None
+
+
+def _launches_differ(header: Header, python: str) -> bool:
+    """Return True if a package may launch other kernels under this Python."""
+    if header.python == python:
+        return False
+    if header.reads_python_version:
+        return True
+    for bound in map(Version, header.python_bounds):
+        if (Version(python) < bound) != (Version(header.python) < bound):
+            return True
+    return False
 
 
 def source_of(places: Iterable[Header]) -> str:

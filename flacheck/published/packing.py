@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import to_builtins
+from packaging.version import Version
 
 from flacheck.analysis.context import FormsOf
+from flacheck.analysis.fallbacks import ReportedFallback
 from flacheck.analysis.standing import Standing
 from flacheck.analysis.standings import standing
 from flacheck.baseline.standings import baseline_of
@@ -36,6 +38,8 @@ from flacheck.published.form import (
     PackedKernel,
     PackedOutcome,
 )
+from flacheck.published.highlights import highlights
+from flacheck.source.python_versions import PythonVersions
 
 # Hexadecimal digits of the digest of all keys.
 _DIGITS = 32
@@ -58,13 +62,13 @@ class SubjectFacts:
     """
 
     digest: str | None = None
-    reads_python_version: bool = False
+    python_versions: PythonVersions = field(default_factory=PythonVersions)
     requires: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
     capture: CaptureFacts | None = None
     coverage: tuple[Json, ...] = ()
     forms: FormsOf = field(default_factory=dict)
-    fallbacks: tuple[Json, ...] = ()
+    fallbacks: tuple[ReportedFallback, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -194,10 +198,12 @@ def pack(
         place=counts,
         kernels=question.kernels,
         package_digest=facts.digest,
-        reads_python_version=facts.reads_python_version,
+        reads_python_version=facts.python_versions.is_open,
+        python_bounds=tuple(sorted(facts.python_versions.bounds, key=Version)),
         requires=facts.requires,
         warnings=facts.warnings,
         fallbacks=facts.fallbacks,
+        highlights=tuple(highlights(own_records)),
     )
     return header, body
 
@@ -255,7 +261,9 @@ def unpack(header: Header, body: Body) -> PublishedPlace | None:
 
     The keys are not stored: each is computed from its cell.
     """
-    kernels = list(map(_unpack_kernel, body.kernels))
+    kernels = []
+    for is_made_up in (False, True):
+        kernels.append([_unpack_kernel(each, is_made_up) for each in body.kernels])
     launches = [Launch.from_json(each) for each in body.launches]
     records = [_record(header, body, cell, kernels, launches) for cell in body.cells]
     names: dict[str, str] = {}
@@ -288,8 +296,8 @@ def unpack(header: Header, body: Body) -> PublishedPlace | None:
     )
 
 
-def _unpack_kernel(packed: PackedKernel) -> Kernel:
-    origin = Unrecorded(packed.how)
+def _unpack_kernel(packed: PackedKernel, made_up: bool) -> Kernel:
+    origin = Unrecorded(packed.how, made_up)
     return Kernel(packed.name, packed.package, packed.digest, origin, packed.operator, packed.form)
 
 
@@ -297,12 +305,12 @@ def _record(
     header: Header,
     body: Body,
     packed: PackedCell,
-    kernels: Sequence[Kernel],
+    kernels: Sequence[Sequence[Kernel]],
     launches: Sequence[Launch],
 ) -> Record:
     launch = None if packed.launch is None else launches[packed.launch]
     cell = Cell(
-        kernel=kernels[packed.kernel],
+        kernel=kernels[packed.is_made_up][packed.kernel],
         toolchain=header.toolchain,
         target=header.target,
         launch=launch,

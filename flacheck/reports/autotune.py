@@ -7,6 +7,7 @@ from typing import Any
 from flacheck.analysis.order import count_noun, kernel_name, settings, short, some
 from flacheck.capabilities.autotune.emit import FlaFile
 from flacheck.capabilities.autotune.results import (
+    AutotuneDocument,
     Cost,
     ExaminedConfig,
     Fate,
@@ -20,7 +21,6 @@ from flacheck.reports.numbers import in_words
 from flacheck.reports.phrases import advice, beside
 
 FORMATS = ("table", "json", "markdown", "html")
-SCHEMA = "flacheck.autotune/1"
 _RESOURCES = ("registers", "stack", "spills")
 _HEADINGS = (
     *("", "constants", "warps", "stages", "verdict", "autotuner"),
@@ -46,8 +46,9 @@ _KEY_DIGITS = 12
 
 def report(kernel: str, results: Sequence[TunerResult]) -> document.Report:
     """Return the document of the results for `kernel`, the glob of the command."""
-    values = [in_words(result.to_json()) for result in results]
-    return document.Report(_parts(results), {"schema": SCHEMA, "kernel": kernel, "results": values})
+    documents = tuple(result.document() for result in results)
+    value = AutotuneDocument("flacheck.autotune/1", kernel, documents).to_json()
+    return document.Report(_parts(results), in_words(value))
 
 
 def fla_lines(files: Sequence[FlaFile]) -> Iterator[str]:

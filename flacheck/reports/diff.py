@@ -22,6 +22,8 @@ _ANNOTATIONS = 10
 # The changed kernels that a page charts, and what it charts with its unit.
 _MAX_GROWTH = 60
 _CHARTED_RESOURCES = {"spills": "bytes", "shared": "bytes", "registers": ""}
+# The narrowed comparisons, in words.
+_NARROWED = {"usual": "one configuration", "edges": "a few configurations"}
 _RESOURCES = {
     "spills": "bytes of spills",
     "registers": "registers",
@@ -43,6 +45,8 @@ def report(result: Comparison, command: str = "") -> document.Report:
 
 def _parts(result: Comparison, command: str) -> Iterator[Part]:
     yield _title(result)
+    if result.published is not None:
+        yield document.Paragraph(result.published.sentence)
     yield _sides(result)
     yield from _failing("Regressed", result.of(DifferenceKind.REGRESSED), Tone.BAD)
     yield from _failing("Other cause", result.of(DifferenceKind.CHANGED_CAUSE), Tone.DOUBT)
@@ -72,7 +76,8 @@ def _title(result: Comparison) -> document.Title:
         tone = Tone.BAD
     about = result.about
     if result.is_narrowed:
-        about += " · one configuration of each kernel and dtype (--configs own compares all)"
+        number = _NARROWED[str(result.configs)]
+        about += f" · {number} of each kernel and dtype (--configs own compares all)"
     if result.run:
         about += f" · run {result.run}"
     return document.Title("flacheck diff", f"{result.answer}.", tone, about)

@@ -207,10 +207,11 @@ class Report:
 
 @dataclass(frozen=True)
 class Display:
-    """The width of a report for people in columns, and whether it may be coloured."""
+    """The width of a report for people in columns, and if it may have colours and links."""
 
     width: int = 100
     color: bool = False
+    links: bool = False
 
     @staticmethod
     def of_stdout() -> Display:
@@ -223,9 +224,12 @@ class Display:
         has_color = sys.stdout is not None and sys.stdout.isatty()
         if os.environ.get("TERM") == "dumb":
             has_color = False
+        # Only a terminal opens links; a coloured log would hold their escapes as text.
+        links = has_color
         if os.environ.get("FORCE_COLOR"):
             has_color = True
-        return Display(width, has_color and not os.environ.get("NO_COLOR"))
+        is_colorful = has_color and not os.environ.get("NO_COLOR")
+        return Display(width, is_colorful, links and is_colorful)
 
 
 def make_visible(part: Any) -> Any:

@@ -20,14 +20,12 @@ from flacheck.reports.phrases import MAX_ITEMS, group_by, rest
 from flacheck.rules import RULES
 
 FORMATS = ("table", "json", "markdown", "github", "sarif", "html")
-SCHEMA = "flacheck.dtypes/1"
 _HEADINGS = ("kernel", "argument", "dtypes", "without the promotion", "shared memory")
 
 
 def report(result: DtypesResult) -> document.Report:
     """Return the document of a result, for people, programs and workflows."""
-    value = {"schema": SCHEMA, **result.to_json()}
-    return document.Report(_parts(result), value, _annotations(result))
+    return document.Report(_parts(result), result.to_json(), _annotations(result))
 
 
 def _parts(result: DtypesResult) -> Iterator[Part]:
@@ -124,7 +122,7 @@ def _shared(effect: ReachedKernel) -> str:
     cost = effect.shared
     if cost is None:
         return ""
-    return f"{_bytes(cost['intended'])} → {_bytes(cost['actual'])} on {cost['target']}"
+    return f"{_bytes(cost.intended)} → {_bytes(cost.actual)} on {cost.target}"
 
 
 def _bytes(count: int | None) -> str:

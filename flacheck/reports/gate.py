@@ -57,6 +57,10 @@ def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[
     elif result.unproven:
         tone = Tone.DOUBT
     yield document.Title("flacheck gate", _headline(result), tone, _judged_by(result))
+    if result.published is not None:
+        on_record = ", ".join(result.published_releases)
+        origin = result.published.origin
+        yield document.Paragraph(f"Triton {on_record} by {origin}; --scan compiles here")
     pins = []
     for pin in result.pins:
         pins.append(row(pin.requirement, Words(pin.where, Tone.FAINT)))

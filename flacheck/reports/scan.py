@@ -115,6 +115,15 @@ def _parts(view: RunView, baseline: BaselineComparison | None) -> Iterator[Part]
     # The next commands explain the first failure, find its releases, reduce it, and share this.
     runs = " ".join(view.names or (view.run["id"],))
     commands = [f"flacheck report {runs} --format markdown"]
+    if view.run.get("source") == "published":
+        # No store holds these cells, so that only a scan makes them known by key.
+        about = view.run["matrix"]
+        option = "--package " if "==" in about else ""
+        codes = [group.code for group in view.summary.by_signature[:1]]
+        commands = [*(f"flacheck explain {code}" for code in codes)]
+        commands.append(f"flacheck scan {option}{about}")
+        yield from phrases.items("Next", commands, code=True)
+        return
     for group in view.summary.by_signature[:1]:
         key = group.example[:12]
         about = (
@@ -157,8 +166,12 @@ def _title(view: RunView) -> document.Title:
     if view.summary.tally.blocking:
         tone = Tone.BAD
     matrix = run.get("matrix") or "run"
-    about = f"flacheck {run.get('flacheck')}, Python {run.get('python')}, {run.get('platform')}"
+    about = f"flacheck {run.get('flacheck')}, Python {run.get('python')}"
+    if run.get("platform"):
+        about += f", {run['platform']}"
     origin = f"{matrix} · {run.get('id')} of {run.get('started')} · {about}"
+    if run.get("source") == "published":
+        origin = f"{matrix} · published results of {run['started']}, {about}"
     return document.Title(f"flacheck: {matrix}", _counts(view.summary), tone, origin)
 
 

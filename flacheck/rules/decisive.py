@@ -45,11 +45,12 @@ _ENDLESS = re.compile(rf"^(.{{{2 * MESSAGE_LIMIT}}}).+$", re.MULTILINE)
 # Widths of terminals that wrap, and the lines that must fill one before it is taken for wrapped.
 _NARROWEST, _WIDEST, _LEAST_CUT = 40, 250, 3
 _NATIVE = re.compile(
-    r"Assertion [`'(]|LLVM ERROR:|UNREACHABLE executed|^Unsupported conversion from|what\(\):"
-    r"|std::bad_alloc|^Fatal Python error:|\bSegmentation fault\b|^Killed$|Bad machine code"
+    r"Assertion [`'(]|^Assertion failed: |LLVM ERROR:|UNREACHABLE executed|what\(\):"
+    r"|^Unsupported conversion from|std::bad_alloc|^Fatal Python error:|\bSegmentation fault\b"
+    r"|^Killed$|Bad machine code"
     r"|Failures have been detected while processing|Pass execution failed"
     r"|Pipeline failed while executing|Triton Error \["
-    r"|(?:CUDA|HIP|ROCm)(?: driver| runtime)? error: |CUDA failure \d+"
+    r"|(?:CUDA|HIP|ROCm)(?: driver| runtime)? error: |CUDA failure \d+|\bHSA_STATUS_ERROR_"
     r"|^PLEASE submit a bug report|^Stack dump:"
     r"|\b(?:ptxas|nvlink|cicc|cudafe\+\+|nvcc|ld\.lld)[^\n]{0,500}?\b(?:error|fatal)\b\s*:"
     r"|\bld: cannot find |undefined symbol: |\bFloating point exception\b|^ninja: build stopped"
@@ -68,7 +69,7 @@ _EXCEPTION = re.compile(
     r"^[ \t]{0,40}(?:[A-Za-z_]\w*\.)*"
     r"(?P<type>[A-Z]\w*"
     r"(?:Error(?:Impl)?|Exception|Exit|Interrupt|Resources|Failure|Expired|Iteration"
-    r"|LanguageConstruct))"
+    r"|LanguageConstruct)|Exception)"
     r"(?:: ?(?P<text>.*)|\(['\"].*\)?)?$"
 )
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line \d+, in (?P<function>\S+)')

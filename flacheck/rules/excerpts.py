@@ -10,6 +10,8 @@ _HINTS = (
     *(b"rror", b"ERROR", b"xception", b"ssert", b"atal", b"UNREACHABLE", b"ailed", b"illed"),
     *(b" fault", b"nsupported", b"out of resource", b"annot ", b"undefined symbol", b"Traceback"),
     *(b"nvalid", b"too old", b"Mismatched", b"not supported", b"recognized processor"),
+    *(b"not found", b"out of memory", b"OutOfResources", b"misaligned", b"Bad machine code"),
+    *(b"bug report", b"non-zero exit", b"power of 2"),
 )
 # Lines of one shape are read once, and a log has few shapes: their number is bounded as well.
 _SHAPE = re.compile(rb"[\d.]+|0x[0-9a-f]+")

@@ -48,6 +48,12 @@ _PACKAGES = {
     "xformers": ("xformers",),
     "cut_cross_entropy": ("cut-cross-entropy",),
 }
+# The program that a traceback begins in; frames of a package, a notebook or a build are none.
+_SCRIPT = re.compile(
+    r"Traceback \(most recent call last\):[^\n]{0,20}\n[^\n]{0,200}?"
+    r'File "(?P<script>(?:(?!(?:site|dist)-packages|[/\\]tmp[/\\]|setup\.py)[^"<>\n]){1,300}\.py)"'
+    r", line \d+, in <module>"
+)
 _MODULE = re.compile(r"(?:site|dist)-packages[/\\](\w+)[/\\]")
 
 
@@ -73,6 +79,9 @@ def of_log(log: str) -> dict[str, Any]:
         if match:
             facts["kernel"] = next(filter(None, match.groups()))
             break
+    script = _SCRIPT.search(log)
+    if script:
+        facts["script"] = script["script"]
     package = _package(log)
     if package:
         facts["package"] = package

@@ -10,10 +10,15 @@ from flacheck.tables import table
 
 _REPORT = "https://github.com/triton-lang/triton/issues/new?"
 _TITLE, _BODY = 150, 1_500
+# Where `flacheck capture` writes.
+_LAUNCHES = "launches.jsonl"
 
 
 def commands(rule: Rule, facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield commands that check whether a rule's failure is the cause, by the facts of a log."""
+    """Yield commands that check whether a rule's failure is the cause, by the facts of a log.
+
+    A compile is proposed for what the log names: a package's kernels, or the launches of a program.
+    """
     if rule.code == UNCLASSIFIED:
         return
     if rule.shows == "machine":
@@ -37,7 +42,8 @@ def _compiles(facts: Mapping[str, Any]) -> Iterator[str]:
     if str(facts.get("triton")) in map(str, table("triton_releases")["releases"]):
         release = ["--triton", facts["triton"]]
     if "package" not in facts:
-        yield shlex.join(["flacheck", "scan", "quick", *release, *selection])
+        if "script" in facts:
+            yield from _records(facts, [*release, *selection])
         return
     subject = ["--package", facts["package"]]
     if "kernel" in facts:
@@ -45,6 +51,16 @@ def _compiles(facts: Mapping[str, Any]) -> Iterator[str]:
     yield shlex.join(["flacheck", "scan", *subject, *release, *selection])
     yield shlex.join(["flacheck", "bisect", *subject, *selection])
     yield shlex.join(["flacheck", "repro", *subject, *release, *selection])
+
+
+def _records(facts: Mapping[str, Any], selection: list[str]) -> Iterator[str]:
+    """Yield the commands that record a program's launches and compile them."""
+    device = []
+    if "target" in facts:
+        # A library chooses its kernels by the card.
+        device = ["--device", facts["target"]]
+    yield shlex.join(["flacheck", "capture", *device, "--", "python", facts["script"]])
+    yield shlex.join(["flacheck", "scan", _LAUNCHES, *selection])
 
 
 def report_link(message: str, facts: Mapping[str, Any]) -> str:

@@ -1,35 +1,26 @@
 """The versions of a distribution in the user's own indexes, looked up once a day."""
 
-import re
+import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from textwrap import shorten
-from urllib.parse import urlsplit, urlunsplit
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.tags import Tag, compatible_tags, cpython_tags, platform_tags, sys_tags
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
 from packaging.version import InvalidVersion, Version
 
-from flacheck.errors import ToolchainError
-from flacheck.toolchains import cache, wheels
+from flacheck.toolchains import cache, connections, index_pages, wheels
+from flacheck.toolchains.index_pages import IndexFile, UnreadPage
+from flacheck.toolchains.index_sources import Sources
 
 DAY = 86_400.0
-# Characters of pip's reason in a message.
-_REASON = 160
-_VERSIONS_LINE = re.compile(r"^Available versions:\s*(.+)$", re.MULTILINE)
-# pip skips an index, or a page of links, that it cannot read, and exits with 0 if another lists the
-# distribution. With -vv it prints a line for each skipped page, in these words since 2020.
-_UNREAD = re.compile(
-    r"^\s*(?:Could not fetch URL (?P<fetched>\S+): (?P<failure>.+)"
-    r"|(?:WARNING: )?Skipping page (?P<skipped>\S+) because (?P<reason>.+))$",
-    re.MULTILINE,
-)
-# These mean that the index lacks the distribution.
-_HAS_NONE = re.compile(r"^(?:404|410) Client Error")
-
-
-# The error of the first look-up of this process that reached no index: further ones would only wait
-# for their own timeouts.
-_UNREACHABLE: list[wheels.Offline] = []
 
 
 class PartialAnswer(wheels.Offline):
@@ -44,7 +35,8 @@ def available(name: str, python: str | None = None, binary_only: bool = True) ->
     """Return final versions with a file for this Python, oldest first.
 
     `python` ("3.13") selects another Python. Raises NotFound, PartialAnswer, Offline or another
-    ToolchainError. A complete listing is kept for a day, and longer while an index cannot be read.
+    ToolchainError. A complete listing is kept for a day (--refresh replaces it), and longer while
+    an index cannot be read.
     """
     book = f"index/{name}.json"
     kind = "all"
@@ -53,15 +45,11 @@ def available(name: str, python: str | None = None, binary_only: bool = True) ->
     page = f"{cache.python_tag()}:{python or 'here'}:{kind}"
     pages = cache.read_json(book)
     entry = pages.get(page, {})
-    if time.time() - entry.get("time", 0) < DAY:
+    if entry and connections.is_current(entry["time"]):
         return parse_versions(entry["versions"])
     try:
-        if _UNREACHABLE:
-            raise _UNREACHABLE[0]
         versions = _look_up(name, python, binary_only)
     except wheels.Offline as error:
-        if not isinstance(error, PartialAnswer) and not _UNREACHABLE:
-            _UNREACHABLE.append(error)
         if not entry:
             raise
         others = getattr(error, "versions", ())
@@ -85,54 +73,94 @@ def has(name: str, version: Version, python: str | None = None) -> bool:
 
 
 def _look_up(name: str, python: str | None, binary_only: bool) -> list[Version]:
-    # An unreachable index must not delay a scan that does not need it.
-    flags = ["--retries", "1", "--timeout", "15", "-vv"]
-    if python:
-        flags += ["--python-version", python]
-    if binary_only:
-        flags += ["--only-binary", ":all:"]
-    errors: list[ToolchainError] = []
-    # `index versions` is a command of pip: with uv it runs in an environment of its own, so pip
-    # comes first.
-    for installer in reversed(wheels.require_installers()):
-        code, output = wheels.run([*installer.pip, "index", "versions", name, *flags], name)
-        match = _VERSIONS_LINE.search(output)
-        unread = _find_unread(output)
-        doing = f"look up {name}"
-        partly = (
-            f"cannot {doing}: {unread}; check the network and the index settings of"
-            f" {installer.name}, and try again"
+    """Return the versions in all indexes; see `available`."""
+    if connections.is_offline():
+        raise wheels.Offline(
+            f"cannot look up {name}: --offline, and no earlier command has listed its releases"
         )
-        if code == 0 and match:
-            versions = parse_versions(match[1].split(","))
-            if unread:
-                raise PartialAnswer(partly, versions)
-            return versions
-        error = wheels.diagnose(output, doing, cache.root() / "index", installer.name)
-        if unread and isinstance(error, wheels.NotFound):
-            error = PartialAnswer(partly, ())
-        if isinstance(error, wheels.Offline):
-            raise error
-        errors.append(error)
-    raise errors[0]
+    pip = wheels.require_installers()[-1]
+    sources = connections.sources(pip.pip)
+    files: list[IndexFile] = []
+    unread: list[UnreadPage] = []
+    for place in sources.all:
+        try:
+            files += _read(place, name, sources)
+        except UnreadPage as error:
+            unread.append(error)
+    versions = parse_versions(_list_versions(files, name, python, binary_only))
+    if not unread and not versions:
+        raise wheels.NotFound(
+            f"cannot look up {name}: the package index has no such release for this Python and"
+            " system"
+        )
+    if not unread:
+        return versions
+    message = (
+        f"cannot look up {name}: {unread[0]}; check the network and the index settings of"
+        f" {pip.name}, or work without it (--offline)"
+    )
+    if len(unread) == len(sources.all):
+        raise wheels.Offline(message)
+    raise PartialAnswer(message, versions)
 
 
-def _find_unread(output: str) -> str:
-    """Return the first index that pip could not read, with the reason; empty if it read all."""
-    for match in _UNREAD.finditer(output):
-        url = match["fetched"] or match["skipped"]
-        reason = match["failure"] or match["reason"]
-        if not _HAS_NONE.match(reason):
-            parts = urlsplit(url)
-            # A URL may hold a password.
-            host = parts.netloc.rpartition("@")[2]
-            page = urlunsplit((parts.scheme, host, parts.path, "", ""))
-            cause = reason.removesuffix(" - skipping").partition(" for url:")[0]
-            return f"{page} did not answer ({shorten(cause, _REASON, placeholder=' …')})"
-    return ""
+def _read(place: str, name: str, sources: Sources) -> list[IndexFile]:
+    """Return a source's files of a distribution, and others. Raises UnreadPage."""
+    reason = connections.why_unreachable(place)
+    if reason is not None:
+        raise UnreadPage(place, reason, is_unreachable=True)
+    try:
+        if place in sources.indexes:
+            return index_pages.read_project(place, str(canonicalize_name(name)), sources)
+        return index_pages.read_links(place, sources)
+    except UnreadPage as error:
+        if error.is_unreachable:
+            connections.note_unreachable(place, error.reason)
+        raise
 
 
-def parse_versions(texts: Sequence[str]) -> list[Version]:
+def _list_versions(
+    files: Sequence[IndexFile], name: str, python: str | None, binary_only: bool
+) -> Iterator[str]:
+    """Yield the version of each file of a distribution that this Python can use."""
+    tags = _tags_of(python)
+    interpreter = platform.python_version()
+    if python:
+        interpreter = f"{python}.0"
+    for file in files:
+        if file.yanked or not _allows(file.requires_python, interpreter):
+            continue
+        with suppress(InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
+            if file.filename.endswith(".whl"):
+                project, version, _, file_tags = parse_wheel_filename(file.filename)
+                is_usable = not tags.isdisjoint(file_tags)
+            else:
+                project, version = parse_sdist_filename(file.filename)
+                is_usable = not binary_only
+            if is_usable and project == canonicalize_name(name):
+                yield str(version)
+
+
+def _tags_of(python: str | None) -> frozenset[Tag]:
+    """Return the tags of wheels for this Python, or for another one on this system."""
+    if python is None:
+        return frozenset(sys_tags())
+    major, minor = map(int, python.split("."))
+    platforms = list(platform_tags())
+    tags = set(cpython_tags((major, minor), platforms=platforms))
+    tags.update(compatible_tags((major, minor), f"cp{major}{minor}", platforms))
+    return frozenset(tags)
+
+
+def _allows(requires_python: str | None, python: str) -> bool:
+    """Return True if a file's metadata admits a Python; a malformed bound admits all."""
+    try:
+        return SpecifierSet(requires_python or "").contains(python, prereleases=True)
+    except InvalidSpecifier:
+        return True
+
+
+def parse_versions(texts: Iterable[str]) -> list[Version]:
     """Return final versions without local parts among the texts, oldest first."""
     versions = set()
     for text in texts:

@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from flacheck.errors import ToolchainError
 from flacheck.tables import table
-from flacheck.toolchains import cache, index, wheels
+from flacheck.toolchains import cache, connections, index, wheels
 
 _BOOK = "index/torch_pins.json"
 _HOUR = 3_600.0
@@ -44,12 +44,15 @@ def refresh(again: bool = False) -> None:
     """Read the pins of torch releases newer than the shipped table.
 
     This happens at most once a day unless `again`, or an hour after an index that could not be
-    read; it is silent when offline.
+    read; it is silent when offline, and reads nothing with --offline.
     """
     book = cache.read_json(_BOOK)
     wait = index.DAY
     if not book.get("complete", True):
         wait = _HOUR
+    if connections.is_offline():
+        return
+    again = again or connections.is_refreshing()
     if not again and time.time() - book.get("time", 0) < wait:
         return
     new_pins = dict(book.get("pins", {}))
@@ -79,7 +82,7 @@ def _look_up(torch: str) -> str | None:
     flags = ["--dry-run", "--ignore-installed", "--no-deps", "--quiet", "--report", "-"]
     for installer in reversed(wheels.require_installers()):
         command = [*installer.pip, "install", *flags, f"torch=={torch}"]
-        code, output = wheels.run(command, f"torch {torch}")
+        code, output = wheels.run(command, f"torch {torch}", connections.limits(installer.pip))
         if code == 0:
             return _triton_pin(output)
     raise wheels.diagnose(output, f"look up torch {torch}", cache.root(), installer.name)

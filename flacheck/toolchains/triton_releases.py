@@ -12,7 +12,7 @@ from packaging.version import Version
 from flacheck.errors import ToolchainError, UsageError
 from flacheck.tables import table
 from flacheck.tables.targets import TARGETS
-from flacheck.toolchains import cache, index, torch_pins
+from flacheck.toolchains import cache, connections, index, torch_pins
 from flacheck.toolchains.base import Choice, Resolution
 
 NAME = "triton"
@@ -134,13 +134,29 @@ def matching(specifiers: SpecifierSet) -> Resolution:
             f"no release of {NAME} matches {specifiers}; there are {_join_versions(versions)}"
         )
     choices = []
+    absent = []
+    cached_versions = _list_cached()
     for version in matching_versions:
-        if version in there:
+        if connections.has_no_index() and version not in cached_versions:
+            absent.append(version)
+        elif version in there:
             choices.append(release(version))
         else:
             reason = _missing_wheel_reason(version) or _no_wheel_reason()
             warnings += (f"{NAME} {version} is left out: {reason}",)
+    if absent and not choices:
+        raise ToolchainError(f"no {NAME} that matches {specifiers} {_why_absent()}")
+    if absent:
+        warnings += (f"{NAME} {_join_versions(absent)} left out: none of them {_why_absent()}",)
     return Resolution(tuple(choices), warnings)
+
+
+def _why_absent() -> str:
+    """Return why releases that are not in the cache cannot be installed now."""
+    why = "no package index answers"
+    if connections.is_offline():
+        why = "--offline forbids an installation"
+    return f"is installed, and {why} (`flacheck toolchain list` shows what is installed)"
 
 
 def exact(version: Version) -> Choice:

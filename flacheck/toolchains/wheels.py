@@ -24,6 +24,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from flacheck.errors import ToolchainError
+from flacheck.toolchains import connections
 from flacheck.toolchains.cache import size_mb
 from flacheck.toolchains.filling import no_permission, no_space
 from flacheck.toolchains.scratch import temporary_folder
@@ -31,7 +32,7 @@ from flacheck.toolchains.scratch import temporary_folder
 _LOG = logging.getLogger(__name__)
 
 # Seconds between two lines of progress: shorter than a user's patience, longer than most installs.
-_HEARTBEAT = 10.0
+_HEARTBEAT = 8.0
 # A prctl option, from linux/prctl.h: the signal that a process gets when its parent dies.
 _PR_SET_PDEATHSIG = 1
 # Messages of uv and pip, in any version from 2023 on; neither has an exit status for these errors.
@@ -76,6 +77,13 @@ class NotFound(ToolchainError):
 
 class Offline(ToolchainError):
     """An index that the installer could not reach."""
+
+    @property
+    def reason(self) -> str:
+        """The reason, the same for each distribution: many lines of a report would repeat it."""
+        if connections.is_offline():
+            return "not in the cache, and --offline forbids an installation; leave --offline out"
+        return "not in the cache, and no package index answers; check the network"
 
 
 class BoundsConflict(ToolchainError):
@@ -157,13 +165,24 @@ def install(
         # Old versions of pip apply the first to builds, too; newer ones have the second for them.
         environment = dict.fromkeys(("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT"), str(constraints))
     errors: list[ToolchainError] = []
-    for installer in require_installers():
+    usable = require_installers()
+    pip = usable[-1].pip
+    # pip can leave out the index that does not answer; uv reads its own cache without any, and pip
+    # then reads folders alone.
+    if connections.has_dead_index() and not connections.has_no_index():
+        usable = usable[-1:]
+    elif connections.has_no_index() and not connections.has_local_source(pip):
+        usable = usable[:1]
+    for installer in usable:
         overrides = []
         # pip lacks such an option: with pip an upper bound must admit the constraint.
         if constraints and installer.name == "uv":
             overrides = ["--override", str(constraints), "--build-constraint", str(constraints)]
         command = [*installer.install, *flags, *overrides]
-        code, output = _fill(installer, folder, [*command, *requirements], what, environment)
+        if connections.has_no_index() and installer.name == "uv":
+            command.append("--offline")
+        variables = {**connections.limits(pip), **environment}
+        code, output = _fill(installer, folder, [*command, *requirements], what, variables)
         if code == 0:
             (folder / ".lock").unlink(missing_ok=True)  # uv leaves one
             seconds = round(time.monotonic() - start, 1)
@@ -175,13 +194,26 @@ def install(
                 "size_mb": size,
                 "contains": contents(folder),
             }
-        errors.append(diagnose(output, f"install {what}", folder, installer.name))
-        if not isinstance(errors[-1], (NotFound, Offline)):
+        error = diagnose(output, f"install {what}", folder, installer.name)
+        if isinstance(error, Offline):
+            connections.try_all(pip)
+        if isinstance(error, NotFound) and connections.has_no_index():
+            error = _without_index(f"install {what}")
+        errors.append(error)
+        if not isinstance(error, (NotFound, Offline)):
             break
     # The first installer's error if nothing was found, unless another had a worse one.
     if isinstance(errors[-1], NotFound):
         raise errors[0]
     raise errors[-1]
+
+
+def _without_index(doing: str) -> Offline:
+    """Return the error of a distribution that no readable place holds."""
+    why = "no package index answers"
+    if connections.is_offline():
+        why = "--offline"
+    return Offline(f"cannot {doing}: it is not in the cache, and {why}")
 
 
 def _fill(
@@ -230,7 +262,7 @@ def contents(folder: Path) -> dict[str, str]:
 def run(
     command: Sequence[str], what: str, environment: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
-    """Return exit status and joined output of an installer's command; log every ten seconds.
+    """Return exit status and joined output of an installer's command; log every eight seconds.
 
     It runs in the user's environment with its index settings, without those for other installs, and
     with `environment` added.
@@ -252,6 +284,11 @@ def run(
                     return process.returncode, output.decode(errors="replace")
                 except subprocess.TimeoutExpired:
                     _LOG.info(f"installing {what} … {time.monotonic() - start:.0f} s")
+                # An installer tries a dead host for minutes.
+                connections.try_all(require_installers()[-1].pip)
+                if connections.has_no_index() and not connections.is_offline():
+                    process.kill()
+                    return 1, "error: Connection timed out"
         except BaseException:
             process.kill()
             raise
@@ -320,6 +357,8 @@ def download_sources(requirement: str, into: Path, aside: Path, what: str) -> No
     pip = require_installers()[-1]
     flags = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--use-pep517"]
     command = [*pip.pip, "download", *flags, "--dest", str(into), requirement]
-    code, output = run(command, what, {"PYTHONPATH": str(aside)})
+    code, output = run(command, what, {**connections.limits(pip.pip), "PYTHONPATH": str(aside)})
+    if code != 0 and connections.has_no_index():
+        raise _without_index(f"fetch {what}")
     if code != 0:
         raise diagnose(output, f"fetch {what}", into, pip.name)

@@ -66,9 +66,10 @@ def test_functions_take_the_names_of_the_command_line(name: str) -> None:
     """Each option is an argument with the same default, and each argument an option."""
     command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
     options = {each.name: each for each in command.params}
-    for name_of_all in ("help", "quiet", "verbose"):
-        options.pop(name_of_all, None)
     arguments = parameters(name)
+    for name_of_all in ("help", "offline", "refresh", "quiet", "verbose"):
+        if name_of_all not in arguments:
+            options.pop(name_of_all, None)
     output = OUTPUT - set(arguments)
     if name == "repro":
         # The folder is an argument; `--format` alone concerns the output.

@@ -106,7 +106,7 @@ def test_a_project_may_have_several_packages(here: Path, monkeypatch: pytest.Mon
         ('package = "fla>1"', "'fla>1' names no package"),
         ('package = "./nothing"', "there is no such folder"),
         ('format = "jsn"', "expected one of .*; did you mean json?"),
-        ('configs = "usal"', "expected one of usual, own; did you mean usual?"),
+        ('configs = "usal"', "expected one of usual, edges, own; did you mean usual?"),
         ('find = "always"', "expected one of fail, pass, change"),
         ('until = "tgir"', "did you mean ttgir?"),
         ('jobs = "many"', "jobs = 'many': .*integer"),

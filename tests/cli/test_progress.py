@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import logging
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from flacheck.cli import common
+from flacheck.cli import common, loudness
 from flacheck.cli.progress import follow
 from flacheck.model import Record
 from flacheck.pipeline.events import RecordSettled, RunFinished, RunStarted
@@ -94,3 +95,54 @@ def test_a_bar_does_not_swallow_what_is_told(
     told = [line for line in lines if "installing" in line]
     assert len(told) == 1
     assert told[0].endswith("flacheck: installing [bold] triton …")
+
+
+@pytest.fixture
+def beating(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A heartbeat after a twentieth of a second of silence."""
+    monkeypatch.setattr(loudness, "_SILENCE", 0.05)
+    monkeypatch.setattr(loudness, "_TICK", 0.01)
+
+
+def test_nothing_stands_still_without_a_word(
+    beating: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without messages, a line names the command, its seconds and the last message."""
+    with loudness.Heartbeat("flacheck repro"):
+        loudness.say("cutting down chunk_fwd_o")
+        time.sleep(0.3)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "flacheck: cutting down chunk_fwd_o"
+    assert set(lines[1:]) == {"flacheck: flacheck repro, 0 s: cutting down chunk_fwd_o"}
+    assert len(lines) < 8
+
+
+def test_a_silent_scan_repeats_its_counts(
+    beating: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line of the pace, though no cell has ended since the last one."""
+    with loudness.Heartbeat("flacheck scan"), follow() as on_event:
+        on_event(RunStarted("1", 4))
+        on_event(RecordSettled(record()))
+        time.sleep(0.2)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines and all("1/4 cells, 25 % (1 compiles)" in line for line in lines)
+    assert all(line.endswith(" left") for line in lines)
+
+
+def test_a_step_on_a_terminal_is_replaced_by_the_next_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A dumb terminal, which cannot move its cursor, gets lines."""
+    terminal = _Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    loudness.show_step("7 lines")
+    loudness.show_step("6 lines")
+    loudness.say("done")
+    assert terminal.getvalue() == (
+        "flacheck: 7 lines\r\x1b[Kflacheck: 6 lines\r\x1b[Kflacheck: done\n"
+    )
+    monkeypatch.setenv("TERM", "dumb")
+    loudness.show_step("7 lines")
+    assert terminal.getvalue().endswith("flacheck: 7 lines\n")

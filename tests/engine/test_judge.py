@@ -33,6 +33,14 @@ def test_made_up_arguments_that_a_kernel_refuses_are_untested() -> None:
     assert said == ["the made-up arguments may not fit the kernel", None]
 
 
+def test_a_kernel_that_reads_torch_is_unknown_beside_its_stand_in() -> None:
+    """Its front end may accept the kernel where torch is installed."""
+    log = "StubError: the kernel reads torch, and torch is not installed here\n"
+    record = judge(fake.cell("k"), replace(ODD, log=log, exception=("StubError",)))
+    assert record.verdict is Verdict.UNKNOWN
+    assert record.reason == f"the kernel cannot be compiled without torch: {log.strip()}"
+
+
 def test_a_known_failure_of_a_made_up_call_is_one() -> None:
     """No argument brings back what a release removed; nor does one explain a failure after the
     front end.

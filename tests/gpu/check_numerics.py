@@ -1,8 +1,9 @@
 """Run the corpus on a GPU against its references: `python -m tests.gpu.check_numerics [FAMILY…]`.
 
-Needs torch with CUDA and its Triton. fp32 products run without TF32. The autotuners choose for
-real, each shape between two of their configurations (all of them for all shapes would compile for
-long); `--configurations` then runs every configuration once, in bf16. Prints a line a check with
+Needs torch with CUDA and its Triton. fp32 products run without TF32. Each kernel runs in one
+configuration, in others for each shape, and in the next of its list where one needs more shared
+memory than the GPU has, as an autotuner would; `--choices 2` lets the autotuners choose between
+two. `--configurations` then runs every configuration once, in bf16. Prints a line a check with
 the relative errors of output, final state and gradients, and exits 1 when one is too large.
 """
 
@@ -59,6 +60,33 @@ class Check:
         return f"{verdict}  {self.name:60}  {dtype:9} {self.seconds:6.1f} s  {errors}"
 
 
+def run_what_fits() -> None:
+    """Make an autotuner with one configuration try the next ones of its list for want of memory."""
+    from triton.runtime.autotuner import Autotuner
+
+    run = Autotuner.run
+
+    def run_next(self: Any, *arguments: Any, **options: Any) -> Any:
+        if len(self.configs) > 1:
+            return run(self, *arguments, **options)
+        chosen = self.configs
+        others = [config for config in self.every if config is not chosen[0]]
+        refusals = []
+        try:
+            for config in (*chosen, *others):
+                self.configs = [config]
+                try:
+                    return run(self, *arguments, **options)
+                except triton.runtime.errors.OutOfResources as error:
+                    print(f"--   {self.base_fn.__name__} {config}: {error}", flush=True)
+                    refusals.append(error)
+            raise refusals[0]
+        finally:
+            self.configs = chosen
+
+    Autotuner.run = run_next
+
+
 def compare(
     family: Any, form: str, name: str, arguments: dict[str, Any], expected: tuple[Any, Any]
 ) -> Check:
@@ -79,6 +107,10 @@ def check_shapes(
     Each autotuner chooses between `choices` of its configurations, other ones for each shape.
     """
     every = {kernel: getattr(family, kernel).configs for kernel in family.KERNELS}
+    for tuned in numerics.loaded_autotuners():
+        # Also of the kernels that a family launches without declaring them.
+        tuned.every = tuned.configs
+        tuned.configs = tuned.configs[:choices]
     samples = [(shape, None) for shape in SHAPES]
     if numerics.accepts_variable_lengths(family):
         samples.append(VARIABLE)
@@ -89,14 +121,14 @@ def check_shapes(
             ]
         for dtype in dtypes:
             arguments = numerics.draw(family, shape, dtype, "cuda", i, bounds)
-            if i % 2 and not bounds:
+            if i % 2 and not bounds and "h0" in arguments:
                 arguments["h0"] = None
             expected = numerics.compute_reference(family, arguments)
             for form in numerics.forms_of(family):
                 label = f"{name}.{form} B,T,H,K,V={shape}{' cu_seqlens' if bounds else ''}"
                 yield compare(family, form, label, arguments, expected)
-    for kernel, configs in every.items():
-        getattr(family, kernel).configs = configs
+    for tuned in numerics.loaded_autotuners():
+        tuned.configs = tuned.every
 
 
 def check_configurations(name: str, family: Any) -> Iterator[Check]:
@@ -107,13 +139,13 @@ def check_configurations(name: str, family: Any) -> Iterator[Check]:
         tuned = getattr(family, kernel)
         every = tuned.configs
         for config in every:
-            tuned.configs = [config]
+            tuned.configs = tuned.every = [config]
             label = f"{name}.{kernel} {config.kwargs} nw{config.num_warps} st{config.num_stages}"
             try:
                 yield compare(family, declared["form"], label, arguments, expected)
             except triton.runtime.errors.OutOfResources as error:
                 print(f"--   {label}: {error}")
-        tuned.configs = every
+        tuned.configs = tuned.every = every
 
 
 def main() -> int:
@@ -122,11 +154,12 @@ def main() -> int:
     parser.add_argument("families", nargs="*", default=numerics.family_names(FOLDER))
     parser.add_argument("--configurations", action="store_true")
     parser.add_argument("--dtype", action="append", choices=[str(d)[6:] for d in TOLERANCE])
-    parser.add_argument("--choices", type=int, default=2)
+    parser.add_argument("--choices", type=int, default=1)
     options = parser.parse_args()
     print(f"torch {torch.__version__}  triton {triton.__version__}  {torch.cuda.get_device_name()}")
     dtypes = [d for d in TOLERANCE if str(d)[6:] in (options.dtype or str(d))]
     bad = 0
+    run_what_fits()
     for name in options.families:
         family = numerics.load_family(FOLDER, name)
         checks = [check_shapes(name, family, dtypes, options.choices)]

@@ -44,8 +44,8 @@ def test_the_one_that_is_usual_has_the_others_behind_it() -> None:
 
 
 def test_a_choice_that_was_made_by_name_has_none() -> None:
-    """Who asks for all, for the first, or for the same under all releases, asked for these."""
-    for which in ("own", "first", "shared"):
+    """Who asks for all, or for the first, asked for these."""
+    for which in ("own", "first"):
         assert all(len(each) == 1 for each in settings({"configs": (which,)}))
     assert len(settings({"configs": ("own",)})) == len(CONFIGS)
 

@@ -45,12 +45,11 @@ CHUNK = [
 # Decays of each row cost the interpreter several times as much; the GPU check runs all head sizes.
 GATED_CHUNK = [(1, 70, 1, 64, 32), (1, 33, 1, 96, 48), (2, 1, 1, 64, 64)]
 GATED = {"gla", "rwkv6", "rwkv7"}
-# The gradient of one head's constant decay is one number, a sum over all tokens that may cancel to
-# almost nothing; two heads give its error a scale.
-CONSTANT_DECAY = {"lightning_attention", "retention"}
-CONSTANT_DECAY_CHUNK = [(b, t, 2, k, v) if k == 256 else (b, t, h, k, v) for b, t, h, k, v in CHUNK]
+# One output, no state and one form.
+STATELESS = {"gated_rms_norm"}
+# The first is longer than a chunk, where the sums of the decays' gradients begin again.
 RECURRENT = [
-    (2, 12, 1, 64, 64),
+    (1, 68, 1, 64, 16),
     (1, 9, 2, 128, 64),
     (1, 6, 1, 256, 128),
     (1, 5, 1, 96, 48),
@@ -117,8 +116,6 @@ def _shapes_of(family: str, form: str) -> list[tuple[int, ...]]:
         return RECURRENT
     if family in GATED:
         return GATED_CHUNK
-    if family in CONSTANT_DECAY:
-        return CONSTANT_DECAY_CHUNK
     return CHUNK
 
 
@@ -143,8 +140,9 @@ def test_every_form_agrees_with_the_recurrence(family: str, form: str) -> None:
     shapes = _shapes_of(family, form)
     assert {(*c["shape"], c["dtype"]) for c in mine} == {(*s, d) for s in shapes for d in TOLERANCE}
     assert _too_far(mine) == []
-    assert all({"o", "ht"} < set(check["errors"]) for check in mine)
-    assert any("dh0" in check["errors"] for check in mine)
+    outputs = {"o"} if family in STATELESS else {"o", "ht"}
+    assert all(outputs < set(check["errors"]) for check in mine)
+    assert any("dh0" in check["errors"] for check in mine) == (family not in STATELESS)
 
 
 @pytest.mark.slow
@@ -159,7 +157,7 @@ def test_sequences_of_variable_length_agree_with_the_recurrence(family: str, for
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f not in STATELESS])
 def test_the_forms_agree_with_each_other(family: str) -> None:
     """Chunk and fused_recurrent give the same output, state and gradients in fp32."""
     mine = _of(family, "forms")
@@ -249,7 +247,7 @@ def _shapes(module: Any) -> Iterator[dict[str, Any]]:
         for i, shape in enumerate(_shapes_of(_name(module), form)):
             for dtype in TOLERANCE:
                 arguments = numerics.draw(module, shape, getattr(torch, dtype), "cpu", i)
-                if i % 2:
+                if i % 2 and "h0" in arguments:
                     arguments["h0"] = None
                 found = _compared(module, form, arguments, i)
                 yield {"check": "shape", "shape": shape, "dtype": dtype, **found}
@@ -274,6 +272,8 @@ def _forms_agree(module: Any) -> Iterator[dict[str, Any]]:
     arguments = numerics.draw(module, (1, 67, 1, 64, 32), torch.float32, "cpu", 5)
     _, cotangents = numerics.compute_reference(module, arguments)
     first, *others = numerics.forms_of(module)
+    if not others:
+        return
     right = numerics.compute(module, first, arguments, cotangents)
     errors = {}
     for form in others:
@@ -307,7 +307,7 @@ def _configurations(module: Any) -> Iterator[dict[str, Any]]:
 def _alike(module: Any) -> Iterator[dict[str, Any]]:
     import torch
 
-    if "beta" not in inspect.signature(module.chunk).parameters:
+    if "beta" not in inspect.signature(module.reference).parameters:
         return
     arguments = numerics.draw(module, (1, 100, 1, 64, 64), torch.float32, "cpu", 0)
     arguments["k"] = arguments["k"][:, :1].expand_as(arguments["k"]).contiguous()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from flacheck.captures.capture_archive import Captures
 from flacheck.captures.capture_job import CaptureJob, CaptureResult
 from flacheck.engine.judge import judge
 from flacheck.inputs import replay
@@ -18,7 +20,7 @@ from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cut, Imported, Verdict
 from flacheck.packages.package import Package
-from flacheck.pipeline import package_launches
+from flacheck.pipeline import package_launches, planning
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.package_launches import ResolvedPackage, resolve_package
 from flacheck.toolchains.base import Choice
@@ -158,3 +160,23 @@ def test_a_kernel_that_is_imported_has_its_cut_source_with_it(drives: Report) ->
     assert isinstance(origin, Imported)
     assert origin.cut == launch()["text"]
     assert json.dumps(plan.context())
+
+
+def test_a_later_shard_reads_its_launches_from_the_file(
+    drives: Report, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They are unpacked until the cells are known."""
+    file = tmp_path / "captures.zip"
+    launched = launch(package=SHOP.identity, kernel="shop.ops:scale")
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.write(write(tmp_path, HEADER, launched), "shop/launches.jsonl")
+
+    def read(
+        package: Package, toolchain: object, card: object, opened: Captures, *_: object
+    ) -> Any:
+        return CaptureResult(opened.folder / "shop" / "launches.jsonl", drives.said)
+
+    monkeypatch.setattr(package_launches, "capture_package", read)
+    subject = Subject(package="shop==1.0", captures_file=file)
+    plan = planning.plan_job(Job(subject, Selection(targets=("sm90",))))
+    assert {cell.kernel.name for cell in plan.cells} == {"shop.ops:scale"}

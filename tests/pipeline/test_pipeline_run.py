@@ -12,7 +12,7 @@ import flacheck
 from flacheck.analysis.standings import standings
 from flacheck.model import Alternative, Cell, Purpose, Record, Verdict
 from flacheck.pipeline import run as runs
-from flacheck.pipeline.events import RecordSettled, RunFinished, RunStarted
+from flacheck.pipeline.events import Progress, RecordSettled, RunFinished, RunStarted
 from flacheck.pipeline.job import RunOptions, count_processors
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import environment, open_run, run_plan
@@ -194,3 +194,25 @@ def test_an_alternative_that_is_skipped_counts_for_no_limit_of_failures(store: S
     """Neither does the configuration that it stands in for."""
     records = settled(store, [tuned("fits_in_two")], max_failures=1)
     assert [record.verdict.value for record in records] == ["fails", "fails", "compiles"]
+
+
+def test_the_usual_configurations_are_compiled_first(store: Store) -> None:
+    """The answer so far and the time of the rest follow them; nothing is compiled twice."""
+    usual = fake.cell("a", num_warps=4)
+    plan = planned(
+        [fake.cell("a", num_warps=8), usual, fake.cell("a", num_warps=2)],
+        usual_keys=frozenset([usual.key]),
+    )
+
+    def events() -> list[Any]:
+        shown = run_plan(plan, store, RunOptions(jobs=1))
+        return [each for each in shown if isinstance(each, (RecordSettled, Progress))]
+
+    first, answer, time, *others = events()
+    assert first.record.key == usual.key
+    assert answer.message == "so far, fake==1.0 on sm90: 1 of 1 kernel compile"
+    assert time.message.startswith("compiling 2 further configurations, which takes about ")
+    assert [each.record.cached for each in others] == [False, False]
+    again = events()
+    assert [each.message for each in again if isinstance(each, Progress)] == [answer.message]
+    assert all(each.record.cached for each in again if isinstance(each, RecordSettled))

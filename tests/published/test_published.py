@@ -18,7 +18,8 @@ from flacheck.capabilities.results.building import select, write_manifest
 from flacheck.model import KeySet, Question, Record, RequestedCells, RequestedPlace
 from flacheck.published.combinations import read_combinations
 from flacheck.published.form import decode_body, decode_header, encode, file_name
-from flacheck.published.library import open_library
+from flacheck.published.highlights import highlights
+from flacheck.published.library import open_library, why_not_valid
 from flacheck.published.packing import ResultsOrigin, SubjectFacts, pack, unpack
 from flacheck.tables import find_shipped_folder
 from tests.made_records import PACKAGE, record
@@ -214,6 +215,38 @@ def test_shipped_results_hold() -> None:
     )
     assert outcome.cells
     assert outcome.broken == ()
+
+
+@pytest.mark.parametrize(
+    ("built", "bounds", "is_open", "answers"),
+    [
+        ("3.99", (), False, True),
+        ("3.99", (), True, False),
+        ("3.99", ("3.2",), False, True),
+        ("3.99", ("3.98",), False, False),
+    ],
+)
+def test_results_of_another_python_answer_where_launches_cannot_differ(
+    built: str, bounds: tuple[str, ...], is_open: bool, answers: bool
+) -> None:
+    """A package that compares Python with 3.2 does the same under every newer one."""
+    header, _ = _file(_recomputed(_answers()))
+    other = replace(
+        header,
+        package_digest=None,
+        python=built,
+        python_bounds=bounds,
+        reads_python_version=is_open,
+    )
+    assert (why_not_valid(other) is None) == answers
+
+
+def test_resources_that_matter_are_in_the_header() -> None:
+    """The worst cell of each kernel: spills, and shared memory close to the limit."""
+    shared = {"shared": 95, "shared_limit": 100, "spills": 8}
+    records = [record(resources=shared), record(resources={**shared, "spills": 16}, seconds=12.0)]
+    kinds = {(each.kind, each.value, each.of, each.cells) for each in highlights(records)}
+    assert kinds == {("shared", 95, 100, 2), ("spills", 16, None, 2), ("slow", 12, None, 1)}
 
 
 def test_a_folder_without_results_is_an_error(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import typer
 import flacheck
 from flacheck import UsageError, cli
 from flacheck.rules import excerpts, explanation, log_files
+from tests.captured import needs_torch, written
 from tests.rule_logs import evidence, log_of
 from tests.warm import WarmCommand
 
@@ -242,6 +243,31 @@ def test_facts_of_a_log_end_in_commands_to_paste() -> None:
     )
 
 
+PROGRAM_LOG = """\
+[rank0]: Traceback (most recent call last):
+[rank0]:   File "examples/train.py", line 3, in <module>
+triton==3.3.1
+NVIDIA Tesla V100-SXM2-32GB
+Unsupported conversion from bf16 to f16
+"""
+
+
+def test_a_program_without_a_known_package_is_recorded_and_its_launches_compiled() -> None:
+    """The corpus says nothing about the kernel of a log."""
+    (found,) = flacheck.explain(PROGRAM_LOG).findings
+    assert found.next == (
+        "flacheck capture --device sm70 -- python examples/train.py",
+        "flacheck scan launches.jsonl --triton 3.3.1 --target sm70",
+        "flacheck explain FC301",
+    )
+
+
+def test_no_compile_is_proposed_for_a_log_that_names_neither_package_nor_program() -> None:
+    """A compile of other kernels would say nothing about it."""
+    (found,) = flacheck.explain("Unsupported conversion from bf16 to f16\n").findings
+    assert found.next == ("flacheck explain FC301",)
+
+
 def test_an_unknown_failure_names_the_nearest_codes_and_a_link_to_report_it() -> None:
     """Its decisive lines are in the link."""
     (found,) = flacheck.explain(
@@ -258,14 +284,14 @@ def _printed_commands() -> list[str]:
     for _, name in evidence("golden"):
         for found in flacheck.explain(log_of(name)).findings:
             printed.update(found.next)
-    printed.update(flacheck.explain(LOG).findings[0].next)
+    for log in (LOG, PROGRAM_LOG):
+        printed.update(flacheck.explain(log).findings[0].next)
     return sorted(printed)
 
 
-def test_every_printed_command_is_complete(tmp_path: Path) -> None:
-    """The command line takes each as it is printed; a scan without a package is run to its plan."""
+def test_every_printed_command_is_complete() -> None:
+    """The command line takes each as it is printed."""
     group: Any = typer.main.get_command(cli.app)
-    scans = []
     for printed in _printed_commands():
         program, name, *arguments = shlex.split(printed)
         command = group.commands[name]
@@ -273,9 +299,19 @@ def test_every_printed_command_is_complete(tmp_path: Path) -> None:
         if hasattr(command, "commands"):
             command, arguments = command.commands[arguments[0]], arguments[1:]
         command.make_context(name, list(arguments))
-        if name == "scan" and "--package" not in arguments:
-            scans.append([name, *arguments, "--dry-run"])
-    assert len(scans) > 5
-    for arguments in scans[:4]:
+
+
+@needs_torch
+def test_the_commands_for_a_program_record_its_launches_and_plan_their_compiles(
+    tmp_path: Path,
+) -> None:
+    """Each runs as it is printed, one after the other, in the folder of the program."""
+    (tmp_path / "examples").mkdir()
+    program = 'launch(torch.empty(64, device="cuda"))\n'
+    written(tmp_path, program).rename(tmp_path / "examples" / "train.py")
+    record, scan, explain = flacheck.explain(PROGRAM_LOG).findings[0].next
+    for command in (record, f"{scan} --dry-run", explain):
+        _, *arguments = shlex.split(command)
         done = WarmCommand().run(arguments, tmp_path, os.environ)
         assert done.returncode == 0, done.stderr
+    assert (tmp_path / "launches.jsonl").exists()

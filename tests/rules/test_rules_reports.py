@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flacheck.rules import RULES, UNCLASSIFIED, read
+from flacheck.rules.excerpts import _neighbourhoods
 from tests.case_codes import CODES
 from tests.rule_logs import cases
 
@@ -17,6 +18,9 @@ _SHARES = {
     "reports_late": (0.90, 0.03),
     "reports_fresh": (0.95, 0.03),
     "reports_newest": (0.95, 0.03),
+    "reports_drawn": (0.95, 0.03),
+    "reports_drawn_again": (0.95, 0.03),
+    "reports_drawn_third": (0.95, 0.03),
 }
 
 
@@ -52,3 +56,22 @@ def test_every_kind_has_codes_that_exist() -> None:
     """The table of kinds names rules."""
     for codes in CODES.values():
         assert set(codes) <= set(RULES)
+
+
+def test_a_long_log_keeps_the_lines_of_nearly_every_report() -> None:
+    """An excerpt of a log of gigabytes is taken around what these lines contain."""
+    filler = b"".join(b"step %d of a run | loss 2.5 | lr 3.0e-4\n" % step for step in range(9_000))
+    kept = lost = 0
+    for name in _SHARES:
+        for case in cases(name):
+            findings = read(case["log"])
+            if not findings:
+                continue
+            log = b"".join([filler, case["log"].encode(), b"\n", filler])
+            parts = list(_neighbourhoods(log, 0, len(log), set()))
+            if parts:
+                kept += 1
+            else:
+                lost += 1
+    assert kept > 400
+    assert lost <= 0.01 * kept

@@ -109,7 +109,7 @@ def test_a_refresh_learns_newer_releases_once_a_day(monkeypatch: pytest.MonkeyPa
     """Only what is newer than the shipped table is asked for; the answer stays."""
     asked: list[str] = []
 
-    def run(command: list[str], what: str) -> tuple[int, str]:
+    def run(command: list[str], what: str, environment: object) -> tuple[int, str]:
         asked.append(what)
         return 0, _report(["filelock", "triton~=4.0.0; platform_system == 'Linux'"])
 

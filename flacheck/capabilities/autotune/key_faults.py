@@ -6,8 +6,8 @@ list of keys is the fix, `fix` stays empty, and `faults` fills in one list that 
 
 import difflib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
+from msgspec.structs import replace
 from packaging.version import Version
 
 from flacheck.capabilities.autotune.keys import BY_NAME_FROM, KeyEvidence, plain

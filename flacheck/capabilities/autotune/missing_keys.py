@@ -8,7 +8,8 @@ other constexprs that are in no key.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from flacheck.capabilities.autotune.keys import (
     KeyEvidence,

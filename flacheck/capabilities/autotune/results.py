@@ -1,20 +1,28 @@
 """The data of an examination: launches, configurations, faults of keys, and results."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from flacheck.analysis.fallbacks import Fallback
+from msgspec import Meta
+
+from flacheck.analysis.fallbacks import Fallback, SearchedFallback
 from flacheck.analysis.order import count_noun, kernel_name
 from flacheck.capabilities.autotune.occupancy import Occupancy
 from flacheck.inputs.launches import RecordedLaunch
-from flacheck.model import Cell, Json, Launch, Record, Verdict, canonical
+from flacheck.model import Cell, Launch, Record, Verdict, canonical
+from flacheck.model.wire import Code, Count, JsonStruct, Natural, NotEmpty, Seconds
 from flacheck.source.autotuners import AutotunedKernel
 from flacheck.source.host_code import HostLaunch
 from flacheck.source.kernel_code import KernelCode
 
 Args = Mapping[str, Any]
+# A configuration; `kwargs` are the tuned constexprs.
+_Config = Annotated[
+    Mapping[str, Any],
+    Meta(extra_json_schema={"required": ["kwargs"], "properties": {"kwargs": {"type": "object"}}}),
+]
 
 
 class Fate(str, Enum):
@@ -72,8 +80,7 @@ class TunedLaunch:
         return self.launch.keys
 
 
-@dataclass(frozen=True)
-class Timing:
+class Timing(JsonStruct, frozen=True):
     """The measurement of a configuration on a GPU.
 
     Attributes:
@@ -94,13 +101,46 @@ class Timing:
     failed: str | None = None
 
 
-@dataclass(frozen=True)
-class Price:
+class Price(JsonStruct, frozen=True):
     """The time of a fallback in milliseconds, and as a multiple of the best configuration's."""
 
     use: Mapping[str, Any]
     median_ms: float | None
     times_best: float | None
+
+
+class ConfigResources(JsonStruct, frozen=True):
+    """Bytes of shared memory, its limit, registers a thread, bytes of stack and of spills."""
+
+    shared: Natural | None
+    shared_limit: Natural | None
+    registers: Natural | None
+    stack: Natural | None
+    spills: Natural | None
+
+
+class ExaminedDocument(JsonStruct, frozen=True):
+    """A configuration, its record, and its outcome in the release's own `Autotuner.run`.
+
+    `key` is that of the stored cell (`flacheck repro KEY`). `occupancy` is the share of the warps
+    of a multiprocessor that `blocks` blocks fill; `estimate` has no unit and ranks the
+    configurations of a launch, the least first; `timing` was measured on a card with --bench.
+    """
+
+    key: str
+    config: _Config
+    verdict: Verdict
+    code: Code | None
+    outcome: Fate | None
+    resources: ConfigResources
+    occupancy: Annotated[float, Meta(ge=0, le=1)] | None
+    blocks: Natural | None
+    limited_by: Annotated[str, Meta(pattern="^(blocks|warps|shared memory|registers)$")] | None
+    estimate: float
+    timing: Timing | None
+    seconds: Seconds
+    reason: str | None
+    message: str
 
 
 @dataclass(frozen=True)
@@ -123,48 +163,53 @@ class ExaminedConfig:
         """True if the configuration compiles."""
         return self.record.verdict is Verdict.COMPILES
 
-    def to_json(self) -> Json:
-        fill: Json = {"occupancy": None, "blocks": None, "limited_by": None}
+    def document(self) -> ExaminedDocument:
+        """Return the configuration in the form of flacheck.autotune/1."""
+        occupancy, blocks, limit = None, None, None
         if self.occupancy:
-            fill["occupancy"] = round(self.occupancy.fraction, 4)
-            fill["blocks"] = self.occupancy.blocks
-            fill["limited_by"] = self.occupancy.limit
-        return {
-            "key": self.record.key,
-            "config": dict(self.config),
-            "verdict": self.record.verdict.value,
-            "code": self.record.code,
-            "outcome": self.fate and self.fate.value,
-            "resources": dict(self.record.resources),
-            **fill,
-            "estimate": round(self.estimate, 5),
-            "timing": self.timing and asdict(self.timing),
-            "seconds": self.record.seconds,
-            "reason": self.record.reason,
-            "message": self.record.message,
-        }
+            occupancy = round(self.occupancy.fraction, 4)
+            blocks, limit = self.occupancy.blocks, self.occupancy.limit
+        resources = {}
+        for name in ConfigResources.__struct_fields__:
+            resources[name] = self.record.resources.get(name)
+        return ExaminedDocument(
+            key=self.record.key,
+            config=self.config,
+            verdict=self.record.verdict,
+            code=self.record.code,
+            outcome=self.fate,
+            resources=ConfigResources(**resources),
+            occupancy=occupancy,
+            blocks=blocks,
+            limited_by=limit,
+            estimate=round(self.estimate, 5),
+            timing=self.timing,
+            seconds=self.record.seconds,
+            reason=self.record.reason,
+            message=self.record.message,
+        )
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(JsonStruct, frozen=True):
     """The seconds of compiling before the first result, see `flacheck.capabilities.autotune.cost`.
 
-    `keys` is the number of distinct keys of the recorded launches; `droppable` maps the indexes of
-    configurations that tuning gains nothing from to the reason.
+    `keys` is the number of distinct keys of the recorded launches. `seconds` compile all
+    configurations once, `first_run` for every key, `warmed` the same with `workers` compilers at
+    once, `pruned` for every key without the droppable configurations. `droppable` maps the indexes
+    of configurations that tuning gains nothing from to the reason.
     """
 
-    configs: int
-    keys: int
-    seconds: float
-    first_run: float
-    warmed: float
-    workers: int
-    pruned: float
+    configs: Count
+    keys: Count
+    seconds: Seconds
+    first_run: Seconds
+    warmed: Seconds
+    workers: Count
+    pruned: Seconds
     droppable: Mapping[int, str]
 
 
-@dataclass(frozen=True)
-class KeyFault:
+class KeyFault(JsonStruct, frozen=True):
     """A fault of a key.
 
     Attributes:
@@ -173,20 +218,20 @@ class KeyFault:
         want: The argument that the key should be.
         got: The argument that it is; None if it is missing.
         why: The fault in one sentence.
-        file: The file to edit.
+        file: The file to edit, relative to the folder that the package is imported from.
         line, end_line: The lines to replace.
         fix: The new lines.
     """
 
     key: str
-    fault: str
+    fault: Annotated[str, Meta(pattern="^(no-argument|past-end|shifted|constant|missing|storm)$")]
     want: str | None
     got: str | None
-    why: str
+    why: NotEmpty
     file: str | None = None
-    line: int | None = None
-    end_line: int | None = None
-    fix: str = ""
+    line: Count | None = None
+    end_line: Count | None = None
+    fix: NotEmpty = ""
 
 
 @dataclass(frozen=True)
@@ -203,6 +248,45 @@ class TuningKey:
     def __str__(self) -> str:
         sizes = [f"{name}={value}" for name, value in self.values]
         return " ".join([*sizes, *dict.fromkeys(self.dtypes)])
+
+
+class TunerDocument(JsonStruct, frozen=True):
+    """The behaviour of a kernel's autotuner under one toolchain on one target.
+
+    `launch` is null if not even the module can be imported. `ends` is the reason why every run
+    fails, `pruned` are the configurations that the kernel leaves out itself, `unkeyed` the
+    constexprs in no key without a fault. With --bench, `prices` are the times of the fallbacks,
+    `rank` is Spearman's correlation of the estimates with the times, and `not_timed` the reason why
+    nothing was timed.
+    """
+
+    kernel: str
+    package: str | None
+    toolchain: str
+    target: str
+    dtype: str | None
+    launch: Mapping[str, Any] | None
+    configs: tuple[ExaminedDocument, ...]
+    keys: tuple[KeyFault, ...]
+    cost: Cost | None
+    ends: str | None
+    pruned: tuple[_Config, ...]
+    unkeyed: tuple[str, ...]
+    fallbacks: tuple[SearchedFallback, ...]
+    prices: tuple[Price, ...]
+    rank: Annotated[float, Meta(ge=-1, le=1)] | None
+    not_timed: str | None
+
+
+class AutotuneDocument(JsonStruct, frozen=True):
+    """The effect of each configuration and key in a release's own autotuner.
+
+    `kernel` is the glob or the launches file of the command.
+    """
+
+    schema: Literal["flacheck.autotune/1"]
+    kernel: str
+    results: tuple[TunerDocument, ...]
 
 
 @dataclass(frozen=True)
@@ -272,14 +356,23 @@ class TunerResult:
         """True without a launch and without a fault."""
         return not (self.configs or self.keys or self.ends)
 
-    def to_json(self) -> Json:
-        """Return a result of `flacheck.autotune/1`, with the fields in their order here."""
-        document = {each.name: getattr(self, each.name) for each in fields(self)}
-        # These are for `--emit fla` only.
-        del document["tuning_keys"]
-        document["configs"] = [config.to_json() for config in self.configs]
-        document["keys"] = [asdict(fault) for fault in self.keys]
-        document["cost"] = self.cost and asdict(self.cost)
-        document["fallbacks"] = [fallback.to_json() for fallback in self.fallbacks]
-        document["prices"] = [asdict(price) for price in self.prices]
-        return document
+    def document(self) -> TunerDocument:
+        """Return the result in the form of flacheck.autotune/1."""
+        return TunerDocument(
+            kernel=self.kernel,
+            package=self.package,
+            toolchain=self.toolchain,
+            target=self.target,
+            dtype=self.dtype,
+            launch=self.launch,
+            configs=tuple(config.document() for config in self.configs),
+            keys=tuple(self.keys),
+            cost=self.cost,
+            ends=self.ends,
+            pruned=tuple(self.pruned),
+            unkeyed=tuple(self.unkeyed),
+            fallbacks=tuple(fallback.searched() for fallback in self.fallbacks),
+            prices=tuple(self.prices),
+            rank=self.rank,
+            not_timed=self.not_timed,
+        )

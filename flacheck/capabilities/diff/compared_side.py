@@ -2,9 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from flacheck.analysis.order import split, toolchain_label
-from flacheck.model import Json, Verdict
+from flacheck.model import Verdict
+from flacheck.model.wire import JsonStruct
 
 
 @dataclass(frozen=True)
@@ -72,44 +76,29 @@ class ComparedSide:
         """True if a cell compiles or fails."""
         return bool(self.compiles or self.verdicts.get(Verdict.FAILS))
 
-    def to_json(self) -> Json:
-        return {
-            "text": self.text,
-            "name": self.name,
-            "toolchain": self.toolchain,
-            "triton": self.triton,
-            "torch": self.torch,
-            "torch_for": list(self.torch_for),
-            "verdicts": {verdict.value: self.verdicts.get(verdict, 0) for verdict in Verdict},
-            "partial": self.partial,
-            "package": self.package,
-        }
+
+PinnedSide = Literal["from", "to", "other", "none"]
+_Requirement = Annotated[str, Meta(pattern="^(torch|triton)==")]
 
 
-@dataclass(frozen=True)
-class AdvisedPin:
+class AdvisedPin(JsonStruct, frozen=True):
     """The recommended requirement.
 
-    `side` is from, to, other or none, `why` the reason in a sentence; `toolchain` is the compiler,
-    unless that is Triton; `package` is the package where the sides are releases of one.
+    `side` is none if every stored release has a failure or an advisory, `why` the reason in a
+    sentence; `toolchain` is the compiler, unless that is Triton; `package` is NAME==VERSION if the
+    sides are two releases of a package.
     """
 
-    side: str
-    torch: str | None
-    triton: str | None
+    side: PinnedSide
+    torch: _Requirement | None
+    triton: _Requirement | None
     why: str
     toolchain: str | None = None
     package: str | None = None
 
-    def to_json(self) -> Json:
-        return dict(vars(self))
 
-
-def advise_pin(name: str, side: ComparedSide, why: str) -> AdvisedPin:
-    """Return the pin of a side, with the newest torch for its Triton.
-
-    `name` is from or to.
-    """
+def advise_pin(name: PinnedSide, side: ComparedSide, why: str) -> AdvisedPin:
+    """Return the pin of a side, with the newest torch for its Triton."""
     torch = side.torch_for[-1:]
     if side.torch is not None:
         torch = (side.torch,)

@@ -19,22 +19,24 @@ from flacheck.capabilities.diff.comparison_plan import ComparisonPlan
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind, differences
 from flacheck.capabilities.diff.matching import Pair, match
 from flacheck.capabilities.diff.package_view import (
+    Describes,
     is_own_word,
     missing,
     refusal_text,
     refusals,
     words,
 )
+from flacheck.capabilities.diff.published_sides import PublishedSides
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.capabilities.diff.sides import ReleaseSide, Side, StoredSide
 from flacheck.fallbacks import alternatives
 from flacheck.model import Cell, Json, Record, Verdict
 from flacheck.packages.kernel_locations import KernelLocator
-from flacheck.packages.package import Package
 from flacheck.pipeline.events import Event, Progress, RecordSettled, RunFinished, RunStarted
 from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import ActiveRun, open_run
+from flacheck.published.answers import PublishedSource
 from flacheck.store import Store
 from flacheck.tables import advisories
 from flacheck.tables.advisories import Advisory
@@ -60,6 +62,13 @@ def compare(
     return comparison.result()
 
 
+def compare_published(sides: PublishedSides, waives: Waives) -> Comparison:
+    """Return the result of a comparison by published results; nothing is compiled."""
+    comparison = _Comparison(sides.plan, None, waives, sides)
+    comparison.take(sides)
+    return comparison.result()
+
+
 @dataclass
 class _Comparison:
     """A comparison with its records so far."""
@@ -67,6 +76,7 @@ class _Comparison:
     comparison_plan: ComparisonPlan
     store: Store | None
     waives: Waives
+    published: PublishedSides | None = None
     _records: dict[str, Record] = field(default_factory=dict, init=False)
     _run: str | None = field(default=None, init=False)
     # Failing cells by key, with other configurations of their launches.
@@ -84,6 +94,11 @@ class _Comparison:
             yield from self._look_again(active)
             active.finish()
         yield RunFinished(active.id, complete=True)
+
+    def take(self, sides: PublishedSides) -> None:
+        """Take published records in place of compiled ones."""
+        self._records = dict(sides.records)
+        self._alternatives = sides.alternatives
 
     def _look_again(self, active: ActiveRun) -> Generator[Event, None, None]:
         """Compile other configurations of regressed launches.
@@ -139,9 +154,10 @@ class _Comparison:
             refusals=tuple(refusal_changes),
             advisories=(before_advisories, after_advisories),
             package=tuple(self._words(refusal_changes)),
-            is_narrowed=plan.is_narrowed,
+            configs=plan.configs,
             coverage=self._coverage,
             run=self._run,
+            published=self._source,
             locate=KernelLocator(Path.cwd()).find,
         )
         if not result.is_regression and not any(result.advisories):
@@ -221,7 +237,7 @@ class _Comparison:
         packages = self._package_of(before), self._package_of(after)
         return words(packages, changes, (before, after), captures)
 
-    def _package_of(self, side: Side) -> Package | None:
+    def _package_of(self, side: Side) -> Describes | None:
         """Return the package that a side compiles; None for another subject."""
         own_package = isinstance(side, ReleaseSide) and side.package
         for capture in self.comparison_plan.captures:
@@ -241,12 +257,17 @@ class _Comparison:
             forms = self.comparison_plan.plan.forms
         kernels = {change.kernel for change in result.of(DifferenceKind.REGRESSED)}
         every = alternatives.fallbacks(observe(after, self.comparison_plan.made_up), forms)
+        if self.published is not None:
+            # Those of all published records, which are more than are compared.
+            on = result.after.toolchain
+            own = [each for each in self.published.fallbacks if each.toolchain == on]
+            every = own or every
         return [fallback for fallback in every if fallback.kernel in kernels]
 
     def _others(self, before: Sequence[Record], on: Sequence[str]) -> list[str]:
         """Return other good releases for all cells of FROM by stored results, oldest first."""
         records = [record for record in before if record.verdict is Verdict.COMPILES]
-        if self.store is None or not records:
+        if not records or (self.store is None and self.published is None):
             return []
         if any(side.package for side in self._releases()):
             # The question is about the package, so another Triton does not answer it.
@@ -258,10 +279,23 @@ class _Comparison:
                 continue
             cells = (replace(record.cell, toolchain=f"triton=={version}") for record in records)
             keys = [cell.key for cell in cells]
-            verdicts = self.store.latest_verdicts(keys)
+            verdicts = self._verdicts(f"triton=={version}", keys)
             if all(verdicts.get(key) is Verdict.COMPILES for key in keys):
                 good.append(version)
         return good
+
+    @property
+    def _source(self) -> PublishedSource | None:
+        if self.published is None:
+            return None
+        return self.published.source
+
+    def _verdicts(self, toolchain: str, keys: Sequence[str]) -> Mapping[str, Verdict]:
+        """Return the latest verdicts of cells under one release, by key."""
+        if self.published is not None:
+            return self.published.verdicts(toolchain)
+        assert self.store is not None
+        return self.store.latest_verdicts(keys)
 
     def _releases(self) -> Iterable[ReleaseSide]:
         return (side for side in self.comparison_plan.sides if isinstance(side, ReleaseSide))

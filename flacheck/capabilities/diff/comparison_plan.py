@@ -1,19 +1,24 @@
 """The plan of a comparison: the same cells under both compilers."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flacheck.analysis.known_good import group_by_key
+from flacheck.capabilities.diff.package_view import OwnCapture, SideCapture
 from flacheck.capabilities.diff.sides import ReleaseSide, Side, StoredSide
 from flacheck.errors import EmptySelection, UsageError
-from flacheck.inputs.expand import Selection
+from flacheck.inputs import edges
+from flacheck.inputs.chosen_cells import MOST_OWN
+from flacheck.inputs.edges import LaunchSettings
+from flacheck.inputs.expand import Selection, tuned_names
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cell, Purpose, Record
 from flacheck.packages.package import Package
 from flacheck.pipeline import planning
 from flacheck.pipeline import resolved_cell as cells
 from flacheck.pipeline.job import Job
-from flacheck.pipeline.package_launches import CapturedPackage, PackageCapture
+from flacheck.pipeline.package_launches import CapturedPackage
 from flacheck.pipeline.plan import Plan
 from flacheck.tables import targets
 from flacheck.toolchains import Resolver
@@ -28,7 +33,7 @@ class ComparisonPlan:
         about: The subject.
         plan: The cells of the sides that are compilers; None if both are stored.
         captures: The captures of a package.
-        is_narrowed: True if one configuration of each kernel and dtype is compared.
+        configs: The compared configurations: `usual`, `edges` or `own`; None for stored cells.
         warnings: Messages for the user.
     """
 
@@ -36,8 +41,8 @@ class ComparisonPlan:
     after: Side
     about: str
     plan: Plan | None = None
-    captures: tuple[PackageCapture, ...] = ()
-    is_narrowed: bool = False
+    captures: tuple[SideCapture, ...] = ()
+    configs: str | None = None
     warnings: tuple[str, ...] = ()
 
     @property
@@ -211,36 +216,54 @@ def _of_subject(
     before: Side, after: Side, subject: Subject, has_subject: bool, selection: Selection
 ) -> ComparisonPlan:
     """Return the plan of a subject's cells under the compilers of both sides."""
-    is_narrowed = subject.configs != "own"
-    if is_narrowed:
-        subject = replace(subject, configs="shared")
     releases = [side for side in (before, after) if isinstance(side, ReleaseSide)]
     # Sides with the same subject are planned together.
     specs: dict[Subject, list[str]] = {}
     for side in releases:
         own_subject = _subject_of(side, releases, subject, has_subject)
-        specs.setdefault(own_subject, []).append(side.spec)
+        specs.setdefault(replace(own_subject, compares=True), []).append(side.spec)
     plans = []
-    captures: list[PackageCapture] = []
+    captures: list[SideCapture] = []
     for about, own in specs.items():
         job = Job(about, replace(selection, toolchains=tuple(dict.fromkeys(own))))
-        result = planning.capture(planning.resolve(job))
-        plans.append(planning.expand(job, result))
+        with planning.capture(planning.resolve(job)) as result:
+            plans.append(planning.expand(job, result))
         if isinstance(result, CapturedPackage):
-            captures += result.captures
+            captures += map(OwnCapture, result.captures)
     whole = _join_plans(plans)
-    all_cells = whole.cells
-    if is_narrowed:
-        all_cells = one_each(all_cells)
+    if len(whole.configs) > 1:
+        # Each place has its default, and places with other configurations cannot be compared.
+        subject = replace(subject, configs="edges")
+        return _of_subject(before, after, subject, has_subject, selection)
+    cells, configs = _compared_cells(whole, subject.configs)
     plan = replace(
         whole,
         name=f"diff {whole.name}",
-        cells=list({cell.key: cell for cell in all_cells}.values()),
+        cells=list({cell.key: cell for cell in cells}.values()),
         purpose=Purpose.DIFF,
     )
-    return ComparisonPlan(
-        before, after, whole.name, plan, tuple(captures), is_narrowed, plan.warnings
-    )
+    return ComparisonPlan(before, after, whole.name, plan, tuple(captures), configs, plan.warnings)
+
+
+def _compared_cells(plan: Plan, configs: str | None) -> tuple[Sequence[Cell], str]:
+    """Return the cells to compare, and which configurations they are."""
+    if plan.configs:
+        # Recorded launches: their configurations are chosen.
+        (chosen_configs,) = plan.configs
+        if chosen_configs == "own":
+            return plan.cells, chosen_configs
+        usual_cells = [cell for cell in plan.cells if cell.key in plan.usual_keys]
+        others = [cell for cell in plan.cells if cell.key not in plan.usual_keys]
+        return [*one_each(usual_cells), *others], chosen_configs
+    if configs is None:
+        places = Counter((cell.toolchain, cell.target) for cell in plan.cells)
+        configs = "own" if max(places.values()) <= MOST_OWN else "edges"
+    if configs == "own":
+        return plan.cells, configs
+    cells = one_each(plan.cells)
+    if configs == "edges":
+        cells += _edge_cells(plan.cells, cells)
+    return cells, configs
 
 
 def _subject_of(
@@ -273,6 +296,8 @@ def _join_plans(plans: Sequence[Plan]) -> Plan:
             warnings=tuple(dict.fromkeys((*first.warnings, *plan.warnings))),
             trust=first.trust and plan.trust,
             coverage=(*first.coverage, *plan.coverage),
+            configs=first.configs | plan.configs,
+            usual_keys=first.usual_keys | plan.usual_keys,
         )
     all_cells: list[Cell] = []
     for plan in plans:
@@ -295,6 +320,34 @@ def one_each(all_cells: Iterable[Cell]) -> list[Cell]:
         for cell in members:
             keys.add(cell.key)
     return [cell for cell in all_cells if cell.key in keys]
+
+
+def _edge_cells(all_cells: Sequence[Cell], usual_cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells that `edges` adds to the usual ones, the same for every compiler."""
+    groups = group_by_key((_group(cell), cell) for cell in all_cells)
+    usual_groups = group_by_key((_group(cell), cell) for cell in usual_cells)
+    keys: set[str] = set()
+    for group, members in groups.items():
+        by_compiler = group_by_key((cell.toolchain, cell) for cell in members)
+        # The choice among the cells of one compiler holds for all.
+        first = next(iter(by_compiler.values()))
+        usual = map(_settings, usual_groups[group])
+        for index in edges.choose(list(usual), list(map(_settings, first))):
+            identity = _identity(first[index])
+            keys.update(cell.key for cell in members if _identity(cell) == identity)
+    return [cell for cell in all_cells if cell.key in keys]
+
+
+def _settings(cell: Cell) -> LaunchSettings:
+    assert cell.launch is not None
+    tuned_parameters = tuned_names(cell.configs)
+    args, tuned = {}, {}
+    for name, value in cell.launch.args.items():
+        if name in tuned_parameters:
+            tuned[name] = value["constexpr"]
+        else:
+            args[name] = value
+    return LaunchSettings(args, cell.options, tuned, cell.kernel.is_made_up)
 
 
 def _group(cell: Cell) -> tuple[str, str | None, str, str, bool]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from flacheck.analysis.order import split
 from flacheck.capabilities.diff.matching import Pair
-from flacheck.model import Json, Record, Verdict
+from flacheck.model import Record, Verdict
 
 # Both must hold, because times of a shared machine vary, short ones most.
 SLOWER_TIMES = 3.0
@@ -78,39 +78,6 @@ class Difference:
     def counts_against(self) -> bool:
         """True for a regression without a waiver."""
         return self.kind is DifferenceKind.REGRESSED and not self.is_waived
-
-    def to_json(self) -> Json:
-        """Return a row of flacheck.diff/1."""
-        record = self.record
-        return {
-            "kernel": record.kernel,
-            "package": record.package,
-            "dtype": record.dtype,
-            "target": record.target,
-            "exact": self.pair.exact,
-            "reason": self.reason,
-            "waived": self.is_waived,
-            "from": _side(self.pair.before),
-            "to": _side(self.pair.after),
-        }
-
-
-def _side(record: Record | None) -> Json | None:
-    if record is None:
-        return None
-    resources = {name: record.resources.get(name) for name in _UNITS}
-    return {
-        "key": record.key,
-        "toolchain": record.toolchain,
-        "options": dict(record.options),
-        "verdict": record.verdict.value,
-        "code": record.code,
-        "signature": record.signature,
-        "message": record.message.partition("\n")[0],
-        "reason": record.reason,
-        "seconds": record.seconds,
-        "resources": resources,
-    }
 
 
 Reason = Callable[[Record], str]

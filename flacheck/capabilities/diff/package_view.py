@@ -1,21 +1,27 @@
 """The package's own view of a release: its requirements, refusals and warnings."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol
 
+from msgspec import field
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from flacheck.analysis.order import count_noun
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind
 from flacheck.capabilities.diff.matching import match
 from flacheck.capabilities.diff.sides import ReleaseSide, Side
-from flacheck.model import Json, Record, Verdict
+from flacheck.model import Record, Verdict
+from flacheck.model.wire import JsonStruct
 from flacheck.packages.package import Package
+from flacheck.pipeline.capture_facts import facts_of, warnings_of
 from flacheck.pipeline.package_launches import PackageCapture
+from flacheck.published.form import CaptureFacts
+from flacheck.published.packing import PublishedPlace
 from flacheck.source import modules
 from flacheck.toolchains import torch_pins
 
@@ -23,26 +29,140 @@ from flacheck.toolchains import torch_pins
 _OWN_STAGES = ("import", "call")
 
 
-@dataclass(frozen=True)
-class PackageNotice:
+class PackageNotice(JsonStruct, frozen=True):
     """A requirement, refusal or warning of the package.
 
-    `kind` is requires, refuses or warns. `under_from` and `under_to` are True if the package warns
-    or refuses under that side, or if the side does not satisfy the requirement.
+    `from` and `to` are true if the package warns or refuses under that side, or if the side does
+    not satisfy the requirement.
     """
 
-    kind: str
+    kind: Literal["requires", "refuses", "warns"]
     text: str
-    under_from: bool
-    under_to: bool
+    under_from: bool = field(name="from")
+    under_to: bool = field(name="to")
 
-    def to_json(self) -> Json:
-        return {
-            "kind": self.kind,
-            "text": self.text,
-            "from": self.under_from,
-            "to": self.under_to,
-        }
+
+class Describes(Protocol):
+    """A package at an exact version."""
+
+    @property
+    def identity(self) -> str:
+        """The package's name and version."""
+        ...
+
+    def requires(self, names: Sequence[str]) -> list[tuple[str, Requirement]]:
+        """Return the requirements on some packages, each with its owner."""
+        ...
+
+
+class SideCapture(Protocol):
+    """A package's launches under one compiler for one target: captured here, or published."""
+
+    @property
+    def package(self) -> Describes:
+        """The package."""
+        ...
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The compiler and the target."""
+        ...
+
+    @property
+    def facts(self) -> CaptureFacts | None:
+        """The facts of the capture; None without one."""
+        ...
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What the package prints under the compiler."""
+        ...
+
+    def defines(self, kernel: str) -> bool:
+        """Return True if the package has a kernel of this name."""
+        ...
+
+
+@dataclass(frozen=True)
+class OwnCapture:
+    """A capture that was made here."""
+
+    capture: PackageCapture
+
+    @property
+    def package(self) -> Package:
+        """The package."""
+        return self.capture.package
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The compiler and the target."""
+        return self.capture.choice.identity, self.capture.target
+
+    # Captures are long files, and most comparisons need the facts of none of them.
+    @cached_property
+    def facts(self) -> CaptureFacts | None:
+        """The facts of the capture; None without one."""
+        return facts_of(self.capture)
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What the package prints under the compiler."""
+        return warnings_of(self.capture)
+
+    def defines(self, kernel: str) -> bool:
+        """Return False if the package lacks a kernel's module, or the module never names it."""
+        module, _, name = kernel.partition(":")
+        file = modules.file_of(Path(self.package.path), module)
+        if file is None:
+            return False
+        text = file.read_text(encoding="utf-8", errors="replace")
+        return re.search(rf"\b{re.escape(name.rpartition('.')[2])}\b", text) is not None
+
+
+@dataclass(frozen=True)
+class PublishedPackage:
+    """A package as published results describe it."""
+
+    identity: str
+    requirements: tuple[tuple[str, Requirement], ...]
+
+    def requires(self, names: Sequence[str]) -> list[tuple[str, Requirement]]:
+        """Return the requirements on some packages, each with its owner."""
+        return [each for each in self.requirements if each[1].name.lower() in names]
+
+
+@dataclass(frozen=True)
+class PublishedCapture:
+    """A capture that published results describe."""
+
+    answer: PublishedPlace
+
+    @property
+    def package(self) -> PublishedPackage:
+        """The package."""
+        header = self.answer.header
+        requirements = [(owner, Requirement(text)) for owner, text in header.requires]
+        return PublishedPackage(header.about, tuple(requirements))
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The compiler and the target."""
+        return self.answer.request.place
+
+    @property
+    def facts(self) -> CaptureFacts | None:
+        """The facts of the capture; None without one."""
+        return self.answer.capture
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What the package prints under the compiler."""
+        return self.answer.header.warnings
+
+    def defines(self, kernel: str) -> bool:
+        """Return True if the package has a kernel of this name."""
+        return kernel in self.answer.header.kernels
 
 
 def is_own_word(record: Record) -> bool:
@@ -82,23 +202,21 @@ def refusal_text(record: Record) -> str:
     return record.message.partition("\n")[0] or record.reason or "no message"
 
 
-def captures_of(
-    side: ReleaseSide, captures: Sequence[PackageCapture]
-) -> tuple[PackageCapture, ...]:
+def captures_of(side: ReleaseSide, captures: Sequence[SideCapture]) -> tuple[SideCapture, ...]:
     """Return the captures under a side's compiler, of the side's package if it has one."""
     own_captures = []
     for capture in captures:
         is_own = side.package is None or capture.package.identity == side.package
-        if is_own and capture.choice.identity == side.choice.identity:
+        if is_own and capture.place[0] == side.choice.identity:
             own_captures.append(capture)
     return tuple(own_captures)
 
 
 def words(
-    packages: tuple[Package | None, Package | None],
+    packages: tuple[Describes | None, Describes | None],
     changes: Sequence[Difference],
     sides: tuple[Side, Side],
-    captures: Sequence[PackageCapture],
+    captures: Sequence[SideCapture],
 ) -> list[PackageNotice]:
     """Return the package's requirements on torch and Triton, its refusals and its warnings."""
     notices = _requirements(packages, sides)
@@ -113,7 +231,7 @@ def words(
 
 
 def _requirements(
-    packages: tuple[Package | None, Package | None], sides: tuple[Side, Side]
+    packages: tuple[Describes | None, Describes | None], sides: tuple[Side, Side]
 ) -> list[PackageNotice]:
     """Return the requirements of each side's package, with the sides that do not satisfy them."""
     lacking_sides: dict[str, list[bool]] = {}
@@ -141,22 +259,20 @@ def _satisfies(side: ReleaseSide, name: str, specifier: SpecifierSet) -> bool:
     return any(specifier.contains(version, prereleases=True) for version in versions)
 
 
-def _warnings(side: Side, captures: Sequence[PackageCapture]) -> list[str]:
+def _warnings(side: Side, captures: Sequence[SideCapture]) -> list[str]:
     """Return the package's warnings under a side's compiler, each once."""
     if not isinstance(side, ReleaseSide):
         return []
     texts: dict[str, None] = {}
     for capture in captures_of(side, captures):
-        if capture.driven:
-            for entry in capture.driven.report.get("said", ()):
-                texts[entry["text"]] = None
+        texts.update(dict.fromkeys(capture.warnings))
     return list(texts)
 
 
 def missing(
     side_name: str,
     compiler: str | None,
-    captures: Sequence[PackageCapture],
+    captures: Sequence[SideCapture],
     refusal_of: Mapping[str, str],
     coverage: Sequence[Mapping[str, Any]],
 ) -> Callable[[Record], str]:
@@ -166,28 +282,19 @@ def missing(
     imports and calls that the package refuses under the side to their message; `coverage` is the
     plan's.
     """
-    own = [each for each in captures if each.choice.identity == compiler]
+    own = [each for each in captures if each.place[0] == compiler]
     reasons = {}
     for place in coverage:
         if place["toolchain"] == compiler:
             for entry in place["missed"]:
                 reasons[entry["kernel"]] = entry["reason"]
 
-    # Captures are long files, and most comparisons need none of them.
-    @cache
-    def launched_kernels(target: str) -> frozenset[str]:
-        kernels: set[str] = set()
-        for capture in own:
-            if capture.target == target and capture.driven:
-                kernels.update(capture.driven.kernels)
-        return frozenset(kernels)
-
     def reason(record: Record) -> str:
         if not own:
             return f"no result in {side_name}"
         for capture in own:
-            if capture.target == record.target and capture.driven is not None:
-                return _why(record, capture, refusal_of, reasons, launched_kernels(capture.target))
+            if capture.place[1] == record.target and capture.facts is not None:
+                return _why(record, capture, capture.facts, refusal_of, reasons)
         return "not launched: the package was not captured"
 
     return reason
@@ -195,38 +302,24 @@ def missing(
 
 def _why(
     record: Record,
-    capture: PackageCapture,
+    capture: SideCapture,
+    facts: CaptureFacts,
     refusal_of: Mapping[str, str],
     reasons: Mapping[str, str],
-    launched_kernels: Collection[str],
 ) -> str:
-    assert capture.driven is not None
-    if capture.driven.import_error:
-        last = capture.driven.import_error.strip().splitlines()[-1]
-        return f"refused by the package: {last}"
-    operators = capture.driven.report["operators"]
+    if facts.import_error:
+        return f"refused by the package: {facts.import_error}"
     for name, text in refusal_of.items():
-        if record.kernel in operators.get(name, {}).get("kernels", ()):
+        if record.kernel in facts.refused.get(name, ()):
             return f"refused by the package: {name}: {text}"
-    report = capture.driven.report
-    if not _defines(capture.package, record.kernel):
+    if not capture.defines(record.kernel):
         return f"{capture.package.identity} has no such kernel"
-    if record.kernel in launched_kernels:
-        if report.get("late"):
+    if record.kernel in facts.launched:
+        if facts.is_late:
             return f"capture cut: the time ran out before it was called in {record.dtype}"
         return f"not launched in {record.dtype}"
-    if report.get("cut"):
-        operators_left = count_noun(len(report["cut"]), "operator")
+    if facts.cut:
+        operators_left = count_noun(facts.cut, "operator")
         return f"capture cut: the time ran out before {operators_left} could be called"
     why = reasons.get(record.kernel, "no call that flacheck made reached its launch")
     return f"not launched: {why}"
-
-
-def _defines(package: Package, kernel: str) -> bool:
-    """Return False if the package lacks a kernel's module, or the module never names it."""
-    module, _, name = kernel.partition(":")
-    file = modules.file_of(Path(package.path), module)
-    if file is None:
-        return False
-    text = file.read_text(encoding="utf-8", errors="replace")
-    return re.search(rf"\b{re.escape(name.rpartition('.')[2])}\b", text) is not None

@@ -1,6 +1,6 @@
 """The result of a comparison: a summary sentence, the exit code, the pin and the JSON."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,15 +14,24 @@ from flacheck.capabilities.diff.compared_side import (
     advise_pin,
     exactly,
 )
-from flacheck.capabilities.diff.differences import Difference, DifferenceKind, ResourceGrowth
+from flacheck.capabilities.diff.differences import Difference, DifferenceKind
+from flacheck.capabilities.diff.document import (
+    ComparedKernels,
+    DiffAdvisories,
+    DiffDocument,
+    diff_rows,
+    diff_side,
+    grown_rows,
+    slower_rows,
+)
 from flacheck.capabilities.diff.package_view import PackageNotice
 from flacheck.capabilities.diff.tally import KernelTally, tally_kernels
 from flacheck.errors import Exit
 from flacheck.model import Json
 from flacheck.model.source_location import Locate, locate_nowhere
+from flacheck.published.answers import PublishedSource
 from flacheck.tables.advisories import Advisory
 
-SCHEMA = "flacheck.diff/1"
 # The number of kernels that the summary sentence names.
 _SHOWN_KERNELS = 3
 
@@ -42,9 +51,10 @@ class Comparison:
         fallbacks: The settings that compile in place of failing ones.
         others: Other Triton releases that compile all kernels of FROM, by stored results, with
             their torch releases, oldest first.
-        is_narrowed: True if one configuration of each kernel and dtype was compared.
+        configs: The compared configurations: `usual`, `edges` or `own`; None for stored cells.
         coverage: The kernels that a capture reached and missed.
         run: The run that compiled; None without one.
+        published: The published results that answer; None for records of the store.
         locate: Returns the file and line of a kernel.
     """
 
@@ -58,9 +68,10 @@ class Comparison:
     package: tuple[PackageNotice, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     others: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    is_narrowed: bool = False
+    configs: str | None = None
     coverage: tuple[Json, ...] = ()
     run: str | None = None
+    published: PublishedSource | None = None
     locate: Locate = field(default=locate_nowhere, compare=False)
 
     def of(self, kind: DifferenceKind) -> list[Difference]:
@@ -253,6 +264,11 @@ class Comparison:
             return f"only {after.partial} cells are answered under {after.release}"
         return f"no kernel that compiled is known to compile under {after.release}"
 
+    @property
+    def is_narrowed(self) -> bool:
+        """True if a few configurations of each kernel and dtype were compared, not all."""
+        return self.configs in ("usual", "edges")
+
     def exit_code(self, strict: bool = False) -> Exit:
         """Return the exit code: findings first; `strict` also counts missing verdicts."""
         if not self.changes and not self.refusals:
@@ -270,62 +286,48 @@ class Comparison:
     def to_json(self) -> Json:
         """Return the document flacheck.diff/1."""
         before, after = self.advisories
-        return {
-            "schema": SCHEMA,
-            "answer": self.answer,
-            "about": self.about,
-            "targets": list(self.targets),
-            "narrowed": self.is_narrowed,
-            "from": self.before.to_json(),
-            "to": self.after.to_json(),
-            "kernels": {
-                "compiled": len(self.kernels.compiled_before),
-                "still_compile": self.kernels.still,
-                "untested": len(self.kernels.not_tested),
-            },
-            "regressed": _rows(self.of(DifferenceKind.REGRESSED)),
-            "mended": _rows(self.of(DifferenceKind.MENDED)),
-            "changed_cause": _rows(self.of(DifferenceKind.CHANGED_CAUSE)),
-            "slower": [
-                {**change.to_json(), "times": round(change.slower or 0, 2)}
-                for change in self.slower
-            ],
-            "more_resources": [
-                {**change.to_json(), "more": _grown(change.more), "functions": _by_function(change)}
-                for change in self.more_resources
-            ],
-            "unchanged": _rows(self.without_change),
-            "unknown": _rows(self.of(DifferenceKind.UNKNOWN)),
-            "untested": _rows(self.of(DifferenceKind.UNTESTED)),
-            "only_from": _rows(self.of(DifferenceKind.ONLY_FROM)),
-            "only_to": _rows(self.of(DifferenceKind.ONLY_TO)),
-            "advisories": {
-                "from": [advisory.to_json() for advisory in before],
-                "to": [advisory.to_json() for advisory in after],
-            },
-            "package": [word.to_json() for word in self.package],
-            "pin": self.pin.to_json(),
-            "fallbacks": [fallback.to_json() for fallback in self.fallbacks],
-        }
+        kernels = ComparedKernels(
+            compiled=len(self.kernels.compiled_before),
+            still_compile=self.kernels.still,
+            untested=len(self.kernels.not_tested),
+        )
+        advisories = DiffAdvisories(
+            tuple(advisory.published() for advisory in before),
+            tuple(advisory.published() for advisory in after),
+        )
+        document = DiffDocument(
+            schema="flacheck.diff/1",
+            answer=self.answer,
+            about=self.about,
+            targets=self.targets,
+            narrowed=self.is_narrowed,
+            before=diff_side(self.before),
+            after=diff_side(self.after),
+            kernels=kernels,
+            regressed=diff_rows(self.of(DifferenceKind.REGRESSED)),
+            mended=diff_rows(self.of(DifferenceKind.MENDED)),
+            changed_cause=diff_rows(self.of(DifferenceKind.CHANGED_CAUSE)),
+            slower=slower_rows(self.slower),
+            more_resources=grown_rows(self.more_resources),
+            unchanged=diff_rows(self.without_change),
+            unknown=diff_rows(self.of(DifferenceKind.UNKNOWN)),
+            untested=diff_rows(self.of(DifferenceKind.UNTESTED)),
+            only_from=diff_rows(self.of(DifferenceKind.ONLY_FROM)),
+            only_to=diff_rows(self.of(DifferenceKind.ONLY_TO)),
+            advisories=advisories,
+            package=self.package,
+            pin=self.pin,
+            fallbacks=tuple(fallback.reported() for fallback in self.fallbacks),
+            source="published" if self.published else "own",
+            published=self.published,
+        )
+        return document.to_json()
 
 
 def _verb(before: str, after: str) -> str:
     if Version(after) < Version(before):
         return "Downgrading"
     return "Upgrading"
-
-
-def _rows(changes: Iterable[Difference]) -> list[Json]:
-    return [change.to_json() for change in changes]
-
-
-def _grown(more: ResourceGrowth | None) -> Json:
-    return {name: {"from": old, "to": new} for name, (old, new) in (more or {}).items()}
-
-
-def _by_function(change: Difference) -> Json:
-    """Return the growth of each function of a unit."""
-    return {name: _grown(more) for name, more in change.functions.items()}
 
 
 def _growth(change: Difference) -> tuple[bool, float]:

@@ -13,13 +13,13 @@ from typing import Any
 
 from msgspec import structs
 
-from flacheck.capabilities.dtypes.finding import DtypeFinding, ReachedKernel
+from flacheck.capabilities.dtypes.finding import DtypeFinding, ReachedKernel, SharedCost
 from flacheck.capabilities.dtypes.following import DtypesAnswer
 from flacheck.inputs import launches, replay
 from flacheck.inputs.expand import Selection, expand
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.inputs.matrix import Block, Matrix
-from flacheck.model import Cell, Json, Purpose, Record, Verdict
+from flacheck.model import Cell, Purpose, Record, Verdict
 from flacheck.packages.package import Package
 from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.plan import Plan
@@ -226,13 +226,9 @@ def _list_launches(
                     yield (number, index), entries[launch], effect
 
 
-def _cost(pairs: Sequence[tuple[Need, Need]], target: str) -> Json | None:
+def _cost(pairs: Sequence[tuple[Need, Need]], target: str) -> SharedCost | None:
     if not pairs:
         return None
     intended_need, actual_need = map(combine_needs, zip(*pairs))
-    return {
-        "target": target,
-        "limit": targets.find(target).shared_limit,
-        "intended": intended_need.shared,
-        "actual": actual_need.shared,
-    }
+    limit = targets.find(target).shared_limit
+    return SharedCost(target, limit, intended_need.shared, actual_need.shared)

@@ -2,19 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
+
+from msgspec import Meta, field
 
 from flacheck.capabilities.dtypes.observation import Place
-from flacheck.model import Json
+from flacheck.model.wire import Count, JsonStruct
 
 PROMOTION, REJECTION, OVERFLOW = "FC701", "FC703", "FC704"
 
 
-def to_json_list(values: Iterable[Any]) -> list[Json]:
-    """Return the JSON of each value."""
-    return [each.to_json() for each in values]
+_Dtype = Annotated[str, Meta(pattern="^(fp16|bf16|fp32|fp64)$")]
+
+
+class SharedCost(JsonStruct, frozen=True):
+    """Bytes of shared memory of a kernel on the imitated GPU, and the limit of a block.
+
+    `intended` is with the dtypes without promotions, `actual` with the present ones; null if the
+    kernel does not compile.
+    """
+
+    target: str
+    limit: int
+    intended: int | None
+    actual: int | None
+
+
+class ReachedDocument(JsonStruct, frozen=True):
+    """A kernel that a promoted tensor reaches, and the argument that receives it.
+
+    `dtypes` and `intended` are those of its floating operands, with and without promotions;
+    `shared` is null if no launch of the kernel was recorded.
+    """
+
+    kernel: str
+    argument: str
+    dtypes: dict[str, str]
+    intended: dict[str, str]
+    shared: SharedCost | None
+
+
+class FindingDocument(JsonStruct, frozen=True):
+    """A broken dtype contract.
+
+    `kernel` is the first kernel that the promoted tensor reaches, null if the run ends before.
+    `file` is relative to the folder of its package or to the working directory, `line` that of the
+    promotion, of the operation that refuses its operands, or of the constant. `operand` is the
+    source text of the operand that makes the result wide, `parameter` its name in the module.
+    `beyond` are the kernels that the tensor would reach without the assertion that ends the run,
+    which `trips` quotes. `fix` is the cast as a unified diff, null if the expression is unclear;
+    `known` is true if the baseline lists the finding.
+    """
+
+    code: Annotated[str, Meta(pattern="^FC7[0-9]{2}$")]
+    kernel: str | None
+    file: str
+    line: Count
+    source: str
+    operand: str
+    source_dtype: _Dtype = field(name="from")
+    result_dtype: _Dtype = field(name="to")
+    mode: str
+    shared: SharedCost | None
+    subject: str
+    parameter: str | None
+    kernels: tuple[ReachedDocument, ...]
+    beyond: tuple[ReachedDocument, ...]
+    trips: EndingError | None
+    message: str
+    fix: str | None
+    known: bool
 
 
 @dataclass(frozen=True)
@@ -30,24 +88,19 @@ class ReachedKernel:
     dtypes: dict[str, str]
     intended_dtypes: dict[str, str]
     launches: tuple[str, ...] = ()
-    shared: Json | None = None
+    shared: SharedCost | None = None
 
-    def to_json(self) -> Json:
-        return {
-            "kernel": self.kernel,
-            "argument": self.argument,
-            "dtypes": self.dtypes,
-            "intended": self.intended_dtypes,
-            "shared": self.shared,
-        }
+    def document(self) -> ReachedDocument:
+        """Return the kernel in the form of flacheck.dtypes/1."""
+        dtypes = (self.dtypes, self.intended_dtypes)
+        return ReachedDocument(self.kernel, self.argument, *dtypes, self.shared)
 
 
-@dataclass(frozen=True)
-class EndingError:
+class EndingError(JsonStruct, frozen=True):
     """The error that ends a run: its place, and the statement that raises it."""
 
     file: str
-    line: int
+    line: Count
     source: str
     text: str
 
@@ -55,9 +108,6 @@ class EndingError:
     def is_assertion(self) -> bool:
         """True if Python omits the statement under `-O`."""
         return self.source.startswith("assert")
-
-    def to_json(self) -> Json:
-        return {"file": self.file, "line": self.line, "source": self.source, "text": self.text}
 
 
 @dataclass(frozen=True)
@@ -96,31 +146,28 @@ class DtypeFinding:
         """A key that stays equal when lines are added above the finding."""
         return "|".join((self.code, self.file, " ".join(self.source.split()), self.operand))
 
-    def to_json(self) -> Json:
-        kernel: Any = None
-        shared = None
+    def document(self) -> FindingDocument:
+        """Return the finding in the form of flacheck.dtypes/1."""
+        kernel, shared = None, None
         if self.reached_kernels:
             kernel, shared = self.reached_kernels[0].kernel, self.reached_kernels[0].shared
-        error_at_end = None
-        if self.error_at_end is not None:
-            error_at_end = self.error_at_end.to_json()
-        return {
-            "code": self.code,
-            "kernel": kernel,
-            "file": self.file,
-            "line": self.line,
-            "source": self.source,
-            "operand": self.operand,
-            "from": self.source_dtype,
-            "to": self.result_dtype,
-            "mode": self.mode,
-            "shared": shared,
-            "subject": self.subject,
-            "parameter": self.parameter,
-            "kernels": to_json_list(self.reached_kernels),
-            "beyond": to_json_list(self.beyond),
-            "trips": error_at_end,
-            "message": self.message,
-            "fix": self.fix,
-            "known": self.is_known,
-        }
+        return FindingDocument(
+            code=self.code,
+            kernel=kernel,
+            file=self.file,
+            line=self.line,
+            source=self.source,
+            operand=self.operand,
+            source_dtype=self.source_dtype,
+            result_dtype=self.result_dtype,
+            mode=self.mode,
+            shared=shared,
+            subject=self.subject,
+            parameter=self.parameter,
+            kernels=tuple(each.document() for each in self.reached_kernels),
+            beyond=tuple(each.document() for each in self.beyond),
+            trips=self.error_at_end,
+            message=self.message,
+            fix=self.fix,
+            known=self.is_known,
+        )

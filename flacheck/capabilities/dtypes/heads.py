@@ -12,6 +12,9 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
 
 from flacheck.capabilities.dtypes import costs, following
 from flacheck.capabilities.dtypes.costs import CostBench, LaunchOnTarget, Need
@@ -20,7 +23,7 @@ from flacheck.capabilities.dtypes.following import DtypesQuestion
 from flacheck.capabilities.dtypes.observation import Mode, ObservedHeads, ObservedSubject
 from flacheck.errors import IncompleteError, UsageError
 from flacheck.inputs.launches import RecordedLaunch
-from flacheck.model import Json
+from flacheck.model.wire import JsonStruct
 from flacheck.tables import targets
 
 _LOG = logging.getLogger(__name__)
@@ -40,6 +43,28 @@ class Concern:
     kernel: str
     actual: Mapping[str, str]
     intended_dtypes: Mapping[str, str]
+
+
+class HeadsDocument(JsonStruct, frozen=True):
+    """The shared memory of a kernel by head size on a target, with --shared.
+
+    `limit` is the most bytes of a block. `dtypes` is intended (without the promotion) or actual,
+    `operands` those dtypes by operand. `shared` are the bytes of the first configuration that fits,
+    else of the smallest one, null if none compiles; `largest` is the largest head size that fits.
+    `settings` are the arguments that set each head size, `why` is the failure's code or the reason
+    for each size that does not fit.
+    """
+
+    kernel: str
+    mode: str
+    target: str
+    limit: int
+    dtypes: Annotated[str, Meta(pattern=f"^({INTENDED_DTYPES}|{ACTUAL_DTYPES})$")]
+    operands: Mapping[str, str]
+    shared: dict[str, int | None]
+    largest: int | None
+    settings: Mapping[str, Mapping[str, int]]
+    why: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -73,7 +98,8 @@ class HeadNeeds:
         sizes = [size for size, need in self.needs.items() if need.fits]
         return max(sizes, default=None)
 
-    def to_json(self) -> Json:
+    def document(self) -> HeadsDocument:
+        """Return the needs in the form of flacheck.dtypes/1."""
         shared: dict[str, int | None] = dict.fromkeys(map(str, self.missing))
         why = {}
         for size, need in self.needs.items():
@@ -82,21 +108,18 @@ class HeadNeeds:
                 why[str(size)] = need.why
         for size, reason in self.missing.items():
             why[str(size)] = reason
-        settings = {}
-        for size, values in self.settings.items():
-            settings[str(size)] = dict(values)
-        return {
-            "kernel": self.kernel,
-            "mode": str(self.mode),
-            "target": self.target,
-            "limit": self.limit,
-            "dtypes": self.which,
-            "operands": dict(self.dtypes),
-            "shared": shared,
-            "largest": self.largest,
-            "settings": settings,
-            "why": why,
-        }
+        return HeadsDocument(
+            kernel=self.kernel,
+            mode=str(self.mode),
+            target=self.target,
+            limit=self.limit,
+            dtypes=self.which,
+            operands=self.dtypes,
+            shared=shared,
+            largest=self.largest,
+            settings={str(size): values for size, values in self.settings.items()},
+            why=why,
+        )
 
 
 @dataclass(frozen=True)

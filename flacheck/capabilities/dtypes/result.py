@@ -4,43 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
 
 from flacheck.capabilities.dtypes import judging
 from flacheck.capabilities.dtypes.autofix import FixResult
-from flacheck.capabilities.dtypes.finding import DtypeFinding, to_json_list
-from flacheck.capabilities.dtypes.heads import HeadNeeds
+from flacheck.capabilities.dtypes.finding import DtypeFinding, FindingDocument
+from flacheck.capabilities.dtypes.heads import HeadNeeds, HeadsDocument
 from flacheck.capabilities.dtypes.observation import Mode, ObservedError, ObservedSubject
 from flacheck.errors import Exit
 from flacheck.model import Json
+from flacheck.model.wire import JsonStruct, Natural
 
 
-@dataclass(frozen=True)
-class NotFollowed:
+class NotFollowed(JsonStruct, frozen=True):
     """A subject that failed in a mode, and the error that ended it."""
 
     subject: str
-    mode: Mode
-    stage: str
+    mode: str
+    stage: Annotated[str, Meta(pattern="^(build|arguments|forward|backward)$")]
     reason: str
 
-    def to_json(self) -> Json:
-        return {
-            "subject": self.subject,
-            "mode": str(self.mode),
-            "stage": self.stage,
-            "reason": self.reason,
-        }
 
-
-@dataclass(frozen=True)
-class Cure:
+class Cure(JsonStruct, frozen=True):
     """A change that was tried against the findings, and the number of findings that remain."""
 
-    name: str
-    remaining: int
+    name: str = msgspec.field(name="cure")
+    remaining: Natural = msgspec.field(name="findings_left")
 
-    def to_json(self) -> Json:
-        return {"cure": self.name, "findings_left": self.remaining}
+
+class FixDocument(JsonStruct, frozen=True):
+    """All casts as a unified diff, with the findings in the copy and those without a cast."""
+
+    diff: str
+    findings_left: Natural
+    without_a_cast: Natural
+
+
+class DtypesDocument(JsonStruct, frozen=True):
+    """Broken dtype contracts under mixed precision, each with the line that breaks it.
+
+    `about` names the targets, or the package whose layers were followed; `followed` has each
+    subject with the number of its launches; `late` are those that the time limit excluded.
+    `stand_ins` are, by subject, the modules that are not installed and were replaced;
+    `not_imported` are the modules whose import failed, with the reason. `cures` were tried against
+    the findings, the smallest change first. `head_sizes` (--shared) are the kernels that promoted
+    tensors reach, without findings all that were launched.
+    """
+
+    schema: Literal["flacheck.dtypes/1"]
+    about: str
+    modes: tuple[str, ...]
+    findings: tuple[FindingDocument, ...]
+    followed: dict[str, Natural]
+    not_followed: tuple[NotFollowed, ...]
+    late: tuple[str, ...]
+    stand_ins: Mapping[str, tuple[str, ...]]
+    not_imported: Mapping[str, str]
+    mended: FixDocument | None
+    cures: tuple[Cure, ...]
+    head_sizes: tuple[HeadsDocument, ...]
 
 
 @dataclass(frozen=True)
@@ -79,29 +104,26 @@ class DtypesResult:
         return Exit.OK
 
     def to_json(self) -> Json:
-        fix_value = None
+        """Return the document flacheck.dtypes/1."""
+        mended = None
         if self.fix_result is not None:
-            fix_value = {
-                "diff": self.fix_result.diff,
-                "findings_left": len(self.fix_result.remaining),
-                "without_a_cast": len(self.fix_result.not_fixed),
-            }
-        stand_ins = {}
-        for name, modules in self.stand_ins.items():
-            stand_ins[name] = list(modules)
-        return {
-            "about": self.about,
-            "modes": list(map(str, self.modes)),
-            "findings": to_json_list(self.findings),
-            "followed": self.launch_counts,
-            "not_followed": to_json_list(self.not_followed),
-            "late": list(self.late),
-            "stand_ins": stand_ins,
-            "not_imported": dict(self.modules),
-            "mended": fix_value,
-            "cures": to_json_list(self.cures),
-            "head_sizes": to_json_list(self.heads),
-        }
+            lefts = (len(self.fix_result.remaining), len(self.fix_result.not_fixed))
+            mended = FixDocument(self.fix_result.diff, *lefts)
+        document = DtypesDocument(
+            schema="flacheck.dtypes/1",
+            about=self.about,
+            modes=tuple(map(str, self.modes)),
+            findings=tuple(finding.document() for finding in self.findings),
+            followed=self.launch_counts,
+            not_followed=self.not_followed,
+            late=self.late,
+            stand_ins=self.stand_ins,
+            not_imported=self.modules,
+            mended=mended,
+            cures=self.cures,
+            head_sizes=tuple(each.document() for each in self.heads),
+        )
+        return document.to_json()
 
 
 def split_subjects(
@@ -124,7 +146,7 @@ def split_subjects(
                 if run.mode == mode:
                     launches += len(run.order)
         for mode, error in errors[:1]:
-            without_answer.append(NotFollowed(subject.name, mode, error.stage, error.brief))
+            without_answer.append(NotFollowed(subject.name, str(mode), error.stage, error.brief))
         # An error of the backward pass leaves the forward pass followed.
         if all(error.stage == "backward" for _, error in errors):
             launch_counts[subject.name] = launches

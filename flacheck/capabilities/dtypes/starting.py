@@ -117,9 +117,11 @@ def observe(
     beside = ""
     if stand_ins:
         beside = f" with stand-ins for {', '.join(stand_ins)}"
-    _LOG.info(f"following the dtypes of {describe_question(question)}{beside} …")
+    what = f"following the dtypes of {describe_question(question)}{beside}"
+    _LOG.info(f"{what} …")
     environment = _environment(question, work, overlay)
-    run_guest(".dtypes", config, environment, work, seconds, _policy(question, environment, work))
+    policy = _policy(question, environment, work)
+    run_guest(".dtypes", config, environment, work, seconds, policy, what)
     seen_by_guest = observation.from_report(json.loads(report.read_text(encoding="utf-8")))
     return DtypesAnswer(seen_by_guest, (launches,), _roots(question.package, overlay))
 

@@ -129,16 +129,7 @@ class _Selection:
             name, _ = name_and_version(question.about)
             note = f"only {question.narrowing} of {name} is in the baseline"
             standing = replace(standing, requested_count=None, note=note)
-        if not record_filter.kernels:
-            return standing
-        cells = tuple(cell for cell in standing.cells if record_filter.names(cell.kernel))
-        untested = tuple(
-            cell for cell in standing.untested_cells if record_filter.names(cell.kernel)
-        )
-        if not cells and not untested:
-            return None
-        kernels = frozenset(filter(record_filter.names, standing.kernels))
-        return replace(_limit_cells(standing, cells, untested), kernels=kernels)
+        return limit_to(standing, record_filter)
 
     def notes(self, own_standings: Sequence[Standing], file: str) -> Iterator[str]:
         """Yield a note if the checkout has changed since the baseline was written."""
@@ -156,6 +147,18 @@ class _Selection:
         if self._package is not None:
             return self._package.is_about(about)
         return self._filter.run_name in (None, about)
+
+
+def limit_to(standing: Standing, record_filter: RecordFilter) -> Standing | None:
+    """Return a standing with the selected kernels; None if nothing is left."""
+    if not record_filter.kernels:
+        return standing
+    cells = tuple(cell for cell in standing.cells if record_filter.names(cell.kernel))
+    untested = tuple(cell for cell in standing.untested_cells if record_filter.names(cell.kernel))
+    if not cells and not untested:
+        return None
+    kernels = frozenset(filter(record_filter.names, standing.kernels))
+    return replace(_limit_cells(standing, cells, untested), kernels=kernels)
 
 
 def _limit_cells(

@@ -19,10 +19,12 @@ from flacheck.inputs import call_paths
 from flacheck.inputs.expand import Selection, matches_kernel
 from flacheck.inputs.subject import Subject
 from flacheck.model import Question, Record, RequestedCells, RequestedPlace, digest
+from flacheck.model.wire import JsonStruct, Natural
 from flacheck.packages import checkouts
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.plan import Plan
+from flacheck.published.answers import PublishedSource
 from flacheck.store import FILE, Store, questions
 
 _LOG = logging.getLogger(__name__)
@@ -168,12 +170,14 @@ class RecordFilter:
         return planning.plan_job(Job(subject, selection))
 
 
-@dataclass(frozen=True)
-class BaselineUse:
-    """The number of places that a gate judged by a baseline, with notes about it."""
+class BaselineUse(JsonStruct, frozen=True):
+    """The number of places that a gate judged by a baseline, for lack of records.
+
+    `notes` describe where the baseline is of another flacheck, package or capture.
+    """
 
     file: str
-    places: int = 0
+    places: Natural = 0
     notes: tuple[str, ...] = ()
 
 
@@ -188,6 +192,8 @@ class Evidence:
         baseline_standings: The standings that come from a baseline, which has no records.
         accepts: True for failing cells that the baseline accepts.
         baseline: The use of the baseline; None without one.
+        published: The published results behind some standings; None without any.
+        published_toolchains: The releases of those standings.
     """
 
     standings: Sequence[Standing] = ()
@@ -196,6 +202,8 @@ class Evidence:
     baseline_standings: Sequence[Standing] = ()
     accepts: Callable[[ObservedCell], bool] = lambda cell: False
     baseline: BaselineUse | None = None
+    published: PublishedSource | None = None
+    published_toolchains: tuple[str, ...] = ()
 
 
 @contextmanager

@@ -14,9 +14,11 @@ from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
 from flacheck.capabilities.gate.evidence import RecordFilter
 from flacheck.capabilities.gate.judging import Advise, Judge
 from flacheck.capabilities.gate.pins import Installation, Pin
+from flacheck.capabilities.gate.published import with_published
 from flacheck.capabilities.gate.result import Gate
 from flacheck.errors import EmptySelection
 from flacheck.pipeline.plan import Plan
+from flacheck.published.library import ResultsFolder
 from flacheck.tables import advisories
 from flacheck.toolchains import nvcc_releases, torch_pins, triton_releases
 from flacheck.version import __version__
@@ -86,7 +88,8 @@ class PinSources:
 class Gating:
     """A judgement of pins by the records that `record_filter` selects in a store.
 
-    The `baseline`, read from `baseline_file`, is used where the store is incomplete.
+    The `baseline`, read from `baseline_file`, is used where the store is incomplete, and published
+    results, of the folder `library`, where both are.
     """
 
     judge: Judge
@@ -95,6 +98,7 @@ class Gating:
     store: Path
     baseline: Baseline | None = None
     baseline_file: Path | None = None
+    library: ResultsFolder | None = None
 
     def with_baseline(self, baseline: Baseline | None, file: Path | None) -> "Gating":
         """Return this judgement with a baseline and the file that it was read from."""
@@ -109,6 +113,10 @@ class Gating:
                 current = with_baseline(
                     current, self.baseline, self.record_filter, file, __version__
                 )
+            if self.library is not None:
+                current, notes = with_published(current, self.library, self.record_filter)
+                for note in notes:
+                    _LOG.warning(f"not answered by published results: {note}")
             return self.judge.judge(installations, current, self.record_filter.about)
 
     def plan(self, releases: Sequence[str]) -> Plan:

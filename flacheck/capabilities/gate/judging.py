@@ -75,6 +75,10 @@ class Judge:
             questions=_question_names(evidence),
             untested=tuple(group_untested(not_evidence)),
             baseline=evidence.baseline,
+            published=evidence.published,
+            published_releases=tuple(
+                split(toolchain)[1] for toolchain in evidence.published_toolchains
+            ),
             compiler=self.releases.compiler,
         )
 

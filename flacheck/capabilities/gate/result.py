@@ -1,11 +1,14 @@
 """The result of a gate, with its JSON and exit code."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from datetime import date
 from enum import Enum
+from typing import Annotated, Literal
 
-from msgspec import json, structs
+from msgspec import Meta, structs
 
 from flacheck.analysis.groups import SignatureGroup
+from flacheck.analysis.standing_state import StandingState
 from flacheck.analysis.untested_cells import UntestedGroup
 from flacheck.capabilities.gate.admission import Admission, Conflict
 from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
@@ -14,13 +17,11 @@ from flacheck.capabilities.gate.pins import Installation, Pin, PinChange
 from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
 from flacheck.model import Json
+from flacheck.model.wire import Code, Count, JsonStruct, Natural, NotEmpty
+from flacheck.published.answers import PublishedSource
 
-# The fields of pins and releases in flacheck.gate/1; only reports for people show the others.
-_PIN = ("file", "line", "name", "specifier")
-_RELEASE = (
-    *("triton", "torch", "state", "standing", "codes", "kernels"),
-    *("why", "advisories", "answered", "asked", "known"),
-)
+_Compiler = Annotated[str, Meta(pattern="^(triton|nvcc)$")]
+_Distribution = Annotated[str, Meta(pattern="^(torch|triton|nvidia-cuda-nvcc)$")]
 
 
 class ReleaseState(str, Enum):
@@ -138,6 +139,105 @@ class JudgedWaiver:
         return self.use in (WaiverUse.EXPIRED, WaiverUse.MENDED)
 
 
+class GatePin(JsonStruct, frozen=True):
+    """A requirement on one distribution, with its place in a file.
+
+    `file` is relative to the current folder or as the user named it; `line` counts from 1, null for
+    an installed distribution. `specifier` is PEP 440; || separates alternatives, and an empty one
+    admits every release.
+    """
+
+    file: str
+    line: Count | None
+    name: _Distribution
+    specifier: str
+
+
+class GateRelease(JsonStruct, frozen=True):
+    """An admitted release by its records.
+
+    `triton` is a release of the compiler, >X or <X for those beyond every listed one, or `of torch
+    X` for the one that an unlisted torch requires; `torch` are the torch releases that it goes
+    with. screened: nothing fails, but not every configuration and kernel was compiled; partial:
+    some cells of its questions lack a record; no-record: no question, or no compile; advised: good
+    or screened, but an advisory speaks against it. `standing` disregards advisories. `codes` and
+    `kernels` are those of failures without a waiver; `why` is empty for a good release. `answered`
+    counts cells with a current record, `asked` those of all questions (null if that is unknown),
+    `known` the failing cells that the baseline lets pass.
+    """
+
+    triton: NotEmpty
+    torch: tuple[str, ...]
+    state: ReleaseState
+    standing: StandingState
+    codes: tuple[Code, ...]
+    kernels: tuple[str, ...]
+    why: str
+    advisories: tuple[str, ...]
+    answered: Natural
+    asked: Natural | None
+    known: Natural
+
+
+class GateConflict(JsonStruct, frozen=True):
+    """Pins that cannot be satisfied together.
+
+    `installation` lists the files, and the extra or group, that are installed together.
+    """
+
+    installation: str
+    pins: Annotated[tuple[GatePin, ...], Meta(min_length=1)]
+    reason: NotEmpty
+
+
+class GateWaiver(JsonStruct, frozen=True):
+    """A waiver with the number of failing cells that it covers.
+
+    `kernel` is a glob, `expires` its last day. Expired and mended waivers (their cells compile
+    again) are findings; an unused one covers only cells that were not compiled.
+    """
+
+    signature: str | None
+    kernel: str | None
+    reason: NotEmpty
+    expires: date | None
+    use: WaiverUse
+    cells: Natural
+
+
+class GateChange(GatePin, frozen=True):
+    """A pin with the specifier to write instead.
+
+    `obstacle` is the reason why --fix cannot write it.
+    """
+
+    to: NotEmpty
+    obstacle: str | None
+
+
+class GateDocument(JsonStruct, frozen=True):
+    """The pins of torch, Triton or nvcc, and the state of each release that they admit.
+
+    `compiler` is the compiler whose releases are judged. `questions` are those that decided: a
+    matrix, package or launches file, with its narrowing; `untested` their launches that are not
+    evidence, because flacheck invented the arguments. `baseline` is null without one. `source` is
+    published if published results decide about a release, and `published` says which.
+    """
+
+    schema: Literal["flacheck.gate/1"]
+    pins: tuple[GatePin, ...]
+    compiler: _Compiler
+    versions: tuple[GateRelease, ...]
+    questions: tuple[str, ...]
+    untested: tuple[UntestedGroup, ...]
+    baseline: BaselineUse | None
+    conflicts: tuple[GateConflict, ...]
+    waived: tuple[GateWaiver, ...]
+    suggest: tuple[GateChange, ...]
+    source: Literal["own", "published"]
+    published: PublishedSource | None
+
+
 @dataclass(frozen=True)
 class Gate:
     """The judgement of pins: the document flacheck.gate/1, and more for reports.
@@ -154,6 +254,8 @@ class Gate:
         untested: The launches that are not evidence.
         baseline: The use of a baseline; None without one.
         compiler: The judged compiler.
+        published: The published results behind some releases; None without any.
+        published_releases: Those releases.
     """
 
     admissions: tuple[Admission, ...]
@@ -167,6 +269,8 @@ class Gate:
     untested: tuple[UntestedGroup, ...] = ()
     baseline: BaselineUse | None = None
     compiler: GatedCompiler = TRITON
+    published: PublishedSource | None = None
+    published_releases: tuple[str, ...] = ()
 
     @property
     def pins(self) -> tuple[Pin, ...]:
@@ -220,33 +324,52 @@ class Gate:
 
     def to_json(self) -> Json:
         """Return the document flacheck.gate/1."""
-        conflicts = []
-        for conflict in self.conflicts:
-            conflict_pins = [_fields(pin, *_PIN) for pin in conflict.pins]
-            conflicts.append({**asdict(conflict), "pins": conflict_pins})
-        waivers = []
-        for entry in self.judged_waivers:
-            waivers.append({**structs.asdict(entry.waiver), **_fields(entry, "use", "cells")})
-        changes = []
-        for change in self.suggest:
-            pin = _fields(change.pin, *_PIN)
-            changes.append({**pin, "to": change.to, "obstacle": change.pin.obstacle})
-        document: Json = {
-            "schema": "flacheck.gate/1",
-            "pins": [_fields(pin, *_PIN) for pin in self.pins],
-            "compiler": self.compiler.family,
-            "versions": [_fields(release, *_RELEASE) for release in self.versions],
-            "questions": list(self.questions),
-            "untested": [each.to_json() for each in self.untested],
-            "baseline": self.baseline and asdict(self.baseline),
-            "conflicts": conflicts,
-            "waived": waivers,
-            "suggest": changes,
-        }
-        # Turns enums, dates and tuples into plain JSON values.
-        plain: Json = json.decode(json.encode(document))
-        return plain
+        document = GateDocument(
+            schema="flacheck.gate/1",
+            pins=tuple(map(_gate_pin, self.pins)),
+            compiler=self.compiler.family,
+            versions=tuple(map(_gate_release, self.versions)),
+            questions=self.questions,
+            untested=self.untested,
+            baseline=self.baseline,
+            conflicts=tuple(map(_gate_conflict, self.conflicts)),
+            waived=tuple(map(_gate_waiver, self.judged_waivers)),
+            suggest=tuple(map(_gate_change, self.suggest)),
+            source="published" if self.published else "own",
+            published=self.published,
+        )
+        return document.to_json()
 
 
-def _fields(entry: object, *names: str) -> Json:
-    return {name: getattr(entry, name) for name in names}
+def _gate_pin(pin: Pin) -> GatePin:
+    return GatePin(pin.file, pin.line, pin.name, pin.specifier)
+
+
+def _gate_release(release: JudgedRelease) -> GateRelease:
+    return GateRelease(
+        triton=release.triton,
+        torch=release.torch,
+        state=release.state,
+        standing=StandingState(release.standing.value),
+        codes=tuple(release.codes),
+        kernels=tuple(release.kernels),
+        why=release.why,
+        advisories=release.advisories,
+        answered=release.answered,
+        asked=release.asked,
+        known=release.known,
+    )
+
+
+def _gate_conflict(conflict: Conflict) -> GateConflict:
+    pins = tuple(map(_gate_pin, conflict.pins))
+    return GateConflict(conflict.installation, pins, conflict.reason)
+
+
+def _gate_waiver(judged: JudgedWaiver) -> GateWaiver:
+    return GateWaiver(**structs.asdict(judged.waiver), use=judged.use, cells=judged.cells)
+
+
+def _gate_change(change: PinChange) -> GateChange:
+    pin = change.pin
+    return GateChange(pin.file, pin.line, pin.name, pin.specifier, change.to, pin.obstacle)

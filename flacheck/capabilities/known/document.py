@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
+from flacheck.analysis.fallbacks import ReportedFallback
 from flacheck.model import Json
+from flacheck.published.form import Highlight
 
 
 class KnownShare(Struct, frozen=True, kw_only=True):
@@ -45,7 +47,8 @@ class KnownPlace(Struct, frozen=True, kw_only=True):
     failing_kernels: tuple[str, ...]
     causes: tuple[KnownCause, ...]
     advisories: tuple[str, ...]
-    fallbacks: tuple[dict[str, Any], ...]
+    fallbacks: tuple[ReportedFallback, ...]
+    highlights: tuple[Highlight, ...]
     date: str
     flacheck: str
     python: str

@@ -175,6 +175,7 @@ def _place(header: Header) -> KnownPlace:
         causes=tuple(causes),
         advisories=tuple(against),
         fallbacks=header.fallbacks,
+        highlights=header.highlights,
         date=header.date,
         flacheck=header.flacheck,
         python=header.python,

@@ -76,3 +76,19 @@ class Budget:
         if self.seconds is None:
             return inf
         return self.seconds - self.reserve_seconds - self.elapsed_seconds
+
+    @property
+    def share(self) -> float:
+        """The part of the budget that is used, from 0 to 1; 0 without a limit."""
+        if self.seconds is not None:
+            return min(self.elapsed_seconds / self.seconds, 1.0)
+        if self.compiles:
+            return min(self.ran / self.compiles, 1.0)
+        return 0.0
+
+    @property
+    def most_seconds_left(self) -> float:
+        """Seconds until the budget is used at the pace so far; infinite without a pace."""
+        if not self.share:
+            return inf
+        return self.elapsed_seconds * (1 / self.share - 1)

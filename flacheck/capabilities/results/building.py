@@ -10,15 +10,19 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
+from flacheck.analysis.fallbacks import ReportedFallback
+from flacheck.analysis.observation import observe
 from flacheck.analysis.order import count_noun
-from flacheck.errors import EmptySelection, UsageError
+from flacheck.analysis.untested_cells import separate_untested
+from flacheck.errors import EmptySelection, FlacheckError, IncompleteError, UsageError
+from flacheck.fallbacks import alternatives
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
-from flacheck.model import RequestedPlace
+from flacheck.model import Record, RequestedPlace
 from flacheck.packages.package import Package
 from flacheck.pipeline import planning
+from flacheck.pipeline.capture_facts import facts_of, warnings_of
 from flacheck.pipeline.events import Event, Progress
 from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.package_launches import CapturedPackage, PackageCapture
@@ -36,11 +40,11 @@ from flacheck.published.form import (
 )
 from flacheck.published.library import COMBINATIONS, MANIFEST
 from flacheck.published.packing import ResultsOrigin, SubjectFacts, pack
+from flacheck.source import modules, python_versions, syntax
+from flacheck.source.python_versions import PythonVersions
 from flacheck.store import Store, questions
 from flacheck.version import __version__
 
-# How a module asks for Python's version.
-_READS_PYTHON = re.compile(rb"sys\.version_info|sys\.hexversion|python_version(?:_tuple)?\(")
 _SHARD = re.compile(r"(\d+)/(\d+)")
 
 
@@ -59,6 +63,21 @@ class Building:
     combinations: Sequence[Combination]
     folder: Path
     options: RunOptions
+
+    def missing(self, combination: Combination) -> list[str]:
+        """Return the releases of a combination without a file of this flacheck."""
+        toolchains = []
+        for toolchain in combination.toolchains:
+            path = self.folder / combination.file_of(toolchain)
+            if self.options.fresh or not _is_current(path):
+                toolchains.append(toolchain)
+        return toolchains
+
+
+def _is_current(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    return decode_header(path.read_bytes(), str(path)).flacheck == __version__
 
 
 def select(
@@ -91,33 +110,38 @@ def select(
 def build(building: Building, store: Store) -> Generator[Event, None, list[FileEntry]]:
     """Compile the cells that lack a record, and write a file for each place.
 
-    A combination whose files are there and of this flacheck is left out, so that an interrupted
-    build goes on. Returns the entries of the folder's new manifest.
+    A release whose file is there and of this flacheck is left out, so that an interrupted build
+    goes on. Returns the entries of the folder's new manifest.
+
+    Raises:
+        IncompleteError: If a combination could not be built; the others are.
     """
     building.folder.mkdir(parents=True, exist_ok=True)
+    failures = []
     for number, combination in enumerate(building.combinations, 1):
         of = f"{number} of {len(building.combinations)}"
-        if not building.options.fresh and _is_built(building.folder, combination):
+        toolchains = building.missing(combination)
+        if not toolchains:
             yield Progress(f"{combination.name} is built ({of})")
             continue
         yield Progress(f"building {combination.name} ({of})")
-        yield from _build_one(combination, building, store)
+        # One that cannot be built, for want of a release say, leaves the others possible.
+        try:
+            yield from _build_one(combination, toolchains, building, store)
+        except FlacheckError as error:
+            failures.append(f"{combination.name}: {error}")
+            yield Progress(f"not built: {failures[-1]}")
+        # After each, so that an interrupted build leaves a folder that can be read.
+        write_manifest(building.folder, building.file)
     entries = write_manifest(building.folder, building.file)
     size = sum(entry.bytes for entry in entries)
     yield Progress(f"{building.folder}: {count_noun(len(entries), 'file')}, {size:,} bytes")
+    if failures:
+        number_of = count_noun(len(failures), "combination is", "combinations are")
+        raise IncompleteError(
+            f"{number_of} not built; the same command tries again: {'; '.join(failures)}"
+        )
     return entries
-
-
-def _is_built(folder: Path, combination: Combination) -> bool:
-    for toolchain, target in combination.places:
-        name = combination.about.replace("==", "-")
-        compiler = toolchain.replace("==", "-")
-        path = folder / name / f"{combination.configs}-{compiler}-{target}.zst"
-        if not path.is_file():
-            return False
-        if decode_header(path.read_bytes(), str(path)).flacheck != __version__:
-            return False
-    return True
 
 
 def job_of(combination: Combination, options: RunOptions, toolchains: Sequence[str] = ()) -> Job:
@@ -132,11 +156,25 @@ def job_of(combination: Combination, options: RunOptions, toolchains: Sequence[s
 
 
 def _build_one(
-    combination: Combination, building: Building, store: Store
+    combination: Combination, toolchains: Sequence[str], building: Building, store: Store
 ) -> Generator[Event, None, None]:
-    job = job_of(combination, building.options)
-    captured = planning.capture(planning.resolve(job))
-    plan = planning.expand(job, captured)
+    """Build a combination release by release, so that each file is there as soon as it can be."""
+    if len(toolchains) > 1:
+        # The captures are made side by side, and each release then has its own in the cache.
+        job = job_of(combination, building.options, toolchains)
+        with planning.capture(planning.resolve(job)):
+            yield Progress(f"{combination.name}: captured")
+    for toolchain in toolchains:
+        yield Progress(f"{combination.name}: {toolchain}")
+        yield from _build_release(combination, toolchain, building, store)
+
+
+def _build_release(
+    combination: Combination, toolchain: str, building: Building, store: Store
+) -> Generator[Event, None, None]:
+    job = job_of(combination, building.options, [toolchain])
+    with planning.capture(planning.resolve(job)) as captured:
+        plan = planning.expand(job, captured)
     for warning in plan.warnings:
         yield Progress(warning)
     end = yield from run_plan(plan, store, building.options)
@@ -151,6 +189,7 @@ def _build_one(
             continue
         records = list(store.current(place.possible_keys))
         facts = _facts(plan, place, captures)
+        facts = replace(facts, fallbacks=_fallbacks(place, records, plan))
         header, body = pack(place, records, combination.configs, origin, facts)
         content = encode(header, body)
         if len(content) > MOST_BYTES:
@@ -160,6 +199,15 @@ def _build_one(
         temporary = path.with_suffix(".tmp")
         temporary.write_bytes(content)
         temporary.replace(path)
+
+
+def _fallbacks(
+    place: RequestedPlace, records: Sequence[Record], plan: Plan
+) -> tuple[ReportedFallback, ...]:
+    """Return the fallbacks among a place's records."""
+    assert place.keys is not None
+    cells, _ = separate_untested(observe(records, place.keys.made_up))
+    return tuple(each.reported() for each in alternatives.fallbacks(cells, plan.forms))
 
 
 def _facts(plan: Plan, place: RequestedPlace, captures: Sequence[PackageCapture]) -> SubjectFacts:
@@ -174,49 +222,23 @@ def _facts(plan: Plan, place: RequestedPlace, captures: Sequence[PackageCapture]
         return replace(
             facts,
             digest=capture.package.digest,
-            reads_python_version=_reads_python_version(capture.package),
+            python_versions=_python_versions(capture.package),
             requires=tuple((owner, str(requirement)) for owner, requirement in requirements),
-            warnings=_warnings(capture),
-            capture=_capture_facts(capture),
+            warnings=warnings_of(capture),
+            capture=facts_of(capture) or CaptureFacts(),
             coverage=tuple(coverage[:1]),
         )
     return facts
 
 
-def _reads_python_version(package: Package) -> bool:
-    """Return True if a module of the package asks for Python's version."""
+def _python_versions(package: Package) -> PythonVersions:
+    """Return the dependence of a package's modules on Python's version."""
+    dependence = PythonVersions()
     for name in package.own_modules:
-        base = Path(package.path, *name.split("."))
-        for file in (base.with_suffix(".py"), base / "__init__.py"):
-            if file.is_file() and _READS_PYTHON.search(file.read_bytes()):
-                return True
-    return False
-
-
-def _warnings(capture: PackageCapture) -> tuple[str, ...]:
-    if capture.driven is None:
-        return ()
-    texts = [str(entry["text"]) for entry in capture.driven.report.get("said", ())]
-    return tuple(dict.fromkeys(texts))
-
-
-def _capture_facts(capture: PackageCapture) -> CaptureFacts:
-    driven = capture.driven
-    if driven is None:
-        return CaptureFacts()
-    if driven.import_error:
-        return CaptureFacts(import_error=driven.import_error.strip().splitlines()[-1])
-    report: Any = driven.report
-    refused = {}
-    for name, entry in report["operators"].items():
-        if entry.get("failures"):
-            refused[name] = tuple(sorted(entry.get("kernels", ())))
-    return CaptureFacts(
-        cut=len(report.get("cut", ())),
-        is_late=bool(report.get("late")),
-        launched=tuple(sorted(driven.kernels)),
-        refused={name: kernels for name, kernels in sorted(refused.items()) if kernels},
-    )
+        file = modules.file_of(Path(package.path), name)
+        if file is not None:
+            dependence = dependence.join(python_versions.read(syntax.content(file)))
+    return dependence
 
 
 def write_manifest(folder: Path, combinations: Path | None = None) -> list[FileEntry]:

@@ -22,7 +22,7 @@ from flacheck.published.form import (
     decode_manifest,
 )
 from flacheck.published.library import COMBINATIONS, FOLDER, MANIFEST, ResultsFolder
-from flacheck.toolchains import cache
+from flacheck.toolchains import cache, connections
 from flacheck.toolchains.scratch import temporary_folder
 
 # Where the project publishes; a fork names its own with --results.
@@ -134,6 +134,9 @@ def _from_folder(folder: Path) -> _Fetch:
 def _from_url(url: str) -> _Fetch:
     if urlsplit(url).scheme not in ("https", "http"):
         raise UsageError(f"{url}: only https and http are read; name a folder without a scheme")
+
+    if connections.is_offline():
+        raise UsageError(f"{url}: --offline forbids reading it; name a folder, or leave it out")
 
     def fetch(name: str, most: int) -> bytes:
         address = f"{url.rstrip('/')}/{name}"

@@ -42,7 +42,8 @@ def prepare(jobs: Sequence[Job], on_event: OnEvent) -> list[ReadyScan]:
         resolved = planning.resolve(job)
         plan = None
         if resolved.question is None:
-            plan = planning.expand(job, planning.capture(resolved))
+            with planning.capture(resolved) as captured:
+                plan = planning.expand(job, captured)
         return ReadyScan(job, resolved, plan)
 
     return for_each(jobs, prepare_one, on_event)
@@ -124,7 +125,8 @@ def _scan(
     try:
         if plan is None:
             run = _begin(scan.resolved, store)
-            plan = planning.expand(job, planning.capture(scan.resolved))
+            with planning.capture(scan.resolved) as captured:
+                plan = planning.expand(job, captured)
         for warning in plan.warnings:
             yield Progress(warning)
         end = yield from run_plan(plan, store, job.options, excuse, run)

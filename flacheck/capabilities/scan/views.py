@@ -1,11 +1,12 @@
 """Stored runs with their analysis, for reports."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
 
-from flacheck.analysis.context import Context, forms_from_json
+from flacheck.analysis.context import Context, FormsOf, forms_from_json
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.slow import SlowCompile, mark_slow
@@ -17,12 +18,17 @@ from flacheck.baseline.form import Baseline
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
 from flacheck.fallbacks import alternatives
-from flacheck.model import Json, Record, RequestedPlace, canonical
+from flacheck.model import Json, Purpose, Record, RequestedPlace, canonical
 from flacheck.packages.kernel_locations import KernelLocator
 from flacheck.pipeline.run import Excuse
+from flacheck.published.answers import source
+from flacheck.published.packing import PublishedPlace
 from flacheck.store import Store, StoredRun, questions
 from flacheck.tables import advisories
 from flacheck.toolchains import torch_pins, triton_releases
+
+# The id and the source of a run that published results make.
+PUBLISHED = "published"
 
 
 def excuse_of(waived: Sequence[Waiver], baseline: Baseline | None) -> Excuse:
@@ -48,7 +54,6 @@ def view(
     Of several runs the newest record of each cell counts. Expired waivers excuse nothing; a
     baseline excuses its failures.
     """
-    valid = waivers.in_force(waived, date.today())
     runs_by_id = {run.id: run for run in map(store.run, names)}
     runs = sorted(runs_by_id.values(), key=lambda run: run.started, reverse=True)
     forms: dict[tuple[str | None, str], tuple[str, str]] = {}
@@ -57,21 +62,8 @@ def view(
     kernels = [name for run in runs for name in run.context.get("kernels", ())]
     places = questions.of_runs(store, runs)
     run_standings = standings(places, store.current, questions.further_records(store))
-    packages = frozenset[str]().union(*(each.packages for each in run_standings))
-    context = Context(
-        forms=forms,
-        torch_for=torch_pins.torch_for,
-        specifier=torch_pins.specifier,
-        known_triton=triton_releases.known_releases(),
-        known_torch=list(torch_pins.pins()),
-        coverage=[entry for run in runs for entry in run.context.get("coverage", ())],
-        waives=lambda cell: waivers.are_waived(valid, cell),
-        in_baseline=lambda cell: baseline is not None and contains_failure(baseline, cell),
-        advisories=partial(advisories.of, kernels, packages=packages),
-        fallbacks=alternatives.fallbacks,
-        standings=run_standings,
-        made_up=_made_up(places),
-    )
+    coverage = [entry for run in runs for entry in run.context.get("coverage", ())]
+    context = _context(forms, kernels, coverage, run_standings, places, waived, baseline)
     stored_fallbacks = [
         Fallback.from_json(plain, package)
         for package, plain in store.fallbacks([run.id for run in runs])
@@ -88,6 +80,81 @@ def view(
         mixed=tuple(questions.mixed_captures(places)),
         names=tuple(run.id for run in runs),
         locate=KernelLocator(Path.cwd()).find,
+    )
+
+
+def published_view(places: Sequence[PublishedPlace], waived: Sequence[Waiver] = ()) -> RunView:
+    """Return published results about one package or matrix as a run with its analysis."""
+    headers = [place.header for place in places]
+    records = [record for place in places for record in place.records]
+    forms: dict[tuple[str | None, str], tuple[str, str]] = {}
+    coverage: list[Json] = []
+    fallbacks = []
+    for place in places:
+        forms.update(place.forms)
+        coverage += place.coverage
+        for each in place.header.fallbacks:
+            fallbacks.append(Fallback.from_reported(each, _package_of(place)))
+    place_standings = [place.standing() for place in places]
+    kernels = [name for header in headers for name in header.kernels]
+    questions_with_keys = [place.place for place in places]
+    context = _context(forms, kernels, coverage, place_standings, questions_with_keys, waived, None)
+    # The fallbacks were chosen among the same records when the results were made.
+    context = replace(context, fallbacks=lambda cells, forms: fallbacks)
+    summary = summarise(records, context)
+    origin = source(headers)
+    run: Json = {
+        "id": PUBLISHED,
+        "started": max(origin.dates),
+        "flacheck": ", ".join(origin.flacheck),
+        "python": ", ".join(dict.fromkeys(header.python for header in headers)),
+        "platform": None,
+        "matrix": headers[0].about,
+        "purpose": Purpose.SCAN.value,
+        "question": _question(place_standings),
+        "stale": [],
+        "source": PUBLISHED,
+        "published": origin.to_json(),
+    }
+    return RunView(
+        run=run,
+        records=lambda: mark_slow(records, summary.slow),
+        summary=summary,
+        locate=KernelLocator(Path.cwd()).find,
+    )
+
+
+def _package_of(place: PublishedPlace) -> str | None:
+    if place.header.version is None:
+        return None
+    return place.header.about
+
+
+def _context(
+    forms: FormsOf,
+    kernels: Sequence[str],
+    coverage: Sequence[Json],
+    all_standings: Sequence[Standing],
+    places: Sequence[RequestedPlace],
+    waived: Sequence[Waiver],
+    baseline: Baseline | None,
+) -> Context:
+    """Return the context in which records are summarised."""
+    valid = waivers.in_force(waived, date.today())
+    packages = frozenset[str]().union(*(each.packages for each in all_standings))
+    return Context(
+        forms=forms,
+        torch_for=torch_pins.torch_for,
+        specifier=torch_pins.specifier,
+        known_triton=triton_releases.known_releases(),
+        known_torch=list(torch_pins.pins()),
+        coverage=coverage,
+        waives=lambda cell: waivers.are_waived(valid, cell),
+        in_baseline=lambda cell: baseline is not None and contains_failure(baseline, cell),
+        advisories=partial(advisories.of, kernels, packages=packages),
+        fallbacks=alternatives.fallbacks,
+        standings=all_standings,
+        made_up=_made_up(places),
     )
 
 

@@ -197,6 +197,17 @@ _CONTENTS: dict[str, _Contents] = {
 }
 
 
+def check_reads(function: types.FunctionType) -> None:
+    """Raise StubError if a function's body reads a part of torch, for which the stub has no value.
+
+    A kernel's front end evaluates such a name, `torch.finfo(torch.float32).max` for one.
+    """
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        if isinstance(value, (_Stub, _Type)):
+            raise StubError(f"the kernel reads {name}, and torch is not installed here")
+
+
 def install(driver: TargetDriver) -> None:
     """Put the stand-in before any real torch; it describes the driver's card."""
     sys.meta_path.insert(0, Finder(driver))

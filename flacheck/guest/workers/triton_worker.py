@@ -42,6 +42,7 @@ class TritonWorker:
         self._mark: Mark = lambda stage: None
         self._count = 0
         self._driver = TargetDriver()
+        self._has_stub = config.get("torch") is None
         turn, importing = _torch(config, self._driver)
         # Triton is imported only now, because torch or its stand-in must be there first.
         releases.skip_library_hash(config["identity"])
@@ -119,6 +120,9 @@ class TritonWorker:
             resources = {"shared": shared, "tensor_memory": tensor_memory}
             return {"stage": self._until, "resources": resources}
         except Exception as error:
+            if self._has_stub:
+                # The release may accept the kernel beside a real torch.
+                torch_stub.check_reads(function.fn)
             # Other parts of Triton than the front end also read a kernel's source.
             _note_removed(error)
             if request.get("vary"):

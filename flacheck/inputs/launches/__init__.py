@@ -16,6 +16,7 @@ from msgspec import ValidationError, convert, structs
 from flacheck.errors import MatrixError, UsageError
 from flacheck.inputs.launches.admission import check_source
 from flacheck.inputs.launches.choosing import (
+    common,
     group_launches,
     one_each,
     shared,
@@ -55,6 +56,7 @@ __all__ = [
     "RecordedLaunch",
     "TensorPlacement",
     "at",
+    "common",
     "group_launches",
     "one_each",
     "read",

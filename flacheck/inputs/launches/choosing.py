@@ -100,14 +100,8 @@ def shared(recordings: Sequence[Sequence[RecordedLaunch]]) -> list[list[Recorded
     If possible it is the same in all recordings with that kernel and dtype. A program's own launch
     comes before one that flacheck made up, then the smallest, which compiles soonest.
     """
-    groups: dict[_KernelDtype, dict[int, dict[str, RecordedLaunch]]] = {}
-    for index, entries in enumerate(recordings):
-        for entry in entries:
-            group = groups.setdefault((entry.kernel, entry.launch.dtype), {})
-            identity = canonical([entry.launch.to_json(), entry.options])
-            group.setdefault(index, {}).setdefault(identity, entry)
     choices: list[list[RecordedLaunch]] = [[] for _ in recordings]
-    for group in groups.values():
+    for group in _grouped(recordings).values():
         common = _smallest_common(list(group.values()))
         for index, by_identity in group.items():
             if common is None:
@@ -115,6 +109,34 @@ def shared(recordings: Sequence[Sequence[RecordedLaunch]]) -> list[list[Recorded
             else:
                 choices[index].append(by_identity[common])
     return choices
+
+
+def common(recordings: Sequence[Sequence[RecordedLaunch]]) -> list[list[RecordedLaunch]]:
+    """Return the launches of each kernel and dtype that all recordings of that kernel have.
+
+    Without one, each recording keeps its own.
+    """
+    choices: list[list[RecordedLaunch]] = [[] for _ in recordings]
+    for group in _grouped(recordings).values():
+        in_all = set.intersection(*(set(by_identity) for by_identity in group.values()))
+        for index, by_identity in group.items():
+            for identity, entry in by_identity.items():
+                if identity in in_all or not in_all:
+                    choices[index].append(entry)
+    return choices
+
+
+def _grouped(
+    recordings: Sequence[Sequence[RecordedLaunch]],
+) -> dict[_KernelDtype, dict[int, dict[str, RecordedLaunch]]]:
+    """Return the launches by kernel and dtype, by recording, and by identity."""
+    groups: dict[_KernelDtype, dict[int, dict[str, RecordedLaunch]]] = {}
+    for index, entries in enumerate(recordings):
+        for entry in entries:
+            group = groups.setdefault((entry.kernel, entry.launch.dtype), {})
+            identity = canonical([entry.launch.to_json(), entry.options])
+            group.setdefault(index, {}).setdefault(identity, entry)
+    return groups
 
 
 def _smallest_common(recordings: Sequence[Mapping[str, RecordedLaunch]]) -> str | None:

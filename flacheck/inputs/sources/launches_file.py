@@ -25,31 +25,28 @@ def entries_of(
 
 
 def kernels(subject: Subject, selection: Selection) -> Kernels:
-    """Return a launches file's kernels, in their own configurations and for their own card."""
+    """Return a launches file's kernels with their launches, for the card that recorded them."""
     file, line = line_of(str(subject.matrix))
     read = launches.read(file, trust=subject.trust)
-    configs = subject.configs or "own"
     entries = entries_of(read, file, line, subject.trust)
     if selection.ops:
         # First, because the one launch of each kernel could come by another path.
         entries = call_paths.select_checked(entries, selection, str(file))
-    all_entries = [entry for entry in entries if selection.names(entry.kernel)]
-    if configs == "usual":
-        entries = launches.one_each(entries)
     selection_of_kernels = [entry for entry in entries if selection.names(entry.kernel)]
     accepted, refusals = launches.without_refused(selection_of_kernels)
     packages = replay.provide_packages(file, accepted, subject.trust)
-    axes = {"target": recorded_targets(read), "configs": (configs,)}
+    axes = {"target": recorded_targets(read), "configs": ("own",)}
     matrix = Matrix(file.stem, str(file), (Block(axes),))
     changes, change_warnings = stale.find_changes(file, accepted)
     warnings = [*change_warnings, *refusals]
     warnings += _warn_of_lost(accepted, packages)
     warnings += _warn_of_guesses(accepted)
     sources = replay.sources(entries, packages)
-    all_sources = None
-    if configs != "own":
-        all_sources = replay.sources(all_entries, packages)
-    return Kernels(matrix, sources, packages, tuple(warnings), changes, all_sources)
+    usual_entries = launches.one_each(entries)
+    if subject.compares:
+        (usual_entries,) = launches.shared([entries])
+    usual_sources = replay.sources(usual_entries, packages)
+    return Kernels(matrix, sources, packages, tuple(warnings), changes, usual_sources)
 
 
 def recorded_targets(read: Launches) -> tuple[str, ...]:

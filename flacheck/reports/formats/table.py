@@ -12,6 +12,7 @@ from rich.text import Text
 
 from flacheck.reports import document
 from flacheck.reports.document import Display, Part, Report, Tone
+from flacheck.reports.hyperlinks import add_links
 
 _STYLES = {
     Tone.PLAIN: "",
@@ -67,6 +68,8 @@ def _text(part: Part, display: Display) -> str:
     console.print(_renderable(part, display.width))
     # Rich fills lines with blanks, which disturb when a reader copies them.
     lines = map(str.rstrip, out.getvalue().splitlines())
+    if display.links:
+        lines = map(add_links, lines)
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -107,9 +107,10 @@ def release(version: str) -> ReleaseSide:
 
 
 def ask(
-    before: Any, after: Any, chosen: bool = False, **selected: Any
+    before: Any, after: Any, chosen: bool = False, configs: str | None = None, **selected: Any
 ) -> comparison_plan.ComparisonPlan:
-    return comparison_plan.plan_comparison(before, after, Subject(), chosen, Selection(**selected))
+    subject, selection = Subject(configs=configs), Selection(**selected)
+    return comparison_plan.plan_comparison(before, after, subject, chosen, selection)
 
 
 def test_two_stored_results_compile_nothing() -> None:
@@ -139,29 +140,31 @@ def test_results_without_sources_cannot_be_compiled_again() -> None:
 
 def test_a_matrix_is_compiled_under_both_releases() -> None:
     """One configuration of each kernel and dtype, in a run of its own purpose."""
-    asked = ask(release("3.5.1"), release("3.7.1"), kernels=("*chunk_fwd_o",), targets=("h100",))
+    both = release("3.5.1"), release("3.7.1")
+    asked = ask(*both, configs="usual", kernels=("*chunk_fwd_o",), targets=("h100",))
     assert asked.plan is not None
     assert asked.plan.purpose is Purpose.DIFF
-    assert asked.is_narrowed
+    assert asked.configs == "usual"
     groups = [(one.kernel.name, one.dtype, one.toolchain) for one in asked.plan.cells]
     assert len(groups) == len(set(groups))
     assert {one.toolchain for one in asked.plan.cells} == {OLD, NEW}
-    own = comparison_plan.plan_comparison(
-        release("3.5.1"),
-        release("3.7.1"),
-        Subject(configs="own"),
-        False,
-        Selection(kernels=("gated_delta_rule.chunk_fwd_h",), targets=("h100",)),
-    )
-    usual = ask(
-        release("3.5.1"),
-        release("3.7.1"),
-        kernels=("gated_delta_rule.chunk_fwd_h",),
-        targets=("h100",),
-    )
-    assert own.plan is not None
-    assert usual.plan is not None
-    assert len(own.plan.cells) > len(usual.plan.cells)
+
+
+def test_more_configurations_are_compared_by_their_number() -> None:
+    """All of them by default if they are few; `edges` has the same extreme ones on both sides."""
+    both = release("3.5.1"), release("3.7.1")
+    kernel: dict[str, Any] = {"kernels": ("gated_delta_rule.chunk_fwd_h",), "targets": ("h100",)}
+    usual, edges, own = (ask(*both, configs=name, **kernel) for name in ("usual", "edges", "own"))
+    assert usual.plan and edges.plan and own.plan
+    assert ask(*both, **kernel).configs == own.configs == "own"
+    usual_keys = {one.key for one in usual.plan.cells}
+    edge_keys = {one.key for one in edges.plan.cells}
+    assert usual_keys < edge_keys < {one.key for one in own.plan.cells}
+    sides = [
+        {one.identity(["toolchain"]) for one in edges.plan.cells if one.toolchain == toolchain}
+        for toolchain in (OLD, NEW)
+    ]
+    assert sides[0] == sides[1]
 
 
 def test_a_launches_file_is_what_is_compared(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from flacheck.capabilities.diff.package_view import missing, words
+from flacheck.capabilities.diff.package_view import OwnCapture, missing, words
 from flacheck.capabilities.diff.sides import ReleaseSide, StoredSide
 from flacheck.captures.capture_job import CaptureResult
 from flacheck.packages.package import Package
@@ -52,10 +52,10 @@ def release(triton: str, torch: str | None = None) -> ReleaseSide:
     return ReleaseSide(f"triton=={triton}", choice.identity, choice, torch)
 
 
-def capture(package: Package, triton: str, report: Mapping[str, Any]) -> PackageCapture:
+def capture(package: Package, triton: str, report: Mapping[str, Any]) -> OwnCapture:
     whole = {"operators": {}, "modules": {}, "late": False, **report}
     driven = CaptureResult(Path(package.path) / "launches.jsonl", json.loads(json.dumps(whole)))
-    return PackageCapture(package, release(triton).choice, "sm90", driven)
+    return OwnCapture(PackageCapture(package, release(triton).choice, "sm90", driven))
 
 
 def test_requirements_are_held_to_both_sides(package: Package) -> None:
@@ -90,7 +90,7 @@ def test_warnings_are_told_with_the_sides_that_have_them(package: Package) -> No
     ]
 
 
-GO = {"a.ops:go": {"kernels": ["a.b:k"]}}
+GO = {"a.ops:go": {"kernels": ["a.b:k"], "failures": {"plan": "too new"}}}
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,9 @@ def test_a_kernel_that_one_side_lacks_has_a_reason(
         "missed": [{"kernel": kernel, "reason": reason} for kernel, reason in missed.items()],
     }
     made = [capture(package, "3.6.0", report)]
-    assert made[0].driven is not None
-    made[0].driven.launches.write_text(json.dumps({"kernel": recorded}) + "\n")
+    driven = made[0].capture.driven
+    assert driven is not None
+    driven.launches.write_text(json.dumps({"kernel": recorded}) + "\n")
     reason = missing("TO", "triton==3.6.0", made, refused, [covered])
     assert reason(record(kernel="a.b:k")) == why
 
@@ -160,8 +161,9 @@ def test_another_release_of_a_package_may_have_no_such_kernel(package: Package) 
     """The reason names the release, for a missing module and for a missing function."""
     made = [capture(package, "3.6.0", {})]
     reason = missing("TO", "triton==3.6.0", made, {}, [])
-    assert made[0].driven is not None
-    made[0].driven.launches.touch()
+    driven = made[0].capture.driven
+    assert driven is not None
+    driven.launches.touch()
     for kernel in ("a.gone:k", "a.b:gone"):
         assert reason(record(kernel=kernel)) == "tiny==1.0 has no such kernel"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from msgspec import structs
 
 import flacheck
 from flacheck.capabilities.diff.package_view import PackageNotice, refusals
@@ -118,7 +119,7 @@ def test_a_requirement_of_the_package_that_to_breaks_is_a_regression() -> None:
     made = result(*same, package=(word,))
     assert made.answer.endswith("tiny 1.0 requires triton<3.6, which torch 2.12.1 does not satisfy")
     assert made.exit_code() is Exit.FINDINGS
-    assert result(*same, package=(replace(word, under_from=True),)).exit_code() is Exit.OK
+    assert result(*same, package=(structs.replace(word, under_from=True),)).exit_code() is Exit.OK
 
 
 def test_a_release_that_cannot_be_had_leaves_the_answer_incomplete() -> None:

@@ -117,7 +117,7 @@ def test_no_head_fits() -> None:
         needs={64: Need(70_000, False, "FC501")},
         missing={128: "no argument makes heads 128 wide"},
     )
-    said = row.to_json()
+    said = row.document().to_json()
     assert said["largest"] is None
     assert said["shared"] == {"64": 70_000, "128": None}
     assert said["why"] == {"64": "FC501", "128": "no argument makes heads 128 wide"}

@@ -49,6 +49,36 @@ def test_a_module_finds_what_it_reads_at_import() -> None:
     ], done.stderr
 
 
+READING = """
+from flacheck.guest.engine.driver import TargetDriver
+from flacheck.guest.workers import torch_stub
+
+torch_stub.install(TargetDriver())
+import torch
+from torch import finfo
+
+def plain(x: torch.Tensor): return x
+def reading(x): return torch.finfo(torch.float32).max
+def other(x): return finfo(x).max
+
+for function in (plain, reading, other):
+    try:
+        print(torch_stub.check_reads(function))
+    except torch_stub.StubError as error:
+        print(error)
+"""
+
+
+def test_a_body_that_reads_torch_is_refused() -> None:
+    """A module of torch or any part of it; an annotation is not read."""
+    done = subprocess.run([sys.executable, "-c", READING], capture_output=True, text=True)
+    assert done.stdout.splitlines() == [
+        "None",
+        "the kernel reads torch, and torch is not installed here",
+        "the kernel reads finfo, and torch is not installed here",
+    ], done.stderr
+
+
 def test_a_decorator_gives_its_function_back() -> None:
     """Bare, with options, and of an unknown name."""
 

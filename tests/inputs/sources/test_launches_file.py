@@ -62,9 +62,9 @@ def test_a_file_is_a_matrix_of_its_own(recorded: Path) -> None:
 
 def test_the_usual_launches_are_one_of_each_kernel_and_dtype(recorded: Path) -> None:
     """The first that was recorded."""
-    found = kernels(Subject(str(recorded), configs="usual"), Selection())
-    assert [len(each.launches) for each in found.sources] == [2, 1]
-    assert found.matrix.blocks[0].axes["configs"] == ("usual",)
+    found = kernels(Subject(str(recorded)), Selection())
+    assert found.usual_sources is not None
+    assert [len(each.launches) for each in found.usual_sources] == [2, 1]
 
 
 def test_a_line_is_one_launch(recorded: Path) -> None:

@@ -1,0 +1,190 @@
+"""A comparison by published results: nothing is captured and nothing is compiled."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flacheck.analysis.fallbacks import Fallback
+from flacheck.capabilities.diff.comparison_plan import ComparisonPlan, one_each
+from flacheck.capabilities.diff.package_view import PublishedCapture
+from flacheck.capabilities.diff.sides import ReleaseSide, Side
+from flacheck.inputs.expand import Selection
+from flacheck.inputs.subject import Subject
+from flacheck.model import Cell, Purpose, Record, Verdict
+from flacheck.packages import checkouts
+from flacheck.packages import package as packages
+from flacheck.pipeline.package_launches import DEFAULT_TARGETS
+from flacheck.pipeline.plan import Plan
+from flacheck.published.answers import PublishedPart, PublishedSource, places_of, source
+from flacheck.published.library import ResultsFolder
+from flacheck.published.packing import PublishedPlace
+from flacheck.store import Store
+from flacheck.tables import targets
+
+# Parts of a selection that change cells, or need the call paths of a capture.
+_UNPUBLISHED = ("ops", "num_warps", "num_stages", "defines", "options_given")
+
+
+@dataclass(frozen=True)
+class PublishedSides:
+    """Both sides of a comparison by published results.
+
+    Attributes:
+        plan: The comparison.
+        records: The records of its cells, and of other configurations of their launches.
+        alternatives: The cells of those other configurations, by the cell of the same launch.
+        source: Where the records are from.
+        fallbacks: The published fallbacks of failing cells.
+        library: The results, for other releases.
+        places: The answers that the records are from.
+    """
+
+    plan: ComparisonPlan
+    records: Mapping[str, Record]
+    alternatives: Mapping[str, list[Cell]]
+    source: PublishedSource
+    fallbacks: tuple[Fallback, ...] = ()
+    library: ResultsFolder | None = field(default=None, compare=False)
+    places: tuple[PublishedPlace, ...] = ()
+
+    def verdicts(self, toolchain: str) -> Mapping[str, Verdict]:
+        """Return the verdicts of the same question under another release, by key."""
+        assert self.library is not None
+        questions = []
+        for place in self.places:
+            questions.append((place.header.about, toolchain, place.header.target))
+        other = places_of(self.library, list(dict.fromkeys(questions)), self.configs)
+        verdicts = {}
+        for place in other.places:
+            for record in place.records:
+                verdicts[record.key] = record.verdict
+        return verdicts
+
+    @property
+    def configs(self) -> str:
+        """The configurations that the answers cover."""
+        return self.places[0].header.configs
+
+
+def published_sides(
+    before: Side,
+    after: Side,
+    subject: Subject,
+    selection: Selection,
+    library: ResultsFolder,
+    store: Store | None,
+) -> PublishedSides | str:
+    """Return the comparison by published results, or why they do not answer it.
+
+    The reason is empty if nothing is published about the subject, or if the store holds every cell.
+    """
+    if not isinstance(before, ReleaseSide) or not isinstance(after, ReleaseSide):
+        return ""
+    questions = _questions(before, after, subject, selection)
+    if not questions:
+        return ""
+    configs = subject.configs or "usual"
+    part = places_of(library, questions, configs)
+    if not part.places:
+        return part.missing
+    for name in _UNPUBLISHED:
+        if getattr(selection, name):
+            option = name.replace("_given", "").replace("_", "-")
+            return f"a selection by {option} compiles here; without it, they answer"
+    return _sides(before, after, part, configs, selection, library, store)
+
+
+def _questions(
+    before: ReleaseSide, after: ReleaseSide, subject: Subject, selection: Selection
+) -> list[tuple[str, str, str]]:
+    """Return the (package, toolchain, target) of both sides; none without an exact package."""
+    questions = []
+    on = [targets.find(name).name for name in selection.targets or DEFAULT_TARGETS]
+    for side in (before, after):
+        about = side.package or subject.package
+        if about is None or side.launches or checkouts.is_path(about):
+            return []
+        name, version = packages.parse(about)
+        for target in on:
+            questions.append((f"{name}=={version}", side.choice.identity, target))
+    return list(dict.fromkeys(questions))
+
+
+def _sides(
+    before: ReleaseSide,
+    after: ReleaseSide,
+    part: PublishedPart,
+    configs: str,
+    selection: Selection,
+    library: ResultsFolder,
+    store: Store | None,
+) -> PublishedSides | str:
+    records: dict[str, Record] = {}
+    cells: list[Cell] = []
+    alternatives: dict[str, list[Cell]] = {}
+    fallbacks: list[Fallback] = []
+    for place in part.places:
+        by_key = {record.key: record for record in place.records}
+        records.update(by_key)
+        for key in place.keys.kernels:
+            if key in by_key and _selects(selection, by_key[key]):
+                cells.append(by_key[key].cell)
+        for key, others in place.keys.alternatives.items():
+            if key not in by_key or by_key[key].verdict is not Verdict.FAILS:
+                continue
+            alternatives[key] = [by_key[other].cell for other in others if other in by_key]
+        for each in place.header.fallbacks:
+            fallbacks.append(Fallback.from_reported(each, place.header.about))
+    is_narrowed = configs != "own"
+    if is_narrowed:
+        cells = one_each(cells)
+    cells = list({cell.key: cell for cell in cells}.values())
+    own_records = {}
+    if store is not None:
+        own_records = {record.key: record for record in store.current(records)}
+    own_cells = sum(cell.key in own_records for cell in cells)
+    if cells and own_cells == len(cells):
+        return ""
+    forms: dict[tuple[str | None, str], tuple[str, str]] = {}
+    for place in part.places:
+        forms.update(place.forms)
+    plan = Plan(
+        name=" and ".join(dict.fromkeys(place.header.about for place in part.places)),
+        cells=cells,
+        choices={side.choice.identity: side.choice for side in (before, after)},
+        forms=forms,
+        coverage=_coverage(part.places),
+        purpose=Purpose.DIFF,
+    )
+    answers = list({place.request.place: place for place in part.places}.values())
+    comparison = ComparisonPlan(
+        before,
+        after,
+        plan.name,
+        plan,
+        tuple(map(PublishedCapture, part.places)),
+        configs,
+    )
+    return PublishedSides(
+        comparison,
+        {**records, **own_records},
+        alternatives,
+        source((place.header for place in answers), own_cells),
+        tuple(fallbacks),
+        library,
+        part.places,
+    )
+
+
+def _selects(selection: Selection, record: Record) -> bool:
+    if selection.dtypes and record.dtype not in selection.dtypes:
+        return False
+    return selection.names(record.kernel)
+
+
+def _coverage(places: Sequence[PublishedPlace]) -> tuple[dict[str, object], ...]:
+    """Return the coverage of each package under each compiler, as a plan has it."""
+    coverage = {}
+    for place in places:
+        for each in place.coverage:
+            coverage[place.header.about, place.header.toolchain] = dict(each)
+    return tuple(coverage.values())

@@ -1,0 +1,166 @@
+"""The few configurations of a kernel and dtype that find most failures of all of them.
+
+Failures follow extremes: many warps on a small or a large tile, many stages, the largest head
+size, an argument that is None in one launch only. Each configuration has some of these traits; the
+choice is greedy, by the traits that no chosen configuration has yet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flacheck.model import canonical
+from flacheck.model.launch import is_int
+
+# The most configurations besides the usual ones of a kernel and dtype.
+MOST = 2
+# Triton's default.
+_USUAL_WARPS = 4
+# Traits that were seen to matter more than the value of one argument.
+_WEIGHTS = {
+    ("warps and tile", "most"): 4,
+    ("warps and tile", "least"): 4,
+    ("demand", "most"): 3,
+    ("warps", "most"): 2,
+    ("stages", "most"): 2,
+}
+_Trait = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LaunchSettings:
+    """A launch in one configuration.
+
+    `args` are the arguments without the constants `tuned`, which the autotuner supplies. The
+    configurations of a launch should share `args`: its traits are computed once.
+    """
+
+    args: Mapping[str, Any]
+    options: Mapping[str, Any]
+    tuned: Mapping[str, Any]
+    is_made_up: bool = False
+
+
+def choose(usual: Sequence[LaunchSettings], candidates: Sequence[LaunchSettings]) -> list[int]:
+    """Return the positions of the candidates to compile besides the usual ones."""
+    every = _Traits([*usual, *candidates])
+    covered: set[_Trait] = set()
+    for settings in usual:
+        covered |= every.of(settings)
+    # Most candidates differ in nothing that counts; the first of them stands for the others.
+    first: dict[frozenset[_Trait], int] = {}
+    for index in sorted(range(len(candidates)), key=lambda index: candidates[index].is_made_up):
+        first.setdefault(every.of(candidates[index]), index)
+    chosen: list[int] = []
+    while len(chosen) < MOST:
+        gains = {traits: _weight(traits - covered) for traits in first}
+        best = max(gains, key=gains.__getitem__, default=frozenset())
+        if not gains.get(best):
+            break
+        covered |= best
+        chosen.append(first[best])
+    return chosen
+
+
+def _weight(traits: Iterable[_Trait]) -> int:
+    """Return the sum of the traits' weights."""
+    weight = 0
+    for name, end, *_ in traits:
+        weight += _WEIGHTS.get((name, end), 1)
+    return weight
+
+
+class _Traits:
+    """The traits of the configurations of one kernel and dtype."""
+
+    def __init__(self, every: Sequence[LaunchSettings]) -> None:
+        self._launches: dict[int, _Launch] = {}
+        for settings in every:
+            if id(settings.args) not in self._launches:
+                self._launches[id(settings.args)] = _Launch(settings.args)
+        self._ends = _ends(self._figures(settings) for settings in every)
+        launches = self._launches.values()
+        self._size_ends = _ends(launch.sizes for launch in launches)
+        self._kinds: dict[str, set[str]] = {}
+        for launch in launches:
+            for name, kind in launch.kinds.items():
+                self._kinds.setdefault(name, set()).add(kind)
+        self._of_launch = {key: self._launch_traits(each) for key, each in self._launches.items()}
+
+    def of(self, settings: LaunchSettings) -> frozenset[_Trait]:
+        """Return the traits of a configuration in which others differ."""
+        traits = set(self._of_launch[id(settings.args)])
+        ends = {}
+        for name, figure in self._figures(settings).items():
+            end = _end(figure, self._ends[name])
+            if end:
+                ends[name] = end
+                traits.add((name, end))
+        if ends.get("warps") == "most" and "tile" in ends:
+            traits.add(("warps and tile", ends["tile"]))
+        return frozenset(traits)
+
+    def _launch_traits(self, launch: _Launch) -> frozenset[_Trait]:
+        traits: set[_Trait] = set()
+        for name, size in launch.sizes.items():
+            end = _end(size, self._size_ends[name])
+            if end:
+                traits.add(("size", name, end))
+        for name, kind in launch.kinds.items():
+            if len(self._kinds[name]) > 1 or name in self._size_ends:
+                traits.add(("kind", name, kind))
+        return frozenset(traits)
+
+    def _figures(self, settings: LaunchSettings) -> dict[str, int]:
+        """Return warps, stages, the tile, and the demand for memory of a configuration."""
+        stages = settings.options.get("num_stages") or 1
+        tile = math.prod(_positive(settings.tuned.values()))
+        volume = self._launches[id(settings.args)].volume
+        return {
+            "warps": settings.options.get("num_warps") or _USUAL_WARPS,
+            "stages": stages,
+            "tile": tile,
+            "demand": stages * tile * volume,
+        }
+
+
+class _Launch:
+    """A launch's integer constants, what it specialises the kernel on, and their product."""
+
+    def __init__(self, args: Mapping[str, Any]) -> None:
+        self.sizes: dict[str, int] = {}
+        self.kinds: dict[str, str] = {}
+        for name, value in args.items():
+            if isinstance(value, Mapping) and is_int(value.get("constexpr")):
+                self.sizes[name] = value["constexpr"]
+            elif isinstance(value, Mapping) and ("int" in value or "float" in value):
+                # A kernel is not specialised on most numbers.
+                self.kinds[name] = next(iter(value))
+            else:
+                self.kinds[name] = canonical(value)
+        self.volume = math.prod(_positive(self.sizes.values()))
+
+
+def _positive(values: Iterable[Any]) -> list[int]:
+    return [value for value in values if is_int(value) and value > 0]
+
+
+def _ends(rows: Iterable[Mapping[str, int]]) -> dict[str, tuple[int, int]]:
+    """Return the least and the greatest value of each name."""
+    ends: dict[str, tuple[int, int]] = {}
+    for row in rows:
+        for name, value in row.items():
+            least, greatest = ends.get(name, (value, value))
+            ends[name] = min(least, value), max(greatest, value)
+    return ends
+
+
+def _end(value: int, ends: tuple[int, int]) -> str | None:
+    """Return `least` or `most` for an end of a range; None within it, or if it has one value."""
+    least, greatest = ends
+    if least == greatest or least < value < greatest:
+        return None
+    return "most" if value == greatest else "least"

@@ -1,0 +1,155 @@
+"""What published results answer of a question, and the words for where an answer is from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
+
+from flacheck.analysis.order import by_version
+from flacheck.model.wire import JsonStruct, Natural
+from flacheck.published.form import FileEntry, Header
+from flacheck.published.library import ResultsFolder, why_not_valid
+from flacheck.published.packing import PublishedPlace
+
+# The widest question first.
+_WIDEST = ("own", "edges", "usual")
+_REMEDY = "--fresh compiles here"
+
+
+class PublishedSource(JsonStruct, frozen=True, kw_only=True):
+    """The published results behind an answer.
+
+    `dates` are the days on which they were compiled, `flacheck` the versions that did; `configs`
+    are the configurations that they cover. `places` counts releases × GPUs. Of `cells`, `own_cells`
+    have a record in the user's store, which comes first.
+    """
+
+    dates: Annotated[tuple[str, ...], Meta(min_length=1)]
+    flacheck: tuple[str, ...]
+    configs: tuple[str, ...]
+    places: Natural
+    cells: Natural
+    own_cells: Natural = 0
+
+    @property
+    def sentence(self) -> str:
+        """`published results of 2026-11-24, flacheck 0.4.0; --fresh compiles here`."""
+        text = f"{self.origin}; {_REMEDY}"
+        if self.own_cells:
+            text += f"; {self.own_cells} of {self.cells} cells are by records of this store"
+        return text
+
+    @property
+    def origin(self) -> str:
+        """`published results of 2026-11-24, flacheck 0.4.0`."""
+        return f"published results of {', '.join(self.dates)}, flacheck {', '.join(self.flacheck)}"
+
+
+def source(headers: Iterable[Header], own_cells: int = 0) -> PublishedSource:
+    """Return the source of an answer by some files."""
+    all_headers = list(headers)
+    return PublishedSource(
+        dates=tuple(sorted({header.date for header in all_headers})),
+        flacheck=tuple(sorted({header.flacheck for header in all_headers}, key=by_version)),
+        configs=tuple(dict.fromkeys(header.configs for header in all_headers)),
+        places=len(all_headers),
+        cells=sum(header.cells for header in all_headers),
+        own_cells=own_cells,
+    )
+
+
+@dataclass(frozen=True)
+class PublishedPart:
+    """The published places of a question; `missing` says why they do not answer it.
+
+    `missing` is empty if they do.
+    """
+
+    places: tuple[PublishedPlace, ...]
+    missing: str = ""
+
+
+def widest_entries(
+    library: ResultsFolder, about: str, targets: Collection[str] = ()
+) -> list[FileEntry]:
+    """Return the file with the most configurations of each release and GPU."""
+    by_place: dict[tuple[str, str], FileEntry] = {}
+    for configs in reversed(_WIDEST):
+        for entry in library.entries(about, configs):
+            if not targets or entry.target in targets:
+                by_place[entry.toolchain, entry.target] = entry
+    return list(by_place.values())
+
+
+def places_of(
+    library: ResultsFolder, questions: Sequence[tuple[str, str, str]], configs: str
+) -> PublishedPart:
+    """Return the answers of several (package, toolchain, target), or why they are not there.
+
+    Nothing is missing of a package that has no results at all: there is nothing to say about it.
+    """
+    places: list[PublishedPlace] = []
+    absent = []
+    present = []
+    for about, toolchain, target in questions:
+        name = f"{about} under {toolchain} on {target}"
+        entry = _entry(library, about, toolchain, target, configs)
+        if entry is None:
+            absent.append(name)
+            continue
+        present.append(name)
+        why = why_not_valid(library.header(entry))
+        if why is not None:
+            return PublishedPart((), why)
+        place = library.place(entry)
+        if place is None:
+            return PublishedPart(
+                (), f"{name}: this flacheck computes other keys than the one that compiled it"
+            )
+        places.append(place)
+    if not absent:
+        return PublishedPart(tuple(places))
+    return PublishedPart((), _absence(library, absent, present, questions, configs))
+
+
+def _entry(
+    library: ResultsFolder, about: str, toolchain: str, target: str, configs: str
+) -> FileEntry | None:
+    for entry in library.entries(about, configs):
+        if (entry.toolchain, entry.target) == (toolchain, target):
+            return entry
+    return None
+
+
+def _absence(
+    library: ResultsFolder,
+    absent: Sequence[str],
+    present: Sequence[str],
+    questions: Sequence[tuple[str, str, str]],
+    configs: str,
+) -> str:
+    """Return what is not published of a question, and which part of it is."""
+    text = f"{', '.join(absent)} with --configs {configs} is not published"
+    if present:
+        return f"{text}; {', '.join(present)} is"
+    narrower = []
+    for other in _WIDEST:
+        if other == configs:
+            continue
+        answers = [_entry(library, *question, other) for question in questions]
+        if all(answers):
+            narrower.append(f"--configs {other}")
+    if narrower:
+        return f"{text}; {' and '.join(narrower)} is"
+    abouts = {about for about, *_ in questions}
+    if abouts.isdisjoint(library.abouts):
+        return ""
+    own = dict.fromkeys(
+        f"{entry.toolchain} on {entry.target}"
+        for about in sorted(abouts)
+        for entry in library.entries(about)
+    )
+    return f"{text}; {', '.join(own)} is"

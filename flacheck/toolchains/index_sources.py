@@ -1,0 +1,145 @@
+"""The package indexes and folders of wheels that the user's pip and uv are configured with."""
+
+import ast
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+# The index that pip and uv read without a configuration.
+_DEFAULT_INDEX = "https://pypi.org/simple"
+# Seconds that pip may take to print its configuration.
+_PIP_TIMEOUT = 60.0
+_TRUE = ("1", "true", "yes", "on", "y", "t")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The places that list distributions.
+
+    `indexes` are URLs of simple indexes (PEP 503), `links` are folders, files or URLs of pages with
+    links to distributions. `trusted_hosts` are read without a check of their certificates;
+    `certificates` is a file of certificate authorities, None for the system's.
+    """
+
+    indexes: tuple[str, ...]
+    links: tuple[str, ...] = ()
+    trusted_hosts: tuple[str, ...] = ()
+    certificates: str | None = None
+    client_certificate: str | None = None
+    proxy: str | None = None
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every place: the indexes first."""
+        return (*self.indexes, *self.links)
+
+    def without(self, places: Sequence[str]) -> "Sources":
+        """Return the sources without some of the places."""
+        return Sources(
+            tuple(each for each in self.indexes if each not in places),
+            tuple(each for each in self.links if each not in places),
+            self.trusted_hosts,
+            self.certificates,
+            self.client_certificate,
+            self.proxy,
+        )
+
+
+def is_remote(place: str) -> bool:
+    """Return True for a URL of another machine; False for a file or a folder."""
+    return urlsplit(place).scheme in ("http", "https")
+
+
+def local_path(place: str) -> Path:
+    """Return the path of a local place: a path as it is, or a `file:` URL."""
+    parts = urlsplit(place)
+    if parts.scheme == "file":
+        return Path(url2pathname(parts.path))
+    return Path(place).expanduser()
+
+
+def read(pip: Sequence[str]) -> Sources:
+    """Return the sources in pip's configuration, its files and variables, and in uv's variables.
+
+    `pip` is the start of pip's command line. Credentials are in the URLs or in the netrc file.
+    """
+    return combine(_pip_configuration(pip), os.environ)
+
+
+def _pip_configuration(pip: Sequence[str]) -> dict[str, str]:
+    """Return the options of `pip install` that a file or a variable sets, by long name."""
+    command = [*pip, "config", "list"]
+    try:
+        result = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PIP_TIMEOUT
+        )
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return parse_pip_configuration(result.stdout)
+
+
+def parse_pip_configuration(text: str) -> dict[str, str]:
+    """Return the options in the output of `pip config list`, by long name.
+
+    A section of the command precedes the global one, and a variable precedes both.
+    """
+    sections: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
+    for line in text.splitlines():
+        key, separator, quoted = line.partition("=")
+        section, _, name = key.strip().rpartition(".")
+        if not separator or section not in sections:
+            continue
+        try:
+            value = ast.literal_eval(quoted.strip())
+        except (ValueError, SyntaxError):
+            continue
+        sections[section][name.replace("_", "-")] = str(value)
+    return {**sections["global"], **sections["install"], **sections[":env:"]}
+
+
+def combine(pip: Mapping[str, str], variables: Mapping[str, str]) -> Sources:
+    """Return the sources of pip's options and of uv's variables."""
+    indexes: list[str] = []
+    if pip.get("no-index", "").lower() not in _TRUE:
+        default = (
+            pip.get("index-url")
+            or variables.get("UV_DEFAULT_INDEX")
+            or variables.get("UV_INDEX_URL")
+            or _DEFAULT_INDEX
+        )
+        extra = [
+            *pip.get("extra-index-url", "").split(),
+            *variables.get("UV_EXTRA_INDEX_URL", "").split(),
+            *variables.get("UV_INDEX", "").split(),
+        ]
+        # uv allows a name before a URL: `internal=https://…`.
+        indexes = [_without_name(each).rstrip("/") for each in (default, *extra)]
+    links = [*pip.get("find-links", "").split(), *_split(variables.get("UV_FIND_LINKS", ""))]
+    return Sources(
+        indexes=tuple(dict.fromkeys(indexes)),
+        links=tuple(dict.fromkeys(links)),
+        trusted_hosts=tuple(pip.get("trusted-host", "").split()),
+        certificates=pip.get("cert") or _certificates_variable(variables),
+        client_certificate=pip.get("client-cert"),
+        proxy=pip.get("proxy"),
+    )
+
+
+def _split(text: str) -> list[str]:
+    return text.replace(",", " ").split()
+
+
+def _without_name(index: str) -> str:
+    name, separator, url = index.partition("=")
+    if separator and "/" not in name:
+        return url
+    return index
+
+
+def _certificates_variable(variables: Mapping[str, str]) -> str | None:
+    """Return the file of authorities that pip takes from the environment."""
+    return variables.get("REQUESTS_CA_BUNDLE") or variables.get("CURL_CA_BUNDLE") or None
