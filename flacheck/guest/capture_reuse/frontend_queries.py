@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ..engine.messages import Kernel
@@ -17,21 +17,38 @@ class FrontendQueries:
     """The front end's checks of one capture.
 
     Attributes:
-        queries: {"source": digest, "kernel": name in the source, "args", "refusal"} in order.
         sources: the kernels' source text by digest.
         unwritten: the kernel whose check could not be written, with the reason; else None.
     """
 
     def __init__(self, cut: Callable[[Kernel, Functions], CutResult]) -> None:
         self._cut = cut
-        self.queries: list[dict[str, Any]] = []
+        # The checks in order, each with the kernel's full name.
+        self._queries: list[tuple[str, dict[str, Any]]] = []
         self.sources: dict[str, str] = {}
         self.unwritten: str | None = None
 
+    def needed(self, certain_kernels: Collection[str]) -> list[dict[str, Any]]:
+        """Return the checks that another release must repeat, in order.
+
+        Each is {"source": digest, "kernel": name in the source, "args", "refusal"}. A launch that
+        the package makes as documented stands whether another release accepts it or not, so that
+        the accepted checks of `certain_kernels` are left out.
+        """
+        queries = []
+        for name, query in self._queries:
+            if query["refusal"] is not None or name not in certain_kernels:
+                queries.append(query)
+        return queries
+
     def add(
-        self, function: Kernel, arguments: Mapping[str, Any], refusal: list[Any] | None
+        self,
+        name: str,
+        function: Kernel,
+        arguments: Mapping[str, Any],
+        refusal: list[Any] | None,
     ) -> None:
-        """Add one check and its result."""
+        """Add one check of the kernel `name` and its result."""
         functions = passed_functions(function, dict(arguments))
         cut = self._cut(function, functions)
         descriptions: dict[str, Any] = {}
@@ -43,8 +60,10 @@ class FrontendQueries:
                 lost_arguments.append(name)
         kernel_name = function.fn.__name__
         if cut.text is None or cut.digest is None or lost_arguments:
-            reason = cut.reason or f"the value of {lost_arguments[0]} cannot be rebuilt"
-            self.unwritten = f"{kernel_name}: {reason}"
+            if refusal is not None:
+                reason = cut.reason or f"the value of {lost_arguments[0]} cannot be rebuilt"
+                self.unwritten = f"{kernel_name}: {reason}"
+            # An accepted launch is kept: where another release refuses it, its compile says so.
             return
         self.sources[cut.digest] = cut.text
         query = {
@@ -53,7 +72,7 @@ class FrontendQueries:
             "args": descriptions,
             "refusal": refusal,
         }
-        self.queries.append(query)
+        self._queries.append((name, query))
 
 
 def _with_floats(description: Any) -> Any:

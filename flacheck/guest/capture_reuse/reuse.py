@@ -18,7 +18,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -47,18 +47,25 @@ class ImportState:
         trace.importing = False
         self._trace = trace
         self._import_failures = import_failures
-        self._kernels = kernel_decorators.describe_kernels(modules, Identities(packages))
+        self._identities = Identities(packages)
+        self._kernels = kernel_decorators.describe_kernels(modules, self._identities)
 
     def reuse_record(
         self,
         recorder: Recorder,
         queries: FrontendQueries,
         release_warnings: Iterable[Mapping[str, str]],
+        certain_kernels: Collection[str],
     ) -> dict[str, Any]:
         """Return the record that other releases compare with.
 
         `bound` is the reason why the capture is valid under its own release only, else None.
+        `certain_kernels` are those with a launch that the package makes as documented.
         """
+        self._add_late_modules(recorder.kernels)
+        questions = queries.needed(certain_kernels)
+        needed_sources = {query["source"] for query in questions}
+        sources = {key: text for key, text in queries.sources.items() if key in needed_sources}
         return {
             "bound": self._bound_reason(recorder, queries, release_warnings),
             "answers": self._trace.results,
@@ -66,9 +73,21 @@ class ImportState:
             "kinds": self._trace.kinds,
             "kernels": self._kernels,
             "options": refusals.option_queries,
-            "sources": queries.sources,
-            "questions": queries.queries,
+            "sources": sources,
+            "questions": questions,
         }
+
+    def _add_late_modules(self, recorded_kernels: Iterable[str]) -> None:
+        """Describe kernels of modules that a call imported, or that are another package's."""
+        known_names = {kernel["name"] for kernel in self._kernels.values()}
+        late_modules = {}
+        for name in recorded_kernels:
+            module = name.partition(":")[0]
+            if name not in known_names and module in sys.modules:
+                late_modules[module] = sys.modules[module]
+        late_kernels = kernel_decorators.describe_kernels(late_modules.values(), self._identities)
+        for variable, kernel in late_kernels.items():
+            self._kernels.setdefault(variable, kernel)
 
     def _bound_reason(
         self,

@@ -136,8 +136,7 @@ class Arguments:
     ) -> Any:
         """Return a plan's value as an argument.
 
-        A tensor that was described in the first dtype is built in the dtype of this call, unless
-        the plan contains another one.
+        A tensor that was described in the first dtype is built in the dtype of this call.
         """
         if isinstance(value, list):
             return [self.from_value(element, arguments, dtype_name) for element in value]
@@ -147,9 +146,7 @@ class Arguments:
             return self.build_object(value["object"], value.get("with"))
         if not isinstance(value, dict) or "of" not in value:
             return _from_recipe(value, arguments)
-        dtype = _dtype_named(dtype_name or value["of"])
-        if dtype == FIRST_DTYPE and not dtype_name:
-            dtype = self.dtype
+        dtype = self._dtype_of_call(dtype_name or value["of"])
         return _described_tensor(value, dtype, self._training)
 
     def build_object(self, name: str, fields: Mapping[str, Any] | None = None) -> Any:
@@ -251,15 +248,23 @@ class Arguments:
             return True
         return self._shapes.has_evidence(operator, name)
 
+    def _dtype_of_call(self, name: str) -> torch.dtype:
+        """Return a plan's dtype; the first dtype, in which plans are made, is that of the call."""
+        dtype = _dtype_named(name)
+        if dtype == FIRST_DTYPE:
+            return self.dtype
+        return dtype
+
     def infer_dtype(
         self, operator: Operator, plan: CallPlan, parameter: inspect.Parameter
     ) -> torch.dtype:
         """Return the likeliest dtype of a tensor."""
         name = parameter.name
         annotation = str(parameter.annotation)
-        dtype_name = plan.dtypes.get(name) or self._common.dtypes.get(name)
-        if dtype_name:
-            return _dtype_named(dtype_name)
+        if name in plan.dtypes:
+            return self._dtype_of_call(plan.dtypes[name])
+        if self._common.dtypes.get(name):
+            return _dtype_named(self._common.dtypes[name])
         if _BOOLEAN_TENSOR.search(name) or _BOOLEAN_TENSOR.search(annotation):
             return torch.bool
         if _INTEGER_TENSOR.search(name) or _INTEGER_TENSOR.search(annotation):

@@ -5,16 +5,26 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import linecache
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 Function = Callable[..., Any]
 
+# Files whose trees are kept; functions of one file are read together.
+_MAX_FILES = 16
+
 
 @functools.cache
 def function_tree(function: Function) -> ast.FunctionDef | None:
     """Return a function's syntax tree; None without source and for lambdas."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is not None:
+        # `inspect` splits a file into tokens to find the end of a function.
+        known = _definitions(code.co_filename).get((code.co_name, code.co_firstlineno))
+        if known is not None:
+            return known
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
         definition = tree.body[0]
@@ -23,6 +33,21 @@ def function_tree(function: Function) -> ast.FunctionDef | None:
     if isinstance(definition, ast.FunctionDef):
         return definition
     return None
+
+
+@functools.lru_cache(maxsize=_MAX_FILES)
+def _definitions(file: str) -> dict[tuple[str, int], ast.FunctionDef]:
+    """Return the functions of a file by name and first line, that of the first decorator."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError, RecursionError):
+        return {}
+    definitions = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            lines = [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
+            definitions[node.name, min(lines)] = node
+    return definitions
 
 
 def parameter_names(function: ast.FunctionDef) -> list[str]:

@@ -29,6 +29,7 @@ The report is a JSON object:
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -47,6 +48,8 @@ from .trust import LaunchTrust
 def main() -> None:
     """Capture the package that the first argument describes."""
     config = json.loads(sys.argv[1])
+    # Imports make millions of objects that live to the end.
+    gc.disable()
     packages = config.get("packages") or {}
     settings = Settings(config["output"], config["card"], packages, config["package"])
     trace = TritonApiTrace()
@@ -57,6 +60,10 @@ def main() -> None:
             report = capture.run()
         trace.end()
     capture.finish(report, warnings_log)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Python would take seconds to free all objects of torch and the package.
+    os._exit(0)
 
 
 class _Capture:
@@ -120,6 +127,8 @@ class _Capture:
         operators = find_operators(modules, config["modules"])
         packages = config.get("packages") or {}
         self._show_progress("describing the kernels' decorators")
+        gc.freeze()
+        gc.enable()
         self._reuse_state = ImportState(self._trace, modules, failures, packages)
         observed_calls = ObservedCalls(modules, operators)
         shapes = Shapes(operators, recipe)
@@ -159,7 +168,9 @@ class _Capture:
         self._trust.remove_untrusted(self._config["output"])
         if self._reuse_state is not None and self._config.get("asked"):
             queries = self._caller.frontend_queries
-            record = self._reuse_state.reuse_record(self._recorder, queries, release_warnings)
+            record = self._reuse_state.reuse_record(
+                self._recorder, queries, release_warnings, self._trust.certain_kernels
+            )
             write_json(record, self._config["asked"])
         report["seconds"] = round(time.process_time(), 1)
         write_json(report, self._config["report"])

@@ -56,8 +56,10 @@ class FrontendChecks:
     def _add_launch(self, kernel: str, function: Kernel, arguments: Mapping[str, Any]) -> None:
         """Note the form of a launch, and queue the launch for a check."""
         self._trust.add_kernel(kernel)
-        form = (kernel, _argument_form(function, arguments))
-        self._forms.setdefault(self._trust.latest, form)
+        identity = self._trust.latest
+        if identity not in self._forms:
+            # A repeated launch has the form of the first one.
+            self._forms[identity] = (kernel, _argument_form(function, arguments))
         if kernel in self._accepted_kernels:
             return
         if self._check_counts[self._counter_key(kernel)] < _MAX_CHECKS:
@@ -111,7 +113,7 @@ class FrontendChecks:
             frontend.set_up()
         self._check_counts[self._counter_key(kernel)] += 1
         error = frontend.argument_error(self._recorder.refusal(function, arguments))
-        self.queries.add(function, arguments, frontend.comparable_error(error))
+        self.queries.add(kernel, function, arguments, frontend.comparable_error(error))
         return error
 
 

@@ -94,6 +94,47 @@ def test_what_says_where_packed_sequences_begin(name: str, is_one: bool) -> None
     assert is_length(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)) is is_one
 
 
+def launching(x, num_warps: int, num_stages: int = 3, min_cap: float = 0.5) -> None:  # type: ignore[no-untyped-def]
+    if min_cap <= 0:
+        raise ValueError("min_cap must be positive")
+
+
+def test_numbers_of_warps_and_stages_are_small_powers_of_two() -> None:
+    """Triton asserts powers of two, and 64 of either fit no GPU."""
+    warps, stages = (parameter(launching, name) for name in ("num_warps", "num_stages"))
+    assert plain_value(operator(launching), warps, SIZES) == 4
+    assert plain_value(operator(launching), stages, SIZES) == 2
+    assert choices(operator(launching), warps) == [4, 8, 2]
+
+
+def test_a_float_that_a_check_wants_positive_is() -> None:
+    """The lower end of a range is 0 only where nothing compares it with 0."""
+    low = parameter(launching, "min_cap")
+    assert plain_value(operator(launching), low, SIZES) > 0
+    other = inspect.Parameter("min_other", low.kind, annotation="float")
+    assert plain_value(operator(launching), other, SIZES) == 0
+
+
+def test_an_annotation_of_an_array_is_a_tensor_with_its_dimensions() -> None:
+    """jaxtyping's annotations, also without the word Tensor; a head's width is that of a key."""
+
+    def attend(
+        q: Float["b qh n d"],  # type: ignore[name-defined]  # noqa: F821, F722
+        picked: Int["b qh n sel"] | None,  # type: ignore[name-defined]  # noqa: F821, F722
+        where: Bool["b qh n sel"],  # type: ignore[name-defined]  # noqa: F821, F722
+    ) -> None: ...
+
+    operators = operator(attend)
+    shapes = Shapes([operators], Recipe({}))
+    arguments = Arguments(shapes, Recipe({}), "fp16")
+    dtypes = {}
+    for each in operators.takes:
+        assert is_tensor(each, False)
+        dtypes[each.name] = arguments.infer_dtype(operators, CallPlan(), each)
+    assert dtypes == {"q": torch.float16, "picked": torch.int64, "where": torch.bool}
+    assert shapes.candidates(operators, CallPlan(), "q")[0] == ("B", "H", "T", "K")
+
+
 def test_words_worth_trying_are_those_that_the_code_knows() -> None:
     """Of `Literal[…]` and of comparisons; never the default, nor the empty word."""
     assert choices(operator(annotated), parameter(annotated, "kind")) == ["fast", "slow"]

@@ -89,7 +89,7 @@ def test_signatures_spell_out_shapes() -> None:
         "x": ("batch", "heads", "dim"),
         "index": ("Bi",),
         "rows": ("n", "4"),
-        "named": ("b", "t", "d"),
+        "named": ("B", "T", "D"),
     }
 
 
