@@ -27,8 +27,8 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("model",),
     ("tables",),
     ("config",),
-    ("source",),
     ("guest",),
+    ("source",),
     ("toolchains",),
     ("packages",),
     ("rules",),
@@ -81,11 +81,14 @@ TESTS_OF_THE_WHOLE = {
 # The corpus lies beside the package until a wheel is built.
 FOLDERS_OF_TESTS = {"kernels"}
 # The sandbox speaks the guest's protocol, and who reads a launches file digests definitions as the
-# recorder did; those files have no dependencies, and both sides share nothing else.
+# recorder did; the analysis of Python source exists once. Those files have no dependencies, and both
+# sides share nothing else.
+PYSOURCE = ("called_name", "dotted_name", "last_name", "names_of", "parameter_names", "parameters")
 SHARED = {
     "flacheck.guest.engine.channel",
     "flacheck.guest.engine.confinement",
     "flacheck.guest.engine.confinement.Policy",
+    *(f"flacheck.guest.pysource.functions.{name}" for name in PYSOURCE),
     "flacheck.guest.recorder.definitions.Definitions",
     "flacheck.guest.recorder.definitions.digest",
 }
