@@ -1,4 +1,4 @@
-"""What published results answer of a question, and the words for where an answer is from."""
+"""Answers of published results to a question, and the words for the source of an answer."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ def widest_entries(
 def places_of(
     library: ResultsFolder, questions: Sequence[tuple[str, str, str]], configs: str
 ) -> PublishedPart:
-    """Return the answers of several (package, toolchain, target), or why they are not there.
+    """Return the answers of several (package, toolchain, target), or why they are absent.
 
-    Nothing is missing of a package that has no results at all: there is nothing to say about it.
+    A package without any results has no missing places.
     """
     places: list[PublishedPlace] = []
     absent = []

@@ -75,7 +75,7 @@ class SideCapture(Protocol):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What the package prints under the compiler."""
+        """The output of the package under the compiler."""
         ...
 
     def defines(self, kernel: str) -> bool:
@@ -107,7 +107,7 @@ class OwnCapture:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What the package prints under the compiler."""
+        """The output of the package under the compiler."""
         return warnings_of(self.capture)
 
     def defines(self, kernel: str) -> bool:
@@ -157,7 +157,7 @@ class PublishedCapture:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What the package prints under the compiler."""
+        """The output of the package under the compiler."""
         return self.answer.header.warnings
 
     def defines(self, kernel: str) -> bool:
