@@ -364,3 +364,24 @@ def test_no_conditional_expression_holds_another() -> None:
         )
     ]
     assert nested == []
+
+
+def private_names(file: Path) -> Iterator[str]:
+    """The private names of flacheck that a test imports, or reads from a module that it imports."""
+    tree = ast.parse(file.read_text())
+    names = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("flacheck"):
+            names.update({alias.asname or alias.name: alias.name for alias in node.names})
+    yield from (name for name in names.values() if re.match("_[^_]", name))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(ast.Name(module), attr) if module in names:
+                if re.match("_[^_]", attr):
+                    yield attr
+
+
+def test_tests_use_no_private_names() -> None:
+    """What a test needs is public in its module."""
+    uses = [f"{file.name}: {name}" for file in TESTS.rglob("*.py") for name in private_names(file)]
+    assert uses == []
