@@ -27,8 +27,8 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("model",),
     ("tables",),
     ("config",),
-    ("source",),
     ("guest",),
+    ("source",),
     ("toolchains",),
     ("packages",),
     ("rules",),
@@ -81,11 +81,14 @@ TESTS_OF_THE_WHOLE = {
 # The corpus lies beside the package until a wheel is built.
 FOLDERS_OF_TESTS = {"kernels"}
 # The sandbox speaks the guest's protocol, and who reads a launches file digests definitions as the
-# recorder did; those files have no dependencies, and both sides share nothing else.
+# recorder did; the analysis of Python source exists once. Those files have no dependencies, and both
+# sides share nothing else.
+PYSOURCE = ("called_name", "dotted_name", "last_name", "names_of", "parameter_names", "parameters")
 SHARED = {
     "flacheck.guest.engine.channel",
     "flacheck.guest.engine.confinement",
     "flacheck.guest.engine.confinement.Policy",
+    *(f"flacheck.guest.pysource.functions.{name}" for name in PYSOURCE),
     "flacheck.guest.recorder.definitions.Definitions",
     "flacheck.guest.recorder.definitions.digest",
 }
@@ -361,3 +364,24 @@ def test_no_conditional_expression_holds_another() -> None:
         )
     ]
     assert nested == []
+
+
+def private_names(file: Path) -> Iterator[str]:
+    """The private names of flacheck that a test imports, or reads from a module that it imports."""
+    tree = ast.parse(file.read_text())
+    names = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("flacheck"):
+            names.update({alias.asname or alias.name: alias.name for alias in node.names})
+    yield from (name for name in names.values() if re.match("_[^_]", name))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(ast.Name(module), attr) if module in names:
+                if re.match("_[^_]", attr):
+                    yield attr
+
+
+def test_tests_use_no_private_names() -> None:
+    """What a test needs is public in its module."""
+    uses = [f"{file.name}: {name}" for file in TESTS.rglob("*.py") for name in private_names(file)]
+    assert uses == []

@@ -5,9 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Literal
 
-from msgspec import Struct, to_builtins
-
-from flacheck.model.values import Json
+from flacheck.model.wire import JsonStruct
 
 
 class Action(str, Enum):
@@ -18,7 +16,7 @@ class Action(str, Enum):
     DRY_RUN = "dry-run"
 
 
-class CacheEntry(Struct, frozen=True):
+class CacheEntry(JsonStruct, frozen=True):
     """A folder of the cache.
 
     `bytes` is its size, `unused_days` the time since a command last used it. `in_use` is true for a
@@ -33,7 +31,7 @@ class CacheEntry(Struct, frozen=True):
     in_use: bool = False
 
 
-class CacheListing(Struct, frozen=True, kw_only=True):
+class CacheListing(JsonStruct, frozen=True, kw_only=True):
     """The folders of the cache: all of them, or those that were or would be removed."""
 
     schema: Literal["flacheck.cache/1"] = "flacheck.cache/1"
@@ -50,13 +48,8 @@ class CacheListing(Struct, frozen=True, kw_only=True):
                 size += entry.bytes
         return size
 
-    def to_json(self) -> Json:
-        """Return the document flacheck.cache/1."""
-        plain: Json = to_builtins(self)
-        return plain
 
-
-class RunEntry(Struct, frozen=True):
+class RunEntry(JsonStruct, frozen=True):
     """A stored run.
 
     `finished` is null for an interrupted run. `cells` counts the cells of its question; it is null
@@ -72,7 +65,7 @@ class RunEntry(Struct, frozen=True):
     cells: int | None
 
 
-class RunListing(Struct, frozen=True, kw_only=True):
+class RunListing(JsonStruct, frozen=True, kw_only=True):
     """Stored runs: all of them, or those that were or would be removed.
 
     `records_removed` counts the records that no remaining run contains.
@@ -83,8 +76,3 @@ class RunListing(Struct, frozen=True, kw_only=True):
     action: Action = Action.LIST
     records_removed: int = 0
     runs: list[RunEntry]
-
-    def to_json(self) -> Json:
-        """Return the document flacheck.runs/1."""
-        plain: Json = to_builtins(self)
-        return plain

@@ -302,7 +302,7 @@ def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> Resolve
         if not trust and isinstance(origin, Imported) and origin.cut is not None:
             _check_source(cell, origin.cut)
         if isinstance(origin, Imported) and origin.qualname and not torch_folder():
-            # Where there is no torch to import a kernel beside, it is loaded beside the stand-in.
+            # Without torch a kernel is loaded beside the stand-in.
             origin = Stubbed(origin.module, origin.qualname, origin.made_up)
         identity = _package_digest(cell.kernel, package_folders[spec])
         kernel = replace(cell.kernel, digest=identity, origin=origin)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from flacheck.guest.pysource.functions import dotted_name
 from flacheck.source import syntax
 from flacheck.source.values import UNKNOWN, arms, value
 
@@ -54,7 +55,7 @@ def uses(node: ast.AST, state: State) -> set[str]:
 
 def all_names(node: ast.AST) -> set[str]:
     """Return every dotted name that some branch of a node evaluates."""
-    return {str(syntax.dotted_name(part)) for part in syntax.dotted_parts(node)}
+    return {str(dotted_name(part)) for part in syntax.dotted_parts(node)}
 
 
 def limit(node: ast.AST) -> int | None:
@@ -89,7 +90,7 @@ def is_length(node: ast.AST) -> bool:
 
 def sets_mode(node: ast.stmt) -> bool:
     """Return True for a statement that assigns the name `mode`."""
-    return any(syntax.dotted_name(target) == MODE for target in syntax.targets(node))
+    return any(dotted_name(target) == MODE for target in syntax.targets(node))
 
 
 def chooses_mode(node: ast.If) -> bool:
@@ -162,7 +163,7 @@ class _Walk:
         lookup = partial(self._lookup, values, False)
         while todo:
             node = todo.pop()
-            name = syntax.dotted_name(node)
+            name = dotted_name(node)
             if name:
                 self.names.add(name)
             elif isinstance(node, ast.IfExp):
@@ -228,7 +229,7 @@ class _Walk:
         names: set[str] = set()
         changes: set[str] = set()
         for target in syntax.targets(node):
-            name = syntax.dotted_name(target)
+            name = dotted_name(target)
             if name:
                 names.add(name)
             else:
@@ -252,7 +253,7 @@ class _Walk:
     def _lookup(self, values: _Values, sets_mode: bool, node: ast.AST) -> Any:
         if sets_mode and limit(node) is not None:
             return value(node, self._length)
-        name = syntax.dotted_name(node)
+        name = dotted_name(node)
         if name == TRAINING:
             return self.state.training
         return values.get(name or "", UNKNOWN)

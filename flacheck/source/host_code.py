@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from flacheck.guest.pysource.functions import names_of, parameter_names
 from flacheck.source import syntax
 from flacheck.source.modules import launchable, read
 from flacheck.source.values import UNKNOWN, value
@@ -65,7 +66,7 @@ class HostLaunch:
         todo = [self.arguments[parameter]]
         while todo:
             expression = todo.pop()
-            for name in syntax.names_below(expression) - names:
+            for name in names_of(expression) - names:
                 names.add(name)
                 todo += self.assignments.get(name, ())
         return frozenset(names)
@@ -81,7 +82,7 @@ class HostLaunch:
 
     def _depends_on(self, node: ast.expr, names: set[str]) -> bool:
         """Return True if a node depends only on `names`, to which the names visited are added."""
-        for name in syntax.names_below(node) - names:
+        for name in names_of(node) - names:
             # Before its assignments are visited: `x = f(x)` would never end.
             names.add(name)
             expressions = self.assignments.get(name, ())
@@ -213,7 +214,7 @@ def _launch(function: syntax.Function, call: ast.Call, names: tuple[str, ...]) -
                 # `NK` of `assert NK == 1`.
                 case ast.Compare(ast.Name(single), [ast.Eq(), *_], [ast.Constant(1), *_]):
                     ones.add(single)
-    parameters = {parameter.arg for parameter in syntax.parameters(function)}
+    parameters = set(parameter_names(function))
     for name, default in syntax.defaults(function.args).items():
         # `chunk_size=64` is the host code's own choice, like a constant.
         if type(getattr(default, "value", None)) is int:

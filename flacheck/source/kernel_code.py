@@ -4,6 +4,7 @@ import ast
 from dataclasses import dataclass
 from functools import cache
 
+from flacheck.guest.pysource.functions import names_of, parameter_names
 from flacheck.source import syntax
 
 
@@ -46,7 +47,7 @@ def code_of(source: bytes, qualname: str) -> KernelCode:
     for statement in function.body:
         for node in ast.walk(statement):
             notes.add(node)
-    own = tuple(parameter.arg for parameter in syntax.parameters(function))
+    own = tuple(parameter_names(function))
     blocks = notes.blocks.intersection(own)
     divisions = [pair for pair in notes.divisions if set(pair) <= set(own)]
     return KernelCode(
@@ -81,7 +82,7 @@ class _Notes:
             case ast.BinOp(op=ast.FloorDiv() | ast.Mod()):
                 self._division(node.left, node.right)
             case ast.If() | ast.IfExp() | ast.While():
-                self.deciding |= syntax.names_below(node.test)
+                self.deciding |= names_of(node.test)
 
     def _call(self, call: ast.Call) -> None:
         match syntax.called_name(call):
@@ -95,7 +96,7 @@ class _Notes:
                 strides = syntax.argument(call, "strides", 2)
                 for node in (shape, strides):
                     if node:
-                        self.sizes |= syntax.names_below(node)
+                        self.sizes |= names_of(node)
             case "zeros" | "full" | "broadcast_to" | "reshape" | "view":
                 for argument in call.args:
                     self._add_block(argument)
@@ -105,7 +106,7 @@ class _Notes:
             case "range" | "static_range":
                 self.indexed_blocks.update(syntax.names_in(call.args[2:]))
                 for bound in call.args:
-                    self.deciding |= syntax.names_below(bound)
+                    self.deciding |= names_of(bound)
             case name if name.startswith("dot"):
                 self.dots = True
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flacheck.errors import MatrixError
-from flacheck.source.syntax import DEFINITION, first_line, names_below, parse
+from flacheck.guest.pysource.functions import names_of
+from flacheck.source.syntax import DEFINITION, first_line, parse
 
 # Declarations of a kernel file for a scan; kernels do not compute with them.
 DECLARATIONS = ("OPERATOR", "SHAPES", "KERNELS")
@@ -110,30 +111,21 @@ def bindings(statement: ast.stmt) -> set[str]:
             names.add(node.id)
         elif isinstance(node, (ast.Attribute, ast.Subscript)) and stores:
             # `table["x"] = f` changes what `table` means to a kernel.
-            names |= names_below(node.value)
+            names |= names_of(node.value)
     return names
 
 
 def free_names(statement: ast.stmt) -> set[str]:
     """Return the names that a statement reads, less a function's own parameters and variables."""
     if not isinstance(statement, ast.FunctionDef):
-        return _names(statement, ast.Load)
+        return names_of(statement, ast.Load)
     # Decorators, defaults and annotations are read where the function is defined.
     outside: set[str] = set()
     for part in (*statement.decorator_list, statement.args):
-        outside |= names_below(part)
+        outside |= names_of(part)
     local = {each.arg for each in ast.walk(statement.args) if isinstance(each, ast.arg)}
     loads: set[str] = set()
     for part in statement.body:
-        local |= _names(part, ast.Store)
-        loads |= _names(part, ast.Load)
+        local |= names_of(part, ast.Store)
+        loads |= names_of(part, ast.Load)
     return outside | (loads - local)
-
-
-def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
-    """Return the plain names below a node that are read (Load) or assigned (Store)."""
-    names = set()
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name) and isinstance(part.ctx, context):
-            names.add(part.id)
-    return names

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from flacheck.guest.pysource.functions import dotted_name
 from flacheck.source import syntax
 
 # How a module gets Python's version.
@@ -84,7 +85,7 @@ class _Reader:
     def _uses(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Name):
             return node.id in self._names and isinstance(node.ctx, ast.Load)
-        return syntax.dotted_name(node) in _READS
+        return dotted_name(node) in _READS
 
     def _is_version(self, compare: ast.Compare) -> bool:
         return any(self._uses(node) for node in ast.walk(compare))
@@ -129,4 +130,4 @@ def _assignment(node: ast.AST) -> tuple[str, ast.expr] | None:
 
 
 def _reads_version(expression: ast.expr) -> bool:
-    return any(syntax.dotted_name(node) in _READS for node in ast.walk(expression))
+    return any(dotted_name(node) in _READS for node in ast.walk(expression))

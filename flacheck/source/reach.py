@@ -26,9 +26,10 @@ from functools import cache, lru_cache
 from itertools import product
 from pathlib import Path
 
+from flacheck.guest.pysource.functions import dotted_name
 from flacheck.source import flow
 from flacheck.source.modules import DEEPEST, definitions, module_name, package_of, read
-from flacheck.source.syntax import content, dotted_name, is_kernel, tree
+from flacheck.source.syntax import content, is_kernel, tree
 
 # A definition of the package: its module and its name there.
 Node = tuple[str, str]

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from flacheck.guest.pysource.functions import dotted_name, last_name
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 DEFINITION = (*FUNCTION, ast.ClassDef)
@@ -45,32 +47,16 @@ def content(file: Path) -> bytes:
         return b""
 
 
-def dotted_name(node: ast.AST | None) -> str | None:
-    """Return `a.b.c` for a name or a chain of attributes, None for any other node."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute) and (base := dotted_name(node.value)):
-        return f"{base}.{node.attr}"
-    return None
-
-
 def names_in(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Return the plain names among some nodes, not those below them."""
     return (node.id for node in nodes if isinstance(node, ast.Name))
-
-
-def names_below(node: ast.AST) -> set[str]:
-    """Return every plain name in a node."""
-    return set(names_in(ast.walk(node)))
 
 
 def called_name(node: ast.AST) -> str:
     """Return the last part of the called name, or of a name: `cdiv` for `triton.cdiv(…)`."""
     if isinstance(node, ast.Call):
         node = node.func
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return getattr(node, "id", "")
+    return last_name(node)
 
 
 def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
@@ -93,12 +79,6 @@ def elements(node: ast.AST | None) -> list[ast.expr]:
 def constants_in(node: ast.AST | None) -> list[ast.Constant]:
     """Return the constants among the elements of a list or a tuple."""
     return [each for each in elements(node) if isinstance(each, ast.Constant)]
-
-
-def parameters(function: Function) -> list[ast.arg]:
-    """Return the parameters of a function, less `*args` and `**kwargs`."""
-    arguments = function.args
-    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
 
 
 def defaults(arguments: ast.arguments) -> dict[str, ast.expr]:

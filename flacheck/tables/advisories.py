@@ -11,12 +11,13 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, convert, json, structs
+from msgspec import Meta, Struct, convert, structs
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from flacheck.model.wire import JsonStruct
 from flacheck.tables import table
 
 NotBlank = Annotated[str, Meta(pattern=r"\S")]
@@ -37,7 +38,7 @@ class Effect(str, Enum):
     REFUSED = "refused at run time"
 
 
-class PublishedAdvisory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PublishedAdvisory(JsonStruct, frozen=True, kw_only=True):
     """One row of `flacheck list advisories`; `text` is the whole of it in one line.
 
     Empty packages, dtypes or num_warps do not restrict it. The kernels ["*"] stand for a pattern in
@@ -101,8 +102,7 @@ class Advisory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the advisory as published JSON."""
-        plain: dict[str, Any] = json.decode(json.encode(self.published()))
-        return plain
+        return self.published().to_json()
 
     def published(self) -> PublishedAdvisory:
         """Return the advisory without the words that identify it in a log."""

@@ -21,7 +21,7 @@ _PATIENCE = {
 
 @dataclass
 class _State:
-    """What holds for the whole process.
+    """The settings of the whole process.
 
     `refreshed_at` is the time from which on listings count under --refresh. `unreachable` maps a
     source to the reason why its host does not answer; `sources` is read once.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from flacheck.guest.pysource.functions import dotted_name, parameters
 from flacheck.source import syntax
 
 
@@ -66,7 +67,7 @@ def test_a_file_that_cannot_be_read_has_no_content(tmp_path: Path) -> None:
 )
 def test_names_of_expressions(text: str, dotted: str | None, called: str) -> None:
     """The whole chain of attributes, and the last part of what is called."""
-    assert syntax.dotted_name(expression(text)) == dotted
+    assert dotted_name(expression(text)) == dotted
     assert syntax.called_name(expression(text)) == called
 
 
@@ -94,7 +95,7 @@ def test_elements_are_those_that_are_written_out() -> None:
 def test_parameters_and_their_defaults() -> None:
     """Those given by position have theirs at the end; `*args` and `**kwargs` are none."""
     node = function("def f(a, b, /, c=1, *args, d, e=2, **kwargs): pass")
-    assert [each.arg for each in syntax.parameters(node)] == ["a", "b", "c", "d", "e"]
+    assert [each.arg for each in parameters(node)] == ["a", "b", "c", "d", "e"]
     defaults = syntax.defaults(node.args)
     assert {name: ast.unparse(each) for name, each in defaults.items()} == {"c": "1", "e": "2"}
 
@@ -147,7 +148,7 @@ def test_what_a_statement_assigns_to(text: str, targets: list[str]) -> None:
 def test_annotations_are_not_evaluated() -> None:
     """Naming a layer as a type does not run it."""
     node = function("@wrap\ndef f(x: Layer = DEFAULT) -> Other:\n    y: Third = x\n")
-    parts = {syntax.dotted_name(part) for part in syntax.dotted_parts(node)}
+    parts = {dotted_name(part) for part in syntax.dotted_parts(node)}
     assert parts == {"wrap", "DEFAULT", "x", "y"}
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-from msgspec import Struct
-
 from flacheck.analysis.fallbacks import ReportedFallback
 from flacheck.analysis.standing_state import Share
-from flacheck.model import Json
+from flacheck.model.wire import JsonStruct
 from flacheck.published.form import Highlight
 
 
-class KnownCause(Struct, frozen=True, kw_only=True):
+class KnownCause(JsonStruct, frozen=True, kw_only=True):
     """A cause of failures on a place, with its kernels and their cells."""
 
     code: str
@@ -22,7 +19,7 @@ class KnownCause(Struct, frozen=True, kw_only=True):
     kernels: dict[str, int]
 
 
-class KnownPlace(Struct, frozen=True, kw_only=True):
+class KnownPlace(JsonStruct, frozen=True, kw_only=True):
     """The published answer of a package version on one release and GPU.
 
     `failing_kernels` are those with a failure that counts. `reason` is null if the answer is about
@@ -49,7 +46,7 @@ class KnownPlace(Struct, frozen=True, kw_only=True):
     reason: str | None
 
 
-class KnownPair(Struct, frozen=True, kw_only=True):
+class KnownPair(JsonStruct, frozen=True, kw_only=True):
     """A release that is good or screened for a package version, with its torch releases."""
 
     about: str
@@ -63,7 +60,7 @@ class KnownPair(Struct, frozen=True, kw_only=True):
     advisories: tuple[str, ...]
 
 
-class KnownPin(Struct, frozen=True, kw_only=True):
+class KnownPin(JsonStruct, frozen=True, kw_only=True):
     """The requirements to pin for a package version on a GPU; torch is null if none fits."""
 
     about: str
@@ -72,7 +69,7 @@ class KnownPin(Struct, frozen=True, kw_only=True):
     torch: str | None
 
 
-class KnownGap(Struct, frozen=True, kw_only=True):
+class KnownGap(JsonStruct, frozen=True, kw_only=True):
     """A combination that the project lists and has not built."""
 
     about: str
@@ -81,7 +78,7 @@ class KnownGap(Struct, frozen=True, kw_only=True):
     toolchains: tuple[str, ...]
 
 
-class Known(Struct, frozen=True, kw_only=True):
+class Known(JsonStruct, frozen=True, kw_only=True):
     """The published results of a package or a matrix."""
 
     schema: Literal["flacheck.known/1"]
@@ -92,8 +89,3 @@ class Known(Struct, frozen=True, kw_only=True):
     known_good: tuple[KnownPair, ...]
     pins: tuple[KnownPin, ...]
     not_built: tuple[KnownGap, ...]
-
-    def to_json(self) -> Json:
-        """Return the document flacheck.known/1."""
-        plain: Json = msgspec.json.decode(msgspec.json.encode(self))
-        return plain

@@ -8,9 +8,10 @@ from typing import Any
 
 from flacheck.capabilities.repro.compilers import Compilers
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.syntax_trees import expression, parameter_names
+from flacheck.capabilities.repro.kernel.syntax_trees import expression
 from flacheck.capabilities.repro.passes.autotuner import add_autotuner, set_autotuner
 from flacheck.errors import Exit, FlacheckError
+from flacheck.guest.pysource.functions import called_name, parameter_names
 from flacheck.model import Cell, Cut, Launch, Outcome
 
 # The number of reasons in the error if no release can import the kernel.
@@ -143,7 +144,7 @@ def _faulty(folder: Path) -> Iterator[tuple[str, ast.FunctionDef, list[str]]]:
 def _keys(function: ast.FunctionDef) -> list[str]:
     """Return the keys of the autotuner among the decorators; empty if they are not literals."""
     for call in function.decorator_list:
-        if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == "autotune":
+        if isinstance(call, ast.Call) and called_name(call) == "autotune":
             arguments = {keyword.arg: keyword.value for keyword in call.keywords}
             arguments.update(zip(("configs", "key"), call.args))
             try:

@@ -15,6 +15,8 @@ import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ..pysource.functions import last_name
+
 # A file and the line in it that reads the name.
 Place = tuple[str, int]
 
@@ -205,7 +207,7 @@ class _File:
                         return
                     continue
             elif isinstance(parent, ast.Call) and node in parent.args:
-                function = _last_name(parent.func)
+                function = last_name(parent.func)
                 if function in _SHOWN_BY:
                     return
                 others = [text if each is node else self._constant(each) for each in parent.args]
@@ -257,7 +259,7 @@ class _File:
 
     def _constant(self, node: ast.expr) -> str:
         """Return a constant as source; a parsed version and a function's variable are constants."""
-        if isinstance(node, ast.Call) and _last_name(node.func) in _PARSERS and len(node.args) == 1:
+        if isinstance(node, ast.Call) and last_name(node.func) in _PARSERS and len(node.args) == 1:
             return f"parse({self._constant(node.args[0])})"
         if isinstance(node, ast.Name):
             if node.id in _CONVERSIONS:
@@ -284,7 +286,7 @@ class _File:
     def _is_shown(self, node: ast.AST) -> bool:
         """Return True if a part of a text is only shown, or is the text of an error."""
         while not isinstance(node, ast.stmt):
-            if isinstance(node, ast.Call) and _last_name(node.func) in _SHOWN_BY:
+            if isinstance(node, ast.Call) and last_name(node.func) in _SHOWN_BY:
                 return True
             node = self.parents[node]
         return isinstance(node, (ast.Raise, ast.Assert))
@@ -304,7 +306,7 @@ class _Use:
         parent = self.file.parents[node]
         if isinstance(parent, ast.Tuple):
             node, parent = parent, self.file.parents[parent]
-        if not isinstance(parent, ast.Call) or _last_name(parent.func) not in _TYPE_CHECKS:
+        if not isinstance(parent, ast.Call) or last_name(parent.func) not in _TYPE_CHECKS:
             return False
         return len(parent.args) == 2 and parent.args[1] is node
 
@@ -343,12 +345,3 @@ class _Use:
 
 def _covers(node: ast.expr | ast.stmt, line: int) -> bool:
     return node.lineno <= line <= (node.end_lineno or node.lineno)
-
-
-def _last_name(node: ast.expr) -> str:
-    """Return the last part of a dotted name; empty for other expressions."""
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    if isinstance(node, ast.Name):
-        return node.id
-    return ""

@@ -50,11 +50,33 @@ def _definitions(file: str) -> dict[tuple[str, int], ast.FunctionDef]:
     return definitions
 
 
-def parameter_names(function: ast.FunctionDef) -> list[str]:
-    """Return the names of a function's parameters, without `*args` and `**kwargs`."""
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
+    """Return the parameters of a function, without `*args` and `**kwargs`."""
     arguments = function.args
-    parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-    return [parameter.arg for parameter in parameters]
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
+def parameter_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    """Return the names of a function's parameters, without `*args` and `**kwargs`."""
+    return [parameter.arg for parameter in parameters(function)]
+
+
+def dotted_name(node: ast.AST | None) -> str | None:
+    """Return `a.b.c` for a name or a chain of attributes, None for any other node."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (base := dotted_name(node.value)):
+        return f"{base}.{node.attr}"
+    return None
+
+
+def names_of(node: ast.AST, context: type[ast.expr_context] = ast.expr_context) -> set[str]:
+    """Return the variables below a node, or those that are read (Load) or assigned (Store)."""
+    names = set()
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, context):
+            names.add(part.id)
+    return names
 
 
 def last_name(node: ast.AST) -> str:

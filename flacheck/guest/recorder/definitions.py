@@ -15,6 +15,8 @@ import tokenize
 from collections.abc import Iterator
 from typing import Any
 
+from ..pysource.functions import names_of
+
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 _NAMED_NODES = (*_FUNCTION, ast.ClassDef)
 _ASSIGNMENT = (ast.Assign, ast.AnnAssign, ast.AugAssign)
@@ -130,7 +132,7 @@ def _bound_names(statement: Any) -> set[str]:
     targets = getattr(statement, "targets", None) or [statement.target]
     names = set()
     for target in targets:
-        names |= _names(target, ast.Store)
+        names |= names_of(target, ast.Store)
     return names
 
 
@@ -138,28 +140,20 @@ def _reads(statement: Any) -> set[str]:
     """Return the names that a statement reads from its surroundings."""
     outside: set[str] = set()
     for decorator in getattr(statement, "decorator_list", []):
-        outside |= _names(decorator, ast.Load) - _own(decorator)
+        outside |= names_of(decorator, ast.Load) - _own(decorator)
     if not isinstance(statement, _FUNCTION):
-        return outside | _names(statement, ast.Load)
+        return outside | names_of(statement, ast.Load)
     inside: set[str] = set()
     own: set[str] = set()
     for node in (statement.args, *statement.body):
-        inside |= _names(node, ast.Load)
+        inside |= names_of(node, ast.Load)
         own |= _own(node)
     return outside | (inside - own)
 
 
-def _names(node: ast.AST, context: type) -> set[str]:
-    names = set()
-    for each in ast.walk(node):
-        if isinstance(each, ast.Name) and isinstance(each.ctx, context):
-            names.add(each.id)
-    return names
-
-
 def _own(node: ast.AST) -> set[str]:
     """Return the names that are bound below a node: variables and parameters."""
-    names = _names(node, ast.Store)
+    names = names_of(node, ast.Store)
     for each in ast.walk(node):
         if isinstance(each, ast.arg):
             names.add(each.arg)

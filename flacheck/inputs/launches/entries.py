@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, to_builtins
+from msgspec import Meta, Struct
 
-from flacheck.model import Json, Launch
+from flacheck.model import Launch
+from flacheck.model.wire import JsonStruct
 
 Natural = Annotated[int, Meta(ge=0)]
 Count = Annotated[int, Meta(gt=0)]
@@ -29,7 +30,7 @@ class TensorPlacement(Struct, frozen=True, forbid_unknown_fields=True):
     values: tuple[int, ...] | None = None
 
 
-class Memory(Struct, frozen=True):
+class Memory(JsonStruct, frozen=True):
     """The bytes of each storage of a launch, and its tensors by argument.
 
     `name[0]` is an item of a tuple; a tensor descriptor's tensor has the argument's name.
@@ -44,10 +45,6 @@ class Memory(Struct, frozen=True):
                 raise ValueError(f"tensor {name}: there is no storage {tensor.storage}")
             if len(tensor.shape) != len(tensor.strides):
                 raise ValueError(f"tensor {name}: shape and strides differ in length")
-
-    def to_json(self) -> Json:
-        plain: Json = to_builtins(self)
-        return plain
 
 
 class DefinedAt(Struct, frozen=True):

@@ -50,6 +50,8 @@ def test_json_holds_pins_releases_waivers_and_changes() -> None:
         "questions": ["seeds"],
         "untested": [],
         "baseline": None,
+        "source": "own",
+        "published": None,
         "conflicts": [],
         "waived": [
             {

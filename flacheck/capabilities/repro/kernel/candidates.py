@@ -8,6 +8,7 @@ from typing import Any
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.type_inference import infer_kernel
+from flacheck.guest.pysource.functions import parameter_names
 
 # The cost of each part for a reader; a node of the syntax tree costs 2. Only the ratios matter:
 # control flow and helpers cost more than the few lines that replace them, a constant more than its
@@ -87,7 +88,7 @@ def is_valid(specimen: Specimen) -> bool:
     # Every release compiles an empty kernel.
     if specimen.stage == "compile" and all(isinstance(s, ast.Pass) for s in body):
         return False
-    parameters = set(trees.parameter_names(specimen.function))
+    parameters = set(parameter_names(specimen.function))
     values = {*specimen.args, *specimen.omitted_parameters}
     if not parameters <= values or not set(specimen.args) <= parameters:
         return False

@@ -7,7 +7,8 @@ from typing import Any
 
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.syntax_trees import Block, names_in, without_dead
-from flacheck.source import syntax
+from flacheck.guest.pysource.functions import names_of
+from flacheck.guest.pysource.functions import parameters as all_parameters
 from flacheck.source.kernel_source import free_names
 
 # Names of new pointers, as in Triton's own tests: x and y are the most familiar.
@@ -30,7 +31,7 @@ def rewrite(
     function = copy.copy(old)
     function.body = without_dead(body) or [ast.Pass()]
     # The remaining parameters in their order, then new ones.
-    parameters = {parameter.arg: parameter for parameter in syntax.parameters(old)}
+    parameters = {parameter.arg: parameter for parameter in all_parameters(old)}
     left = [
         p for name, p in parameters.items() if name in args or name in specimen.omitted_parameters
     ]
@@ -89,10 +90,7 @@ def pointer_to(dtype: str, args: dict[str, Any], specimen: Specimen) -> str:
 
 
 def _names_in_body(specimen: Specimen) -> set[str]:
-    names: set[str] = set()
-    for statement in specimen.function.body:
-        names.update(name.id for name in names_in(statement))
-    return names
+    return names_of(ast.Module(specimen.function.body, []))
 
 
 def _without_removed_parameters(decorator: ast.expr, args: Mapping[str, Any]) -> ast.expr:

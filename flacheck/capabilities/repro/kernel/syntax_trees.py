@@ -5,7 +5,7 @@ import copy
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from flacheck.source import syntax
+from flacheck.guest.pysource.functions import dotted_name, names_of
 
 Block = list[ast.stmt]
 # The compound statements that Triton's front end accepts in a kernel.
@@ -39,14 +39,10 @@ def callee_name(node: ast.AST) -> str:
         return ""
     if isinstance(node.func, ast.Attribute):
         # The language's functions are in `tl`, `tl.math` and `triton`.
-        root = str(syntax.dotted_name(node.func.value)).split(".")[0]
+        root = str(dotted_name(node.func.value)).split(".")[0]
         if root not in ("tl", "triton"):
             return "." + node.func.attr
     return ast.unparse(node.func)
-
-
-def parameter_names(function: ast.FunctionDef) -> list[str]:
-    return [parameter.arg for parameter in syntax.parameters(function)]
 
 
 def names_in(node: ast.AST) -> list[ast.Name]:
@@ -56,20 +52,16 @@ def names_in(node: ast.AST) -> list[ast.Name]:
 
 def reads(node: ast.AST) -> set[str]:
     """Return the names that a node reads; an augmented assignment also reads its target."""
-    names = set()
+    names = names_of(node, ast.Load)
     for part in ast.walk(node):
-        if isinstance(part, ast.AugAssign):
-            part = part.target
-            if isinstance(part, ast.Name):
-                names.add(part.id)
-        elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
-            names.add(part.id)
+        if isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name):
+            names.add(part.target.id)
     return names
 
 
 def writes(node: ast.AST) -> set[str]:
     """Return the names that a node binds, at any depth."""
-    return {n.id for n in names_in(node) if isinstance(n.ctx, ast.Store)}
+    return names_of(node, ast.Store)
 
 
 class Assignment(NamedTuple):

@@ -12,6 +12,7 @@ from flacheck.capabilities.repro.kernel.rewriting import replace_nodes, rewrite
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.type_inference import infer_types
 from flacheck.capabilities.repro.passes.search import Proposals
+from flacheck.guest.pysource.functions import parameter_names
 from flacheck.source import syntax
 
 # Each round inlines one level of calls; helpers nest less deeply.
@@ -220,7 +221,7 @@ class _Calls(trees.Extraction):
 
 def _arguments(function: ast.FunctionDef, call: ast.Call) -> dict[str, ast.expr] | None:
     """Return each parameter's argument; None if the call does not match the parameters."""
-    names = trees.parameter_names(function)
+    names = parameter_names(function)
     has_starred = any(isinstance(argument, ast.Starred) for argument in call.args)
     if has_starred or len(call.args) > len(names):
         return None
