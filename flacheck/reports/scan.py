@@ -13,7 +13,7 @@ from flacheck.analysis.summary import RunView, Summary
 from flacheck.baseline.comparing import BaselineComparison, ChangedFailure
 from flacheck.model import Json, Record, Verdict
 from flacheck.model.source_location import SourceLocation
-from flacheck.reports import chart, document, operators, phrases
+from flacheck.reports import chart, document, operators, phrases, releases
 from flacheck.reports.conclusions import answer, coverage, dtype_tables, known_good, mixed
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.numbers import in_words
@@ -96,6 +96,7 @@ def _plain(record: Record) -> Json:
 def _parts(view: RunView, baseline: BaselineComparison | None) -> Iterator[Part]:
     yield _title(view)
     yield document.Paragraph(answer(view.summary))
+    yield from releases.table(view.summary)
     yield from mixed(view)
     yield from phrases.list_stale(view.run.get("stale", ()))
     yield from _matrix(grid(view.records(), view.summary.untested_keys))
