@@ -8,15 +8,16 @@ choice is greedy, by the traits that no chosen configuration has yet.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flacheck.model import canonical
 from flacheck.model.launch import is_int
 
-# The most configurations besides the usual ones of a kernel and dtype.
-MOST = 2
+# The configurations besides the usual one that each kernel and dtype may have: three compiles of
+# each in all. The most of one, where others need fewer.
+EACH, MOST = 2, 5
 # Triton's default.
 _USUAL_WARPS = 4
 # Traits that were seen to matter more than the value of one argument.
@@ -44,25 +45,51 @@ class LaunchSettings:
     is_made_up: bool = False
 
 
-def choose(usual: Sequence[LaunchSettings], candidates: Sequence[LaunchSettings]) -> list[int]:
-    """Return the positions of the candidates to compile besides the usual ones."""
-    every = _Traits([*usual, *candidates])
+@dataclass(frozen=True)
+class Group:
+    """The usual configurations of a kernel and dtype, and the candidates to add."""
+
+    usual: Sequence[LaunchSettings]
+    candidates: Sequence[LaunchSettings]
+
+
+def choose(groups: Sequence[Group]) -> list[list[int]]:
+    """Return for each group the positions of the candidates to compile besides the usual ones.
+
+    Groups may have EACH of them; those that need fewer leave the rest to the others, up to MOST.
+    """
+    rankings = [list(_rank(group)) for group in groups]
+    chosen = [[index for _, index in ranking[:EACH]] for ranking in rankings]
+    left = EACH * len(groups) - sum(map(len, chosen))
+    more = []
+    for position, ranking in enumerate(rankings):
+        for gain, index in ranking[EACH:]:
+            more.append((gain, position, index))
+    # The gains of a group fall, so that its candidates keep their order.
+    more.sort(key=lambda each: -each[0])
+    for _, position, index in more[:left]:
+        chosen[position].append(index)
+    return chosen
+
+
+def _rank(group: Group) -> Iterator[tuple[int, int]]:
+    """Yield the best candidates of a group with their gains, the best first."""
+    every = _Traits([*group.usual, *group.candidates])
     covered: set[_Trait] = set()
-    for settings in usual:
+    for settings in group.usual:
         covered |= every.of(settings)
+    candidates = group.candidates
     # Most candidates differ in nothing that counts; the first of them stands for the others.
     first: dict[frozenset[_Trait], int] = {}
     for index in sorted(range(len(candidates)), key=lambda index: candidates[index].is_made_up):
         first.setdefault(every.of(candidates[index]), index)
-    chosen: list[int] = []
-    while len(chosen) < MOST:
+    for _ in range(MOST):
         gains = {traits: _weight(traits - covered) for traits in first}
         best = max(gains, key=gains.__getitem__, default=frozenset())
         if not gains.get(best):
             break
         covered |= best
-        chosen.append(first[best])
-    return chosen
+        yield gains[best], first[best]
 
 
 def _weight(traits: Iterable[_Trait]) -> int:

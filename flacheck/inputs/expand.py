@@ -287,12 +287,16 @@ def _choose_edges(usual_jobs: Sequence[_Job], own_jobs: Sequence[_Job]) -> Itera
     for job in own_jobs:
         if id(job.base_launch) not in tuned:
             tuned[id(job.base_launch)] = tuned_names(job.configs)
-    for group, jobs in _by_kernel(own_jobs).items():
+    own_groups = _by_kernel(own_jobs)
+    groups = []
+    for group, jobs in own_groups.items():
         usual = []
         for job in usual_groups.get(group, ()):
             usual.append(job.launch_settings(tuned_names(job.configs)))
         candidates = [job.launch_settings(tuned[id(job.base_launch)]) for job in jobs]
-        for index in edges.choose(usual, candidates):
+        groups.append(edges.Group(usual, candidates))
+    for jobs, indices in zip(own_groups.values(), edges.choose(groups)):
+        for index in indices:
             chosen = jobs[index]
             siblings = [job for job in jobs if job.base_launch is chosen.base_launch]
             yield _with_alternatives(chosen, siblings, tuned[id(chosen.base_launch)])
