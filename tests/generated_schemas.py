@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 from msgspec import NODEFAULT
-from msgspec.inspect import StructType, type_info
+from msgspec.inspect import StructType, TypedDictType, type_info
 
 from flacheck.baseline.form import Baseline
 from flacheck.capabilities.autotune.results import AutotuneDocument
@@ -18,7 +18,9 @@ from flacheck.capabilities.gate.result import GateDocument
 from flacheck.capabilities.known.document import Known
 from flacheck.capabilities.repro.output.result import ReproDocument
 from flacheck.model.housekeeping import CacheListing, RunListing
+from flacheck.model.record import RecordedResources
 from flacheck.reports.plan import PlanDocument
+from flacheck.reports.scan import RunDocument
 from flacheck.rules.explanation import ExplainDocument
 from tests.paths import SCHEMAS
 
@@ -34,6 +36,7 @@ STRUCTS: dict[str, Any] = {
     "known-1": Known,
     "plan-1": PlanDocument,
     "repro-1": ReproDocument,
+    "run-1": RunDocument,
     "runs-1": RunListing,
 }
 
@@ -45,10 +48,14 @@ def text(name: str) -> str:
     for each in definitions.values():
         if "description" in each:
             each["description"] = " ".join(each["description"].split())
-    for struct in _structs(root):
+    structs, typed_dicts = _parts(root)
+    for struct in structs:
         properties = definitions[struct.cls.__name__]
         properties["required"] = _written_fields(struct)
         properties["additionalProperties"] = False
+    for typed_dict in typed_dicts:
+        is_open = typed_dict.cls is RecordedResources
+        definitions[typed_dict.cls.__name__]["additionalProperties"] = is_open
     short, _, version = name.rpartition("-")
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -74,15 +81,20 @@ def _written_fields(struct: StructType) -> list[str]:
     return names
 
 
-def _structs(root: type) -> list[StructType]:
-    """Return all Structs of a document."""
+def _parts(root: type) -> tuple[list[StructType], list[TypedDictType]]:
+    """Return all Structs and all TypedDicts of a document."""
     structs: dict[type, StructType] = {}
+    typed_dicts: dict[type, TypedDictType] = {}
 
     def visit(value: Any) -> None:
         if isinstance(value, StructType):
             if value.cls in structs:
                 return
             structs[value.cls] = value
+        if isinstance(value, TypedDictType):
+            if value.cls in typed_dicts:
+                return
+            typed_dicts[value.cls] = value
         if isinstance(value, (list, tuple)):
             for item in value:
                 visit(item)
@@ -91,7 +103,7 @@ def _structs(root: type) -> list[StructType]:
                 visit(getattr(value, name))
 
     visit(type_info(root))
-    return list(structs.values())
+    return list(structs.values()), list(typed_dicts.values())
 
 
 if __name__ == "__main__":

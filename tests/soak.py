@@ -414,7 +414,7 @@ def main(words: list[str] | None = None) -> int:
         return 0
     logging.disable(logging.WARNING)
     # A compiler that is not there soon does not start.
-    executors._START = 5.0
+    executors.START = 5.0
     wrong = 0
     parts = (
         ("faults", asked.faults, lambda n: inject(n, random.Random(asked.seed))),

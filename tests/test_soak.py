@@ -13,7 +13,7 @@ from tests import soak
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A compiler that is not there soon does not start."""
-    monkeypatch.setattr(executors, "_START", 5.0)
+    monkeypatch.setattr(executors, "START", 5.0)
 
 
 def test_there_are_a_hundred_kinds_of_faults() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.standing import Standing
-from flacheck.model import Json
+from flacheck.model.coverage import PackageCoverage
 
 FormsOf = Mapping[tuple[str | None, str], tuple[str, str]]
 
@@ -38,7 +38,7 @@ class Context:
     fallbacks: Callable[[Sequence[ObservedCell], FormsOf], Sequence[Fallback]] = (
         lambda cells, forms: ()
     )
-    coverage: Sequence[Json] = ()
+    coverage: Sequence[PackageCoverage] = ()
     standings: Sequence[Standing] = ()
     made_up: frozenset[str] | None = None
 

@@ -2,13 +2,30 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version
-from flacheck.model import Json
+from flacheck.model.wire import Code, Count, JsonStruct, ToolchainName
 
 # Unrecognised failures are shown like any other.
 UNCLASSIFIED = "FC000"
+
+
+_Names = Annotated[tuple[str, ...], Meta(min_length=1)]
+
+
+class FailureGroup(JsonStruct, frozen=True):
+    """The number of cells with one signature, and where they fail."""
+
+    signature: str
+    code: Code
+    count: Count
+    toolchains: Annotated[tuple[ToolchainName, ...], Meta(min_length=1)]
+    targets: _Names
+    kernels: _Names
 
 
 @dataclass(frozen=True)
@@ -32,15 +49,10 @@ class SignatureGroup:
     example: str
     made_up: int = 0
 
-    def to_json(self) -> Json:
-        return {
-            "signature": self.signature,
-            "code": self.code,
-            "count": self.count,
-            "toolchains": list(self.toolchains),
-            "targets": list(self.targets),
-            "kernels": list(self.kernels),
-        }
+    def document(self) -> FailureGroup:
+        """Return the group in the form of flacheck.run/1."""
+        places = (self.toolchains, self.targets, self.kernels)
+        return FailureGroup(self.signature, self.code, self.count, *places)
 
 
 def by_signature(cells: Sequence[ObservedCell]) -> list[SignatureGroup]:

@@ -4,17 +4,36 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from msgspec import Meta
 
 from flacheck.analysis.context import Context
 from flacheck.analysis.order import by_target, by_version, split
 from flacheck.analysis.standing import Standing
 from flacheck.analysis.standing_state import Share, StandingState, add_shares
-from flacheck.model import Json
+from flacheck.model.wire import Count, JsonStruct
 
 K = TypeVar("K", bound=Hashable)
 TRITON = "triton"
 Place = tuple[str, str]
+
+
+class KnownGoodRelease(JsonStruct, frozen=True):
+    """A compiler that is good or screened: nothing fails.
+
+    `triton` is null for another compiler than Triton. `cells` counts those with evidence.
+    """
+
+    toolchain: str
+    triton: str | None
+    torch: tuple[str, ...]
+    targets: Annotated[tuple[str, ...], Meta(min_length=1)]
+    cells: Count
+    advisories: tuple[Any, ...]
+    standing: Annotated[StandingState, Meta(extra_json_schema={"enum": ["good", "screened"]})]
+    configurations: Share
+    kernels: Share
 
 
 @dataclass(frozen=True)
@@ -47,27 +66,27 @@ class KnownGood:
         """True if a requirement can name the compiler: indexes do not have local builds."""
         return "+" not in self.toolchain
 
-    def to_json(self) -> Json:
-        return {
-            "toolchain": self.toolchain,
-            "triton": self.triton,
-            "torch": list(self.torch),
-            "targets": list(self.targets),
-            "cells": self.cells,
-            "advisories": list(self.advisories),
-            "standing": self.state.value,
-            "configurations": self.configurations.to_json(),
-            "kernels": self.kernels.to_json(),
-        }
+    def document(self) -> KnownGoodRelease:
+        """Return the compiler in the form of flacheck.run/1."""
+        return KnownGoodRelease(
+            toolchain=self.toolchain,
+            triton=self.triton,
+            torch=self.torch,
+            targets=self.targets,
+            cells=self.cells,
+            advisories=self.advisories,
+            standing=self.state,
+            configurations=self.configurations,
+            kernels=self.kernels,
+        )
 
 
-@dataclass(frozen=True)
-class Specifier:
+class Specifier(JsonStruct, frozen=True):
     """The requirement to pin for a target; `torch` is None if no torch fits."""
 
     target: str
-    triton: str
-    torch: str | None
+    triton: Annotated[str, Meta(pattern="^triton")]
+    torch: Annotated[str, Meta(pattern="^torch")] | None
 
 
 def known_good(standings: Sequence[Standing], context: Context) -> list[KnownGood]:

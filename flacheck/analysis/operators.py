@@ -6,12 +6,29 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 from flacheck.analysis.observation import BLOCK, ObservedCell
 from flacheck.analysis.standing_state import Share, StandingState
-from flacheck.model import Json, LaunchExtent
+from flacheck.model import LaunchExtent
+from flacheck.model.wire import JsonStruct, ToolchainName
 
 Fact = tuple[str, str]
+
+
+class OperatorAnswer(JsonStruct, frozen=True):
+    """The standing of a package's public entry point, by recorded call paths, on a place."""
+
+    toolchain: ToolchainName
+    target: str
+    operator: str
+    standing: Annotated[
+        StandingState, Meta(extra_json_schema={"enum": ["good", "screened", "bad", "no-record"]})
+    ]
+    configurations: Share
+    codes: list[str]
 
 
 @dataclass(frozen=True)
@@ -33,13 +50,10 @@ class OperatorStanding:
         """The codes of the failures, each once."""
         return sorted({cell.code for cell in self.failing if cell.code})
 
-    def to_json(self) -> Json:
-        return {
-            "operator": self.name,
-            "standing": self.state.value,
-            "configurations": self.configurations.to_json(),
-            "codes": self.codes,
-        }
+    def on(self, toolchain: str, target: str) -> OperatorAnswer:
+        """Return the standing on a place in the form of flacheck.run/1."""
+        answer = (self.name, self.state, self.configurations, self.codes)
+        return OperatorAnswer(toolchain, target, *answer)
 
 
 def operator_standings(

@@ -8,7 +8,25 @@ from dataclasses import dataclass
 from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.order import by_version
 from flacheck.analysis.standing import Standing
-from flacheck.model import Json
+from flacheck.analysis.standing_state import Share, StandingState
+from flacheck.model.wire import JsonStruct, ToolchainName
+
+
+class PackagePlace(JsonStruct, frozen=True):
+    """The standing of a package's release on a place."""
+
+    toolchain: ToolchainName
+    target: str
+    standing: StandingState
+    configurations: Share
+    kernels: Share
+
+
+class PackageReleaseAnswer(JsonStruct, frozen=True):
+    """One of several releases of a package, with its standing on each place."""
+
+    package: str
+    places: tuple[PackagePlace, ...]
 
 
 @dataclass(frozen=True)
@@ -29,19 +47,13 @@ class PackageRelease:
         """The places where the release is good or screened."""
         return tuple(standing for standing in self.standings if standing.is_passing)
 
-    def to_json(self) -> Json:
+    def document(self) -> PackageReleaseAnswer:
+        """Return the release in the form of flacheck.run/1."""
         places = []
-        for standing in self.standings:
-            places.append(
-                {
-                    "toolchain": standing.toolchain,
-                    "target": standing.target,
-                    "standing": standing.state.value,
-                    "configurations": standing.configurations.to_json(),
-                    "kernels": standing.kernel_share.to_json(),
-                }
-            )
-        return {"package": self.spec, "places": places}
+        for each in self.standings:
+            shares = each.configurations, each.kernel_share
+            places.append(PackagePlace(each.toolchain, each.target, each.state, *shares))
+        return PackageReleaseAnswer(self.spec, tuple(places))
 
 
 def package_releases(standings: Sequence[Standing]) -> tuple[PackageRelease, ...]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
 
 from flacheck.analysis.context import Context
 from flacheck.analysis.known_good import TRITON, KnownGood, group_by_key, prefer_unadvised
@@ -11,10 +14,28 @@ from flacheck.analysis.launch_evidence import compile_all
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version, short, split
 from flacheck.analysis.standing import Standing
-from flacheck.model import Json, Verdict
+from flacheck.model import Verdict
+from flacheck.model.wire import JsonStruct
 
 # The usual order; other dtypes follow by name.
 _DTYPES = ("fp16", "bf16", "fp32")
+
+
+class SlicePin(JsonStruct, frozen=True):
+    """The newest good pair; torch is null if none pins that Triton."""
+
+    torch: str | None
+    triton: str
+
+
+class SliceAnswers(JsonStruct, frozen=True):
+    """A dtype, or a form in that dtype, with the answer of each Triton release."""
+
+    target: str
+    dtype: str
+    form: str | None
+    releases: dict[str, Annotated[str, Meta(pattern="^(good|fails|partial|unknown|skipped)$")]]
+    pin: SlicePin | None
 
 
 @dataclass(frozen=True)
@@ -42,17 +63,12 @@ class Slice:
                 releases.append(release)
         return releases
 
-    def to_json(self) -> Json:
+    def document(self) -> SliceAnswers:
+        """Return the slice in the form of flacheck.run/1."""
         pin = None
         if self.pair:
-            pin = dict(zip(("torch", "triton"), self.pair))
-        return {
-            "target": self.target,
-            "dtype": self.dtype,
-            "form": self.form,
-            "releases": dict(self.answers),
-            "pin": pin,
-        }
+            pin = SlicePin(*self.pair)
+        return SliceAnswers(self.target, self.dtype, self.form, dict(self.answers), pin)
 
 
 def slices(standings: Sequence[Standing], context: Context) -> Iterator[Slice]:

@@ -6,7 +6,7 @@ from statistics import median
 
 from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.observation import ObservedCell
-from flacheck.model import Json, Record
+from flacheck.model import Record
 
 CODE = "FC921"
 # Both conditions must hold: a ratio of short times is mostly the noise of a shared machine.
@@ -20,9 +20,6 @@ class SlowCompile:
 
     seconds: float
     median: float
-
-    def to_json(self) -> Json:
-        return {"seconds": round(self.seconds, 2), "median": round(self.median, 2)}
 
 
 def slow_compiles(cells: Sequence[ObservedCell]) -> dict[str, SlowCompile]:
@@ -55,5 +52,6 @@ def mark_slow(records: Iterable[Record], slow: Mapping[str, SlowCompile]) -> Ite
         if facts is None or any(finding["code"] == CODE for finding in record.findings):
             yield record
         else:
-            finding = {"code": CODE, "title": "slow compile", "facts": facts.to_json()}
+            rounded = {"seconds": round(facts.seconds, 2), "median": round(facts.median, 2)}
+            finding = {"code": CODE, "title": "slow compile", "facts": rounded}
             yield record.with_(findings=(*record.findings, finding))

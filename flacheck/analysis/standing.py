@@ -16,7 +16,17 @@ from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.operators import OperatorStanding, operator_standings
 from flacheck.analysis.order import count_noun
 from flacheck.analysis.standing_state import Share, StandingState, describe_extent
-from flacheck.model import Json, LaunchExtent, Question, Verdict
+from flacheck.model import LaunchExtent, Question, Verdict
+from flacheck.model.wire import JsonStruct, Natural, ToolchainName
+
+
+class PartialPlace(JsonStruct, frozen=True):
+    """A place with records of some requested cells; `asked` is null if their number is unknown."""
+
+    toolchain: ToolchainName
+    target: str
+    answered: Natural
+    asked: Natural | None
 
 
 @dataclass(frozen=True)
@@ -276,10 +286,8 @@ class Standing:
     def _progress_suffix(self) -> str:
         return f", {self.progress} answered" if self.is_partial else ""
 
-    def to_json(self) -> Json:
-        return {
-            "toolchain": self.toolchain,
-            "target": self.target,
-            "answered": self.answered_count,
-            "asked": self.requested_count,
-        }
+    @property
+    def progress_by_place(self) -> PartialPlace:
+        """The place with the numbers of answered and of requested cells."""
+        counts = (self.answered_count, self.requested_count)
+        return PartialPlace(self.toolchain, self.target, *counts)

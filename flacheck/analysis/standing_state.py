@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 
-from flacheck.model import Json
+from flacheck.model.wire import JsonStruct, Natural
 
 
 class StandingState(str, Enum):
@@ -23,12 +22,11 @@ class StandingState(str, Enum):
     NO_RECORD = "no-record"
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(JsonStruct, frozen=True):
     """The number of answered items, and of all; None if that is unknown."""
 
-    answered: int
-    of: int | None
+    answered: Natural
+    of: Natural | None
 
     @property
     def is_whole(self) -> bool:
@@ -45,9 +43,6 @@ class Share:
         if self.of is None:
             return f"{self.answered:,} of ?"
         return f"{self.answered:,} of {self.of:,}"
-
-    def to_json(self) -> Json:
-        return {"answered": self.answered, "of": self.of}
 
 
 def describe_extent(configurations: Share, kernels: Share) -> str:

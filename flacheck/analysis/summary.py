@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from flacheck.analysis.context import Context
 from flacheck.analysis.exit_code import Tally, tally
-from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.groups import SignatureGroup, by_signature
+from flacheck.analysis.fallbacks import Fallback, ReportedFallback
+from flacheck.analysis.groups import FailureGroup, SignatureGroup, by_signature
 from flacheck.analysis.known_good import (
     KnownGood,
+    KnownGoodRelease,
     Specifier,
     collect_advisories,
     known_good,
@@ -19,17 +20,49 @@ from flacheck.analysis.known_good import (
 )
 from flacheck.analysis.launch_evidence import find_blocking_failures
 from flacheck.analysis.observation import ObservedCell, observe
+from flacheck.analysis.operators import OperatorAnswer
 from flacheck.analysis.package_releases import (
     PackageRelease,
+    PackageReleaseAnswer,
     newest_working,
     package_releases,
 )
-from flacheck.analysis.slices import Slice, slices
+from flacheck.analysis.slices import Slice, SliceAnswers, slices
 from flacheck.analysis.slow import SlowCompile, slow_compiles
-from flacheck.analysis.standing import Standing
+from flacheck.analysis.standing import PartialPlace, Standing
 from flacheck.analysis.untested_cells import UntestedGroup, group_untested, separate_untested
 from flacheck.model import Json, Record, canonical
+from flacheck.model.coverage import PackageCoverage
 from flacheck.model.source_location import Locate, locate_nowhere
+from flacheck.model.wire import JsonStruct, Natural, NotEmpty
+
+
+class ReleaseAdvisory(JsonStruct, frozen=True):
+    """A public report against a requested release, whatever its cells show."""
+
+    triton: str
+    targets: tuple[str, ...]
+    text: NotEmpty
+
+
+class RunSummary(JsonStruct, frozen=True, kw_only=True):
+    """The counts of cells and the conclusions from them, as in flacheck.run/1."""
+
+    compiles: Natural
+    fails: Natural
+    unknown: Natural
+    skipped: Natural
+    known_good: tuple[KnownGoodRelease, ...]
+    specifiers: tuple[Specifier, ...]
+    by_signature: tuple[FailureGroup, ...]
+    fallbacks: tuple[ReportedFallback, ...]
+    coverage: tuple[PackageCoverage, ...]
+    partial: tuple[PartialPlace, ...]
+    untested: tuple[UntestedGroup, ...]
+    slices: tuple[SliceAnswers, ...]
+    operators: tuple[OperatorAnswer, ...]
+    advisories: tuple[ReleaseAdvisory, ...]
+    package_releases: tuple[PackageReleaseAnswer, ...]
 
 
 @dataclass(frozen=True)
@@ -50,7 +83,7 @@ class Summary:
     by_signature: tuple[SignatureGroup, ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     slow: Mapping[str, SlowCompile] = field(default_factory=dict)
-    coverage: tuple[Json, ...] = ()
+    coverage: tuple[PackageCoverage, ...] = ()
     standings: tuple[Standing, ...] = ()
     slices: tuple[Slice, ...] = ()
     untested_groups: tuple[UntestedGroup, ...] = ()
@@ -90,27 +123,29 @@ class Summary:
                 fallbacks.append(fallback)
         return replace(self, fallbacks=tuple(fallbacks))
 
-    def to_json(self) -> Json:
-        advisories = []
-        for release, targets, text in self.advisories:
-            advisories.append({"triton": release, "targets": list(targets), "text": text})
-        return {
-            "compiles": self.tally.compiles,
-            "fails": self.tally.fails,
-            "unknown": self.tally.unknown,
-            "skipped": self.tally.skipped,
-            "known_good": _all_to_json(self.known_good),
-            "specifiers": list(map(asdict, self.specifiers)),
-            "by_signature": _all_to_json(self.by_signature),
-            "fallbacks": _all_to_json(self.fallbacks),
-            "coverage": list(self.coverage),
-            "partial": _all_to_json(self.partial),
-            "untested": _all_to_json(self.untested_groups),
-            "slices": _all_to_json(self.slices),
-            "operators": _list_operators(self.standings),
-            "advisories": advisories,
-            "package_releases": _all_to_json(self.package_releases),
-        }
+    def document(self) -> RunSummary:
+        """Return the summary in the form of flacheck.run/1."""
+        operators = []
+        for standing in self.standings:
+            for each in standing.operators:
+                operators.append(each.on(*standing.place))
+        return RunSummary(
+            compiles=self.tally.compiles,
+            fails=self.tally.fails,
+            unknown=self.tally.unknown,
+            skipped=self.tally.skipped,
+            known_good=tuple(release.document() for release in self.known_good),
+            specifiers=self.specifiers,
+            by_signature=tuple(group.document() for group in self.by_signature),
+            fallbacks=tuple(fallback.reported() for fallback in self.fallbacks),
+            coverage=self.coverage,
+            partial=tuple(standing.progress_by_place for standing in self.partial),
+            untested=self.untested_groups,
+            slices=tuple(each.document() for each in self.slices),
+            operators=tuple(operators),
+            advisories=tuple(ReleaseAdvisory(*each) for each in self.advisories),
+            package_releases=tuple(each.document() for each in self.package_releases),
+        )
 
 
 @dataclass(frozen=True)
@@ -128,26 +163,6 @@ class RunView:
     mixed: tuple[tuple[str, str, str], ...] = ()
     names: tuple[str, ...] = ()
     locate: Locate = locate_nowhere
-
-
-class _Published(Protocol):
-    """A part of a summary that has a form in JSON."""
-
-    def to_json(self) -> Json: ...
-
-
-def _all_to_json(parts: Iterable[_Published]) -> list[Json]:
-    return [part.to_json() for part in parts]
-
-
-def _list_operators(standings: Iterable[Standing]) -> list[Json]:
-    """Return the standing of each public entry point on each place."""
-    operators = []
-    for standing in standings:
-        place = {"toolchain": standing.toolchain, "target": standing.target}
-        for each in standing.operators:
-            operators.append({**place, **each.to_json()})
-    return operators
 
 
 def _identity(one: Fallback) -> tuple[Any, ...]:

@@ -18,7 +18,13 @@ from flacheck.capabilities.autotune import emit as emit_forms
 from flacheck.capabilities.autotune import fla_package, gathering
 from flacheck.capabilities.autotune.bench import Bench
 from flacheck.capabilities.autotune.emit import FlaFile
-from flacheck.capabilities.autotune.examination import Examination
+from flacheck.capabilities.autotune.examination import (
+    compile_trials,
+    describe_ruled_out,
+    judge_trials,
+    plan_tuning,
+    time_results,
+)
 from flacheck.capabilities.autotune.gathering import TunedLaunches
 from flacheck.capabilities.autotune.results import TunerResult
 from flacheck.errors import Exit, UsageError
@@ -26,7 +32,8 @@ from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import line_of
 from flacheck.model import Json
 from flacheck.packages.package import provide_package
-from flacheck.pipeline.events import OnEvent, Progress, ignore
+from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
+from flacheck.pipeline.job import RunOptions
 from flacheck.reports import autotune as autotune_report
 from flacheck.tables import targets
 
@@ -155,15 +162,14 @@ def autotune(
         # Before anything is compiled: files are useless to a package that reads none.
         for line in fla_package.check(tuned_launches.launches, tuned_launches.packages):
             handle(Progress(line))
-    examination = Examination(kernel, tuned_launches, jobs, fresh=fresh)
-    for line in examination.ruled_out():
+    tuning = plan_tuning(kernel, tuned_launches)
+    for line in describe_ruled_out(tuning):
         handle(Progress(f"before compiling: {line}"))
-    folder = Path(store)
-    for event in examination.compile(folder):
-        handle(event)
-    results = examination.results(folder, fallback_budget)
+    folder, options = Path(store), RunOptions(jobs=jobs, fresh=fresh)
+    records = drain(compile_trials(tuning, folder, options), on_event)
+    results = judge_trials(tuning, records, folder, options, fallback_budget)
     if timing is not None:
-        results = examination.time_results(results, timing)
+        results = time_results(tuning, results, timing)
     interrupted = timing is not None and timing.interrupted
     if interrupted:
         handle(Progress("interrupted: the other configurations were not timed"))

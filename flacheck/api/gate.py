@@ -24,7 +24,15 @@ from flacheck.capabilities.gate import pins as gate_pins
 from flacheck.capabilities.gate.baseline import accepted_releases
 from flacheck.capabilities.gate.evidence import RecordFilter
 from flacheck.capabilities.gate.fix import fix as write_changes
-from flacheck.capabilities.gate.gating import Gating, PinSources, advice_on, releases_of
+from flacheck.capabilities.gate.gating import (
+    GateRequest,
+    PinSources,
+    advice_on,
+    all_standings,
+    judge_pins,
+    plan_missing,
+    releases_of,
+)
 from flacheck.capabilities.gate.judging import Judge
 from flacheck.capabilities.gate.result import Gate
 from flacheck.config import settings
@@ -91,7 +99,7 @@ def gate(
     if installed and (files or fix):
         raise UsageError("--installed judges the installed environment: leave out FILES and --fix")
     known_failures = read_baseline(baseline, may_be_missing=baseline == write_baseline)
-    gating = _gating(
+    request = _request(
         files=files,
         installed=installed,
         strict=strict,
@@ -104,31 +112,32 @@ def gate(
         toolchain=texts(toolchain),
         store=Path(store),
     )
-    gating = gating.with_baseline(known_failures, None if baseline is None else Path(baseline))
+    if baseline is not None:
+        request = replace(request, baseline=known_failures, baseline_file=Path(baseline))
     if not (no_published or scan):
-        gating = replace(gating, library=library_or_none(results))
+        request = replace(request, library=library_or_none(results))
     if refresh or scan:
         for warning in triton_releases.here()[1]:
             handle(Progress(warning))
         torch_pins.refresh()
-    result = gating.result()
+    result = judge_pins(request)
     if scan and result.gaps:
-        _compile(gating, result.gaps, jobs, on_event)
-        result = gating.result()
+        _compile(request, result.gaps, jobs, on_event)
+        result = judge_pins(request)
     if fix and _fix(result, handle):
-        result = gating.result()
+        result = judge_pins(request)
     if write_baseline is not None:
         # Typed pins narrow the answer for one call; those of the files stay accepted.
         accepted: list[str] = []
-        if not gating.pin_sources.option_pins:
+        if not request.pin_sources.option_pins:
             accepted = accepted_releases(result)
         # All that the store holds: a part would replace the whole.
-        new = update_baseline(write_baseline, gating.standings(), accepted)
+        new = update_baseline(write_baseline, all_standings(request), accepted)
         handle(Progress(summary_of(write_baseline, new)))
     return result
 
 
-def _gating(
+def _request(
     *,
     files: Sequence[PathLike],
     installed: bool,
@@ -141,7 +150,7 @@ def _gating(
     pins: dict[str, list[str]],
     toolchain: Sequence[str],
     store: Path,
-) -> Gating:
+) -> GateRequest:
     """Return what to judge, and by which records."""
     names = tuple(targets.find(name).name for name in split(target))
     about = subject_of(matrix, one_package(package, "gate"))
@@ -163,15 +172,17 @@ def _gating(
     record_filter = RecordFilter(
         about.matrix, about.package, split(kernel), names, split(op), compiler
     )
-    return Gating(judge, pin_sources, record_filter, store)
+    return GateRequest(judge, pin_sources, record_filter, store)
 
 
-def _compile(gating: Gating, releases: Sequence[str], jobs: int, on_event: OnEvent | None) -> None:
+def _compile(
+    request: GateRequest, releases: Sequence[str], jobs: int, on_event: OnEvent | None
+) -> None:
     """Compile the cells of these releases that lack a record."""
-    plan = gating.plan(releases)
+    plan = plan_missing(request, releases)
     for warning in plan.warnings:
         (on_event or ignore)(Progress(warning))
-    with Store.open(gating.store) as open_store:
+    with Store.open(request.store) as open_store:
         drain(run_plan(plan, open_store, RunOptions(jobs=jobs)), on_event)
 
 

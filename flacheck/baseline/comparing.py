@@ -1,7 +1,8 @@
 """Comparison of the present state with a baseline: new, fixed and incomparable failures."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+
+from msgspec import field
 
 from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.observation import ObservedCell
@@ -9,46 +10,35 @@ from flacheck.analysis.order import by_target, by_version, short, some, toolchai
 from flacheck.analysis.standing import Standing
 from flacheck.baseline.form import Baseline, BaselinePlace, BaselineQuestion
 from flacheck.baseline.standings import identity, keys_digest, name_and_version, signature_of
-from flacheck.model import Json
+from flacheck.model.wire import JsonStruct, Natural, ToolchainName
 
 # Releases or questions that a note lists before it counts the rest.
 _MOST_LISTED = 4
 
 
-@dataclass(frozen=True, order=True)
-class ChangedFailure:
+class ChangedFailure(JsonStruct, frozen=True):
     """A failure that is new, or that is gone."""
 
-    toolchain: str
+    toolchain: ToolchainName
     target: str
     kernel: str
     signature: str
     line: str = ""
 
 
-@dataclass(frozen=True)
-class BaselineComparison:
+class BaselineComparison(JsonStruct, frozen=True):
     """The changes since a baseline.
 
-    `known_count` is the number of failing cells that the baseline contains; `notes` describe where
-    the baseline is about something else.
+    `new` are failures that the baseline lacks, `known` is the number of failing cells that it
+    contains, `mended` are its failures that are gone; `notes` describe where it is of another
+    flacheck, package or capture.
     """
 
     file: str
     new: tuple[ChangedFailure, ...] = ()
-    known_count: int = 0
-    fixed_failures: tuple[ChangedFailure, ...] = ()
+    known_count: Natural = field(name="known", default=0)
+    fixed_failures: tuple[ChangedFailure, ...] = field(name="mended", default=())
     notes: tuple[str, ...] = ()
-
-    def to_json(self) -> Json:
-        """Return the `baseline` object of flacheck.run/1."""
-        return {
-            "file": self.file,
-            "new": list(map(asdict, self.new)),
-            "known": self.known_count,
-            "mended": list(map(asdict, self.fixed_failures)),
-            "notes": list(self.notes),
-        }
 
 
 def contains_failure(baseline: Baseline, cell: ObservedCell) -> bool:

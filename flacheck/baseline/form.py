@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, ValidationError, convert, field, to_builtins
 
 from flacheck import rules
+from flacheck.analysis.standing_state import Share
 from flacheck.errors import UsageError
 from flacheck.model import canonical
 from flacheck.model.launch import FormError, check_plain
@@ -48,18 +49,6 @@ class KnownFailure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return rules.computed_again(self.signature, self.line)
 
 
-class BaselineShare(Struct, frozen=True, forbid_unknown_fields=True):
-    """A number of answered items, and of all; None if that was unknown."""
-
-    answered: Natural
-    of: Natural | None
-
-    @property
-    def is_whole(self) -> bool:
-        """True if every item was answered."""
-        return self.answered == self.of
-
-
 class BaselinePlace(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
@@ -87,8 +76,8 @@ class BaselinePlace(
     undecided_counts: CellsOf = field(name="undecided", default_factory=dict)
     failures: tuple[KnownFailure, ...] = ()
     without: tuple[str, ...] = ()
-    configurations: BaselineShare | None = None
-    kernels: BaselineShare | None = None
+    configurations: Share | None = None
+    kernels: Share | None = None
 
     @property
     def place(self) -> tuple[str, str]:

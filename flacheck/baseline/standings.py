@@ -22,7 +22,6 @@ from flacheck.baseline.form import (
     Baseline,
     BaselinePlace,
     BaselineQuestion,
-    BaselineShare,
     KnownFailure,
 )
 from flacheck.model import Question, Verdict, canonical, digest
@@ -182,22 +181,15 @@ def _make_place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
         undecided_counts=_sort_by_kernel(open_counts),
         failures=tuple(_list_failures(standing.failing)),
         without=tuple(sorted(without)),
-        configurations=_share(standing.configurations),
-        kernels=_share(standing.kernel_share),
+        configurations=standing.configurations,
+        kernels=standing.kernel_share,
     )
-
-
-def _share(share: Share) -> BaselineShare:
-    return BaselineShare(share.answered, share.of)
 
 
 def _stored_shares(place: BaselinePlace) -> tuple[Share, Share] | None:
     if place.configurations is None or place.kernels is None:
         return None
-    return (
-        Share(place.configurations.answered, place.configurations.of),
-        Share(place.kernels.answered, place.kernels.of),
-    )
+    return place.configurations, place.kernels
 
 
 def _sort_by_kernel(counts: Mapping[str, int]) -> dict[str, int]:

@@ -54,7 +54,7 @@ _LOG_FILE = "log.txt"
 # The log of the comparison with captures under other releases, and its time by the clock as a
 # multiple of the package's CPU seconds.
 _REUSE_LOG = "earlier.txt"
-_REUSE_PATIENCE = 2.0
+REUSE_PATIENCE = 2.0
 # The memory of the driver and its child processes; torch alone reserves far more address space.
 _MEMORY_MB = 8192
 _FLACHECK = Path(__file__).parent.parent
@@ -131,7 +131,7 @@ def capture_package(
     cache needs no torch.
     """
     job = CaptureJob(package, toolchain, card, suite, ops, kernels)
-    folder = _folder(job)
+    folder = capture_folder(job)
     name = folder.name
     if archive and archive.file:
         folder = archive.folder / name
@@ -154,7 +154,9 @@ def prepare_captures(jobs: Sequence[CaptureJob], at_once: int = 1) -> None:
 
     Raises IncompleteError without torch, or if a driver itself is killed or hangs.
     """
-    missing = {_folder(each): each for each in jobs if not _is_complete(_folder(each))}
+    missing = {
+        capture_folder(each): each for each in jobs if not _is_complete(capture_folder(each))
+    }
     if not missing:
         return
     _check_torch()
@@ -188,13 +190,13 @@ def _check_torch() -> None:
         )
 
 
-def _folder(job: CaptureJob) -> Path:
+def capture_folder(job: CaptureJob) -> Path:
     package = job.package
     if job.ops or job.kernels:
-        whole = _folder(job.whole)
+        whole = capture_folder(job.whole)
         if _is_complete(whole):
             return whole
-    key = _key(package, job.toolchain, job.card, recipe_of(package.name))
+    key = capture_key(package, job.toolchain, job.card, recipe_of(package.name))
     if job.suite is not None:
         key = digest([key, "tests", checkouts.digest(job.suite)], 16)
     if job.ops or job.kernels:
@@ -207,12 +209,12 @@ def _kind(job: CaptureJob) -> str:
 
     The installed libraries must be equal, too.
     """
-    key = _key(job.package, None, job.card, recipe_of(job.package.name))
-    return digest([key, job.suite is not None, job.ops, job.kernels, _beside()], 16)
+    key = capture_key(job.package, None, job.card, recipe_of(job.package.name))
+    return digest([key, job.suite is not None, job.ops, job.kernels, find_beside()], 16)
 
 
 @functools.cache
-def _beside() -> list[str]:
+def find_beside() -> list[str]:
     """Return this Python's version and its distributions, on which a package may depend.
 
     Triton's are left out: the package imports the release of its capture.
@@ -230,7 +232,7 @@ def _trace_file(folder: Path, kind: str) -> Path:
     return folder / f"asked-{kind}.json"
 
 
-def _earlier_captures(folder: Path, job: CaptureJob) -> list[Json]:
+def earlier_captures(folder: Path, job: CaptureJob) -> list[Json]:
     """Return the captures under other releases that a job may reuse, the newest first."""
     if job.suite is not None:
         return []
@@ -285,7 +287,7 @@ def _make(folder: Path, job: CaptureJob, stop: threading.Event) -> None:
     what = f"capturing {job.package.identity} under {release} on {job.card['gpu']}"
     _LOG.info(f"{what} …")
     with temporary_folder() as work:
-        config = _config(Path(work), job)
+        config = driver_config(Path(work), job)
         _try_reuse(config, folder, job, stop, what)
         if Path(config["report"]).exists():
             _log_reuse(config, what)
@@ -310,7 +312,7 @@ def _try_reuse(
 
     The comparison takes a fraction of a capture's time, without torch and without the package.
     """
-    earlier = _earlier_captures(folder, job)
+    earlier = earlier_captures(folder, job)
     if not earlier:
         return
     scratch = Path(config["output"]).parent
@@ -327,7 +329,7 @@ def _try_reuse(
         guest_environment(job.toolchain, job.package, scratch),
         scratch,
         folder / _REUSE_LOG,
-        seconds=_REUSE_PATIENCE * config["seconds"],
+        seconds=REUSE_PATIENCE * config["seconds"],
         memory_mb=_MEMORY_MB,
         policy=_policy(job, scratch),
         beat=beat,
@@ -369,7 +371,7 @@ def _capture(config: Json, folder: Path, job: CaptureJob, stop: threading.Event,
     if Path(config["report"]).exists():
         return
     sentence = f"{what} ended without a report while {_doing(doing)}: {end.how}"
-    if stop.is_set() or not _save_partial(config, f"all after {_doing(doing)}: {end.how}"):
+    if stop.is_set() or not save_partial(config, f"all after {_doing(doing)}: {end.how}"):
         raise IncompleteError(f"{sentence}; its log is {log}: {_last_line(log)}")
     _LOG.warning(f"{sentence}; what it launched until then is kept")
     _ENDED_EARLY.add(folder)
@@ -392,7 +394,7 @@ def _log_reuse(config: Json, what: str) -> None:
     )
 
 
-def _save_partial(config: Json, cut: str) -> bool:
+def save_partial(config: Json, cut: str) -> bool:
     """Write the report for a driver that ended without one; return False without a launch.
 
     All launches count as made up, because the log does not show which calls were completed.
@@ -452,7 +454,7 @@ def _doing(progress: Path) -> str:
     return "starting"
 
 
-def _config(scratch: Path, job: CaptureJob) -> Json:
+def driver_config(scratch: Path, job: CaptureJob) -> Json:
     package = job.package
     return {
         "output": str(scratch / "launches.jsonl"),
@@ -515,7 +517,7 @@ def recipe_of(package: str) -> Json:
     return {}
 
 
-def _key(package: Package, toolchain: Toolchain | None, card: Json, recipe: Json) -> str:
+def capture_key(package: Package, toolchain: Toolchain | None, card: Json, recipe: Json) -> str:
     """Return a digest of everything that can change the launches, the guest's source included.
 
     Without a toolchain it is a digest of the rest.

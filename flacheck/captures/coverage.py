@@ -4,66 +4,38 @@ Each missed kernel has a reason.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from flacheck.model import Json
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """The coverage of a capture.
-
-    `launchable` and `recorded` are numbers of kernels; `missed` pairs the other kernels with a
-    reason. `cut` lists the parts for which time was too short. `tests` has the outcome of the
-    package's own tests and their kernels, None if they were not run.
-    """
-
-    launchable: int
-    recorded: int
-    missed: tuple[tuple[str, str], ...]
-    cut: tuple[str, ...] = ()
-    tests: Json | None = None
-
-    def to_json(self) -> Json:
-        value: Json = {
-            "launchable": self.launchable,
-            "recorded": self.recorded,
-            "missed": [{"kernel": kernel, "reason": reason} for kernel, reason in self.missed],
-            "cut": list(self.cut),
-        }
-        if self.tests is not None:
-            value["tests"] = self.tests
-        return value
+from flacheck.model.coverage import FailedTest, KernelCoverage, MissedKernel, TestsOutcome
 
 
 def coverage(
     kernels: Mapping[str, tuple[str, ...]], launches: Mapping[str, int], report: Mapping[str, Any]
-) -> Coverage:
+) -> KernelCoverage:
     """Compare the launchable kernels with the launches; explain the rest by the driver's report."""
-    missing = []
+    missed: list[MissedKernel] = []
     for kernel, launchers in kernels.items():
         if kernel not in launches:
-            missing.append((kernel, _reason(kernel, launchers, report)))
+            missed.append({"kernel": kernel, "reason": _reason(kernel, launchers, report)})
     cut = list(report.get("cut", ()))
     if report.get("late"):
         cut.append("further dtypes of what launched")
-    return Coverage(
-        launchable=len(kernels),
-        recorded=len(kernels) - len(missing),
-        missed=tuple(missing),
-        cut=tuple(cut),
-        tests=_tests(report.get("tests")),
-    )
+    result: KernelCoverage = {
+        "launchable": len(kernels),
+        "recorded": len(kernels) - len(missed),
+        "missed": missed,
+        "cut": cut,
+    }
+    if report.get("tests") is not None:
+        result["tests"] = _tests(report["tests"])
+    return result
 
 
-def _tests(run: Mapping[str, Any] | None) -> Json | None:
+def _tests(run: Mapping[str, Any]) -> TestsOutcome:
     """Return the outcome of the package's own tests from the report of their run."""
-    if run is None:
-        return None
     counts = run.get("tests") or {}
     without_data = set(run.get("wanting", ()))
-    failures = []
+    failures: list[FailedTest] = []
     for test, error in (run.get("failures") or {}).items():
         failures.append({"test": test, "error": error, "wants_data": test in without_data})
     return {

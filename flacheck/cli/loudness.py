@@ -18,8 +18,8 @@ from flacheck.cli import pages
 
 _LOGGER = "flacheck"
 # Seconds without a message after which a command prints its present step, and between two checks.
-_SILENCE = 10.0
-_TICK = 0.5
+SILENCE = 10.0
+TICK = 0.5
 # To the start of the line, and remove what stands there.
 _CLEAR_LINE = "\r\x1b[K"
 # `capture` runs a program that prints for itself, and `explain -` waits for its reader.
@@ -121,8 +121,8 @@ class Heartbeat:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._end.wait(_TICK):
-            is_silent = time.monotonic() - _TALK.at >= _SILENCE
+        while not self._end.wait(TICK):
+            is_silent = time.monotonic() - _TALK.at >= SILENCE
             if is_silent and not Heartbeat.is_paused and not self._end.is_set():
                 self._beat()
 

@@ -30,15 +30,17 @@ _STILLBORN = 3
 # Workers and servers that may be lost over one task before the task is given up.
 _TRIES = 3
 # Seconds that the import of a compiler may take in addition to a task's own time.
-_START = 10.0
+START = 10.0
 # Seconds within which a server has to report the end of a worker that was killed.
-_GRACE = 3.0
+GRACE = 3.0
 # Signals that a compiler never sends to itself: another process or the kernel ended the worker.
-_FROM_OUTSIDE = frozenset("SIGKILL SIGTERM SIGINT SIGHUP SIGQUIT SIGPIPE SIGUSR1 SIGUSR2".split())
+SIGNALS_FROM_OUTSIDE = frozenset(
+    "SIGKILL SIGTERM SIGINT SIGHUP SIGQUIT SIGPIPE SIGUSR1 SIGUSR2".split()
+)
 # The signal at the CPU time limit, which ends an assembler that outlives its worker.
 _OUT_OF_TIME = "SIGXCPU"
 # The counter of processes that the system killed for lack of memory, in containers too.
-_VMSTAT, _OOM_KILLS = Path("/proc/vmstat"), "oom_kill"
+VMSTAT, _OOM_KILLS = Path("/proc/vmstat"), "oom_kill"
 # The exit code of a worker whose socket was closed from within (`UNHEARD` of the guest's server).
 _UNHEARD = 76
 # The weight of the last attempt in a worker's average time.
@@ -354,7 +356,7 @@ class LocalPool:
     def _died(self, slot: _Slot, job: _Queued, event: Json, timed_out_job: int | None) -> None:
         """Handle the end of a worker in the middle of a job."""
         attempt = _obituary(slot, event, time.monotonic() - slot.since)
-        outside = event["signal"] in _FROM_OUTSIDE or event["exit_code"] == _UNHEARD
+        outside = event["signal"] in SIGNALS_FROM_OUTSIDE or event["exit_code"] == _UNHEARD
         if timed_out_job == job.number or event["signal"] == _OUT_OF_TIME:
             # flacheck itself sent the signal.
             self._finish(slot, replace(attempt, outcome=Outcome.TIMED_OUT, signal=None))
@@ -435,14 +437,14 @@ class LocalPool:
             limit = self._timeout(slot.jobs_sent[0].task)
             duration = now - slot.since
             if not slot.ready:
-                self._enforce_start(slot, limit + _START, duration)
+                self._enforce_start(slot, limit + START, duration)
             elif slot.timed_out_job is None and duration > _TICK and slot.worker.is_unreported():
                 # An earlier task may have stopped the server.
                 self._lose(slot, "the worker's server was stopped")
             elif slot.timed_out_job is None and duration > limit:
                 slot.timed_out_job, slot.killed_at = slot.jobs_sent[0].number, now
                 slot.worker.kill()
-            elif slot.timed_out_job is not None and now - slot.killed_at > _GRACE:
+            elif slot.timed_out_job is not None and now - slot.killed_at > GRACE:
                 # The worker's end is not reported: the server itself is stopped or hangs.
                 self._give_up(slot, Attempt(Outcome.TIMED_OUT, seconds=duration))
 
@@ -477,7 +479,7 @@ def machine_memory_mb() -> float:
 def oom_kills() -> int:
     """Return the number of processes killed for lack of memory since the system started."""
     with contextlib.suppress(OSError, ValueError):
-        for line in _VMSTAT.read_text().splitlines():
+        for line in VMSTAT.read_text().splitlines():
             name, _, number = line.partition(" ")
             if name == _OOM_KILLS:
                 return int(number)

@@ -37,7 +37,7 @@ _NEEDS = re.compile(r"(?i)^(torch|triton|pytorch-triton)\b(?!.*\bextra\b)")
 _MOST_PACKAGES, _NEWEST = 3, 3
 # The usual training GPUs, for a machine without a GPU.
 _USUAL_CARDS = "a100,h100"
-_DRIVER = Path("/proc/driver/nvidia/gpus")
+DRIVER = Path("/proc/driver/nvidia/gpus")
 # Seconds: a driver that hangs must not hold up a scan.
 _PATIENCE = 5
 
@@ -90,7 +90,7 @@ def look(folder: Path) -> Surroundings | None:
         name = str(canonicalize_name(distribution.metadata["Name"]))
         versions[name] = distribution.version
     releases, here = _releases(versions)
-    gpu = _gpu()
+    gpu = read_gpu()
     target = target_of(gpu) if gpu else None
     return Surroundings(
         packages=tuple(packages),
@@ -205,7 +205,7 @@ def _release(version: str | None) -> str | None:
     return release.public
 
 
-def _gpu() -> str | None:
+def read_gpu() -> str | None:
     """Return the name of the first NVIDIA GPU, as its driver gives it."""
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
@@ -214,7 +214,7 @@ def _gpu() -> str | None:
         if process.returncode == 0 and lines:
             return lines[0]
     with contextlib.suppress(OSError):
-        for file in sorted(_DRIVER.glob("*/information")):
+        for file in sorted(DRIVER.glob("*/information")):
             model = re.search(r"^Model:\s*(.+)$", file.read_text(), re.MULTILINE)
             if model:
                 return model[1].strip()

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
-from flacheck.model.cell import Cell
+from msgspec import Meta
+
+from flacheck.model.cell import Cell, CellDocument
 from flacheck.model.kernel import Kernel, Unrecorded
 from flacheck.model.launch import Launch
 from flacheck.model.values import Json
+from flacheck.model.wire import Code, Natural, Seconds
 
 # Characters of a record's message: enough for the decisive lines of every failure so far.
 MESSAGE_LIMIT = 2_000
@@ -28,6 +31,49 @@ class Verdict(str, Enum):
     FAILS = "fails"
     UNKNOWN = "unknown"
     SKIPPED = "skipped"
+
+
+class RecordedFinding(TypedDict):
+    """A named cause of a failure, or a slow compile."""
+
+    code: Code
+    title: str
+    facts: Mapping[str, Any]
+
+
+class _FunctionResources(TypedDict, total=False):
+    functions: list[Mapping[str, Any]]
+
+
+class RecordedResources(_FunctionResources):
+    """Bytes of shared memory and its limit, registers a thread, bytes of stack and of spills.
+
+    `functions` has the figures of each function by name, if one compile makes several.
+    """
+
+    shared: Natural | None
+    shared_limit: Natural | None
+    registers: Natural | None
+    stack: Natural | None
+    spills: Natural | None
+
+
+class RecordDocument(CellDocument, frozen=True):
+    """A cell with its verdict: cause, cost and resources."""
+
+    verdict: Verdict
+    reason: str | None
+    tolerated: bool
+    code: Code | None
+    signature: str | None
+    stage: str | None
+    signal: str | None
+    message: Annotated[str, Meta(max_length=MESSAGE_LIMIT)]
+    findings: tuple[RecordedFinding, ...]
+    seconds: Seconds
+    peak_mb: Seconds | None
+    cached: bool
+    resources: RecordedResources
 
 
 @dataclass(frozen=True)
@@ -97,12 +143,10 @@ class Record:
         return self.cell.options
 
     def to_json(self) -> Json:
-        return {
-            **self.cell.fields_of_document(),
-            "verdict": self.verdict.value,
-            **{name: getattr(self, name) for name in _OWN_FIELDS},
-            "findings": list(self.findings),
-        }
+        """Return the record as in flacheck.run/1."""
+        own = {name: getattr(self, name) for name in _OWN_FIELDS}
+        fields = {**self.cell.fields_of_document(), "verdict": self.verdict, **own}
+        return RecordDocument(**fields).to_json()
 
     @staticmethod
     def from_json(

@@ -184,7 +184,7 @@ def install(
             if narrower == bounds:
                 raise
             bounds = narrower
-            versions = {name: _fitting(name, bounds[name], conflict) for name in STAND_INS}
+            versions = {name: fitting_pins(name, bounds[name], conflict) for name in STAND_INS}
         finally:
             shutil.rmtree(aside)
             for name in STAND_INS:
@@ -199,7 +199,7 @@ def _narrow(
     return {name: bounds[name] & more.get(name, SpecifierSet()) for name in bounds}
 
 
-def _fitting(name: str, bound: SpecifierSet, conflict: ToolchainError) -> str:
+def fitting_pins(name: str, bound: SpecifierSet, conflict: ToolchainError) -> str:
     """Return the highest version within a bound; raise the conflict without such a version."""
     releases = list(torch_pins.pins())
     if name == "triton":

@@ -46,6 +46,7 @@ from flacheck.model import (
     Question,
     RequestedCells,
 )
+from flacheck.model.coverage import PackageCoverage
 from flacheck.packages import checkouts
 from flacheck.packages import package as packages
 from flacheck.packages.package import Package
@@ -165,7 +166,7 @@ class CapturedPackage:
         usual_keys: set[str] = set()
         configs: set[str] = set()
         attempts: dict[str, Attempt] = {}
-        coverages: list[Json] = []
+        coverages: list[PackageCoverage] = []
         extent_of: dict[Place, LaunchExtent] = {}
         for launched in _select(self.captures, job):
             capture = launched.capture
@@ -258,7 +259,7 @@ def resolve_package(job: Job, resolver: Resolver | None = None) -> ResolvedPacka
     return ResolvedPackage(job, package, places, resolver.choices, warnings)
 
 
-def _coverage_of(capture: PackageCapture) -> Json:
+def _coverage_of(capture: PackageCapture) -> PackageCoverage:
     """Return how many of the package's kernels a capture recorded, and why others are missing."""
     assert capture.driven is not None
     package = capture.package
@@ -267,8 +268,11 @@ def _coverage_of(capture: PackageCapture) -> Json:
     if sought is not None:
         kernels = {name: kernels[name] for name in sought if name in kernels}
     kernel_coverage = coverage(kernels, capture.driven.kernels, capture.driven.report)
-    identity = {"package": package.identity, "toolchain": capture.choice.identity}
-    return {**identity, **kernel_coverage.to_json()}
+    return {
+        "package": package.identity,
+        "toolchain": capture.choice.identity,
+        **kernel_coverage,
+    }
 
 
 def _forms_of(cells: Iterable[Cell]) -> dict[tuple[str | None, str], tuple[str, str]]:

@@ -13,6 +13,7 @@ from flacheck.model import (
     Question,
     RequestedCells,
 )
+from flacheck.model.coverage import PackageCoverage
 from flacheck.model.question import key_sets
 from flacheck.packages.package import Package
 from flacheck.toolchains.base import Choice
@@ -50,7 +51,7 @@ class Plan:
     forms: Mapping[tuple[str | None, str], tuple[str, str]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     attempts: Mapping[str, Attempt] = field(default_factory=dict)
-    coverage: tuple[Json, ...] = ()
+    coverage: tuple[PackageCoverage, ...] = ()
     selection: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
     purpose: Purpose = Purpose.SCAN
     source: str = ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from flacheck.analysis.alternatives import is_skipped
 from flacheck.analysis.observation import ObservedCell, observe
+from flacheck.analysis.order import count_noun
 from flacheck.analysis.untested_cells import why_untested
 from flacheck.engine.executors import Executor, LocalPool
 from flacheck.engine.loop import Loop, Timeouts
@@ -28,6 +29,10 @@ _LOG = logging.getLogger(__name__)
 Excuse = Callable[[ObservedCell], bool]
 
 
+# Returns cells of a run that are worth a compile by its records so far.
+FindCells = Callable[[], Sequence[Cell]]
+
+
 def environment() -> Json:
     """Return the versions of flacheck, Python and the platform, as a run stores them."""
     return {
@@ -40,6 +45,11 @@ def environment() -> Json:
 def excuse_nothing(cell: ObservedCell) -> bool:
     """Return False: every failure counts."""
     return False
+
+
+def find_none() -> Sequence[Cell]:
+    """Return no cell."""
+    return ()
 
 
 @dataclass
@@ -142,6 +152,7 @@ def run_plan(
     options: RunOptions,
     excuse: Excuse = excuse_nothing,
     run: str = "",
+    find_others: FindCells = find_none,
 ) -> Generator[Event, None, RunFinished]:
     """Compile a plan's cells into the store; return the finished run.
 
@@ -153,6 +164,7 @@ def run_plan(
         options: How the cells are compiled.
         excuse: Failures that do not count for `max_failures`.
         run: A run that began before its package was captured.
+        find_others: Returns other configurations of failing launches, which are compiled last.
     """
     failures = new_records = 0
     records: list[Record] = []
@@ -174,6 +186,7 @@ def run_plan(
                     end = RunFinished(active.id, complete=False, failures=failures)
                     yield end
                     return end
+        yield from _try_others(active, find_others())
         active.finish()
     if new_records:
         # A run that compiled has a network: the moment to look for new torch releases.
@@ -189,6 +202,21 @@ def cells_to_compile(cells: Sequence[Cell], store: Store, options: RunOptions) -
         return cells
     stored = store.latest_verdicts(cell.key for cell in cells)
     return [cell for cell in cells if cell.key not in stored]
+
+
+def _try_others(active: ActiveRun, others: Sequence[Cell]) -> Iterator[Event]:
+    """Compile other configurations of failing launches.
+
+    If one compiles, an autotuner that skips the failing one continues, and for any other it is a
+    fallback.
+    """
+    if not others:
+        return
+    number = count_noun(len(others), "other configuration")
+    yield Progress(f"trying {number} of what fails")
+    active.store.add_cells(others)
+    for record in active.loop.records(others):
+        yield RecordSettled(record)
 
 
 def records_of(

@@ -36,7 +36,7 @@ class _Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f"{self.package}: name its versions")
 
 
-class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _CombinationsFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     version: int
     combinations: tuple[_Entry, ...]
 
@@ -76,7 +76,7 @@ def read_combinations(file: Path) -> list[Combination]:
     try:
         plain: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
         check_plain(plain)
-        content = msgspec.convert(plain, _File)
+        content = msgspec.convert(plain, _CombinationsFile)
     except OSError as error:
         raise UsageError(
             f"{file}: cannot be read ({error.strerror}); give a YAML file of combinations, as "

@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 from flacheck.analysis.fallbacks import ReportedFallback
 from flacheck.baseline.form import BaselinePlace
 from flacheck.errors import UsageError
+from flacheck.model.coverage import PackageCoverage
 from flacheck.model.extent import LaunchExtent
 from flacheck.model.launch import FormError, check_plain
 
@@ -178,7 +179,7 @@ class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     resources: tuple[dict[str, Any], ...]
     cells: tuple[PackedCell, ...]
     extent: LaunchExtent | None = None
-    coverage: tuple[dict[str, Any], ...] = ()
+    coverage: tuple[PackageCoverage, ...] = ()
     # Package, kernel, operator and form.
     forms: tuple[tuple[str | None, str, str, str], ...] = ()
     capture: CaptureFacts | None = None

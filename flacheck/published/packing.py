@@ -28,6 +28,7 @@ from flacheck.model import (
     canonical,
     digest,
 )
+from flacheck.model.coverage import PackageCoverage
 from flacheck.model.kernel import Unrecorded
 from flacheck.published.form import (
     Body,
@@ -66,7 +67,7 @@ class SubjectFacts:
     requires: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
     capture: CaptureFacts | None = None
-    coverage: tuple[Json, ...] = ()
+    coverage: tuple[PackageCoverage, ...] = ()
     forms: FormsOf = field(default_factory=dict)
     fallbacks: tuple[ReportedFallback, ...] = ()
 
@@ -92,7 +93,7 @@ class PublishedPlace:
     keys: KeySet
     records: tuple[Record, ...]
     forms: FormsOf = field(default_factory=dict)
-    coverage: tuple[Json, ...] = ()
+    coverage: tuple[PackageCoverage, ...] = ()
     capture: CaptureFacts | None = None
 
     @property

@@ -172,10 +172,10 @@ def _causes(result: TunerResult) -> Iterator[Part]:
             lines.setdefault(cause, line)
             numbers.setdefault(cause, []).append(number)
     for cause, places in numbers.items():
-        yield document.Item(f"{_ranges(places)}: {lines[cause]}", Tone.BAD)
+        yield document.Item(f"{write_ranges(places)}: {lines[cause]}", Tone.BAD)
 
 
-def _ranges(numbers: Sequence[int]) -> str:
+def write_ranges(numbers: Sequence[int]) -> str:
     """Return numbers as ranges: `1, 4–6`."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
@@ -215,7 +215,7 @@ def _cost(cost: Cost) -> Iterator[Part]:
         if why != "fails":
             reasons.setdefault(why, []).append(index + 1)
     for why, numbers in reasons.items():
-        yield document.Item(f"{_ranges(numbers)}: {why}", Tone.FAINT)
+        yield document.Item(f"{write_ranges(numbers)}: {why}", Tone.FAINT)
 
 
 def _seconds(value: float) -> str:

@@ -9,7 +9,7 @@ from flacheck.analysis.order import by_target, count_noun, kernel_name, short, s
 from flacheck.analysis.slices import Slice
 from flacheck.analysis.standing_state import add_shares, describe_extent
 from flacheck.analysis.summary import RunView, Summary
-from flacheck.model import Json
+from flacheck.model.coverage import PackageCoverage
 from flacheck.reports import document, operators, phrases, releases
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.phrases import MAX_ITEMS
@@ -210,7 +210,7 @@ def coverage(summary: Summary) -> Iterator[Part]:
             yield from _tests(each)
 
 
-def _tests(entry: Json) -> Iterator[Part]:
+def _tests(entry: PackageCoverage) -> Iterator[Part]:
     """Yield the results of the package's own tests, and the kernels that they recorded."""
     tests = entry["tests"]
     where = f"its own tests under {short(entry['toolchain'])}"
@@ -233,12 +233,17 @@ def _tests(entry: Json) -> Iterator[Part]:
     if tests["cut"]:
         names = ", ".join(some(tests["cut"], phrases.MAX_KERNELS))
         yield document.Item(f"no time was left to run: {names}", Tone.DOUBT)
-    sources = {"tests": "its tests only", "driver": "flacheck's calls only", "both": "both"}
-    for source, by in sources.items():
-        kernels = list(map(kernel_name, tests["kernels"][source]))
+    recorded = tests["kernels"]
+    kernels_by_source = {
+        "its tests only": recorded["tests"],
+        "flacheck's calls only": recorded["driver"],
+        "both": recorded["both"],
+    }
+    for source, kernels in kernels_by_source.items():
         if kernels:
-            names = ", ".join(some(kernels, phrases.MAX_KERNELS))
-            yield document.Item(f"{count_noun(len(kernels), 'kernel')} recorded by {by}: {names}")
+            names = ", ".join(some(list(map(kernel_name, kernels)), phrases.MAX_KERNELS))
+            count = count_noun(len(kernels), "kernel")
+            yield document.Item(f"{count} recorded by {source}: {names}")
 
 
 def known_good(summary: Summary) -> Iterator[Part]:

@@ -80,9 +80,9 @@ def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[
     good_waivers, bad_waivers = [], []
     for judgement in result.judged_waivers:
         if judgement.is_finding:
-            bad_waivers.append(_waiver(judgement))
+            bad_waivers.append(waiver_item(judgement))
         else:
-            good_waivers.append(_waiver(judgement))
+            good_waivers.append(waiver_item(judgement))
     yield from items("Waivers", good_waivers)
     yield from items("Waivers that have to go", bad_waivers, Tone.BAD)
     if result.baseline:
@@ -216,7 +216,7 @@ def _merge(groups: Sequence[SignatureGroup]) -> SignatureGroup:
     )
 
 
-def _waiver(judgement: JudgedWaiver) -> str:
+def waiver_item(judgement: JudgedWaiver) -> str:
     """Return a waiver and its outcome."""
     entry = judgement.waiver
     until = entry.expires and f" until {entry.expires}"
@@ -299,7 +299,7 @@ def _annotations(result: Gate, strict: bool) -> Iterator[document.Annotation]:
         level = "notice"
         if judgement.is_finding:
             level = "error"
-        yield document.Annotation(level, "waiver", _waiver(judgement))
+        yield document.Annotation(level, "waiver", waiver_item(judgement))
     for change in result.suggest:
         yield _at(change.pin, "notice", "suggestion", _change(change))
     text = f"{_headline(result)} ({_judged_by(result)})"

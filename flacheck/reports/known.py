@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from flacheck.analysis.order import by_target, by_version, count_noun, kernel_name, short, some
-from flacheck.capabilities.known.document import Known, KnownPair, KnownPlace, KnownShare
+from flacheck.analysis.standing_state import Share
+from flacheck.capabilities.known.document import Known, KnownPair, KnownPlace
 from flacheck.capabilities.results.verifying import Verification
 from flacheck.reports.document import (
     Heading,
@@ -95,7 +96,7 @@ def _cell(place: KnownPlace) -> Words:
     return Words(text, tone)
 
 
-def _share(share: KnownShare) -> str:
+def _share(share: Share) -> str:
     return f"{share.answered} of {'?' if share.of is None else share.of}"
 
 

@@ -30,7 +30,7 @@ def sentence(summary: Summary) -> str:
     good = [name for name in releases if all(each.is_passing for each in by_release[name])]
     clauses = []
     for toolchain in dict.fromkeys((*releases[-1:], *good[-1:])):
-        texts = phrases.group_by(by_release[toolchain], _describe)
+        texts = phrases.group_by(by_release[toolchain], describe_operator)
         for text, standings in texts.items():
             targets = ", ".join(each.target for each in standings)
             clauses.append(f"{short(toolchain)} on {targets}: {text}")
@@ -73,7 +73,7 @@ def _word(standing: Standing, name: str) -> Words:
     return Words("–", Tone.FAINT)
 
 
-def _describe(standing: Standing) -> str:
+def describe_operator(standing: Standing) -> str:
     """Return the number of operators by state, and the failures of those that fail."""
     operators = standing.operators
     by_state = phrases.group_by(operators, lambda each: each.state)

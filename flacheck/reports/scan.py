@@ -2,17 +2,22 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, UnsetType, structs
 
 from flacheck.analysis.grid import Grid, KernelOf, Row, Square, grid
 from flacheck.analysis.groups import UNCLASSIFIED
 from flacheck.analysis.known_good import Place
 from flacheck.analysis.order import count_noun, kernel_name, settings, short, some, toolchain_label
 from flacheck.analysis.slow import CODE as SLOW
-from flacheck.analysis.summary import RunView, Summary
+from flacheck.analysis.summary import RunSummary, RunView, Summary
 from flacheck.baseline.comparing import BaselineComparison, ChangedFailure
+from flacheck.capabilities.scan.run_facts import RunFacts
 from flacheck.model import Json, Record, Verdict
+from flacheck.model.record import RecordDocument
 from flacheck.model.source_location import SourceLocation
+from flacheck.model.wire import JsonStruct
 from flacheck.reports import chart, document, operators, phrases, releases
 from flacheck.reports.conclusions import answer, coverage, dtype_tables, known_good, mixed
 from flacheck.reports.document import Part, Tone, Words, row
@@ -28,12 +33,46 @@ LEGEND = (
     "8/12: 8 of 12 compile · FC… fails · (FC…) fails, but the autotuner skips it · "
     "? unknown · – skipped"
 )
+# A cell without a result has a reason, a failure its cause.
+_VERDICTS = {
+    "allOf": [
+        {
+            "if": {"properties": {"verdict": {"enum": ["unknown", "skipped"]}}},
+            "then": {"properties": {"reason": {"type": "string", "minLength": 1}}},
+        },
+        {
+            "if": {"properties": {"verdict": {"const": "fails"}}},
+            "then": {"properties": {"code": {"type": "string"}, "signature": {"type": "string"}}},
+        },
+    ]
+}
 # Above this number of kernels, those that compile everywhere share one line.
 _ROWS = 12
 # A row shows the nearest settings and alternatives of a fallback.
 _USES = 3
 # GitHub shows ten annotations of each level.
 _ANNOTATIONS = 10
+
+
+class ReportedSummary(RunSummary, frozen=True, kw_only=True):
+    """The counts of cells, the conclusions, and the comparison with the baseline if there is one.
+
+    `partial` are the places where a question is not answered completely. `untested` are launches
+    with invented arguments that are not evidence; no other count includes their cells. `slices` are
+    dtypes or forms of the question whose answers differ; `advisories` are the public reports
+    against each requested release.
+    """
+
+    baseline: BaselineComparison | UnsetType = UNSET
+
+
+class RunDocument(JsonStruct, frozen=True):
+    """One run, or several as one: its records and the conclusions."""
+
+    schema: Literal["flacheck.run/1"]
+    run: RunFacts
+    records: tuple[Annotated[RecordDocument, Meta(extra_json_schema=_VERDICTS)], ...]
+    summary: ReportedSummary
 
 
 def report(view: RunView, baseline: BaselineComparison | None = None) -> document.Report:
@@ -43,10 +82,7 @@ def report(view: RunView, baseline: BaselineComparison | None = None) -> documen
     """
     records = (_plain(record) for record in view.records())
     before = {"schema": SCHEMA, "run": view.run}
-    summary = view.summary.to_json()
-    if baseline is not None:
-        summary["baseline"] = baseline.to_json()
-    after = {"summary": summary}
+    after = {"summary": _summary(view.summary, baseline).to_json()}
     value = document.Streamed(before, "records", records, after)
     return document.Report(
         _parts(view, baseline),
@@ -55,6 +91,13 @@ def report(view: RunView, baseline: BaselineComparison | None = None) -> documen
         _cases(view),
         partial(_overview, view),
     )
+
+
+def _summary(summary: Summary, baseline: BaselineComparison | None) -> ReportedSummary:
+    parts = structs.asdict(summary.document())
+    if baseline is None:
+        return ReportedSummary(**parts)
+    return ReportedSummary(**parts, baseline=baseline)
 
 
 def _chart(view: RunView) -> chart.Chart:

@@ -64,7 +64,7 @@ def take(chunks: Iterable[bytes]) -> list[Excerpt]:
     for block, after in _with_next(_whole_lines(chunks)):
         text = before + block + after[:_AFTER]
         first_line = line - before.count(b"\n")
-        for start, end in _neighbourhoods(text, len(before), len(before) + len(block), shapes):
+        for start, end in find_neighbourhoods(text, len(before), len(before) + len(block), shapes):
             budget.add(first_line + text.count(b"\n", 0, start), text[start:end])
         is_first, is_last = not before, not after
         if is_first:
@@ -127,7 +127,7 @@ def _tail(block: bytes) -> bytes:
     return part
 
 
-def _neighbourhoods(
+def find_neighbourhoods(
     text: bytes, start: int, end: int, shapes: set[bytes]
 ) -> Iterator[tuple[int, int]]:
     """Yield the bounds of the text around each new hint between two places, without overlaps."""

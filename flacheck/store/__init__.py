@@ -62,11 +62,6 @@ class StoredRun:
     purpose: Purpose
     question: Question | None
 
-    def to_json(self) -> Json:
-        """Return the `run` object of flacheck.run/1."""
-        where = {name: self.environment.get(name) for name in ("flacheck", "python", "platform")}
-        return {"id": self.id, "started": self.started, **where, "matrix": self.matrix}
-
 
 class Store(StoreFile):
     """Records and runs in `DIR/flacheck.sqlite`, for one thread of one process."""

@@ -58,13 +58,13 @@ class Check:
 def checks() -> Iterator[Check]:
     """Yield every check, the cheap ones first."""
     yield _system()
-    yield _python()
+    yield check_python()
     yield _installer()
     yield _cache_folder()
     yield _space()
     yield _memory()
     yield _processes()
-    yield _confinement()
+    yield check_confinement()
     # WAL needs 3.7, the store's upserts 3.24.
     remedy = "use a Python built with SQLite 3.24 or newer"
     yield Check("sqlite", sqlite3.sqlite_version_info >= (3, 24), sqlite3.sqlite_version, remedy)
@@ -80,7 +80,7 @@ def _system() -> Check:
     return Check("system", ok, machine, remedy)
 
 
-def _python() -> Check:
+def check_python() -> Check:
     first, last = TESTED_PYTHONS
     ok = sys.version_info >= (3, first)
     here = f"{platform.python_version()} at {sys.executable}"
@@ -139,7 +139,7 @@ def _processes() -> Check:
     return Check("subprocesses", True, "groups and limits can be set", remedy)
 
 
-def _confinement() -> Check:
+def check_confinement() -> Check:
     """Return the check that the kernel keeps compilers from the user's files.
 
     It is tried in a process of its own.

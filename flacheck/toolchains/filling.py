@@ -32,18 +32,18 @@ class InUse(UsageError):
 
 
 # Locks of the folders in use, each shared with the other processes that use it.
-_IN_USE: dict[Path, int] = {}
+IN_USE: dict[Path, int] = {}
 
 
 def keep(folder: Path) -> None:
     """Keep other processes from removing a folder until this one ends."""
-    if folder in _IN_USE:
+    if folder in IN_USE:
         return
     # An unwritable cache takes no lock, and nothing can be removed from it.
     with contextlib.suppress(OSError):
         handle = _open_lock(folder, ".use")
         fcntl.flock(handle, fcntl.LOCK_SH)
-        _IN_USE[folder] = handle
+        IN_USE[folder] = handle
         # The lock file's time is that of the folder's last use.
         os.utime(handle)
 
@@ -62,7 +62,7 @@ def _hold_exclusively(folder: Path) -> Iterator[None]:
     with explain_os_errors(folder):
         # A shared lock of this process becomes exclusive; on another handle the system would reject
         # it.
-        handle = _IN_USE.pop(folder, None) or _open_lock(folder, ".use")
+        handle = IN_USE.pop(folder, None) or _open_lock(folder, ".use")
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -20,7 +20,7 @@ from flacheck.toolchains.index_sources import Sources, is_remote, local_path
 from flacheck.version import __version__
 
 # Seconds without a byte after which a host counts as unreachable.
-_TIMEOUT = 10.0
+TIMEOUT = 10.0
 _JSON = "application/vnd.pypi.simple.v1+json"
 _HTML = ("application/vnd.pypi.simple.v1+html", "text/html")
 _ACCEPT = f"{_JSON}, {_HTML[0]};q=0.2, {_HTML[1]};q=0.01"
@@ -85,7 +85,7 @@ def read_links(place: str, sources: Sources) -> list[IndexFile]:
 def why_no_connection(place: str, sources: Sources) -> str | None:
     """Return why the host of an index does not answer; None if it does, whatever the answer."""
     try:
-        _fetch(f"{place}/pip/", sources, method="HEAD")
+        fetch(f"{place}/pip/", sources, method="HEAD")
     except UnreadPage as error:
         if error.is_unreachable:
             return error.reason
@@ -103,7 +103,7 @@ def _read_local(page: Path) -> list[IndexFile]:
 
 def _read_page(url: str, sources: Sources) -> list[IndexFile]:
     """Return the files on a page, in JSON or HTML."""
-    content, content_type, final_url = _fetch(url, sources)
+    content, content_type, final_url = fetch(url, sources)
     if content_type == _JSON:
         try:
             return msgspec.json.decode(content, type=_Page).files
@@ -116,7 +116,7 @@ def _read_page(url: str, sources: Sources) -> list[IndexFile]:
     raise UnreadPage(url, f"the page is {content_type or 'of no type'}, not an index's", False)
 
 
-def _fetch(url: str, sources: Sources, method: str = "GET") -> tuple[bytes, str, str]:
+def fetch(url: str, sources: Sources, method: str = "GET") -> tuple[bytes, str, str]:
     """Return content, type and final URL; all empty if the server lacks the page."""
     bare = _without_credentials(url)
     headers = {"Accept": _ACCEPT, "User-Agent": f"flacheck/{__version__}"}
@@ -126,7 +126,7 @@ def _fetch(url: str, sources: Sources, method: str = "GET") -> tuple[bytes, str,
         # A redirect to another host does not receive them.
         request.add_unredirected_header("Authorization", credentials)
     try:
-        with _opener(bare, sources).open(request, timeout=_TIMEOUT) as response:
+        with _opener(bare, sources).open(request, timeout=TIMEOUT) as response:
             return response.read(), response.headers.get_content_type(), response.url
     except urllib.error.HTTPError as error:
         if error.code in _HAS_NONE:

@@ -33,7 +33,7 @@ class Scratch:
 
 def make_folder() -> Scratch:
     """Make a temporary folder; the first call also removes those of processes that were killed."""
-    _remove_stale(tempfile.gettempdir())
+    remove_stale(tempfile.gettempdir())
     while True:
         outer = Path(tempfile.mkdtemp(prefix=_PREFIX))
         handle = os.open(outer / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
@@ -62,7 +62,7 @@ def temporary_folder() -> Iterator[str]:
 
 
 @cache
-def _remove_stale(where: str) -> None:
+def remove_stale(where: str) -> None:
     for outer in Path(where).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             status = outer.lstat()

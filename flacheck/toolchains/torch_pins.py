@@ -61,7 +61,7 @@ def refresh(again: bool = False) -> None:
     with suppress(ToolchainError):
         for version in index.available("torch"):
             if version > newest and str(version) not in new_pins:
-                pin = _look_up(str(version))
+                pin = look_up(str(version))
                 if pin:
                     new_pins[str(version)] = pin
         complete = True
@@ -74,7 +74,7 @@ def is_complete() -> bool:
     return complete
 
 
-def _look_up(torch: str) -> str | None:
+def look_up(torch: str) -> str | None:
     """Return the Triton specifier in a torch release's metadata.
 
     Only the metadata is downloaded. Raises ToolchainError if it cannot be read.

@@ -38,7 +38,7 @@ def _shipped_rows() -> dict[Version, dict[str, Any]]:
     return {Version(text): row for text, row in table("triton_releases")["releases"].items()}
 
 
-def _missing_wheel_reason(version: Version) -> str | None:
+def missing_wheel_reason(version: Version) -> str | None:
     """Return the reason why a release of the shipped table lacks a wheel here."""
     if platform.system() != "Linux":
         return _no_wheel_reason()
@@ -79,7 +79,7 @@ def refusals(version: Version) -> dict[str, str]:
     return reasons
 
 
-def _list_cached() -> list[Version]:
+def list_cached() -> list[Version]:
     """Return the releases in the cache for this Python, without builds from wheel files."""
     versions = []
     for shelf in cache.shelves("toolchains"):
@@ -110,8 +110,8 @@ def here() -> tuple[list[Version], tuple[str, ...]]:
     try:
         available, warnings = index.available(NAME), ()
     except ToolchainError as error:
-        versions = {v for v in _shipped_rows() if _missing_wheel_reason(v) is None} | set(
-            _list_cached()
+        versions = {v for v in _shipped_rows() if missing_wheel_reason(v) is None} | set(
+            list_cached()
         )
         # Some indexes may have answered while another did not.
         versions.update(v for v in getattr(error, "versions", ()) if v >= OLDEST)
@@ -135,14 +135,14 @@ def matching(specifiers: SpecifierSet) -> Resolution:
         )
     choices = []
     absent = []
-    cached_versions = _list_cached()
+    cached_versions = list_cached()
     for version in matching_versions:
         if connections.has_no_index() and version not in cached_versions:
             absent.append(version)
         elif version in there:
             choices.append(release(version))
         else:
-            reason = _missing_wheel_reason(version) or _no_wheel_reason()
+            reason = missing_wheel_reason(version) or _no_wheel_reason()
             warnings += (f"{NAME} {version} is left out: {reason}",)
     if absent and not choices:
         raise ToolchainError(f"no {NAME} that matches {specifiers} {_why_absent()}")
@@ -172,8 +172,8 @@ def exact(version: Version) -> Choice:
         )
     for listed_version in _shipped_rows():
         if listed_version == version:
-            return release(listed_version, _missing_wheel_reason(listed_version))
-    if version in _list_cached() or index.has(NAME, version):
+            return release(listed_version, missing_wheel_reason(listed_version))
+    if version in list_cached() or index.has(NAME, version):
         return release(version)
     # It may have a wheel for another Python (the shipped table has the older releases).
     for minor in range(12, 15):

@@ -32,7 +32,7 @@ from flacheck.toolchains.scratch import temporary_folder
 _LOG = logging.getLogger(__name__)
 
 # Seconds between two lines of progress: shorter than a user's patience, longer than most installs.
-_HEARTBEAT = 8.0
+HEARTBEAT = 8.0
 # A prctl option, from linux/prctl.h: the signal that a process gets when its parent dies.
 _PR_SET_PDEATHSIG = 1
 # Messages of uv and pip, in any version from 2023 on; neither has an exit status for these errors.
@@ -280,7 +280,7 @@ def run(
         try:
             while True:
                 try:
-                    output, _ = process.communicate(timeout=_HEARTBEAT)
+                    output, _ = process.communicate(timeout=HEARTBEAT)
                     return process.returncode, output.decode(errors="replace")
                 except subprocess.TimeoutExpired:
                     _LOG.info(f"installing {what} … {time.monotonic() - start:.0f} s")

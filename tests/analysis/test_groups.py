@@ -29,7 +29,7 @@ def test_failures_are_grouped_by_signature() -> None:
     ]
     groups = summarise([*tolerated, *same, record()], CONTEXT).by_signature
     assert [group.code for group in groups] == ["FC302", "FC501"]
-    assert groups[0].to_json() == {
+    assert groups[0].document().to_json() == {
         "signature": same[0].signature,
         "code": "FC302",
         "count": 4,

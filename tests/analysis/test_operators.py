@@ -69,14 +69,14 @@ def test_an_operator_without_a_verdict_is_not_tested() -> None:
     other = sized(record, 64)
     (standing,) = whole([FAST, other], made_up=(), operators={GLA: [FAST], "fla.layers.Gone": []})
     assert [each.state.value for each in standing.operators] == ["good", "no-record"]
-    assert operators._describe(standing).endswith("; 1 not tested")
+    assert operators.describe_operator(standing).endswith("; 1 not tested")
 
 
 def test_a_failure_outside_of_the_operators_is_counted() -> None:
     """A kernel that no entry point leads to makes the release bad all the same."""
     lone = failure(kernel="fla.utils:lone")
     standing = standing_of(FAST, lone, operators={GLA: [FAST]})
-    assert operators._describe(standing) == (
+    assert operators.describe_operator(standing) == (
         "1 of 1 operator good in all configurations; 1 failure outside of these"
     )
 

@@ -98,7 +98,7 @@ def measure(spec: str, triton: str, target: str, keep: Path, compiling: Compilin
     kernels = capture.driven.kernels
     row.recorded = sorted(set(row.launchable) & kernels.keys())
     known = coverage(dict.fromkeys(row.launchable, ()), kernels, capture.driven.report)
-    row.missed = dict(known.missed)
+    row.missed = {each["kernel"]: each["reason"] for each in known["missed"]}
     if compiling is not None:
         command = ["--package", spec, "--triton", triton, "--target", target]
         _answer(row, [*command, "--timeout", compiling.timeout], keep, compiling.dtype)

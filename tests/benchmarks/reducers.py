@@ -36,6 +36,7 @@ from flacheck.errors import FlacheckError
 from flacheck.inputs.expand import Selection
 from flacheck.model import Purpose
 from flacheck.pipeline import resolved_cell as cells
+from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.resolved_cell import ResolvedCell
 from flacheck.store import Store
 from tests.benchmarks.rivals import RIVALS, Rival, reduced_by
@@ -107,7 +108,8 @@ HEAD = f"{'case':16} {'reducer':18} {'lines':>5} {'nodes':>6} {'compiles':>8} {'
 
 def chosen(case: Case, store: Store) -> ResolvedCell:
     """The case's cell; the first by key where several fail with one signature."""
-    return cells.resolve_cell(case.matrix, case.selection(), store, Purpose.REPRO, jobs=2)
+    options = RunOptions(jobs=2)
+    return cells.resolve_cell(case.matrix, case.selection(), store, Purpose.REPRO, options=options)
 
 
 @dataclass

@@ -100,8 +100,8 @@ def test_a_bar_does_not_swallow_what_is_told(
 @pytest.fixture
 def beating(monkeypatch: pytest.MonkeyPatch) -> None:
     """A heartbeat after a twentieth of a second of silence."""
-    monkeypatch.setattr(loudness, "_SILENCE", 0.05)
-    monkeypatch.setattr(loudness, "_TICK", 0.01)
+    monkeypatch.setattr(loudness, "SILENCE", 0.05)
+    monkeypatch.setattr(loudness, "TICK", 0.01)
 
 
 def test_nothing_stands_still_without_a_word(

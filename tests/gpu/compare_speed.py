@@ -191,7 +191,8 @@ def main() -> None:
         if len(medians) == 2:
             forward, both = (o / t for o, t in zip(*medians.values(), strict=True))
             print(f"{name}: ours over FLA, forward {forward:.2f}, with backward {both:.2f}")
-            compare_gradients(name, *operators.values(), arguments)
+            ours, theirs = operators.values()
+            compare_gradients(name, ours, theirs, arguments)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ KERNELS = (
 def environment(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project's own environment without anything in it, on a machine without a GPU."""
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
-    monkeypatch.setattr(nearby, "_gpu", lambda: None)
+    monkeypatch.setattr(nearby, "read_gpu", lambda: None)
     site = here / ".venv" / "lib" / "python3.11" / "site-packages"
     site.mkdir(parents=True)
     return site
@@ -139,17 +139,17 @@ def test_the_driver_says_which_gpu_is_here(monkeypatch: pytest.MonkeyPatch, tmp_
         return subprocess.CompletedProcess([], 0, "NVIDIA H100 80GB HBM3\nNVIDIA H100\n", "")
 
     monkeypatch.setattr(subprocess, "run", smi)
-    assert nearby._gpu() == "NVIDIA H100 80GB HBM3"
+    assert nearby.read_gpu() == "NVIDIA H100 80GB HBM3"
 
     def missing(*_: Any, **__: Any) -> subprocess.CompletedProcess[str]:
         raise FileNotFoundError("nvidia-smi")
 
     monkeypatch.setattr(subprocess, "run", missing)
-    monkeypatch.setattr(nearby, "_DRIVER", tmp_path)
-    assert nearby._gpu() is None
+    monkeypatch.setattr(nearby, "DRIVER", tmp_path)
+    assert nearby.read_gpu() is None
     (tmp_path / "0000:01").mkdir()
     (tmp_path / "0000:01" / "information").write_text("Model: \t\t NVIDIA L40S\nIRQ: 1\n")
-    assert nearby._gpu() == "NVIDIA L40S"
+    assert nearby.read_gpu() == "NVIDIA L40S"
 
 
 def test_a_plain_scan_says_how_to_scan_a_package_and_scans_quick(

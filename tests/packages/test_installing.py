@@ -121,7 +121,7 @@ def test_the_highest_version_that_a_bound_admits_is_offered() -> None:
     conflict = ToolchainError("they conflict")
 
     def fitting(bound: str) -> str:
-        return installing._fitting("torch", SpecifierSet(bound), conflict)
+        return installing.fitting_pins("torch", SpecifierSet(bound), conflict)
 
     assert fitting(">=2.4") == "9999.0"
     assert fitting("<2.8") == "2.7.1"

@@ -10,7 +10,7 @@ from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.groups import SignatureGroup
 from flacheck.fallbacks.constexprs import HOST
 from flacheck.reports import phrases
-from flacheck.reports.autotune import _ranges
+from flacheck.reports.autotune import write_ranges
 from flacheck.reports.document import Heading, Item, Paragraph, Tone
 
 GROUP = SignatureGroup(
@@ -101,4 +101,4 @@ def test_a_change_of_the_host_code_is_marked() -> None:
 
 def test_numbers_that_follow_each_other_are_a_range() -> None:
     """The configurations of an autotuner that fail alike."""
-    assert _ranges([1, 4, 5, 6, 9]) == "1, 4–6, 9"
+    assert write_ranges([1, 4, 5, 6, 9]) == "1, 4–6, 9"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flacheck.rules import RULES, UNCLASSIFIED, read
-from flacheck.rules.excerpts import _neighbourhoods
+from flacheck.rules.excerpts import find_neighbourhoods
 from tests.case_codes import CODES
 from tests.rule_logs import cases
 
@@ -68,7 +68,7 @@ def test_a_long_log_keeps_the_lines_of_nearly_every_report() -> None:
             if not findings:
                 continue
             log = b"".join([filler, case["log"].encode(), b"\n", filler])
-            parts = list(_neighbourhoods(log, 0, len(log), set()))
+            parts = list(find_neighbourhoods(log, 0, len(log), set()))
             if parts:
                 kept += 1
             else:

@@ -13,7 +13,7 @@ from flacheck.capabilities.gate.result import WaiverUse
 from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
 from flacheck.model import MESSAGE_LIMIT, Record
-from flacheck.reports.gate import _waiver
+from flacheck.reports.gate import waiver_item
 from flacheck.store import Store
 from tests.made_gate import gate, states
 from tests.made_records import failure, record, whole
@@ -57,7 +57,7 @@ def test_a_waiver_by_the_old_signature_holds_and_says_the_new(store: Store) -> N
     outcome = gate([stored(store)], "triton==3.2.0", waivers=(waiver,))
     (judged,) = outcome.judged_waivers
     assert (judged.use, judged.cells, judged.renamed) == (WaiverUse.ACTIVE, 1, (TODAY,))
-    assert f"its signature is {TODAY} today: write that" in _waiver(judged)
+    assert f"its signature is {TODAY} today: write that" in waiver_item(judged)
     assert outcome.exit_code() is not Exit.FINDINGS
     assert states(outcome)["3.2.0"] != "bad"
 

@@ -19,7 +19,7 @@ def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_pins, "refresh", lambda **_: None)
     known = [Version(text) for text in triton_releases.known_releases()]
     monkeypatch.setattr(index, "available", lambda *_: known)
-    monkeypatch.setattr(triton_releases, "_missing_wheel_reason", lambda version: None)
+    monkeypatch.setattr(triton_releases, "missing_wheel_reason", lambda version: None)
 
 
 def names(spec: str) -> list[str]:
@@ -95,7 +95,7 @@ def test_a_required_release_without_a_wheel_is_unknown_or_left_out(
 ) -> None:
     """As for Triton's own releases: by an exact version a reason, in a range a warning."""
     monkeypatch.setattr(
-        triton_releases, "_missing_wheel_reason", lambda version: "no wheel for this Python"
+        triton_releases, "missing_wheel_reason", lambda version: "no wheel for this Python"
     )
     monkeypatch.setattr(index, "available", lambda *_: [Version("3.5.1")])
     (choice,) = toolchains.resolve(["torch==2.8.0"]).choices

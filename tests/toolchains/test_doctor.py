@@ -58,7 +58,7 @@ def test_what_the_kernel_closes_to_compilers_is_shown(monkeypatch: pytest.Monkey
         "available_confinement",
         lambda: confinement.AvailableConfinement(landlock=0, seccomp=True),
     )
-    assert doctor._confinement().detail == (
+    assert doctor.check_confinement().detail == (
         "Landlock is not offered, seccomp; closed to compilers: network; "
         "left open by this kernel: reading files"
     )
@@ -97,11 +97,11 @@ def test_an_untested_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """It works as far as anyone can tell; an older one does not."""
     first, last = doctor.TESTED_PYTHONS
     monkeypatch.setattr(doctor.sys, "version_info", (3, last + 1, 0))
-    newer = doctor._python()
+    newer = doctor.check_python()
     assert newer.ok
     assert f"untested: flacheck is tested on Python 3.{first} to 3.{last}" in newer.detail
     monkeypatch.setattr(doctor.sys, "version_info", (3, first - 1, 0))
-    assert not doctor._python().ok
+    assert not doctor.check_python().ok
 
 
 def test_the_oldest_tested_python_is_the_package_s() -> None:

@@ -164,7 +164,7 @@ def test_of_several_releases_none_is_removed_while_one_is_in_use(
         toolchains.provide(toolchains.resolve([version]).choices[0])
     used = triton.folder(toolchains.resolve(["3.4.0"]).choices[0])
     # As another process holds it.
-    handle = filling._IN_USE.pop(used)
+    handle = filling.IN_USE.pop(used)
     try:
         with pytest.raises(filling.InUse):
             toolchains.remove(["3.3.0", "3.4.0"])

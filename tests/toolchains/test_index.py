@@ -148,9 +148,9 @@ def test_a_refused_port_is_tried_once(
 ) -> None:
     """Each further look-up fails at once, with the same reason; nothing is kept."""
     tried = []
-    fetch = index_pages._fetch
+    fetch = index_pages.fetch
     monkeypatch.setattr(
-        index_pages, "_fetch", lambda url, *rest: tried.append(url) or fetch(url, *rest)
+        index_pages, "fetch", lambda url, *rest: tried.append(url) or fetch(url, *rest)
     )
     with refused() as url:
         use(monkeypatch, url)
@@ -167,7 +167,7 @@ def test_a_host_that_does_not_answer_is_tried_once(
     server: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A time-out is a sign of offline, too."""
-    monkeypatch.setattr(index_pages, "_TIMEOUT", 0.1)
+    monkeypatch.setattr(index_pages, "TIMEOUT", 0.1)
     server.pages["/simple/triton/"] = Page(wait=0.5)
     for _ in range(2):
         with pytest.raises(wheels.Offline, match="timed out"):
@@ -291,7 +291,7 @@ def test_offline_only_takes_releases_of_the_cache(
     server: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others are left out in one warning; if none is left, that is the error."""
-    monkeypatch.setattr(triton_releases, "_list_cached", lambda: [Version("3.7.0")])
+    monkeypatch.setattr(triton_releases, "list_cached", lambda: [Version("3.7.0")])
     with connections.of_indexes(offline=True):
         resolution = triton_releases.matching(SpecifierSet(">=3.6,<3.9"))
         assert [choice.version for choice in resolution.choices] == ["3.7.0"]
@@ -386,7 +386,7 @@ def test_an_installer_that_waits_for_dead_hosts_is_ended(
     server: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At its first report of progress the indexes are tried; if none answers, it ends."""
-    monkeypatch.setattr(wheels, "_HEARTBEAT", 0.05)
+    monkeypatch.setattr(wheels, "HEARTBEAT", 0.05)
     command = [sys.executable, "-c", "import time; time.sleep(30)"]
     with refused() as url:
         use(monkeypatch, url)

@@ -183,5 +183,5 @@ def test_a_release_without_triton_in_its_metadata_teaches_nothing(
 @pytest.mark.slow
 def test_the_shipped_table_is_what_the_index_says() -> None:
     """Two rows read again from the releases' metadata."""
-    assert pins._look_up("2.6.0") == pins.pins()["2.6.0"]
-    assert pins._look_up("2.15.0") == pins.pins()["2.15.0"]
+    assert pins.look_up("2.6.0") == pins.pins()["2.6.0"]
+    assert pins.look_up("2.15.0") == pins.pins()["2.15.0"]

@@ -25,9 +25,9 @@ def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder for temporary files, in which nothing was looked for yet."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    scratch._remove_stale.cache_clear()
+    scratch.remove_stale.cache_clear()
     yield tmp_path
-    scratch._remove_stale.cache_clear()
+    scratch.remove_stale.cache_clear()
 
 
 def started() -> tuple[subprocess.Popen[str], Path]:

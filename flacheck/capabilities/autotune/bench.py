@@ -137,8 +137,10 @@ class Bench:
             new_configs.append(replace(each, timing=times.get(canonical(each.config))))
         prices = []
         for use, config in instead:
-            prices.append(Price(use, *_price(times[canonical(config)], new_configs)))
-        return replace(result, configs=new_configs, prices=prices, rank=_rank(new_configs))
+            prices.append(Price(use, *price_against(times[canonical(config)], new_configs)))
+        return replace(
+            result, configs=new_configs, prices=prices, rank=rank_correlation(new_configs)
+        )
 
     def _elsewhere(self, result: TunerResult) -> str | None:
         """Return why this GPU or this Triton cannot time a result; None if they can."""
@@ -226,7 +228,9 @@ def _failure(attempt: Attempt) -> str:
     return (errors or lines)[-1]
 
 
-def _price(timing: Timing, configs: Sequence[ExaminedConfig]) -> tuple[float | None, float | None]:
+def price_against(
+    timing: Timing, configs: Sequence[ExaminedConfig]
+) -> tuple[float | None, float | None]:
     """Return the time of a fallback, and its multiple of the best configuration's."""
     medians = []
     for each in configs:
@@ -237,7 +241,7 @@ def _price(timing: Timing, configs: Sequence[ExaminedConfig]) -> tuple[float | N
     return timing.median_ms, round(timing.median_ms / min(medians), 3)
 
 
-def _rank(configs: Sequence[ExaminedConfig]) -> float | None:
+def rank_correlation(configs: Sequence[ExaminedConfig]) -> float | None:
     """Return the rank correlation of the estimates with the measured times."""
     estimates = []
     medians = []

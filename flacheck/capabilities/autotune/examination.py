@@ -1,9 +1,8 @@
 """The examination of autotuners: compile each configuration, judge, and look for fallbacks."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flacheck.analysis.fallbacks import Fallback
@@ -33,115 +32,120 @@ Search = Callable[[Sequence[Cell], Mapping[str, Record]], Iterable[Fallback]]
 _Place = tuple[str, str | None, str, str]
 
 
-@dataclass
-class Examination:
-    """An examination of launches: `compile` makes the records, `results` judges them."""
+@dataclass(frozen=True)
+class TuningPlan:
+    """The trials of each launch, and the plan with the cells of all launches, each once."""
 
-    name: str
-    gathered: TunedLaunches
-    jobs: int = 0
-    fresh: bool = False
-    _records: dict[str, Record] = field(default_factory=dict)
+    trials: Sequence[Trials]
+    plan: Plan
 
-    @cached_property
-    def trials(self) -> list[Trials]:
-        """The cells of each launch."""
-        return [trials(tuned_launch) for tuned_launch in self.gathered.launches]
 
-    @cached_property
-    def plan(self) -> Plan:
-        """The plan with the cells of all launches, each once."""
-        cells: dict[str, Cell] = {}
-        for launch_trials in self.trials:
-            for cell in launch_trials.cells:
-                cells[cell.key] = cell
-        return Plan(
-            name=f"autotune {self.name}",
-            cells=list(cells.values()),
-            choices=self.gathered.choices,
-            packages=self.gathered.packages,
-            purpose=Purpose.AUTOTUNE,
-            trust=self.gathered.trust,
-        )
+def plan_tuning(name: str, gathered: TunedLaunches) -> TuningPlan:
+    """Return the cells to compile for launches of autotuned kernels; `name` is the command's."""
+    all_trials = [trials(tuned_launch) for tuned_launch in gathered.launches]
+    cells: dict[str, Cell] = {}
+    for launch_trials in all_trials:
+        for cell in launch_trials.cells:
+            cells[cell.key] = cell
+    plan = Plan(
+        name=f"autotune {name}",
+        cells=list(cells.values()),
+        choices=gathered.choices,
+        packages=gathered.packages,
+        purpose=Purpose.AUTOTUNE,
+        trust=gathered.trust,
+    )
+    return TuningPlan(all_trials, plan)
 
-    def ruled_out(self) -> list[str]:
-        """Return a line for each configuration that cannot run on its target, before a compile."""
-        lines: dict[str, None] = {}
-        for launch_trials in self.trials:
-            cell = launch_trials.tuned_launch.cell
-            for config in launch_trials.tuned_launch.launch.configs:
-                why = ruled_out(launch_trials.tuned_launch, config)
-                if why:
-                    lines[f"{cell.kernel.name} on {cell.target}: {why}"] = None
-        return list(lines)
 
-    def compile(self, store: Path) -> Iterator[Event]:
-        """Compile each cell without a stored result; yield the events of the run."""
-        options = RunOptions(jobs=self.jobs, fresh=self.fresh)
+def describe_ruled_out(tuning: TuningPlan) -> list[str]:
+    """Return a line for each configuration that cannot run on its target, before a compile."""
+    lines: dict[str, None] = {}
+    for launch_trials in tuning.trials:
+        cell = launch_trials.tuned_launch.cell
+        for config in launch_trials.tuned_launch.launch.configs:
+            why = ruled_out(launch_trials.tuned_launch, config)
+            if why:
+                lines[f"{cell.kernel.name} on {cell.target}: {why}"] = None
+    return list(lines)
+
+
+def compile_trials(
+    tuning: TuningPlan, store: Path, options: RunOptions
+) -> Generator[Event, None, dict[str, Record]]:
+    """Compile each cell without a stored result; return the records by key."""
+    records: dict[str, Record] = {}
+    with Store.open(store) as open_store:
+        for event in run_plan(tuning.plan, open_store, options):
+            if isinstance(event, RecordSettled):
+                records[event.record.key] = event.record
+            yield event
+    return records
+
+
+def time_results(
+    tuning: TuningPlan, results: Sequence[TunerResult], bench: Bench
+) -> list[TunerResult]:
+    """Return the results with timings of their configurations on this machine's GPU."""
+    launches: dict[tuple[_Place, str], TunedLaunch] = {}
+    for launch_trials in tuning.trials:
+        tuned_launch = launch_trials.tuned_launch
+        cell = tuned_launch.cell
+        place = (cell.kernel.name, cell.kernel.package, cell.toolchain, cell.target)
+        launches[place, canonical(tuned_launch.launch.to_json())] = tuned_launch
+        # The result of a kernel without configurations names no launch.
+        launches.setdefault((place, canonical(None)), tuned_launch)
+    with_timings = []
+    with bench:
+        for number, each in enumerate(results, 1):
+            step = f"timing {number} of {len(results)}"
+            _LOG.info(f"{step}: {each.kernel}, {len(each.configs)} configurations")
+            place = (each.kernel, each.package, each.toolchain, each.target)
+            tuned_launch = launches[place, canonical(each.launch)]
+            result = bench.time_configs(each, tuned_launch, tuning.plan.packages)
+            with_timings.append(result)
+    return with_timings
+
+
+def judge_trials(
+    tuning: TuningPlan, records: Mapping[str, Record], store: Path, options: RunOptions, budget: int
+) -> list[TunerResult]:
+    """Return the result of every launch, in the order of the source, with fallbacks.
+
+    The search for fallbacks tries at most `budget` candidates for each failure; 0 skips it. Kernels
+    that were never launched are only logged.
+    """
+    tuned_launches = [each.tuned_launch for each in tuning.trials]
+    all_pruned = find_pruned_configs(tuning.plan, tuned_launches, MEMORY_MB)
+    pairs = []
+    silent = set()
+    for launch_trials in tuning.trials:
+        estimates = launch_trials.estimates(tuning.plan.packages)
+        own_pruned = all_pruned.get(launch_trials.tuned_launch.cell.key, [])
+        workers = count_processors()
+        result = judging.judge(launch_trials, records, estimates, own_pruned, workers)
+        if result.is_silent:
+            silent.add(result.kernel)
+        else:
+            pairs.append((launch_trials, result))
+    if silent:
+        names = ", ".join(some(sorted(silent), _SHOWN_KERNELS))
+        _LOG.info(f"never launched and therefore not examined: {names}")
+    if not budget:
+        return [result for _, result in pairs]
+
+    def search(cells: Sequence[Cell], records: Mapping[str, Record]) -> list[Fallback]:
         with Store.open(store) as open_store:
-            for event in run_plan(self.plan, open_store, options):
-                if isinstance(event, RecordSettled):
-                    self._records[event.record.key] = event.record
-                yield event
+            return search_with_workers(
+                replace(tuning.plan, cells=cells),
+                records.values(),
+                open_store,
+                RunOptions(jobs=options.jobs),
+                budget=budget,
+                extra_records=records,
+            )
 
-    def time_results(self, results: Sequence[TunerResult], bench: Bench) -> list[TunerResult]:
-        """Return the results with timings of their configurations on this machine's GPU."""
-        launches: dict[tuple[_Place, str], TunedLaunch] = {}
-        for launch_trials in self.trials:
-            tuned_launch = launch_trials.tuned_launch
-            cell = tuned_launch.cell
-            place = (cell.kernel.name, cell.kernel.package, cell.toolchain, cell.target)
-            launches[place, canonical(tuned_launch.launch.to_json())] = tuned_launch
-            # The result of a kernel without configurations names no launch.
-            launches.setdefault((place, canonical(None)), tuned_launch)
-        with_timings = []
-        with bench:
-            for number, each in enumerate(results, 1):
-                step = f"timing {number} of {len(results)}"
-                _LOG.info(f"{step}: {each.kernel}, {len(each.configs)} configurations")
-                place = (each.kernel, each.package, each.toolchain, each.target)
-                tuned_launch = launches[place, canonical(each.launch)]
-                result = bench.time_configs(each, tuned_launch, self.plan.packages)
-                with_timings.append(result)
-        return with_timings
-
-    def results(self, store: Path, budget: int) -> list[TunerResult]:
-        """Return the result of every launch, in the order of the source, with fallbacks.
-
-        The search for fallbacks tries at most `budget` candidates for each failure; 0 skips it.
-        Kernels that were never launched are only logged.
-        """
-        tuned_launches = [each.tuned_launch for each in self.trials]
-        all_pruned = find_pruned_configs(self.plan, tuned_launches, MEMORY_MB)
-        pairs = []
-        silent = set()
-        for launch_trials in self.trials:
-            estimates = launch_trials.estimates(self.plan.packages)
-            own_pruned = all_pruned.get(launch_trials.tuned_launch.cell.key, [])
-            workers = count_processors()
-            result = judging.judge(launch_trials, self._records, estimates, own_pruned, workers)
-            if result.is_silent:
-                silent.add(result.kernel)
-            else:
-                pairs.append((launch_trials, result))
-        if silent:
-            names = ", ".join(some(sorted(silent), _SHOWN_KERNELS))
-            _LOG.info(f"never launched and therefore not examined: {names}")
-        if not budget:
-            return [result for _, result in pairs]
-
-        def search(cells: Sequence[Cell], records: Mapping[str, Record]) -> list[Fallback]:
-            with Store.open(store) as open_store:
-                return search_with_workers(
-                    replace(self.plan, cells=cells),
-                    records.values(),
-                    open_store,
-                    RunOptions(jobs=self.jobs),
-                    budget=budget,
-                    extra_records=records,
-                )
-
-        return with_fallbacks(pairs, search)
+    return with_fallbacks(pairs, search)
 
 
 def with_fallbacks(
@@ -151,7 +155,7 @@ def with_fallbacks(
     results = [result for _, result in pairs]
     kernels = set()
     for result in results:
-        if _is_mendable(result):
+        if is_mendable(result):
             kernels.add((result.kernel, result.package))
     cells: dict[str, Cell] = {}
     records: dict[str, Record] = {}
@@ -174,7 +178,7 @@ def with_fallbacks(
     return new_results
 
 
-def _is_mendable(result: TunerResult) -> bool:
+def is_mendable(result: TunerResult) -> bool:
     """Return True if other settings may prevent the end of a run; keys and imports are not."""
     fates = [config.fate for config in result.configs if not config.compiles]
     every_one_fails = bool(fates) and len(fates) == len(result.configs)

@@ -115,7 +115,7 @@ def of_launches(
     resolver = Resolver()
     examined_launches: list[TunedLaunch] = []
     for kernel_entries in group_by_key((entry.kernel, entry) for entry in usable).values():
-        examined_launches += _of_entries(
+        examined_launches += of_entries(
             kernel_entries,
             selection,
             resolver,
@@ -218,7 +218,7 @@ def _of_capture(
                 source_matrix, [source], here, resolver, packages, every_key
             )
     captured_launches = list(
-        _of_entries(entries, here, resolver, packages, (), is_captured=True, every_key=every_key)
+        of_entries(entries, here, resolver, packages, (), is_captured=True, every_key=every_key)
     )
     if every_key:
         yield from _one_for_each_binary([*from_matrices, *captured_launches])
@@ -318,7 +318,7 @@ def _arguments(cell: Cell) -> Args:
     return cell.launch.args
 
 
-def _of_entries(
+def of_entries(
     entries: Sequence[RecordedLaunch],
     selection: Selection,
     resolver: Resolver,

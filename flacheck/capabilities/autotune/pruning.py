@@ -31,7 +31,7 @@ def find_pruned_configs(
     provider = provider_of(plan, memory_mb)
     tasks = []
     for tuned_launch in tuned_launches:
-        if not _has_list(tuned_launch):
+        if not has_list(tuned_launch):
             continue
         cell = tuned_launch.cell
         kind = provider.worker_kind(cell)
@@ -43,19 +43,19 @@ def find_pruned_configs(
         for batch in pool.results():
             for task, attempt in batch:
                 if attempt.outcome is Outcome.FINISHED:
-                    by_key[task.name.key] = _left_out(attempt.facts["configs"], task.name)
+                    by_key[task.name.key] = left_out_configs(attempt.facts["configs"], task.name)
     finally:
         pool.close()
     return by_key
 
 
-def _has_list(tuned_launch: TunedLaunch) -> bool:
+def has_list(tuned_launch: TunedLaunch) -> bool:
     """Return True if the worker loads the kernel with the decorators that pruned the launch."""
     is_pruned = tuned_launch.cell.stage == "autotune" and not tuned_launch.by_matrix
     return is_pruned and tuned_launch.cell.kernel.is_of_package
 
 
-def _left_out(all_configs: Sequence[_Config], cell: Cell) -> list[_Config]:
+def left_out_configs(all_configs: Sequence[_Config], cell: Cell) -> list[_Config]:
     """Return the configurations of the list that the launch does not have."""
     assert cell.launch is not None
     pruned_configs = []

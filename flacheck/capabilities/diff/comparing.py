@@ -1,7 +1,7 @@
 """The comparison of two sides: compile the missing cells, match the records, and judge."""
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,9 @@ from flacheck.analysis.context import FormsOf
 from flacheck.analysis.exit_code import NO_WHEEL
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.observation import observe
-from flacheck.analysis.order import by_target, count_noun, settings, split
+from flacheck.analysis.order import by_target, settings, split
 from flacheck.analysis.untested_cells import separate_untested, why_untested
 from flacheck.capabilities.diff import package_view
-from flacheck.capabilities.diff.alternative_configs import other_configs
 from flacheck.capabilities.diff.compared_side import ComparedSide
 from flacheck.capabilities.diff.comparison_plan import ComparisonPlan
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind, differences
@@ -30,13 +29,14 @@ from flacheck.capabilities.diff.published_sides import PublishedSides
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.capabilities.diff.sides import ReleaseSide, Side, StoredSide
 from flacheck.fallbacks import alternatives
-from flacheck.model import Cell, Json, Record, Verdict
+from flacheck.model import Cell, Record, Verdict
+from flacheck.model.coverage import PackageCoverage
 from flacheck.packages.kernel_locations import KernelLocator
-from flacheck.pipeline import interim
-from flacheck.pipeline.events import Event, Progress, RecordSettled, RunFinished, RunStarted
+from flacheck.pipeline.events import Event, RecordSettled, RunStarted
 from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.other_configs import other_configs
 from flacheck.pipeline.plan import Plan
-from flacheck.pipeline.run import ActiveRun, cells_to_compile, open_run
+from flacheck.pipeline.run import run_plan
 from flacheck.published.answers import PublishedSource
 from flacheck.store import Store
 from flacheck.tables import advisories
@@ -86,55 +86,32 @@ class _Comparison:
     def compile(self, plan: Plan, options: RunOptions) -> Generator[Event, None, None]:
         """Compile every cell of the plan, then other configurations of regressed launches."""
         assert self.store is not None
-        with open_run(plan, self.store, options) as active:
-            self._run = active.id
-            yield RunStarted(active.id, len(plan.cells))
-            for position, cells in enumerate(plan.steps):
-                if position:
-                    yield from self._so_far(cells, options)
-                for record in active.loop.records(cells):
-                    self._records[record.key] = record
-                    yield RecordSettled(record)
-            yield from self._look_again(active)
-            active.finish()
-        yield RunFinished(active.id, complete=True)
-
-    def _so_far(self, cells: Sequence[Cell], options: RunOptions) -> Iterator[Event]:
-        """Yield the answer of the usual configurations, and the time that the others take."""
-        assert self.store is not None
-        yield Progress(f"so far, by the usual configurations: {self.result().answer}")
-        remaining_cells = cells_to_compile(cells, self.store, options)
-        records = list(self._records.values())
-        for sentence in interim.describe_rest(records, remaining_cells, options.workers):
-            yield Progress(sentence)
+        run = run_plan(plan, self.store, options, find_others=self._find_others)
+        for event in run:
+            if isinstance(event, RunStarted):
+                self._run = event.run
+            if isinstance(event, RecordSettled):
+                self._records[event.record.key] = event.record
+            yield event
 
     def take(self, sides: PublishedSides) -> None:
         """Take published records in place of compiled ones."""
         self._records = dict(sides.records)
         self._alternatives = sides.alternatives
 
-    def _look_again(self, active: ActiveRun) -> Generator[Event, None, None]:
-        """Compile other configurations of regressed launches.
-
-        If one compiles, an autotuner that skips the failing one continues, and for any other it is
-        a fallback.
-        """
+    def _find_others(self) -> Sequence[Cell]:
+        """Return other configurations of the launches that TO breaks."""
         assert self.comparison_plan.plan is not None
-        failing = {
-            change.pair.after.key
-            for change in self.result().of(DifferenceKind.REGRESSED)
-            if change.pair.after is not None
-        }
+        failing = set()
+        for change in self.result().of(DifferenceKind.REGRESSED):
+            if change.pair.after is not None:
+                failing.add(change.pair.after.key)
         cells = [cell for cell in self.comparison_plan.plan.cells if cell.key in failing]
         self._alternatives = other_configs(cells)
-        others = [cell for own in self._alternatives.values() for cell in own]
-        if not others:
-            return
-        number = count_noun(len(others), "other configuration")
-        yield Progress(f"trying {number} of what regressed")
-        active.store.add_cells(others)
-        for record in active.loop.records(others):
-            self._records[record.key] = record
+        others: list[Cell] = []
+        for own in self._alternatives.values():
+            others += own
+        return others
 
     def result(self) -> Comparison:
         """Return the comparison of the records so far."""
@@ -239,7 +216,7 @@ class _Comparison:
         return missing(name, compiler, captures, refusal_of, coverage)
 
     @property
-    def _coverage(self) -> tuple[Json, ...]:
+    def _coverage(self) -> tuple[PackageCoverage, ...]:
         if self.comparison_plan.plan is None:
             return ()
         return self.comparison_plan.plan.coverage

@@ -101,14 +101,14 @@ class SlowerRow(DiffRow, frozen=True):
     times: Annotated[float, Meta(ge=1)]
 
 
-class Growth(JsonStruct, frozen=True):
+class ResourceChange(JsonStruct, frozen=True):
     """The amounts of a resource under FROM and under TO."""
 
     before: Natural = field(name="from")
     after: Natural = field(name="to")
 
 
-_GrowthByResource = dict[_Resource, Growth]
+_GrowthByResource = dict[_Resource, ResourceChange]
 
 
 class GrownRow(DiffRow, frozen=True):
@@ -246,4 +246,4 @@ def _result(record: Record | None) -> DiffResult | None:
 
 
 def _growth(more: ResourceGrowth) -> _GrowthByResource:
-    return {name: Growth(*amounts) for name, amounts in more.items()}
+    return {name: ResourceChange(*amounts) for name, amounts in more.items()}

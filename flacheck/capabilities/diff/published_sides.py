@@ -10,6 +10,7 @@ from flacheck.capabilities.diff.sides import ReleaseSide, Side
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cell, Purpose, Record, Verdict
+from flacheck.model.coverage import PackageCoverage
 from flacheck.packages import checkouts
 from flacheck.packages import package as packages
 from flacheck.pipeline.package_launches import DEFAULT_TARGETS
@@ -181,10 +182,10 @@ def _selects(selection: Selection, record: Record) -> bool:
     return selection.names(record.kernel)
 
 
-def _coverage(places: Sequence[PublishedPlace]) -> tuple[dict[str, object], ...]:
+def _coverage(places: Sequence[PublishedPlace]) -> tuple[PackageCoverage, ...]:
     """Return the coverage of each package under each compiler, as a plan has it."""
-    coverage = {}
+    coverage: dict[tuple[str, str], PackageCoverage] = {}
     for place in places:
         for each in place.coverage:
-            coverage[place.header.about, place.header.toolchain] = dict(each)
+            coverage[place.header.about, place.header.toolchain] = each
     return tuple(coverage.values())

@@ -28,6 +28,7 @@ from flacheck.capabilities.diff.package_view import PackageNotice
 from flacheck.capabilities.diff.tally import KernelTally, tally_kernels
 from flacheck.errors import Exit
 from flacheck.model import Json
+from flacheck.model.coverage import PackageCoverage
 from flacheck.model.source_location import Locate, locate_nowhere
 from flacheck.published.answers import PublishedSource
 from flacheck.tables.advisories import Advisory
@@ -69,7 +70,7 @@ class Comparison:
     fallbacks: tuple[Fallback, ...] = ()
     others: tuple[tuple[str, tuple[str, ...]], ...] = ()
     configs: str | None = None
-    coverage: tuple[Json, ...] = ()
+    coverage: tuple[PackageCoverage, ...] = ()
     run: str | None = None
     published: PublishedSource | None = None
     locate: Locate = field(default=locate_nowhere, compare=False)

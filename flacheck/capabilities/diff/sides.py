@@ -234,7 +234,7 @@ def _run(text: str, directory: Path) -> StoredSide:
         run_standings = standings(
             questions.of_runs(store, [run]), store.current, questions.further_records(store)
         )
-        partial = [each.to_json() for each in run_standings if each.is_partial]
+        partial = [each.progress_by_place.to_json() for each in run_standings if each.is_partial]
         records = tuple(store.records(run.id))
         return StoredSide(text, f"run {run.id}", records, _progress(partial))
 

@@ -85,8 +85,8 @@ class PinSources:
 
 
 @dataclass(frozen=True)
-class Gating:
-    """A judgement of pins by the records that `record_filter` selects in a store.
+class GateRequest:
+    """The pins to judge, and the records in a store that `record_filter` selects.
 
     The `baseline`, read from `baseline_file`, is used where the store is incomplete, and published
     results, of the folder `library`, where both are.
@@ -100,36 +100,34 @@ class Gating:
     baseline_file: Path | None = None
     library: ResultsFolder | None = None
 
-    def with_baseline(self, baseline: Baseline | None, file: Path | None) -> "Gating":
-        """Return this judgement with a baseline and the file that it was read from."""
-        return replace(self, baseline=baseline, baseline_file=file)
 
-    def result(self) -> Gate:
-        """Read the pins and the store, and return the judgement."""
-        installations = self.pin_sources.of(self.judge.releases.compiler)
-        with evidence.open_evidence(self.store, self.record_filter) as current:
-            if self.baseline and self.baseline_file:
-                file = str(self.baseline_file)
-                current = with_baseline(
-                    current, self.baseline, self.record_filter, file, __version__
-                )
-            if self.library is not None:
-                current, notes = with_published(current, self.library, self.record_filter)
-                for note in notes:
-                    _LOG.warning(f"not answered by published results: {note}")
-            return self.judge.judge(installations, current, self.record_filter.about)
+def judge_pins(request: GateRequest) -> Gate:
+    """Read the pins and the store as they are now, and return the judgement."""
+    judge, record_filter = request.judge, request.record_filter
+    installations = request.pin_sources.of(judge.releases.compiler)
+    with evidence.open_evidence(request.store, record_filter) as current:
+        if request.baseline and request.baseline_file:
+            file = str(request.baseline_file)
+            current = with_baseline(current, request.baseline, record_filter, file, __version__)
+        if request.library is not None:
+            current, notes = with_published(current, request.library, record_filter)
+            for note in notes:
+                _LOG.warning(f"not answered by published results: {note}")
+        return judge.judge(installations, current, record_filter.about)
 
-    def plan(self, releases: Sequence[str]) -> Plan:
-        """Return the plan of the scan that is missing for these releases."""
-        with evidence.open_evidence(self.store, self.record_filter) as current:
-            question = self.record_filter.of_only_question(current.standings)
-        return question.plan(releases)
 
-    def standings(self) -> Sequence[Standing]:
-        """Return the standings of every kernel, target and operator of the subject."""
-        whole = replace(self.record_filter, kernels=(), targets=(), ops=())
-        with evidence.open_evidence(self.store, whole) as current:
-            return current.standings
+def plan_missing(request: GateRequest, releases: Sequence[str]) -> Plan:
+    """Return the plan of the scan that is missing for these releases."""
+    with evidence.open_evidence(request.store, request.record_filter) as current:
+        question = request.record_filter.of_only_question(current.standings)
+    return question.plan(releases)
+
+
+def all_standings(request: GateRequest) -> Sequence[Standing]:
+    """Return the standings of every kernel, target and operator of the subject."""
+    whole = replace(request.record_filter, kernels=(), targets=(), ops=())
+    with evidence.open_evidence(request.store, whole) as current:
+        return current.standings
 
 
 def releases_of(compiler: GatedCompiler) -> Releases:

@@ -8,15 +8,9 @@ import msgspec
 from msgspec import Struct
 
 from flacheck.analysis.fallbacks import ReportedFallback
+from flacheck.analysis.standing_state import Share
 from flacheck.model import Json
 from flacheck.published.form import Highlight
-
-
-class KnownShare(Struct, frozen=True, kw_only=True):
-    """A number of answered items, and of all; null if that is unknown."""
-
-    answered: int
-    of: int | None
 
 
 class KnownCause(Struct, frozen=True, kw_only=True):
@@ -42,8 +36,8 @@ class KnownPlace(Struct, frozen=True, kw_only=True):
     target: str
     standing: Literal["good", "screened", "bad", "partial", "no-record"]
     cells: int
-    configurations: KnownShare
-    kernels: KnownShare
+    configurations: Share
+    kernels: Share
     failing_kernels: tuple[str, ...]
     causes: tuple[KnownCause, ...]
     advisories: tuple[str, ...]
@@ -64,8 +58,8 @@ class KnownPair(Struct, frozen=True, kw_only=True):
     torch: tuple[str, ...]
     targets: tuple[str, ...]
     standing: Literal["good", "screened"]
-    configurations: KnownShare
-    kernels: KnownShare
+    configurations: Share
+    kernels: Share
     advisories: tuple[str, ...]
 
 

@@ -10,7 +10,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from flacheck.analysis.order import by_target, by_version, count_noun, split
-from flacheck.baseline.form import BaselineShare
+from flacheck.analysis.standing_state import Share, add_shares
 from flacheck.capabilities.known.document import (
     Known,
     KnownCause,
@@ -18,7 +18,6 @@ from flacheck.capabilities.known.document import (
     KnownPair,
     KnownPin,
     KnownPlace,
-    KnownShare,
 )
 from flacheck.errors import UsageError, did_you_mean
 from flacheck.published.combinations import Combination
@@ -183,10 +182,8 @@ def _place(header: Header) -> KnownPlace:
     )
 
 
-def _share(share: BaselineShare | None) -> KnownShare:
-    if share is None:
-        return KnownShare(answered=0, of=None)
-    return KnownShare(answered=share.answered, of=share.of)
+def _share(share: Share | None) -> Share:
+    return share or Share(answered=0, of=None)
 
 
 def _pairs(places: Iterable[KnownPlace]) -> list[KnownPair]:
@@ -207,21 +204,12 @@ def _pairs(places: Iterable[KnownPlace]) -> list[KnownPair]:
                 torch=own[0].torch,
                 targets=tuple(sorted((place.target for place in own), key=by_target)),
                 standing="good" if standing == "good" else "screened",
-                configurations=_sum(place.configurations for place in own),
-                kernels=_sum(place.kernels for place in own),
+                configurations=add_shares(place.configurations for place in own),
+                kernels=add_shares(place.kernels for place in own),
                 advisories=tuple(against),
             )
         )
     return pairs
-
-
-def _sum(shares: Iterable[KnownShare]) -> KnownShare:
-    answered = 0
-    of: int | None = 0
-    for share in shares:
-        answered += share.answered
-        of = None if of is None or share.of is None else of + share.of
-    return KnownShare(answered=answered, of=of)
 
 
 def _pins(places: Sequence[KnownPlace]) -> list[KnownPin]:

@@ -5,6 +5,9 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
+from typing import Final
+
+from msgspec import convert
 
 from flacheck.analysis.context import Context, FormsOf, forms_from_json
 from flacheck.analysis.fallbacks import Fallback
@@ -15,10 +18,12 @@ from flacheck.analysis.standings import standings
 from flacheck.analysis.summary import RunView, summarise
 from flacheck.baseline.comparing import contains_failure
 from flacheck.baseline.form import Baseline
+from flacheck.capabilities.scan.run_facts import RunFacts, StaleKernel, run_question
 from flacheck.config import waivers
 from flacheck.config.waivers import Waiver
 from flacheck.fallbacks import alternatives
-from flacheck.model import Json, Purpose, Record, RequestedPlace, canonical
+from flacheck.model import Purpose, Record, RequestedPlace
+from flacheck.model.coverage import PackageCoverage
 from flacheck.packages.kernel_locations import KernelLocator
 from flacheck.pipeline.run import Excuse
 from flacheck.published.answers import source
@@ -28,7 +33,7 @@ from flacheck.tables import advisories
 from flacheck.toolchains import torch_pins, triton_releases
 
 # The id and the source of a run that published results make.
-PUBLISHED = "published"
+PUBLISHED: Final = "published"
 
 
 def excuse_of(waived: Sequence[Waiver], baseline: Baseline | None) -> Excuse:
@@ -70,11 +75,24 @@ def view(
     ]
     summary = summarise(_records(store, runs), context).with_searched(stored_fallbacks)
     matrices = dict.fromkeys(run.matrix for run in runs if run.matrix)
-    stale_kernels = {canonical(each): each for run in runs for each in run.context.get("stale", ())}
-    question: Json = {"purpose": runs[0].purpose.value, "question": _question(run_standings)}
-    question["stale"] = list(stale_kernels.values())
+    stale_kernels: dict[StaleKernel, None] = {}
+    for run in runs:
+        stale = convert(run.context.get("stale", ()), tuple[StaleKernel, ...])
+        stale_kernels.update(dict.fromkeys(stale))
+    newest = runs[0]
+    facts = RunFacts(
+        id=newest.id,
+        started=newest.started,
+        flacheck=newest.environment.get("flacheck"),
+        python=newest.environment.get("python"),
+        platform=newest.environment.get("platform"),
+        matrix=", ".join(matrices) or None,
+        purpose=newest.purpose,
+        question=run_question(run_standings),
+        stale=tuple(stale_kernels),
+    )
     return RunView(
-        run={**runs[0].to_json(), "matrix": ", ".join(matrices) or None, **question},
+        run=facts.to_json(),
         records=partial(_records_again, store.path.parent, runs, summary.slow),
         summary=summary,
         mixed=tuple(questions.mixed_captures(places)),
@@ -88,7 +106,7 @@ def published_view(places: Sequence[PublishedPlace], waived: Sequence[Waiver] = 
     headers = [place.header for place in places]
     records = [record for place in places for record in place.records]
     forms: dict[tuple[str | None, str], tuple[str, str]] = {}
-    coverage: list[Json] = []
+    coverage: list[PackageCoverage] = []
     fallbacks = []
     for place in places:
         forms.update(place.forms)
@@ -103,21 +121,21 @@ def published_view(places: Sequence[PublishedPlace], waived: Sequence[Waiver] = 
     context = replace(context, fallbacks=lambda cells, forms: fallbacks)
     summary = summarise(records, context)
     origin = source(headers)
-    run: Json = {
-        "id": PUBLISHED,
-        "started": max(origin.dates),
-        "flacheck": ", ".join(origin.flacheck),
-        "python": ", ".join(dict.fromkeys(header.python for header in headers)),
-        "platform": None,
-        "matrix": headers[0].about,
-        "purpose": Purpose.SCAN.value,
-        "question": _question(place_standings),
-        "stale": [],
-        "source": PUBLISHED,
-        "published": origin.to_json(),
-    }
+    facts = RunFacts(
+        id=PUBLISHED,
+        started=max(origin.dates),
+        flacheck=", ".join(origin.flacheck),
+        python=", ".join(dict.fromkeys(header.python for header in headers)),
+        platform=None,
+        matrix=headers[0].about,
+        purpose=Purpose.SCAN,
+        question=run_question(place_standings),
+        stale=(),
+        source=PUBLISHED,
+        published=origin,
+    )
     return RunView(
-        run=run,
+        run=facts.to_json(),
         records=lambda: mark_slow(records, summary.slow),
         summary=summary,
         locate=KernelLocator(Path.cwd()).find,
@@ -133,7 +151,7 @@ def _package_of(place: PublishedPlace) -> str | None:
 def _context(
     forms: FormsOf,
     kernels: Sequence[str],
-    coverage: Sequence[Json],
+    coverage: Sequence[PackageCoverage],
     all_standings: Sequence[Standing],
     places: Sequence[RequestedPlace],
     waived: Sequence[Waiver],
@@ -166,26 +184,6 @@ def _made_up(places: Sequence[RequestedPlace]) -> frozenset[str] | None:
     made_up = frozenset[str]().union(*(keys.made_up for keys in places_with_keys))
     # A launch that one question marks as seen counts as seen in all of them.
     return made_up.difference(*(set(keys.possible) - keys.made_up for keys in places_with_keys))
-
-
-def _question(answered: Sequence[Standing]) -> Json | None:
-    """Return the question of the runs as in flacheck.run/1; None if none is stored."""
-    if not answered:
-        return None
-    names = dict.fromkeys(each.question.about for each in answered)
-    selection: Json = {}
-    for each in answered:
-        selection.update(each.question.selection)
-    question = [
-        {
-            "toolchain": each.toolchain,
-            "target": each.target,
-            "cells": each.requested_count,
-            "answered": each.answered_count,
-        }
-        for each in answered
-    ]
-    return {"about": ", ".join(names), "selection": selection, "asked": question}
 
 
 def _records_again(

@@ -46,7 +46,7 @@ def here() -> SourcePlace | None:
     frame = next(_own(sys._getframe(1)), None)
     if frame is None:
         return None
-    return _place(frame, frame.f_lasti, frame.f_lineno)
+    return place_of(frame, frame.f_lasti, frame.f_lineno)
 
 
 def is_direct() -> bool:
@@ -69,7 +69,7 @@ def of_error(error: BaseException) -> tuple[SourcePlace, FrameType] | None:
     if not frames:
         return None
     last = frames[-1]
-    return _place(last.tb_frame, last.tb_lasti, last.tb_lineno), last.tb_frame
+    return place_of(last.tb_frame, last.tb_lasti, last.tb_lineno), last.tb_frame
 
 
 def _steps(trace: TracebackType | None) -> Iterator[TracebackType]:
@@ -92,7 +92,7 @@ def _is_own(frame: FrameType) -> bool:
     return module.partition(".")[0] not in _PASSING
 
 
-def _place(frame: FrameType, instruction: int, line: int) -> SourcePlace:
+def place_of(frame: FrameType, instruction: int, line: int) -> SourcePlace:
     code = frame.f_code
     if not hasattr(code, "co_positions"):
         return SourcePlace(code.co_filename, line)

@@ -83,7 +83,7 @@ _X32 = 0x40000000
 _NAMESPACES = 0x7E020080
 
 # AUDIT_ARCH_… of linux/audit.h, and the column of each machine in the tables below.
-_MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _SECCOMP, _CAPGET, _CAPSET = (317, 277), (125, 90), (126, 91)
 _CLONE, _TRUNCATE_CALL = (56, 220), (76, 45)
@@ -92,7 +92,7 @@ _Number = Union[int, None]  # noqa: UP007
 # System calls by name, with their numbers on x86_64 and aarch64; None if a machine lacks the call.
 _Numbers = Mapping[str, tuple[_Number, _Number]]
 # Refused.
-_REFUSED_CALLS: _Numbers = {
+REFUSED_CALLS: _Numbers = {
     # The whole network, and sockets of the machine's services. Socket pairs stay allowed.
     "socket": (41, 198),
     # Other processes.
@@ -192,7 +192,7 @@ class _Program(ctypes.Structure):
 def available_confinement() -> AvailableConfinement:
     """Return the means that this kernel has to confine a process."""
     machine = platform.machine()
-    if machine not in _MACHINES:
+    if machine not in MACHINES:
         return {"landlock": 0, "seccomp": False}
     version = _libc.syscall(_LANDLOCK_CREATE, None, ctypes.c_size_t(0), _VERSION_FLAG)
     if version < _OLDEST_ABI:
@@ -234,7 +234,7 @@ class Confinement:
         if self._abi >= _SCOPE_ABI and not policy["trusted"]:
             scope = _SCOPE_SIGNAL | _SCOPE_ABSTRACT_SOCKET
             attributes = struct.pack("=QQQ", self._handled, 0, scope)
-        self._rules = _call(_LANDLOCK_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0)
+        self._rules = call_kernel(_LANDLOCK_CREATE, attributes, ctypes.c_size_t(len(attributes)), 0)
         for path in policy["read"]:
             self._allow(path, _READS)
         for path in policy["execute"]:
@@ -251,7 +251,7 @@ class Confinement:
             if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
                 rights &= _FILE_RIGHTS
             rule = struct.pack("=Qi", rights & self._handled, descriptor)
-            _call(_LANDLOCK_ADD, self._rules, _RULE_PATH_BENEATH, rule, 0)
+            call_kernel(_LANDLOCK_ADD, self._rules, _RULE_PATH_BENEATH, rule, 0)
         finally:
             os.close(descriptor)
 
@@ -263,19 +263,19 @@ class Confinement:
         if self._rules != -1:
             # The process's own entry in /proc, which has another name in each process.
             self._allow("/proc/self", _READS | _WRITE_FILE)
-            _call(_LANDLOCK_RESTRICT, self._rules, 0)
+            call_kernel(_LANDLOCK_RESTRICT, self._rules, 0)
             os.close(self._rules)
         if self._filter:
             program = _Program(len(self._filter) // 8, self._filter)
             number = _for_machine(_SECCOMP)
-            _call(number, _SET_MODE_FILTER, _FLAG_SPEC_ALLOW, ctypes.byref(program))
+            call_kernel(number, _SET_MODE_FILTER, _FLAG_SPEC_ALLOW, ctypes.byref(program))
 
 
 def _for_machine(numbers: tuple[int, int]) -> int:
-    return numbers[_MACHINES[platform.machine()][1]]
+    return numbers[MACHINES[platform.machine()][1]]
 
 
-def _call(number: int, *arguments: object) -> int:
+def call_kernel(number: int, *arguments: object) -> int:
     """Make a system call; raise OSError if it fails."""
     result: int = _libc.syscall(number, *arguments)
     if result < 0:
@@ -286,24 +286,24 @@ def _call(number: int, *arguments: object) -> int:
 
 def _drop_capabilities() -> None:
     """Give up the capabilities of root, except for using files."""
-    if platform.machine() not in _MACHINES:
+    if platform.machine() not in MACHINES:
         return
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     capability_data = ctypes.create_string_buffer(24)
-    _call(_for_machine(_CAPGET), header, capability_data)
+    call_kernel(_for_machine(_CAPGET), header, capability_data)
     # The lower 32 capabilities, effective, permitted and inheritable; then the higher ones.
     effective_bits, permitted_bits, *_ = struct.unpack("=6I", capability_data.raw)
     effective_bits &= _KEPT_CAPABILITIES
     permitted_bits &= _KEPT_CAPABILITIES
     capabilities = struct.pack("=6I", effective_bits, permitted_bits, 0, 0, 0, 0)
-    _call(_for_machine(_CAPSET), header, capabilities)
+    call_kernel(_for_machine(_CAPSET), header, capabilities)
 
 
 def _assemble_filter(abi: int) -> bytes:
     """Return the filter of system calls as a program of classic BPF."""
-    architecture, column = _MACHINES[platform.machine()]
+    architecture, column = MACHINES[platform.machine()]
     answers: dict[int, list[tuple[_Number, _Number]]] = {
-        _RET_ERRNO | errno.EPERM: list(_REFUSED_CALLS.values()),
+        _RET_ERRNO | errno.EPERM: list(REFUSED_CALLS.values()),
         _RET_ERRNO | 0: list(_PRETENDED_CALLS.values()),
         _RET_ERRNO | errno.ENOTSUP: list(_UNSUPPORTED_CALLS.values()),
         _RET_ERRNO | errno.ENOSYS: list(_ABSENT_CALLS.values()),

@@ -242,7 +242,7 @@ def _work(
         page.begin(request["id"])
         channel.take(sock)
         _limit_cpu(request.get("timeout"))
-        answer = _attempt(worker, request, page, log)
+        answer = attempt_of(worker, request, page, log)
         event = {"event": "answer", "request": request["id"], "pid": os.getpid()}
         try:
             # A compiler that closes the socket may also have closed the log.
@@ -272,7 +272,7 @@ def _log_for_reply(answer: Reply, log: Log, scratch: str) -> str:
     return log.native_text(scratch)
 
 
-def _attempt(worker: CompilerWorker, request: Request, page: SharedPage, log: Log) -> Reply:
+def attempt_of(worker: CompilerWorker, request: Request, page: SharedPage, log: Log) -> Reply:
     """Run one request and return its reply; this is the only place that catches everything."""
 
     def mark(stage: str) -> None:
@@ -288,7 +288,7 @@ def _attempt(worker: CompilerWorker, request: Request, page: SharedPage, log: Lo
         answer.update(worker.run(request, mark))
     except BaseException as error:
         traceback.print_exc()
-        answer["outcome"], answer["exception"] = "raised", _chain(error)
+        answer["outcome"], answer["exception"] = "raised", exception_chain(error)
         answer["tolerated"] = worker.tolerates(error)
         answer["facts"] = getattr(error, "facts", {})
         answer["resources"] = getattr(error, "resources", {})
@@ -300,7 +300,7 @@ def _attempt(worker: CompilerWorker, request: Request, page: SharedPage, log: Lo
     return answer
 
 
-def _chain(error: BaseException) -> list[str]:
+def exception_chain(error: BaseException) -> list[str]:
     """Return the class names of an exception and of its causes, outermost first."""
     names = []
     current: BaseException | None = error

@@ -30,7 +30,7 @@ class RegisteredBodies:
     """The bodies by operator (`namespace::name.overload`) and key."""
 
     def __init__(self) -> None:
-        self._bodies: dict[str, dict[str, Body]] = {}
+        self.bodies: dict[str, dict[str, Body]] = {}
         # The operators whose bodies run in this thread: a body that calls its own operator means
         # torch's.
         self._thread = threading.local()
@@ -38,13 +38,13 @@ class RegisteredBodies:
     def note(self, operator: str, key: str, body: Body) -> None:
         namespace = operator.partition("::")[0]
         if key in _KEYS and (key == "CUDA" or namespace not in _TORCHS):
-            self._bodies.setdefault(operator, {})[key] = body
+            self.bodies.setdefault(operator, {})[key] = body
 
     def of(self, operator: Any) -> Body | None:
         """Return the body of an operator on the card, None if the program has none."""
-        if not self._bodies or getattr(self._thread, "rests", False):
+        if not self.bodies or getattr(self._thread, "rests", False):
             return None
-        bodies = self._bodies.get(_name_of(operator))
+        bodies = self.bodies.get(_name_of(operator))
         if bodies is None or operator in self._inside():
             return None
         return next(bodies[key] for key in _KEYS if key in bodies)
@@ -74,13 +74,13 @@ class RegisteredBodies:
 
         Each is named as `namespace::name.overload`.
         """
-        for operator, bodies in self._bodies.items():
+        for operator, bodies in self.bodies.items():
             if any(each is body for each in bodies.values()):
                 yield operator
 
     def bodies_named(self, name: str) -> Iterator[Body]:
         """Yield the bodies of all operators of that name in any namespace."""
-        for operator, bodies in self._bodies.items():
+        for operator, bodies in self.bodies.items():
             full_name = operator.partition("::")[2]
             if full_name.partition(".")[0] == name:
                 yield from bodies.values()

@@ -230,8 +230,8 @@ class Arguments:
                 break
         dtype = self.infer_dtype(operator, plan, parameter)
         if _TENSOR_LIST.search(str(parameter.annotation)):
-            return [_tensor(likeliest, dtype, self._training) for _ in range(_LIST_LENGTH)]
-        return _tensor(likeliest, dtype, self._training)
+            return [make_tensor(likeliest, dtype, self._training) for _ in range(_LIST_LENGTH)]
+        return make_tensor(likeliest, dtype, self._training)
 
     def _has_evidence(
         self, operator: Operator, plan: CallPlan, parameter: inspect.Parameter
@@ -341,7 +341,7 @@ def _from_recipe(value: Any, arguments: Mapping[str, Any]) -> Any:
     return function(**call_arguments)
 
 
-def _tensor(extents: tuple[int, ...], dtype: torch.dtype, training: bool) -> torch.Tensor:
+def make_tensor(extents: tuple[int, ...], dtype: torch.dtype, training: bool) -> torch.Tensor:
     """Build a tensor of ones, zeros or random numbers, depending on its dtype."""
     if dtype == torch.bool:
         return torch.ones(extents, dtype=dtype, device="cuda")
@@ -361,11 +361,11 @@ def _described_tensor(
 ) -> torch.Tensor:
     """Build a tensor of a `shape`, perhaps with a `stride`, perhaps as a conjugate view."""
     extents = tuple(description["shape"])
-    tensor = _tensor(extents, dtype, training)
+    tensor = make_tensor(extents, dtype, training)
     if "stride" in description:
         strides = tuple(description["stride"])
         last_offset = sum((n - 1) * stride for n, stride in zip(extents, strides))
-        storage = _tensor((max(last_offset + 1, 1),), dtype, training)
+        storage = make_tensor((max(last_offset + 1, 1),), dtype, training)
         # The view is a leaf of the graph, because an operator may write to it.
         tensor = storage.detach().as_strided(extents, strides)
         tensor.requires_grad_(storage.requires_grad)

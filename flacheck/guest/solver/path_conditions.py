@@ -55,7 +55,7 @@ class PathConditions:
         self.constraints: list[Constraint] = []
         functions: list[_ModuleFunction] = []
         for module in sorted(modules):
-            functions += _module_functions(module)
+            functions += module_functions(module)
         kernel_name = kernel.rpartition(":")[2].rpartition(".")[2]
         targets = {kernel_name}
         for _ in range(_MAX_CALLERS):
@@ -159,7 +159,7 @@ class _ModuleFunction:
 
 
 @functools.cache
-def _module_functions(module: str) -> tuple[_ModuleFunction, ...]:
+def module_functions(module: str) -> tuple[_ModuleFunction, ...]:
     """Return a module's functions and methods; none without source."""
     try:
         file = inspect.getsourcefile(sys.modules[module]) or ""

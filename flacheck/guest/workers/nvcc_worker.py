@@ -68,7 +68,7 @@ class NvccWorker:
     def run(self, request: Request, mark: Mark) -> Reply:
         folder = tempfile.mkdtemp(dir=self._scratch)
         try:
-            compilation = _Compilation(self._command(request), self._root, folder, mark)
+            compilation = NvccCompilation(self._command(request), self._root, folder, mark)
             compilation.allowed_folders = [*self._folders(), folder]
             compilation.check(request["kernel"]["unit"])
             operation = getattr(self, "op_" + request["op"])
@@ -80,7 +80,7 @@ class NvccWorker:
             shutil.rmtree(folder, ignore_errors=True)
         return answer
 
-    def op_compile(self, request: Request, compilation: _Compilation) -> Reply:
+    def op_compile(self, request: Request, compilation: NvccCompilation) -> Reply:
         """Run the front end alone, then the whole compile."""
         until = request["until"]
         is_device_code = request["kernel"]["unit"].endswith(".cu")
@@ -103,7 +103,7 @@ class NvccWorker:
             answer["stage"] = until
         return answer
 
-    def op_preprocess(self, request: Request, compilation: _Compilation) -> Reply:
+    def op_preprocess(self, request: Request, compilation: NvccCompilation) -> Reply:
         """Return the text for the device's front end, and the commands that compile it."""
         compilation.run(["--keep", "--keep-dir", compilation.folder, "-cubin"], "")
         return {"stage": "syntax", "facts": compilation.preprocessed_text(self._toolkit)}
@@ -147,7 +147,7 @@ class NvccWorker:
 Worker = NvccWorker
 
 
-class _Compilation:
+class NvccCompilation:
     """One unit's way through nvcc: its output, its cost, its stage."""
 
     def __init__(self, command: list[str], root: str, folder: str, mark: Mark) -> None:

@@ -44,7 +44,7 @@ class NvrtcWorker:
     """One release of NVRTC with its toolkit's headers."""
 
     def __init__(self, config: WorkerConfig) -> None:
-        self._nvrtc = _Library(config["library"])
+        self._nvrtc = NvrtcLibrary(config["library"])
         self._headers = [str(folder) for folder in config["includes"]]
         self._projects = projects(config)
 
@@ -158,7 +158,7 @@ class NvrtcWorker:
 Worker = NvrtcWorker
 
 
-class _Library:
+class NvrtcLibrary:
     """libnvrtc, with the few functions that a compile needs (nvrtc.h)."""
 
     def __init__(self, path: str) -> None:

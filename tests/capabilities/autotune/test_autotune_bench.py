@@ -17,8 +17,14 @@ from msgspec import structs
 
 from flacheck import reports, toolchains
 from flacheck.capabilities.autotune import gathering, timeable
-from flacheck.capabilities.autotune.bench import Bench, _price, _rank, spearman
-from flacheck.capabilities.autotune.examination import Examination
+from flacheck.capabilities.autotune.bench import Bench, price_against, rank_correlation, spearman
+from flacheck.capabilities.autotune.examination import (
+    TuningPlan,
+    compile_trials,
+    judge_trials,
+    plan_tuning,
+    time_results,
+)
 from flacheck.capabilities.autotune.results import Timing, TunedLaunch, TunerResult
 from flacheck.captures.run import capture
 from flacheck.engine.sandbox import WorkerKind
@@ -26,9 +32,10 @@ from flacheck.errors import UsageError
 from flacheck.inputs import corpus
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.launches import read
-from flacheck.model import Attempt, Cell, Imported, Json, Launch, Verdict, canonical
+from flacheck.model import Attempt, Cell, Imported, Json, Launch, Record, Verdict, canonical
 from flacheck.packages.package import Package
-from flacheck.pipeline.events import RecordSettled
+from flacheck.pipeline.events import drain
+from flacheck.pipeline.job import RunOptions
 from flacheck.reports import autotune as autotune_report
 from flacheck.reports.document import Display
 from flacheck.toolchains import Resolver
@@ -134,10 +141,14 @@ def times(bench: Bench, tuned: TunedLaunch, configs: list[Any] | None = None) ->
     return [found[canonical(config)] for config in configs]
 
 
-def compiled(examination: Examination, store: Path) -> list[Verdict]:
-    """The verdicts of all cells of an examination."""
-    events = examination.compile(store)
-    return [event.record.verdict for event in events if isinstance(event, RecordSettled)]
+ONE_WORKER = RunOptions(jobs=1)
+
+
+def compiled(tuning: TuningPlan, store: Path) -> dict[str, Record]:
+    """The records of all cells by key, each of which compiles."""
+    records = drain(compile_trials(tuning, store, ONE_WORKER), None)
+    assert {record.verdict for record in records.values()} == {Verdict.COMPILES}
+    return records
 
 
 @needs_torch
@@ -171,9 +182,9 @@ def test_a_timed_result_is_shown_in_every_format(tmp_path: Path) -> None:
     shape = {"B": 1, "T": 70, "H": 1, "K": 32, "V": 32}
     matrix.write_text(json.dumps({"version": 1, "axes": {"dtype": "fp32", "shape": shape}}))
     asked = replace(H100, kernels=("retention.chunk_fwd_o",))
-    examination = Examination("made", gathering.of_matrix(str(matrix), asked), jobs=1)
-    assert set(compiled(examination, tmp_path)) == {Verdict.COMPILES}
-    (timed,) = examination.time_results(examination.results(tmp_path, 0), Bench("cpu"))
+    tuning = plan_tuning("made", gathering.of_matrix(str(matrix), asked))
+    judged = judge_trials(tuning, compiled(tuning, tmp_path), tmp_path, ONE_WORKER, 0)
+    (timed,) = time_results(tuning, judged, Bench("cpu"))
     assert timed.rank is not None
     assert -1 <= timed.rank <= 1
     assert timed.not_timed is None
@@ -192,9 +203,9 @@ def test_a_programs_kernel_is_timed_as_it_was_recorded(tmp_path: Path) -> None:
     same.
     """
     file = captured(tmp_path)
-    examination = Examination("made", gathering.of_launches(file, H100), jobs=1)
-    assert set(compiled(examination, tmp_path)) == {Verdict.COMPILES}
-    (timed,) = examination.time_results(examination.results(tmp_path, 0), Bench("cpu"))
+    tuning = plan_tuning("made", gathering.of_launches(file, H100))
+    judged = judge_trials(tuning, compiled(tuning, tmp_path), tmp_path, ONE_WORKER, 0)
+    (timed,) = time_results(tuning, judged, Bench("cpu"))
     assert [(each.timing.error, each.timing.failed) for each in timed.configs if each.timing] == [
         (0, None)
     ] * 3
@@ -414,7 +425,7 @@ def test_a_packages_kernel_is_imported_beside_torch_as_it_is(tmp_path: Path) -> 
         tensors={"x": {"storage": 0, "shape": [8], "strides": [1], "offset": 0}},
     )
     entries, provided = read(write(tmp_path, HEADER, made)).launches, {"tiny==1.0": package}
-    (tuned,) = gathering._of_entries(entries, H100, Resolver(), provided, (), is_captured=False)
+    (tuned,) = gathering.of_entries(entries, H100, Resolver(), provided, (), is_captured=False)
     origin = tuned.cell.kernel.origin
     assert isinstance(origin, Imported)
     assert origin.module == "tiny.kernels"
@@ -494,11 +505,12 @@ def test_what_is_not_timed_is_said_in_every_format(tmp_path: Path) -> None:
         tmp_path, (0, 0), launch={"args": args, "omitted": ["FAR", "LONG"], "configs": configs}
     )
     launched = gathering.of_launches(tmp_path / "l.jsonl", H100)
-    examination = Examination("made", launched, jobs=1)
-    assert compiled(examination, tmp_path) == [Verdict.COMPILES]
-    results = examination.results(tmp_path, 0)
+    tuning = plan_tuning("made", launched)
+    records = compiled(tuning, tmp_path)
+    assert len(records) == 1
+    results = judge_trials(tuning, records, tmp_path, ONE_WORKER, 0)
     bench = Bench("cpu")
-    (untimed,) = examination.time_results(results, bench)
+    (untimed,) = time_results(tuning, results, bench)
     assert untimed.not_timed
     assert untimed.not_timed.startswith("x holds integers (i32)")
     (shown,) = document(text("json", untimed))["results"]
@@ -507,7 +519,7 @@ def test_what_is_not_timed_is_said_in_every_format(tmp_path: Path) -> None:
     for name in ("table", "markdown"):
         assert "not timed: x holds integers" in text(name, untimed)
     bench.card = replace(bench.card, target="sm80")
-    (elsewhere,) = examination.time_results(results, bench)
+    (elsewhere,) = time_results(tuning, results, bench)
     assert elsewhere.not_timed
     assert "on sm80 is what is here" in elsewhere.not_timed
 
@@ -552,6 +564,6 @@ def test_a_price_is_a_multiple_of_the_best(tmp_path: Path) -> None:
     found = result(tmp_path, good(), good(), good())
     times = [Timing(ms, ms, ms, 1.0, 0.0) for ms in (2.0, 1.0, 4.0)]
     timed = [replace(each, timing=time) for each, time in zip(found.configs, times)]
-    assert _price(Timing(3.0, 3.0, 3.0, 1.0, 0.0), timed) == (3.0, 3.0)
-    assert _rank(timed) == 0.5
-    assert _rank([*timed[:2], replace(timed[2], timing=None)]) is None
+    assert price_against(Timing(3.0, 3.0, 3.0, 1.0, 0.0), timed) == (3.0, 3.0)
+    assert rank_correlation(timed) == 0.5
+    assert rank_correlation([*timed[:2], replace(timed[2], timing=None)]) is None

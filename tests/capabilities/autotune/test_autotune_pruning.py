@@ -5,32 +5,32 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from flacheck.capabilities.autotune.pruning import _has_list, _left_out
+from flacheck.capabilities.autotune.pruning import has_list, left_out_configs
 from tests.made_tuned import CONFIGS, THREE, tuned
 
 
 def test_what_was_listed_and_not_tried_was_left_out(tmp_path: Path) -> None:
     """The list is the decorator's; what is left of it was recorded."""
     kept = tuned(tmp_path, configs=CONFIGS)
-    assert _left_out(THREE, kept.cell) == [THREE[2]]
+    assert left_out_configs(THREE, kept.cell) == [THREE[2]]
 
 
 def test_constants_of_heuristics_below_the_autotuner_change_nothing(tmp_path: Path) -> None:
     """A recorded configuration has them, the decorator's does not."""
     first, second = CONFIGS
     filled = {**first, "kwargs": {**first["kwargs"], "TWICE": 64}}
-    assert _left_out(CONFIGS, tuned(tmp_path, configs=(filled,)).cell) == [second]
+    assert left_out_configs(CONFIGS, tuned(tmp_path, configs=(filled,)).cell) == [second]
 
 
 def test_other_options_are_another_configuration(tmp_path: Path) -> None:
     """The same tiles with other warps were left out."""
     first, _ = CONFIGS
     other = {**first, "num_warps": 1}
-    assert _left_out((first, other), tuned(tmp_path, configs=(first,)).cell) == [other]
+    assert left_out_configs((first, other), tuned(tmp_path, configs=(first,)).cell) == [other]
 
 
 def test_a_cut_kernel_has_lost_its_list(tmp_path: Path) -> None:
     """Of one that a matrix launches nothing is known either."""
     cut = tuned(tmp_path)
-    assert not _has_list(cut)
-    assert not _has_list(replace(cut, by_matrix=True))
+    assert not has_list(cut)
+    assert not has_list(replace(cut, by_matrix=True))

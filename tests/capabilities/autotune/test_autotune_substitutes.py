@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.capabilities.autotune.examination import _is_mendable, with_fallbacks
+from flacheck.capabilities.autotune.examination import is_mendable, with_fallbacks
 from flacheck.capabilities.autotune.trials import trials
 from flacheck.model import Cell, Record
 from tests.made_records import unknown
@@ -30,13 +30,13 @@ def test_other_settings_mend_what_ends_a_run(
     tmp_path: Path, records: tuple[Record, ...], mendable: bool
 ) -> None:
     """A failure that is not forgiven, or a list of which nothing compiles."""
-    assert _is_mendable(result(tmp_path, *records)) == mendable
+    assert is_mendable(result(tmp_path, *records)) == mendable
 
 
 def test_a_key_at_fault_is_nothing_to_search_for(tmp_path: Path) -> None:
     """With every configuration compiling, only its list of keys ends the run."""
     ended = replace(result(tmp_path, good(), good()), ends="key K is looked up past the end")
-    assert not _is_mendable(ended)
+    assert not is_mendable(ended)
 
 
 def test_without_a_failure_nothing_is_searched(tmp_path: Path) -> None:

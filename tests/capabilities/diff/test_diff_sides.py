@@ -27,7 +27,7 @@ def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_pins, "refresh", lambda **_: None)
     known = [Version(text) for text in triton_releases.known_releases()]
     monkeypatch.setattr(index, "available", lambda *_: known)
-    monkeypatch.setattr(triton_releases, "_missing_wheel_reason", lambda version: None)
+    monkeypatch.setattr(triton_releases, "missing_wheel_reason", lambda version: None)
 
 
 def release(text: str) -> tuple[str, str | None, int]:

@@ -87,8 +87,8 @@ def test_a_place_has_columns_where_python_tells_them() -> None:
     """Code of Python 3.10 has no `co_positions`: its place is the line."""
     code = types.SimpleNamespace(co_filename="layer.py")
     frame = types.SimpleNamespace(f_code=code)
-    old = places._place(frame, 4, 7)  # type: ignore[arg-type]
+    old = places.place_of(frame, 4, 7)  # type: ignore[arg-type]
     assert (old.line, old.column, old.end_line) == (7, None, None)
     code.co_positions = lambda: iter([(7, 7, 0, 1), (7, 8, 4, 9)])
-    new = places._place(frame, 2, 7)  # type: ignore[arg-type]
+    new = places.place_of(frame, 2, 7)  # type: ignore[arg-type]
     assert (new.line, new.end_line, new.column, new.end_column) == (7, 8, 4, 9)

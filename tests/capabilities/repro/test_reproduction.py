@@ -35,7 +35,7 @@ VERSIONS = ("1.0", "2.0", "3.0")
 
 
 @pytest.fixture
-def compilers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Compilers]]:
+def compilers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Compilers]]:
     """Three releases that behave by a table; scripts are run by nobody, and show the failure on
     2.0.
     """
@@ -62,7 +62,7 @@ def cell(version: str = "2.0") -> Cell:
     return Cell(kernel, f"fake=={version}", "sm90", Launch(start.args), start.options, "fp16")
 
 
-def test_from_a_failing_cell_to_a_verified_result(compilers: Callable[[Any], Compilers]) -> None:
+def test_from_a_failing_cell_to_a_verified_result(compilers: Callable[..., Compilers]) -> None:
     """Smaller at every step, the same failure, a table of all releases, k of n runs."""
     sought = begin(cell(), compilers(TABLE, 200))
     sizes = [progress.nodes for progress in sought.search()]
@@ -79,14 +79,14 @@ def test_from_a_failing_cell_to_a_verified_result(compilers: Callable[[Any], Com
     assert result.complete
 
 
-def test_a_cell_that_compiles_cannot_be_reproduced(compilers: Callable[[Any], Compilers]) -> None:
+def test_a_cell_that_compiles_cannot_be_reproduced(compilers: Callable[..., Compilers]) -> None:
     """It is said how long it took, for a slow one could be."""
     with pytest.raises(NotReproduced, match=r"compiles under fake==1\.0 in"):
         begin(cell("1.0"), compilers(TABLE))
 
 
 def test_before_the_search_the_best_is_the_original(
-    compilers: Callable[[Any], Compilers],
+    compilers: Callable[..., Compilers],
 ) -> None:
     """It was shown to fail, so there is something to write from the beginning."""
     sought = begin(cell(), compilers(TABLE))
@@ -95,7 +95,7 @@ def test_before_the_search_the_best_is_the_original(
     assert sought.oracle.effort.candidates == 0
 
 
-def test_an_end_in_mid_search_leaves_the_best_so_far(compilers: Callable[[Any], Compilers]) -> None:
+def test_an_end_in_mid_search_leaves_the_best_so_far(compilers: Callable[..., Compilers]) -> None:
     """It is verified like any other, and marked as not complete."""
     sought = begin(cell(), compilers(TABLE))
     search = sought.search()
@@ -112,7 +112,7 @@ def test_an_end_in_mid_search_leaves_the_best_so_far(compilers: Callable[[Any], 
 
 
 def test_a_cell_without_a_verdict_cannot_be_reproduced(
-    compilers: Callable[[Any], Compilers],
+    compilers: Callable[..., Compilers],
 ) -> None:
     """A compiler that does not start says nothing of the kernel."""
     broken = compilers({"==2.0": "exit 3", "else": "compile"})
@@ -123,7 +123,7 @@ def test_a_cell_without_a_verdict_cannot_be_reproduced(
 
 
 def test_a_kernel_that_fails_in_another_way_by_itself_is_not_reproduced(
-    compilers: Callable[[Any], Compilers], monkeypatch: pytest.MonkeyPatch
+    compilers: Callable[..., Compilers], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both failures are named."""
     alone = compilers(TABLE)
@@ -142,7 +142,7 @@ def asked_without(asked: Cell) -> Cell:
     return replace(asked, kernel=replace(asked.kernel, origin=Cut("nothing", "kernel")))
 
 
-def test_the_search_says_what_it_did(compilers: Callable[[Any], Compilers]) -> None:
+def test_the_search_says_what_it_did(compilers: Callable[..., Compilers]) -> None:
     """The failure and its contrasts first, then a line an improvement."""
     sought = begin(cell(), compilers(TABLE, 200))
     events = list(sought.search())
@@ -152,7 +152,7 @@ def test_the_search_says_what_it_did(compilers: Callable[[Any], Compilers]) -> N
     assert sought.log[1].startswith(f"{events[0].by}: {events[0].lines} lines, ")
 
 
-def test_a_slow_compile_is_reduced_to_a_slow_one(compilers: Callable[[Any], Compilers]) -> None:
+def test_a_slow_compile_is_reduced_to_a_slow_one(compilers: Callable[..., Compilers]) -> None:
     """It ends well everywhere, so the script times it."""
     table = {"==2.0": {"says": "tl.dot", "then": "slow 20"}, "else": "slow 1"}
     sought = begin(cell(), compilers(table, 100))
@@ -167,7 +167,7 @@ def test_a_slow_compile_is_reduced_to_a_slow_one(compilers: Callable[[Any], Comp
 
 
 def test_a_compile_that_is_slow_everywhere_is_not_reproduced(
-    compilers: Callable[[Any], Compilers],
+    compilers: Callable[..., Compilers],
 ) -> None:
     """Only the other releases tell what is slow."""
     with pytest.raises(NotReproduced, match=r"in 20\.0 s, which is not slow beside other releases"):
@@ -175,7 +175,7 @@ def test_a_compile_that_is_slow_everywhere_is_not_reproduced(
 
 
 def test_shared_memory_over_the_limit_is_compared_by_the_script(
-    compilers: Callable[[Any], Compilers],
+    compilers: Callable[..., Compilers],
 ) -> None:
     """The compile ends well and asks for more than an sm90 has."""
     table = {"==2.0": {"says": "tl.dot", "then": "shared 300000"}, "else": "compile"}

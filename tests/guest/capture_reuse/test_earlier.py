@@ -506,11 +506,11 @@ def test_beside_other_libraries_a_package_is_captured_anew(
     """It may have looked at them."""
     tiny, one, other = releases
     captured(tiny, one)
-    assert capture_job._earlier_captures(Path(), CaptureJob(tiny, other, card("h100"))) == []
-    folder = capture_job._folder(CaptureJob(tiny, other, card("h100")))
-    assert len(capture_job._earlier_captures(folder, CaptureJob(tiny, other, card("h100")))) == 1
-    monkeypatch.setattr(capture_job, "_beside", lambda: ["another torch"])
-    assert capture_job._earlier_captures(folder, CaptureJob(tiny, other, card("h100"))) == []
+    assert capture_job.earlier_captures(Path(), CaptureJob(tiny, other, card("h100"))) == []
+    folder = capture_job.capture_folder(CaptureJob(tiny, other, card("h100")))
+    assert len(capture_job.earlier_captures(folder, CaptureJob(tiny, other, card("h100")))) == 1
+    monkeypatch.setattr(capture_job, "find_beside", lambda: ["another torch"])
+    assert capture_job.earlier_captures(folder, CaptureJob(tiny, other, card("h100"))) == []
 
 
 def test_what_is_installed_beside_is_known_by_name_and_version(
@@ -520,11 +520,11 @@ def test_what_is_installed_beside_is_known_by_name_and_version(
     for name in ("numpy-1.0", "triton-3.6.0", "other-2"):
         (tmp_path / f"{name}.dist-info").mkdir()
     monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "gone")])
-    capture_job._beside.cache_clear()
+    capture_job.find_beside.cache_clear()
     try:
-        beside = capture_job._beside()
+        beside = capture_job.find_beside()
     finally:
-        capture_job._beside.cache_clear()
+        capture_job.find_beside.cache_clear()
     assert beside == [sys.version, "numpy-1.0.dist-info", "other-2.dist-info"]
 
 
@@ -538,7 +538,7 @@ def test_a_comparison_that_does_not_end_costs_no_capture(
     (file,) = before.launches.parent.glob("asked-*.json")
     file.unlink()
     os.mkfifo(file)
-    monkeypatch.setattr(capture_job, "_REUSE_PATIENCE", 0.02)
+    monkeypatch.setattr(capture_job, "REUSE_PATIENCE", 0.02)
     after = captured(tiny, other)
     assert "like" not in after.report
     assert after.launches.read_text() == before.launches.read_text()
@@ -593,7 +593,7 @@ def test_a_scan_that_is_killed_while_it_compares_leaves_nothing_half(releases: R
         os.kill(scan.pid, signal.SIGKILL)
         scan.wait()
         assert gone(str(file))
-    folder = capture_job._folder(CaptureJob(tiny, other, card("h100")))
+    folder = capture_job.capture_folder(CaptureJob(tiny, other, card("h100")))
     assert [each.name for each in folder.iterdir()] == ["earlier.txt"]
     file.unlink()
     file.write_text(whole)

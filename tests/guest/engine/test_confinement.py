@@ -188,8 +188,8 @@ def test_flacheck_itself_is_hidden_from_other_processes_of_its_user(tmp_path: Pa
 def test_refused_system_calls_are_refused(tmp_path: Path) -> None:
     """Each of the list, in a process that has nothing to lose: none does anything, or faults."""
     machine = platform.machine()
-    column = confinement._MACHINES[machine][1]
-    numbers = {name: pair[column] for name, pair in confinement._REFUSED_CALLS.items()}
+    column = confinement.MACHINES[machine][1]
+    numbers = {name: pair[column] for name, pair in confinement.REFUSED_CALLS.items()}
     script = (
         "import ctypes, json, os\n"
         "libc = ctypes.CDLL(None, use_errno=True)\n"
@@ -238,7 +238,7 @@ def test_an_older_kernel_is_given_only_the_rights_that_it_knows(
     monkeypatch.setattr(
         confinement, "available_confinement", lambda: {"landlock": abi, "seccomp": False}
     )
-    monkeypatch.setattr(confinement, "_call", call)
+    monkeypatch.setattr(confinement, "call_kernel", call)
     confinement.Confinement({**policies.OWN, "trusted": False})
     attributes = made[0][1]
     assert isinstance(attributes, bytes)

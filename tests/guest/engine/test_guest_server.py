@@ -108,7 +108,7 @@ def test_an_error_is_told_with_its_causes_and_its_stage(capsys: pytest.CaptureFi
     error.__dict__["facts"] = {"keys": []}
     page = SharedPage()
     page.begin(1)
-    answer = server._attempt(Failing(error), {"id": 1}, page, Log())
+    answer = server.attempt_of(Failing(error), {"id": 1}, page, Log())
     assert answer["outcome"] == "raised"
     assert answer["exception"] == ["RuntimeError", "KeyError"]
     assert answer["stage"] == "ttir"
@@ -120,7 +120,7 @@ def test_an_error_is_told_with_its_causes_and_its_stage(capsys: pytest.CaptureFi
 
 def test_the_worker_says_what_its_release_would_skip() -> None:
     """The server only passes it on."""
-    answer = server._attempt(Failing(MemoryError()), {"id": 1}, SharedPage(), Log())
+    answer = server.attempt_of(Failing(MemoryError()), {"id": 1}, SharedPage(), Log())
     assert answer["tolerated"] is True
 
 
@@ -129,5 +129,5 @@ def test_a_context_that_is_suppressed_is_no_cause() -> None:
     hidden, shown = ValueError(), ValueError()
     hidden.__context__ = shown.__context__ = KeyError()
     hidden.__suppress_context__ = True
-    assert server._chain(hidden) == ["ValueError"]
-    assert server._chain(shown) == ["ValueError", "KeyError"]
+    assert server.exception_chain(hidden) == ["ValueError"]
+    assert server.exception_chain(shown) == ["ValueError", "KeyError"]

@@ -60,10 +60,10 @@ def plans(function: Any) -> list[CallPlan]:
 @pytest.fixture
 def registered() -> Iterator[None]:
     """`summed` is what a program gave for one of torch's sums."""
-    before = dict(BODIES._bodies)
+    before = dict(BODIES.bodies)
     BODIES.note("aten::sum.dim_IntList", "CUDA", summed)
     yield
-    BODIES._bodies = before
+    BODIES.bodies = before
 
 
 def test_a_function_named_after_an_operator_takes_what_that_takes() -> None:
@@ -113,7 +113,7 @@ def test_tensors_of_calls_are_laid_out_as_they_were(monkeypatch: pytest.MonkeyPa
     def made(extents: tuple[int, ...], dtype: torch.dtype, training: bool) -> torch.Tensor:
         return torch.ones(extents, dtype=dtype)
 
-    monkeypatch.setattr(arguments, "_tensor", made)
+    monkeypatch.setattr(arguments, "make_tensor", made)
     given = arguments.Arguments(Shapes([], Recipe({})), Recipe({}), "fp16")
     told = torch_calls.parse_tensors(
         [{"t": "bf16[2,3;1,2]"}, {"t": "complex64[4]*"}, {"t": "i64[]"}, [1]]

@@ -508,7 +508,7 @@ def test_a_kept_capture_is_that_of_this_guest(
     toolchain = Toolchain("fake", "1", "fake==1", "test", (str(tmp_path),), "fake")
 
     def key() -> str:
-        return capture_job._key(made, toolchain, card("h100"), {})
+        return capture_job.capture_key(made, toolchain, card("h100"), {})
 
     (tmp_path / "recorder").mkdir()
     (tmp_path / "recorder" / "a.py").write_text("one = 1")
@@ -557,7 +557,7 @@ def test_captures_are_made_side_by_side_and_each_is_kept(
         "import json, sys; c = json.loads(sys.argv[-1]); print('no luck')\n"
         "if not c['fails']: open(c['report'], 'w').write('{}')"
     )
-    monkeypatch.setattr(capture_job, "_config", config)
+    monkeypatch.setattr(capture_job, "driver_config", config)
     monkeypatch.setattr(capture_job, "channel", SimpleNamespace(BOOT=fake))
     made = Package("tiny", "1.0", str(tmp_path), "digest", {})
     asked = [

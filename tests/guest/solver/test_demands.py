@@ -225,14 +225,14 @@ def test_what_is_indexed_has_so_many_entries() -> None:
     assert wanted(indexing, x=zeros(2, 4, 8), sizes=3) == [(VALUE, "sizes", (3, 3))]
 
 
-def unpacking(size: Any) -> int:
+def unpacking_sizes(size: Any) -> int:
     height, width = size
     return int(height * width)
 
 
 def test_what_is_unpacked_is_several() -> None:
     """As many as there are names."""
-    assert wanted(unpacking, size=7) == [(VALUE, "size", (7, 7))]
+    assert wanted(unpacking_sizes, size=7) == [(VALUE, "size", (7, 7))]
 
 
 def converting(threshold: Any) -> float:

@@ -54,7 +54,7 @@ def inner(x, width):
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     (tmp_path / "turning_shop.py").write_text(SOURCE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    path_conditions._module_functions.cache_clear()
+    path_conditions.module_functions.cache_clear()
     yield importlib.import_module("turning_shop")
     del sys.modules["turning_shop"]
 

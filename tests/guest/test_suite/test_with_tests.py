@@ -178,10 +178,10 @@ def test_the_coverage_tells_how_tests_ended() -> None:
         "wanting": ["t.py::a"],
         "kernels": kernels,
     }
-    told = coverage({"m:one": ("m:host",)}, {"m:one": 1}, {"tests": said}).to_json()["tests"]
+    told = coverage({"m:one": ("m:host",)}, {"m:one": 1}, {"tests": said})["tests"]
     assert told["failures"] == [{"test": "t.py::a", "error": "AssertionError", "wants_data": True}]
     assert (told["passed"], told["ended"], told["kernels"]) == (1, None, kernels)
-    assert "tests" not in coverage({}, {}, {}).to_json()
+    assert "tests" not in coverage({}, {}, {})
 
 
 def test_only_a_checkout_has_tests() -> None:

@@ -114,7 +114,7 @@ def test_a_unit_that_is_a_link_out_of_the_project_is_refused(tmp_path: Path, fam
         UnitRefused, match=r"unit includes unit\.cu, which is in none of its folders"
     ):
         if family == "nvcc":
-            compilation = nvcc_worker._Compilation([], str(root), "", lambda stage: None)
+            compilation = nvcc_worker.NvccCompilation([], str(root), "", lambda stage: None)
             compilation.allowed_folders = [str(root)]
             compilation.check("unit.cu")
         else:

@@ -107,7 +107,7 @@ def asked(
     root = unit.parent.parent
     config = {"library": "none", "includes": [str(root / "toolkit")], "corpus": str(root)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nvrtc_worker, "_Library", lambda path: library)
+        patch.setattr(nvrtc_worker, "NvrtcLibrary", lambda path: library)
         worker = NvrtcWorker(config)
     stages: list[str] = []
     request = {

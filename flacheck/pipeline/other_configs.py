@@ -1,9 +1,9 @@
-"""Other configurations of launches that fail under TO, because an autotuner may use them."""
+"""Other configurations of failing launches, because an autotuner may use them."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from flacheck.model import Cell, canonical
+from flacheck.model import Cell
 
 # The most configurations to try of one launch, and of all; each takes a compile.
 _MOST_OF_A_LAUNCH = 12
@@ -26,7 +26,7 @@ def _others(cell: Cell) -> Iterator[Cell]:
     """Yield the cell in each other configuration of its launch."""
     if cell.launch is None:
         return
-    own = canonical([cell.launch.to_json(), dict(cell.options)])
+    own = cell.identity(without=())
     for config in cell.configs:
         constants = config.get("kwargs", {})
         launch = cell.launch.with_constants(constants)
@@ -34,5 +34,6 @@ def _others(cell: Cell) -> Iterator[Cell]:
         for name, value in config.items():
             if name != "kwargs" and value is not None:
                 options[name] = value
-        if canonical([launch.to_json(), options]) != own:
-            yield replace(cell, launch=launch, options=options)
+        other = replace(cell, launch=launch, options=options)
+        if other.identity(without=()) != own:
+            yield other
