@@ -203,11 +203,11 @@ def releases(spec: str) -> list[str]:
         versions = index.available(name, binary_only=False)
     except wheels.NotFound:
         raise UsageError(f"there is no package {name} in the package index") from None
-    admitted = list(requirement.specifier.filter(versions))
-    if not admitted:
+    matching = list(requirement.specifier.filter(versions))
+    if not matching:
         newest = ", ".join(map(str, sorted(versions)[-_MOST_NAMED:]))
         raise UsageError(f"no release of {name} is {requirement.specifier}; the newest: {newest}")
-    return [f"{name}=={version}" for version in sorted(admitted, reverse=True)]
+    return [f"{name}=={version}" for version in sorted(matching, reverse=True)]
 
 
 def choose_version(name: str) -> ChosenVersion:

@@ -24,8 +24,8 @@ def describe(
         remaining_cells: The cells that follow and lack a record.
         workers: The number of workers.
     """
-    launched = [record for record in records if record.cell.stage == "compile"]
-    cells, _ = separate_untested(observe(launched))
+    launches = [record for record in records if record.cell.stage == "compile"]
+    cells, _ = separate_untested(observe(launches))
     for (toolchain, target), own in group_by_key((cell.place, cell) for cell in cells).items():
         yield f"so far, {toolchain} on {target}: {_answer(own)}"
     if remaining_cells:

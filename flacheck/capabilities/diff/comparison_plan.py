@@ -345,13 +345,13 @@ def _edge_cells(all_cells: Sequence[Cell], usual_cells: Sequence[Cell]) -> list[
 def _settings(cell: Cell) -> LaunchSettings:
     assert cell.launch is not None
     tuned_parameters = tuned_names(cell.configs)
-    args, tuned = {}, {}
+    args, constants = {}, {}
     for name, value in cell.launch.args.items():
         if name in tuned_parameters:
-            tuned[name] = value["constexpr"]
+            constants[name] = value["constexpr"]
         else:
             args[name] = value
-    return LaunchSettings(args, cell.options, tuned, cell.kernel.is_made_up)
+    return LaunchSettings(args, cell.options, constants, cell.kernel.is_made_up)
 
 
 def _group(cell: Cell) -> tuple[str, str | None, str, str, bool]:
