@@ -77,16 +77,16 @@ def figures(every: list[Kernel]) -> Figures:
 def test_the_kernels_that_served_to_choose() -> None:
     """Every failure, in three times the usual compiles."""
     every = [kernel for kernel in kernels() if kernel.is_of_choice]
-    assert figures(every) == Figures(own=6, usual=2, edges=6, compiles=3.0)
+    assert figures(every) == Figures(own=8, usual=2, edges=8, compiles=3.0)
 
 
 def test_the_other_kernels() -> None:
     """One failure in a single configuration of twelve is missed."""
     every = [kernel for kernel in kernels() if not kernel.is_of_choice]
-    assert figures(every) == Figures(own=4, usual=2, edges=3, compiles=3.0)
+    assert figures(every) == Figures(own=8, usual=2, edges=7, compiles=3.0)
 
 
 def test_what_was_drawn() -> None:
     """Each kernel with all its configurations."""
     sizes = [len(kernel.settings) for kernel in kernels()]
-    assert (len(sizes), sum(sizes)) == (19, 279)
+    assert (len(sizes), sum(sizes)) == (28, 435)
