@@ -21,6 +21,12 @@ from flacheck.analysis.known_good import (
 from flacheck.analysis.launch_evidence import find_blocking_failures
 from flacheck.analysis.observation import ObservedCell, observe
 from flacheck.analysis.operators import OperatorAnswer
+from flacheck.analysis.package_releases import (
+    PackageRelease,
+    PackageReleaseAnswer,
+    newest_working,
+    package_releases,
+)
 from flacheck.analysis.slices import Slice, SliceAnswers, slices
 from flacheck.analysis.slow import SlowCompile, slow_compiles
 from flacheck.analysis.standing import PartialPlace, Standing
@@ -56,6 +62,7 @@ class RunSummary(JsonStruct, frozen=True, kw_only=True):
     slices: tuple[SliceAnswers, ...]
     operators: tuple[OperatorAnswer, ...]
     advisories: tuple[ReleaseAdvisory, ...]
+    package_releases: tuple[PackageReleaseAnswer, ...]
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,8 @@ class Summary:
     states of the questions, `slices` those of their dtypes and forms where they differ;
     `untested_keys` are the cells behind `untested_groups`, `blocking_keys` the failures that no
     other configuration, waiver or baseline covers; `advisories` are public reports about each
-    requested release, compiled or not.
+    requested release, compiled or not. `package_releases` are the releases of the package if all
+    questions are about several of one package.
     """
 
     tally: Tally
@@ -82,6 +90,19 @@ class Summary:
     untested_keys: frozenset[str] = frozenset()
     blocking_keys: frozenset[str] = frozenset()
     advisories: tuple[tuple[str, tuple[str, ...], str], ...] = ()
+    package_releases: tuple[PackageRelease, ...] = ()
+
+    @property
+    def working_release(self) -> PackageRelease | None:
+        """The newest release of the package that works; None for other questions."""
+        return newest_working(self.package_releases)
+
+    @property
+    def answering(self) -> tuple[Standing, ...]:
+        """The standings that answer the question: of several releases those of the working one."""
+        if self.working_release is not None:
+            return self.working_release.standings
+        return self.standings
 
     @property
     def partial(self) -> tuple[Standing, ...]:
@@ -123,6 +144,7 @@ class Summary:
             slices=tuple(each.document() for each in self.slices),
             operators=tuple(operators),
             advisories=tuple(ReleaseAdvisory(*each) for each in self.advisories),
+            package_releases=tuple(each.document() for each in self.package_releases),
         )
 
 
@@ -166,7 +188,11 @@ def summarise(records: Iterable[Record], context: Context) -> Summary:
     for cell in untested_cells:
         all_untested[cell.key] = cell
         untested_keys.add(cell.key)
-    good = known_good(context.standings, context)
+    releases = package_releases(context.standings)
+    working = newest_working(releases)
+    # Releases of one package are alternatives: the pins are those of the one that works.
+    answering = context.standings if working is None else working.standings
+    good = known_good(answering, context)
     blocking_keys = set()
     for cell in find_blocking_failures(cells):
         if not (context.waives(cell) or context.in_baseline(cell)):
@@ -174,15 +200,16 @@ def summarise(records: Iterable[Record], context: Context) -> Summary:
     return Summary(
         tally=tally(cells, context.waives, len(untested_cells), context.in_baseline),
         known_good=tuple(good),
-        specifiers=tuple(specifiers(context.standings, good, context)),
+        specifiers=tuple(specifiers(answering, good, context)),
         by_signature=tuple(by_signature(cells)),
         fallbacks=tuple(context.fallbacks(cells, context.forms)),
         slow=slow_compiles(cells),
         coverage=tuple(context.coverage),
         standings=tuple(context.standings),
-        slices=tuple(slices(context.standings, context)),
+        slices=tuple(slices(answering, context)),
         untested_groups=tuple(group_untested(list(all_untested.values()))),
         advisories=tuple(collect_advisories(context.standings, context)),
         untested_keys=frozenset(untested_keys),
         blocking_keys=frozenset(blocking_keys),
+        package_releases=releases,
     )

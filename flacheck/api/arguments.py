@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -174,8 +174,8 @@ def subjects_of(
     captured: PathLike | None = None,
     with_tests: bool = False,
 ) -> list[Subject]:
-    """Return the matrix, or each package; UsageError for both."""
-    names = packages_of(package)
+    """Return the matrix, or each package and each release of a range; UsageError for both."""
+    names = _with_releases(packages_of(package))
     if captured is not None and len(names) > 1:
         raise UsageError(
             f"--captured {captured} holds the captures of one package, and --package names "
@@ -185,6 +185,21 @@ def subjects_of(
     for name in names or (None,):
         subjects.append(subject_of(matrix, name, trust, configs, captured, with_tests))
     return subjects
+
+
+def _with_releases(names: Sequence[str]) -> tuple[str, ...]:
+    """Return package names with each release in place of a range such as `fla-core>=0.5`."""
+    from flacheck.packages import checkouts, package
+
+    exact_names: list[str] = []
+    for name in names:
+        if checkouts.is_path(name) or not package.is_range(name):
+            exact_names.append(name)
+            continue
+        releases = package.releases(name)
+        _LOG.warning(f"--package {name}: scanning {', '.join(releases)}")
+        exact_names += releases
+    return tuple(dict.fromkeys(exact_names))
 
 
 def subject_of(

@@ -118,7 +118,7 @@ Package = Annotated[
     list[str],
     option("--package", panel=WHAT, complete=completion.packages, metavar=_SPEC, help=_PACKAGE),
 ]
-_PACKAGES = f"{_PACKAGE} Repeatable."
+_PACKAGES = f"{_PACKAGE} Repeatable. NAME>=1.0 scans every release in the range."
 Packages = Annotated[
     list[str],
     option("--package", panel=WHAT, complete=completion.packages, metavar=_SPEC, help=_PACKAGES),

@@ -8,15 +8,16 @@ choice is greedy, by the traits that no chosen configuration has yet.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flacheck.model import canonical
 from flacheck.model.launch import is_int
 
-# The most configurations besides the usual ones of a kernel and dtype.
-MOST = 2
+# The configurations besides the usual one that each kernel and dtype may have: three compiles of
+# each in all. The most of one, where others need fewer.
+EACH, MOST = 2, 5
 # Triton's default.
 _USUAL_WARPS = 4
 # Traits that were seen to matter more than the value of one argument.
@@ -34,35 +35,61 @@ _Trait = tuple[str, ...]
 class LaunchSettings:
     """A launch in one configuration.
 
-    `args` are the arguments without the constants `tuned`, which the autotuner supplies. The
+    `args` are the arguments without `tuned_constants`, which the autotuner supplies. The
     configurations of a launch should share `args`: its traits are computed once.
     """
 
     args: Mapping[str, Any]
     options: Mapping[str, Any]
-    tuned: Mapping[str, Any]
+    tuned_constants: Mapping[str, Any]
     is_made_up: bool = False
 
 
-def choose(usual: Sequence[LaunchSettings], candidates: Sequence[LaunchSettings]) -> list[int]:
-    """Return the positions of the candidates to compile besides the usual ones."""
-    every = _Traits([*usual, *candidates])
-    covered: set[_Trait] = set()
-    for settings in usual:
-        covered |= every.of(settings)
+@dataclass(frozen=True)
+class Group:
+    """The usual configurations of a kernel and dtype, and the candidates to add."""
+
+    usual: Sequence[LaunchSettings]
+    candidates: Sequence[LaunchSettings]
+
+
+def choose(groups: Sequence[Group]) -> list[list[int]]:
+    """Return for each group the positions of the candidates to compile besides the usual ones.
+
+    Groups may have EACH of them; those that need fewer leave the rest to the others, up to MOST.
+    """
+    rankings = [list(_rank(group)) for group in groups]
+    choices = [[index for _, index in ranking[:EACH]] for ranking in rankings]
+    spare = EACH * len(groups) - sum(map(len, choices))
+    more = []
+    for position, ranking in enumerate(rankings):
+        for gain, index in ranking[EACH:]:
+            more.append((gain, position, index))
+    # The gains of a group fall, so that its candidates keep their order.
+    more.sort(key=lambda each: -each[0])
+    for _, position, index in more[:spare]:
+        choices[position].append(index)
+    return choices
+
+
+def _rank(group: Group) -> Iterator[tuple[int, int]]:
+    """Yield the best candidates of a group with their gains, the best first."""
+    every = _Traits([*group.usual, *group.candidates])
+    known_traits: set[_Trait] = set()
+    for settings in group.usual:
+        known_traits |= every.of(settings)
+    candidates = group.candidates
     # Most candidates differ in nothing that counts; the first of them stands for the others.
     first: dict[frozenset[_Trait], int] = {}
     for index in sorted(range(len(candidates)), key=lambda index: candidates[index].is_made_up):
         first.setdefault(every.of(candidates[index]), index)
-    chosen: list[int] = []
-    while len(chosen) < MOST:
-        gains = {traits: _weight(traits - covered) for traits in first}
+    for _ in range(MOST):
+        gains = {traits: _weight(traits - known_traits) for traits in first}
         best = max(gains, key=gains.__getitem__, default=frozenset())
         if not gains.get(best):
             break
-        covered |= best
-        chosen.append(first[best])
-    return chosen
+        known_traits |= best
+        yield gains[best], first[best]
 
 
 def _weight(traits: Iterable[_Trait]) -> int:
@@ -117,7 +144,7 @@ class _Traits:
     def _figures(self, settings: LaunchSettings) -> dict[str, int]:
         """Return warps, stages, the tile, and the demand for memory of a configuration."""
         stages = settings.options.get("num_stages") or 1
-        tile = math.prod(_positive(settings.tuned.values()))
+        tile = math.prod(_positive(settings.tuned_constants.values()))
         volume = self._launches[id(settings.args)].volume
         return {
             "warps": settings.options.get("num_warps") or _USUAL_WARPS,

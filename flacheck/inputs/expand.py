@@ -112,9 +112,9 @@ class _Job:
                 constants[name] = self.launch.args[name]["constexpr"]
         return constants
 
-    def launch_settings(self, tuned: Collection[str]) -> LaunchSettings:
+    def launch_settings(self, tuned_parameters: Collection[str]) -> LaunchSettings:
         """Return the job as a candidate of `--configs edges`."""
-        constants = self.tuned_constants(tuned)
+        constants = self.tuned_constants(tuned_parameters)
         is_made_up = self.source.kernel.is_made_up
         return LaunchSettings(self.base_launch.args, self.options, constants, is_made_up)
 
@@ -283,19 +283,23 @@ def _choose_edges(usual_jobs: Sequence[_Job], own_jobs: Sequence[_Job]) -> Itera
     """Yield the jobs that `edges` adds to the usual ones, each with its launch's others."""
     usual_groups = _by_kernel(usual_jobs)
     # Configurations of a launch share the object; the names in a hundred of them take a while.
-    tuned: dict[int, frozenset[str]] = {}
+    parameters: dict[int, frozenset[str]] = {}
     for job in own_jobs:
-        if id(job.base_launch) not in tuned:
-            tuned[id(job.base_launch)] = tuned_names(job.configs)
-    for group, jobs in _by_kernel(own_jobs).items():
+        if id(job.base_launch) not in parameters:
+            parameters[id(job.base_launch)] = tuned_names(job.configs)
+    own_groups = _by_kernel(own_jobs)
+    groups = []
+    for group, jobs in own_groups.items():
         usual = []
         for job in usual_groups.get(group, ()):
             usual.append(job.launch_settings(tuned_names(job.configs)))
-        candidates = [job.launch_settings(tuned[id(job.base_launch)]) for job in jobs]
-        for index in edges.choose(usual, candidates):
-            chosen = jobs[index]
-            siblings = [job for job in jobs if job.base_launch is chosen.base_launch]
-            yield _with_alternatives(chosen, siblings, tuned[id(chosen.base_launch)])
+        candidates = [job.launch_settings(parameters[id(job.base_launch)]) for job in jobs]
+        groups.append(edges.Group(usual, candidates))
+    for jobs, indices in zip(own_groups.values(), edges.choose(groups)):
+        for index in indices:
+            choice = jobs[index]
+            siblings = [job for job in jobs if job.base_launch is choice.base_launch]
+            yield _with_alternatives(choice, siblings, parameters[id(choice.base_launch)])
 
 
 def _by_kernel(jobs: Iterable[_Job]) -> dict[tuple[str, str | None], list[_Job]]:
@@ -306,17 +310,17 @@ def _by_kernel(jobs: Iterable[_Job]) -> dict[tuple[str, str | None], list[_Job]]
     return groups
 
 
-def _with_alternatives(job: _Job, siblings: Sequence[_Job], tuned: frozenset[str]) -> _Job:
+def _with_alternatives(job: _Job, siblings: Sequence[_Job], parameters: frozenset[str]) -> _Job:
     """Return a job with the other configurations of its launch, the least demanding first.
 
     A launch with invented arguments has none, as in `_compile_jobs`.
     """
     if job.source.kernel.is_made_up:
         return job
-    own = job.tuned_constants(tuned)
+    own = job.tuned_constants(parameters)
     others = []
     for sibling in siblings:
-        constants = sibling.tuned_constants(tuned)
+        constants = sibling.tuned_constants(parameters)
         if sibling is not job and sibling.shape == job.shape and constants.keys() == own.keys():
             others.append(Alternative(constants, sibling.options, sibling.is_widened))
     others.sort(key=lambda other: demand({"kwargs": other.constants, **other.options}))

@@ -23,6 +23,10 @@ from flacheck.toolchains.scratch import temporary_folder
 
 _LOG = logging.getLogger(__name__)
 
+# The specifier of one version.
+_EXACT = re.compile(r"={2,3}\s*([^*,]+)")
+# Releases that an error names.
+_MOST_NAMED = 4
 # Folders whose missing parts this process has already reported.
 _REPORTED_FOLDERS: set[Path] = set()
 
@@ -153,7 +157,7 @@ def parse(spec: str) -> tuple[str, str]:
     """Return the normalised name and the version in `NAME==VERSION`."""
     try:
         requirement = Requirement(spec)
-        exact = re.fullmatch(r"={2,3}\s*([^*,]+)", str(requirement.specifier))
+        exact = _EXACT.fullmatch(str(requirement.specifier))
         # An extra or a marker does not select kernels of the package.
         if exact and not (requirement.extras or requirement.marker):
             return canonicalize_name(requirement.name), str(Version(exact[1]))
@@ -175,6 +179,35 @@ class ChosenVersion:
 def is_name(spec: str) -> bool:
     """Return True for the name of a package without a version, an extra or a marker."""
     return re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", spec.strip()) is not None
+
+
+def is_range(spec: str) -> bool:
+    """Return True for a name with a specifier of several versions, as `flash-kmeans>=0.2`."""
+    try:
+        requirement = Requirement(spec)
+    except InvalidRequirement:
+        return False
+    if requirement.extras or requirement.marker or requirement.url:
+        return False
+    return bool(requirement.specifier) and not _EXACT.fullmatch(str(requirement.specifier))
+
+
+def releases(spec: str) -> list[str]:
+    """Return `NAME==VERSION` for each release of a range in the package index, the newest first.
+
+    Raises UsageError if there is none, ToolchainError if the index does not answer.
+    """
+    requirement = Requirement(spec)
+    name = canonicalize_name(requirement.name)
+    try:
+        versions = index.available(name, binary_only=False)
+    except wheels.NotFound:
+        raise UsageError(f"there is no package {name} in the package index") from None
+    matching = list(requirement.specifier.filter(versions))
+    if not matching:
+        newest = ", ".join(map(str, sorted(versions)[-_MOST_NAMED:]))
+        raise UsageError(f"no release of {name} is {requirement.specifier}; the newest: {newest}")
+    return [f"{name}=={version}" for version in sorted(matching, reverse=True)]
 
 
 def choose_version(name: str) -> ChosenVersion:

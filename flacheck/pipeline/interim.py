@@ -24,17 +24,10 @@ def describe(
         remaining_cells: The cells that follow and lack a record.
         workers: The number of workers.
     """
-    launched = [record for record in records if record.cell.stage == "compile"]
-    cells, _ = separate_untested(observe(launched))
+    launches = [record for record in records if record.cell.stage == "compile"]
+    cells, _ = separate_untested(observe(launches))
     for (toolchain, target), own in group_by_key((cell.place, cell) for cell in cells).items():
         yield f"so far, {toolchain} on {target}: {_answer(own)}"
-    yield from describe_rest(records, remaining_cells, workers)
-
-
-def describe_rest(
-    records: Sequence[Record], remaining_cells: Sequence[Cell], workers: int
-) -> Iterator[str]:
-    """Yield the time that the remaining cells take, if there are any; arguments as `describe`."""
     if remaining_cells:
         seconds = _estimate(records, remaining_cells) / workers
         number = count_noun(len(remaining_cells), "further configuration")

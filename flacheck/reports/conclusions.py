@@ -10,7 +10,7 @@ from flacheck.analysis.slices import Slice
 from flacheck.analysis.standing_state import add_shares, describe_extent
 from flacheck.analysis.summary import RunView, Summary
 from flacheck.model.coverage import PackageCoverage
-from flacheck.reports import document, operators, phrases
+from flacheck.reports import document, operators, phrases, releases
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.phrases import MAX_ITEMS
 
@@ -28,22 +28,23 @@ _ANSWERS = {
 def answer(summary: Summary) -> str:
     """Return the whole run in a few words, for a reader without experience of compilers.
 
-    The operators of a package come first.
+    Of several releases of a package the working one comes first, then its operators.
     """
-    return f"{operators.sentence(summary)} {_answer(summary)}".strip()
+    sentences = (releases.sentence(summary), operators.sentence(summary), _answer(summary))
+    return " ".join(filter(None, sentences))
 
 
 def _answer(summary: Summary) -> str:
-    if not summary.standings:
+    if not summary.answering:
         return "This run covers no subject completely, so it has no result for a whole release."
-    by_targets = phrases.group_by(summary.standings, lambda each: each.target)
+    by_targets = phrases.group_by(summary.answering, lambda each: each.target)
     targets = sorted(by_targets, key=by_target)
     if summary.known_good:
         return _good_answer(summary, targets)
     if summary.partial:
         answered_cells = expected_cells = 0
         is_known = True
-        for each in summary.standings:
+        for each in summary.answering:
             answered_cells += each.answered_count
             expected_cells += each.requested_count or 0
             is_known &= each.requested_count is not None
@@ -51,7 +52,7 @@ def _answer(summary: Summary) -> str:
             return f"No answer yet: {answered_cells} of {expected_cells} cells are compiled."
         return f"No answer yet: {answered_cells} cells are compiled; the total is unknown."
     has_failure = is_open = False
-    for each in summary.standings:
+    for each in summary.answering:
         if each.failing:
             has_failure = True
         elif each.undecided_cells:
@@ -105,8 +106,8 @@ def _good_releases(summary: Summary) -> Iterator[str]:
             name = f"Triton {release.triton}, which no index has,"
             yield _extent_of(summary, name, [release.toolchain], on)
     by_targets = phrases.group_by(others, lambda release: release.targets)
-    for good_targets, releases in by_targets.items():
-        names = [release.toolchain for release in releases]
+    for good_targets, alike in by_targets.items():
+        names = [release.toolchain for release in alike]
         compilers = ", ".join(some(list(map(toolchain_label, names)), phrases.MAX_KERNELS))
         yield _extent_of(summary, compilers, names, good_targets)
 
@@ -132,7 +133,7 @@ def _extent_of(
             good.add((release.toolchain, target))
     counts = Counter[str]()
     own_standings = []
-    for standing in summary.standings:
+    for standing in summary.answering:
         is_named = standing.toolchain in toolchains and standing.target in targets
         if not is_named or standing.place not in good:
             continue
@@ -186,9 +187,9 @@ def coverage(summary: Summary) -> Iterator[Part]:
         summary.coverage, lambda each: (each["package"], each["recorded"], each["launchable"])
     )
     for (package, recorded_count, launchable), alike in by_counts.items():
-        releases = ", ".join(dict.fromkeys(short(each["toolchain"]) for each in alike))
+        compilers = ", ".join(dict.fromkeys(short(each["toolchain"]) for each in alike))
         text = f"{package}: launches of {recorded_count} of {launchable} kernels were recorded"
-        yield document.Item(f"{text} ({releases})")
+        yield document.Item(f"{text} ({compilers})")
         for each in alike:
             for miss in each["missed"]:
                 reasons[miss["kernel"], miss["reason"]] = None
@@ -269,33 +270,36 @@ def known_good(summary: Summary) -> Iterator[Part]:
     # Advisories cover every release of the run, even one that fails.
     by_text = phrases.group_by(summary.advisories, lambda advisory: advisory[2])
     for text, alike in by_text.items():
-        releases: dict[str, None] = {}
+        tritons: dict[str, None] = {}
         on: dict[str, None] = {}
         for triton, targets, _ in alike:
-            releases[triton] = None
+            tritons[triton] = None
             on.update(dict.fromkeys(targets))
-        names = f"{', '.join(releases)} on {', '.join(on)}"
+        names = f"{', '.join(tritons)} on {', '.join(on)}"
         yield document.Item(f"advised against {names}: {text}", Tone.DOUBT)
     for requirements, gpus in _pins(summary).items():
         yield document.Paragraph(f"pin for {', '.join(gpus)}")
-        for requirement in filter(None, requirements):
+        package = None
+        if summary.working_release is not None:
+            package = summary.working_release.spec
+        for requirement in filter(None, (package, *requirements)):
             yield document.Item(f'"{requirement}"', Tone.GOOD, code=True)
 
 
 def _not_good(summary: Summary) -> Iterator[Part]:
     """Yield the obstacle of each release that is not known good, and narrowed questions."""
     narrower: dict[str, None] = {}
-    for standing in summary.standings:
+    for standing in summary.answering:
         if standing.question.narrowing:
             narrower[standing.question.name] = None
     for question in narrower:
         yield document.Item(f"scanned only: {question}", Tone.FAINT)
-    with_obstacle = [each for each in summary.standings if not each.is_passing]
+    with_obstacle = [each for each in summary.answering if not each.is_passing]
     reasons = phrases.group_by(with_obstacle, lambda each: each.obstacle)
     for reason, alike in list(reasons.items())[:MAX_ITEMS]:
         yield document.Item(f"{phrases.places_of(alike)}: {reason}", Tone.DOUBT)
     yield from phrases.rest(len(reasons), "reason")
-    for each in summary.standings:
+    for each in summary.answering:
         if each.timed_out:
             cells = count_noun(len(each.timed_out), "configuration")
             place = phrases.places([each.toolchain], [each.target])
@@ -308,17 +312,17 @@ def dtype_tables(summary: Summary) -> Iterator[Part]:
     """Yield a table of dtypes by release, where the dtypes or forms differ."""
     by_targets = phrases.group_by(summary.slices, lambda each: each.target)
     for target, alike in by_targets.items():
-        releases = [release for release, _ in alike[0].answers]
+        columns = [release for release, _ in alike[0].answers]
         yield document.Heading(f"dtype by release on {target}")
         rows = []
         for each in alike:
             answers = dict(each.answers)
             cells = []
-            for release in releases:
+            for release in columns:
                 cells.append(Words(answers[release], _ANSWERS[answers[release]]))
             name = " ".join(filter(None, (each.dtype, each.form)))
             rows.append(row(name, *cells, _pair(each)))
-        yield document.Table(("", *releases, "pin"), tuple(rows), document.Fit.SPLIT)
+        yield document.Table(("", *columns, "pin"), tuple(rows), document.Fit.SPLIT)
 
 
 def _pair(each: Slice) -> Words:

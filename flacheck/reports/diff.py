@@ -1,5 +1,6 @@
 """The report of a comparison: the result, regressions, improvements, and next commands."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
@@ -372,7 +373,8 @@ def _commands(result: Comparison, command: str) -> list[str]:
         commands.append(f"flacheck bisect {change.record.key[:12]}")
         commands.append(f"flacheck repro {change.record.key[:12]}")
     if result.is_narrowed and command and not regressions:
-        commands.append(f"{command} --configs own")
+        others = re.sub(r" --configs[ =]\w+", "", command)
+        commands.append(f"{others} --configs own")
     pin = result.pin
     requirement = pin.package or pin.torch or pin.triton
     # No requirement exists for a local build or a compiler outside the environment.

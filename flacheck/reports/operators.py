@@ -61,7 +61,7 @@ def table(summary: Summary) -> Iterator[Part]:
 
 
 def _with_operators(summary: Summary) -> list[Standing]:
-    return [each for each in summary.standings if each.operators and not each.is_partial]
+    return [each for each in summary.answering if each.operators and not each.is_partial]
 
 
 def _word(standing: Standing, name: str) -> Words:

@@ -18,7 +18,7 @@ from flacheck.model import Json, Record, Verdict
 from flacheck.model.record import RecordDocument
 from flacheck.model.source_location import SourceLocation
 from flacheck.model.wire import JsonStruct
-from flacheck.reports import chart, document, operators, phrases
+from flacheck.reports import chart, document, operators, phrases, releases
 from flacheck.reports.conclusions import answer, coverage, dtype_tables, known_good, mixed
 from flacheck.reports.document import Part, Tone, Words, row
 from flacheck.reports.numbers import in_words
@@ -139,6 +139,7 @@ def _plain(record: Record) -> Json:
 def _parts(view: RunView, baseline: BaselineComparison | None) -> Iterator[Part]:
     yield _title(view)
     yield document.Paragraph(answer(view.summary))
+    yield from releases.table(view.summary)
     yield from mixed(view)
     yield from phrases.list_stale(view.run.get("stale", ()))
     yield from _matrix(grid(view.records(), view.summary.untested_keys))

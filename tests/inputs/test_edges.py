@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flacheck.inputs.edges import MOST, LaunchSettings, choose
+from flacheck.inputs.edges import EACH, MOST, Group, LaunchSettings, choose
 
 TENSOR = {"dtype": "bf16", "align": 16}
 
@@ -17,7 +17,8 @@ def settings(
 
 
 def chosen(usual: LaunchSettings, *candidates: LaunchSettings) -> list[LaunchSettings]:
-    return [candidates[index] for index in choose([usual], candidates)]
+    (indices,) = choose([Group([usual], candidates)])
+    return [candidates[index] for index in indices]
 
 
 def test_many_warps_are_tried_on_the_smallest_and_on_the_largest_tile() -> None:
@@ -49,15 +50,26 @@ def test_a_launch_of_a_program_comes_before_one_with_invented_arguments() -> Non
     assert chosen(usual, made_up, seen) == [seen]
 
 
-def test_each_kernel_and_dtype_has_at_most_three_compiles() -> None:
-    """However many launches it has."""
+def many() -> list[LaunchSettings]:
+    """More traits than one kernel may have configurations."""
+    args = dict.fromkeys(("g", "h0", "mask", "lengths", "bias"), TENSOR)
     every = []
     for tile in (16, 32, 64, 128):
         for warps in (1, 2, 4, 8, 16):
-            for stages in (1, 2, 3, 4):
-                every.append(settings(tile, warps, stages, g=None))
-                every.append(settings(tile, warps, stages, K={"constexpr": tile}))
-    assert len(chosen(settings(32, 4), *every)) == MOST == 2
+            every.append(settings(tile, warps, **args))
+    for name in args:
+        every.append(settings(32, 4, **{**args, name: None}))
+    return every
+
+
+def test_three_times_the_usual_compiles_are_the_most() -> None:
+    """A kernel that needs fewer leaves the others more, up to a limit."""
+    usual = settings(32, 4)
+    large, small = Group([usual], many()), Group([usual], [usual])
+    assert [len(indices) for indices in choose([large, large])] == [EACH, EACH]
+    assert [len(indices) for indices in choose([small, large, small])] == [0, MOST, 0]
+    first, none, second = (len(indices) for indices in choose([large, small, large]))
+    assert (first + second, none) == (3 * EACH, 0)
 
 
 def test_nothing_is_added_to_the_only_configuration() -> None:

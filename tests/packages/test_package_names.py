@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
+from pathlib import Path
 
 import pytest
 from packaging.version import Version
 
-from flacheck.api.arguments import exact_package
+import flacheck
+from flacheck.api.arguments import exact_package, subjects_of
 from flacheck.errors import UsageError
 from flacheck.packages import package
 from flacheck.toolchains import index
@@ -37,3 +39,36 @@ def test_otherwise_the_newest_final_version(monkeypatch: pytest.MonkeyPatch) -> 
 def test_other_specifications_stay(spec: str) -> None:
     """A version, a folder, and what is refused later."""
     assert exact_package(spec) == spec
+
+
+def test_a_range_is_every_release_in_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For a scan: the newest first, the pre-releases left out, and named in a sentence."""
+    versions = [Version("0.9"), Version("1.0"), Version("2.0rc1"), Version("1.10")]
+    monkeypatch.setattr(index, "available", lambda name, binary_only: versions)
+    subjects = subjects_of(None, ["Shop>=1,<3", "other==1.0"])
+    assert [each.package for each in subjects] == ["shop==1.10", "shop==1.0", "other==1.0"]
+    assert "--package Shop>=1,<3: scanning shop==1.10, shop==1.0" in caplog.text
+    with pytest.raises(UsageError, match=r"no release of shop is >=3; the newest: .*2\.0rc1"):
+        package.releases("shop>=3")
+
+
+@pytest.mark.network
+def test_releases_of_a_package_in_one_scan(tmp_path: Path) -> None:
+    """Which release works with my Triton and GPU? One answer with the pins."""
+    run = flacheck.scan(
+        package="flash-kmeans>=0.2,<0.4",
+        kernel="_centroid_update_kernel",
+        dtype="bf16",
+        configs="usual",
+        triton="3.6.0",
+        target="h100",
+        store=tmp_path,
+    )
+    summary = run.view.summary
+    specs = [each.spec for each in summary.package_releases]
+    assert {"flash-kmeans==0.2.0", "flash-kmeans==0.3.1"} <= set(specs)
+    assert summary.working_release is not None
+    assert summary.working_release.spec == specs[0]
+    assert summary.specifiers[0].triton == "triton==3.6.0"

@@ -324,30 +324,34 @@ def one_each(all_cells: Iterable[Cell]) -> list[Cell]:
 
 def _edge_cells(all_cells: Sequence[Cell], usual_cells: Sequence[Cell]) -> list[Cell]:
     """Return the cells that `edges` adds to the usual ones, the same for every compiler."""
-    groups = group_by_key((_group(cell), cell) for cell in all_cells)
+    by_group = group_by_key((_group(cell), cell) for cell in all_cells)
     usual_groups = group_by_key((_group(cell), cell) for cell in usual_cells)
-    keys: set[str] = set()
-    for group, members in groups.items():
+    candidates = []
+    groups = []
+    for group, members in by_group.items():
         by_compiler = group_by_key((cell.toolchain, cell) for cell in members)
         # The choice among the cells of one compiler holds for all.
         first = next(iter(by_compiler.values()))
-        usual = map(_settings, usual_groups[group])
-        for index in edges.choose(list(usual), list(map(_settings, first))):
-            identity = _identity(first[index])
-            keys.update(cell.key for cell in members if _identity(cell) == identity)
+        candidates.append(first)
+        usual = list(map(_settings, usual_groups[group]))
+        groups.append(edges.Group(usual, list(map(_settings, first))))
+    keys: set[str] = set()
+    for members, first, indices in zip(by_group.values(), candidates, edges.choose(groups)):
+        identities = {_identity(first[index]) for index in indices}
+        keys.update(cell.key for cell in members if _identity(cell) in identities)
     return [cell for cell in all_cells if cell.key in keys]
 
 
 def _settings(cell: Cell) -> LaunchSettings:
     assert cell.launch is not None
     tuned_parameters = tuned_names(cell.configs)
-    args, tuned = {}, {}
+    args, constants = {}, {}
     for name, value in cell.launch.args.items():
         if name in tuned_parameters:
-            tuned[name] = value["constexpr"]
+            constants[name] = value["constexpr"]
         else:
             args[name] = value
-    return LaunchSettings(args, cell.options, tuned, cell.kernel.is_made_up)
+    return LaunchSettings(args, cell.options, constants, cell.kernel.is_made_up)
 
 
 def _group(cell: Cell) -> tuple[str, str | None, str, str, bool]:

@@ -101,7 +101,7 @@ def shared(recordings: Sequence[Sequence[RecordedLaunch]]) -> list[list[Recorded
     comes before one that flacheck made up, then the smallest, which compiles soonest.
     """
     choices: list[list[RecordedLaunch]] = [[] for _ in recordings]
-    for group in _grouped(recordings).values():
+    for group in _group_recordings(recordings).values():
         common = _smallest_common(list(group.values()))
         for index, by_identity in group.items():
             if common is None:
@@ -117,7 +117,7 @@ def common(recordings: Sequence[Sequence[RecordedLaunch]]) -> list[list[Recorded
     Without one, each recording keeps its own.
     """
     choices: list[list[RecordedLaunch]] = [[] for _ in recordings]
-    for group in _grouped(recordings).values():
+    for group in _group_recordings(recordings).values():
         in_all = set.intersection(*(set(by_identity) for by_identity in group.values()))
         for index, by_identity in group.items():
             for identity, entry in by_identity.items():
@@ -126,7 +126,7 @@ def common(recordings: Sequence[Sequence[RecordedLaunch]]) -> list[list[Recorded
     return choices
 
 
-def _grouped(
+def _group_recordings(
     recordings: Sequence[Sequence[RecordedLaunch]],
 ) -> dict[_KernelDtype, dict[int, dict[str, RecordedLaunch]]]:
     """Return the launches by kernel and dtype, by recording, and by identity."""
