@@ -2,7 +2,7 @@
 
 import logging
 import platform
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -31,7 +31,6 @@ Excuse = Callable[[ObservedCell], bool]
 
 # Returns cells of a run that are worth a compile by its records so far.
 FindCells = Callable[[], Sequence[Cell]]
-DescribeInterim = Callable[[Sequence[Record], Sequence[Cell], int], Iterable[str]]
 
 
 def environment() -> Json:
@@ -154,7 +153,6 @@ def run_plan(
     excuse: Excuse = excuse_nothing,
     run: str = "",
     find_others: FindCells = find_none,
-    describe_interim: DescribeInterim = interim.describe,
 ) -> Generator[Event, None, RunFinished]:
     """Compile a plan's cells into the store; return the finished run.
 
@@ -167,7 +165,6 @@ def run_plan(
         excuse: Failures that do not count for `max_failures`.
         run: A run that began before its package was captured.
         find_others: Returns other configurations of failing launches, which are compiled last.
-        describe_interim: Returns the answer after a step and the time of the next one.
     """
     failures = new_records = 0
     records: list[Record] = []
@@ -176,7 +173,7 @@ def run_plan(
         for position, cells in enumerate(plan.steps):
             if position:
                 remaining_cells = cells_to_compile(cells, store, options)
-                for sentence in describe_interim(records, remaining_cells, options.workers):
+                for sentence in interim.describe(records, remaining_cells, options.workers):
                     yield Progress(sentence)
             for record in active.records(cells):
                 yield RecordSettled(record)

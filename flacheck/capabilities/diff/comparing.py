@@ -32,7 +32,6 @@ from flacheck.fallbacks import alternatives
 from flacheck.model import Cell, Record, Verdict
 from flacheck.model.coverage import PackageCoverage
 from flacheck.packages.kernel_locations import KernelLocator
-from flacheck.pipeline import interim
 from flacheck.pipeline.events import Event, RecordSettled, RunStarted
 from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.other_configs import other_configs
@@ -87,26 +86,13 @@ class _Comparison:
     def compile(self, plan: Plan, options: RunOptions) -> Generator[Event, None, None]:
         """Compile every cell of the plan, then other configurations of regressed launches."""
         assert self.store is not None
-        run = run_plan(
-            plan,
-            self.store,
-            options,
-            find_others=self._find_others,
-            describe_interim=self._describe_interim,
-        )
+        run = run_plan(plan, self.store, options, find_others=self._find_others)
         for event in run:
             if isinstance(event, RunStarted):
                 self._run = event.run
             if isinstance(event, RecordSettled):
                 self._records[event.record.key] = event.record
             yield event
-
-    def _describe_interim(
-        self, records: Sequence[Record], remaining_cells: Sequence[Cell], workers: int
-    ) -> Iterator[str]:
-        """Yield the answer of the usual configurations, and the time that the others take."""
-        yield f"so far, by the usual configurations: {self.result().answer}"
-        yield from interim.describe_rest(records, remaining_cells, workers)
 
     def take(self, sides: PublishedSides) -> None:
         """Take published records in place of compiled ones."""

@@ -73,8 +73,6 @@ def test_json_holds_pins_releases_waivers_and_changes() -> None:
                 "obstacle": None,
             }
         ],
-        "source": "own",
-        "published": None,
     }
 
 

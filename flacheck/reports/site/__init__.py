@@ -1,0 +1,1 @@
+"""The templates, style and script of the board of published results."""
