@@ -6,6 +6,7 @@ import importlib.util
 import re
 import subprocess
 from pathlib import Path
+from typing import cast
 
 import pytest
 import tomlkit
@@ -45,8 +46,13 @@ def test_torch_is_installed_by_the_same_command_everywhere() -> None:
     assert address in README
 
 
-def test_a_capture_without_torch_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is installed or run before."""
+def test_a_capture_without_torch_names_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nothing is installed or run before; captures in the cache need no torch."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(capture_job, "capture_folder", lambda job: tmp_path / "not-captured")
+    capture_job.prepare_captures([])
+    job = cast(capture_job.CaptureJob, object())
     with pytest.raises(IncompleteError, match=re.escape(INSTALL_TORCH)):
-        capture_job.prepare_captures([])
+        capture_job.prepare_captures([job])
