@@ -198,7 +198,7 @@ _CONTENTS: dict[str, _Contents] = {
 
 
 def check_reads(function: types.FunctionType) -> None:
-    """Raise StubError if a function's body reads a part of torch, for which the stub has no value.
+    """Raise StubError if a function's body reads a part of torch, whose value only torch has.
 
     A kernel's front end evaluates such a name, `torch.finfo(torch.float32).max` for one.
     """
