@@ -588,7 +588,7 @@ def guest_environment(
         "PYTHONPATH": os.pathsep.join(beside),
         "PYTHONUSERBASE": site.getuserbase(),
         "TORCHDYNAMO_DISABLE": "1",
-        # torch reads it if the system has no entry for the user.
+        # torch falls back on it where the system does not list the user.
         "USER": "flacheck",
         "TRITON_CACHE_DIR": f"{scratch}/triton",
     }
