@@ -248,6 +248,26 @@ def test_shipped_results_hold() -> None:
     assert outcome.broken == ()
 
 
+@pytest.mark.network
+def test_a_failing_import_of_another_code_does_not_hold(tmp_path: Path) -> None:
+    """Verification compares the capture's own records too, whatever cells it draws."""
+    name = "flash-attn-triton-0.1.1/usual-triton-3.9.0-sm90.zst"
+    content = (find_shipped_folder("results") / name).read_bytes()
+    header = decode_header(content, name)
+    text = json.dumps(to_builtins(decode_body(content, name))).replace(
+        "FC102:import", "FC000:import"
+    )
+    (tmp_path / name).parent.mkdir()
+    (tmp_path / name).write_bytes(encode(header, json.loads(text)))
+    write_manifest(tmp_path)
+    outcome = flacheck.verify_results(results=tmp_path, sample=1)
+    changes = [(each.kernel, each.what) for each in outcome.broken]
+    assert changes == [
+        ("flash_attn:__init__", "signature"),
+        ("flash_attn_triton:__init__", "signature"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("built", "bounds", "is_open", "is_valid"),
     [

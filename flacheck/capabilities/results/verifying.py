@@ -7,6 +7,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flacheck.capabilities.results.building import job_of
+from flacheck.engine.judge import judge
 from flacheck.errors import EmptySelection, Exit
 from flacheck.model import Cell, Record, Verdict
 from flacheck.pipeline import planning
@@ -114,7 +115,7 @@ def verify(
 
 
 def _verifiable(place: PublishedPlace) -> list[Record]:
-    """Return the requested records with a verdict; the capture itself makes those of imports."""
+    """Return the requested records with a verdict that a compile makes, not the capture."""
     records = []
     for record in place.records:
         has_verdict = record.verdict in (Verdict.COMPILES, Verdict.FAILS)
@@ -149,6 +150,13 @@ def _verify_place(
         now = f"{len(cells)} cells, {missing} published ones missing, {extra} new"
         was = f"{len(place.keys.kernels)} cells"
         broken.append(BrokenResult(entry.file, "", "keys", was, now))
+    # The capture has made the records of imports again, so all of them are compared.
+    for record in place.records:
+        attempt = plan.attempts.get(record.key)
+        if attempt is not None and record.key in cells:
+            new_record = judge(cells[record.key], attempt)
+            for what, was, now in _differences(record, new_record):
+                broken.append(BrokenResult(entry.file, record.kernel, what, was, now))
     drawn_cells = [cells[key] for key in sorted(chosen) if key in cells]
     if not drawn_cells:
         return Verification(0, (entry.file,), tuple(broken))
