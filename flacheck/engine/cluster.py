@@ -92,6 +92,9 @@ class DaskExecutor:
         self._batches: dict[Future, Sequence[tuple[int, Task]]] = {}
         self._pace: dict[WorkerKind, float] = {}
         self._losses: Counter[int] = Counter()
+        # Tasks that must run with nothing else on the cluster; True while one does.
+        self._suspects: deque[tuple[int, Task]] = deque()
+        self._is_alone = False
 
     def submit(self, tasks: Iterable[Task]) -> None:
         for task in tasks:
@@ -135,7 +138,18 @@ class DaskExecutor:
     # Batches on their way
 
     def _send(self, completed: Any) -> None:
-        """Send batches until each worker thread has enough."""
+        """Send batches until each worker thread has enough.
+
+        A suspect waits until the cluster is empty, and the others wait until it has ended: a task
+        that kills its node takes along what the scheduler has queued there.
+        """
+        if self._suspects:
+            if not self._batches:
+                self._is_alone = True
+                self._send_batch([self._suspects.popleft()], completed)
+            return
+        if self._is_alone:
+            return
         while self._fresh:
             task = self._fresh.popleft()
             self._send_batch([self._number(task)], completed)
@@ -182,6 +196,8 @@ class DaskExecutor:
     def _take(self, future: Future, completed: Any) -> list[TaskResult]:
         """Return the results of a batch that ended; send its tasks again if they were lost."""
         batch = self._batches.pop(future)
+        was_alone = self._is_alone
+        self._is_alone = False
         if future.status == "finished":
             attempts = dict(future.result())
             self._learn_pace(batch[0][1].kind, list(attempts.values()))
@@ -191,7 +207,7 @@ class DaskExecutor:
             if type(error).__name__ == "KilledWorker":
                 # The scheduler itself may have tried the batch several times.
                 losses = getattr(error, "allowed_failures", 0) + 1
-                return self._send_again(batch, losses, completed)
+                return self._send_again(batch, losses, was_alone, completed)
             log = f"the cluster could not run this task: {type(error).__name__}: {error}"
             return [(task, Attempt(Outcome.LOST, log=log)) for _, task in batch]
         raise IncompleteError(
@@ -200,15 +216,17 @@ class DaskExecutor:
         )
 
     def _send_again(
-        self, batch: Sequence[tuple[int, Task]], losses: int, completed: Any
+        self, batch: Sequence[tuple[int, Task]], losses: int, was_alone: bool, completed: Any
     ) -> list[TaskResult]:
-        """Send the tasks of a lost batch one by one; give up those that were lost too often."""
+        """Send the tasks of a lost batch one by one; give up one that was lost while alone."""
         results: list[TaskResult] = []
         for number, task in batch:
             self._losses[number] += losses
-            if self._losses[number] >= _TRIES:
+            if was_alone:
                 log = f"its Dask worker process ended {self._losses[number]} times"
                 results.append((task, Attempt(Outcome.LOST, log=log)))
+            elif self._losses[number] >= _TRIES - 1:
+                self._suspects.append((number, task))
             else:
                 self._send_batch([(number, task)], completed)
         return results

@@ -266,7 +266,8 @@ def _coverage_of(capture: PackageCapture) -> PackageCoverage:
     kernels = _launchable(package)
     sought = capture.driven.report.get("sought")
     if sought is not None:
-        kernels = {name: kernels[name] for name in sought if name in kernels}
+        # A selection may name kernels below another prefix than the recipe's.
+        kernels = {name: kernels.get(name, ()) for name in sought}
     kernel_coverage = coverage(kernels, capture.driven.kernels, capture.driven.report)
     return {
         "package": package.identity,

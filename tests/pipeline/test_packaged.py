@@ -38,6 +38,8 @@ def test_an_import_that_dies_is_said_as_such_and_the_rest_is_compiled(tmp_path: 
         "*:__init__,causal_conv1d_fwd_kernel",
         "--dtype",
         "bf16",
+        "--configs",
+        "usual",
         "--format",
         "json",
         "-o",
@@ -59,5 +61,5 @@ def test_an_import_that_dies_is_said_as_such_and_the_rest_is_compiled(tmp_path: 
     assert kernels
     assert {(r["verdict"], r["code"], r["dtype"]) for r in kernels} == {("fails", "FC101", "bf16")}
     (coverage,) = out["summary"]["coverage"]
-    assert coverage["launchable"] == coverage["recorded"] + len(coverage["missed"]) > 100
-    assert all(missed["reason"] for missed in coverage["missed"])
+    # The capture sought what the globs select, in a module beside the recipe's `fla.ops`.
+    assert (coverage["launchable"], coverage["recorded"], coverage["missed"]) == (1, 1, [])

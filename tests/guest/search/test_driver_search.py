@@ -25,6 +25,12 @@ Ending = Callable[[Operator, CallPlan, str], CallResult]
 PLENTY = 3_600.0
 
 
+@pytest.fixture(autouse=True)
+def unused_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver of its own, whose process has used no CPU time before the search."""
+    monkeypatch.setattr(f"{OperatorSearch.__module__}.time.process_time", lambda: 0.0)
+
+
 def sample(x: Any, weight: Any = None, mode: str = "chunk") -> None: ...
 
 
