@@ -49,7 +49,18 @@ ROOMS: tuple[tuple[str, ...], ...] = (
 )
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 CAPABILITIES = (
-    *("scan", "bisect", "diff", "repro", "autotune", "bench", "gate", "dtypes", "known", "results"),
+    *(
+        "scan",
+        "bisect",
+        "diff",
+        "repro",
+        "autotune",
+        "bench",
+        "gate",
+        "dtypes",
+        "known_results",
+        "results",
+    ),
 )
 # The guest's own floors: what a compiler's process runs knows nothing of torch's recorder.
 GUEST_ROOMS = (
