@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import subprocess
 from collections.abc import Generator, Iterator
@@ -14,6 +16,7 @@ from packaging.version import Version
 from flacheck.store import Store
 from flacheck.toolchains import connections, index, wheels
 from tests import fake_installer
+from tests.paths import ROOT, TESTS
 
 # A busy machine is no failure: what an example takes by the clock says nothing.
 hypothesis.settings.register_profile("flacheck", deadline=None)
@@ -42,6 +45,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """Start three test processes for two processors: many tests wait for a process of their own."""
     return (os.cpu_count() or 1) * 3 // 2
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Import a share of the test modules first, a different one in each process.
+
+    In a new checkout pytest rewrites the assertions of every module and writes the result to a
+    file: processes that begin with the same module all rewrite it.
+    """
+    config = session.config
+    worker = getattr(config, "workerinput", None)
+    if worker is None or config.args != config.getini("testpaths"):
+        return
+    own_number = int(worker["workerid"].removeprefix("gw"))
+    for file in sorted(TESTS.rglob("test_*.py"))[own_number :: worker["workercount"]]:
+        name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+        # Collection imports the module again, and reports why it cannot be imported.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(name)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
