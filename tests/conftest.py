@@ -6,6 +6,8 @@ import contextlib
 import importlib
 import os
 import subprocess
+import sys
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -45,6 +47,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """Start three test processes for two processors: many tests wait for a process of their own."""
     return (os.cpu_count() or 1) * 3 // 2
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile each module once for all processes of a run where Python may write no bytecode.
+
+    Under PYTHONDONTWRITEBYTECODE hundreds of processes would compile flacheck's modules. Their
+    bytecode goes to a folder that is removed afterwards, so none lies beside the modules.
+    """
+    if not sys.dont_write_bytecode or hasattr(config, "workerinput"):
+        return
+    folder = tempfile.TemporaryDirectory(prefix="flacheck-bytecode-")
+    changes = pytest.MonkeyPatch()
+    changes.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    changes.setenv("PYTHONPYCACHEPREFIX", folder.name)
+    config.add_cleanup(folder.cleanup)
+    config.add_cleanup(changes.undo)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
