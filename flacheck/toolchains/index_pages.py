@@ -49,13 +49,14 @@ class UnreadPage(Exception):
 
 
 class IndexFile(msgspec.Struct, frozen=True, rename="kebab"):
-    """A file of a distribution; its fields are those of PEP 691."""
+    """A file of a distribution; its fields are those of PEP 691 and, for `size`, PEP 700."""
 
     filename: str
     url: str = ""
     requires_python: str | None = None
     yanked: bool | str = False
     core_metadata: bool | dict[str, str] = False
+    size: int | None = None
 
 
 class _Page(msgspec.Struct):
@@ -184,7 +185,7 @@ def _credentials(url: str, sources: Sources) -> str | None:
     if parts.username is not None:
         user, password = unquote(parts.username), unquote(parts.password or "")
         if sources.has_keyring and parts.password is None:
-            password = _read_keyring(parts.netloc.rpartition("@")[2], user)
+            password = read_keyring(parts.netloc.rpartition("@")[2], user)
     else:
         user, password = "", ""
         with suppress(OSError, netrc.NetrcParseError):
@@ -197,7 +198,7 @@ def _credentials(url: str, sources: Sources) -> str | None:
 
 
 @lru_cache
-def _read_keyring(service: str, user: str) -> str:
+def read_keyring(service: str, user: str) -> str:
     """Return the password of a user of a host in the user's keyring; empty if there is none.
 
     pip and uv run the same program.

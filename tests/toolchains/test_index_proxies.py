@@ -41,7 +41,7 @@ def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(wheels, "installers", lambda: [PIP])
-    index_pages._read_keyring.cache_clear()
+    index_pages.read_keyring.cache_clear()
 
     def write(variables: dict[str, str] | None = None, **options: str) -> None:
         lines = [f"{name.replace('_', '-')} = {value}" for name, value in options.items()]
@@ -213,7 +213,7 @@ def test_no_keyring_is_read_without_that_setting(
     configure: Callable[..., None], plain: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A keyring may open a window."""
-    monkeypatch.setattr(index_pages, "_read_keyring", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr(index_pages, "read_keyring", lambda *_: pytest.fail("read"))
     configure(index_url=plain.url.replace("//", "//user@"))
     assert listed() == ["1.0"]
 
