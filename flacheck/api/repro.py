@@ -22,6 +22,7 @@ from flacheck.capabilities.repro.budget import Budget
 from flacheck.capabilities.repro.compilers import Compilers, provide_releases
 from flacheck.capabilities.repro.output import files
 from flacheck.capabilities.repro.output.result import Improvement, Reproduced
+from flacheck.capabilities.repro.output.script import SHOWS
 from flacheck.capabilities.repro.reproduction import Reproduction, begin
 from flacheck.config import durations
 from flacheck.errors import Exit, Interrupted, UsageError
@@ -207,11 +208,25 @@ def _search(reproduction: Reproduction, handle: OnEvent) -> bool:
     """Search for something smaller; return True if an interrupt ended the search."""
     interrupted = True
     with suppress(KeyboardInterrupt):
+        _check_original(reproduction, handle)
         for improvement in reproduction.search():
             sentence = _sentence(improvement, reproduction.compilers.budget)
             handle(Progress(sentence, is_step=True))
         interrupted = False
     return interrupted
+
+
+def _check_original(reproduction: Reproduction, handle: OnEvent) -> None:
+    """Run the original's script, and report at once that its symptom does not show."""
+    run = reproduction.run_original()
+    if run is not None and run.status != SHOWS:
+        toolchain = reproduction.cell.toolchain
+        handle(
+            Progress(
+                f"{files.ORIGINAL} exits {run.status} under {toolchain}, not {SHOWS}: the failure "
+                "does not show in a script of the whole kernel"
+            )
+        )
 
 
 def _sentence(improvement: Improvement, budget: Budget) -> str:

@@ -177,8 +177,7 @@ def test_no_folder_of_the_machine_is_named() -> None:
 
 def test_a_lost_neighbour_is_said_on_the_first_line() -> None:
     """It may be another bug than the original's."""
-    table = {**result().original_table, "triton==3.4.0": ReleaseVerdict(Verdict.FAILS, SIGNATURE)}
-    lost = replace(result(), reduced_table=table, neighbours=("triton==3.4.0",))
+    lost = replace(result(), lost_neighbours=("triton==3.4.0",))
     first = next(issue(lost))
     assert first == "**Unlike the original on 3.4.0: this may be another bug than the original's.**"
     assert lost.to_json([])["lost_neighbours"] == ["triton==3.4.0"]
