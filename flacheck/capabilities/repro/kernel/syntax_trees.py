@@ -10,6 +10,7 @@ from flacheck.guest.pysource.functions import dotted_name, names_of
 Block = list[ast.stmt]
 # The compound statements that Triton's front end accepts in a kernel.
 COMPOUND = (ast.For, ast.While, ast.If)
+DESCRIPTOR = "tl.make_tensor_descriptor"
 
 
 def expression(text: str) -> ast.expr:
