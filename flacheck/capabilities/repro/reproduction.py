@@ -28,7 +28,6 @@ from flacheck.capabilities.repro.verification import (
 )
 from flacheck.capabilities.repro.versions import ReleaseVerdict, Table
 from flacheck.model import Cell, Record, Verdict
-from flacheck.pipeline.job import count_processors
 
 # A candidate may take this many times the seconds of the cell, but at least the second number.
 _PATIENCE = 10.0
@@ -246,7 +245,7 @@ class Reproduction:
         """The number of releases that compile in parallel: one if seconds matter."""
         if self.oracle.failure.faster:
             return 1
-        return count_processors()
+        return self.compilers.jobs
 
     def draft(self) -> dict[str, str]:
         """Return the best so far as unverified scripts, by file name."""
@@ -419,7 +418,7 @@ def begin(cell: Cell, compilers: Compilers) -> Reproduction:
     # Releases differ in speed: one took 90 s where others took 6 s.
     compilers.patience = max(_ORIGINAL_TIMEOUT, _PATIENCE * first.seconds)
     count = len(compilers.releases)
-    runs = _LAST_RUNS + count / count_processors()
+    runs = _LAST_RUNS + count / compilers.jobs
     budget.keep_back(count + _LAST_COMPILES, runs * seconds_per_run)
     kind = kind_of(cell, first)
     failure = kind.same(first)
