@@ -16,7 +16,8 @@ from flacheck.capabilities.repro.oracle import Oracle
 from flacheck.capabilities.repro.original import NotReproduced
 from flacheck.capabilities.repro.output.files import ORIGINAL, SCRIPT
 from flacheck.capabilities.repro.output.result import Improvement, Reproduced, Runs
-from flacheck.capabilities.repro.output.script import SHOWS, is_typed, render
+from flacheck.capabilities.repro.output.script import SHOWS, is_typed, render, render_short
+from flacheck.capabilities.repro.output.symptom import Symptom
 from flacheck.capabilities.repro.passes.readable_form import reading
 from flacheck.capabilities.repro.passes.search import Pass
 from flacheck.capabilities.repro.reducer import polish, reduce
@@ -268,7 +269,8 @@ class Reproduction:
         budget.release()
         for signature, count in sorted(self.oracle.slips.items()):
             self.log.append(f"candidates rejected because they fail with {signature}: {count}")
-        script, script_runs = self._simplest_script(reduction)
+        symptom = self._symptom(reduction)
+        script, script_runs = self._simplest_script(reduction, symptom)
         script_runs += self._runs(script, own, runs - len(script_runs))
         exits = {}
         statuses = [run.status for run in script_runs]
@@ -302,6 +304,7 @@ class Reproduction:
             failing_pass=self._failing_pass(reduction),
             complete=self.complete,
             ttir=self._surviving_ir(reduction),
+            short_script=self._short_script(reduction, symptom),
             log=tuple(self.log),
         )
 
@@ -369,18 +372,24 @@ class Reproduction:
                 exits[name] = own_runs[0].status
         return exits
 
-    def _simplest_script(self, reduction: Specimen) -> tuple[str, list[ScriptRun]]:
+    def _symptom(self, reduction: Specimen) -> Symptom:
+        """Return the symptom of a reduction."""
+        record = self.record
+        try:
+            # A complete compile, because the reduction's record stops at the failing stage.
+            record = self.compilers.compile(reduction, self.cell.toolchain)
+        except BudgetSpent:
+            self.complete = False
+        return self.kind.symptom(self.cell, record, reduction)
+
+    def _simplest_script(
+        self, reduction: Specimen, symptom: Symptom
+    ) -> tuple[str, list[ScriptRun]]:
         """Return the simplest script that shows the failure, with its first run.
 
         A script with types alone is simpler than one with a launch. Without time, no run is made.
         """
-        own, record = self.cell.toolchain, self.record
-        try:
-            # A complete compile, because the reduction's record stops at the failing stage.
-            record = self.compilers.compile(reduction, own)
-        except BudgetSpent:
-            self.complete = False
-        symptom = self.kind.symptom(self.cell, record, reduction)
+        own = self.cell.toolchain
         if is_typed(reduction):
             script = render(reduction, symptom, by_types=True)
             runs = self._runs(script, own, 1)
@@ -388,6 +397,17 @@ class Reproduction:
                 return script, runs
         script = render(reduction, symptom)
         return script, self._runs(script, own, 1)
+
+    def _short_script(self, reduction: Specimen, symptom: Symptom) -> str | None:
+        """Return a script without a check if its output shows the symptom, else None."""
+        script = render_short(reduction, symptom)
+        if script is None:
+            return None
+        for run in self._runs(script, self.cell.toolchain, 1):
+            end = run.signal or f"exit status {run.status}"
+            if run.has_ended and (symptom.words in run.output or symptom.words == end):
+                return script
+        return None
 
     def _failing_pass(self, reduction: Specimen) -> str | None:
         if not identity.has_passes(self.record) or self.compilers.budget.seconds_left <= 0:

@@ -110,7 +110,7 @@ class Reproduced:
     `output` is the text that the script printed, `failing_pass` the last pass that the compiler
     began. `complete` is False if
     the search or the verification ended early; `ttir` is the module's text if the failure also
-    shows from there.
+    shows from there, `short_script` a script without any check that was seen to fail in this way.
     """
 
     cell: Cell
@@ -130,6 +130,7 @@ class Reproduced:
     failing_pass: str | None = None
     complete: bool = True
     ttir: str | None = None
+    short_script: str | None = None
     log: tuple[str, ...] = ()
 
     @property
