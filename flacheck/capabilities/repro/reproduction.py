@@ -43,6 +43,8 @@ _FAR_SECONDS = 30.0
 _LAST_COMPILES = 4
 # The runs of scripts at the end beside one a release, on the failing release.
 _LAST_RUNS = 6
+# The decorator of an autotuner is refused while a package is imported.
+_REFUSED_KEY = "FC603"
 Item = TypeVar("Item")
 
 
@@ -435,6 +437,7 @@ def begin(cell: Cell, compilers: Compilers) -> Reproduction:
     seconds_per_run = budget.elapsed_seconds - start
     if first.verdict not in (Verdict.FAILS, Verdict.COMPILES):
         raise NotReproduced(f"{cell.key[:12]} is {first.verdict.value}: {first.reason}")
+    _check_stage(cell, first)
     # Releases differ in speed: one took 90 s where others took 6 s.
     compilers.patience = max(_ORIGINAL_TIMEOUT, _PATIENCE * first.seconds)
     count = len(compilers.releases)
@@ -464,6 +467,17 @@ def begin(cell: Cell, compilers: Compilers) -> Reproduction:
         # A compile is slow only in comparison with other releases.
         reproduction.record = _slow(first, reproduction)
     return reproduction
+
+
+def _check_stage(cell: Cell, first: Record) -> None:
+    """Raise NotReproduced for a failing import, unless a kernel's decorator is refused in it."""
+    if cell.stage != "import" or first.code == _REFUSED_KEY:
+        return
+    module = cell.kernel.name.partition(":")[0]
+    raise NotReproduced(
+        f"{cell.kernel.name} is the import of a package, which has no kernel to reduce: "
+        f'`python -c "import {module}"` shows its failure beside {cell.toolchain}'
+    )
 
 
 def _slow(first: Record, reproduction: Reproduction) -> Record:

@@ -86,6 +86,13 @@ def test_a_cell_that_compiles_cannot_be_reproduced(compilers: Callable[..., Comp
         begin(cell("1.0"), compilers(TABLE))
 
 
+def test_the_import_of_a_package_is_not_reduced(compilers: Callable[..., Compilers]) -> None:
+    """The error has the command that shows the failure; a refused key is another matter."""
+    imported = replace(cell(), kernel=replace(cell().kernel, name="fla.ops:__init__"))
+    with pytest.raises(NotReproduced, match=r'`python -c "import fla\.ops"` shows its failure'):
+        begin(replace(imported, stage="import"), compilers(TABLE))
+
+
 def test_before_the_search_the_best_is_the_original(
     compilers: Callable[..., Compilers],
 ) -> None:

@@ -11,7 +11,7 @@ _VARIABLE = re.compile(
     r"\S*[/\\]\S*|<scratch>\S*|0x[0-9a-fA-F]+|%\w+|(?<![\w.])\d+(?![\w.]*[A-Za-z])|loc\([^)]*\)"
     r"|\bcould(?:n't| not)\b|…"
 )
-# Of these, the text that has no meaning on another machine.
+# Variable text that other machines do not have: paths, addresses, names of values.
 _NAMES = re.compile(r"\S*[/\\]\S*|<scratch>\S*|0x[0-9a-fA-F]+|%\w+|loc\([^)]*\)|…")
 # A preposition before a removed path.
 _DANGLING = re.compile(r"[\s,;(]+(?:at|in|from)\s+$")
