@@ -75,9 +75,14 @@ _EXCEPTION = re.compile(
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line \d+, in (?P<function>\S+)')
 _CARET = re.compile(r"^\s*[\^~]+\s*$")
 _CHAIN = ("Traceback", "The above exception", "During handling")
+# nvcc names the arguments of the templates in which it finds an error, innermost first.
+_INSTANTIATION = re.compile(r'instantiation of "[^"\n]{0,4000}?\[with (?P<arguments>[^"\n]+)\]"')
+INSTANTIATION_LINES = 6
 # A message has room for a few dozen; rules also search the log as a whole.
 _MOST_LINES = 500
 FRONT_END = "front end"
+# The beginning of a decisive line with the template arguments of the error above it.
+INSTANTIATION = "[with "
 # Errors of the front end give the position first and the message below. Only its text distinguishes
 # a static assertion of a kernel from another one.
 _STATIC_ASSERTION = "CompileTimeAssertionFailure"
@@ -189,6 +194,18 @@ def _scan(lines: list[str]) -> Iterator[Line]:
             yield Line(at + 1, line.strip(), 2)
         elif _NATIVE.search(line):
             yield Line(at + 1, line.strip(), 0)
+            yield from _instantiation(lines, at)
+
+
+def _instantiation(lines: list[str], at: int) -> Iterator[Line]:
+    """Yield the template arguments of the error at a line, such as `[with BM=64, W=8]`."""
+    for number in range(at + 1, min(len(lines), at + 1 + INSTANTIATION_LINES)):
+        if _NATIVE.search(lines[number]):
+            return
+        match = _INSTANTIATION.search(lines[number])
+        if match:
+            yield Line(number + 1, f"{INSTANTIATION}{match['arguments']}]", 1)
+            return
 
 
 def decisive_lines(log: str) -> list[Line]:
