@@ -50,7 +50,15 @@ _NATIVE = re.compile(
     r"|^Killed$|Bad machine code"
     r"|Failures have been detected while processing|Pass execution failed"
     r"|Pipeline failed while executing|Triton Error \["
-    r"|(?:CUDA|HIP|ROCm)(?: driver| runtime)? error: |CUDA failure \d+|\bHSA_STATUS_ERROR_"
+    r"|(?:CUDA|HIP|ROCm)(?: driver| runtime)? error: |(?:CUDA|Cuda) failure \d+|\bHSA_STATUS_ERROR_"
+    r"|(?:error|failed|returned|code|status)\b[^\n]{0,60}\b(?:CUDA_ERROR_|(?:cuda|hip)Error[A-Z])"
+    r"|^(?:\w+: )?(?:CUDA_ERROR_|(?:cuda|hip)Error[A-Z]|nccl[A-Z]\w+Error: )|NCCL Error \d"
+    r"|cuda runtime error \(\d|CUDA initialization failure with|MIOpen\(HIP\): Error "
+    r"|HW Exception by GPU |: ring \S+ timeout|\b(?:ZE_RESULT|UR_RESULT|PI)_ERROR_"
+    r"|\b(?:gcc|g\+\+|cc1plus|clang|hipcc): error: "
+    r"|Cudnn Error in |NVRM: Xid |CMake Error|Configuring incomplete, errors occurred"
+    r"|^\S*[/\\]?python[\w.]*(?:\.exe)?: (?:Error while finding|No module named)"
+    r"|: (?:fatal )?error C\d{4}: |\bld(?:\.\w+)?: cannot find |multiple definition of "
     r"|^PLEASE submit a bug report|^Stack dump:"
     r"|\b(?:ptxas|nvlink|cicc|cudafe\+\+|nvcc|ld\.lld)[^\n]{0,500}?\b(?:error|fatal)\b\s*:"
     r"|\bld: cannot find |undefined symbol: |\bFloating point exception\b|^ninja: build stopped"
@@ -69,12 +77,14 @@ _EXCEPTION = re.compile(
     r"^[ \t]{0,40}(?:[A-Za-z_]\w*\.)*"
     r"(?P<type>[A-Z]\w*"
     r"(?:Error(?:Impl)?|Exception|Exit|Interrupt|Resources|Failure|Expired|Iteration"
-    r"|LanguageConstruct)|Exception)"
+    r"|LanguageConstruct|Decomp)|Exception|Unsupported|InvalidBackend|FailOnRecompileLimitHit)"
     r"(?:: ?(?P<text>.*)|\(['\"].*\)?)?$"
 )
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line \d+, in (?P<function>\S+)')
 _CARET = re.compile(r"^\s*[\^~]+\s*$")
 _CHAIN = ("Traceback", "The above exception", "During handling")
+# Files of Triton's front end, in which it checks what a kernel passes to the language.
+_LANGUAGE = re.compile(r"triton[/\\](?:language[/\\]|compiler[/\\]code_generator\.py)")
 # A message has room for a few dozen; rules also search the log as a whole.
 _MOST_LINES = 500
 FRONT_END = "front end"
@@ -90,7 +100,8 @@ _EXCERPT_LINES = 400
 class Line:
     """A decisive line: its number from 1, its text, its rank (0 is nearest to the cause).
 
-    `form` is `front end` for the text of an error that the front end reports.
+    `form` is `front end` for the text of an error that the front end reports. `is_language` is
+    True for an exception that a file of Triton's language raised.
     """
 
     number: int
@@ -98,6 +109,7 @@ class Line:
     rank: int
     function: str = ""
     form: str = ""
+    is_language: bool = False
 
 
 def is_wrapper(line: str) -> bool:
@@ -158,7 +170,7 @@ def _front_end_error(lines: list[str], start: int, kind: str) -> Iterator[Line]:
         return
 
 
-def _exception(lines: list[str], at: int, frame: str) -> Line:
+def _exception(lines: list[str], at: int, frame: str, file: str) -> Line:
     text = lines[at].strip()
     if text == "AssertionError":
         # Only the source line above the exception shows the assertion.
@@ -168,23 +180,25 @@ def _exception(lines: list[str], at: int, frame: str) -> Line:
     rank = 1
     if is_wrapper(text):
         rank = 2
-    return Line(at + 1, text, rank, frame)
+    is_language = _LANGUAGE.search(file) is not None
+    return Line(at + 1, text, rank, frame, is_language=is_language)
 
 
 def _scan(lines: list[str]) -> Iterator[Line]:
-    function = ""
+    function = file = ""
     for at, line in enumerate(lines):
         frame = _FRAME.match(line)
         exception = _EXCEPTION.match(line)
         if frame:
             function = frame["function"]
+            file = frame["file"]
         elif exception:
             kind = exception["type"]
             has_position = (exception["text"] or "").startswith("at ")
             if kind in _FRONT_END and has_position:
                 yield from _front_end_error(lines, at, kind)
             else:
-                yield _exception(lines, at, function)
+                yield _exception(lines, at, function, file)
         elif is_wrapper(line) and _NATIVE.search(line):
             yield Line(at + 1, line.strip(), 2)
         elif _NATIVE.search(line):
@@ -200,7 +214,10 @@ def decisive_lines(log: str) -> list[Line]:
         first = once.setdefault(normalise(line.text), line)
         if line.form and not first.form:
             once[normalise(line.text)] = replace(first, form=line.form)
-    return list(once.values())
+    if any(line.form for line in once.values()):
+        return list(once.values())
+    # A log that was cut lacks the front end's report, but not the check that raised.
+    return [replace(line, form=FRONT_END) if line.is_language else line for line in once.values()]
 
 
 def join(lines: list[str]) -> str:
