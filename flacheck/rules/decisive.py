@@ -13,21 +13,33 @@ from itertools import zip_longest
 from flacheck.model import MESSAGE_LIMIT
 from flacheck.rules.signature import normalise
 
+# Colours and other sequences of terminals, and the end of a line on Windows.
+_TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r$", re.MULTILINE)
 # Prefixes of a line: CI and container timestamps, ranks, workers, loggers, pytest's E, quotation,
 # seconds of a docker build, boxes of rich. Several of them may stand in front of one line.
+_LEVELS = r"(?:TRACE|DEBUG|INFO|SUCCESS|WARN|WARNING|ERROR|CRITICAL|FATAL)"
 _PREFIX = re.compile(
     r"^(?:"
-    r"\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?(?:[ ]std(?:err|out)[ ]F)?[ ]{0,2}"
+    # Job and step of `gh run view --log`.
+    r"[^\t\n]{1,100}\t[^\t\n]{1,100}\t(?=\ufeff?\d{4}-\d\d-\d\dT)"
+    r"|\ufeff?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?(?:[ ]std(?:err|out)[ ]F)?[ ]{0,2}"
+    r"|\[\d{4}-\d\d-\d\d[T ][\d:.,]+(?:[ ][A-Z]{1,3}\d{1,4}){0,4}\][ ]?"
+    r"|\d\d:\d\d:\d\d(?:[.,]\d{1,6})?[ ]"
+    r"|[A-Z][a-z]{2}[ ]{1,2}\d{1,2}[ ][\d:]{8}[ ]\S{1,60}[ ][\w./@-]{1,60}\[\d+\]:[ ]"
+    r"|\[[ ]{0,8}\d{1,9}\.\d{3,6}\][ ]"
     r"|\[(?:rank|default)\d+\]:[ ]?|\[\d\d:\d\d:\d\d\][ ](?:std(?:out|err)/\w+[ ]+)?"
+    r"|\[\d{1,5}\]:[ ]|\d{1,4}:[ ]|\[\d{1,5},\d{1,5}\]<std(?:out|err)>:[ ]?|std(?:out|err):[ ]"
+    r"|\[(?:[Ww]orker|[Rr]ank|[Nn]ode|GPU|TP|DP|PP|EP)[ =:_-]?\d{1,5}\]:?[ ]?"
+    r"|[\w.-]{0,60}[-_]\d{1,4}[ ]{1,20}\|[ ]"
     r"|\((?:[^()\n]{0,80}[ :])?pid=\d+[^()\n]{0,40}\)[ ]"
     r"|[EWI]\d{4}[ ][\d:.]+[ ]+\d+[ ][^\]\n]{1,200}\][ ]?(?:\[[\d/]+\][ ]?)?"
     r"|[ ]{0,8}(?:ERROR|WARNING|INFO|CRITICAL)[ ]\d\d-\d\d[ ][\d:]+[ ]\[[^\]\n]{1,80}\][ ]?"
-    r"|-[ ]?[\w.]+:\d+[ ]?-[ ]?(?:ERROR|WARNING|INFO)[ ]?-[ ]?"
+    rf"|\|[ ]?{_LEVELS}[ ]*\|[ ]\S{{1,200}}[ ]-[ ]|{_LEVELS}[ ][a-z]\w*(?:_\w+|::\w+)+:[ ]"
+    rf"|-[ ]?[\w.]{{1,100}}(?::\d+)?[ ]?-[ ]?{_LEVELS}[ ]?-[ ]?|{_LEVELS}:[A-Za-z_][\w.]{{0,100}}:"
     r"|!!![ ]Exception[ ]during[ ]processing[ ]!!![ ]"
-    r"|(?:\#\d+[ ])?\d{1,5}\.\d{1,3}[ ]{2,3}|E[ ]{3,7}|(?:>[ ])+|[│|❱][ ](?=\s*(?:│|\w))"
-    r"){1,6}"
-    # Colours and other sequences of terminals, and the end of a line on Windows.
-    r"|\x1b\[[0-9;?]*[A-Za-z]|\r$",
+    r"|\#\d+[ ]\d{1,5}\.\d{1,3}[ ]{1,3}|\d{1,5}\.\d{1,3}[ ]{2,3}"
+    r"|E[ ]{3,7}|(?:>[ ])+|[│|❱][ ](?=\s*(?:│|\w))"
+    r"){1,6}",
     re.MULTILINE,
 )
 # A progress bar stands in front of what is printed after it, on the same line.
@@ -122,7 +134,8 @@ def clean(log: str) -> str:
 
     The numbers of lines stay.
     """
-    log = _PREFIX.sub("", _PROGRESS.sub("", _join_wrapped(log)))
+    plain = _TERMINAL.sub("", _join_wrapped(log))
+    log = _PREFIX.sub("", _PROGRESS.sub("", plain))
     return _ENDLESS.sub(r"\1…", _LEFT_OUT.sub("\n", _DUMP.sub("", log)))
 
 
