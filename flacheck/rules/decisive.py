@@ -14,7 +14,7 @@ from flacheck.model import MESSAGE_LIMIT
 from flacheck.rules.signature import normalise
 
 # Colours and other sequences of terminals, and the end of a line on Windows.
-_TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r$", re.MULTILINE)
+_TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r+$", re.MULTILINE)
 # Prefixes of a line: CI and container timestamps, ranks, workers, loggers, pytest's E, quotation,
 # seconds of a docker build, boxes of rich. Several of them may stand in front of one line.
 _LEVELS = r"(?:TRACE|DEBUG|INFO|SUCCESS|WARN|WARNING|ERROR|CRITICAL|FATAL)"
@@ -42,9 +42,10 @@ _PREFIX = re.compile(
     r"){1,6}",
     re.MULTILINE,
 )
-# A progress bar stands in front of what is printed after it, on the same line.
+# Progress bars stand in front of what is printed after them, on the same line.
 _PROGRESS = re.compile(
-    r"^[^\n|]{0,200}?\d{1,3}%\|[^\n|]{0,300}\|[^\n\[]{0,60}\[[^\]\n]{0,80}\][ ]?\r?", re.MULTILINE
+    r"(?:^\r?|\r)[^\n\r|]{0,200}?\d{1,3}%\|[^\n\r|]{0,300}\|[^\n\r\[]{0,60}\[[^\]\n\r]{0,80}\][ ]?",
+    re.MULTILINE,
 )
 # Inductor's autotuner prints the error of a choice that it leaves out, and goes on.
 _LEFT_OUT = re.compile(r"^[^\n]*\n(?=[^\n]{0,120}Ignoring this choice)", re.MULTILINE)
