@@ -165,7 +165,9 @@ def test_an_older_release_compiles_what_the_newest_has_removed(
     (choice,) = toolchains.resolve(["triton==3.9.0"]).choices
     bench = _Bench(Path("store"), choice, may_change_release=may_change)
     bench.first_without, bench.why = Version(first_without), why
-    bench.choose_release([RecordedLaunch(id="1", kernel="m:k", qualname="k", launch=Launch({}))], "sm90")
+    bench.choose_release(
+        [RecordedLaunch(id="1", kernel="m:k", qualname="k", launch=Launch({}))], "sm90"
+    )
     assert bench.choice.version == expected
 
 
