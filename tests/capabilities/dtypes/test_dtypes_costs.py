@@ -132,9 +132,9 @@ def test_no_head_fits() -> None:
     assert said["largest"] is None
     assert said["shared"] == {"64": 70_000, "128": None}
     assert said["why"] == {"64": "FC501", "128": "no argument makes heads 128 wide"}
-    assert reports._largest(row) == "not measured"
-    assert reports._largest(replace(row, missing={})) == "none"
-    assert reports._largest(replace(row, needs={64: Need(7_000, True)})) == "64"
+    assert reports.largest_head(row) == "not measured"
+    assert reports.largest_head(replace(row, missing={})) == "none"
+    assert reports.largest_head(replace(row, needs={64: Need(7_000, True)})) == "64"
 
 
 class _Bench(CostBench):
