@@ -8,7 +8,7 @@ nox.options.sessions = ["lint", "tests", "docs"]
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style and types."""
-    session.install("-e", ".[test]")
+    session.install("-e", ".[test,lint]")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")

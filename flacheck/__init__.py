@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from flacheck.api.housekeeping import list_cache as list_cache
     from flacheck.api.housekeeping import prune_cache as prune_cache
     from flacheck.api.housekeeping import remove_runs as remove_runs
-    from flacheck.api.known import known as known
+    from flacheck.api.known_results import known as known
     from flacheck.api.lists import list_advisories as list_advisories
     from flacheck.api.lists import list_kernels as list_kernels
     from flacheck.api.lists import list_matrices as list_matrices
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from flacheck.capabilities.dtypes.result import DtypesResult as DtypesResult
     from flacheck.capabilities.gate.pins import Pin as Pin
     from flacheck.capabilities.gate.result import Gate as Gate
-    from flacheck.capabilities.known.document import Known as Known
+    from flacheck.capabilities.known_results.document import Known as Known
     from flacheck.capabilities.repro.output.result import Reproduced as Reproduced
     from flacheck.capabilities.results.verifying import Verification as Verification
     from flacheck.model import Cell as Cell
@@ -100,7 +100,7 @@ _MODULES = {
     "Failure": "api.runs",
     "FormsCompared": "api.bench",
     "Gate": "capabilities.gate.result",
-    "Known": "capabilities.known.document",
+    "Known": "capabilities.known_results.document",
     "Pin": "capabilities.gate.pins",
     "Progress": "pipeline.events",
     "Record": "model",
@@ -123,7 +123,7 @@ _MODULES = {
     "explain": "api.explain",
     "gate": "api.gate",
     "install_toolchains": "api.toolchains",
-    "known": "api.known",
+    "known": "api.known_results",
     "list_advisories": "api.lists",
     "list_cache": "api.housekeeping",
     "list_kernels": "api.lists",

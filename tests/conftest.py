@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import subprocess
+import sys
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -14,6 +18,7 @@ from packaging.version import Version
 from flacheck.store import Store
 from flacheck.toolchains import connections, index, wheels
 from tests import fake_installer
+from tests.paths import ROOT, TESTS
 
 # A busy machine is no failure: what an example takes by the clock says nothing.
 hypothesis.settings.register_profile("flacheck", deadline=None)
@@ -37,6 +42,45 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Fail network tests that cannot reach the package index, after a second try, or that "
         "skip for another reason. Default: skip.",
     )
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Start three test processes for two processors: many tests wait for a process of their own."""
+    return (os.cpu_count() or 1) * 3 // 2
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile each module once for all processes of a run where Python may write no bytecode.
+
+    Under PYTHONDONTWRITEBYTECODE hundreds of processes would compile flacheck's modules. Their
+    bytecode goes to a folder that is removed afterwards, so none lies beside the modules.
+    """
+    if not sys.dont_write_bytecode or hasattr(config, "workerinput"):
+        return
+    folder = tempfile.TemporaryDirectory(prefix="flacheck-bytecode-")
+    changes = pytest.MonkeyPatch()
+    changes.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    changes.setenv("PYTHONPYCACHEPREFIX", folder.name)
+    config.add_cleanup(folder.cleanup)
+    config.add_cleanup(changes.undo)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Import a share of the test modules first, a different one in each process.
+
+    In a new checkout pytest rewrites the assertions of every module and writes the result to a
+    file: processes that begin with the same module all rewrite it.
+    """
+    config = session.config
+    worker = getattr(config, "workerinput", None)
+    if worker is None or config.args != config.getini("testpaths"):
+        return
+    own_number = int(worker["workerid"].removeprefix("gw"))
+    for file in sorted(TESTS.rglob("test_*.py"))[own_number :: worker["workercount"]]:
+        name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+        # Collection imports the module again, and reports why it cannot be imported.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(name)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -16,7 +16,7 @@ from flacheck.capabilities.bisect.history import BisectDocument
 from flacheck.capabilities.diff.document import DiffDocument
 from flacheck.capabilities.dtypes.result import DtypesDocument
 from flacheck.capabilities.gate.result import GateDocument
-from flacheck.capabilities.known.document import Known
+from flacheck.capabilities.known_results.document import Known
 from flacheck.capabilities.repro.output.result import ReproDocument
 from flacheck.model.housekeeping import CacheListing, RunListing
 from flacheck.model.record import RecordedResources

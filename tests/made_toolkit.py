@@ -47,7 +47,7 @@ if "// starves" in text:
 if "// dies" in text:
     os.kill(os.getpid(), signal.SIGKILL)
 if "// waits" in text:
-    time.sleep(3)
+    time.sleep(1.2)
 if "// hangs" in text:
     signal.pause()
 if "// arguments" in text:

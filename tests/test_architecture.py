@@ -7,6 +7,7 @@ imports for types included, is read and held to it.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -49,7 +50,18 @@ ROOMS: tuple[tuple[str, ...], ...] = (
 )
 FLOOR = {room: floor for floor, rooms in enumerate(ROOMS) for room in rooms}
 CAPABILITIES = (
-    *("scan", "bisect", "diff", "repro", "autotune", "bench", "gate", "dtypes", "known", "results"),
+    *(
+        "scan",
+        "bisect",
+        "diff",
+        "repro",
+        "autotune",
+        "bench",
+        "gate",
+        "dtypes",
+        "known_results",
+        "results",
+    ),
 )
 # The guest's own floors: what a compiler's process runs knows nothing of torch's recorder.
 GUEST_ROOMS = (
@@ -94,6 +106,12 @@ SHARED = {
 }
 
 
+@functools.cache
+def tree_of(file: Path) -> ast.Module:
+    """The syntax tree of a module."""
+    return ast.parse(file.read_text())
+
+
 def modules() -> dict[str, Path]:
     """Every module of the package outside the guest, by its dotted name."""
     found = {}
@@ -106,7 +124,7 @@ def modules() -> dict[str, Path]:
 
 def imports(file: Path) -> Iterator[str]:
     """Every absolute import of a file, those for types and within functions included."""
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(tree_of(file)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -143,7 +161,7 @@ def guest_edges() -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for name, file in files.items():
         graph[name] = set()
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in ast.walk(tree_of(file)):
             if isinstance(node, ast.ImportFrom) and node.level:
                 base = [*name.split(".")[: -node.level], *filter(None, [node.module])]
                 for alias in node.names:
@@ -344,7 +362,7 @@ def test_class_names_are_unique() -> None:
     names = [
         node.name
         for file in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text()))
+        for node in ast.walk(tree_of(file))
         if isinstance(node, ast.ClassDef)
     ]
     assert sorted({name for name in names if names.count(name) > 1}) == []
@@ -355,7 +373,7 @@ def test_no_conditional_expression_holds_another() -> None:
     nested = [
         f"{file.relative_to(PACKAGE)}:{node.lineno}"
         for file in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text()))
+        for node in ast.walk(tree_of(file))
         if isinstance(node, ast.IfExp)
         and any(
             isinstance(inner, ast.IfExp)
@@ -368,7 +386,7 @@ def test_no_conditional_expression_holds_another() -> None:
 
 def private_names(file: Path) -> Iterator[str]:
     """The private names of flacheck that a test imports, or reads from a module that it imports."""
-    tree = ast.parse(file.read_text())
+    tree = tree_of(file)
     names = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("flacheck"):

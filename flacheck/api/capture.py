@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import to_builtins
+
 from flacheck.api.arguments import PathLike
 from flacheck.captures import run
 from flacheck.errors import Exit
@@ -34,11 +36,8 @@ class Capture:
 
     def to_json(self) -> Json:
         """Return file, exit code and summary."""
-        return {
-            "file": str(self.file),
-            "exit_code": self.exit_code,
-            "summary": self.summary,
-        }
+        plain: Json = to_builtins(self, enc_hook=str)
+        return plain
 
 
 def capture(

@@ -162,7 +162,7 @@ def results_site(output: PathLike, *, results: PathLike | None = None) -> Sequen
         UsageError: If the results are damaged, or the folder cannot be written.
         EmptySelection: If nothing is published.
     """
-    from flacheck.capabilities.known.lookup import KnownRequest, look_up
+    from flacheck.capabilities.known_results.lookup import KnownRequest, look_up
     from flacheck.reports import board
 
     library = library_of(results)

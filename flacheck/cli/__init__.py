@@ -27,7 +27,7 @@ from flacheck.cli import (
     flags,
     gate,
     help,
-    known,
+    known_results,
     lists,
     pages,
     report,
@@ -48,7 +48,7 @@ app = commands.group(
 commands.add(app, "scan", scan.scan, pages.ASK)
 commands.add(app, "diff", diff.diff, pages.ASK)
 commands.add(app, "gate", gate.gate, pages.ASK)
-commands.add(app, "known", known.known, pages.ASK)
+commands.add(app, "known", known_results.known, pages.ASK)
 commands.add(app, "explain", explain.explain, pages.TRACE)
 commands.add(app, "bisect", bisect.bisect, pages.TRACE)
 commands.add(app, "repro", repro.repro, pages.TRACE)

@@ -11,7 +11,7 @@ import flacheck
 from flacheck import Exit
 from flacheck.cli import commands, common, flags
 from flacheck.cli.flags import HOW, OUTPUT, WHAT, option
-from flacheck.cli.known import RESULTS
+from flacheck.cli.known_results import RESULTS
 from flacheck.cli.progress import follow
 
 app = commands.group("Make, check and fetch published results.")
@@ -101,7 +101,7 @@ def verify(
 ) -> int:
     """Compile drawn cells again and compare verdict, signature and resources."""
     from flacheck import reports
-    from flacheck.reports import known as known_report
+    from flacheck.reports import known_results as known_report
 
     reports.check(format, reports.TABLE_OR_JSON)
     with follow(resumable=False) as on_event:

@@ -7,6 +7,7 @@ from typing import Any
 
 from flacheck import rules
 from flacheck.model import MESSAGE_LIMIT, Attempt, Cell, Finding, Json, Outcome, Record, Verdict
+from flacheck.model.record import RecordedFinding
 from flacheck.tables import targets
 
 # Messages of Triton's launcher about arguments that do not fit a kernel's parameters.
@@ -190,7 +191,7 @@ def _record(
         stage=stage,
         signal=attempt.signal,
         message=message[:MESSAGE_LIMIT],
-        findings=tuple(finding.to_json() for finding in findings or ()),
+        findings=tuple(map(_recorded_finding, findings or ())),
         seconds=round(attempt.seconds, 4),
         peak_mb=peak_mb,
         cached=False,
@@ -205,3 +206,7 @@ def _resources(cell: Cell, attempt: Attempt) -> Mapping[str, Any]:
     if attempt.resources.functions:
         names.append("functions")
     return {name: used[name] for name in names}
+
+
+def _recorded_finding(finding: Finding) -> RecordedFinding:
+    return RecordedFinding(code=finding.code, title=finding.title, facts=dict(finding.facts))

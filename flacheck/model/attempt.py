@@ -9,8 +9,6 @@ from typing import Any
 
 from msgspec import convert
 
-from flacheck.model.values import Json
-
 
 class Outcome(str, Enum):
     """The way an attempt ended, before its cause is classified."""
@@ -90,6 +88,3 @@ class Finding:
     confidence: str = "certain"
     line: int | None = None
     excerpt: str = ""
-
-    def to_json(self) -> Json:
-        return {"code": self.code, "title": self.title, "facts": dict(self.facts)}

@@ -83,20 +83,6 @@ class KeySet:
         for others in self.alternatives.values():
             yield from others
 
-    def to_json(self) -> Json:
-        plain: Json = {"kernels": dict(self.kernels), "made_up": sorted(self.made_up)}
-        if self.alternatives:
-            plain["alternatives"] = {key: list(keys) for key, keys in self.alternatives.items()}
-        if self.extent is not None:
-            plain["extent"] = to_builtins(self.extent)
-        return plain
-
-    @staticmethod
-    def from_json(value: Mapping[str, Any]) -> KeySet:
-        alternatives = value.get("alternatives", {})
-        extent = convert(value.get("extent"), LaunchExtent | None)
-        return KeySet(value["kernels"], frozenset(value["made_up"]), alternatives, extent)
-
 
 @dataclass(frozen=True)
 class RequestedCells:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-import yaml
-
 from flacheck.model import Finding
+from flacheck.tables import read_yaml
 
 UNCLASSIFIED = "FC000"
 
@@ -81,7 +80,7 @@ def lower_confidence(confidence: str) -> str:
 def _load() -> dict[str, Rule]:
     rules = {}
     for family in sorted(files(__package__).joinpath("families").iterdir(), key=str):
-        for entry in yaml.safe_load(family.read_text(encoding="utf-8")):
+        for entry in read_yaml(family.read_text(encoding="utf-8")):
             rules[entry["code"]] = _rule(entry)
     return dict(sorted(rules.items()))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from flacheck.errors import MatrixError
@@ -14,6 +15,8 @@ from flacheck.source.syntax import DEFINITION, first_line, parse
 
 # Declarations of a kernel file for a scan; kernels do not compute with them.
 DECLARATIONS = ("OPERATOR", "SHAPES", "KERNELS")
+# Files whose trees are kept: kernel files import from each other.
+_MAX_FILES = 64
 
 
 @dataclass(frozen=True)
@@ -24,11 +27,16 @@ class KernelSource:
     text: str
     tree: ast.Module
     bound: Mapping[str, tuple[ast.stmt, ...]]
+    # The names that each statement reads, once they are collected.
+    _read_names: dict[ast.stmt, set[str]] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
     def of(file: Path) -> KernelSource:
-        """Read a kernel file; raise MatrixError if it is not Python."""
-        return KernelSource.from_text(file, file.read_text(encoding="utf-8"))
+        """Read a kernel file; raise MatrixError if it is not Python.
+
+        The syntax tree of an unchanged file is shared: do not change it.
+        """
+        return _parsed(file, file.read_text(encoding="utf-8"))
 
     @staticmethod
     def from_text(file: Path, text: str) -> KernelSource:
@@ -68,7 +76,7 @@ class KernelSource:
             for statement in self.bound.get(used, ()):
                 if statement not in statements:
                     statements.add(statement)
-                    names += sorted(free_names(statement) - set(DECLARATIONS))
+                    names += sorted(self._names_read_by(statement) - set(DECLARATIONS))
         lines = self.text.splitlines()
         parts = []
         for statement in sorted(statements, key=first_line):
@@ -78,6 +86,11 @@ class KernelSource:
             source, original = self.definition(used)
             parts.append(f"{used} {source.digest(original)}")
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def _names_read_by(self, statement: ast.stmt) -> set[str]:
+        if statement not in self._read_names:
+            self._read_names[statement] = free_names(statement)
+        return self._read_names[statement]
 
     def definition(self, name: str) -> tuple[KernelSource, str]:
         """Return the file that defines a name, and the name there: `from .file import name`.
@@ -94,6 +107,11 @@ class KernelSource:
                         raise MatrixError(str(self.file), statement.lineno, f"no file {file.name}")
                     return KernelSource.of(file).definition(alias.name)
         return self, name
+
+
+@functools.lru_cache(maxsize=_MAX_FILES)
+def _parsed(file: Path, text: str) -> KernelSource:
+    return KernelSource.from_text(file, text)
 
 
 def bindings(statement: ast.stmt) -> set[str]:

@@ -12,7 +12,6 @@ import os
 import secrets
 import sqlite3
 import time
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -118,7 +117,8 @@ class Store(StoreFile):
         row = (run, _format_time(now), None, matrix, *plain, purpose.value, question_json)
         with self._transaction() as db:
             for key_set in key_sets:
-                db.execute("INSERT OR IGNORE INTO key_sets VALUES (?, ?)", _pack(key_set))
+                packed = (key_set.digest, form.pack_key_set(key_set))
+                db.execute("INSERT OR IGNORE INTO key_sets VALUES (?, ?)", packed)
             db.execute(f"INSERT INTO runs ({queries.RUN}) VALUES ({queries.marks(row)})", row)
         return run
 
@@ -132,7 +132,8 @@ class Store(StoreFile):
         """Store the question of a run that began before its cells were determined."""
         with self._transaction() as db:
             for key_set in key_sets:
-                db.execute("INSERT OR IGNORE INTO key_sets VALUES (?, ?)", _pack(key_set))
+                packed = (key_set.digest, form.pack_key_set(key_set))
+                db.execute("INSERT OR IGNORE INTO key_sets VALUES (?, ?)", packed)
             sql = "UPDATE runs SET matrix = ?, context = ?, question = ? WHERE id = ?"
             question_json = json.dumps(question.to_json())
             db.execute(sql, (question.about, json.dumps(dict(context)), question_json, run))
@@ -434,14 +435,6 @@ class Store(StoreFile):
         for _, added_at, *body in self._read_pages(sql):
             yield added_at, self._record(body, cached=False)
 
-    def keys_of(self, matrix: str) -> set[str]:
-        """Return the keys of all cells of the runs of this matrix."""
-        sql = (
-            "SELECT DISTINCT r.key FROM runs u JOIN run_records m ON m.run = u.id"
-            f" JOIN records r ON r.id = m.record WHERE u.matrix = ? AND {queries.NOT_ASIDE}"
-        )
-        return {key for (key,) in self._rows(sql, matrix)}
-
     def failed_with(self, signature: str) -> list[Record]:
         """Return every record that failed with this signature, superseded ones too."""
         # An older flacheck may have computed the hash at its end differently.
@@ -523,11 +516,6 @@ def _with_current_signature(record: Record) -> Record:
     if signature == record.signature:
         return record
     return record.with_(signature=signature, formerly=record.signature)
-
-
-def _pack(keys: KeySet) -> tuple[str, bytes]:
-    """Return a row of `key_sets`; compressed, thousands of keys take a third of their size."""
-    return keys.digest, zlib.compress(json.dumps(keys.to_json()).encode())
 
 
 def _insert(db: sqlite3.Connection, row: tuple[Any, ...]) -> int:

@@ -9,13 +9,20 @@ import yaml
 
 from flacheck.errors import FlacheckError
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 
 @cache
 def table(name: str) -> dict[str, Any]:
     """Return the table in `NAME.yaml` of this folder."""
     text = files(__package__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
-    content: dict[str, Any] = yaml.safe_load(text)
+    content: dict[str, Any] = read_yaml(text)
     return content
+
+
+def read_yaml(text: str) -> Any:
+    """Return the values of a YAML text, read by libyaml where PyYAML has it: ten times as fast."""
+    return yaml.load(text, Loader=_LOADER)
 
 
 def find_shipped_folder(name: str) -> Path:

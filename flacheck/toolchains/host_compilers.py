@@ -53,11 +53,6 @@ def identity(name: str) -> str | None:
     return f"{match[1]} {version}"
 
 
-def of_default() -> str:
-    """Return the identity of g++, or its bare name if it is missing and no unit compiles here."""
-    return identity(DEFAULT) or DEFAULT
-
-
 def find_programs(*names: str) -> list[str]:
     """Return the paths of those programs that are here."""
     paths = []

@@ -20,13 +20,13 @@ from tests import fake
 from tests.fake.worker import ANSWERS, PACKETS
 
 # Seconds that a task may take; the tests' own patience with a pool is a multiple.
-TIMEOUT, PATIENCE = 3.0, 40.0
+TIMEOUT, PATIENCE = 2.0, 40.0
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A compiler that is not there soon does not start."""
-    monkeypatch.setattr(executors, "START", 5.0)
+    monkeypatch.setattr(executors, "START", 2.0)
 
 
 def ended(tasks: list[Task], jobs: int = 1, timeout: float = TIMEOUT) -> dict[str, Attempt]:
@@ -243,7 +243,7 @@ def test_random_signals_hang_nothing_and_make_nothing_fail(name: str) -> None:
     striking = threading.Thread(target=strike)
     striking.start()
     try:
-        found = ended([fake.task(f"k{n}", kind) for n in range(60)], jobs=2, timeout=2)
+        found = ended([fake.task(f"k{n}", kind) for n in range(40)], jobs=2, timeout=1)
     finally:
         stop.set()
         striking.join()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -22,8 +19,8 @@ from flacheck.engine.provider import Unavailable
 from flacheck.model import Attempt, Cell, Outcome, Purpose, Record, Verdict
 from flacheck.store import Store
 from tests import fake
+from tests.forked import Script
 from tests.made_records import records_in
-from tests.paths import ROOT
 
 ASSERTION = "abort LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: Assertion `size == want' failed."
 TABLE: dict[str, Any] = {
@@ -187,18 +184,16 @@ with Store.open(Path(sys.argv[1])) as store:
 
 def test_kill_9_in_mid_scan_loses_nothing(tmp_path: Path) -> None:
     """The second start compiles only what the first had not stored; the database is whole."""
-    command = [sys.executable, "-c", KILLED, str(tmp_path)]
-    root = ROOT
-    parent = subprocess.Popen(command, cwd=root)
+    parent = Script(KILLED, tmp_path)
     file = tmp_path / "flacheck.sqlite"
     end = time.monotonic() + 30
     while records_in(file) < 50 and time.monotonic() < end:
         time.sleep(0.02)
-    parent.send_signal(signal.SIGKILL)
+    parent.kill()
     parent.wait()
     stored = records_in(file)
     assert 50 <= stored < 2000
-    subprocess.run(command, cwd=root, check=True)
+    assert Script(KILLED, tmp_path).wait() == 0
     with sqlite3.connect(file) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert db.execute("SELECT count(*), count(DISTINCT key) FROM records").fetchone() == (

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 import flacheck
 from flacheck import UsageError
-from flacheck.capabilities.known.document import Known
+from flacheck.capabilities.known_results.document import Known
 from flacheck.reports import board
 from tests.published.test_published import folder as folder
 from tests.reports.page.test_page_in_browser import BROWSERS

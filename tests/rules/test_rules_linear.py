@@ -27,7 +27,7 @@ def test_a_log_takes_time_in_proportion_to_its_length(piece: str) -> None:
     """Five times the lines take no more than some ten times the processor's time, and a hundred
     kilobytes no second or two."""
     line = "RuntimeError: " + (piece * 4_000)[:3_900]
-    few = min(_seconds("\n".join(f"{line}{n}" for n in range(5))) for _ in range(3))
-    many = min(_seconds("\n".join(f"{line}{n}" for n in range(25))) for _ in range(2))
-    assert many < max(10 * few, 0.5)
+    few, many = ("\n".join(f"{line}{n}" for n in range(count)) for count in (5, 25))
+    # A busy machine may slow one reading down, not three.
+    assert any(_seconds(many) < max(10 * _seconds(few), 0.5) for _ in range(3))
     assert _seconds(piece * (100_000 // len(piece))) < 5

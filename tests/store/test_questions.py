@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from pathlib import Path
 
 from flacheck.analysis.standings import standings
 from flacheck.model import KeySet, Purpose, Question, Record, RequestedCells
-from flacheck.store import Store, questions
+from flacheck.store import Store, form, questions
 from tests.made_records import asked_of, failure, record, scanned
 
 CELLS = [record(kernel=f"m:kernel{number}") for number in range(6)]
@@ -126,25 +128,25 @@ def test_questions_are_compared_by_release_and_target(store: Store) -> None:
 
 def test_a_key_set_says_which_launches_were_made_up(tmp_path: Path) -> None:
     """Its digest tells it from one where they were seen."""
-    seen = KeySet({"a": "m:k", "b": "m:k"})
-    made_up = KeySet({"a": "m:k", "b": "m:k"}, frozenset({"b"}))
+    seen = KeySet({"a" * 8: "m:k", "b" * 8: "m:k"})
+    made_up = KeySet(seen.kernels, frozenset({"b" * 8}))
     assert seen.digest != made_up.digest
-    assert KeySet.from_json(made_up.to_json()) == made_up
+    assert form.key_set(form.pack_key_set(made_up)) == made_up
 
 
 def test_a_key_set_keeps_the_alternatives_in_their_order() -> None:
     """One without any is stored as it always was."""
-    plain = KeySet({"a": "m:k", "b": "m:other"})
-    keys = KeySet(plain.kernels, frozenset({"a", "d", "c"}), {"a": ["d", "c"]})
-    assert "alternatives" not in plain.to_json()
-    assert KeySet.from_json(keys.to_json()) == keys
-    turned = KeySet(plain.kernels, keys.made_up, {"a": ["c", "d"]})
+    a, b, c, d = (letter * 8 for letter in "abcd")
+    plain = KeySet({a: "m:k", b: "m:other"})
+    keys = KeySet(plain.kernels, frozenset({a, d, c}), {a: [d, c]})
+    stored = {"kernels": {a: "m:k", b: "m:other"}, "made_up": []}
+    assert zlib.decompress(form.pack_key_set(plain)) == json.dumps(stored).encode()
+    assert form.key_set(form.pack_key_set(keys)) == keys
+    turned = KeySet(plain.kernels, keys.made_up, {a: [c, d]})
     assert len({plain.digest, keys.digest, turned.digest}) == 3
-    assert list(keys.possible) == ["a", "b", "d", "c"]
-    assert keys.of(lambda name: name == "m:k") == KeySet(
-        {"a": "m:k"}, keys.made_up, {"a": ["d", "c"]}
-    )
-    assert keys.of(lambda name: name == "m:other") == KeySet({"b": "m:other"})
+    assert list(keys.possible) == [a, b, d, c]
+    assert keys.of(lambda name: name == "m:k") == KeySet({a: "m:k"}, keys.made_up, {a: [d, c]})
+    assert keys.of(lambda name: name == "m:other") == KeySet({b: "m:other"})
 
 
 def test_shards_of_two_captures_are_found_until_one_is_whole(store: Store) -> None:

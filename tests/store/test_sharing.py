@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +10,8 @@ from flacheck.errors import StoreError
 from flacheck.store import FILE, Store
 from tests import fake
 from tests.engine.test_scan import run
+from tests.forked import Script
 from tests.made_records import record
-from tests.paths import ROOT
 
 CELLS = 160
 SCAN = """
@@ -34,8 +32,8 @@ with Store.open(folder) as store:
 def test_four_scans_at_once_share_the_work(tmp_path: Path) -> None:
     """Each has all records in its run; few cells are compiled twice."""
     marks = tmp_path / "marks"
-    command = [sys.executable, "-c", SCAN.format(cells=CELLS), str(tmp_path / "s"), str(marks)]
-    scans = [subprocess.Popen(command, cwd=ROOT) for _ in range(4)]
+    script = SCAN.format(cells=CELLS)
+    scans = [Script(script, tmp_path / "s", marks) for _ in range(4)]
     assert [scan.wait(200) for scan in scans] == [0] * 4
     with Store.open(tmp_path / "s") as store:
         assert [len(list(store.records(each.id))) for each in store.runs()] == [CELLS] * 4

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -34,10 +33,22 @@ from flacheck.model import (
 )
 from flacheck.model.question import key_sets
 from flacheck.store import Store, database
+from tests.forked import Script
 from tests.made_records import failure, record
 from tests.paths import TESTS
 
 ENVIRONMENT = {"flacheck": "0.1", "python": "3.11.9", "platform": "linux-x86_64"}
+
+
+# What the scripts of other processes begin with.
+_OPENING = f"""
+import sys
+from flacheck.store import Store
+from tests.made_records import record
+ENVIRONMENT = {ENVIRONMENT}
+def _cell(n):
+    return record(key=f"{{n:032x}}")
+"""
 
 
 def _cell(n: int, **more: Any) -> Record:
@@ -46,13 +57,12 @@ def _cell(n: int, **more: Any) -> Record:
 
 def _adder(script: str, *arguments: object, **more: Any) -> subprocess.Popen[str]:
     """A Python process with the store at hand, as another scan would be."""
-    opening = "import sys; from flacheck.store import Store; from tests.store.test_store import _cell, ENVIRONMENT\n"
     path = {"PYTHONPATH": str(TESTS.parent)}
     command = [
         *more.pop("before", ()),
         sys.executable,
         "-c",
-        opening + script,
+        _OPENING + script,
         *map(str, arguments),
     ]
     return subprocess.Popen(
@@ -217,8 +227,8 @@ def test_two_scans_at_once_lose_nothing(tmp_path: Path) -> None:
         "n = int(sys.argv[2])\nwith Store.open(sys.argv[1]) as s:\n"
         "    run = s.begin_run(ENVIRONMENT)\n    for i in range(50): s.add(run, _cell(1000 * n + i))\n"
     )
-    scans = [_adder(script, tmp_path / "s", n) for n in range(4)]
-    assert [scan.communicate(timeout=300) and scan.returncode for scan in scans] == [0, 0, 0, 0]
+    scans = [Script(_OPENING + script, tmp_path / "s", n) for n in range(4)]
+    assert [scan.wait() for scan in scans] == [0, 0, 0, 0]
     with Store.open(tmp_path / "s", create=False) as store:
         assert _keys(store) == {_cell(1000 * n + i).key for n in range(4) for i in range(50)}
 
@@ -232,16 +242,13 @@ def test_a_killed_scan_loses_nothing_it_had_acknowledged(tmp_path: Path) -> None
     )
     acknowledged: set[str] = set()
     for turn in range(6):
-        scan = _adder(script, tmp_path / "s", turn * 100_000)
-        assert scan.stdout is not None
+        scan = Script(_OPENING + script, tmp_path / "s", turn * 100_000)
         acknowledged |= {_cell(int(scan.stdout.readline())).key}
         time.sleep(0.05 + 0.037 * turn)
-        scan.send_signal(signal.SIGKILL)
+        scan.kill()
         # The last line may be cut where the process died.
         acknowledged |= {
-            _cell(int(line)).key
-            for line in scan.communicate()[0].splitlines(True)
-            if line.endswith("\n")
+            _cell(int(line)).key for line in scan.output().splitlines(True) if line.endswith("\n")
         }
         assert _sound(tmp_path / "s")
     with Store.open(tmp_path / "s", create=False) as store:
@@ -284,7 +291,7 @@ def test_a_full_disk_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
 def test_a_limit_on_file_sizes_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
     """Where the log may grow no further the message speaks of space too, and the store stays whole."""
     limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))\n"
-    said = _adder(limited + FILL, tmp_path / "s").communicate(timeout=300)[0].splitlines()
+    said = Script(_OPENING + limited + FILL, tmp_path / "s").output().splitlines()
     assert "no space" in said[1]
     assert said[0] == said[2] == said[3]
     assert _sound(tmp_path / "s")

@@ -54,15 +54,6 @@ class FormTiming(JsonStruct, frozen=True, kw_only=True):
     backward_failed: str | None = None
     failed: str | None = None
 
-    @property
-    def total_ms(self) -> float | None:
-        """The median of forward and backward together; of forward alone without a backward."""
-        if self.forward is None:
-            return None
-        if self.backward is None:
-            return self.forward.median
-        return self.forward.median + self.backward.median
-
 
 class Winner(JsonStruct, frozen=True):
     """The form that is fastest at this length and at every longer one that was timed.

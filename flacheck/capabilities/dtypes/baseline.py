@@ -6,12 +6,28 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import MsgspecError, Struct, to_builtins
 
 from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.result import DtypesResult
 from flacheck.errors import UsageError
 
-_SCHEMA = "flacheck.dtypes-baseline/1"
+
+class AcceptedFinding(Struct, frozen=True):
+    """A finding that no longer fails; `subject` is for readers of the file."""
+
+    finding: str
+    subject: str = ""
+
+
+class DtypesBaseline(Struct, frozen=True, kw_only=True):
+    """The content of the file."""
+
+    schema: Literal["flacheck.dtypes-baseline/1"] = "flacheck.dtypes-baseline/1"
+    known: tuple[AcceptedFinding, ...]
 
 
 def read_identities(file: Path) -> set[str]:
@@ -20,13 +36,13 @@ def read_identities(file: Path) -> set[str]:
     Raises UsageError for a file that is not a baseline.
     """
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        return {entry["finding"] for entry in content["known"]}
+        baseline = msgspec.json.decode(file.read_bytes(), type=DtypesBaseline)
+        return {entry.finding for entry in baseline.known}
     except OSError as error:
         raise UsageError(
             f"{file}: cannot be read ({error.strerror}); --write-baseline {file} writes it"
         ) from None
-    except (ValueError, TypeError, KeyError):
+    except (UnicodeDecodeError, MsgspecError):
         raise UsageError(
             f"{file}: is not a flacheck dtypes baseline; --write-baseline {file} writes one"
         ) from None
@@ -50,7 +66,6 @@ def format_baseline(findings: Iterable[DtypeFinding]) -> str:
     Entries contain no line numbers, so a finding stays known when its line moves.
     """
     subjects = {each.identity: each.subject for each in findings}
-    entries = []
-    for identity, subject in sorted(subjects.items()):
-        entries.append({"finding": identity, "subject": subject})
-    return json.dumps({"schema": _SCHEMA, "known": entries}, indent=1) + "\n"
+    accepted = tuple(AcceptedFinding(*item) for item in sorted(subjects.items()))
+    baseline = DtypesBaseline(known=accepted)
+    return json.dumps(to_builtins(baseline), indent=1) + "\n"

@@ -14,7 +14,7 @@ from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
 from flacheck.capabilities.gate.evidence import RecordFilter
 from flacheck.capabilities.gate.judging import Advise, Judge
 from flacheck.capabilities.gate.pins import Installation, Pin
-from flacheck.capabilities.gate.published import with_published
+from flacheck.capabilities.gate.published_results import with_published
 from flacheck.capabilities.gate.result import Gate
 from flacheck.errors import EmptySelection
 from flacheck.pipeline.plan import Plan

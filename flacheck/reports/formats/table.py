@@ -57,6 +57,8 @@ def _stands_apart(before: TextPart, part: TextPart) -> bool:
 
 
 def _text(part: TextPart, display: Display) -> str:
+    if isinstance(part, document.Labelled) and part.unbroken:
+        return "".join(_labelled_rows(part, display))
     stays = isinstance(part, document.Table) and part.fit is document.Fit.STAY
     if stays or isinstance(part, document.Listing):
         display = replace(display, width=_ENDLESS)
@@ -75,6 +77,17 @@ def _text(part: TextPart, display: Display) -> str:
     if display.links:
         lines = map(add_links, lines)
     return "".join(f"{line}\n" for line in lines)
+
+
+def _labelled_rows(part: document.Labelled, display: Display) -> Iterator[str]:
+    """Yield the rows of labelled texts one by one; links and commands are never broken."""
+    width = max(len(label) for label, _ in part.texts)
+    for label, text in part.texts:
+        row = document.Labelled(((label.ljust(width), text),))
+        if label in part.unbroken:
+            yield _text(row, replace(display, width=_ENDLESS))
+        else:
+            yield _text(row, display)
 
 
 # Every text becomes a `Text`, because rich reads brackets in a plain string as markup.

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,9 +15,10 @@ from flacheck.capabilities.gate.judging import Judge
 from flacheck.capabilities.gate.pins import Pin, PinChange
 from flacheck.errors import UsageError
 from flacheck.model import Record
+from tests.forked import Script
 from tests.made_gate import RECORDS, RELEASES, TODAY
 from tests.made_records import whole
-from tests.paths import ROOT, TESTS
+from tests.paths import TESTS
 
 GOLDEN = TESTS / "golden" / "fix"
 
@@ -125,22 +123,14 @@ def test_a_kill_while_a_fix_is_written_leaves_a_whole_file(tmp_path: Path) -> No
     file = tmp_path / "r.txt"
     for number in range(12):
         file.write_text(old)
-        with subprocess.Popen(
-            [sys.executable, "-c", REWRITES],
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        ) as child:
-            first = file.stat().st_ino
-            # A written file is another one; from then on the child does nothing but write.
-            while file.stat().st_ino == first and child.poll() is None:
-                time.sleep(0.001)
-            time.sleep(number * 0.007)
-            child.kill()
-            assert child.wait() == -signal.SIGKILL
-            assert child.stderr
-            assert child.stderr.read() == b""
+        first = file.stat().st_ino
+        child = Script(REWRITES, cwd=tmp_path)
+        # A written file is another one; from then on the child does nothing but write.
+        while file.stat().st_ino == first and child.is_alive():
+            time.sleep(0.001)
+        time.sleep(number * 0.007)
+        child.kill()
+        assert child.wait() == -signal.SIGKILL
         assert file.read_text() in (old, new)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +16,8 @@ from flacheck.pipeline.plan import Plan
 from flacheck.store import Store
 from tests import fake
 from tests.cli.test_cli import flacheck
+from tests.forked import Script
 from tests.made_records import asked_of, record
-from tests.paths import ROOT
 
 CELLS = 400
 # The parent dies by its own hand after a number of records, as by kill -9: nothing is closed.
@@ -59,14 +58,14 @@ def begin(store: Store, asked: list[Cell]) -> str:
     return store.begin_run({}, "seeds", {}, question=question, key_sets=sets.values())
 
 
-def test_kill_9_at_ten_random_cells_is_partial_everywhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.slow)])
+def test_kill_9_at_random_cells_is_partial_everywhere(tmp_path: Path, kills: int) -> None:
     """Each start goes on where the last one died; only the whole is good."""
     (tmp_path / "r.txt").write_text("triton==3.4.0\n")
     store = tmp_path / ".flacheck"
-    stops = sorted(random.Random(11).sample(range(1, CELLS - 20), 10))
+    stops = sorted(random.Random(11).sample(range(1, CELLS - 20), kills))
     for stop in stops:
-        command = [sys.executable, "-c", KILLED, str(store), str(stop)]
-        subprocess.run(command, cwd=ROOT, check=False, timeout=120)
+        assert Script(KILLED, store, stop).wait() == -signal.SIGKILL
         (answered, asked) = _reported(tmp_path)
         assert stop <= answered < CELLS
         assert asked == CELLS
@@ -76,7 +75,7 @@ def test_kill_9_at_ten_random_cells_is_partial_everywhere(tmp_path: Path) -> Non
         assert version["state"] == "partial"
         assert (version["answered"], version["asked"]) == (answered, asked)
     _told(tmp_path, answered, asked)
-    subprocess.run([sys.executable, "-c", KILLED, str(store), "0"], cwd=ROOT, check=True)
+    assert Script(KILLED, store, 0).wait() == 0
     assert flacheck("gate", "r.txt", cwd=tmp_path).returncode == 0
 
 

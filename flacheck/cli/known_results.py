@@ -43,7 +43,7 @@ def known(
 ) -> int:
     """Show published results: failing kernels, good pairs and pins."""
     from flacheck import reports
-    from flacheck.reports import known as known_report
+    from flacheck.reports import known_results as known_report
 
     reports.check(format, reports.TABLE_OR_JSON)
     answer = flacheck.known(package, target=target, triton=triton, torch=torch, results=results)

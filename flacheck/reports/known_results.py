@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from flacheck.analysis.order import by_target, by_version, count_noun, kernel_name, short, some
 from flacheck.analysis.standing_state import Share
-from flacheck.capabilities.known.document import Known, KnownPair, KnownPlace
+from flacheck.capabilities.known_results.document import Known, KnownPair, KnownPlace
 from flacheck.capabilities.results.verifying import Verification
 from flacheck.reports.document import (
     Heading,

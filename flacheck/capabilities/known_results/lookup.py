@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from flacheck.analysis.order import by_target, by_version, count_noun, split
 from flacheck.analysis.standing_state import Share, add_shares
-from flacheck.capabilities.known.document import (
+from flacheck.capabilities.known_results.document import (
     Known,
     KnownCause,
     KnownGap,

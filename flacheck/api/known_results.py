@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from flacheck.api.arguments import PathLike, Several, Texts, split, texts, torch_requirements
 from flacheck.api.results import library_of
-from flacheck.capabilities.known.document import Known
-from flacheck.capabilities.known.lookup import KnownRequest, look_up, releases_of_torch
+from flacheck.capabilities.known_results.document import Known
+from flacheck.capabilities.known_results.lookup import KnownRequest, look_up, releases_of_torch
 from flacheck.errors import UsageError
 from flacheck.packages import package as packages
 
