@@ -462,7 +462,7 @@ def _launch_numbers(name: str) -> tuple[int, ...]:
 
 
 def _must_be_positive(operator: Operator, name: str) -> bool:
-    """Return True if the operator's module compares a parameter with 0 by `<` or `>`."""
+    """Return True if the operator's module compares a parameter with 0 by order."""
     return (0, True) in _compared_constants(operator.module).get(name, [])
 
 
