@@ -35,7 +35,7 @@ _COMPARABLE = ("ast", _FIRST_PASS)
 _VERIFIER_ERROR = re.compile(r"error: '[\w.]+' op ")
 # An autotuner builds its key from the arguments' positions, not from their values.
 _AUTOTUNER = "FC6"
-# Arguments that a reason names.
+# The most arguments that a reason lists by name.
 _MAX_NAMES = 3
 # Python's name for an argument that was left out.
 _LEFT_OUT = "NoneType"

@@ -77,7 +77,7 @@ def _shapes(file: Path, shapes: Any) -> tuple[Mapping[str, int], ...]:
 
 
 def _is_shape(item: Any, first: Any) -> bool:
-    """Return True for a mapping of integers with the same names as the first."""
+    """Return True for a mapping of integers with the same names as the first shape."""
     if not isinstance(item, dict) or not isinstance(first, dict):
         return False
     return set(item) == set(first) and all(map(is_int, item.values()))

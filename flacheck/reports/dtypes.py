@@ -193,11 +193,11 @@ def _of_target(before: HeadNeeds, actual: HeadNeeds) -> tuple[document.Words, ..
     cells = []
     for size in actual.sizes:
         cells.append(_change(_need(before, size), _need(actual, size)))
-    largest = _change(_largest(before), _largest(actual))
+    largest = _change(largest_head(before), largest_head(actual))
     return row(actual.target, f"{actual.limit:,}", *cells, largest)
 
 
-def _largest(row: HeadNeeds) -> str:
+def largest_head(row: HeadNeeds) -> str:
     """Return the largest head that fits; "none" only if every size was measured."""
     if row.largest is not None:
         return str(row.largest)

@@ -94,7 +94,7 @@ class Explanation:
 
 
 def of_code(code: str) -> list[Explanation]:
-    """Return the explanation of a code; raise UsageError with the valid codes for another one."""
+    """Return the explanation of a code; for an unknown code raise UsageError with those known."""
     if code not in RULES:
         raise UsageError(f"no failure code {code}: known are {', '.join(sorted(RULES))}")
     explanation = _explain(RULES[code].finding(), {})

@@ -272,7 +272,7 @@ def _without(values: _Values, names: Iterable[str]) -> _Values:
 
 
 def _join(one: tuple[_Values, str], other: tuple[_Values, str]) -> tuple[_Values, str]:
-    """Join two branches: keep the values on which all branches that go on agree."""
+    """Join two branches: keep the values that are equal in each branch that does not return."""
     values, end = one
     other_values, other_end = other
     if end == other_end == _RAISES:

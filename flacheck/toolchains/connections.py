@@ -41,7 +41,7 @@ _STATE = _State()
 
 @contextmanager
 def of_indexes(*, offline: bool = False, refresh: bool = False) -> Iterator[None]:
-    """Read no package index while it lasts (`offline`), or read all listings anew (`refresh`)."""
+    """Read no package index within the block (`offline`), or read all listings anew (`refresh`)."""
     before = (_STATE.is_offline, _STATE.refreshed_at)
     _STATE.is_offline = offline
     _STATE.refreshed_at = time.time() if refresh else None

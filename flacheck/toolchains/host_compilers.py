@@ -99,7 +99,7 @@ def _find_part(compiler: str, name: str) -> list[str]:
 
 @cache
 def find_compilers() -> Mapping[str, str]:
-    """Return every C++ compiler here: its identity and its path."""
+    """Return the path of every C++ compiler of this machine, by its identity."""
     names = [DEFAULT, "clang++"]
     for kind in (DEFAULT, "clang++"):
         names += [f"{kind}-{number}" for number in range(_NEWEST)]

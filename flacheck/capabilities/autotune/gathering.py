@@ -92,9 +92,9 @@ def of_launches(
     trust: bool = False,
     every_key: bool = False,
 ) -> TunedLaunches:
-    """Return the launches of a launches file, or the one on a line of it.
+    """Return the launches of a launches file, or the launch on one line of the file.
 
-    All launches of a kernel show its keys.
+    The keys of a kernel are read off all its launches.
 
     Raises:
         UsageError: If the kernel on `line` lacks an autotuner.

@@ -1,4 +1,4 @@
-"""The results of launches by the records of their cells."""
+"""The result of each tuned launch, from the records of its configurations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -141,7 +141,7 @@ def find_failure(subject: ObservedSubject, mode: Mode) -> ObservedError | None:
 
 
 def find_plain_runs(subject: ObservedSubject, mode: Mode) -> list[ObservedRun]:
-    """Return the runs with one dtype everywhere beside a run in a mode."""
+    """Return the runs of a subject in one dtype each, with which a run in a mode is compared."""
     return _find_runs(subject, (each for each in plain_modes(mode) if each != mode))
 
 

@@ -132,9 +132,9 @@ def test_no_head_fits() -> None:
     assert said["largest"] is None
     assert said["shared"] == {"64": 70_000, "128": None}
     assert said["why"] == {"64": "FC501", "128": "no argument makes heads 128 wide"}
-    assert reports._largest(row) == "not measured"
-    assert reports._largest(replace(row, missing={})) == "none"
-    assert reports._largest(replace(row, needs={64: Need(7_000, True)})) == "64"
+    assert reports.largest_head(row) == "not measured"
+    assert reports.largest_head(replace(row, missing={})) == "none"
+    assert reports.largest_head(replace(row, needs={64: Need(7_000, True)})) == "64"
 
 
 class _Bench(CostBench):
@@ -165,7 +165,9 @@ def test_an_older_release_compiles_what_the_newest_has_removed(
     (choice,) = toolchains.resolve(["triton==3.9.0"]).choices
     bench = _Bench(Path("store"), choice, may_change_release=may_change)
     bench.first_without, bench.why = Version(first_without), why
-    bench.choose_release([RecordedLaunch(id="1", kernel="m:k", qualname="k", launch=Launch({}))], "sm90")
+    bench.choose_release(
+        [RecordedLaunch(id="1", kernel="m:k", qualname="k", launch=Launch({}))], "sm90"
+    )
     assert bench.choice.version == expected
 
 

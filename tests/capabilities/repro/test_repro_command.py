@@ -274,6 +274,19 @@ def test_an_interrupt_before_the_first_improvement_leaves_the_original(
     assert "issue.md" in about["files"]
 
 
+def test_a_symptom_that_no_script_shows_is_reported_before_the_search(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole kernel's script runs first of all, and nothing else is known then."""
+    monkeypatch.setattr(reproduction, "run_script", shown_on("1.0"))
+    done = repro("--format", "json")
+    assert done.exit_code == 1
+    lines = done.stderr.splitlines()
+    said = [at for at, line in enumerate(lines) if "original.py exits 1 under fake==2.0" in line]
+    assert said == [0]
+    assert len(lines) > 1
+
+
 def test_a_lost_neighbour_is_incomplete(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit 3: the script shows the failure, and it may be another bug."""
     monkeypatch.setattr(Reproduction, "_lost_neighbours", lambda *_: ["fake==3.0"])

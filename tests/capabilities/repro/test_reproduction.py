@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from flacheck.api.repro import _search
 from flacheck.capabilities.repro import reproduction
 from flacheck.capabilities.repro.budget import Budget
 from flacheck.capabilities.repro.compilers import Compilers
@@ -194,18 +193,6 @@ def test_a_reduction_into_another_failure_goes_back(compilers: Callable[..., Com
     assert result.reduction.nodes < result.original.nodes
     assert result.lost_neighbours == ()
     assert any("back to" in line for line in result.log)
-
-
-def test_a_symptom_that_no_script_shows_is_reported_before_the_search(
-    compilers: Callable[..., Compilers], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The whole kernel's script runs once, first of all."""
-    monkeypatch.setattr(reproduction, "run_script", shown_on("1.0"))
-    sought = begin(cell(), compilers(TABLE, 200))
-    events: list[Any] = []
-    assert not _search(sought, events.append)
-    assert events[0].message.startswith(f"original.py exits {DOES_NOT} under fake==2.0, not 0")
-    assert sought.finish(runs=1).original_exit == DOES_NOT
 
 
 def test_a_slow_compile_is_reduced_to_a_slow_one(compilers: Callable[..., Compilers]) -> None:
