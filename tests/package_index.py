@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -42,8 +43,8 @@ class Index:
 
 
 @contextmanager
-def served() -> Iterator[Index]:
-    """Serve an index on a free port until the end of the block."""
+def served(tls: ssl.SSLContext | None = None) -> Iterator[Index]:
+    """Serve an index on a free port until the end of the block; with `tls` by https."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
@@ -67,7 +68,11 @@ def served() -> Iterator[Index]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    index = Index(f"http://127.0.0.1:{server.server_address[1]}/simple")
+    scheme = "http"
+    if tls is not None:
+        scheme = "https"
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    index = Index(f"{scheme}://127.0.0.1:{server.server_address[1]}/simple")
     thread = threading.Thread(
         target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
     )

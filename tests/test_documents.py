@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -96,7 +98,7 @@ def test_entries_of_the_changelog_are_short() -> None:
 
 def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     """With the extra `docs`."""
-    if shutil.which("zensical") is None:
+    if importlib.util.find_spec("zensical") is None:
         pytest.skip("the extra `docs` is not installed")
     for name in ("docs", "zensical.toml"):
         source = ROOT / name
@@ -104,7 +106,7 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
             shutil.copytree(source, tmp_path / name)
         else:
             shutil.copy(source, tmp_path)
-    command = ["zensical", "build", "--strict"]
+    command = [sys.executable, "-m", "zensical", "build", "--strict"]
     built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert built.returncode == 0, built.stdout + built.stderr
     assert (tmp_path / "site" / "reference" / "cli" / "index.html").is_file()

@@ -24,6 +24,7 @@ def bisect(
     cell: str | None = None,
     *,
     find: str = "change",
+    every: bool = False,
     matrix: PathLike | None = None,
     package: Texts | PathLike | None = None,
     kernel: Several = (),
@@ -50,6 +51,8 @@ def bisect(
         cell: A key or its first 8 characters, `FILE.jsonl:LINE`, or a matrix; None searches the
             store for the one failing signature that the selection leaves.
         find: `fail` for what broke the cell, `pass` for what mended it, `change` for all changes.
+        every: Compile under every release; without it, a search compiles few of them, and a change
+            inside a range of releases whose ends agree may be missed.
         matrix, package: Where the cell is from, instead of `cell`.
         kernel, op, target, dtype, num_warps, num_stages: The selection, one value or several.
         toolchain, triton, torch: The releases to look at; all with a wheel without them.
@@ -84,5 +87,5 @@ def bisect(
         there = releases(found_cell.cell, selection.toolchains, chose=not cells.is_key(about))
         for warning in (*found_cell.warnings, *there.warnings):
             handle(Progress(warning))
-        events = bisect_cell(found_cell, there.choices, Find(find), open_store, options)
+        events = bisect_cell(found_cell, there.choices, Find(find), open_store, options, every)
         return drain(events, on_event)

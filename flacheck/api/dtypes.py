@@ -13,6 +13,7 @@ from flacheck.capabilities.dtypes import baseline as baselines
 from flacheck.capabilities.dtypes import scripts
 from flacheck.capabilities.dtypes.costs import CostBench
 from flacheck.capabilities.dtypes.examination import Experiments, examine
+from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.following import DtypesQuestion
 from flacheck.capabilities.dtypes.heads import TARGETS
 from flacheck.capabilities.dtypes.observation import Mode
@@ -37,6 +38,7 @@ def dtypes(
     device: str = "h100",
     triton: Texts = (),
     mend: bool = True,
+    costs: bool = True,
     shared: bool = False,
     target_gpu: Several = (),
     jobs: int = 0,
@@ -55,15 +57,18 @@ def dtypes(
         params: The dtype of parameters and arguments: `fp32` by default, `bf16`, `fp16`.
         arg: Arguments of the constructor or the call, each `NAME=VALUE`.
         device: The card to imitate.
-        triton: The Triton release to import the target beside; `installed` without one.
+        triton: The Triton release to import the target beside and to compile with. Without one the
+            installed release; an older one compiles launches that use what that has removed.
         mend: Apply the casts in a copy and run it again.
+        costs: Measure the shared memory of the kernels that findings reach.
         shared: Compile the kernels at head sizes 64, 128 and 256.
         target_gpu: The GPUs for `shared`.
         jobs: Number of workers; 0 for the number of CPUs.
         store: The folder of the store.
         baseline: A file with accepted findings.
         write_baseline: A baseline file to write with all findings.
-        on_event: Receives a sentence for each file that is written.
+        on_event: Receives a sentence for each finding as soon as it is known, and for each file
+            that is written.
 
     Raises:
         UsageError: If an argument is wrong or the target is missing.
@@ -87,12 +92,19 @@ def dtypes(
     if baseline is not None and baseline != write_baseline:
         # A damaged baseline is an error before the work, not after it.
         baselines.read_identities(Path(baseline))
-    bench = CostBench(Path(store), choice, question.package, jobs)
-    result = examine(question, Experiments(mend, bench, _gpus(shared, target_gpu)))
+    handle = on_event or ignore
+
+    def announce(finding: DtypeFinding) -> None:
+        where = f"{finding.code} {finding.file}:{finding.line}: {finding.source}"
+        handle(Progress(f"{where} ({finding.subject}, {finding.mode})"))
+
+    bench = CostBench(Path(store), choice, question.package, jobs, not texts(triton))
+    experiments = Experiments(mend, bench, _gpus(shared, target_gpu), costs)
+    result = examine(question, experiments, announce)
     if write_baseline is not None:
         write([baselines.format_baseline(result.findings)], Path(write_baseline))
         message = f"baseline with {len(result.findings)} findings: {write_baseline}"
-        (on_event or ignore)(Progress(message))
+        handle(Progress(message))
     if baseline is not None:
         result = baselines.apply(result, Path(baseline))
     return result

@@ -22,6 +22,7 @@ from flacheck.capabilities.repro.budget import Budget
 from flacheck.capabilities.repro.compilers import Compilers, provide_releases
 from flacheck.capabilities.repro.output import files
 from flacheck.capabilities.repro.output.result import Improvement, Reproduced
+from flacheck.capabilities.repro.output.script import SHOWS
 from flacheck.capabilities.repro.reproduction import Reproduction, begin
 from flacheck.config import durations
 from flacheck.errors import Exit, Interrupted, UsageError
@@ -85,6 +86,7 @@ def repro(
     releases: Texts = (),
     budget: str | int = "1000",
     runs: int = 3,
+    jobs: int = 0,
     memory: int = 8192,
     trust: bool = False,
     store: PathLike = STORE,
@@ -104,6 +106,7 @@ def repro(
         releases: The releases to verify the script on; all without them.
         budget: A number of compiles (`600`), or a duration (`120s`, `15m`), for the whole call.
         runs: How many times the script runs where it fails.
+        jobs: How many releases compile in parallel; as many as processors without it.
         memory: Megabytes for each worker.
         trust: Install and import the packages that a launches file or a stored cell names.
         store: The folder of the store.
@@ -129,7 +132,7 @@ def repro(
         torch=torch,
     )
     about = cell_of(cell, matrix, package, trust, "repro")
-    options = run_options(memory=memory)
+    options = run_options(jobs=jobs, memory=memory)
     try:
         with Store.open(store, create=not cells.needs_store(about)) as open_store:
             chosen_cell = cells.resolve_cell(
@@ -148,7 +151,10 @@ def repro(
         ) from None
     # A kernel of a package, or of flacheck's own corpus, is as trusted as these.
     trusts = chosen_cell.trust or not isinstance(failing.kernel.origin, Cut)
-    with Compilers(ready, chosen_cell.packages, memory, allowance, trust=trusts) as compilers:
+    packages = chosen_cell.packages
+    with Compilers(
+        ready, packages, memory, allowance, trust=trusts, jobs=options.workers
+    ) as compilers:
         return _reduce(failing, compilers, runs, folder, handle)
 
 
@@ -207,11 +213,25 @@ def _search(reproduction: Reproduction, handle: OnEvent) -> bool:
     """Search for something smaller; return True if an interrupt ended the search."""
     interrupted = True
     with suppress(KeyboardInterrupt):
+        _check_original(reproduction, handle)
         for improvement in reproduction.search():
             sentence = _sentence(improvement, reproduction.compilers.budget)
             handle(Progress(sentence, is_step=True))
         interrupted = False
     return interrupted
+
+
+def _check_original(reproduction: Reproduction, handle: OnEvent) -> None:
+    """Run the original's script, and report at once that its symptom does not show."""
+    run = reproduction.run_original()
+    if run is not None and run.status != SHOWS:
+        toolchain = reproduction.cell.toolchain
+        handle(
+            Progress(
+                f"{files.ORIGINAL} exits {run.status} under {toolchain}, not {SHOWS}: the failure "
+                "does not show in a script of the whole kernel"
+            )
+        )
 
 
 def _sentence(improvement: Improvement, budget: Budget) -> str:

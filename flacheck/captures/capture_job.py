@@ -550,7 +550,11 @@ def run_guest(
     def beat(elapsed: float) -> None:
         share = min(100 * elapsed / seconds, 100)
         rest = durations.rounded(max(seconds - elapsed, 1))
-        _LOG.info(f"{what} … {elapsed:.0f} s, {share:.0f} % of its time, at most about {rest} left")
+        kernels = len(_recorded_kernels(Path(config["output"])))
+        _LOG.info(
+            f"{what} … {elapsed:.0f} s, {kernels} kernels launched, {share:.0f} % of its time, "
+            f"at most about {rest} left"
+        )
 
     end = programs.run(
         ["-c", channel.BOOT, str(GUEST), module, json.dumps(config)],

@@ -35,6 +35,12 @@ def bisect(
     context: typer.Context,
     cell: flags.Cell = None,
     find: str = flags.option("change", panel=flags.HOW, metavar="fail|pass|change", help=_FIND),
+    every: bool = flags.option(
+        False,
+        "--every",
+        panel=flags.HOW,
+        help="Compile under every release, not only where the search needs it.",
+    ),
     matrix: flags.Matrix = None,
     package: flags.Package = [],
     kernel: flags.Kernel = [],

@@ -58,6 +58,16 @@ def _in_order(groups: dict[str, Any], order: tuple[str, ...]) -> Iterator[tuple[
             yield name, groups[name]
 
 
+def _bold(heading: str) -> str:
+    """Return a heading of a page, bold on a terminal with colours."""
+    # Imported here: most commands print no help page.
+    from flacheck.reports.document import Display
+
+    if Display.of_stdout().color:
+        return typer.style(heading, bold=True)
+    return heading
+
+
 def _write_options(command: Any, context: Any, formatter: Any) -> None:
     path = _path_of(context)
     groups: dict[str, list[tuple[str, str]]] = {}
@@ -74,7 +84,7 @@ def _write_options(command: Any, context: Any, formatter: Any) -> None:
         else:
             groups.setdefault(panel, []).append((name, _help_of(parameter, path, text)))
     for panel, rows in _in_order(groups, pages.PANELS):
-        with formatter.section(panel):
+        with formatter.section(_bold(panel)):
             formatter.write_dl(rows, col_max=_NAMES)
     formatter.buffer = [text.replace(_TIED, " ") for text in formatter.buffer]
 
@@ -83,12 +93,12 @@ def _write_page(command: Any, formatter: Any) -> None:
     page = pages.page_of(command)
     if page.examples:
         formatter.write_paragraph()
-        formatter.write("Examples:\n")
+        formatter.write(f"{_bold('Examples')}:\n")
         for task, line in page.examples:
             # A command that is copied must not be broken into lines.
             formatter.write(f"  {task}\n    {line}\n")
     if page.exits:
-        with formatter.section("Exit codes"):
+        with formatter.section(_bold("Exit codes")):
             formatter.write_dl([(str(code), text) for code, text in page.all_exits.items()])
     if _is_short():
         formatter.write_paragraph()
@@ -132,7 +142,7 @@ class HelpGroup(TyperGroup):
             heading = panel if isinstance(panel, str) else "Commands"
             groups.setdefault(heading, []).append((name, _first_line(command)))
         for heading, rows in _in_order(groups, pages.COMMAND_PANELS):
-            with formatter.section(heading):
+            with formatter.section(_bold(heading)):
                 formatter.write_dl(rows)
 
 

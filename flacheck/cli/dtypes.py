@@ -71,6 +71,12 @@ def dtypes(
         panel=flags.HOW,
         help="Apply the casts in a copy and run it again.",
     ),
+    costs: bool = flags.option(
+        True,
+        "--costs/--no-costs",
+        panel=flags.HOW,
+        help="Measure the shared memory of the kernels that findings reach.",
+    ),
     shared: bool = flags.option(False, "--shared", panel=flags.HOW, help=_SHARED),
     target_gpu: list[str] = flags.option(
         [],

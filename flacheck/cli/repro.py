@@ -74,6 +74,7 @@ def repro(
     runs: int = option(
         3, panel=flags.HOW, min=1, metavar="N", help="Run the script N times where it fails."
     ),
+    jobs: flags.Jobs = 0,
     memory: flags.Memory = 8192,
     trust: flags.Trust = False,
     store: flags.StoreDir = Path(".flacheck"),

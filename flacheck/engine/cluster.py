@@ -305,7 +305,8 @@ def _connect(address: str, jobs: int) -> tuple[Any, Client]:
         return cluster, Client(cluster, set_as_default=False)
     try:
         client = Client(address, timeout=_CONNECT, set_as_default=False)
-    except (OSError, ValueError, TimeoutError) as error:
+    # Dask raises TypeError for a `tls:` address without certificates in its configuration.
+    except (OSError, ValueError, TypeError, TimeoutError) as error:
         raise IncompleteError(
             f"no Dask scheduler answers at {address}: {error}; start one with `dask scheduler`, or"
             " correct the address of --executor"

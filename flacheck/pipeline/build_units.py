@@ -77,9 +77,11 @@ class ResolvedBuild:
         build = builds.find(root)
         if not build.units:
             raise UsageError(_without_units(spec, build))
+        # Before the headers of libraries are downloaded: those take gigabytes.
+        names = (source.kernel.name for source in sources_of(package, build))
+        check_kernels(selection.kernels, names)
         package = replace(package, includes=tuple(include_folders(build, root)))
         sources = sources_of(package, build)
-        check_kernels(selection.kernels, (source.kernel.name for source in sources))
         axes = {
             "target": selection.targets or DEFAULT_TARGETS,
             "toolchain": selection.toolchains,

@@ -35,7 +35,7 @@ def _parts(bisection: Bisection, torches: Sequence[str]) -> Iterator[Part]:
     yield Table(("release", "verdict", "code", ""), tuple(rows))
     if len(bisection.history) < bisection.of:
         count = f"{len(bisection.history)} of {bisection.of} releases were tested"
-        yield Paragraph(f"{count}; --find change tests all")
+        yield Paragraph(f"{count}; --every tests all")
     for change in bisection.changes:
         yield _change(change, torches)
     if not bisection.changes:

@@ -78,9 +78,13 @@ class Item:
 
 @dataclass(frozen=True)
 class Labelled:
-    """Texts with a label each (cause, remedy): details, which a format may fold away."""
+    """Texts with a label each (cause, remedy): details, which a format may fold away.
+
+    The texts of the labels in `unbroken` are links and commands, which are copied as one line.
+    """
 
     texts: tuple[tuple[str, str], ...]
+    unbroken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,10 @@ def _shared(effect: ReachedKernel) -> str:
     cost = effect.shared
     if cost is None:
         return ""
-    return f"{_bytes(cost.intended)} → {_bytes(cost.actual)} on {cost.target}"
+    where = cost.target
+    if cost.toolchain:
+        where += f", {cost.toolchain}"
+    return f"{_bytes(cost.intended)} → {_bytes(cost.actual)} on {where}"
 
 
 def _bytes(count: int | None) -> str:
@@ -190,8 +193,17 @@ def _of_target(before: HeadNeeds, actual: HeadNeeds) -> tuple[document.Words, ..
     cells = []
     for size in actual.sizes:
         cells.append(_change(_need(before, size), _need(actual, size)))
-    largest = _change(str(before.largest or "none"), str(actual.largest or "none"))
+    largest = _change(largest_head(before), largest_head(actual))
     return row(actual.target, f"{actual.limit:,}", *cells, largest)
+
+
+def largest_head(row: HeadNeeds) -> str:
+    """Return the largest head that fits; "none" only if every size was measured."""
+    if row.largest is not None:
+        return str(row.largest)
+    if row.missing or not row.needs:
+        return "not measured"
+    return "none"
 
 
 def _change(before: str, after: str) -> str:

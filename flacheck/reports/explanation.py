@@ -7,6 +7,9 @@ from flacheck.rules import UNCLASSIFIED, explanation
 from flacheck.rules.explanation import Explanation
 from flacheck.tables.advisories import Advisory
 
+# The labels of links and of commands to paste.
+_UNBROKEN = ("see", "next")
+
 
 def report(explanations: Sequence[Explanation], advisories: Sequence[Advisory] = ()) -> Report:
     """Return the explanations of a code or log, the decisive first, and matching advisories."""
@@ -31,7 +34,7 @@ def _parts(explanations: Sequence[Explanation], advisories: Sequence[Advisory]) 
         rows = explanation_rows + advisory_rows
     for title, texts in rows:
         yield Paragraph(title, Tone.STRONG)
-        yield Labelled(texts)
+        yield Labelled(texts, _UNBROKEN)
 
 
 def _advisory_texts(advisory: Advisory) -> Iterator[tuple[str, str]]:

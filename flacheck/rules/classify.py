@@ -14,7 +14,14 @@ from flacheck.rules.base import (
     Rule,
     lower_confidence,
 )
-from flacheck.rules.decisive import Line, clean, decisive_lines, join
+from flacheck.rules.decisive import (
+    INSTANTIATION,
+    INSTANTIATION_LINES,
+    Line,
+    clean,
+    decisive_lines,
+    join,
+)
 from flacheck.rules.measurements import key_findings
 from flacheck.rules.signature import asserting_function
 
@@ -143,11 +150,20 @@ def _finding(hit: _Hit, lines: list[Line]) -> Finding:
     return hit.rule.finding(
         join([hit.line.text, *others]),
         function=function,
-        facts=_facts(hit.match),
+        facts=_facts(hit.match) | _instantiation(hit.line, lines),
         confidence=confidence,
         line=hit.line.number,
         excerpt=hit.line.text[:_EXCERPT],
     )
+
+
+def _instantiation(error: Line, lines: list[Line]) -> dict[str, Any]:
+    """Return the template arguments with which a C++ error occurs, as a fact."""
+    for line in lines:
+        is_below = 0 < line.number - error.number <= INSTANTIATION_LINES
+        if is_below and line.text.startswith(INSTANTIATION):
+            return {"instantiation": line.text.removeprefix(INSTANTIATION).removesuffix("]")}
+    return {}
 
 
 def read(text: str, is_failed: bool = False) -> list[Finding]:

@@ -13,26 +13,39 @@ from itertools import zip_longest
 from flacheck.model import MESSAGE_LIMIT
 from flacheck.rules.signature import normalise
 
+# Colours and other sequences of terminals, and the end of a line on Windows.
+_TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r+$", re.MULTILINE)
 # Prefixes of a line: CI and container timestamps, ranks, workers, loggers, pytest's E, quotation,
 # seconds of a docker build, boxes of rich. Several of them may stand in front of one line.
+_LEVELS = r"(?:TRACE|DEBUG|INFO|SUCCESS|WARN|WARNING|ERROR|CRITICAL|FATAL)"
 _PREFIX = re.compile(
     r"^(?:"
-    r"\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?(?:[ ]std(?:err|out)[ ]F)?[ ]{0,2}"
+    # Job and step of `gh run view --log`.
+    r"[^\t\n]{1,100}\t[^\t\n]{1,100}\t(?=\ufeff?\d{4}-\d\d-\d\dT)"
+    r"|\ufeff?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?(?:[ ]std(?:err|out)[ ]F)?[ ]{0,2}"
+    r"|\[\d{4}-\d\d-\d\d[T ][\d:.,]+(?:[ ][A-Z]{1,3}\d{1,4}){0,4}\][ ]?"
+    r"|\d\d:\d\d:\d\d(?:[.,]\d{1,6})?[ ]"
+    r"|[A-Z][a-z]{2}[ ]{1,2}\d{1,2}[ ][\d:]{8}[ ]\S{1,60}[ ][\w./@-]{1,60}\[\d+\]:[ ]"
+    r"|\[[ ]{0,8}\d{1,9}\.\d{3,6}\][ ]"
     r"|\[(?:rank|default)\d+\]:[ ]?|\[\d\d:\d\d:\d\d\][ ](?:std(?:out|err)/\w+[ ]+)?"
+    r"|\[\d{1,5}\]:[ ]|\d{1,4}:[ ]|\[\d{1,5},\d{1,5}\]<std(?:out|err)>:[ ]?|std(?:out|err):[ ]"
+    r"|\[(?:[Ww]orker|[Rr]ank|[Nn]ode|GPU|TP|DP|PP|EP)[ =:_-]?\d{1,5}\]:?[ ]?"
+    r"|[\w.-]{0,60}[-_]\d{1,4}[ ]{1,20}\|[ ]"
     r"|\((?:[^()\n]{0,80}[ :])?pid=\d+[^()\n]{0,40}\)[ ]"
     r"|[EWI]\d{4}[ ][\d:.]+[ ]+\d+[ ][^\]\n]{1,200}\][ ]?(?:\[[\d/]+\][ ]?)?"
     r"|[ ]{0,8}(?:ERROR|WARNING|INFO|CRITICAL)[ ]\d\d-\d\d[ ][\d:]+[ ]\[[^\]\n]{1,80}\][ ]?"
-    r"|-[ ]?[\w.]+:\d+[ ]?-[ ]?(?:ERROR|WARNING|INFO)[ ]?-[ ]?"
+    rf"|\|[ ]?{_LEVELS}[ ]*\|[ ]\S{{1,200}}[ ]-[ ]|{_LEVELS}[ ][a-z]\w*(?:_\w+|::\w+)+:[ ]"
+    rf"|-[ ]?[\w.]{{1,100}}(?::\d+)?[ ]?-[ ]?{_LEVELS}[ ]?-[ ]?|{_LEVELS}:[A-Za-z_][\w.]{{0,100}}:"
     r"|!!![ ]Exception[ ]during[ ]processing[ ]!!![ ]"
-    r"|(?:\#\d+[ ])?\d{1,5}\.\d{1,3}[ ]{2,3}|E[ ]{3,7}|(?:>[ ])+|[│|❱][ ](?=\s*(?:│|\w))"
-    r"){1,6}"
-    # Colours and other sequences of terminals, and the end of a line on Windows.
-    r"|\x1b\[[0-9;?]*[A-Za-z]|\r$",
+    r"|\#\d+[ ]\d{1,5}\.\d{1,3}[ ]{1,3}|\d{1,5}\.\d{1,3}[ ]{2,3}"
+    r"|E[ ]{3,7}|(?:>[ ])+|[│|❱][ ](?=\s*(?:│|\w))"
+    r"){1,6}",
     re.MULTILINE,
 )
-# A progress bar stands in front of what is printed after it, on the same line.
+# Progress bars stand in front of what is printed after them, on the same line.
 _PROGRESS = re.compile(
-    r"^[^\n|]{0,200}?\d{1,3}%\|[^\n|]{0,300}\|[^\n\[]{0,60}\[[^\]\n]{0,80}\][ ]?\r?", re.MULTILINE
+    r"(?:^\r?|\r)[^\n\r|]{0,200}?\d{1,3}%\|[^\n\r|]{0,300}\|[^\n\r\[]{0,60}\[[^\]\n\r]{0,80}\][ ]?",
+    re.MULTILINE,
 )
 # Inductor's autotuner prints the error of a choice that it leaves out, and goes on.
 _LEFT_OUT = re.compile(r"^[^\n]*\n(?=[^\n]{0,120}Ignoring this choice)", re.MULTILINE)
@@ -50,7 +63,15 @@ _NATIVE = re.compile(
     r"|^Killed$|Bad machine code"
     r"|Failures have been detected while processing|Pass execution failed"
     r"|Pipeline failed while executing|Triton Error \["
-    r"|(?:CUDA|HIP|ROCm)(?: driver| runtime)? error: |CUDA failure \d+|\bHSA_STATUS_ERROR_"
+    r"|(?:CUDA|HIP|ROCm)(?: driver| runtime)? error: |(?:CUDA|Cuda) failure \d+|\bHSA_STATUS_ERROR_"
+    r"|(?:error|failed|returned|code|status)\b[^\n]{0,60}\b(?:CUDA_ERROR_|(?:cuda|hip)Error[A-Z])"
+    r"|^(?:\w+: )?(?:CUDA_ERROR_|(?:cuda|hip)Error[A-Z]|nccl[A-Z]\w+Error: )|NCCL Error \d"
+    r"|cuda runtime error \(\d|CUDA initialization failure with|MIOpen\(HIP\): Error "
+    r"|HW Exception by GPU |: ring \S+ timeout|\b(?:ZE_RESULT|UR_RESULT|PI)_ERROR_"
+    r"|\b(?:gcc|g\+\+|cc1plus|clang|hipcc): error: "
+    r"|Cudnn Error in |NVRM: Xid |CMake Error|Configuring incomplete, errors occurred"
+    r"|^\S*[/\\]?python[\w.]*(?:\.exe)?: (?:Error while finding|No module named)"
+    r"|: (?:fatal )?error C\d{4}: |\bld(?:\.\w+)?: cannot find |multiple definition of "
     r"|^PLEASE submit a bug report|^Stack dump:"
     r"|\b(?:ptxas|nvlink|cicc|cudafe\+\+|nvcc|ld\.lld)[^\n]{0,500}?\b(?:error|fatal)\b\s*:"
     r"|\bld: cannot find |undefined symbol: |\bFloating point exception\b|^ninja: build stopped"
@@ -69,15 +90,22 @@ _EXCEPTION = re.compile(
     r"^[ \t]{0,40}(?:[A-Za-z_]\w*\.)*"
     r"(?P<type>[A-Z]\w*"
     r"(?:Error(?:Impl)?|Exception|Exit|Interrupt|Resources|Failure|Expired|Iteration"
-    r"|LanguageConstruct)|Exception)"
+    r"|LanguageConstruct|Decomp)|Exception|Unsupported|InvalidBackend|FailOnRecompileLimitHit)"
     r"(?:: ?(?P<text>.*)|\(['\"].*\)?)?$"
 )
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]*)", line \d+, in (?P<function>\S+)')
 _CARET = re.compile(r"^\s*[\^~]+\s*$")
 _CHAIN = ("Traceback", "The above exception", "During handling")
+# nvcc names the arguments of the templates in which it finds an error, innermost first.
+_INSTANTIATION = re.compile(r'instantiation of "[^"\n]{0,4000}?\[with (?P<arguments>[^"\n]+)\]"')
+INSTANTIATION_LINES = 6
+# Files of Triton's front end, in which it checks what a kernel passes to the language.
+_LANGUAGE = re.compile(r"triton[/\\](?:language[/\\]|compiler[/\\]code_generator\.py)")
 # A message has room for a few dozen; rules also search the log as a whole.
 _MOST_LINES = 500
 FRONT_END = "front end"
+# The beginning of a decisive line with the template arguments of the error above it.
+INSTANTIATION = "[with "
 # Errors of the front end give the position first and the message below. Only its text distinguishes
 # a static assertion of a kernel from another one.
 _STATIC_ASSERTION = "CompileTimeAssertionFailure"
@@ -90,7 +118,8 @@ _EXCERPT_LINES = 400
 class Line:
     """A decisive line: its number from 1, its text, its rank (0 is nearest to the cause).
 
-    `form` is `front end` for the text of an error that the front end reports.
+    `form` is `front end` for the text of an error that the front end reports. `is_language` is
+    True for an exception that a file of Triton's language raised.
     """
 
     number: int
@@ -98,6 +127,7 @@ class Line:
     rank: int
     function: str = ""
     form: str = ""
+    is_language: bool = False
 
 
 def is_wrapper(line: str) -> bool:
@@ -110,7 +140,8 @@ def clean(log: str) -> str:
 
     The numbers of lines stay.
     """
-    log = _PREFIX.sub("", _PROGRESS.sub("", _join_wrapped(log)))
+    plain = _TERMINAL.sub("", _join_wrapped(log))
+    log = _PREFIX.sub("", _PROGRESS.sub("", plain))
     return _ENDLESS.sub(r"\1…", _LEFT_OUT.sub("\n", _DUMP.sub("", log)))
 
 
@@ -158,7 +189,7 @@ def _front_end_error(lines: list[str], start: int, kind: str) -> Iterator[Line]:
         return
 
 
-def _exception(lines: list[str], at: int, frame: str) -> Line:
+def _exception(lines: list[str], at: int, frame: str, file: str) -> Line:
     text = lines[at].strip()
     if text == "AssertionError":
         # Only the source line above the exception shows the assertion.
@@ -168,27 +199,41 @@ def _exception(lines: list[str], at: int, frame: str) -> Line:
     rank = 1
     if is_wrapper(text):
         rank = 2
-    return Line(at + 1, text, rank, frame)
+    is_language = _LANGUAGE.search(file) is not None
+    return Line(at + 1, text, rank, frame, is_language=is_language)
 
 
 def _scan(lines: list[str]) -> Iterator[Line]:
-    function = ""
+    function = file = ""
     for at, line in enumerate(lines):
         frame = _FRAME.match(line)
         exception = _EXCEPTION.match(line)
         if frame:
             function = frame["function"]
+            file = frame["file"]
         elif exception:
             kind = exception["type"]
             has_position = (exception["text"] or "").startswith("at ")
             if kind in _FRONT_END and has_position:
                 yield from _front_end_error(lines, at, kind)
             else:
-                yield _exception(lines, at, function)
+                yield _exception(lines, at, function, file)
         elif is_wrapper(line) and _NATIVE.search(line):
             yield Line(at + 1, line.strip(), 2)
         elif _NATIVE.search(line):
             yield Line(at + 1, line.strip(), 0)
+            yield from _instantiation(lines, at)
+
+
+def _instantiation(lines: list[str], at: int) -> Iterator[Line]:
+    """Yield the template arguments of the error at a line, such as `[with BM=64, W=8]`."""
+    for number in range(at + 1, min(len(lines), at + 1 + INSTANTIATION_LINES)):
+        if _NATIVE.search(lines[number]):
+            return
+        match = _INSTANTIATION.search(lines[number])
+        if match:
+            yield Line(number + 1, f"{INSTANTIATION}{match['arguments']}]", 1)
+            return
 
 
 def decisive_lines(log: str) -> list[Line]:
@@ -200,7 +245,10 @@ def decisive_lines(log: str) -> list[Line]:
         first = once.setdefault(normalise(line.text), line)
         if line.form and not first.form:
             once[normalise(line.text)] = replace(first, form=line.form)
-    return list(once.values())
+    if any(line.form for line in once.values()):
+        return list(once.values())
+    # A log that was cut lacks the front end's report, but not the check that raised.
+    return [replace(line, form=FRONT_END) if line.is_language else line for line in once.values()]
 
 
 def join(lines: list[str]) -> str:

@@ -40,7 +40,7 @@ def _by_pin(log: Mapping[str, Any]) -> Direction | None:
     torch, triton = Version(log["torch"]), Version(log["triton"])
     pin = _requirement(torch)
     if pin is None:
-        return None
+        return _before_the_table(torch, triton)
     lowest = Version(pin.lstrip("=~<>!").rstrip(".*"))
     is_fitting = SpecifierSet(pin).contains(triton, prereleases=True)
     if is_fitting or triton.release[:2] == lowest.release[:2]:
@@ -55,6 +55,17 @@ def _by_pin(log: Mapping[str, Any]) -> Direction | None:
             remedy += f", or use torch {release}, which requires this Triton"
             break
     return Direction(cause, remedy + ".")
+
+
+def _before_the_table(torch: Version, triton: Version) -> Direction | None:
+    """Return the direction for a torch release older than all in the table of pins."""
+    oldest, pin = next(iter(_pins().items()))
+    first = Version(pin.lstrip("=~<>!").rstrip(".*"))
+    if torch >= Version(oldest) or triton < first:
+        return None
+    cause = f"Triton {triton} is newer than what torch {torch} requires: triton<{first}."
+    remedy = f"Use torch>={oldest} with the Triton that it requires, or triton<{first}."
+    return Direction(cause, remedy)
 
 
 def _pins() -> dict[str, str]:

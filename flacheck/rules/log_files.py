@@ -1,5 +1,6 @@
 """Logs as people have them: plain, compressed, in a CI's archive, in a folder, on stdin."""
 
+import codecs
 import gzip
 import io
 import logging
@@ -26,6 +27,8 @@ _CHUNK = 1 << 20
 # A device may never end.
 MOST = 64 << 30
 _GZIP, _ZSTANDARD, _ZIP = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
+# PowerShell redirects output in UTF-16; these bytes begin such a file.
+_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _DAMAGE = (gzip.BadGzipFile, EOFError, zlib.error, zstd.ZstdError, zipfile.BadZipFile)
 
 
@@ -81,9 +84,14 @@ def chunks(file: IO[bytes], name: str, start: bytes = b"") -> Iterator[bytes]:
     elif start == _ZSTANDARD:
         opened = zstd.ZstdFile(stream)
     total = 0
+    decoder: codecs.IncrementalDecoder | None = None
     with _refusing_damage(name):
         while total < MOST and (chunk := opened.read(_CHUNK)):
+            if not total and chunk.startswith(_WIDE):
+                decoder = codecs.getincrementaldecoder("utf-16")("replace")
             total += len(chunk)
+            if decoder is not None:
+                chunk = decoder.decode(chunk).encode("utf-8", "replace")
             yield chunk
     if total >= MOST:
         _LOG.warning(f"{name}: only the first {MOST >> 30} GB were read; it does not end there")

@@ -23,6 +23,9 @@ _NOISE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Resources|Failure|Expired|Impl): ?", ""),
         (r"^what\(\):\s*", ""),
         (r"^(?:[A-Z]\w*Error)\((['\"])(.*)\1\)$", r"\2"),
+        # The version namespaces of CUDA's libraries: cub::CUB_300001_SM_900, cuda::std::__4.
+        (r"\b(?:CUB|THRUST|_V)_\d{6}\w*::", ""),
+        (r"(?:(?<=\bcuda::)|(?<=\bcuda::std::))__\d+::", ""),
         (r"loc\([^()]*(?:\([^()]*\)[^()]*)*\)", "@"),
         (r"#loc\d*", "@"),
         # The lookbehind lets a match begin only where a path begins. Without it a long line of

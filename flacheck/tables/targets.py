@@ -182,7 +182,9 @@ _ROWS = (
         ("b200", "b100", "gb200"),
         tensor_memory=512,
     ),
-    # 2.1 TB of memory on the eight cards of an HGX B300.
+    # 2.1 TB of memory on the eight cards of an HGX B300; nvidia-smi prints 275,040 MiB a card
+    # (github.com/QwenLM/FlashQLA/pull/29). NVIDIA's description of the die has 160 multiprocessors,
+    # programs on B300 cards count 148. The capability is that of developer.nvidia.com/cuda-gpus.
     _cuda_row(
         103,
         "NVIDIA B300 SXM6 AC",

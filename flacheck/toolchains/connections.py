@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from flacheck.toolchains import index_pages, index_sources
-from flacheck.toolchains.index_sources import Sources, is_remote
+from flacheck.toolchains.index_sources import DEFAULT_INDEX, Sources, is_remote
 
 _DAY = 86_400.0
 # Limits of an installer whose user has set none: a dead host must not hold up a scan for minutes.
@@ -17,6 +17,8 @@ _PATIENCE = {
     "UV_HTTP_RETRIES": "1",
     "UV_HTTP_TIMEOUT": "30",
 }
+# With one of these, uv's own index holds.
+_INDEX_OF_UV = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_NO_CONFIG", "UV_CONFIG_FILE")
 
 
 @dataclass
@@ -124,11 +126,17 @@ def has_local_source(pip: Sequence[str]) -> bool:
 
 
 def limits(pip: Sequence[str]) -> Mapping[str, str]:
-    """Return variables that keep an installer from waiting for hosts that do not answer."""
+    """Return variables that keep an installer from waiting for hosts that do not answer.
+
+    Others give uv the index, the proxy and the certificates of pip's configuration, which uv does
+    not read: both then read the place that was listed.
+    """
     variables = {name: value for name, value in _PATIENCE.items() if name not in os.environ}
+    known = sources(pip)
+    if os.environ.keys().isdisjoint(_INDEX_OF_UV):
+        variables |= _settings_for_uv(known)
     if not has_no_index() and not has_dead_index():
         return variables
-    known = sources(pip)
     dead = list(_STATE.unreachable)
     if has_no_index():
         dead = list(filter(is_remote, known.all))
@@ -140,4 +148,25 @@ def limits(pip: Sequence[str]) -> Mapping[str, str]:
         variables["PIP_EXTRA_INDEX_URL"] = " ".join(live.indexes[1:]) or live.indexes[0]
     else:
         variables["PIP_NO_INDEX"] = "1"
+    return variables
+
+
+def _settings_for_uv(known: Sources) -> dict[str, str]:
+    """Return variables of uv with pip's index, proxy and certificates."""
+    settings: dict[str, str | None] = {
+        "HTTP_PROXY": known.proxy,
+        "HTTPS_PROXY": known.proxy,
+        "SSL_CLIENT_CERT": known.client_certificate,
+    }
+    if not known.indexes:
+        settings["UV_NO_INDEX"] = "1"
+        settings["UV_FIND_LINKS"] = ",".join(known.links)
+    elif known.indexes[0] != DEFAULT_INDEX:
+        settings["UV_DEFAULT_INDEX"] = known.indexes[0]
+    if known.certificates and os.path.isfile(known.certificates):
+        settings["SSL_CERT_FILE"] = known.certificates
+    variables = {}
+    for name, value in settings.items():
+        if value and not {name, name.lower()} & os.environ.keys():
+            variables[name] = value
     return variables

@@ -3,11 +3,14 @@
 import base64
 import http.client
 import netrc
+import shutil
 import ssl
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
 from textwrap import shorten
@@ -26,6 +29,8 @@ _HTML = ("application/vnd.pypi.simple.v1+html", "text/html")
 _ACCEPT = f"{_JSON}, {_HTML[0]};q=0.2, {_HTML[1]};q=0.01"
 # These statuses mean that the index lacks the distribution.
 _HAS_NONE = (404, 410)
+# Seconds that a keyring may take: some of them fetch a token.
+_KEYRING_TIMEOUT = 30.0
 # Characters of a reason in a message.
 _REASON = 160
 
@@ -44,13 +49,14 @@ class UnreadPage(Exception):
 
 
 class IndexFile(msgspec.Struct, frozen=True, rename="kebab"):
-    """A file of a distribution; its fields are those of PEP 691."""
+    """A file of a distribution; its fields are those of PEP 691 and, for `size`, PEP 700."""
 
     filename: str
     url: str = ""
     requires_python: str | None = None
     yanked: bool | str = False
     core_metadata: bool | dict[str, str] = False
+    size: int | None = None
 
 
 class _Page(msgspec.Struct):
@@ -121,7 +127,7 @@ def fetch(url: str, sources: Sources, method: str = "GET") -> tuple[bytes, str, 
     bare = _without_credentials(url)
     headers = {"Accept": _ACCEPT, "User-Agent": f"flacheck/{__version__}"}
     request = urllib.request.Request(bare, headers=headers, method=method)
-    credentials = _credentials(url)
+    credentials = _credentials(url, sources)
     if credentials:
         # A redirect to another host does not receive them.
         request.add_unredirected_header("Authorization", credentials)
@@ -173,11 +179,13 @@ def _context(url: str, sources: Sources) -> ssl.SSLContext:
     return context
 
 
-def _credentials(url: str) -> str | None:
-    """Return the value of the Authorization header from a URL, else from the netrc file."""
+def _credentials(url: str, sources: Sources) -> str | None:
+    """Return the value of the Authorization header: from a URL, a keyring or the netrc file."""
     parts = urlsplit(url)
     if parts.username is not None:
         user, password = unquote(parts.username), unquote(parts.password or "")
+        if sources.has_keyring and parts.password is None:
+            password = read_keyring(parts.netloc.rpartition("@")[2], user)
     else:
         user, password = "", ""
         with suppress(OSError, netrc.NetrcParseError):
@@ -187,6 +195,28 @@ def _credentials(url: str) -> str | None:
     if not user and not password:
         return None
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+@lru_cache
+def read_keyring(service: str, user: str) -> str:
+    """Return the password of a user of a host in the user's keyring; empty if there is none.
+
+    pip and uv run the same program.
+    """
+    program = shutil.which("keyring")
+    if program is None:
+        return ""
+    try:
+        result = subprocess.run(
+            [program, "get", service, user],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_KEYRING_TIMEOUT,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return result.stdout.strip()
 
 
 def _without_credentials(url: str) -> str:

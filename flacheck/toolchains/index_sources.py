@@ -4,15 +4,17 @@ import ast
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 # The index that pip and uv read without a configuration.
-_DEFAULT_INDEX = "https://pypi.org/simple"
+DEFAULT_INDEX = "https://pypi.org/simple"
 # Seconds that pip may take to print its configuration.
 _PIP_TIMEOUT = 60.0
+# Values of the setting `keyring-provider` with which pip and uv read a keyring.
+_KEYRINGS = frozenset({"import", "subprocess"})
 _TRUE = ("1", "true", "yes", "on", "y", "t")
 
 
@@ -22,7 +24,8 @@ class Sources:
 
     `indexes` are URLs of simple indexes (PEP 503), `links` are folders, files or URLs of pages with
     links to distributions. `trusted_hosts` are read without a check of their certificates;
-    `certificates` is a file of certificate authorities, None for the system's.
+    `certificates` is a file of certificate authorities, None for the system's. With `has_keyring`
+    the program `keyring` holds the password of a URL with a user name alone.
     """
 
     indexes: tuple[str, ...]
@@ -31,6 +34,7 @@ class Sources:
     certificates: str | None = None
     client_certificate: str | None = None
     proxy: str | None = None
+    has_keyring: bool = False
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -39,13 +43,10 @@ class Sources:
 
     def without(self, places: Sequence[str]) -> "Sources":
         """Return the sources without some of the places."""
-        return Sources(
-            tuple(each for each in self.indexes if each not in places),
-            tuple(each for each in self.links if each not in places),
-            self.trusted_hosts,
-            self.certificates,
-            self.client_certificate,
-            self.proxy,
+        return replace(
+            self,
+            indexes=tuple(each for each in self.indexes if each not in places),
+            links=tuple(each for each in self.links if each not in places),
         )
 
 
@@ -109,7 +110,7 @@ def combine(pip: Mapping[str, str], variables: Mapping[str, str]) -> Sources:
             pip.get("index-url")
             or variables.get("UV_DEFAULT_INDEX")
             or variables.get("UV_INDEX_URL")
-            or _DEFAULT_INDEX
+            or DEFAULT_INDEX
         )
         extra = [
             *pip.get("extra-index-url", "").split(),
@@ -126,7 +127,14 @@ def combine(pip: Mapping[str, str], variables: Mapping[str, str]) -> Sources:
         certificates=pip.get("cert") or _certificates_variable(variables),
         client_certificate=pip.get("client-cert"),
         proxy=pip.get("proxy"),
+        has_keyring=_requests_keyring(pip, variables),
     )
+
+
+def _requests_keyring(pip: Mapping[str, str], variables: Mapping[str, str]) -> bool:
+    """Return True if pip or uv is set to read passwords from a keyring."""
+    providers = (pip.get("keyring-provider"), variables.get("UV_KEYRING_PROVIDER"))
+    return not _KEYRINGS.isdisjoint(providers)
 
 
 def _split(text: str) -> list[str]:

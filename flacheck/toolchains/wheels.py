@@ -26,6 +26,7 @@ from packaging.utils import canonicalize_name
 from flacheck.errors import ToolchainError
 from flacheck.toolchains import connections
 from flacheck.toolchains.cache import size_mb
+from flacheck.toolchains.downloads import Download
 from flacheck.toolchains.filling import no_permission, no_space
 from flacheck.toolchains.scratch import temporary_folder
 
@@ -33,6 +34,8 @@ _LOG = logging.getLogger(__name__)
 
 # Seconds between two lines of progress: shorter than a user's patience, longer than most installs.
 HEARTBEAT = 8.0
+# Seconds between two looks at the bytes that an installer received.
+_POLL = 1.0
 # A prctl option, from linux/prctl.h: the signal that a process gets when its parent dies.
 _PR_SET_PDEATHSIG = 1
 # Messages of uv and pip, in any version from 2023 on; neither has an exit status for these errors.
@@ -277,15 +280,23 @@ def run(
         env={**user_environment, **_INSTEAD, **(environment or {})},
         preexec_fn=_die_with_parent,
     ) as process:
+        pip = require_installers()[-1].pip
+        download = Download(process.pid, command, pip)
+        last_line = start
         try:
             while True:
                 try:
-                    output, _ = process.communicate(timeout=HEARTBEAT)
+                    output, _ = process.communicate(timeout=min(_POLL, HEARTBEAT))
                     return process.returncode, output.decode(errors="replace")
                 except subprocess.TimeoutExpired:
-                    _LOG.info(f"installing {what} … {time.monotonic() - start:.0f} s")
+                    download.poll()
+                now = time.monotonic()
+                if now - last_line < HEARTBEAT:
+                    continue
+                last_line = now
+                _LOG.info(f"installing {what} … {now - start:.0f} s{download.line()}")
                 # An installer tries a dead host for minutes.
-                connections.try_all(require_installers()[-1].pip)
+                connections.try_all(pip)
                 if connections.has_no_index() and not connections.is_offline():
                     process.kill()
                     return 1, "error: Connection timed out"

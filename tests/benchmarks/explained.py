@@ -1,34 +1,51 @@
 """Whether `flacheck explain` names the failures of scans as the scans do, as a table.
 
-    python -m tests.benchmarks.explained CASE… --store FOLDER [--most 40]
+    python -m tests.benchmarks.explained [CASE…] [--stores FOLDER…] [--each 3] [--most 40]
 
-A CASE is `PACKAGE@TRITON@TARGETS[@KERNELS]`, such as `flash-linear-attention==0.2.2@3.2.0@sm70`;
-a matrix or a launches file may stand in place of the package. A launches file needs no capture, so
-that 700 failing cells take about 10 minutes of CPU. Each case is compiled until `--most` cells
-fail. The output of each failing compile is given to `explain`, which knows nothing of the cell, and
-its first code is compared with the record's. Left out are verdicts that no output shows: resources
-over a limit of a finished compile, time-outs, memory. Records in FOLDER keep no output, so that
-every run compiles anew. The exit status is 1 if a code differs or more than 2 % of the failing
-cells have FC000.
+Cells come from two places. A CASE is `PACKAGE@TRITON@TARGETS[@KERNELS]`, such as
+`flash-linear-attention==0.2.2@3.2.0@sm70`; a matrix or a launches file may stand in place of the
+package. Each case is compiled until `--most` cells fail. `--stores` names folders of stored
+results, searched with all below them: of each signature of a failure in any of them, `--each`
+cells are drawn, of as many releases and GPUs as there are, and compiled anew, because stored
+records keep no output. A store of somebody else's is not for this: its sources are run.
+
+The output of each failing compile is given to `explain`, which knows nothing of the cell, and its
+first code is compared with the record's. Left out are verdicts that no output shows: resources
+over a limit of a finished compile, time-outs, memory. The exit status is 1 if a code differs or
+more than 2 % of the failing cells have FC000.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import random
 import sys
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import flacheck
 from flacheck.engine import judge
 from flacheck.model import Attempt, Cell, Outcome, Record, Verdict
+from flacheck.model.question import Purpose
+from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.plan import Plan
+from flacheck.pipeline.resolved_cell import rebuild_cell
+from flacheck.pipeline.run import records_of
 from flacheck.rules import UNCLASSIFIED
+from flacheck.store import Store
+from flacheck.toolchains import Resolver
 
 _MOST_UNCLASSIFIED = 0.02
 _HEADS = ("case", "failing", "signatures", "same", "other", "FC000", "left out")
+_STORE_FILE = "flacheck.sqlite"
+# Compilers that tests make up.
+_MADE_UP = "fake=="
 
 
 @dataclass
@@ -66,10 +83,9 @@ class Tally:
             self.others[record.code, code, record.message[:200]] += 1
 
 
-def measure(case: str, store: Path, most: int) -> Tally:
-    """Compile a case; explain the output of its failing cells."""
-    package, triton, targets, *kernels = case.split("@")
-    tally = Tally(case)
+@contextmanager
+def _tallying(tally: Tally) -> Iterator[None]:
+    """Add each failing attempt that is judged meanwhile to a tally."""
     judge_attempt = judge.judge
 
     def watch(cell: Cell, attempt: Attempt) -> Record:
@@ -79,6 +95,14 @@ def measure(case: str, store: Path, most: int) -> Tally:
         return record
 
     with patch.object(judge, "judge", watch):
+        yield
+
+
+def measure(case: str, store: Path, most: int) -> Tally:
+    """Compile a case; explain the output of its failing cells."""
+    package, triton, targets, *kernels = case.split("@")
+    tally = Tally(case)
+    with _tallying(tally):
         flacheck.scan(
             None if "==" in package else package,
             package=package if "==" in package else None,
@@ -92,26 +116,99 @@ def measure(case: str, store: Path, most: int) -> Tally:
     return tally
 
 
+def draw(folders: Iterable[Path], each: int) -> list[Record]:
+    """Return failing records of all stores below some folders, at most so many a signature.
+
+    Of the records of a signature, those of further releases and GPUs are taken first.
+    """
+    by_signature: dict[str | None, dict[str, Record]] = {}
+    for folder in folders:
+        for file in sorted(folder.rglob(_STORE_FILE)):
+            with Store.open(file.parent, create=False) as store:
+                for record in store.latest():
+                    is_real = not record.toolchain.startswith(_MADE_UP)
+                    if record.verdict is Verdict.FAILS and is_real:
+                        by_signature.setdefault(record.signature, {})[record.key] = record
+    drawn = []
+    for records in by_signature.values():
+        drawn += _spread(list(records.values()), each)
+    return drawn
+
+
+def _spread(records: list[Record], count: int) -> list[Record]:
+    """Return some records, of as many releases and GPUs as possible; the same for a seed."""
+    random.Random(0).shuffle(records)
+    times: Counter[tuple[str, str]] = Counter()
+    ranked = []
+    for record in records:
+        place = (record.toolchain, record.target)
+        ranked.append((times[place], record))
+        times[place] += 1
+    ranked.sort(key=lambda ranked_record: ranked_record[0])
+    return [record for _, record in ranked[:count]]
+
+
+def recompile(records: Sequence[Record], jobs: int) -> Iterator[Tally]:
+    """Compile stored cells anew, one package at a time; yield a tally for each package."""
+    by_package: dict[str, list[Record]] = {}
+    for record in records:
+        by_package.setdefault(record.package or "without a package", []).append(record)
+    for name, group in by_package.items():
+        tally = Tally(name)
+        plan = _plan(name, group)
+        with TemporaryDirectory() as folder, Store.open(folder) as store, _tallying(tally):
+            for _ in records_of(plan, store, RunOptions(jobs=jobs, fresh=True)):
+                pass
+        yield tally
+
+
+def _plan(name: str, records: Sequence[Record]) -> Plan:
+    """Return a plan of stored cells; a cell that cannot be rebuilt is reported and left out."""
+    resolver = Resolver()
+    cells, packages = [], {}
+    for record in records:
+        try:
+            resolved = rebuild_cell(record, trust=True)
+        except flacheck.FlacheckError as error:
+            print(f"    {record.key[:12]} is left out: {error}", file=sys.stderr)
+            continue
+        resolver(record.toolchain)
+        cells.append(resolved.cell)
+        packages.update(resolved.packages)
+    return Plan(name, cells, resolver.choices, packages, purpose=Purpose.REPRO, trust=True)
+
+
+def _print(tally: Tally) -> None:
+    figures = (tally.failing, len(tally.signatures), tally.same, tally.others.total())
+    print(tally.case, *figures, tally.unclassified, tally.left_out, sep="\t", flush=True)
+    for (expected, actual, message), count in tally.others.items():
+        print(f"    {count} × {expected} read as {actual}: {message!r}", flush=True)
+
+
 def main() -> int:
-    """Print a row for each case and the codes that differ."""
+    """Print a row for each case and each package of the stores, and the codes that differ."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="+")
-    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("cases", nargs="*")
+    parser.add_argument("--stores", type=Path, nargs="*", default=[])
+    parser.add_argument("--store", type=Path, help="where the runs of the cases go")
+    parser.add_argument("--each", type=int, default=3)
     parser.add_argument("--most", type=int, default=40)
+    parser.add_argument("--jobs", type=int, default=0)
     given = parser.parse_args()
+    if given.cases and given.store is None:
+        parser.error("cases need --store")
     print("\t".join(_HEADS), flush=True)
     tallies = []
     for case in given.cases:
         try:
-            tally = measure(case, given.store, given.most)
+            tallies.append(measure(case, given.store, given.most))
         except flacheck.FlacheckError as error:
             print(f"{case}\t{error}", flush=True)
             continue
+        _print(tallies[-1])
+    for tally in recompile(draw(given.stores, given.each), given.jobs):
         tallies.append(tally)
-        figures = (tally.failing, len(tally.signatures), tally.same, tally.others.total())
-        print(case, *figures, tally.unclassified, tally.left_out, sep="\t", flush=True)
-        for (expected, actual, message), count in tally.others.items():
-            print(f"    {count} × {expected} read as {actual}: {message!r}")
+        _print(tally)
     failing = sum(tally.failing for tally in tallies)
     unclassified = sum(tally.unclassified for tally in tallies)
     differ = sum(tally.others.total() for tally in tallies)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +127,25 @@ def test_a_command_is_quiet_or_verbose(tmp_path: Path) -> None:
     assert "format = json (FLACHECK_FORMAT)" in loud.stderr
     assert "flacheck list: " in loud.stderr
     assert flacheck("list", "targets", "-q", cwd=tmp_path).stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_bold"),
+    [({"TERM": "xterm"}, True), ({"TERM": "dumb"}, False), ({"NO_COLOR": "1"}, False)],
+)
+def test_headings_are_bold_on_a_terminal(variables: dict[str, str], is_bold: bool) -> None:
+    """NO_COLOR and TERM=dumb leave the page plain."""
+    environment = {"PATH": os.environ["PATH"], "COLUMNS": "80", "TERM": "xterm", **variables}
+    command = [sys.executable, "-m", "flacheck", "scan", "-h"]
+    page = b""
+    main, terminal = pty.openpty()
+    process = subprocess.Popen(command, stdout=terminal, env=environment)
+    os.close(terminal)
+    # Linux ends the reading of a closed terminal with an error.
+    with contextlib.suppress(OSError):
+        while chunk := os.read(main, 65_536):
+            page += chunk
+    os.close(main)
+    assert process.wait() == 0
+    assert (b"\x1b[1mWith what\x1b[0m:" in page) == is_bold
+    assert (b"\x1b" in page) == is_bold

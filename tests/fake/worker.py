@@ -64,7 +64,7 @@ class Worker:
                 found = found.get(_setting(request, found["by"]), found.get("else", "compile"))
             elif "says" in found:
                 often = request["kernel"]["source"].count(found["says"]) >= found.get("times", 1)
-                found = found["then"] if often else "compile"
+                found = found["then"] if often else found.get("else", "compile")
             else:
                 found = found.get("==" + self.version, found.get("else", "compile"))
         return found

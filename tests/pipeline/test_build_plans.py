@@ -130,3 +130,16 @@ def test_a_malformed_project_file_is_no_crash(tmp_path: Path, text: str) -> None
     assert checkouts.cannot_build(tmp_path) is None
     name, version, requires = checkouts.read_metadata(tmp_path)
     assert (type(name), type(version), requires) == (str, str, [])
+
+
+def test_a_wrong_kernel_costs_no_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The headers of libraries take gigabytes: the names are checked before."""
+
+    def downloaded(*_: object) -> None:
+        pytest.fail("the folders of headers were provided")
+
+    monkeypatch.setattr(build_units, "include_folders", downloaded)
+    root = project(tmp_path, "-O3")
+    selection = Selection(kernels=("b.cu",))
+    with pytest.raises(UsageError, match=r"no kernel matches 'b\.cu'; did you mean a\.cu"):
+        ResolvedBuild(Job(Subject(package=str(root)), selection)).expand()

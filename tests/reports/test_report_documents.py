@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import pytest
 
 from flacheck import reports
 from flacheck.reports.document import Display
+from flacheck.reports.explanation import report as explain_report
+from flacheck.rules import explanation
 from tests.made_reports import MADE
 from tests.paths import TESTS
 
@@ -73,3 +76,16 @@ def test_a_format_is_a_file_in_the_folder() -> None:
     """Nothing else names the formats that there are."""
     files = Path(reports.__file__).parent.joinpath("formats").glob("*.py")
     assert sorted(reports.FORMATS) == sorted(file.stem for file in files if file.stem[0] != "_")
+
+
+def test_links_and_commands_of_an_explanation_are_whole_lines() -> None:
+    """They are copied from a terminal, however narrow it is."""
+    log = "triton 3.5.0, fla-core==0.5.0\nRuntimeError: " + "unheard of " * 9 + "\n"
+    (unknown,) = explanation.of_log(log)
+    text = "".join(reports.render("table", explain_report([unknown]), Display(width=40)))
+    assert all(link in text.splitlines()[-1] for link in unknown.links)
+    (failure,) = explanation.of_code("FC302")
+    commands = ("flacheck scan --package flash-linear-attention==0.2.2 --target sm90",)
+    found = replace(failure, next=commands)
+    text = "".join(reports.render("table", explain_report([found]), Display(width=40)))
+    assert f"  next   {commands[0]}\n" in text

@@ -146,6 +146,18 @@ PREFIXES = (
     "#12 89.49   ",
     "  0%|          | 0/30 [00:00<?, ?it/s]",
     "\x1b[31m",
+    "\x1b[36m(pid=12)\x1b[0m ",
+    "build (3.11)\tRun tests\t2026-11-02T10:11:12.1234567Z ",
+    "[2025-05-06 06:19:33 TP0] ",
+    "2025-01-01 10:10:10,123 - trainer - ERROR - ",
+    "2026-01-01 10:10:10.123 | ERROR    | trainer:main:12 - ",
+    "ERROR:trainer:",
+    "2024-10-28T08:34:35.936624Z  WARN text_generation_launcher: ",
+    "Nov 24 12:00:00 node7 python[123]: ",
+    "[12345.678901] ",
+    "[1,3]<stderr>:",
+    "3: ",
+    "web-1  | ",
 )
 
 
@@ -192,6 +204,7 @@ PIN = "ImportError: cannot import name 'triton_key' from 'triton.compiler.compil
     [
         ("torch==2.8.0\ntriton==3.5.0\n", "newer than what torch 2.8.0 requires", "certain"),
         ("torch 2.4.0a0\nTriton: 2.3.1\n", "older than what torch 2.4.0 requires", "certain"),
+        ("torch 2.3.1\ntriton 3.2.0\n", "newer than what torch 2.3.1 requires", "certain"),
         ("", "Either Triton is newer", "possible"),
     ],
 )
@@ -202,6 +215,21 @@ def test_the_versions_in_a_log_decide_between_opposite_causes(
     (found,) = flacheck.explain(versions + PIN).findings
     assert (found.code, found.confidence) == ("FC913", confidence)
     assert cause in found.cause
+
+
+def test_a_log_that_powershell_wrote_in_utf_16_is_read(tmp_path: Path) -> None:
+    """`program > build.log` writes two bytes a character there."""
+    file = tmp_path / "build.log"
+    file.write_bytes(SELECT.decode().encode("utf-16"))
+    assert _codes(file) == ["FC307"]
+
+
+def test_bars_that_overwrite_each_other_are_no_part_of_a_message() -> None:
+    """A terminal shows the last of them; the line keeps its number."""
+    bars = "\r 10%|█  | 1/10 [00:01<00:09,  1.0it/s]\r 20%|██ | 2/10 [00:02<00:08,  1.0it/s]"
+    message = "torch.OutOfMemoryError: CUDA out of memory."
+    (found,) = flacheck.explain(f"start\n{bars}{message}\n").findings
+    assert (found.code, found.line, found.excerpt) == ("FC926", 2, message)
 
 
 def test_a_name_is_dated_by_the_releases_that_have_it() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from flacheck.model import MESSAGE_LIMIT, Attempt, Outcome
 from flacheck.rules import RULES, decisive, normalise
 from flacheck.rules.classify import classify, read
+from flacheck.rules.signature import signature
 from tests.rule_logs import evidence, log_of, logs
 
 
@@ -152,3 +153,14 @@ def test_a_failing_cell_has_the_code_of_its_output(code: str, name: str) -> None
     """A scan and `explain` name one failure in one way, from the same text."""
     attempt = Attempt(Outcome.RAISED, stage="ttgir", exit_code=1, log=log_of(name))
     assert classify(attempt)[0].code == code
+
+
+def test_a_template_error_names_its_instantiation() -> None:
+    """The innermost one, in the message and as a fact; the signature does not depend on it."""
+    text = log_of("FC801/golden-ninja-13.0.log")
+    finding = read(text)[0]
+    arguments = "Main=Mainloop<fp8e4nv, 32, 2>, Element=fp8e4nv, HeadDim=32"
+    assert finding.facts["instantiation"] == arguments
+    assert f"[with {arguments}]" in finding.message.splitlines()
+    other = read(text.replace("HeadDim=32", "HeadDim=48"))[0]
+    assert signature(finding, "cudafe++") == signature(other, "cudafe++")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flacheck.model import Finding
 from flacheck.rules import read
-from flacheck.rules.signature import bare_name, signature
+from flacheck.rules.signature import bare_name, normalise, signature
 from tests.rule_logs import log_of, signature_of
 
 
@@ -143,3 +143,18 @@ def test_quantities_are_facts_and_no_identity(required: int, limit: int) -> None
     finding = read(log)[0]
     assert finding.facts == {"required": required, "limit": limit}
     assert signature(finding, None) == signature(read(log.replace(str(required), "7", 1))[0], None)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("cub::CUB_300001_SM_900::BlockReduce<T>", "cub::CUB_200700_900_NS::BlockReduce<T>"),
+        ("thrust::THRUST_200500_900_NS::pair", "thrust::THRUST_300001_SM_100_NS::pair"),
+        ("cuda::std::__4::tuple<int>", "cuda::std::tuple<int>"),
+    ],
+)
+def test_the_version_of_a_toolkits_library_is_no_part_of_a_failure(one: str, other: str) -> None:
+    """CUDA's libraries put it into a namespace, with the GPU beside it."""
+    message = 'error: no suitable conversion from "{}" to "float" exists'
+    assert normalise(message.format(one)) == normalise(message.format(other))
+    assert normalise(message.format(one)) != normalise(message.format("Other"))

@@ -30,6 +30,7 @@ def bisect_cell(
     find: Find,
     store: Store,
     options: RunOptions,
+    every: bool = False,
 ) -> Generator[Event, None, Bisection]:
     """Compile a cell under releases until its changes are known; return history and changes.
 
@@ -38,9 +39,10 @@ def bisect_cell(
     Args:
         resolved_cell: The cell.
         choices: The releases, oldest first.
-        find: The kind of change; `change` compiles the cell under every release.
+        find: The kind of change.
         store: Where the records go.
         options: How the cell is compiled.
+        every: Compile the cell under every release, whatever the changes are.
 
     Raises:
         UsageError: If no compiler can show the cell's failure, or `find` starts from a compiler
@@ -53,12 +55,10 @@ def bisect_cell(
     plan = resolved_cell.plan(choices, f"bisect {resolved_cell.cell.key[:8]}", Purpose.BISECT)
     with open_run(plan, store, options) as active:
         yield RunStarted(active.id, len(cells))
-        if find is Find.CHANGE:
-            positions = {cell.key: position for position, cell in enumerate(cells)}
-            for record in active.loop.records(cells):
-                records[positions[record.key]] = record
-                yield RecordSettled(record)
-        else:
+        if find is Find.CHANGE or every:
+            own = _position(resolved_cell.cell, choices)
+            yield from _all_changes(cells, own, every, active.loop, records)
+        if find is not Find.CHANGE:
             turn = yield from _search(resolved_cell.cell, cells, find, active.loop, records)
         active.finish()
     yield RunFinished(active.id, complete=True)
@@ -78,6 +78,43 @@ def _check(cell: Cell, choices: Sequence[Choice], find: Find) -> None:
         )
 
 
+def _position(cell: Cell, choices: Sequence[Choice]) -> int:
+    """Return the position of the cell's own release; 0 if it cannot be had by its name."""
+    identities = [choice.identity for choice in choices]
+    if cell.toolchain in identities:
+        return identities.index(cell.toolchain)
+    return 0
+
+
+def _all_changes(
+    cells: Sequence[Cell], own: int, every: bool, loop: Loop, records: dict[int, Record]
+) -> Generator[Event, None, None]:
+    """Compile the cell under the releases that locate its changes, or under every release.
+
+    Fills `records` by position in `cells`.
+    """
+    positions = {cell.key: position for position, cell in enumerate(cells)}
+    search_positions = search.turning_points(len(cells), own)
+    next_positions = next(search_positions)
+    if every:
+        next_positions = list(range(len(cells)))
+    while True:
+        for record in loop.records([cells[position] for position in next_positions]):
+            records[positions[record.key]] = record
+            yield RecordSettled(record)
+        try:
+            next_positions = search_positions.send(_states(records))
+        except StopIteration:
+            return
+
+
+def _states(records: Mapping[int, Record]) -> dict[int, search.State]:
+    """Return the state of each compiled position; a compile is slow beside the others."""
+    in_order = sorted(records)
+    entries = history.entries([records[position] for position in in_order])
+    return {position: entry.state for position, entry in zip(in_order, entries)}
+
+
 def _search(
     cell: Cell, cells: Sequence[Cell], find: Find, loop: Loop, records: dict[int, Record]
 ) -> Generator[Event, None, tuple[int, int] | None]:
@@ -91,7 +128,8 @@ def _search(
         return records[position]
 
     own = [each.toolchain for each in cells].index(cell.toolchain)
-    yield RecordSettled(compile_at(own))
+    if own not in records:
+        yield RecordSettled(compile_at(own))
     # The change to a failure is before a failing cell, the change to a success after it; for a cell
     # that compiles it is the reverse.
     fails = records[own].verdict is Verdict.FAILS

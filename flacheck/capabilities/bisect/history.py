@@ -115,7 +115,7 @@ class BisectedCell(JsonStruct, frozen=True):
 class BisectDocument(JsonStruct, frozen=True):
     """A cell over the releases of its compiler, oldest first, and the changes that `find` names.
 
-    With `fail` and `pass` the history holds only the releases that the search compiled.
+    The history holds only the releases that the search compiled.
     """
 
     schema: Literal["flacheck.bisect/1"]

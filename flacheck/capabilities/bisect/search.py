@@ -3,7 +3,7 @@
 A search is a generator that yields positions, receives their states, and returns its result.
 """
 
-from collections.abc import Generator, Hashable, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
 from enum import Enum
 from itertools import pairwise
 
@@ -17,6 +17,8 @@ class Answer(Enum):
 
 
 Boundary = tuple[int, int]
+# The state of a position; None is unknown.
+State = Hashable | None
 
 
 def boundary(count: int) -> Generator[int, Answer, Boundary | None]:
@@ -73,3 +75,51 @@ def changes(states: Sequence[Hashable | None]) -> list[Boundary]:
     """Return every (before, after) of different states with only unknowns (None) between."""
     positions = [place for place, state in enumerate(states) if state is not None]
     return [(a, b) for a, b in pairwise(positions) if states[a] != states[b]]
+
+
+def turning_points(count: int, own: int) -> Generator[list[int], Mapping[int, State], None]:
+    """Search for the positions between which the state changes, several at a time.
+
+    It begins with both ends and `own`, halves every range whose ends differ, and then confirms
+    each change by the next position on either side. A change inside a range whose ends agree is
+    not found. One change takes about 5 + log₂(count) positions.
+
+    Args:
+        count: The number of positions.
+        own: A position whose state is of interest.
+
+    Yields:
+        The positions to examine next; receives the states of all positions so far.
+    """
+    next_positions = sorted({0, own, count - 1})
+    while next_positions:
+        states = yield next_positions
+        next_positions = _inside(states, count) or _beside(states, count)
+
+
+def _inside(states: Mapping[int, State], count: int) -> list[int]:
+    """Return the middle of each range that must hold a change.
+
+    An end without a state is moved inwards by one position.
+    """
+    middles: list[int] = []
+    known_positions = [place for place in sorted(states) if states[place] is not None]
+    if not known_positions:
+        return [place for place in range(count) if place not in states][:1]
+    older = [place for place in range(known_positions[0]) if place not in states]
+    newer = range(count - 1, known_positions[-1], -1)
+    middles += older[:1] + [place for place in newer if place not in states][:1]
+    for near, far in pairwise(known_positions):
+        open_places = [place for place in range(near + 1, far) if place not in states]
+        if open_places and states[near] != states[far]:
+            middles.append(min(open_places, key=lambda place: abs(2 * place - near - far)))
+    return sorted(middles)
+
+
+def _beside(states: Mapping[int, State], count: int) -> list[int]:
+    """Return the unexamined positions next to each change."""
+    in_order = [states.get(place) for place in range(count)]
+    places = set()
+    for before, after in changes(in_order):
+        places |= {before - 1, after + 1}
+    return sorted(place for place in places if 0 <= place < count and place not in states)

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import structs
+from packaging.version import Version
 
+from flacheck import toolchains
 from flacheck.capabilities.dtypes.finding import DtypeFinding, ReachedKernel, SharedCost
 from flacheck.capabilities.dtypes.following import DtypesAnswer
 from flacheck.inputs import launches, replay
@@ -29,6 +31,10 @@ from flacheck.tables import targets
 from flacheck.toolchains.base import Choice
 
 _LOG = logging.getLogger(__name__)
+
+_REMOVED_API = "FC101"
+# The number of kernels that show if a release is too new for a package.
+_SAMPLE = 4
 
 
 @dataclass(frozen=True)
@@ -58,14 +64,41 @@ class LaunchOnTarget:
 class CostBench:
     """Compiler of launches with one release; the records go to `store`.
 
-    Kernels come from `package`, if there is one.
+    Kernels come from `package`, if there is one. With `may_change_release`, an older release
+    compiles launches that use what the release has removed.
     """
 
     store: Path
     choice: Choice
     package: Package | None = None
     jobs: int = 0
+    may_change_release: bool = False
     _records: dict[str, Record] = field(default_factory=dict)
+
+    def choose_release(self, entries: Iterable[RecordedLaunch], target: str) -> None:
+        """Change to the newest older release that has the API which these launches use.
+
+        A package is older than the newest release: its kernels may use what that has removed.
+        """
+        by_kernel: dict[str, LaunchOnTarget] = {}
+        for entry in entries:
+            by_kernel.setdefault(entry.kernel, LaunchOnTarget(entry, target))
+        sample = list(by_kernel.values())[:_SAMPLE]
+        if not self.may_change_release or not self._uses_removed(sample):
+            return
+        newest_first = toolchains.FAMILIES["triton"].versions().choices[::-1]
+        first = self.choice
+        for choice in newest_first:
+            if Version(choice.version) >= Version(first.version) or choice.skip_reason(target):
+                continue
+            self.choice = choice
+            if not self._uses_removed(sample):
+                _LOG.info(f"launches compile under {choice.identity}: {first.identity} is too new")
+                return
+        self.choice = first
+
+    def _uses_removed(self, sample: Sequence[LaunchOnTarget]) -> bool:
+        return any(need.why == _REMOVED_API for need in self.compile_one(sample))
 
     def measure(self, queries: Sequence[LaunchOnTarget]) -> list[Need]:
         """Return the needs of each launch.
@@ -217,7 +250,7 @@ def add_costs(
         kernels = []
         for index, effect in enumerate((*finding.reached_kernels, *finding.beyond)):
             pairs = measurements.get((number, index), [])
-            kernels.append(replace(effect, shared=_cost(pairs, target)))
+            kernels.append(replace(effect, shared=_cost(pairs, target, bench.choice.identity)))
         middle = len(finding.reached_kernels)
         reaching, beyond = tuple(kernels[:middle]), tuple(kernels[middle:])
         findings_with_costs.append(replace(finding, reached_kernels=reaching, beyond=beyond))
@@ -235,9 +268,10 @@ def _list_launches(
                     yield (number, index), entries[launch], effect
 
 
-def _cost(pairs: Sequence[tuple[Need, Need]], target: str) -> SharedCost | None:
+def _cost(pairs: Sequence[tuple[Need, Need]], target: str, toolchain: str) -> SharedCost | None:
     if not pairs:
         return None
     intended_need, actual_need = map(combine_needs, zip(*pairs))
     limit = targets.find(target).shared_limit
-    return SharedCost(target, limit, intended_need.shared, actual_need.shared)
+    needs = (intended_need.shared, actual_need.shared)
+    return SharedCost(target, limit, *needs, toolchain)

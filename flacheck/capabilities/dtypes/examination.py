@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,25 +22,38 @@ from flacheck.toolchains.scratch import temporary_folder
 _RANGE = "bf16"
 
 
+def _ignore(finding: DtypeFinding) -> None:
+    """Ignore a finding."""
+
+
 @dataclass(frozen=True)
 class Experiments:
     """Experiments to run after the targets were followed.
 
-    `mend` tries casts in a copy and other cures. A `bench` measures the shared memory that kernels
-    take, and with `heads_on` also the largest heads that fit on these GPUs.
+    `mend` tries casts in a copy and other cures. A `bench` compiles the launches with mixed dtypes;
+    with `costs` it also measures the shared memory that kernels take, and with `heads_on` the
+    largest heads that fit on these GPUs.
     """
 
     mend: bool = True
     bench: CostBench | None = None
     heads_on: tuple[str, ...] = ()
+    costs: bool = True
 
 
-def examine(question: DtypesQuestion, experiments: Experiments | None = None) -> DtypesResult:
+def examine(
+    question: DtypesQuestion,
+    experiments: Experiments | None = None,
+    announce: Callable[[DtypeFinding], None] = _ignore,
+) -> DtypesResult:
     """Follow the targets of a question, judge what is seen, and run the experiments.
+
+    `announce` receives each finding as soon as it is known, before any experiment.
 
     Raises UsageError or IncompleteError for a target that cannot be followed.
     """
     experiments = experiments or Experiments()
+    bench = experiments.bench
     # A file may have changed since the last examination.
     expressions.read_source.cache_clear()
     other_modes: list[Mode] = []
@@ -50,19 +63,22 @@ def examine(question: DtypesQuestion, experiments: Experiments | None = None) ->
         folder = Path(name)
         everything = replace(question, modes=(*question.modes, *other_modes))
         answer = following.follow(everything, folder)
-        judge = following.findings
-        if experiments.bench is not None:
-            judge = _Compiling(experiments.bench, card(question.device)["name"]).findings
+        judge: Judge = following.findings
+        for finding in judge(answer, question.modes):
+            announce(finding)
+        if bench is not None:
+            target = card(question.device)["name"]
+            bench.choose_release(costs.read_launches(answer).values(), target)
+            judge = _Compiling(bench, target, announce).findings
         result = _judge(question, answer, judge)
         _check(question, result)
         findings = list(result.findings)
         rerun = replace(question, targets=_targets(question, findings))
-        bench = experiments.bench
-        if bench is not None:
+        if bench is not None and (experiments.costs or experiments.heads_on):
             launches = costs.read_launches(answer)
             findings = _add_kernels_beyond(rerun, findings, launches, folder)
-            target = card(question.device)["name"]
-            findings = costs.add_costs(findings, launches, bench, target)
+            if experiments.costs:
+                findings = costs.add_costs(findings, launches, bench, target)
             result = replace(result, findings=tuple(findings))
         if bench is not None and experiments.heads_on:
             concerns = heads.find_concerns(findings, answer.observation.subjects, question.modes)
@@ -70,6 +86,9 @@ def examine(question: DtypesQuestion, experiments: Experiments | None = None) ->
             result = replace(result, heads=tuple(rows))
         if not findings or not experiments.mend:
             return result
+        if bench is not None:
+            # Findings in a fixed copy are not the user's.
+            judge = _Compiling(bench, target).findings
         fix_result = autofix.fix(rerun, findings, folder, judge)
         cures = _cures(answer, result, other_modes, fix_result, judge)
         every_finding = (*result.findings, *fix_result.behind)
@@ -82,6 +101,7 @@ class _Compiling:
 
     bench: CostBench
     target: str
+    announce: Callable[[DtypeFinding], None] = _ignore
 
     def findings(self, answer: DtypesAnswer, modes: Sequence[Mode]) -> list[DtypeFinding]:
         """Return the findings of every subject, those of refused launches last."""
@@ -95,6 +115,8 @@ class _Compiling:
             self.target,
             answer.display_path,
         )
+        for finding in more_findings:
+            self.announce(finding)
         return [*findings, *more_findings]
 
 

@@ -20,13 +20,14 @@ class SharedCost(JsonStruct, frozen=True):
     """Bytes of shared memory of a kernel on the imitated GPU, and the limit of a block.
 
     `intended` is with the dtypes without promotions, `actual` with the present ones; null if the
-    kernel does not compile.
+    kernel does not compile under `toolchain`.
     """
 
     target: str
     limit: int
     intended: int | None
     actual: int | None
+    toolchain: str = ""
 
 
 class ReachedDocument(JsonStruct, frozen=True):

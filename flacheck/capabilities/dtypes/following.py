@@ -70,9 +70,9 @@ def _check(question: DtypesQuestion, observation: Observation) -> None:
 def findings(answer: DtypesAnswer, modes: Sequence[Mode]) -> list[DtypeFinding]:
     """Return the findings of every subject, in the order in which the subjects were followed."""
     subjects = answer.observation.subjects
-    by_design = judging.find_wide_by_design(subjects, modes)
     all_findings = []
     for subject in subjects:
+        by_design = judging.find_wide_by_design(subject, modes)
         for mode in modes:
             all_findings += judging.judge(subject, mode, by_design, answer.display_path)
     return all_findings

@@ -36,13 +36,17 @@ INTENDED_DTYPES, ACTUAL_DTYPES = "intended", "actual"
 
 @dataclass(frozen=True)
 class Concern:
-    """A kernel to measure in a mode, with the actual and the intended dtypes of its operands."""
+    """A kernel to measure in a mode, with the actual and the intended dtypes of its operands.
+
+    It `is_behind_assertion` if an assertion ends the run before its launch.
+    """
 
     subject: str
     mode: Mode
     kernel: str
     actual: Mapping[str, str]
     intended_dtypes: Mapping[str, str]
+    is_behind_assertion: bool = False
 
 
 class HeadsDocument(JsonStruct, frozen=True):
@@ -144,7 +148,12 @@ def find_concerns(
         mode = by_name[finding.mode]
         for effect in (*finding.reached_kernels, *finding.beyond):
             concern = Concern(
-                finding.subject, mode, effect.kernel, effect.dtypes, effect.intended_dtypes
+                finding.subject,
+                mode,
+                effect.kernel,
+                effect.dtypes,
+                effect.intended_dtypes,
+                is_behind_assertion=effect in finding.beyond,
             )
             by_key.setdefault(f"{mode} {effect.kernel} {sorted(effect.dtypes.items())}", concern)
     if findings:
@@ -229,7 +238,9 @@ def _observe_target(
     for concern in concerns:
         modes[concern.mode] = None
         names[concern.subject] = None
-    rerun = replace(question, modes=tuple(modes), device=target, heads=SIZES)
+    # An assertion that ends the run would leave no launch to measure behind it.
+    asserts = question.asserts and not any(concern.is_behind_assertion for concern in concerns)
+    rerun = replace(question, modes=tuple(modes), device=target, heads=SIZES, asserts=asserts)
     if not question.targets:
         rerun = replace(rerun, targets=tuple(names))
     try:

@@ -9,10 +9,11 @@ autocast keeps in float32, `.float()`, accumulators. An operand of a kernel is a
 2. it became float32 by a promotion: a parameter that is passed to the kernel directly does not
    count, nor does a cast by the program or by autocast;
 3. without wide parameters the same operand of the same launch is half; and
-4. no other launch of the kernel, in a run without wide parameters, has that operand in float32
-   beside half operands: there the kernel expects float32. The same holds for a launch of the same
-   run that receives it in float32 without any promotion: the program passes a float32 value
-   directly, such as a residual stream that begins in float32 and that half branches are added to.
+4. no other launch of the kernel by the same subject, in a run without wide parameters, has that
+   operand in float32 beside half operands: there the kernel expects float32. The same holds for a
+   launch of the same run that receives it in float32 without any promotion: the program passes a
+   float32 value directly, such as a residual stream that begins in float32 and that half branches
+   are added to.
 
 The cause is the first promotion on the operand's way that disappears without wide parameters.
 
@@ -68,20 +69,20 @@ def plain_modes(mode: Mode) -> list[Mode]:
     return [Mode("off", mode.half), Mode("off", "fp32")]
 
 
-def find_wide_by_design(subjects: Iterable[ObservedSubject], modes: Iterable[Mode]) -> WideByDesign:
+def find_wide_by_design(subject: ObservedSubject, modes: Iterable[Mode]) -> WideByDesign:
     """Return the kernel arguments that are float32 beside half operands without any wide parameter.
 
-    The program or autocast casts them; nothing was promoted.
+    The program or autocast casts them; nothing was promoted. Other subjects do not count: a finding
+    must not depend on the layers that are followed beside its own.
     """
     reference_modes: set[Mode] = set()
     for mode in modes:
         reference_modes.update(references(mode))
     reference_modes.difference_update(modes)
     wide_arguments: set[tuple[str, str]] = set()
-    for subject in subjects:
-        for run in subject.runs:
-            if run.mode in reference_modes:
-                wide_arguments |= _find_wide_arguments(run)
+    for run in subject.runs:
+        if run.mode in reference_modes:
+            wide_arguments |= _find_wide_arguments(run)
     return frozenset(wide_arguments)
 
 

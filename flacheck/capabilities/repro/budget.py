@@ -2,6 +2,8 @@
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 
@@ -64,6 +66,20 @@ class Budget:
     def release(self) -> None:
         """Release the reserve for the verification."""
         self.reserve_compiles, self.reserve_seconds = 0, 0.0
+
+    @contextmanager
+    def half_reserved(self) -> Iterator[None]:
+        """Hold back at least half of the budget inside the `with` block."""
+        compiles, seconds = self.reserve_compiles, self.reserve_seconds
+        if self.compiles is not None:
+            self.reserve_compiles = max(compiles, self.compiles // 2)
+        if self.seconds is not None:
+            self.reserve_seconds = max(seconds, self.seconds / 2)
+        try:
+            yield
+        finally:
+            self.reserve_compiles, self.reserve_seconds = compiles, seconds
+            self.spent = False
 
     @property
     def elapsed_seconds(self) -> float:

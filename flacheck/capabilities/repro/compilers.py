@@ -21,6 +21,7 @@ from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import FlacheckError, ToolchainError
 from flacheck.model import Attempt, Cell, Outcome, Record
 from flacheck.packages.package import Package
+from flacheck.pipeline.job import count_processors
 from flacheck.toolchains.base import Choice, Toolchain
 
 _LOG = logging.getLogger(__name__)
@@ -89,7 +90,8 @@ class Compilers:
     """Releases of a compiler, by identity, oldest first. A worker starts with its first request.
 
     `packages` hold the imported kernels, by specification; `trust` is the user's consent to run the
-    sources of kernels. `patience` limits the seconds of one compile, `budget` those of all.
+    sources of kernels. `patience` limits the seconds of one compile, `budget` those of all. `jobs`
+    is the number of releases that work in parallel.
     """
 
     releases: Mapping[str, Toolchain]
@@ -98,6 +100,7 @@ class Compilers:
     budget: Budget = field(default_factory=Budget)
     patience: float = LONGEST
     trust: bool = False
+    jobs: int = field(default_factory=count_processors)
     _timeouts: loop.Timeouts = field(default_factory=loop.Timeouts)
     _records: dict[tuple[str, str, str | None], Record] = field(default_factory=dict)
     _pools: dict[WorkerKind, LocalPool] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from flacheck.model import Record
 from flacheck.rules import is_wrapper, normalise
 
 # On request, releases print each pass before they run it.
-_PASS = re.compile(r"IR Dump Before \w+ \(([\w.-]+)\)")
+_PASS = re.compile(r"IR Dump Before (?:\w+::)*(\w+) \([\w.-]+\)")
 # Only these stages of a compile consist of passes.
 _OF_PASSES = ("ttir", "ttgir", "llir")
 # A shorter message does not identify a cause: `map::at` is 7 letters, and three bugs print it.
@@ -43,7 +43,10 @@ def has_passes(record: Record) -> bool:
 
 
 def failing_pass(specimen: Specimen, release: str, compilers: Compilers) -> str | None:
-    """Return the last pass that the compiler began; None if the release prints no passes."""
+    """Return the last pass that the compiler began, such as `NVWSInsertAref`.
+
+    Return None if the release prints no passes.
+    """
     attempt = compilers.ask(replace(specimen.cell(release)), op="passes")
     passes: list[str] = _PASS.findall(attempt.log)
     return passes[-1] if passes else None

@@ -45,8 +45,8 @@ class SameFailure:
 
     A record of the failing release must have this verdict and, unless they are None, this signature
     and this code, and take at least these seconds. `until` is the last stage that has to run to
-    detect the failure, `elsewhere` the last that must end well on other releases; None means all
-    stages. Other releases must be `faster` by this factor; 0 ignores their time.
+    detect the failure, here and on other releases; None means all stages. Other releases must be
+    `faster` by this factor; 0 ignores their time.
     """
 
     verdict: Verdict = Verdict.FAILS
@@ -54,7 +54,6 @@ class SameFailure:
     code: str | None = None
     seconds: float = 0.0
     until: str | None = None
-    elsewhere: str | None = None
     faster: float = 0.0
 
     def agrees(self, original: ReleaseVerdict, record: Record) -> bool:
@@ -76,13 +75,13 @@ class SameFailure:
 
 def same_signature(failing: Record) -> SameFailure:
     """Return the condition of equal code, stage, function and message."""
-    signature, elsewhere = str(failing.signature), None
-    if signature.startswith(_EARLY_CODES):
-        elsewhere = "llir"
+    signature = str(failing.signature)
     until: str | None = signature.split(":")[1]
-    if until not in STAGES:
-        until = elsewhere
-    return SameFailure(signature=signature, until=until, elsewhere=elsewhere)
+    if signature.startswith(_EARLY_CODES):
+        until = "llir"
+    elif until not in STAGES:
+        until = None
+    return SameFailure(signature=signature, until=until)
 
 
 def same_code(failing: Record) -> SameFailure:
@@ -127,7 +126,7 @@ class Oracle:
             return False
         here = self.compilers.compile(specimen, self.release, self.failure.until)
         for release, verdict in self.contrasts.items():
-            there = self.compilers.compile(specimen, release, self.failure.elsewhere)
+            there = self.compilers.compile(specimen, release, self.failure.until)
             is_fast = there.seconds * self.failure.faster <= here.seconds
             if not self.failure.agrees(verdict, there) or not is_fast:
                 self._slip_keys.add(specimen.key)

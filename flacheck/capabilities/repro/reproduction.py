@@ -16,8 +16,10 @@ from flacheck.capabilities.repro.oracle import Oracle
 from flacheck.capabilities.repro.original import NotReproduced
 from flacheck.capabilities.repro.output.files import ORIGINAL, SCRIPT
 from flacheck.capabilities.repro.output.result import Improvement, Reproduced, Runs
-from flacheck.capabilities.repro.output.script import SHOWS, is_typed, render
+from flacheck.capabilities.repro.output.script import SHOWS, is_typed, render, render_short
+from flacheck.capabilities.repro.output.symptom import Symptom
 from flacheck.capabilities.repro.passes.readable_form import reading
+from flacheck.capabilities.repro.passes.search import Pass
 from flacheck.capabilities.repro.reducer import polish, reduce
 from flacheck.capabilities.repro.verification import (
     LONGEST_RUN,
@@ -27,19 +29,22 @@ from flacheck.capabilities.repro.verification import (
 )
 from flacheck.capabilities.repro.versions import ReleaseVerdict, Table
 from flacheck.model import Cell, Record, Verdict
-from flacheck.pipeline.job import count_processors
 
 # A candidate may take this many times the seconds of the cell, but at least the second number.
 _PATIENCE = 10.0
 _SHORTEST_TIMEOUT = 20.0
 # The least timeout of a release whose verdict on the original matters.
 _ORIGINAL_TIMEOUT = 120.0
-# The longest timeout of a release whose verdict on the original does not matter.
+# The longest timeout of a release whose verdict on the original does not matter, and the seconds
+# after which no further release compiles the original.
 _FAR_TIMEOUT = 20.0
+_FAR_SECONDS = 30.0
 # The compiles at the end beside one a release: two for the readable form, two for the IR.
 _LAST_COMPILES = 4
 # The runs of scripts at the end beside one a release, on the failing release.
 _LAST_RUNS = 6
+# The decorator of an autotuner is refused while a package is imported.
+_REFUSED_KEY = "FC603"
 Item = TypeVar("Item")
 
 
@@ -48,8 +53,9 @@ class Reproduction:
     """A failure that a standalone specimen shows.
 
     `search` reduces the specimen and `finish` verifies the best one; an interrupt between them
-    loses nothing. `original` fails as in `record`, and `table` has the verdict of every release on
-    it; `log` are the lines of log.txt. `complete` is True after a full search.
+    loses nothing. `original` fails as in `record`. `table` has the verdicts of releases on it,
+    `compared` those of the releases around the failing one, compiled up to the failing stage. `log`
+    are the lines of log.txt. `complete` is True after a full search.
     """
 
     cell: Cell
@@ -60,46 +66,110 @@ class Reproduction:
     oracle: Oracle
     best: Specimen
     table: Table
+    compared: Table = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     complete: bool = False
+    _original_runs: list[ScriptRun] = field(default_factory=list)
+
+    def run_original(self) -> ScriptRun | None:
+        """Return the first run of the original's script; None if the time is over.
+
+        A status other than `SHOWS` means that no script can detect the failure by its symptom.
+        """
+        if not self._original_runs:
+            script = self._script(self.original)
+            self._original_runs = self._runs(script, self.cell.toolchain, 1)
+        if not self._original_runs:
+            return None
+        return self._original_runs[0]
 
     def search(self) -> Iterator[Improvement]:
-        """Yield each improvement, until nothing smaller fails or the budget is spent."""
-        try:
-            self.compare()
-        except BudgetSpent:
-            return
-        # A candidate that makes the compiler hang must not take the time of many others.
-        releases = [self.cell.toolchain, *self.oracle.contrasts]
-        slowest = max(self.table[name].seconds for name in releases)
-        self.compilers.patience = max(_SHORTEST_TIMEOUT, _PATIENCE * slowest)
-        for step in reduce(self.best, self.kind.first, self.kind.passes, self.oracle):
+        """Yield each improvement, until nothing smaller fails or the budget is spent.
+
+        The failing release alone drives the search. The releases around it then compile a small
+        candidate. If they reject it, the search continues from the last candidate that they accept,
+        and they check the further ones.
+        """
+        chain = [self.best]
+        budget = self.compilers.budget
+        if not self.compared:
+            self._limit_patience([self.cell.toolchain])
+            with budget.half_reserved():
+                for event in self._improve(self.kind.first):
+                    chain.append(self.best)
+                    yield event
+                is_whole = not budget.spent
+            try:
+                self.compare()
+                is_same = self.oracle(self.best)
+                if not is_same:
+                    self.best = self._last_accepted(chain)
+            except BudgetSpent:
+                return
+            if is_same and is_whole:
+                self.complete = True
+                return
+        self._limit_patience([self.cell.toolchain, *self.oracle.contrasts])
+        # The first passes would propose the rejected candidates again, most of them in vain.
+        first = self.kind.first if self.best == self.original else ()
+        yield from self._improve(first)
+        self.complete = not budget.spent
+
+    def _improve(self, first: Sequence[Pass]) -> Iterator[Improvement]:
+        """Yield the improvements of one reduction of the best specimen."""
+        for step in reduce(self.best, first, self.kind.passes, self.oracle):
             self.best = step.best
             event = Improvement(step.by, step.best.lines, step.best.nodes, self.oracle.effort)
             size = f"{event.lines} lines, {event.nodes} nodes"
             self.log.append(f"{event.by}: {size} after {event.effort.ran} compiles")
             yield event
-        self.complete = not self.compilers.budget.spent
+
+    def _limit_patience(self, releases: Sequence[str]) -> None:
+        """Limit the seconds of a candidate: one that hangs must not take the time of many."""
+        verdicts = {**self.compared, **self.table}
+        slowest = max(verdicts[name].seconds for name in releases)
+        self.compilers.patience = max(_SHORTEST_TIMEOUT, _PATIENCE * slowest)
+
+    def _last_accepted(self, chain: Sequence[Specimen]) -> Specimen:
+        """Return the last specimen of a chain of improvements that the contrasts accept.
+
+        The first one is the original; the search halves the chain.
+        """
+        accepted, rejected = 0, len(chain) - 1
+        while rejected - accepted > 1:
+            middle = (accepted + rejected) // 2
+            if self.oracle(chain[middle]):
+                accepted = middle
+            else:
+                rejected = middle
+        size = f"{chain[accepted].lines} lines, {chain[accepted].nodes} nodes"
+        self.log.append(f"another failure on the releases around it: back to {size}")
+        return chain[accepted]
 
     def compare(self) -> None:
         """Compile the original on the releases around the failing one, and select the contrasts.
 
-        May raise BudgetSpent; the table then has the verdicts so far.
+        May raise BudgetSpent; `compared` then has the verdicts so far.
         """
-        if len(self.table) > 1:
+        if len(self.compared) > 1:
             return
         failure, own = self.oracle.failure, self.cell.toolchain
+        self.compared = {own: self.table[own]}
+        # Releases differ in speed: one took 90 s where others took 6 s.
+        self.compilers.patience = max(_ORIGINAL_TIMEOUT, _PATIENCE * self.table[own].seconds)
         if failure.faster:
             # A compile is slow only in comparison with all other releases.
-            self._compile_original(list(self.compilers.releases))
+            self._compare_with(list(self.compilers.releases))
         else:
-            self._compile_outward()
-        contrasts = versions.contrasts(self.table, own, failure.faster)
+            self._compare_outward()
+        if failure.until is None:
+            # These compiles ran to the end.
+            self.table = self.compared
+        contrasts = versions.contrasts(self.compared, own, failure.faster)
         if not failure.faster:
-            contrasts += versions.neighbours(self.table, own)
-        self.oracle.contrasts = {name: self.table[name] for name in self.table if name in contrasts}
-        if identity.has_passes(self.record) and identity.is_weak(self.record):
-            self.oracle.failing_pass = identity.failing_pass(self.original, own, self.compilers)
+            contrasts += versions.neighbours(self.compared, own)
+        names = [name for name in self.compared if name in contrasts]
+        self.oracle.contrasts = {name: self.compared[name] for name in names}
         self.log.append(f"{self.record.signature}; {self._conditions()}")
 
     def _conditions(self) -> str:
@@ -118,54 +188,67 @@ class Reproduction:
             text += f"; must keep failing in {self.oracle.failing_pass}"
         return text
 
-    def _compile_outward(self) -> None:
+    def _compare_outward(self) -> None:
         """Compile the original from the failing release outward until a release compiles it.
 
-        No release beyond that one matters.
+        No release beyond that one matters. A limit of the GPU is not a matter of releases: only the
+        nearest ones compile a kernel over a limit.
         """
         names = list(self.compilers.releases)
         at = names.index(self.cell.toolchain)
         sides = [names[:at][::-1], names[at + 1 :]]
+        if self.record.stage == "load":
+            sides = [side[:1] for side in sides]
         while any(sides):
             next_releases = [side[0] for side in sides if side]
-            self._compile_original(next_releases)
+            self._compare_with(next_releases)
             for side in sides:
-                if side and self.table[side.pop(0)].compiles:
+                if side and self.compared[side.pop(0)].compiles:
                     side.clear()
 
-    def _compile_original(self, releases: Sequence[str]) -> None:
-        """Add the verdicts of these releases on the original to the table."""
-        until = self.oracle.failure.elsewhere
-        records = self.compilers.compile_on(self.original, releases, until, self._jobs)
-        table = dict(self.table)
-        try:
-            for release, record in records:
-                table[release] = ReleaseVerdict.of(record)
-        finally:
-            self.table = self._in_order(table)
+    def _compare_with(self, releases: Sequence[str]) -> None:
+        """Add the verdicts of these releases on the original, up to the failing stage."""
+        self.compared = self._with_verdicts(self.compared, releases, self.oracle.failure.until)
+
+    def _with_verdicts(self, table: Table, releases: Sequence[str], until: str | None) -> Table:
+        """Return a table with the verdicts of these releases on the original added."""
+        larger = dict(table)
+        for release, record in self.compilers.compile_on(
+            self.original, releases, until, self._jobs
+        ):
+            larger[release] = ReleaseVerdict.of(record)
+        return self._in_order(larger)
 
     def _in_order(self, by_release: Mapping[str, Item]) -> dict[str, Item]:
         """Return values by release, oldest release first."""
         return {name: by_release[name] for name in self.compilers.releases if name in by_release}
 
     def _compile_rest(self) -> None:
-        """Compile the original on the remaining releases, with a short timeout.
+        """Compile the original on the remaining releases, the nearest first, with a short timeout.
 
-        Their verdicts do not matter, and a large kernel may take minutes on each.
+        A large kernel may take minutes on each release, so the last ones may be left out.
         """
         self.compilers.patience = min(self.compilers.patience, _FAR_TIMEOUT)
-        try:
-            rest = [name for name in self.compilers.releases if name not in self.table]
-            self._compile_original(rest)
-        except BudgetSpent:
-            self.complete = False
+        budget = self.compilers.budget
+        end = budget.elapsed_seconds + _FAR_SECONDS
+        names = list(self.compilers.releases)
+        at = names.index(self.cell.toolchain)
+        rest = [name for name in names if name not in self.table]
+        rest.sort(key=lambda name: abs(names.index(name) - at))
+        while rest and budget.elapsed_seconds < end:
+            next_releases, rest = rest[: self._jobs], rest[self._jobs :]
+            try:
+                self.table = self._with_verdicts(self.table, next_releases, None)
+            except BudgetSpent:
+                self.complete = False
+                return
 
     @property
     def _jobs(self) -> int:
         """The number of releases that compile in parallel: one if seconds matter."""
         if self.oracle.failure.faster:
             return 1
-        return count_processors()
+        return self.compilers.jobs
 
     def draft(self) -> dict[str, str]:
         """Return the best so far as unverified scripts, by file name."""
@@ -188,15 +271,15 @@ class Reproduction:
         budget.release()
         for signature, count in sorted(self.oracle.slips.items()):
             self.log.append(f"candidates rejected because they fail with {signature}: {count}")
-        script, script_runs = self._simplest_script(reduction)
+        symptom = self._symptom(reduction)
+        script, script_runs = self._simplest_script(reduction, symptom)
         script_runs += self._runs(script, own, runs - len(script_runs))
         exits = {}
         statuses = [run.status for run in script_runs]
         if statuses:
             # One run that shows the failure counts more than others that do not.
             exits[own] = min(statuses)
-        original_script = self._script(self.original)
-        original_runs = self._runs(original_script, own, 1)
+        original_run = self.run_original()
         # The contrasts come first, because the time may not suffice for all.
         others = list(self.oracle.contrasts)
         if everywhere:
@@ -211,20 +294,34 @@ class Reproduction:
             original=self.original,
             reduction=reduction,
             script=script,
-            original_script=original_script,
+            original_script=self._script(self.original),
             effort=self.oracle.effort,
             runs=Runs(statuses.count(SHOWS), len(statuses)),
             original_table=self.table,
             reduced_table=table,
             exits=self._in_order(exits),
-            neighbours=tuple(versions.neighbours(self.table, own)),
-            original_exit=original_runs[0].status if original_runs else None,
+            lost_neighbours=tuple(self._lost_neighbours(reduction)),
+            original_exit=original_run.status if original_run else None,
             output=script_runs[0].output if script_runs else "",
             failing_pass=self._failing_pass(reduction),
             complete=self.complete,
             ttir=self._surviving_ir(reduction),
+            short_script=self._short_script(reduction, symptom),
             log=tuple(self.log),
         )
+
+    def _lost_neighbours(self, reduction: Specimen) -> list[str]:
+        """Return the nearest releases that judge the reduction unlike the original."""
+        failure = self.oracle.failure
+        lost = []
+        try:
+            for name in versions.neighbours(self.compared or self.table, self.cell.toolchain):
+                record = self.compilers.compile(reduction, name, failure.until)
+                if not self.compared[name].agrees(ReleaseVerdict.of(record)):
+                    lost.append(name)
+        except BudgetSpent:
+            self.complete = False
+        return lost
 
     def _table_of(self, specimen: Specimen, releases: Sequence[str]) -> Table:
         """Return the verdicts of these releases on a specimen, oldest first, within the budget."""
@@ -277,18 +374,24 @@ class Reproduction:
                 exits[name] = own_runs[0].status
         return exits
 
-    def _simplest_script(self, reduction: Specimen) -> tuple[str, list[ScriptRun]]:
+    def _symptom(self, reduction: Specimen) -> Symptom:
+        """Return the symptom of a reduction."""
+        record = self.record
+        try:
+            # A complete compile, because the reduction's record stops at the failing stage.
+            record = self.compilers.compile(reduction, self.cell.toolchain)
+        except BudgetSpent:
+            self.complete = False
+        return self.kind.symptom(self.cell, record, reduction)
+
+    def _simplest_script(
+        self, reduction: Specimen, symptom: Symptom
+    ) -> tuple[str, list[ScriptRun]]:
         """Return the simplest script that shows the failure, with its first run.
 
         A script with types alone is simpler than one with a launch. Without time, no run is made.
         """
-        own, record = self.cell.toolchain, self.record
-        try:
-            # A complete compile, because the reduction's record stops at the failing stage.
-            record = self.compilers.compile(reduction, own)
-        except BudgetSpent:
-            self.complete = False
-        symptom = self.kind.symptom(self.cell, record, reduction)
+        own = self.cell.toolchain
         if is_typed(reduction):
             script = render(reduction, symptom, by_types=True)
             runs = self._runs(script, own, 1)
@@ -296,6 +399,17 @@ class Reproduction:
                 return script, runs
         script = render(reduction, symptom)
         return script, self._runs(script, own, 1)
+
+    def _short_script(self, reduction: Specimen, symptom: Symptom) -> str | None:
+        """Return a script without a check if its output shows the symptom, else None."""
+        script = render_short(reduction, symptom)
+        if script is None:
+            return None
+        for run in self._runs(script, self.cell.toolchain, 1):
+            end = run.signal or f"exit status {run.status}"
+            if run.has_ended and (symptom.words in run.output or symptom.words == end):
+                return script
+        return None
 
     def _failing_pass(self, reduction: Specimen) -> str | None:
         if not identity.has_passes(self.record) or self.compilers.budget.seconds_left <= 0:
@@ -323,10 +437,11 @@ def begin(cell: Cell, compilers: Compilers) -> Reproduction:
     seconds_per_run = budget.elapsed_seconds - start
     if first.verdict not in (Verdict.FAILS, Verdict.COMPILES):
         raise NotReproduced(f"{cell.key[:12]} is {first.verdict.value}: {first.reason}")
+    _check_stage(cell, first)
     # Releases differ in speed: one took 90 s where others took 6 s.
     compilers.patience = max(_ORIGINAL_TIMEOUT, _PATIENCE * first.seconds)
     count = len(compilers.releases)
-    runs = _LAST_RUNS + count / count_processors()
+    runs = _LAST_RUNS + count / compilers.jobs
     budget.keep_back(count + _LAST_COMPILES, runs * seconds_per_run)
     kind = kind_of(cell, first)
     failure = kind.same(first)
@@ -345,6 +460,8 @@ def begin(cell: Cell, compilers: Compilers) -> Reproduction:
         operations = identity.original_operations(original)
     oracle = Oracle(compilers, cell.toolchain, failure, {}, operations)
     table = {cell.toolchain: ReleaseVerdict.of(alone)}
+    if identity.has_passes(first) and identity.is_weak(first):
+        oracle.failing_pass = identity.failing_pass(original, cell.toolchain, compilers)
     reproduction = Reproduction(cell, compilers, kind, first, original, oracle, original, table)
     if first.verdict is Verdict.COMPILES:
         # A compile is slow only in comparison with other releases.
@@ -352,10 +469,21 @@ def begin(cell: Cell, compilers: Compilers) -> Reproduction:
     return reproduction
 
 
+def _check_stage(cell: Cell, first: Record) -> None:
+    """Raise NotReproduced for a failing import, unless a kernel's decorator is refused in it."""
+    if cell.stage != "import" or first.code == _REFUSED_KEY:
+        return
+    module = cell.kernel.name.partition(":")[0]
+    raise NotReproduced(
+        f"{cell.kernel.name} is the import of a package, which has no kernel to reduce: "
+        f'`python -c "import {module}"` shows its failure beside {cell.toolchain}'
+    )
+
+
 def _slow(first: Record, reproduction: Reproduction) -> Record:
     """Return the record of a compile that is slow beside other releases, as a finding."""
     reproduction.compare()
-    slow = versions.as_slow(first, reproduction.table)
+    slow = versions.as_slow(first, reproduction.compared)
     if slow is None:
         raise NotReproduced(
             f"{first.key[:12]} compiles under {first.toolchain} in {first.seconds:.1f} s, which is "

@@ -29,11 +29,15 @@ _LOCATION = re.compile(r"\s*loc\((?:[^()]|\([^()]*\))*\)")
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """The exit status and output of a script; `has_ended` is False after a timeout."""
+    """The exit status and output of a script; `has_ended` is False after a timeout.
+
+    `signal` is the name of the signal that ended it; the status is 125 then.
+    """
 
     status: int
     output: str = ""
     has_ended: bool = True
+    signal: str | None = None
 
 
 @contextmanager
@@ -92,7 +96,7 @@ def _run(folder: Path, file: Path, toolchain: Toolchain, seconds: float) -> Scri
     if run.over:
         return ScriptRun(CANNOT_TELL, has_ended=False)
     exit_code = CANNOT_TELL if run.exit_code is None else run.exit_code
-    return ScriptRun(exit_code, output.replace(f"{folder}/", ""))
+    return ScriptRun(exit_code, output.replace(f"{folder}/", ""), signal=run.signal)
 
 
 def surviving_ir(cell: Cell, failure: SameFailure, compilers: Compilers) -> str | None:

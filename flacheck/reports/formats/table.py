@@ -57,6 +57,8 @@ def _stands_apart(before: TextPart, part: TextPart) -> bool:
 
 
 def _text(part: TextPart, display: Display) -> str:
+    if isinstance(part, document.Labelled) and part.unbroken:
+        return "".join(_labelled_rows(part, display))
     stays = isinstance(part, document.Table) and part.fit is document.Fit.STAY
     if stays or isinstance(part, document.Listing):
         display = replace(display, width=_ENDLESS)
@@ -75,6 +77,17 @@ def _text(part: TextPart, display: Display) -> str:
     if display.links:
         lines = map(add_links, lines)
     return "".join(f"{line}\n" for line in lines)
+
+
+def _labelled_rows(part: document.Labelled, display: Display) -> Iterator[str]:
+    """Yield the rows of labelled texts one by one; links and commands are never broken."""
+    width = max(len(label) for label, _ in part.texts)
+    for label, text in part.texts:
+        row = document.Labelled(((label.ljust(width), text),))
+        if label in part.unbroken:
+            yield _text(row, replace(display, width=_ENDLESS))
+        else:
+            yield _text(row, display)
 
 
 # Every text becomes a `Text`, because rich reads brackets in a plain string as markup.
@@ -107,7 +120,7 @@ def _renderable(part: TextPart, width: int) -> RenderableType:
 def _tables(table: document.Table, width: int) -> Iterator[RenderableType]:
     """Yield the table, or several with some of its columns each; all have the first column."""
     if table.fit is not document.Fit.SPLIT:
-        yield _columns(table, range(len(table.headings)))
+        yield _columns(table, range(len(table.headings)), width)
         return
     widths = [1] * len(table.headings)
     headings = document.row(*table.headings)
@@ -118,7 +131,7 @@ def _tables(table: document.Table, width: int) -> Iterator[RenderableType]:
     for place, numbers in enumerate(_fitting(widths, width - names)):
         if place:
             yield Text("")
-        yield _columns(table, [0, *numbers], names)
+        yield _columns(table, [0, *numbers], width, names)
 
 
 def _fitting(widths: list[int], width: int) -> Iterator[list[int]]:
@@ -135,9 +148,17 @@ def _fitting(widths: list[int], width: int) -> Iterator[list[int]]:
 
 
 def _columns(
-    table: document.Table, numbers: list[int] | range, names: int | None = None
+    table: document.Table, numbers: list[int] | range, width: int, names: int | None = None
 ) -> Columns:
     """Return these columns of a table; with a width for `names` those in the first are folded."""
+    short_columns = {}
+    for number in numbers:
+        column_width = _width_of(table, number)
+        if column_width <= _UNBROKEN:
+            short_columns[number] = column_width + _GAP
+    # Rich cuts an unbroken column that does not fit: a version would lose its end.
+    if sum(short_columns.values()) > width:
+        short_columns.clear()
     # The columns are without borders, and wide cells continue on the next line.
     columns = Columns(
         box=None,
@@ -148,7 +169,7 @@ def _columns(
     )
     for number in numbers:
         # A version or a count stays on one line; only sentences and names are broken.
-        is_short = _width_of(table, number) <= _UNBROKEN
+        is_short = number in short_columns
         columns.add_column(Text(table.headings[number]), overflow="fold", no_wrap=is_short)
     for cells in table.rows:
         cells_to_show = [cells[number] for number in numbers if number < len(cells)]

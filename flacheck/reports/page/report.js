@@ -147,10 +147,17 @@
     const element = make("tr", { class: "group" }, make("th", { class: "module", scope: "rowgroup" }, button));
     for (let column = 0; column < columns; column += 1) {
       const cells = group.map((row) => row.cells[column]).filter(Boolean);
-      const failing = cells.filter((cell) => cell.kind === "f").length;
-      element.append(make("td", {}, failing ? `${failing} fail` : cells.length ? "✓" : ""));
+      element.append(make("td", {}, cells.length ? summary(cells) : ""));
     }
     return element;
+  }
+
+  // Only kernels that compile, and skipped ones beside them, make a module's check mark.
+  function summary(cells) {
+    const counts = [["f", "fail"], ["?", "unknown"], ["n", "not tested"]];
+    const words = counts.map(([kind, word]) => [cells.filter((cell) => cell.kind === kind).length, word]);
+    const rest = words.filter(([count]) => count).map(([count, word]) => `${count} ${word}`).join(", ");
+    return rest || (cells.every((cell) => cell.kind === "s") ? "–" : "✓");
   }
 
   function heading() {
@@ -331,8 +338,15 @@
     select.value = state[name];
   }
 
+  function countFailing(target) {
+    const names = target.rows.filter((row) => row.slice(3).some((raw) => raw && raw[0] === "f"));
+    return new Set(names.map((row) => `${row[0]} ${row[1]}`)).size;
+  }
+
   data.targets.forEach((target, number) => {
     const tab = make("button", { type: "button", role: "tab", id: `tab-${number}`, "aria-controls": "panel", title: target.gpu }, target.name);
+    const failing = countFailing(target);
+    if (failing) tab.append(make("small", { class: "tone-bad" }, ` ${failing} fail`));
     tab.addEventListener("click", () => choose(number));
     $("tabs").append(tab);
   });

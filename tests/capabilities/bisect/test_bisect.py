@@ -57,11 +57,16 @@ def shown(bisection: Bisection, *torches: str) -> list[str]:
 
 
 def bisect(
-    store: Store, cell: Cell, find: Find = Find.CHANGE, specs: tuple[str, ...] = (), **more: Any
+    store: Store,
+    cell: Cell,
+    find: Find = Find.CHANGE,
+    specs: tuple[str, ...] = (),
+    every: bool = False,
+    **more: Any,
 ) -> Bisection:
-    there = releases(cell, specs)
+    choices = releases(cell, specs).choices
     options = RunOptions(timeout=20, jobs=2, memory_mb=512, **more)
-    return drain(bisect_cell(ResolvedCell(cell), there.choices, find, store, options), None)
+    return drain(bisect_cell(ResolvedCell(cell), choices, find, store, options, every), None)
 
 
 def told(found: Bisection) -> list[tuple[str, str, Kind]]:
@@ -104,6 +109,30 @@ def test_what_broke_and_what_mended_a_cell_takes_few_compiles(
     assert (told(broke), asked(broke)) == ([("2.0", "3.0", Kind.FAIL)], ["2.0", "3.0"])
     assert told(mended) == [("5.0", "6.0", Kind.PASS)]
     assert asked(mended) == ["3.0", "4.0", "5.0", "6.0", "7.0"]
+
+
+def test_changes_are_searched_by_halves_and_confirmed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ends and its own release, halves, then the release on either side of each change."""
+    table = {"==6.0": RESHAPE, "==7.0": RESHAPE, "==8.0": RESHAPE, "==9.0": RESHAPE}
+    family(monkeypatch, {"k": {**table, "else": "compile"}})
+    found = bisect(store, fake.cell("k", "8.0"))
+    assert told(found) == [("5.0", "6.0", Kind.FAIL)]
+    assert asked(found) == ["1.0", "4.0", "5.0", "6.0", "7.0", "8.0", "9.0"]
+    assert "7 of 9 releases were tested; --every tests all" in shown(found)
+
+
+def test_every_release_is_compiled_on_request(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change inside a range whose ends agree shows only then."""
+    family(monkeypatch, {"k": {"==3.0": RESHAPE, "else": "compile"}})
+    searched = bisect(store, fake.cell("k", "5.0"))
+    assert (told(searched), asked(searched)) == ([], ["1.0", "5.0", "9.0"])
+    found = bisect(store, fake.cell("k", "5.0"), every=True)
+    assert told(found) == [("2.0", "3.0", Kind.FAIL), ("3.0", "4.0", Kind.PASS)]
+    assert len(asked(found)) == 9
 
 
 def test_a_cell_that_compiles_is_searched_the_other_way_round(
@@ -188,7 +217,7 @@ def test_a_compile_that_became_slow_is_a_change(
 @pytest.mark.parametrize(
     ("table", "find", "said"),
     [
-        ({}, Find.CHANGE, "nothing changes: all 9 releases"),
+        ({}, Find.CHANGE, "nothing changes: all 3 releases"),
         ({"k": RESHAPE}, Find.FAIL, "not found: no older release compiles"),
         ({"k": RESHAPE}, Find.PASS, "not found: no newer release compiles"),
         ({}, Find.FAIL, "not found: no newer release fails"),

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flacheck.capabilities.bisect.search import Answer, Boundary, boundary, changes
+from flacheck.capabilities.bisect.search import (
+    Answer,
+    Boundary,
+    State,
+    boundary,
+    changes,
+    turning_points,
+)
 
 ANSWERS = st.sampled_from(list(Answer))
 KNOWN = st.sampled_from([Answer.YES, Answer.NO])
@@ -105,3 +113,43 @@ def test_changes_are_all_pairs_of_unlike_neighbours_when_unknowns_are_left_out(
         and states[a] != states[b]
         and not any(states[a + 1 : b])
     ]
+
+
+def explored(row: Sequence[State], own: int) -> dict[int, State]:
+    """The states of the positions that the search for all changes examines."""
+    states: dict[int, State] = {}
+    search = turning_points(len(row), own)
+    places = next(search)
+    while True:
+        assert places
+        assert not set(places) & set(states)
+        states |= {place: row[place] for place in places}
+        try:
+            places = search.send(states)
+        except StopIteration:
+            return states
+
+
+@given(
+    st.lists(st.sampled_from(["good", "bad", "worse", None]), min_size=1, max_size=40), st.data()
+)
+def test_a_change_is_between_neighbours_and_confirmed(row: list[str | None], data: Any) -> None:
+    """All between its two positions is unknown, and the positions beside it were examined."""
+    states = explored(row, data.draw(st.integers(0, len(row) - 1)))
+    known = [states.get(place) for place in range(len(row))]
+    for before, after in changes(known):
+        assert (before, after) in changes(row)
+        assert set(range(max(0, before - 1), min(len(row), after + 2))) <= set(states)
+    # No change is reported only where the ends of every range agree.
+    if not changes(known):
+        outer = [state for state in row if state is not None]
+        assert not outer or outer[0] == outer[-1]
+
+
+@given(st.integers(1, 500), st.integers(1, 500))
+def test_one_change_takes_a_logarithm_of_the_positions(before: int, after: int) -> None:
+    """Two ends, its own position, halves, and one position on either side."""
+    row = ["good"] * before + ["bad"] * after
+    states = explored(row, before)
+    assert changes([states.get(place) for place in range(len(row))]) == [(before - 1, before)]
+    assert len(states) <= 5 + math.ceil(math.log2(len(row)))

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from packaging.version import Version
 from typer.testing import CliRunner
 
 import flacheck
-from flacheck.capabilities.dtypes.costs import Need, combine_needs, with_dtypes
+from flacheck import toolchains
+from flacheck.capabilities.dtypes.costs import (
+    CostBench,
+    LaunchOnTarget,
+    Need,
+    combine_needs,
+    with_dtypes,
+)
 from flacheck.capabilities.dtypes.heads import ACTUAL_DTYPES, HeadNeeds
 from flacheck.capabilities.dtypes.observation import Mode
 from flacheck.cli import app
 from flacheck.errors import Exit
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model import Launch, Purpose
+from flacheck.reports import dtypes as reports
 from flacheck.store import Store
 from tests import headed_layer
 
@@ -121,6 +132,43 @@ def test_no_head_fits() -> None:
     assert said["largest"] is None
     assert said["shared"] == {"64": 70_000, "128": None}
     assert said["why"] == {"64": "FC501", "128": "no argument makes heads 128 wide"}
+    assert reports.largest_head(row) == "not measured"
+    assert reports.largest_head(replace(row, missing={})) == "none"
+    assert reports.largest_head(replace(row, needs={64: Need(7_000, True)})) == "64"
+
+
+class _Bench(CostBench):
+    """Compiles nothing: releases from `first_without` on lack an API of every launch."""
+
+    first_without = Version("3.9.0")
+    why = "FC101"
+
+    def compile_one(self, queries: Sequence[LaunchOnTarget]) -> list[Need]:
+        if Version(self.choice.version) >= self.first_without:
+            return [Need(None, False, self.why) for _ in queries]
+        return [Need(1024, True) for _ in queries]
+
+
+@pytest.mark.parametrize(
+    ("may_change", "first_without", "why", "expected"),
+    [
+        (True, "3.9.0", "FC101", "3.8.0"),
+        (True, "3.0.0", "FC101", "3.9.0"),
+        (True, "3.9.0", "FC106", "3.9.0"),
+        (False, "3.9.0", "FC101", "3.9.0"),
+    ],
+)
+def test_an_older_release_compiles_what_the_newest_has_removed(
+    may_change: bool, first_without: str, why: str, expected: str
+) -> None:
+    """The release of the user's choice stays, and one that fails for another reason too."""
+    (choice,) = toolchains.resolve(["triton==3.9.0"]).choices
+    bench = _Bench(Path("store"), choice, may_change_release=may_change)
+    bench.first_without, bench.why = Version(first_without), why
+    bench.choose_release(
+        [RecordedLaunch(id="1", kernel="m:k", qualname="k", launch=Launch({}))], "sm90"
+    )
+    assert bench.choice.version == expected
 
 
 def test_gpus_are_named_for_the_table_only() -> None:

@@ -11,7 +11,16 @@ from flacheck import toolchains
 from flacheck.capabilities.dtypes import following
 from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.following import DtypesAnswer, DtypesQuestion
-from flacheck.capabilities.dtypes.observation import Mode
+from flacheck.capabilities.dtypes.observation import (
+    Mode,
+    Observation,
+    ObservedLaunch,
+    ObservedRun,
+    ObservedSubject,
+    Operand,
+    Place,
+    Promotion,
+)
 from tests.mixed_layers import CONTRACT, line_of, write
 
 pytestmark = pytest.mark.skipif(
@@ -142,3 +151,32 @@ def test_a_constant_beyond_float16(layers: Layers) -> None:
     assert (finding.code, finding.operand) == ("FC704", "-1e+09")
     assert finding.line == line_of(layers.files[TOO_LARGE], TOO_LARGE)
     assert layers.findings(TOO_LARGE, BF16) == []
+
+
+def _launched(events: tuple[int, ...], params: str, dtype: str) -> ObservedRun:
+    """A run that launches a kernel with a half operand `q` and an operand `k`."""
+    place = Place(__file__, 1)
+    q = Operand("float16", 2, ())
+    promotions = ()
+    if events:
+        wide = Operand("float32", 1, (), kind="parameter", name="gain")
+        promotions = (Promotion(place, True, "forward", (q,), (wide,), "float16", "float32"),)
+    launch = ObservedLaunch("kernel", "forward", (), {"q": q, "k": Operand(dtype, 2, events)})
+    autocast = "off" if params == "half" else "fp16"
+    mode = Mode(autocast, "fp16" if params == "half" else params)
+    return ObservedRun(mode, None, promotions, launches=(launch,), order=(0,))
+
+
+def test_a_finding_does_not_depend_on_the_layers_beside_its_own() -> None:
+    """Another layer passes float32 to the same kernel by design: that is no evidence here."""
+    promoted = ObservedSubject(
+        "m:A", (_launched((0,), "fp32", "float32"), _launched((), "half", "float16"))
+    )
+    by_design = ObservedSubject(
+        "m:B", (_launched((), "fp32", "float32"), _launched((), "half", "float32"))
+    )
+    modes = (Mode("fp16", "fp32"),)
+    for subjects in ((promoted,), (promoted, by_design), (by_design, promoted)):
+        answer = DtypesAnswer(Observation(subjects, {}), (), ())
+        (finding,) = following.findings(answer, modes)
+        assert (finding.subject, finding.parameter) == ("m:A", "gain")

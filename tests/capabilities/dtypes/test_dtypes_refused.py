@@ -87,7 +87,9 @@ class Examined:
             toolchain=toolchains.provide(choice),
         )
         bench = CostBench(folder / "store", choice)
-        self.result: DtypesResult = examine(question, Experiments(bench=bench))
+        self.announced: list[DtypeFinding] = []
+        experiments = Experiments(bench=bench, costs=False)
+        self.result: DtypesResult = examine(question, experiments, self.announced.append)
 
     def findings(self, line: str) -> Iterator[DtypeFinding]:
         for finding in self.result.findings:
@@ -111,6 +113,14 @@ def test_the_line_that_widens_an_operand_of_a_refused_launch_is_named(
     (kernel,) = finding.reached_kernels
     assert (kernel.argument, kernel.dtypes["q"], kernel.dtypes["k"]) == ("k", "bf16", "fp32")
     assert "FC106" in finding.message
+
+
+def test_findings_are_announced_once_and_cost_nothing_without_costs(examined: Examined) -> None:
+    """Those of refused launches too, and none of the fixed copy."""
+    announced = [(each.subject, each.identity) for each in examined.announced]
+    assert announced == [(each.subject, each.identity) for each in examined.result.findings]
+    for finding in examined.result.findings:
+        assert all(kernel.shared is None for kernel in finding.reached_kernels)
 
 
 def test_a_parameter_that_is_passed_directly_is_named_at_the_launch(examined: Examined) -> None:

@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 from flacheck import toolchains
 from flacheck.api import repro as api_repro
 from flacheck.capabilities.repro import reproduction
-from flacheck.capabilities.repro.output.result import Improvement, Reproduced
+from flacheck.capabilities.repro.output.result import Improvement
 from flacheck.capabilities.repro.reproduction import Reproduction
 from flacheck.capabilities.repro.verification import ScriptRun
 from flacheck.cli import app
@@ -264,7 +264,7 @@ def test_an_interrupt_before_the_first_improvement_leaves_the_original(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Reproduction, "compare", interrupted)
+    monkeypatch.setattr(Reproduction, "_improve", interrupted)
     done = repro("--format", "json")
     about = json.loads(done.stdout)
     assert done.exit_code == 130
@@ -274,9 +274,22 @@ def test_an_interrupt_before_the_first_improvement_leaves_the_original(
     assert "issue.md" in about["files"]
 
 
+def test_a_symptom_that_no_script_shows_is_reported_before_the_search(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole kernel's script runs first of all, and nothing else is known then."""
+    monkeypatch.setattr(reproduction, "run_script", shown_on("1.0"))
+    done = repro("--format", "json")
+    assert done.exit_code == 1
+    lines = done.stderr.splitlines()
+    said = [at for at, line in enumerate(lines) if "original.py exits 1 under fake==2.0" in line]
+    assert said == [0]
+    assert len(lines) > 1
+
+
 def test_a_lost_neighbour_is_incomplete(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit 3: the script shows the failure, and it may be another bug."""
-    monkeypatch.setattr(Reproduced, "lost_neighbours", ["fake==3.0"])
+    monkeypatch.setattr(Reproduction, "_lost_neighbours", lambda *_: ["fake==3.0"])
     done = repro()
     assert done.exit_code == 3
     assert "this may be another bug: it differs on 3.0" in done.stdout

@@ -50,25 +50,25 @@ class DumpingCompilers(FakeCompilers):
     def ask(self, cell: Cell, **changes: Any) -> Attempt:
         if changes.get("op") != "passes":
             return super().ask(cell, **changes)
-        names = ["convert-triton-to-tritongpu", self.begun]
+        names = ["ConvertTritonToTritonGPU", self.begun]
         log = "".join(
-            f"// -----// IR Dump Before X ({name}) ('module') //----- //\n" for name in names
+            f"// -----// IR Dump Before {name} (a-pass) ('module') //----- //\n" for name in names
         )
         return Attempt(Outcome.DIED, log=log)
 
 
 def test_the_pass_that_was_begun_last_is_the_one_that_fails() -> None:
     """None where the release prints none."""
-    assert identity.failing_pass(chain(), FAILS, DumpingCompilers("a-pass")) == "a-pass"
+    assert identity.failing_pass(chain(), FAILS, DumpingCompilers("InsertAref")) == "InsertAref"
     silent: Compilers = FakeCompilers(lambda _: True)
     assert identity.failing_pass(chain(), FAILS, silent) is None
 
 
 def test_a_candidate_that_fails_in_another_pass_is_refused() -> None:
     """It is a slip, and asked for its passes once."""
-    asking = oracle(DumpingCompilers("a-pass"))
+    asking = oracle(DumpingCompilers("InsertAref"))
     assert asking(chain())
-    asking.failing_pass = "another-pass"
+    asking.failing_pass = "AnotherPass"
     assert not asking(chain())
     assert asking.effort.slips == 1
 

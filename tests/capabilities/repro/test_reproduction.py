@@ -85,6 +85,13 @@ def test_a_cell_that_compiles_cannot_be_reproduced(compilers: Callable[..., Comp
         begin(cell("1.0"), compilers(TABLE))
 
 
+def test_the_import_of_a_package_is_not_reduced(compilers: Callable[..., Compilers]) -> None:
+    """The error has the command that shows the failure; a refused key is another matter."""
+    imported = replace(cell(), kernel=replace(cell().kernel, name="fla.ops:__init__"))
+    with pytest.raises(NotReproduced, match=r'`python -c "import fla\.ops"` shows its failure'):
+        begin(replace(imported, stage="import"), compilers(TABLE))
+
+
 def test_before_the_search_the_best_is_the_original(
     compilers: Callable[..., Compilers],
 ) -> None:
@@ -143,13 +150,49 @@ def asked_without(asked: Cell) -> Cell:
 
 
 def test_the_search_says_what_it_did(compilers: Callable[..., Compilers]) -> None:
-    """The failure and its contrasts first, then a line an improvement."""
+    """A line an improvement, then the failure and the releases that must keep compiling."""
     sought = begin(cell(), compilers(TABLE, 200))
     events = list(sought.search())
-    assert sought.log[0].startswith("FC302:lower:reshapeOuts:")
-    assert sought.log[0].endswith("; must keep compiling: 1.0, 3.0")
-    assert len(sought.log) == 1 + len(events)
-    assert sought.log[1].startswith(f"{events[0].by}: {events[0].lines} lines, ")
+    assert sought.log[-1].startswith("FC302:lower:reshapeOuts:")
+    assert sought.log[-1].endswith("; must keep compiling: 1.0, 3.0")
+    assert len(sought.log) == len(events) + 1
+    assert sought.log[0].startswith(f"{events[0].by}: {events[0].lines} lines, ")
+
+
+def test_the_failing_release_alone_drives_the_search(
+    compilers: Callable[..., Compilers], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other releases compile the original and the reduction, up to the failing stage."""
+    own = compilers(TABLE, 200)
+    sought = begin(cell(), own)
+    compile_once, elsewhere = own.compile, []
+
+    def noted(specimen: Any, release: str, until: str | None = None) -> Any:
+        if release != "fake==2.0":
+            elsewhere.append((specimen.lines, release, until))
+        return compile_once(specimen, release, until)
+
+    monkeypatch.setattr(own, "compile", noted)
+    list(sought.search())
+    whole, small = sought.original.lines, sought.best.lines
+    assert sorted(elsewhere) == [
+        (small, "fake==1.0", None),
+        (small, "fake==3.0", None),
+        (whole, "fake==1.0", None),
+        (whole, "fake==3.0", None),
+    ]
+
+
+def test_a_reduction_into_another_failure_goes_back(compilers: Callable[..., Compilers]) -> None:
+    """3.0 compiles only kernels with a loop, as the original is: the loop stays."""
+    table = {**TABLE, "==3.0": {"says": "in range(", "then": "compile", "else": ABORT}}
+    sought = begin(cell(), compilers(table, 400))
+    list(sought.search())
+    result = sought.finish(runs=1)
+    assert "in range(" in result.reduction.source
+    assert result.reduction.nodes < result.original.nodes
+    assert result.lost_neighbours == ()
+    assert any("back to" in line for line in result.log)
 
 
 def test_a_slow_compile_is_reduced_to_a_slow_one(compilers: Callable[..., Compilers]) -> None:

@@ -106,3 +106,15 @@ def test_a_version_is_not_broken_for_a_long_sentence_beside_it() -> None:
     lines = rendered(table, width=60).splitlines()
     assert lines[1].startswith("3.10.1  2.15.0  partial 971/10340  no record")
     assert all(len(line) <= 60 for line in lines)
+
+
+def test_a_narrow_terminal_loses_no_character() -> None:
+    """Short columns that do not fit together are broken instead of cut."""
+    cells = ("3.7.1", "2.12.1, 2.13.0", "screened", "1 of 6")
+    table = Table(("Triton", "torch", "standing", "configurations"), (row(*cells),))
+    for width in (24, 40, 60):
+        lines = rendered(table, width=width).splitlines()
+        assert max(map(len, lines)) <= width
+        assert sorted("".join("".join(lines).split())) == sorted(
+            "".join(["Triton", "torch", "standing", "configurations", *cells]).replace(" ", "")
+        )

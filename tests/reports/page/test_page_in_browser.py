@@ -16,7 +16,7 @@ from flacheck.reports import diff as diff_report
 from flacheck.reports.document import Display, Overview, Report
 from tests import made_diff
 from tests.made_diff import NEW, OLD
-from tests.made_records import failure, record
+from tests.made_records import failure, record, unknown
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
@@ -88,6 +88,20 @@ def test_the_keyboard_reaches_every_cell(browser: Any, tmp_path: Path) -> None:
     again.wait_for_function(DRAWN)
     assert again.evaluate("document.getElementById('detail').open")
     assert errors == []
+
+
+def test_a_module_has_no_check_mark_beside_an_unknown_kernel(browser: Any, tmp_path: Path) -> None:
+    """Its row counts what fails and what is unknown; a GPU's tab counts failing kernels."""
+    cells = [
+        record(kernel="good:f", toolchain="triton==3.2.0"),
+        record(kernel="open:f", toolchain="triton==3.2.0"),
+        unknown(code="", kernel="open:g", toolchain="triton==3.2.0"),
+        failure(kernel="bad:f", toolchain="triton==3.2.0"),
+    ]
+    page = page_of(browser, tmp_path, cells)
+    counts = page.locator("#rows tr.group td").all_inner_texts()
+    assert sorted(counts) == ["1 fail", "1 unknown", "✓"]
+    assert page.inner_text("#tabs").split() == ["sm90", "1", "fail"]
 
 
 def test_a_hostile_name_runs_nothing(browser: Any, tmp_path: Path) -> None:

@@ -104,6 +104,10 @@ def _make_block_ptr(
     return BlockPointer(pointee(known_block(base)).dtype, known_shape(block_shape))
 
 
+def _make_tensor_descriptor(base: Type, shape: Type, strides: Type, block_shape: Type) -> Type:
+    return BlockPointer(pointee(known_block(base)).dtype, known_shape(block_shape))
+
+
 def _dot(left: Type, right: Type, *, out_dtype: Type) -> Type:
     one, other = known_block(left).shape, known_block(right).shape
     if len(one) < 2 or len(other) < 2:
@@ -115,6 +119,29 @@ def _dot(left: Type, right: Type, *, out_dtype: Type) -> Type:
     if min(*one[-2:], other[-1]) < SMALLEST_DOT:
         raise IllTyped(f"a dot of {one} and {other}")
     dtype = _SUMMED_IN.get(known_block(left).dtype, "fp32")
+    if isinstance(out_dtype, DTypeValue):
+        dtype = out_dtype.name
+    return Tensor(dtype, (*one[:-1], other[-1]))
+
+
+def _dot_scaled(
+    lhs: Type,
+    lhs_scale: Type,
+    lhs_format: Type,
+    rhs: Type,
+    rhs_scale: Type,
+    rhs_format: Type,
+    acc: Type,
+    *,
+    out_dtype: Type,
+) -> Type:
+    """Return the type of a scaled dot; formats may pack two numbers in a byte along the sum."""
+    one, other = known_block(lhs).shape, known_block(rhs).shape
+    if len(one) < 2 or len(other) < 2:
+        raise Unknown
+    if min(one[-2], other[-1]) < SMALLEST_DOT:
+        raise IllTyped(f"a scaled dot of {one} and {other}")
+    dtype = "fp32"
     if isinstance(out_dtype, DTypeValue):
         dtype = out_dtype.name
     return Tensor(dtype, (*one[:-1], other[-1]))
@@ -243,13 +270,16 @@ _RULES: dict[str, Callable[..., Type]] = {
     "advance": lambda pointer: pointer,
     "arange": _arange,
     "cdiv": lambda left, right: arithmetic(left, right),
+    "constexpr": lambda value: value,
     "dot": _dot,
+    "dot_scaled": _dot_scaled,
     "expand_dims": _expand_dims,
     "float": _float,
     "inline_asm_elementwise": _inline_asm,
     "full": lambda shape, value, dtype: _zeros(shape, dtype),
     "load": pointee,
     "make_block_ptr": _make_block_ptr,
+    "make_tensor_descriptor": _make_tensor_descriptor,
     "store": _store,
     "where": _where,
     "zeros": _zeros,

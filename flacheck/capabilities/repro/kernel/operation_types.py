@@ -10,7 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from flacheck.capabilities.repro.kernel import syntax_trees as trees
-from flacheck.capabilities.repro.kernel.block_types import DTypeValue, Tensor, is_float
+from flacheck.capabilities.repro.kernel.block_types import (
+    Constant,
+    DTypeValue,
+    Tensor,
+    is_float,
+)
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.type_inference import Types, infer_types
 from flacheck.capabilities.repro.kernel.value_graph import parts
@@ -24,6 +29,9 @@ _HEAVY = frozenset(
 )
 _CASTS = (".to", "tl.cast")
 _DOTS = ("tl.dot", "tl.dot_scaled")
+_ASSEMBLY = "tl.inline_asm_elementwise"
+_SCALED = "lhs lhs_scale lhs_format rhs rhs_scale rhs_format".split()
+_NONE = ast.Constant(None)
 # The name of loads and stores in kernels without other operations.
 ACCESS = "access"
 # The default precision of an fp32 dot.
@@ -88,6 +96,13 @@ def _of_call(node: ast.Call, types: Types) -> OperationTypes:
     is_complete = bool(dtypes)
     if operation in _DOTS:
         is_complete = len(dtypes) == len(operands)
+    if operation == "tl.dot_scaled":
+        scales, are_known = _scales(node, types)
+        dtypes += scales
+        is_complete = is_complete and are_known
+    elif operation == _ASSEMBLY:
+        # Instructions on an address are not those on a number.
+        dtypes += _pointers(types, operands)
     precision = ""
     if operation == "tl.dot" and set(dtypes) == {"fp32"}:
         precision = _precision(node)
@@ -111,6 +126,36 @@ def _dtypes(types: Types, operands: Iterable[ast.expr]) -> Iterator[str]:
                 kind = types.get(argument)
                 if isinstance(kind, DTypeValue):
                     yield kind.name
+
+
+def _scales(dot: ast.Call, types: Types) -> tuple[list[str], bool]:
+    """Return the scales and formats of a scaled dot's operands, and True if all are known."""
+    arguments = dict(zip(_SCALED, dot.args))
+    for keyword in dot.keywords:
+        if keyword.arg:
+            arguments[keyword.arg] = keyword.value
+    facts = []
+    for name in ("lhs_scale", "rhs_scale"):
+        match types.get(arguments.get(name, _NONE)):
+            case Tensor(dtype=dtype):
+                facts.append(f"{dtype} scale")
+            case Constant(value=None):
+                facts.append("no scale")
+    for name in ("lhs_format", "rhs_format"):
+        match arguments.get(name):
+            case ast.Constant(value=str() as text):
+                facts.append(text)
+    return facts, len(facts) == 4
+
+
+def _pointers(types: Types, operands: Iterable[ast.expr]) -> Iterator[str]:
+    """Yield the dtypes of the pointers among operands, such as `*fp32`."""
+    for operand in operands:
+        kind = types.get(operand)
+        if isinstance(operand, (ast.List, ast.Tuple)):
+            yield from _pointers(types, operand.elts)
+        elif isinstance(kind, Tensor) and kind.pointer:
+            yield kind.dtype
 
 
 def _precision(dot: ast.Call) -> str:

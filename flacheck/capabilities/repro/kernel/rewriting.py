@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.syntax_trees import Block, names_in, without_dead
+from flacheck.capabilities.repro.kernel.syntax_trees import Block, copied, names_in, without_dead
 from flacheck.guest.pysource.functions import names_of
 from flacheck.guest.pysource.functions import parameters as all_parameters
 from flacheck.source.kernel_source import free_names
@@ -52,8 +52,8 @@ def replace_nodes(
     specimen: Specimen, new: Mapping[ast.AST, ast.AST], args: Mapping[str, Any] | None = None
 ) -> Specimen:
     """Return the specimen with nodes of its tree replaced; identity decides about a node."""
-    memo: dict[int, Any] = {id(old): node for old, node in new.items()}
-    return rewrite(specimen, copy.deepcopy(specimen.function.body, memo), args)
+    by_identity = {id(old): node for old, node in new.items()}
+    return rewrite(specimen, copied(specimen.function.body, by_identity), args)
 
 
 def without_parameters(specimen: Specimen, names: Iterable[str]) -> Specimen:

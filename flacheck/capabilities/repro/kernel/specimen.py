@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from flacheck.capabilities.repro.kernel.syntax_trees import copied
 from flacheck.model import Cell, Cut, Kernel, Launch, digest
 from flacheck.source import syntax
 
@@ -89,7 +89,8 @@ class Specimen:
 
     def copied_body(self) -> list[ast.stmt]:
         """Return a copy of the kernel's statements, which may be changed."""
-        return copy.deepcopy(self.function.body)
+        body: list[ast.stmt] = copied(self.function.body)
+        return body
 
     @cached_property
     def lines(self) -> int:

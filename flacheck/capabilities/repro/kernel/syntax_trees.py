@@ -3,13 +3,14 @@
 import ast
 import copy
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flacheck.guest.pysource.functions import dotted_name, names_of
 
 Block = list[ast.stmt]
 # The compound statements that Triton's front end accepts in a kernel.
 COMPOUND = (ast.For, ast.While, ast.If)
+DESCRIPTOR = "tl.make_tensor_descriptor"
 
 
 def expression(text: str) -> ast.expr:
@@ -23,6 +24,28 @@ def variable(name: str) -> ast.Name:
 
 def assign(name: str, value: ast.expr) -> ast.Assign:
     return ast.Assign([ast.Name(name, ast.Store())], value)
+
+
+def copied(part: Any, new: Mapping[int, ast.AST] | None = None) -> Any:
+    """Return a copy of a node, or of a list of nodes, without positions in the text.
+
+    `new` replaces nodes by identity. `copy.deepcopy` takes four times as long, and most of a search
+    for smaller kernels is copying.
+    """
+    if isinstance(part, list):
+        return [copied(item, new) for item in part]
+    if not isinstance(part, ast.AST):
+        return part
+    if new and id(part) in new:
+        return new[id(part)]
+    kind = type(part)
+    copy_of_part = kind.__new__(kind)
+    for name, value in vars(part).items():
+        if name in kind._fields:
+            if isinstance(value, (ast.AST, list)):
+                value = copied(value, new)
+            setattr(copy_of_part, name, value)
+    return copy_of_part
 
 
 def is_literal(node: ast.AST) -> bool:

@@ -46,7 +46,14 @@ def infer_kernel(specimen: Specimen) -> TypeInference:
     inference = _WALKS.get(specimen.function)
     if inference is None:
         environment = {name: argument_type(spec) for name, spec in specimen.args.items()}
-        inference = TypeInference(environment)
+        # The module's constants first: a parameter of the same name hides one.
+        inference = TypeInference({})
+        for name, value in specimen.constants.items():
+            inference.environment[name] = inference.of(value)
+        inference.environment |= environment
+        # Only the kernel's own numbers change.
+        inference.extents.clear()
+        inference.faults.clear()
         inference.block(specimen.function.body)
         _WALKS[specimen.function] = inference
     return inference

@@ -34,9 +34,9 @@ def write(texts: Mapping[str, str], folder: Path) -> list[Path]:
     """Write files, each whole or not at all; raise UsageError if the folder is not writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Files of an older reproduction must not stay beside a result without them.
-        if ABOUT in texts:
-            for name in {TTIR, ISSUE} - set(texts):
+        # Files of an older reproduction must not stay beside a newer script, verified or not.
+        if SCRIPT in texts:
+            for name in {ISSUE, TTIR, LOG, ABOUT} - set(texts):
                 (folder / name).unlink(missing_ok=True)
         for name, text in texts.items():
             partial = folder / f".{name}.{os.getpid()}"

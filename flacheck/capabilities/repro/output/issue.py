@@ -7,6 +7,8 @@ import platform
 import re
 from collections.abc import Iterator
 
+from packaging.version import Version
+
 from flacheck.analysis.slow import CODE as SLOW
 from flacheck.capabilities.repro.kernel.operation_types import operation_types, worth_telling
 from flacheck.capabilities.repro.output.blame import blame
@@ -16,6 +18,7 @@ from flacheck.capabilities.repro.output.script import CANNOT_TELL, DOES_NOT, SHO
 from flacheck.capabilities.repro.output.symptom import readable_words, shorten
 from flacheck.capabilities.repro.versions import ReleaseVerdict, join_versions
 from flacheck.model.text import code_span, fence, visible
+from flacheck.rules import is_wrapper
 from flacheck.tables import targets
 
 # The folders of an absolute path, up to its last part.
@@ -31,6 +34,8 @@ _MODULE = re.compile(
 _PIPELINE = re.compile(r'^ *pipeline: "(.*\bconvert-triton-to-tritongpu\b.*)",?$', re.MULTILINE)
 # None means that the script did not run on that release.
 _STATUS_TEXT = {SHOWS: "fails", DOES_NOT: "does not show it", CANNOT_TELL: "cannot tell", None: ""}
+# Older releases import setuptools, which environments of Python 3.12 and later lack.
+_DECLARES_SETUPTOOLS = Version("3.3")
 # A title is one line of a tracker's list.
 _TITLE = 110
 # More lines would be too long to read; the script prints all of them.
@@ -56,8 +61,12 @@ def issue(result: Reproduced) -> Iterator[str]:
     yield from _where(result)
     yield from ("## Describe the bug", "")
     yield f"Compiling this kernel with Triton {version} for {gpu} fails. No GPU is needed:"
-    marks = fence(result.script, 3)
-    yield from ("", f"{marks}python", *result.script.rstrip().splitlines(), marks, "")
+    script = result.short_script or result.script
+    marks = fence(script, 3)
+    yield from ("", f"{marks}python", *script.rstrip().splitlines(), marks, "")
+    if result.short_script:
+        yield "The attached `repro.py` compiles the same kernel and checks the message:"
+        yield ""
     yield from ("```sh", *_commands(result), "```", "")
     yield f"It showed the failure in {result.runs} runs, each in a fresh process. It prints:"
     lines = error(result)
@@ -81,11 +90,16 @@ def issue(result: Reproduced) -> Iterator[str]:
 
 
 def title(result: Reproduced) -> str:
-    """Return the compiler's message, its function or pass, GPU and release."""
+    """Return the compiler's message, its function or pass, GPU and release.
+
+    A message that names no cause is left out where the pass is known.
+    """
     message = readable_words(result.record)
     function = (result.record.signature or ":::").split(":")[2].strip("-")
     if function and function not in message:
         message += f" in {function}"
+    elif result.failing_pass and is_wrapper(message):
+        message = f"{result.failing_pass} fails"
     elif result.failing_pass:
         message += f" in {result.failing_pass}"
     version = result.cell.toolchain.partition("==")[2]
@@ -124,9 +138,16 @@ def _commands(result: Reproduced) -> Iterator[str]:
     if "+" in version:
         yield f"# in an environment with Triton {version}, a local build"
     else:
-        yield f"pip install triton=={version}"
+        yield f"pip install triton=={version}{_undeclared(version)}"
     yield "python repro.py                 # 0: the failure shows, 1: it does not"
     yield "python repro.py --expect-pass   # for git bisect run: 0 compiles, 1 fails so, 125 else"
+
+
+def _undeclared(version: str) -> str:
+    """Return the requirement that a release imports and does not declare."""
+    if Version(version) < _DECLARES_SETUPTOOLS:
+        return " setuptools"
+    return ""
 
 
 def error(result: Reproduced) -> list[str]:

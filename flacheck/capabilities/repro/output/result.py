@@ -105,10 +105,12 @@ class Reproduced:
 
     `runs` count the script's runs on the failing release in fresh processes. `exits` has its exit
     status on each release that ran it, `original_exit` that of the original's script on the failing
-    release. `neighbours` are the nearest releases with other verdicts; `output` is the text that
-    the script printed, `failing_pass` the last pass that the compiler began. `complete` is False if
+    release. `lost_neighbours` are the nearest releases that judge the two unlike each other up to
+    the failing stage; `original_table` lacks the releases that did not compile the original.
+    `output` is the text that the script printed, `failing_pass` the last pass that the compiler
+    began. `complete` is False if
     the search or the verification ended early; `ttir` is the module's text if the failure also
-    shows from there.
+    shows from there, `short_script` a script without any check that was seen to fail in this way.
     """
 
     cell: Cell
@@ -122,12 +124,13 @@ class Reproduced:
     original_table: Table
     reduced_table: Table
     exits: Mapping[str, int]
-    neighbours: tuple[str, ...] = ()
+    lost_neighbours: tuple[str, ...] = ()
     original_exit: int | None = None
     output: str = ""
     failing_pass: str | None = None
     complete: bool = True
     ttir: str | None = None
+    short_script: str | None = None
     log: tuple[str, ...] = ()
 
     @property
@@ -142,16 +145,6 @@ class Reproduced:
         for name, verdict in self.original_table.items():
             has_failure = verdict.signature == self.record.signature
             if has_failure and self.exits.get(name, SHOWS) != SHOWS:
-                names.append(name)
-        return names
-
-    @property
-    def lost_neighbours(self) -> list[str]:
-        """The neighbours whose verdicts on the reduction and the original differ."""
-        names = []
-        for name in self.neighbours:
-            verdict = self.reduced_table.get(name)
-            if verdict and not self.original_table[name].agrees(verdict):
                 names.append(name)
         return names
 
@@ -173,7 +166,7 @@ class Reproduced:
             slipped=self.effort.slips,
             seconds=round(self.effort.seconds, 1),
             complete=self.complete,
-            lost_neighbours=self.lost_neighbours,
+            lost_neighbours=list(self.lost_neighbours),
             failing_pass=self.failing_pass,
             runs=ScriptRuns(self.runs.failures, self.runs.of),
             versions=self._versions(),

@@ -142,6 +142,15 @@ sys.modules.setdefault("torch", torch)
 
 """
 
+_SHORT_IMPORTS = """\
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+"""
+# The lines of a check that a short script may have.
+_CHECK_LINES = 3
+
 # The script's exit status.
 SHOWS, DOES_NOT, CANNOT_TELL = 0, 1, 125
 
@@ -152,8 +161,7 @@ _EXIT_STATUS = re.compile(r"exit status (\d+)")
 
 def render(specimen: Specimen, symptom: Symptom, by_types: bool = False) -> str:
     """Return the script's text; the compile is a launch or, with `by_types`, types alone."""
-    row = targets.find(specimen.target)
-    target = f"GPUTarget({row.backend!r}, {row.arch!r}, {row.warp_size})".replace("'", '"')
+    target = _target_text(specimen)
     imports, before, launch = render_launch(specimen, target, symptom.check, by_types)
     # Formatters prefer double quotes.
     message = f'"{symptom.words}"'
@@ -177,6 +185,42 @@ def render(specimen: Specimen, symptom: Symptom, by_types: bool = False) -> str:
         kernel=kernel_text(specimen),
         launch=symptom.prepare + launch.rstrip(),
     )
+
+
+def render_short(specimen: Specimen, symptom: Symptom) -> str | None:
+    """Return a script that compiles the kernel by its types, and nothing else.
+
+    Return None if types and constants do not describe the launch, or a check takes many lines.
+    """
+    types, constants = [], []
+    for name, spec in specimen.args.items():
+        match spec:
+            case {"dtype": dtype}:
+                types.append(f'"{name}": "*{dtype}"')
+            case {"int": number}:
+                is_short = -(1 << 31) <= number < 1 << 31
+                types.append(f'"{name}": "{"i32" if is_short else "i64"}"')
+            case {"float": _}:
+                types.append(f'"{name}": "fp32"')
+            case {"constexpr": bool() | int() | str() as value}:
+                types.append(f'"{name}": "constexpr"')
+                constants.append(f'"{name}": {value!r}')
+            case _:
+                return None
+    if specimen.stage != "compile" or symptom.prepare or symptom.check.count("\n") > _CHECK_LINES:
+        return None
+    options = ", ".join(f'"{name}": {value!r}' for name, value in specimen.options.items())
+    source = f"{specimen.name}, {{{', '.join(types)}}}, {{{', '.join(constants)}}}"
+    call = f"triton.compile(source, target={_target_text(specimen)}, options={{{options}}})"
+    return (
+        f"{_SHORT_IMPORTS}\n{kernel_text(specimen)}\n\n"
+        f"source = ASTSource({source})\n{_with_check(call, symptom.check)}"
+    )
+
+
+def _target_text(specimen: Specimen) -> str:
+    row = targets.find(specimen.target)
+    return f"GPUTarget({row.backend!r}, {row.arch!r}, {row.warp_size})".replace("'", '"')
 
 
 def is_typed(specimen: Specimen) -> bool:

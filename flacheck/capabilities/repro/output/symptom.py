@@ -11,6 +11,10 @@ _VARIABLE = re.compile(
     r"\S*[/\\]\S*|<scratch>\S*|0x[0-9a-fA-F]+|%\w+|(?<![\w.])\d+(?![\w.]*[A-Za-z])|loc\([^)]*\)"
     r"|\bcould(?:n't| not)\b|…"
 )
+# Variable text that other machines do not have: paths, addresses, names of values.
+_NAMES = re.compile(r"\S*[/\\]\S*|<scratch>\S*|0x[0-9a-fA-F]+|%\w+|loc\([^)]*\)|…")
+# A preposition before a removed path.
+_DANGLING = re.compile(r"[\s,;(]+(?:at|in|from)\s+$")
 # The rules join these names with text from another line, so the compiler never prints the two
 # together: see `flacheck.rules.decisive`.
 _ADDED_NAMES = re.compile(r"AssertionError: (?=assert )|CompileTimeAssertionFailure: ")
@@ -77,10 +81,19 @@ def readable_words(record: Record) -> str:
         # A message with quantities begins after any position or path.
         prefix = _BEFORE.match(before)
         opening = before[prefix.end() :] if prefix else before
-        closing = after[: len(after) - len(after.lstrip(_CLOSING))]
-        text = f"{opening}{text}{closing}"
+        text = f"{opening}{text}{_rest(after)}"
     # The assembler writes `error   : Feature …`.
     return re.sub(r"\s+(?=:)", "", text)
+
+
+def _rest(after: str) -> str:
+    """Return the text behind the words of a message, up to a path, an address or a value.
+
+    A message ends with its figures: "expected 64 but got 128" is not cut before the 64.
+    """
+    rest = _DANGLING.sub("", _NAMES.split(after)[0]).rstrip(_EDGES)
+    closing = after[len(rest) :]
+    return rest + closing[: len(closing) - len(closing.lstrip(_CLOSING))]
 
 
 def shorten(text: str, most: int) -> str:

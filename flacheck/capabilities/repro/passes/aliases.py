@@ -60,7 +60,9 @@ def _inline(specimen: Specimen) -> Iterator[Specimen]:
     body = list(trees.all_statements(specimen.function.body))
     for at, statement in enumerate(body):
         plain = trees.assignment(statement)
-        if plain and _is_single(body, plain):
+        # A descriptor is made once: in a loop, its place would be part of the failure.
+        is_descriptor = plain and trees.callee_name(plain.value) == trees.DESCRIPTOR
+        if plain and not is_descriptor and _is_single(body, plain):
             rest = trees.without_statements(specimen.copied_body(), {at})
             new_body = trees.substitute(rest, {plain.name: plain.value})
             yield rewrite(specimen, fold_constants(new_body))

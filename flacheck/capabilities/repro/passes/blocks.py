@@ -2,7 +2,7 @@
 
 import ast
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from flacheck.capabilities.repro.kernel.block_types import BlockPointer, Tensor, pointee
 from flacheck.capabilities.repro.kernel.language_calls import SMALLEST_DOT
@@ -120,11 +120,11 @@ def _groups(specimen: Specimen, together: bool) -> list[tuple[int, list[ast.AST]
 def _with_extent(specimen: Specimen, nodes: Iterable[ast.AST], extent: int) -> Specimen:
     """Return the specimen with another extent and the resulting strides of plain addresses."""
     specimen = replace_nodes(specimen, {node: ast.Constant(extent) for node in nodes})
+    types = infer_types(specimen)
     addresses: dict[ast.AST, ast.AST] = {}
-    for node, kind in infer_types(specimen).items():
-        if not isinstance(node, ast.BinOp) or not isinstance(kind, Tensor) or not kind.pointer:
-            continue
-        if is_plain(node):
+    for node in _plain_sums(specimen.function):
+        kind = types.get(node)
+        if isinstance(kind, Tensor) and kind.pointer:
             pointers = [name.id for name in names_in(node) if name.id in specimen.args]
             plain = address(pointers[0], kind.shape)
             if ast.dump(plain) != ast.dump(node):
@@ -132,3 +132,15 @@ def _with_extent(specimen: Specimen, nodes: Iterable[ast.AST], extent: int) -> S
     if not addresses:
         return specimen
     return replace_nodes(specimen, addresses)
+
+
+def _plain_sums(node: ast.AST) -> Iterator[ast.BinOp]:
+    """Yield the plain addresses below a node, but not the sums inside them.
+
+    In `x + rows * 64 + columns`, the inner sum is in plain form too, and of another shape.
+    """
+    if isinstance(node, ast.BinOp) and is_plain(node):
+        yield node
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _plain_sums(child)

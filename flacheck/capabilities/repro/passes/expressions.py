@@ -32,6 +32,7 @@ _LEAST = {
     "tl.full": 3,
     "tl.join": 2,
     "tl.make_block_ptr": 6,
+    "tl.make_tensor_descriptor": 4,
     "tl.maximum": 2,
     "tl.minimum": 2,
     "tl.reshape": 2,
@@ -64,6 +65,9 @@ def _below(node: ast.expr) -> Iterator[ast.expr]:
     if isinstance(node, ast.BinOp) and plain_addresses.is_plain(node):
         return
     yield node
+    if trees.callee_name(node) == trees.DESCRIPTOR:
+        # The shape of a descriptor must stay a shape: zeros would compile as well.
+        return
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.keyword):
             child = child.value

@@ -12,7 +12,13 @@ from flacheck.capabilities.repro.kernel.rewriting import (
     rewrite,
 )
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.syntax_trees import expression, substitute, variable
+from flacheck.capabilities.repro.kernel.syntax_trees import (
+    DESCRIPTOR,
+    callee_name,
+    expression,
+    substitute,
+    variable,
+)
 from flacheck.capabilities.repro.passes.partial_evaluation import literal_of
 from flacheck.capabilities.repro.passes.search import (
     Proposals,
@@ -112,11 +118,16 @@ def _fewer(specimen: Specimen) -> Iterator[Specimen]:
     for first, second in combinations(specimen.args, 2):
         if specimen.args[first] == specimen.args[second]:
             yield _with_value(specimen, second, variable(first))
+    calls = map(callee_name, ast.walk(specimen.function))
+    has_descriptor = DESCRIPTOR in calls
     for name, spec in specimen.args.items():
         # In the kernel a number of the launch may become 1 or stay.
         match spec:
             case {"int": number}:
                 literals: list[ast.expr | None] = [ast.Constant(1), ast.Constant(number)]
+                if has_descriptor:
+                    # It may be the shape of a descriptor, which 1 would empty.
+                    literals = literals[1:]
             case {"float": number}:
                 literals = [ast.Constant(1.0), ast.Constant(number)]
             case _:

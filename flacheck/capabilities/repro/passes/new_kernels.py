@@ -72,10 +72,11 @@ class NewKernel:
 
     def apply(self, value: Value, depth: int) -> ast.expr:
         """Return a value's operation on its operands' results; scalars do not count as depth."""
-        inputs: dict[int, Any] = {}
+        inputs: dict[int, ast.AST] = {}
         for part, operand in value.operands:
             inputs[id(part)] = self.result(operand, depth - bool(operand.type.shape))
-        return copy.deepcopy(value.node, inputs)
+        copy_of_operation: ast.expr = trees.copied(value.node, inputs)
+        return copy_of_operation
 
     def result(self, value: Value, depth: int) -> ast.expr:
         """Return the expression for a value, after adding its statements."""

@@ -9,6 +9,8 @@ from flacheck.capabilities.repro.kernel.rewriting import rewrite
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.passes.search import Proposals
 
+# Without the letter that looks like a 1.
+_LETTERS = ascii_lowercase.replace("l", "")
 _POINTERS = ("x_ptr", "y_ptr", "z_ptr", "w_ptr", "u_ptr", "v_ptr")
 # The operations that matter to a reader: those that fail, and the loads of their inputs.
 _STEPS = "tl.load tl.dot tl.sum tl.max tl.min tl.exp tl.trans tl.cumsum tl.associative_scan".split()
@@ -85,7 +87,7 @@ def use_usual_names(specimen: Specimen, variables: bool = True) -> Specimen:
     for name in trees.names_in(function):
         if name.id not in bound:
             reserved.add(name.id)
-    letters = [letter for letter in ascii_lowercase if letter not in reserved]
+    letters = [letter for letter in _LETTERS if letter not in reserved]
     names = dict(zip(specimen.pointers, _POINTERS))
     # With more variables than letters, variables keep their names.
     if variables and len(bound) <= len(letters):

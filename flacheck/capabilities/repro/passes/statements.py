@@ -78,7 +78,7 @@ def _without_compound(specimen: Specimen, compound: ast.stmt) -> Iterator[Specim
     for new in _simpler(copy.deepcopy(compound)):
         # Constant folding replaces a branch on True by its statements.
         always = ast.If(ast.Constant(True), new, [])
-        body = copy.deepcopy(specimen.function.body, {id(compound): always})
+        body = trees.copied(specimen.function.body, {id(compound): always})
         yield drop_unread_parameters(rewrite(specimen, fold_constants(body)))
 
 

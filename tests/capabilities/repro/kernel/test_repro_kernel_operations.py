@@ -93,3 +93,38 @@ def test_a_conversion_is_known_whatever_it_converts() -> None:
     body = "b = tl.dot(f(x).to(tl.bfloat16), f(x).to(tl.bfloat16))\ntl.store(x, b)"
     [one] = [o for o in operation_types(specimen(body, x=POINTER)) if o.operation == "tl.dot"]
     assert (str(one), one.is_complete) == ("tl.dot(bf16)", True)
+
+
+def test_assembly_on_an_address_is_not_assembly_on_a_number() -> None:
+    """A loaded number in place of a pointer would be another instruction."""
+    asm = "tl.inline_asm_elementwise('i $0, $1;', '=r,l', [{}], tl.int32, False, 1)"
+    load = "a = tl.load(x + tl.arange(0, 16))\n"
+    store = "\ntl.store(x + tl.arange(0, 16), b)"
+    i32 = {"dtype": "i32", "align": 16}
+    on_address = specimen(f"{load}b = {asm.format('x + tl.arange(0, 16)')}{store}", x=i32)
+    on_number = specimen(f"{load}b = {asm.format('a')}{store}", x=i32)
+    original = operation_types(on_address)
+    assert [str(one) for one in original] == ["tl.inline_asm_elementwise(*i32, i32)"]
+    assert strangers(operation_types(on_address), original) == []
+    [strange] = strangers(
+        operation_types(specimen(f"{load}b = {asm.format('a')}{store}", x=POINTER)), original
+    )
+    assert "fp16" in str(strange)
+    assert strangers(original, operation_types(on_number)) == list(original)
+
+
+def scaled(scale: str, format: str = "e4m3") -> Specimen:
+    fp8, u8 = {"dtype": "fp8e4nv", "align": 16}, {"dtype": "u8", "align": 16}
+    body = f"a = tl.load(x + {BLOCK})\ns = tl.load(y + tl.arange(0, 16)[:, None])\n"
+    body += f"b = tl.dot_scaled(a, {scale}, '{format}', a, {scale}, '{format}')\n"
+    body += f"tl.store(z + {BLOCK}, b)"
+    return specimen(body, x=fp8, y=u8, z={"dtype": "fp32", "align": 16})
+
+
+def test_scales_and_formats_are_types_of_a_scaled_dot() -> None:
+    """A dot without scales, or with scales of another dtype, is another operation."""
+    original = operation_types(scaled("s"))
+    assert [str(one) for one in original] == ["tl.dot_scaled(e4m3, fp8e4nv, u8 scale)"]
+    for other in (scaled("None"), scaled("s.to(tl.int32)"), scaled("s", "e5m2")):
+        [strange] = strangers(operation_types(other), original)
+        assert strange.operation == "tl.dot_scaled"

@@ -207,3 +207,20 @@ def test_equal_specimens_have_types_of_their_own_nodes() -> None:
     assert first == second
     assert not set(infer_types(first)) & set(infer_types(second))
     assert infer_types(first) is infer_types(first)
+
+
+def test_constants_of_the_module_have_types() -> None:
+    """So an operation with one can be cut out of a kernel; a parameter of its name hides it."""
+    prelude = "SCALE = tl.constexpr(1.5)\nDTYPE = tl.float16\nBLOCK: tl.constexpr = 32\n\n\n"
+    body = "a = tl.load(x + tl.arange(0, BLOCK)) * SCALE\nb = a.to(DTYPE)"
+    start = specimen(body, prelude, x={"dtype": "fp32", "align": 16})
+    types = infer_types(start)
+    plain = filter(None, map(assignment, all_statements(start.function.body)))
+    assert {name: types[value] for name, value in plain} == {
+        "a": Tensor("fp32", (32,)),
+        "b": Tensor("fp16", (32,)),
+    }
+    hidden = specimen("a = SCALE", prelude, SCALE={"int": 3})
+    [assigned] = hidden.function.body
+    assert infer_types(hidden)[assigned.value] == Tensor("i32")  # type: ignore[attr-defined]
+    assert not any(extent == 32 for extent in infer_kernel(start).extents.values())

@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 
 from flacheck.capabilities.repro.output import files
-from flacheck.capabilities.repro.output.issue import error, issue, nameless
+from flacheck.capabilities.repro.output.issue import error, issue, nameless, title
 from flacheck.capabilities.repro.output.result import Effort, Reproduced, Runs
-from flacheck.capabilities.repro.output.script import render
+from flacheck.capabilities.repro.output.script import render, render_short
 from flacheck.capabilities.repro.output.symptom import Symptom
 from flacheck.capabilities.repro.versions import ReleaseVerdict
 from flacheck.errors import UsageError
@@ -85,14 +85,12 @@ def test_a_release_that_was_not_asked_again_is_null() -> None:
     assert [entry["exit"] for entry in about["versions"]] == [None, None]
 
 
-def test_an_older_reproductions_ir_does_not_stay(tmp_path: Path) -> None:
-    """A draft leaves it, for nothing is known of the new one's yet."""
-    with_ir = files.contents(replace(result(), ttir="module {}\n"))
-    files.write(with_ir, tmp_path)
-    files.write({files.SCRIPT: "# a draft\n"}, tmp_path)
-    assert (tmp_path / files.TTIR).read_text() == "module {}\n"
-    files.write(files.contents(result()), tmp_path)
-    assert not (tmp_path / files.TTIR).exists()
+def test_files_of_an_older_reproduction_do_not_stay_beside_a_newer_script(tmp_path: Path) -> None:
+    """An unverified draft removes them too: its issue is not known yet."""
+    files.write(files.contents(replace(result(), ttir="module {}\n")), tmp_path)
+    drafts = {files.SCRIPT: "# a draft\n", files.ORIGINAL: "# whole\n"}
+    files.write(drafts, tmp_path)
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == drafts
 
 
 def test_a_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
@@ -140,7 +138,7 @@ def test_an_issue_has_what_a_maintainer_asks_for() -> None:
     assert "- num_warps: 8 → the compiler's default, under which the same failure shows" in lines
     assert "| 3.2.0 | fails | fails |" in lines
     assert "| 3.4.0 | compiles | compiles |" in lines
-    assert "pip install triton==3.2.0" in lines
+    assert "pip install triton==3.2.0 setuptools" in lines
     shown = "It showed the failure in 3 of 3 runs, each in a fresh process. It prints:"
     assert shown in lines
     assert lines[-1] == "Reduced by flacheck from `kernel`: 10 lines to 1, 5 compiles."
@@ -170,6 +168,32 @@ def test_another_failure_is_told_apart_in_an_issue() -> None:
     assert "| 3.4.0 | fails differently (FC101) |  |" in lines
 
 
+def test_an_issue_shows_the_short_script_and_attaches_the_other() -> None:
+    """At most 15 lines compile the kernel; a newer release declares what it imports."""
+    symptom = Symptom("boom", "triton 3.2.0 fails")
+    short = render_short(result().reduction, symptom)
+    assert short is not None
+    lines = list(issue(replace(result(), short_script=short)))
+    start = lines.index("```python") + 1
+    shown = lines[start : lines.index("```", start)]
+    assert shown == short.splitlines()
+    assert len(shown) <= 15
+    assert "The attached `repro.py` compiles the same kernel and checks the message:" in lines
+    newer = replace(result(), cell=chain().cell("triton==3.3.0"))
+    newer = replace(newer, original_table={"triton==3.3.0": ReleaseVerdict(Verdict.FAILS)})
+    assert "pip install triton==3.3.0" in list(issue(newer))
+
+
+def test_a_title_names_the_pass_where_the_message_names_no_cause() -> None:
+    """A wrapper's words say nothing of the failure."""
+    message = "Failures have been detected while processing an MLIR pass pipeline"
+    wrapped = record("fails", code="FC205", signature="FC205:ttgir:-:1", message=message)
+    failing = replace(result(), record=wrapped, failing_pass="NVWSInsertAref")
+    assert title(failing) == "NVWSInsertAref fails (sm90, Triton 3.2.0)"
+    told = record("fails", code="FC205", signature="FC205:ttgir:-:1", message="size 64 is odd")
+    assert title(replace(failing, record=told)).startswith("size 64 is odd in NVWSInsertAref (")
+
+
 def test_no_folder_of_the_machine_is_named() -> None:
     """Paths keep their last part alone."""
     assert nameless("at /home/me/x/k.py:3, a / b") == "at k.py:3, a / b"
@@ -177,8 +201,7 @@ def test_no_folder_of_the_machine_is_named() -> None:
 
 def test_a_lost_neighbour_is_said_on_the_first_line() -> None:
     """It may be another bug than the original's."""
-    table = {**result().original_table, "triton==3.4.0": ReleaseVerdict(Verdict.FAILS, SIGNATURE)}
-    lost = replace(result(), reduced_table=table, neighbours=("triton==3.4.0",))
+    lost = replace(result(), lost_neighbours=("triton==3.4.0",))
     first = next(issue(lost))
     assert first == "**Unlike the original on 3.4.0: this may be another bug than the original's.**"
     assert lost.to_json([])["lost_neighbours"] == ["triton==3.4.0"]

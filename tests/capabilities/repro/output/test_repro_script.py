@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.capabilities.repro.output.script import is_typed, render
+from flacheck.capabilities.repro.output.script import is_typed, render, render_short
 from flacheck.capabilities.repro.output.symptom import Symptom, readable_words, words
 from flacheck.capabilities.repro.passes.autotuner import add_autotuner
 from flacheck.rules import read
@@ -129,6 +129,10 @@ def test_a_script_compares_the_exit_status_of_a_silent_end(
             "<scratch>/inline_69.py:10:32: error: 'llvm.and' op requires the same type",
             "error: 'llvm.and' op requires the same type",
         ),
+        (
+            "error: size mismatch when packing elements: expected 64 but got 128, at /tmp/x.py:3",
+            "error: size mismatch when packing elements: expected 64 but got 128",
+        ),
     ],
 )
 def test_a_title_quotes_whole(said: str, expected: str) -> None:
@@ -236,3 +240,19 @@ def test_a_descriptor_of_the_host_is_made_by_the_script() -> None:
     names = ("bfloat16", "float8e4nv", "int64", "int1")
     assert [made["DType"](name).itemsize for name in names] == [2, 1, 8, 1]
     assert "types.ModuleType" in render(replace(one, target="gfx942"), Symptom("words", "title"))
+
+
+def test_a_short_script_compiles_by_types_and_constants() -> None:
+    """A launch whose arguments are not types has none."""
+    symptom = Symptom("boom", "title")
+    start = specimen("tl.store(x + n, N)", x=POINTER, n={"int": 8}, N={"constexpr": 2})
+    short = render_short(start.with_(options={"num_warps": 8}), symptom)
+    assert short is not None
+    types = '{"x": "*fp16", "n": "i32", "N": "constexpr"}, {"N": 2}'
+    assert short.splitlines()[-2:] == [
+        f"source = ASTSource(kernel, {types})",
+        'triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 8})',
+    ]
+    compile(short, "short.py", "exec")
+    assert render_short(specimen("tl.store(x, 1)", x=None), symptom) is None
+    assert render_short(start, Symptom("boom", "title", check="1\n" * 9)) is None

@@ -307,6 +307,31 @@ def test_extents_shrink_with_their_strides() -> None:
     assert "64" not in after.source
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(64, 64), (64, 32), (32, 128)])
+def test_an_address_stays_plain_when_its_extents_shrink(rows: int, columns: int) -> None:
+    """The first candidate has the smallest extents, and the sum inside its address is untouched."""
+    address = f"x + tl.arange(0, {rows})[:, None] * {columns} + tl.arange(0, {columns})[None, :]"
+    start = specimen(f"tl.store({address}, tl.load({address}))", x=POINTER)
+    first, *_ = proposed(dimensions, start)
+    plain = "x + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]"
+    assert first.source.count(plain) == 2
+
+
+def test_a_descriptor_keeps_its_place_and_its_shape() -> None:
+    """It is not made in each turn of a loop, and no extent of it becomes 0 or 1."""
+    body = "d = tl.make_tensor_descriptor(x, [M, M], [M, 1], [16, 16])\n"
+    body += "for i in range(4):\n    tl.store(y + tl.arange(0, 16), tl.sum(d.load([i, 0]), 1))"
+    start = specimen(body, x=POINTER, y=POINTER, M={"int": 64})
+    candidates = [*proposed(aliases, start), *proposed(expressions, start)]
+    candidates += proposed(parameters, start)
+    texts = [one.source for one in candidates if "tl.make_tensor_descriptor" in one.source]
+    assert any("[64, 64], [64, 1]" in text for text in texts)
+    for text in texts:
+        assert text.index("tl.make_tensor_descriptor") < text.index("for i in")
+        assert "[0, " not in text.partition("for i in")[0]
+        assert "[1, " not in text
+
+
 # The launch
 
 

@@ -1,0 +1,87 @@
+"""The executor on Dask over TLS: certificates of Dask's own configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from flacheck.engine.cluster import DaskExecutor
+from flacheck.errors import IncompleteError
+
+pytest.importorskip("distributed")
+pytestmark = pytest.mark.slow
+
+
+def tls_variables(folder: Path, authority: trustme.CA) -> dict[str, str]:
+    """Return Dask's variables for a certificate of the authority, and require encryption."""
+    bundle, pair = folder / "ca.pem", folder / "node.pem"
+    authority.cert_pem.write_to_path(str(bundle))
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(pair))
+    variables = {
+        "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True",
+        "DASK_DISTRIBUTED__COMM__TLS__CA_FILE": str(bundle),
+    }
+    for role in ("SCHEDULER", "WORKER", "CLIENT"):
+        for kind in ("CERT", "KEY"):
+            variables[f"DASK_DISTRIBUTED__COMM__TLS__{role}__{kind}"] = str(pair)
+    return variables
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """A scheduler and a worker that require certificates: the address, and Dask's variables."""
+    variables = tls_variables(tmp_path, trustme.CA())
+    file = tmp_path / "scheduler.json"
+    program = [sys.executable, "-m"]
+    scheduler = ["distributed.cli.dask_scheduler", "--protocol", "tls", "--host", "127.0.0.1"]
+    scheduler += ["--port", "0", "--no-dashboard", "--scheduler-file", str(file)]
+    worker = ["distributed.cli.dask_worker", "--scheduler-file", str(file), "--no-dashboard"]
+    started = []
+    for command in (scheduler, worker):
+        started.append(
+            subprocess.Popen(
+                [*program, *command],
+                env={**os.environ, **variables},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        )
+        end = time.monotonic() + 60
+        while not file.exists() and time.monotonic() < end:
+            time.sleep(0.05)
+    yield json.loads(file.read_text())["address"], variables
+    for process in reversed(started):
+        process.terminate()
+        process.wait(20)
+
+
+def scan(address: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    words = ["scan", "quick", "--kernel", "retention.chunk_fwd_o", "--target", "sm90"]
+    words += ["--executor", f"dask:{address}", "--store", str(folder), "--format", "json"]
+    return subprocess.run(
+        [sys.executable, "-m", "flacheck", *words],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_a_scan_uses_the_certificates_of_dask_s_configuration(
+    cluster: tuple[str, dict[str, str]], tmp_path: Path
+) -> None:
+    """Without them there is no connection: exit 3, and the address is in the message."""
+    address, variables = cluster
+    assert address.startswith("tls://")
+    ran = scan(address, tmp_path / "with", **variables)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["summary"]["compiles"] >= 1
+    with pytest.raises(IncompleteError, match=f"no Dask scheduler answers at {address}"):
+        DaskExecutor(address, 1, lambda task: 1.0)
