@@ -146,7 +146,7 @@ def test_output_goes_to_a_file_whole_or_not_at_all(stored: Path) -> None:
 def test_a_closed_pipe_is_no_error(stored: Path) -> None:
     """`flacheck report | head -1`."""
     command = (
-        f"{sys.executable} -m flacheck report --format json | head -1; echo ${{PIPESTATUS[0]}}"
+        f"{sys.executable} -m flacheck report -q --format json | head -1; echo ${{PIPESTATUS[0]}}"
     )
     said = subprocess.run(["bash", "-c", command], cwd=stored, capture_output=True, text=True)
     assert said.stdout.splitlines()[-1] == "0"
