@@ -198,7 +198,7 @@ def test_many_cells_cost_no_more_each_than_few(store: Store) -> None:
     """Adding in batches of 50, asking for keys, taking over what is there: ten times the cells take
     about ten times as long."""
     run = store.begin_run(ENVIRONMENT)
-    cells = [_cell(n) for n in range(22_000)]
+    cells = [_cell(n) for n in range(11_000)]
 
     def add(some: list[Record]) -> None:
         for n in range(0, len(some), 50):
@@ -209,7 +209,7 @@ def test_many_cells_cost_no_more_each_than_few(store: Store) -> None:
         assert len(store.latest_records(cell.key for cell in some)) == len(some)
         assert store.add_cached(store.begin_run(ENVIRONMENT), some) == len(some)
 
-    few, many = cells[:2_000], cells[2_000:]
+    few, many = cells[:1_000], cells[1_000:]
     for do in (add, ask):
         once, tenfold = _cpu_seconds(do, few), _cpu_seconds(do, many)
         assert tenfold < 40 * once, (do.__name__, once, tenfold)
