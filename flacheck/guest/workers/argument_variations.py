@@ -33,6 +33,8 @@ _MAX_CHILDREN = 6
 _MAX_TEXTS = 4
 # The name of the variations of all tensors.
 _ALL_DTYPES = "the dtypes of all tensors"
+# Usual sizes of a tile: a dot needs 16 at least, which half and double of a small size do not reach.
+_TILE_SIZES = (16, 64)
 # Functions whose arguments are addresses.
 _MEMORY_FUNCTIONS = (
     *("load", "store", "make_block_ptr", "advance", "make_tensor_descriptor", "atomic_add"),
@@ -384,6 +386,8 @@ def _other_constants(spec: ArgumentSpec, texts: list[str]) -> Iterator[Any]:
         others += [not value]
     elif isinstance(value, (int, float)):
         others += [1, 2 * value, value // 2, True]
+        if isinstance(value, int):
+            others += _TILE_SIZES
     elif isinstance(value, dict) and "dtype" in value:
         others += [{"dtype": name} for name in ("fp32", "fp16", "int32")]
     elif value is None:

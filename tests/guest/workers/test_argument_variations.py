@@ -37,6 +37,13 @@ def needs_integers(x, y, n, FLAG: tl.constexpr):
 
 
 @triton.jit
+def needs_larger_tiles(x, D: tl.constexpr):
+    rows = tl.make_block_ptr(x, (64, D), (D, 1), (0, 0), (64, D), (1, 0))
+    tile = tl.load(rows)
+    tl.store(x + tl.arange(0, 64), tl.sum(tl.dot(tile, tl.trans(tile)), 1))
+
+
+@triton.jit
 def rejects(x, n, FLAG: tl.constexpr):
     tl.static_assert(FLAG is None, "no flag")
 """
@@ -46,7 +53,7 @@ _UNKNOWN = {"x": _TENSOR, "n": {"int": 7}, "FLAG": {"constexpr": True}}
 
 @pytest.mark.parametrize("release", ["3.0.0", "3.6.0"])
 def test_only_what_no_argument_gets_past_fails_alike(release: str) -> None:
-    """A method that the language lacks fails alike, operands of the wrong dtype do not.
+    """A method that the language lacks fails alike; operands of the wrong dtype or size do not.
 
     An assertion is about the arguments, so nothing is tried for it.
     """
@@ -60,12 +67,15 @@ def test_only_what_no_argument_gets_past_fails_alike(release: str) -> None:
         kind,
         unknown_call=_UNKNOWN,
         needs_integers={**_UNKNOWN, "y": _TENSOR},
+        needs_larger_tiles={"x": _TENSOR, "D": {"constexpr": 4}},
         rejects=_UNKNOWN,
     )
     assert facts["unknown_call"]["variations"]["alike"] is True
     assert facts["unknown_call"]["variations"]["depends_on"] == []
     assert facts["needs_integers"]["variations"]["alike"] is False
     assert facts["needs_integers"]["variations"]["depends_on"] == ["the dtypes of all tensors"]
+    assert facts["needs_larger_tiles"]["variations"]["alike"] is False
+    assert facts["needs_larger_tiles"]["variations"]["depends_on"] == ["D"]
     assert facts["rejects"] == {}
 
 
