@@ -20,8 +20,8 @@ from typing import Any
 
 from flacheck.capabilities.repro.budget import BudgetSpent
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.kernel.syntax_trees import parameter_names
 from flacheck.capabilities.repro.oracle import Oracle
+from flacheck.guest.pysource.functions import parameter_names
 from flacheck.model.launch import FormError, LaunchForm, check_options
 
 ASKER = str(Path(__file__).with_name("asker.py"))
