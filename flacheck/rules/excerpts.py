@@ -11,7 +11,8 @@ _HINTS = (
     *(b" fault", b"nsupported", b"out of resource", b"annot ", b"undefined symbol", b"Traceback"),
     *(b"nvalid", b"too old", b"Mismatched", b"not supported", b"recognized processor"),
     *(b"not found", b"out of memory", b"OutOfResources", b"misaligned", b"Bad machine code"),
-    *(b"bug report", b"non-zero exit", b"power of 2"),
+    *(b"bug report", b"non-zero exit", b"power of 2", b"FAILED", b"FAULT", b"timeout", b"No valid"),
+    *(b"NVRM: Xid", b"ould not find"),
 )
 # Lines of one shape are read once, and a log has few shapes: their number is bounded as well.
 _SHAPE = re.compile(rb"[\d.]+|0x[0-9a-f]+")

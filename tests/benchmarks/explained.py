@@ -11,7 +11,8 @@ records keep no output. A store of somebody else's is not for this: its sources 
 
 The output of each failing compile is given to `explain`, which knows nothing of the cell, and its
 first code is compared with the record's. Left out are verdicts that no output shows: resources
-over a limit of a finished compile, time-outs, memory. The exit status is 1 if a code differs or
+over a limit of a finished compile, time-outs, memory; and of stores also imports and calls that
+failed during a capture, which are no compiles. The exit status is 1 if a code differs or
 more than 2 % of the failing cells have FC000.
 """
 
@@ -58,6 +59,7 @@ class Tally:
     signatures: set[str | None] = field(default_factory=set)
     codes: Counter[str | None] = field(default_factory=Counter)
     others: Counter[tuple[str | None, str, str]] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)
 
     @property
     def failing(self) -> int:
@@ -69,6 +71,8 @@ class Tally:
 
     def add(self, attempt: Attempt, record: Record) -> None:
         self.codes[record.code] += 1
+        if record.code == UNCLASSIFIED:
+            self.unknown[record.message[:200]] += 1
         self.signatures.add(record.signature)
         is_printed = attempt.outcome in (Outcome.RAISED, Outcome.DIED) and attempt.log.strip()
         if not is_printed:
@@ -126,13 +130,21 @@ def draw(folders: Iterable[Path], each: int) -> list[Record]:
         for file in sorted(folder.rglob(_STORE_FILE)):
             with Store.open(file.parent, create=False) as store:
                 for record in store.latest():
-                    is_real = not record.toolchain.startswith(_MADE_UP)
-                    if record.verdict is Verdict.FAILS and is_real:
+                    if record.verdict is Verdict.FAILS and _is_compiled(record):
                         by_signature.setdefault(record.signature, {})[record.key] = record
     drawn = []
     for records in by_signature.values():
         drawn += _spread(list(records.values()), each)
     return drawn
+
+
+def _is_compiled(record: Record) -> bool:
+    """Return True for a cell that a real compiler compiles.
+
+    An import or a call that fails while a package is captured has no function to compile.
+    """
+    has_function = getattr(record.cell.kernel.origin, "qualname", "") is not None
+    return has_function and not record.toolchain.startswith(_MADE_UP)
 
 
 def _spread(records: list[Record], count: int) -> list[Record]:
@@ -183,6 +195,8 @@ def _print(tally: Tally) -> None:
     print(tally.case, *figures, tally.unclassified, tally.left_out, sep="\t", flush=True)
     for (expected, actual, message), count in tally.others.items():
         print(f"    {count} × {expected} read as {actual}: {message!r}", flush=True)
+    for message, count in tally.unknown.items():
+        print(f"    {count} × {UNCLASSIFIED}: {message!r}", flush=True)
 
 
 def main() -> int:
