@@ -33,7 +33,7 @@ _MAX_CHILDREN = 6
 _MAX_TEXTS = 4
 # The name of the variations of all tensors.
 _ALL_DTYPES = "the dtypes of all tensors"
-# Usual sizes of a tile: a dot needs 16 at least, which half and double of a small size do not reach.
+# Usual sizes of a tile: a dot needs 16 at least, which twice a small size does not reach.
 _TILE_SIZES = (16, 64)
 # Functions whose arguments are addresses.
 _MEMORY_FUNCTIONS = (
