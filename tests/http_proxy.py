@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,11 +36,17 @@ def serving() -> Iterator[Proxy]:
         def _forward(self, method: str) -> None:
             self._note()
             direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-            with direct.open(urllib.request.Request(self.path, method=method)) as answer:
+            try:
+                answer = direct.open(urllib.request.Request(self.path, method=method))
+            except urllib.error.HTTPError as refusal:
+                # The host's refusal is its answer too.
+                answer = refusal
+            with answer:
                 body = answer.read()
                 self.send_response(answer.status)
                 for name in ("Content-Type", "Content-Length"):
-                    self.send_header(name, answer.headers[name])
+                    if name in answer.headers:
+                        self.send_header(name, answer.headers[name])
             self.end_headers()
             self.wfile.write(body)
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from flacheck.analysis.order import split as split_toolchain
 from flacheck.api.arguments import (
     STORE,
     PathLike,
@@ -87,10 +88,32 @@ def report(
         return Run(view(open_store, run_ids or ["last"], waived))
 
 
+def published_run(
+    package: str, *, target: Several = (), triton: Several = (), results: PathLike | None = None
+) -> Run | None:
+    """Return the published results about `NAME==VERSION` as a run; None if there are none.
+
+    Args:
+        package: The package with its version.
+        target, triton: The GPUs and Triton releases, one value or several; all by default.
+        results: A folder or URL of published results instead of flacheck's own.
+
+    Raises:
+        UsageError: If a GPU is unknown, or `results` hold nothing about the package.
+    """
+    return _published(package, split(target), results, (), split(triton))
+
+
 def _published(
-    package: str, targets: Sequence[str], results: PathLike | None, waived: Sequence[Waiver]
+    package: str,
+    targets: Sequence[str],
+    results: PathLike | None,
+    waived: Sequence[Waiver],
+    releases: Sequence[str] = (),
 ) -> Run | None:
     """Return the published results about a package as a run; None if there are none.
+
+    Without `releases` they are about all releases.
 
     Raises:
         UsageError: If a GPU is unknown, or `results` hold nothing about the package.
@@ -104,6 +127,8 @@ def _published(
     names = [find_target(target).name for target in targets]
     places = []
     for entry in widest_entries(library, f"{name}=={version}", names):
+        if releases and split_toolchain(entry.toolchain)[1] not in releases:
+            continue
         place = library.place(entry)
         if place is None or why_not_valid(place.header) is not None:
             continue

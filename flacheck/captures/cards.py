@@ -8,8 +8,8 @@ from flacheck.model import Json
 from flacheck.tables import targets
 
 # name → (the driver's name, multiprocessors, GiB of memory) of cards other than their target's own;
-# from the vendors' data sheets. We found none of NVIDIA for A10G, which EC2 has: its capability is in
-# github.com/pytorch/test-infra/pull/769, its 80 multiprocessors are in texts of others alone.
+# from the vendors' data sheets. We found none of NVIDIA for A10G, which EC2 has: its capability is
+# in github.com/pytorch/test-infra/pull/769, its 80 multiprocessors are in texts of others alone.
 # The names are torch's, because packages choose kernels by them.
 CARDS = {
     "h200": ("NVIDIA H200", 132, 140),

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 
 from flacheck.analysis.order import by_target, by_version, count_noun, kernel_name, short, some
 from flacheck.analysis.standing_state import Share
+from flacheck.analysis.summary import RunView
 from flacheck.capabilities.known_results.document import Known, KnownPair, KnownPlace
 from flacheck.capabilities.results.verifying import Verification
+from flacheck.reports import chart
 from flacheck.reports.document import (
     Heading,
     Item,
     Listing,
+    Overview,
     Paragraph,
     Part,
     Report,
@@ -24,6 +28,7 @@ from flacheck.reports.document import (
 )
 from flacheck.rules import RULES
 
+FORMATS = ("table", "json", "markdown", "html")
 _TONES = {
     "good": Tone.GOOD,
     "screened": Tone.GOOD,
@@ -35,9 +40,32 @@ _TONES = {
 _MOST_KERNELS, _MOST_CAUSES, _MOST_GAPS = 4, 12, 12
 
 
-def report(answer: Known) -> Report:
-    """Return what is published about a package as a document."""
-    return Report(_parts(answer), answer.to_json())
+def report(answer: Known, views: Sequence[RunView] = ()) -> Report:
+    """Return what is published about a package as a document; the views are its page's chart."""
+    overview = partial(_overview, answer, views)
+    return Report(_parts(answer), answer.to_json(), overview=overview)
+
+
+def _overview(answer: Known, views: Sequence[RunView]) -> Overview:
+    """Return the pins, and the chart of kernels × releases of all versions."""
+    pins = []
+    for pin in answer.pins:
+        for requirement in filter(None, (pin.torch, pin.triton)):
+            pins.append((f"{pin.about} on {pin.target}", requirement))
+    if not views:
+        return Overview(tuple(pins))
+    blocking_keys: set[str] = set()
+    untested_keys: set[str] = set()
+    advisories: list[tuple[str, Sequence[str], str]] = []
+    for view in views:
+        blocking_keys.update(view.summary.blocking_keys)
+        untested_keys.update(view.summary.untested_keys)
+        advisories += view.summary.advisories
+    squares = chart.Chart(blocking_keys, untested_keys)
+    for view in views:
+        for record in view.records():
+            squares.add(record, record.toolchain)
+    return Overview(tuple(pins), chart.to_json(squares, advisories))
 
 
 def _parts(answer: Known) -> Iterator[Part]:

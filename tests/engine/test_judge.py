@@ -41,6 +41,14 @@ def test_a_kernel_that_reads_torch_is_unknown_beside_its_stand_in() -> None:
     assert record.reason == f"the kernel cannot be compiled without torch: {log.strip()}"
 
 
+def test_a_record_holds_of_a_finding_what_names_it() -> None:
+    """Its code, title and facts; the message is the record's own, and the log is the attempt's."""
+    removed = replace(ODD, log=REMOVED, exception=("AttributeError",))
+    (finding,) = judge(fake.cell("k"), removed).findings
+    assert sorted(finding) == ["code", "facts", "title"]
+    assert finding["code"] == "FC102"
+
+
 def test_a_known_failure_of_a_made_up_call_is_one() -> None:
     """No argument brings back what a release removed; nor does one explain a failure after the
     front end.

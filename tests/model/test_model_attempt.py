@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import ValidationError
 
-from flacheck.model.attempt import Attempt, Finding, Outcome, Resources
+from flacheck.model.attempt import Attempt, Outcome, Resources
 
 
 def test_an_attempt_is_read_as_a_worker_wrote_it() -> None:
@@ -32,9 +32,3 @@ def test_what_is_no_attempt_is_refused(plain: dict[str, object], said: str) -> N
     """With the field that is wrong."""
     with pytest.raises(ValidationError, match=said):
         Attempt.from_json(plain)
-
-
-def test_a_record_holds_of_a_finding_what_names_it() -> None:
-    """The message and the place in the log are told elsewhere."""
-    finding = Finding("FC501", "Too much", "said", facts={"limit": 1}, line=7)
-    assert finding.to_json() == {"code": "FC501", "title": "Too much", "facts": {"limit": 1}}

@@ -23,6 +23,7 @@ from flacheck.published.form import SCHEMA, decode_body, decode_header, encode, 
 from flacheck.published.highlights import highlights
 from flacheck.published.library import open_library, why_not_valid
 from flacheck.published.packing import ResultsOrigin, SubjectFacts, pack, unpack
+from flacheck.reports import known_results as known_report
 from flacheck.tables import find_shipped_folder
 from tests.made_records import PACKAGE, record
 
@@ -170,6 +171,23 @@ def test_known_gives_releases_failures_pins_and_what_is_not_built(folder: Path) 
     assert [pin.triton for pin in answer.pins] == ["triton==3.4.0"]
     assert [gap.about for gap in answer.not_built] == ["flash-linear-attention==0.3.2"]
     jsonschema.validate(answer.to_json(), flacheck.schema("known"))
+
+
+def test_the_page_of_known_charts_every_kernel_and_release(folder: Path) -> None:
+    """With the pins to copy; one release alone is a column of its own."""
+    answer = flacheck.known("flash-linear-attention==0.1.1", results=folder)
+    run = flacheck.published_run("flash-linear-attention==0.1.1", results=folder)
+    assert run is not None
+    overview = known_report.report(answer, [run.view]).overview
+    assert overview is not None
+    top = overview()
+    assert ("flash-linear-attention==0.1.1 on sm90", "triton==3.4.0") in top.pins
+    assert top.chart is not None
+    (target,) = top.chart["targets"]
+    assert (target["name"], target["columns"]) == ("sm90", ["3.2.0", "3.4.0"])
+    part = flacheck.published_run("flash-linear-attention==0.1.1", triton="3.4.0", results=folder)
+    assert part is not None
+    assert {record.toolchain for record in part.records} == {"triton==3.4.0"}
 
 
 def test_known_takes_torch_for_the_releases_that_it_admits(folder: Path) -> None:

@@ -33,7 +33,7 @@ OLDER = "error: couldn't allocate output register for constraint 'f'"
         ("<inline asm>:1:2: error: invalid instruction", "FC000"),
         ("/home/user/my kernel.py:4:5: error: failed to legalize operation 'tt.dot'", "FC204"),
         ('loc("kernel.py":4:5): error: operand #0 does not dominate this use', "FC202"),
-        ("ptxas /tmp/tmp1.ptx, line 7; error   : Unexpected instruction types", "FC000"),
+        ("ptxas /tmp/tmp1.ptx, line 7; error   : Unexpected instruction types", "FC409"),
         ("ptxas fatal   : Ptx assembly aborted due to errors", "FC406"),
         ("ld.lld: error: undefined symbol: f", "FC809"),
     ],
