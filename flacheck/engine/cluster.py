@@ -199,7 +199,11 @@ class DaskExecutor:
         was_alone = self._is_alone
         self._is_alone = False
         if future.status == "finished":
-            attempts = dict(future.result())
+            try:
+                attempts = dict(future.result())
+            except OSError:
+                # The scheduler reported the end of the batch, and died before the result came.
+                raise _lost_scheduler() from None
             self._learn_pace(batch[0][1].kind, list(attempts.values()))
             return [(task, attempts[number]) for number, task in batch]
         if future.status == "error":
@@ -210,10 +214,7 @@ class DaskExecutor:
                 return self._send_again(batch, losses, was_alone, completed)
             log = f"the cluster could not run this task: {type(error).__name__}: {error}"
             return [(task, Attempt(Outcome.LOST, log=log)) for _, task in batch]
-        raise IncompleteError(
-            "the Dask scheduler no longer answers; every finished result is stored: run the same"
-            " command again to go on"
-        )
+        raise _lost_scheduler()
 
     def _send_again(
         self, batch: Sequence[tuple[int, Task]], losses: int, was_alone: bool, completed: Any
@@ -235,6 +236,13 @@ class DaskExecutor:
         seconds = sum(attempt.seconds for attempt in attempts) / len(attempts)
         before = self._pace.get(kind, seconds)
         self._pace[kind] = before + _LATEST * (seconds - before)
+
+
+def _lost_scheduler() -> IncompleteError:
+    return IncompleteError(
+        "the Dask scheduler no longer answers; every finished result is stored: run the same"
+        " command again to go on"
+    )
 
 
 def run_batch(portable: _Portable, tasks: Sequence[_RemoteTask]) -> list[tuple[int, Attempt]]:

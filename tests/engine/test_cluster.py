@@ -19,7 +19,7 @@ from flacheck.errors import IncompleteError, UsageError
 from flacheck.model import Attempt, Outcome
 from tests import fake
 
-pytest.importorskip("distributed")
+distributed = pytest.importorskip("distributed")
 # Dask itself warns about its own deprecations and leaves sockets to the garbage collector.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -142,6 +142,23 @@ def test_a_killed_scheduler_is_an_error_that_says_how_to_go_on(
             if process.poll() is None:
                 process.kill()
     assert 0 < finished < 500
+    executor.close()
+
+
+def test_a_scheduler_that_dies_before_a_result_came_is_the_same_error(
+    scheduler: tuple[str, subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch has ended, and the connection is lost while its result is fetched."""
+
+    def lose(future: object) -> None:
+        raise distributed.comm.CommClosedError("in <TCP (closed)>: Connection reset by peer")
+
+    address, _ = scheduler
+    executor = DaskExecutor(address, 1, lambda task: 30.0)
+    executor.submit([fake.task("k", fake.kind({}))])
+    monkeypatch.setattr(distributed.Future, "result", lose)
+    with pytest.raises(IncompleteError, match="run the same command again"):
+        list(executor.results())
     executor.close()
 
 
