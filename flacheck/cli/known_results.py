@@ -57,7 +57,7 @@ def known(
     if format == "html":
         releases = [place.toolchain.partition("==")[2] for place in answer.places]
         for about in dict.fromkeys(place.about for place in answer.places):
-            # A matrix has no version, and no run stands for it.
+            # A matrix lacks a version: its page is without the chart.
             if "==" in about:
                 run = flacheck.published_run(about, target=target, triton=releases, results=results)
                 views += [run.view] if run else []
