@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +14,7 @@ from flacheck.engine.cluster import DaskExecutor
 from flacheck.engine.executors import Task
 from flacheck.errors import IncompleteError, UsageError
 from flacheck.model import Attempt, Outcome
-from tests import fake
+from tests import dask_cluster, fake
 
 distributed = pytest.importorskip("distributed")
 # Dask itself warns about its own deprecations and leaves sockets to the garbage collector.
@@ -66,13 +63,6 @@ def test_a_task_is_ended_at_its_timeout(executor: DaskExecutor) -> None:
     assert ended["good"].outcome is Outcome.FINISHED
 
 
-def _wait_for(file: Path) -> None:
-    end = time.monotonic() + 30
-    while not file.exists() and time.monotonic() < end:
-        time.sleep(0.05)
-    assert file.exists()
-
-
 def test_a_killed_worker_process_loses_no_task(executor: DaskExecutor) -> None:
     """Its tasks run again elsewhere; the same tasks end, each once."""
     kind = fake.kind({"*": "sleep 0.01"})
@@ -102,28 +92,8 @@ def test_a_task_that_kills_its_node_is_given_up(executor: DaskExecutor) -> None:
 @pytest.fixture
 def scheduler(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """A scheduler and a worker as a site starts them, with the scheduler's address."""
-    file = tmp_path / "scheduler.json"
-    common = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1"]
-            + ["--port", "0", "--no-dashboard", "--scheduler-file", str(file)],
-            **common,  # type: ignore[call-overload]
-        )
-    ]
-    _wait_for(file)
-    started.append(
-        subprocess.Popen(
-            [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(file)]
-            + ["--nthreads", "2", "--no-dashboard"],
-            **common,  # type: ignore[call-overload]
-        )
-    )
-    address = json.loads(file.read_text())["address"]
-    yield address, started[0]
-    for process in reversed(started):
-        process.terminate()
-        process.wait(20)
+    with dask_cluster.serving(tmp_path) as (address, process):
+        yield address, process
 
 
 def test_a_killed_scheduler_is_an_error_that_says_how_to_go_on(

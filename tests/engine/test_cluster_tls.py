@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import trustme
 
 from flacheck.engine.cluster import DaskExecutor
 from flacheck.errors import IncompleteError
+from tests import dask_cluster
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.slow
@@ -39,28 +39,8 @@ def tls_variables(folder: Path, authority: trustme.CA) -> dict[str, str]:
 def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """A scheduler and a worker that require certificates: the address, and Dask's variables."""
     variables = tls_variables(tmp_path, trustme.CA())
-    file = tmp_path / "scheduler.json"
-    program = [sys.executable, "-m"]
-    scheduler = ["distributed.cli.dask_scheduler", "--protocol", "tls", "--host", "127.0.0.1"]
-    scheduler += ["--port", "0", "--no-dashboard", "--scheduler-file", str(file)]
-    worker = ["distributed.cli.dask_worker", "--scheduler-file", str(file), "--no-dashboard"]
-    started = []
-    for command in (scheduler, worker):
-        started.append(
-            subprocess.Popen(
-                [*program, *command],
-                env={**os.environ, **variables},
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-        )
-        end = time.monotonic() + 60
-        while not file.exists() and time.monotonic() < end:
-            time.sleep(0.05)
-    yield json.loads(file.read_text())["address"], variables
-    for process in reversed(started):
-        process.terminate()
-        process.wait(20)
+    with dask_cluster.serving(tmp_path, "tls", variables) as (address, _):
+        yield address, variables
 
 
 def scan(address: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
