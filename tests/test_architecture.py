@@ -122,13 +122,16 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imports(file: Path) -> Iterator[str]:
+@functools.cache
+def imports(file: Path) -> tuple[str, ...]:
     """Every absolute import of a file, those for types and within functions included."""
+    names = []
     for node in ast.walk(tree_of(file)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return tuple(names)
 
 
 def room_of(name: str) -> str:

@@ -22,17 +22,20 @@ def test_there_are_a_hundred_kinds_of_faults() -> None:
     assert len(names) == len(set(names)) >= 100
 
 
+@pytest.mark.slow
 def test_faults_are_judged_right() -> None:
     """Each among cells that must compile."""
     tally = soak.inject(12, random.Random(7))
     assert (tally.wrong, tally.counts["right"]) == ([], 12)
 
 
+@pytest.mark.slow
 def test_kills_from_outside_make_nothing_fail() -> None:
     """And hang nothing."""
     assert soak.strike(10, random.Random(7)).wrong == []
 
 
+@pytest.mark.slow
 def test_a_killed_parent_loses_nothing_and_leaves_nothing() -> None:
     """Scans go on where they were."""
     assert soak.orphan(3, random.Random(7)).wrong == []

@@ -65,6 +65,7 @@ def among_others(*behaviours: str, timeout: float = TIMEOUT) -> dict[str, Attemp
     return bad
 
 
+@pytest.mark.slow
 def test_a_packet_that_no_worker_sends_harms_no_other_cell() -> None:
     """The cell whose compiler writes to flacheck's socket is never called failing."""
     found = among_others(*(f"write {packet}" for packet in sorted(PACKETS)))
@@ -120,6 +121,7 @@ def test_a_fault_that_happens_once_is_forgotten(tmp_path: Path) -> None:
     assert {attempt.outcome for attempt in found.values()} == {Outcome.FINISHED}
 
 
+@pytest.mark.slow
 def test_a_cell_that_kills_its_server_again_and_again_is_unknown() -> None:
     """It is not tried without end."""
     names = ("SIGKILL", "SIGTERM", "SIGSEGV", "SIGABRT")
@@ -128,6 +130,7 @@ def test_a_cell_that_kills_its_server_again_and_again_is_unknown() -> None:
         assert verdict("bad", attempt) is Verdict.UNKNOWN
 
 
+@pytest.mark.slow
 def test_a_cell_that_stops_its_server_and_dies_is_unknown() -> None:
     """Nobody would report the worker's end: it is tried again elsewhere, a few times."""
     (attempt,) = among_others("stopped").values()
@@ -145,6 +148,7 @@ def test_a_stopped_server_is_not_blamed_on_the_next_cell() -> None:
     assert {found[name].outcome for name in ("good", "stops", "good at last")} == {Outcome.FINISHED}
 
 
+@pytest.mark.slow
 def test_a_stopped_server_does_not_hold_up_a_time_out() -> None:
     """The worker is killed for its time, and nobody reports it."""
     kind = fake.kind({"stops": "server SIGSTOP", "slow": "hang"})
@@ -160,6 +164,7 @@ def test_a_worker_that_stops_itself_times_out() -> None:
     assert attempt.outcome is Outcome.TIMED_OUT
 
 
+@pytest.mark.slow
 def test_a_server_that_is_stopped_lets_its_worker_go_on() -> None:
     """Answers come from the worker itself."""
     (attempt,) = among_others("server SIGSTOP").values()
@@ -225,6 +230,7 @@ def test_nobody_elses_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> None
         worker.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGTERM", "SIGSTOP"])
 def test_random_signals_hang_nothing_and_make_nothing_fail(name: str) -> None:
     """Whichever process they meet, at whatever moment."""

@@ -74,6 +74,7 @@ def test_memory_is_bounded_by_what_is_held(tmp_path: Path) -> None:
         assert "MB, more than its limit" in ended.how
 
 
+@pytest.mark.slow
 def test_time_is_bounded_and_nothing_is_left(tmp_path: Path) -> None:
     """Not even what left its session and its parent."""
     marker = f"flacheck-test-{os.getpid()}-daemon"

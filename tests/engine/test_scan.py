@@ -68,6 +68,7 @@ def test_verdicts_come_with_code_stage_and_signature(store: Store) -> None:
     assert found["fake.shared"].resources["shared"] == 245760
 
 
+@pytest.mark.slow
 def test_a_time_out_is_unknown_and_asked_again_only_with_more_time(store: Store) -> None:
     """The same limit would end the same way."""
     cells = [fake.cell("endless")]

@@ -61,6 +61,7 @@ def sources(folder: Path, name: str, files: dict[str, str]) -> None:
             archive.addfile(member, io.BytesIO(text.encode()))
 
 
+@pytest.mark.slow
 def test_bounds_on_torch_are_met_under_pip_alone(
     shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,6 +75,7 @@ def test_bounds_on_torch_are_met_under_pip_alone(
     assert package.modules == ("outer",)
 
 
+@pytest.mark.slow
 def test_requirements_that_nobody_has_are_left_out_and_named(
     shop: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -96,6 +98,7 @@ SETUP = (
 )
 
 
+@pytest.mark.slow
 def test_sources_whose_build_wants_torch_are_taken_as_they_stand(
     shop: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -56,6 +56,7 @@ def _long(megabytes: int) -> Iterator[bytes]:
     yield SELECT + block
 
 
+@pytest.mark.slow
 def test_a_long_log_is_read_in_bounded_memory_and_both_its_failures_are_found() -> None:
     """The more specific failure decides; line numbers count the whole log."""
     lines = sum(chunk.count(b"\n") for chunk in _long(64))

@@ -142,6 +142,7 @@ def test_a_damaged_row_is_reported_or_one_error(
         assert str(error)
 
 
+@pytest.mark.slow
 @ANY
 @given(data=st.data())
 def test_a_merge_takes_over_all_or_nothing(

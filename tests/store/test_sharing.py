@@ -29,6 +29,7 @@ with Store.open(folder) as store:
 """
 
 
+@pytest.mark.slow
 def test_four_scans_at_once_share_the_work(tmp_path: Path) -> None:
     """Each has all records in its run; few cells are compiled twice."""
     marks = tmp_path / "marks"

@@ -194,6 +194,7 @@ def test_a_batch_is_stored_whole_or_not_at_all(store: Store) -> None:
     assert list(store.records(run)) == []
 
 
+@pytest.mark.slow
 def test_many_cells_cost_no_more_each_than_few(store: Store) -> None:
     """Adding in batches of 50, asking for keys, taking over what is there: ten times the cells take
     about ten times as long."""

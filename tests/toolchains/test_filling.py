@@ -86,6 +86,7 @@ def _wait_for(condition: Path, seconds: float = 20.0) -> None:
     assert condition.read_text()
 
 
+@pytest.mark.slow
 def test_kill_9_in_mid_install_leaves_nothing_that_looks_complete(
     installer_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,6 +120,7 @@ def test_no_proxy_names_hosts_that_are_read_directly(
     assert proxy.requests == []
 
 
+@pytest.mark.slow
 def test_a_proxy_that_does_not_answer_is_named(
     configure: Callable[..., None], plain: Index
 ) -> None:
@@ -133,6 +134,7 @@ def test_a_proxy_that_does_not_answer_is_named(
     assert "hidden" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_private_authority_and_a_client_certificate_are_used(
     configure: Callable[..., None],
     proxy: Proxy,
@@ -234,6 +236,7 @@ def make_wheel(name: str) -> bytes:
     return buffer.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("installer", ["pip", "uv"])
 def test_an_installation_takes_the_same_way(
     configure: Callable[..., None],

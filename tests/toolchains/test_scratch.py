@@ -39,6 +39,7 @@ def started() -> tuple[subprocess.Popen[str], Path]:
     return process, Path(process.stdout.readline().strip())
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_killed_process_is_removed_by_the_next(where: Path) -> None:
     """Those of living processes and of other programs stay."""
     killed, stale = started()

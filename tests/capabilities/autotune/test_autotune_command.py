@@ -69,6 +69,7 @@ def document(text: str) -> Any:
     return made
 
 
+@pytest.mark.slow
 def test_our_own_kernels_run_and_are_stored(tmp_path: Path) -> None:
     """Exit 0; a second time nothing is compiled; trials do not count as a scan's records."""
     command = ("autotune", OURS, "--target", "sm90", "--format", "json", "-j", "1")
@@ -86,6 +87,7 @@ def test_our_own_kernels_run_and_are_stored(tmp_path: Path) -> None:
         assert list(store.latest()) == []
 
 
+@pytest.mark.slow
 def test_what_is_examined_is_found_by_its_key(tmp_path: Path) -> None:
     """`flacheck repro` begins with a configuration that failed, as the report proposes."""
     recorded(tmp_path, name="tl.sum(n, 3)")

@@ -312,6 +312,7 @@ def test_a_listed_new_release_is_seen(project: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_two_hundred_pins_cost_little_more_than_two(project: Path) -> None:
     """Of processor time, start, store and judging included; a ratio, whatever the machine."""
 

@@ -116,6 +116,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_a_kill_while_a_fix_is_written_leaves_a_whole_file(tmp_path: Path) -> None:
     """The old one or the new one, of a size that takes more than one write."""
     rest = "# rest\n" * 200_000

@@ -55,6 +55,7 @@ def test_what_each_function_asks_for_is_recorded(tmp_path: Path, store: Store) -
     assert resources["functions"][0]["name"] == "k(float*)"
 
 
+@pytest.mark.slow
 def test_seconds_are_processor_time(tmp_path: Path, store: Store) -> None:
     """A unit whose compiler waits, as it does on a busy machine, is no slow one."""
     records = scanned(tmp_path, store, "// waits")

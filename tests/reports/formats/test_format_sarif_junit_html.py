@@ -88,6 +88,7 @@ def test_every_report_is_a_page_without_network(command: str, tmp_path: Path) ->
     assert not re.search(r'(src|href)="(?!#)', page)
 
 
+@pytest.mark.slow
 def test_a_page_of_flash_linear_attention_has_at_most_400_kb() -> None:
     """350 kernels in three dtypes × 8 releases × 3 GPUs, an eighth of them failing."""
     drawn = random.Random(27)
