@@ -24,6 +24,7 @@ CODES: dict[str, tuple[str, ...]] = {
     "build.nvcc_too_old": ("FC814",),
     "build.nvcc_unknown_arch": ("FC805",),
     "build.target_feature": ("FC819",),
+    "build.source_error": ("FC821",),
     "build.static_assertion": ("FC803",),
     "build.undefined_identifier": ("FC804",),
     "cache.race": ("FC915",),
