@@ -96,6 +96,7 @@ CODES: dict[str, tuple[str, ...]] = {
     "ptxas.crash": ("FC406",),
     "ptxas.feature_requires_newer_sm": ("FC401",),
     "ptxas.missing": ("FC405",),
+    "ptxas.refused": ("FC409",),
     "ptxas.nonzero_exit": ("FC406",),
     "ptxas.register_allocation_failed": ("FC503",),
     "ptxas.unknown_cuda": ("FC407",),

@@ -95,8 +95,8 @@ _NATIVE = re.compile(
     r"|(?:^|[:)\]] )(?:(?:catastrophic |fatal |internal )?error)(?: #\S+)?: |^ERROR: "
     r"|^\s*(?:cause: |[×╰─▶][×╰─▶ ]*)Because |^\s* Because "
     # The text of an exception without its type, as people quote it.
-    r"|^(?:\w[\w ./-]{0,60}: (?<! was: ))?[`\"]?No module named '"
-    r"|^(?:\w[\w ./-]{0,60}: )?[`\"]?'NoneType' object has no attribute '"
+    r"|^(?:(?!Ignore)\w[\w ']{0,30}: (?<! was: ))?[`\"]?No module named '"
+    r"|^(?:\w[\w -]{0,30}: )?[`\"]?'NoneType' object has no attribute '"
 )
 _WRAPPER = re.compile(
     r"PassManager::run failed|No valid triton configs|^ninja: build stopped"
