@@ -59,6 +59,8 @@ _PROGRESS = re.compile(
 )
 # Inductor's autotuner prints the error of a choice that it leaves out, and goes on.
 _LEFT_OUT = re.compile(r"^[^\n]*\n(?=[^\n]{0,120}Ignoring this choice)", re.MULTILINE)
+# A program that announces a harmless message quotes it.
+_HARMLESS = re.compile(r"^[^\n]{0,500}\b(?:can|may) be (?:safely )?ignored\b[^\n]*$", re.MULTILINE)
 # A program that goes on without a module logs the exception of the import under its warning.
 _TOLERATED = re.compile(
     r"^[^\n]{0,300}\b(?:will not be enabled|[Ff]all(?:ing)? back)\b[^\n]*\n"
@@ -162,7 +164,7 @@ def clean(log: str) -> str:
     """
     plain = _without_hosts(_TERMINAL.sub("", _join_wrapped(log)))
     log = _DUMP.sub("", _PREFIX.sub("", _PROGRESS.sub("", plain)))
-    log = _TOLERATED.sub(_empty_lines, _LEFT_OUT.sub("\n", log))
+    log = _TOLERATED.sub(_empty_lines, _HARMLESS.sub("", _LEFT_OUT.sub("\n", log)))
     return _ENDLESS.sub(r"\1…", log)
 
 

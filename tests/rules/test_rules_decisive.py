@@ -93,3 +93,10 @@ def test_an_import_that_a_program_goes_on_without_is_no_failure() -> None:
     assert read(warning + trace) == []
     assert [finding.code for finding in read("starting\n" + trace)] == ["FC910"]
     assert len(clean(warning + trace + "end\n").splitlines()) == 6
+
+
+def test_a_message_that_a_program_calls_harmless_is_no_failure() -> None:
+    """SGLang quotes a message of the compiler before it appears."""
+    quoted = "error: operation scheduled before its operands"
+    assert read(f"The following error message '{quoted}' can be ignored.\n") == []
+    assert [finding.code for finding in read(quoted)] == ["FC205"]
