@@ -17,8 +17,8 @@ _HINTS = (
 # Lines are compared without these: most lines of a log differ in numbers only.
 _DIGITS = b"0123456789."
 _PLAIN_HINTS = tuple((hint, hint.translate(None, _DIGITS)) for hint in _HINTS)
-# Known lines are passed over; they are short ones, of blocks that repeat much.
-_LONGEST_KNOWN, _MOST_KNOWN, _MOST_NEW = 400, 8_192, 1_024
+# Lines of earlier blocks are passed over; they are short ones, of blocks that repeat much.
+_LONGEST_LINE, _MOST_LINES, _MOST_NEW_LINES = 400, 8_192, 1_024
 # Lines of one shape are read once, and a log has few shapes: their number is bounded as well.
 _SHAPE = re.compile(rb"[\d.]+|0x[0-9a-f]+")
 _SHAPE_LENGTH, _MOST_SHAPES = 160, 4096
@@ -59,7 +59,7 @@ class _Kept:
 
 
 @dataclass
-class _KnownLines:
+class _EarlierLines:
     """Lines of earlier blocks, without their digits."""
 
     lines: set[bytes] = field(default_factory=set)
@@ -70,8 +70,8 @@ class _KnownLines:
         To compare whole lines is several times as fast as to search each hint.
         """
         new = set(block.translate(None, _DIGITS).split(b"\n")) - self.lines
-        if len(new) <= _MOST_NEW and len(self.lines) < _MOST_KNOWN:
-            self.lines.update(line for line in new if len(line) <= _LONGEST_KNOWN)
+        if len(new) <= _MOST_NEW_LINES and len(self.lines) < _MOST_LINES:
+            self.lines.update(line for line in new if len(line) <= _LONGEST_LINE)
         text = b"\n".join(new)
         return [hint for hint, plain in _PLAIN_HINTS if plain in text]
 
@@ -83,14 +83,14 @@ def take(chunks: Iterable[bytes]) -> list[Excerpt]:
     """
     budget = _Kept()
     shapes: set[bytes] = set()
-    known = _KnownLines()
+    earlier = _EarlierLines()
     before = b""
     line = 1
     for block, after in _with_next(_whole_lines(chunks)):
         text = before + block + after[:_AFTER]
         first_line = line - before.count(b"\n")
         end_of_block = len(before) + len(block)
-        hints = known.hints_in_new(block)
+        hints = earlier.hints_in_new(block)
         for start, end in find_neighbourhoods(text, len(before), end_of_block, shapes, hints):
             budget.add(first_line + text.count(b"\n", 0, start), text[start:end])
         is_first, is_last = not before, not after
