@@ -13,8 +13,11 @@ from flacheck.rules import read, signature
 
 LOGS = Path(__file__).parent / "logs"
 CASES = Path(__file__).parent / "cases"
-# The sealed half of the reports stands for no rule.
-_OPEN_CASES = ("known", "reports", "reports_newest", "reports_drawn_fourth")
+# The sealed halves of the reports stand for no rule.
+_OPEN_CASES = (
+    *("known", "reports", "reports_newest", "reports_drawn_fourth", "reports_drawn_eighth"),
+    *("reports_drawn_tenth", "reports_drawn_twelfth"),
+)
 
 
 def logs(kind: str) -> list[str]:

@@ -15,6 +15,8 @@ from flacheck.rules.signature import normalise
 
 # Colours and other sequences of terminals, and the end of a line on Windows.
 _TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r+$", re.MULTILINE)
+# torch.compile names its compiler in front of the error that this raised.
+_COMPILER = r"(?:[\w.]{1,60}\.)?BackendCompilerFailed: backend='[^'\n]{1,100}' raised:[ ](?=\w)"
 # Prefixes of a line: CI and container timestamps, ranks, workers, loggers, pytest's E, quotation,
 # seconds of a docker build, boxes of rich. Several of them may stand in front of one line.
 _LEVELS = r"(?:TRACE|DEBUG|INFO|SUCCESS|WARN|WARNING|ERROR|CRITICAL|FATAL)"
@@ -39,9 +41,17 @@ _PREFIX = re.compile(
     r"|!!![ ]Exception[ ]during[ ]processing[ ]!!![ ]"
     r"|\#\d+[ ]\d{1,5}\.\d{1,3}[ ]{1,3}|\d{1,5}\.\d{1,3}[ ]{2,3}"
     r"|E[ ]{3,7}|(?:>[ ])+|[│|❱][ ](?=\s*(?:│|\w))"
+    rf"|{_COMPILER}"
     r"){1,6}",
     re.MULTILINE,
 )
+# pdsh, with which DeepSpeed starts its workers, puts the name of the host in front of each line.
+# That looks like the type of an exception; only before a traceback or a time it is a host.
+_HOST = re.compile(
+    r"^([\w.-]{1,60}): (?=Traceback \(most recent call last\):|  File \"|\[\d{4}-\d\d-\d\d )",
+    re.MULTILINE,
+)
+_MOST_HOSTS = 1_000
 # Progress bars stand in front of what is printed after them, on the same line.
 _PROGRESS = re.compile(
     r"(?:^\r?|\r)[^\n\r|]{0,200}?\d{1,3}%\|[^\n\r|]{0,300}\|[^\n\r\[]{0,60}\[[^\]\n\r]{0,80}\][ ]?",
@@ -49,6 +59,15 @@ _PROGRESS = re.compile(
 )
 # Inductor's autotuner prints the error of a choice that it leaves out, and goes on.
 _LEFT_OUT = re.compile(r"^[^\n]*\n(?=[^\n]{0,120}Ignoring this choice)", re.MULTILINE)
+# A program that announces a harmless message quotes it.
+_HARMLESS = re.compile(r"^[^\n]{0,500}\b(?:can|may) be (?:safely )?ignored\b[^\n]*$", re.MULTILINE)
+# A program that goes on without a module logs the exception of the import under its warning.
+_TOLERATED = re.compile(
+    r"^[^\n]{0,300}\b(?:will not be enabled|[Ff]all(?:ing)? back)\b[^\n]*\n"
+    r"Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n)*"
+    r"(?:ModuleNotFound|Import)Error: [^\n]*$",
+    re.MULTILINE,
+)
 # Operations of a module dump: they fill most of a long log, and none is a message.
 _DUMP = re.compile(
     r"^ +(?:%[\w:]+ = |(?:tt|ttg|ttng|triton_\w+|scf|cf|arith|llvm|nvvm|gpu)\.\w).*$", re.MULTILINE
@@ -77,6 +96,9 @@ _NATIVE = re.compile(
     r"|\bld: cannot find |undefined symbol: |\bFloating point exception\b|^ninja: build stopped"
     r"|(?:^|[:)\]] )(?:(?:catastrophic |fatal |internal )?error)(?: #\S+)?: |^ERROR: "
     r"|^\s*(?:cause: |[×╰─▶][×╰─▶ ]*)Because |^\s* Because "
+    # The text of an exception without its type, as people quote it.
+    r"|^(?:(?!Ignore)\w[\w ']{0,30}: (?<! was: ))?[`\"]?No module named '"
+    r"|^(?:\w[\w -]{0,30}: )?[`\"]?'NoneType' object has no attribute '"
 )
 _WRAPPER = re.compile(
     r"PassManager::run failed|No valid triton configs|^ninja: build stopped"
@@ -140,9 +162,24 @@ def clean(log: str) -> str:
 
     The numbers of lines stay.
     """
-    plain = _TERMINAL.sub("", _join_wrapped(log))
-    log = _PREFIX.sub("", _PROGRESS.sub("", plain))
-    return _ENDLESS.sub(r"\1…", _LEFT_OUT.sub("\n", _DUMP.sub("", log)))
+    plain = _without_hosts(_TERMINAL.sub("", _join_wrapped(log)))
+    log = _DUMP.sub("", _PREFIX.sub("", _PROGRESS.sub("", plain)))
+    log = _TOLERATED.sub(_empty_lines, _HARMLESS.sub("", _LEFT_OUT.sub("\n", log)))
+    return _ENDLESS.sub(r"\1…", log)
+
+
+def _empty_lines(match: re.Match[str]) -> str:
+    """Return as many line ends as a match has."""
+    return "\n" * match[0].count("\n")
+
+
+def _without_hosts(log: str) -> str:
+    """Return the log without the names of hosts that pdsh puts in front of its lines."""
+    hosts = set(_HOST.findall(log))
+    if not hosts or len(hosts) > _MOST_HOSTS:
+        return log
+    names = "|".join(re.escape(host) for host in sorted(hosts))
+    return re.sub(rf"^(?:{names}): ?", "", log, flags=re.MULTILINE)
 
 
 def _join_wrapped(log: str) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 # Messages of failures contain one of these; `bytes.find` passes over the rest at memory speed.
@@ -12,8 +12,13 @@ _HINTS = (
     *(b"nvalid", b"too old", b"Mismatched", b"not supported", b"recognized processor"),
     *(b"not found", b"out of memory", b"OutOfResources", b"misaligned", b"Bad machine code"),
     *(b"bug report", b"non-zero exit", b"power of 2", b"FAILED", b"FAULT", b"timeout", b"No valid"),
-    *(b"NVRM: Xid", b"ould not find"),
+    *(b"NVRM: Xid", b"ould not find", b"module named", b"did not run", b"recent call first"),
 )
+# Lines are compared without these: most lines of a log differ in numbers only.
+_DIGITS = b"0123456789."
+_PLAIN_HINTS = tuple((hint, hint.translate(None, _DIGITS)) for hint in _HINTS)
+# Lines of earlier blocks are passed over; they are short ones, of blocks that repeat much.
+_LONGEST_LINE, _MOST_LINES, _MOST_NEW_LINES = 400, 8_192, 1_024
 # Lines of one shape are read once, and a log has few shapes: their number is bounded as well.
 _SHAPE = re.compile(rb"[\d.]+|0x[0-9a-f]+")
 _SHAPE_LENGTH, _MOST_SHAPES = 160, 4096
@@ -53,6 +58,24 @@ class _Kept:
             self.sizes[1] -= len(self.last.popleft()[1])
 
 
+@dataclass
+class _EarlierLines:
+    """Lines of earlier blocks, without their digits."""
+
+    lines: set[bytes] = field(default_factory=set)
+
+    def hints_in_new(self, block: bytes) -> list[bytes]:
+        """Return the hints that occur in lines of a block which no earlier block has.
+
+        To compare whole lines is several times as fast as to search each hint.
+        """
+        new = set(block.translate(None, _DIGITS).split(b"\n")) - self.lines
+        if len(new) <= _MOST_NEW_LINES and len(self.lines) < _MOST_LINES:
+            self.lines.update(line for line in new if len(line) <= _LONGEST_LINE)
+        text = b"\n".join(new)
+        return [hint for hint, plain in _PLAIN_HINTS if plain in text]
+
+
 def take(chunks: Iterable[bytes]) -> list[Excerpt]:
     """Return a log's ends and the neighbourhoods of all that may report a failure, in order.
 
@@ -60,12 +83,15 @@ def take(chunks: Iterable[bytes]) -> list[Excerpt]:
     """
     budget = _Kept()
     shapes: set[bytes] = set()
+    earlier = _EarlierLines()
     before = b""
     line = 1
     for block, after in _with_next(_whole_lines(chunks)):
         text = before + block + after[:_AFTER]
         first_line = line - before.count(b"\n")
-        for start, end in find_neighbourhoods(text, len(before), len(before) + len(block), shapes):
+        end_of_block = len(before) + len(block)
+        hints = earlier.hints_in_new(block)
+        for start, end in find_neighbourhoods(text, len(before), end_of_block, shapes, hints):
             budget.add(first_line + text.count(b"\n", 0, start), text[start:end])
         is_first, is_last = not before, not after
         if is_first:
@@ -129,10 +155,10 @@ def _tail(block: bytes) -> bytes:
 
 
 def find_neighbourhoods(
-    text: bytes, start: int, end: int, shapes: set[bytes]
+    text: bytes, start: int, end: int, shapes: set[bytes], hints: Sequence[bytes] = _HINTS
 ) -> Iterator[tuple[int, int]]:
     """Yield the bounds of the text around each new hint between two places, without overlaps."""
-    places = sorted(_places(text, start, end, shapes))
+    places = sorted(_places(text, start, end, shapes, hints))
     bounds: tuple[int, int] | None = None
     for place in places:
         first = text.rfind(b"\n", 0, max(place - _BEFORE, 0)) + 1
@@ -148,9 +174,11 @@ def find_neighbourhoods(
         yield bounds
 
 
-def _places(text: bytes, start: int, end: int, shapes: set[bytes]) -> Iterator[int]:
+def _places(
+    text: bytes, start: int, end: int, shapes: set[bytes], hints: Sequence[bytes]
+) -> Iterator[int]:
     """Yield the places of hints in lines of a new shape."""
-    for hint in _HINTS:
+    for hint in hints:
         place = text.find(hint, start, end)
         while place >= 0:
             line_start = text.rfind(b"\n", 0, place) + 1

@@ -70,6 +70,14 @@ def test_a_long_log_is_read_in_bounded_memory_and_both_its_failures_are_found() 
     assert [each.line for each in found] == [6_001, lines - 12_001]
 
 
+def test_a_line_that_differs_from_earlier_ones_in_numbers_only_is_passed_over() -> None:
+    """A new line counts in any block, also if only its digits would be a hint's."""
+    text = b"arange's range must be a power of 2\n"
+    parts = excerpts.take([_steps(60_000), b"power of 3\n", text, _steps(60_000)])
+    assert [text.decode() in part.text for part in parts] == [False, True, False]
+    assert parts[1].text.count(text.decode()) == 1
+
+
 def test_a_failure_at_the_edge_of_a_block_keeps_its_traceback() -> None:
     """A block ends within a traceback of several lines."""
     head = _steps(30_000)[: (1 << 20) - 40].rpartition(b"\n")[0] + b"\n"

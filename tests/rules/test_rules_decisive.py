@@ -63,3 +63,40 @@ def test_lines_are_joined_up_to_the_limit() -> None:
     half = "y" * (MESSAGE_LIMIT // 2)
     assert join([half, half]) == half
     assert join(["a", "b"]) == "a\nb"
+
+
+def test_names_of_hosts_are_no_types_of_exceptions() -> None:
+    """pdsh puts them in front of each line; a traceback or a time shows which names are hosts."""
+    log = (
+        "node-1: [2024-05-01 10:00:00,123] [INFO] started\n"
+        "10.0.0.7: Traceback (most recent call last):\n"
+        '10.0.0.7:   File "train.py", line 2, in <module>\n'
+        "10.0.0.7: RuntimeError: PassManager::run failed\n"
+        "node-1: ValueError: later\n"
+    )
+    assert clean(log).splitlines()[3:] == [
+        "RuntimeError: PassManager::run failed",
+        "ValueError: later",
+    ]
+    assert clean("RuntimeError: one\nnode: two\n") == "RuntimeError: one\nnode: two\n"
+
+
+def test_an_import_that_a_program_goes_on_without_is_no_failure() -> None:
+    """The warning announces it, and the exception is logged under it."""
+    trace = (
+        "Traceback (most recent call last):\n"
+        '  File "a.py", line 1, in <module>\n'
+        "    import triton\n"
+        "ModuleNotFoundError: No module named 'triton'\n"
+    )
+    warning = "WARNING: some optimizations will not be enabled\n"
+    assert read(warning + trace) == []
+    assert [finding.code for finding in read("starting\n" + trace)] == ["FC910"]
+    assert len(clean(warning + trace + "end\n").splitlines()) == 6
+
+
+def test_a_message_that_a_program_calls_harmless_is_no_failure() -> None:
+    """SGLang quotes a message of the compiler before it appears."""
+    quoted = "error: operation scheduled before its operands"
+    assert read(f"The following error message '{quoted}' can be ignored.\n") == []
+    assert [finding.code for finding in read(quoted)] == ["FC205"]
