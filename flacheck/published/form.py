@@ -21,9 +21,9 @@ from flacheck.analysis.fallbacks import ReportedFallback
 from flacheck.baseline.form import BaselinePlace
 from flacheck.errors import UsageError
 from flacheck.model.coverage import PackageCoverage
-from flacheck.model.extent import LaunchExtent
 from flacheck.model.launch import FormError, check_plain
 from flacheck.model.wire import ToolchainName
+from flacheck.published.extents import PackedExtent
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -192,7 +192,7 @@ class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     outcomes: tuple[PackedOutcome, ...]
     resources: tuple[dict[str, Any], ...]
     cells: tuple[PackedCell, ...]
-    extent: LaunchExtent | None = None
+    extent: PackedExtent | None = None
     coverage: tuple[PackageCoverage, ...] = ()
     # Package, kernel, operator and form.
     forms: tuple[tuple[str | None, str, str, str], ...] = ()

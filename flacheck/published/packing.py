@@ -30,6 +30,7 @@ from flacheck.model import (
 )
 from flacheck.model.coverage import PackageCoverage
 from flacheck.model.kernel import Unrecorded
+from flacheck.published.extents import pack_extent, unpack_extent
 from flacheck.published.form import (
     Body,
     CaptureFacts,
@@ -170,6 +171,9 @@ def pack(
                 alternatives=tuple(index_of[key] for key in others if key in index_of),
             )
         )
+    extent = None
+    if keys.extent is not None:
+        extent = pack_extent(keys.extent, [record.cell for record in own_records])
     body = Body(
         kernels=tuple(kernels.parts),
         launches=tuple(launches.parts),
@@ -178,7 +182,7 @@ def pack(
         outcomes=tuple(outcomes.parts),
         resources=tuple(resources.parts),
         cells=tuple(cells),
-        extent=keys.extent,
+        extent=extent,
         coverage=facts.coverage,
         forms=tuple(sorted(_list_forms(facts.forms, own_records), key=str)),
         capture=facts.capture,
@@ -279,7 +283,10 @@ def unpack(header: Header, body: Body) -> PublishedPlace | None:
             alternatives[record.key] = [records[index].key for index in cell.alternatives]
     if digest_of_keys(names) != header.keys:
         return None
-    keys = KeySet(names, frozenset(made_up), alternatives, body.extent)
+    extent = None
+    if body.extent is not None:
+        extent = unpack_extent(body.extent, [record.cell for record in records])
+    keys = KeySet(names, frozenset(made_up), alternatives, extent)
     request = RequestedCells(header.toolchain, header.target, len(names), keys.digest)
     question = Question(header.about, {"configs": [header.configs]}, (request,))
     forms = {}
