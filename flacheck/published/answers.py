@@ -15,7 +15,7 @@ from flacheck.published.library import ResultsFolder, why_not_valid
 from flacheck.published.packing import PublishedPlace
 
 # The widest question first.
-_WIDEST = ("own", "edges", "usual")
+WIDEST = ("own", "edges", "usual")
 _REMEDY = "--fresh compiles here"
 
 
@@ -63,6 +63,28 @@ def source(headers: Iterable[Header], own_cells: int = 0) -> PublishedSource:
     )
 
 
+def deciding(headers: Iterable[Header]) -> list[Header]:
+    """Return the answer that decides about each package, release and GPU.
+
+    A failure in any configuration decides; otherwise the widest question that passes does, which
+    may be wider than one that is incomplete.
+    """
+    by_place: dict[tuple[str, str, str], list[Header]] = {}
+    for header in headers:
+        place = (header.about, header.toolchain, header.target)
+        by_place.setdefault(place, []).append(header)
+    return [min(own, key=_by_weight) for own in by_place.values()]
+
+
+def _by_weight(header: Header) -> tuple[int, int]:
+    weight = 2
+    if header.place.state == "bad":
+        weight = 0
+    elif header.place.state in ("good", "screened"):
+        weight = 1
+    return weight, WIDEST.index(header.configs)
+
+
 @dataclass(frozen=True)
 class PublishedPart:
     """The published places of a question; `missing` is the reason if some are absent."""
@@ -76,7 +98,7 @@ def widest_entries(
 ) -> list[FileEntry]:
     """Return the file with the most configurations of each release and GPU."""
     by_place: dict[tuple[str, str], FileEntry] = {}
-    for configs in reversed(_WIDEST):
+    for configs in reversed(WIDEST):
         for entry in library.entries(about, configs):
             if not targets or entry.target in targets:
                 by_place[entry.toolchain, entry.target] = entry
@@ -85,7 +107,7 @@ def widest_entries(
 
 def widest_configs(library: ResultsFolder, questions: Sequence[tuple[str, str, str]]) -> str:
     """Return the most configurations that are published for every question; `usual` for none."""
-    for configs in _WIDEST:
+    for configs in WIDEST:
         if all(_entry(library, *question, configs) for question in questions):
             return configs
     return "usual"
@@ -143,7 +165,7 @@ def _absence(
     if present:
         return f"{text}; {', '.join(present)} is"
     narrower = []
-    for other in _WIDEST:
+    for other in WIDEST:
         if other == configs:
             continue
         answers = [_entry(library, *question, other) for question in questions]

@@ -61,6 +61,7 @@ class SubjectFacts:
     """Facts about a package beside its records.
 
     `requires` are its requirements with their owners; `capture` explains missing kernels.
+    `usual_keys` are the cells that `--configs usual` compiles; all of them if it is empty.
     """
 
     digest: str | None = None
@@ -71,6 +72,7 @@ class SubjectFacts:
     coverage: tuple[PackageCoverage, ...] = ()
     forms: FormsOf = field(default_factory=dict)
     fallbacks: tuple[ReportedFallback, ...] = ()
+    usual_keys: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class PublishedPlace:
         forms: Operator and form of kernels.
         coverage: The recorded and the missed kernels of the package.
         capture: Facts about the capture.
+        usual_keys: The cells that `--configs usual` compiles.
     """
 
     header: Header
@@ -96,6 +99,7 @@ class PublishedPlace:
     forms: FormsOf = field(default_factory=dict)
     coverage: tuple[PackageCoverage, ...] = ()
     capture: CaptureFacts | None = None
+    usual_keys: frozenset[str] = frozenset()
 
     @property
     def place(self) -> RequestedPlace:
@@ -169,6 +173,7 @@ def pack(
                 is_made_up=record.key in keys.made_up,
                 is_requested=record.key in keys.kernels,
                 alternatives=tuple(index_of[key] for key in others if key in index_of),
+                is_usual=not facts.usual_keys or record.key in facts.usual_keys,
             )
         )
     extent = None
@@ -273,10 +278,13 @@ def unpack(header: Header, body: Body) -> PublishedPlace | None:
     records = [_record(header, body, cell, kernels, launches) for cell in body.cells]
     names: dict[str, str] = {}
     made_up = set()
+    usual_keys = set()
     alternatives = {}
     for cell, record in zip(body.cells, records):
         if cell.is_requested:
             names[record.key] = record.kernel
+            if cell.is_usual:
+                usual_keys.add(record.key)
         if cell.is_made_up:
             made_up.add(record.key)
         if cell.alternatives:
@@ -301,6 +309,7 @@ def unpack(header: Header, body: Body) -> PublishedPlace | None:
         forms,
         tuple(body.coverage),
         body.capture,
+        frozenset(usual_keys),
     )
 
 

@@ -11,8 +11,8 @@ from flacheck.capabilities.gate.compilers import TRITON
 from flacheck.capabilities.gate.evidence import Evidence, RecordFilter
 from flacheck.packages import package
 from flacheck.pipeline.package_launches import DEFAULT_TARGETS
-from flacheck.published.answers import source, widest_entries
-from flacheck.published.form import Header
+from flacheck.published.answers import deciding, source
+from flacheck.published.form import FileEntry, Header
 from flacheck.published.library import ResultsFolder, why_not_valid
 from flacheck.version import __version__
 
@@ -22,14 +22,13 @@ def with_published(
 ) -> tuple[Evidence, tuple[str, ...]]:
     """Return the evidence with published standings, and notes on results that were left out.
 
-    Published are standings of a package at an exact version; they count on releases and GPUs
-    without a complete standing in the store or in the baseline. A failure there always counts.
+    Published are standings of a package at an exact version, or of a matrix of flacheck's own
+    kernels; they count on releases and GPUs without a complete standing in the store or in the
+    baseline. A failure there always counts.
     """
-    if record_filter.compiler is not TRITON or not _is_exact(record_filter):
+    about = _about(record_filter)
+    if record_filter.compiler is not TRITON or about is None:
         return evidence, ()
-    assert record_filter.package is not None
-    name, version = package.parse(record_filter.package)
-    about = f"{name}=={version}"
     on = record_filter.targets or _targets(evidence) or DEFAULT_TARGETS
     settled_places = set()
     for answer in evidence.standings:
@@ -37,13 +36,14 @@ def with_published(
             settled_places.add(answer.place)
     headers = []
     notes: dict[str, None] = {}
-    for entry in widest_entries(library, about, on):
+    for entry in library.entries(about, accepts=lambda entry: entry.target in on):
         header = library.header(entry)
-        why = why_not_valid(header)
+        why = why_not_valid(header) or _why_other_keys(library, entry, header)
         if why is not None:
             notes[why] = None
         elif (entry.toolchain, entry.target) not in settled_places:
             headers.append(header)
+    headers = deciding(headers)
     if headers and record_filter.ops:
         return evidence, ("they hold no call paths, so they do not answer --op",)
     new_standings = []
@@ -69,8 +69,24 @@ def with_published(
     return completed, tuple(notes)
 
 
-def _is_exact(record_filter: RecordFilter) -> bool:
-    return record_filter.package is not None and not record_filter.is_of_checkout
+def _about(record_filter: RecordFilter) -> str | None:
+    """Return the package with its version, or the matrix; None for a checkout and for neither."""
+    if record_filter.package is None:
+        return record_filter.matrix
+    if record_filter.is_of_checkout:
+        return None
+    name, version = package.parse(record_filter.package)
+    return f"{name}=={version}"
+
+
+def _why_other_keys(library: ResultsFolder, entry: FileEntry, header: Header) -> str | None:
+    """Return the reason if this flacheck computes other keys; one of the same version does not."""
+    if header.flacheck == __version__ or library.place(entry) is not None:
+        return None
+    return (
+        f"{header.about} under {header.toolchain} on {header.target}: this flacheck computes other "
+        "keys than the one that compiled it"
+    )
 
 
 def _targets(evidence: Evidence) -> list[str]:
