@@ -29,7 +29,7 @@ from flacheck.model import Purpose
 from flacheck.packages import checkouts
 from flacheck.packages import package as packages
 from flacheck.pipeline.events import OnEvent, Progress, ignore
-from flacheck.published.answers import widest_entries
+from flacheck.published.answers import why_not_published, widest_entries
 from flacheck.published.library import nearest, why_not_valid
 from flacheck.store import FILE, Store, StoredRun, questions
 from flacheck.tables.targets import find as find_target
@@ -75,8 +75,11 @@ def report(
     published: Run | None = None
     if (about.package or about.matrix) and not operators and not no_published:
         published = _published(about, split(target), results, waived)
-    if published and (results is not None or not (Path(store) / FILE).is_file()):
+    has_store = (Path(store) / FILE).is_file()
+    if published and (results is not None or not has_store):
         return published
+    if about.package and not (has_store or no_published):
+        _refuse_unpublished(about.package, results)
     with Store.open(store, create=False) as open_store:
         if options_given:
             try:
@@ -86,6 +89,16 @@ def report(
                     raise
                 return published
         return Run(view(open_store, run_ids or ["last"], waived))
+
+
+def _refuse_unpublished(package: str, results: PathLike | None) -> None:
+    """Raise UsageError with the nearest published version, if another version is published."""
+    library = library_or_none(results)
+    if library is None or checkouts.is_path(package):
+        return
+    why = why_not_published(library, ["==".join(packages.parse(package))])
+    if why:
+        raise UsageError(f"{why}; `flacheck scan --package {package}` compiles here")
 
 
 def published_run(

@@ -11,7 +11,7 @@ from msgspec import Meta
 from flacheck.analysis.order import by_version
 from flacheck.model.wire import JsonStruct, Natural
 from flacheck.published.form import FileEntry, Header
-from flacheck.published.library import ResultsFolder, why_not_valid
+from flacheck.published.library import ResultsFolder, nearest, why_not_valid
 from flacheck.published.packing import PublishedPlace
 
 # The widest question first.
@@ -123,18 +123,19 @@ def places_of(
     places: list[PublishedPlace] = []
     absent = []
     present = []
-    for about, toolchain, target in questions:
-        name = f"{about} under {toolchain} on {target}"
+    for question in questions:
+        about, toolchain, target = question
         entry = _entry(library, about, toolchain, target, configs)
         if entry is None:
-            absent.append(name)
+            absent.append(question)
             continue
-        present.append(name)
+        present.append(question)
         why = why_not_valid(library.header(entry))
         if why is not None:
             return PublishedPart((), why)
         place = library.place(entry)
         if place is None:
+            name = _list_places([question])
             return PublishedPart(
                 (), f"{name}: this flacheck computes other keys than the one that compiled it"
             )
@@ -155,15 +156,18 @@ def _entry(
 
 def _absence(
     library: ResultsFolder,
-    absent: Sequence[str],
-    present: Sequence[str],
+    absent: Sequence[tuple[str, str, str]],
+    present: Sequence[tuple[str, str, str]],
     questions: Sequence[tuple[str, str, str]],
     configs: str,
 ) -> str:
     """Return what is not published of a question, and which part of it is."""
-    text = f"{', '.join(absent)} with --configs {configs} is not published"
+    unpublished = why_not_published(library, [about for about, *_ in questions])
+    if unpublished or not {about for about, *_ in questions} & set(library.abouts):
+        return unpublished
+    text = f"{_list_places(absent)} with --configs {configs} is not published"
     if present:
-        return f"{text}; {', '.join(present)} is"
+        return f"{text}; {_list_places(present)} is"
     narrower = []
     for other in WIDEST:
         if other == configs:
@@ -173,12 +177,32 @@ def _absence(
             narrower.append(f"--configs {other}")
     if narrower:
         return f"{text}; {' and '.join(narrower)} is"
-    abouts = {about for about, *_ in questions}
-    if abouts.isdisjoint(library.abouts):
-        return ""
-    own = dict.fromkeys(
-        f"{entry.toolchain} on {entry.target}"
-        for about in sorted(abouts)
-        for entry in library.entries(about)
-    )
-    return f"{text}; {', '.join(own)} is"
+    published = []
+    for about in dict.fromkeys(about for about, *_ in questions):
+        for entry in library.entries(about):
+            published.append((about, entry.toolchain, entry.target))
+    return f"{text}; {_list_places(published)} is"
+
+
+def why_not_published(library: ResultsFolder, abouts: Iterable[str]) -> str:
+    """Return the nearest published versions of packages whose versions are not published.
+
+    A package without a published version has no such reason.
+    """
+    reasons = []
+    for about in dict.fromkeys(abouts):
+        near = nearest(about, library.abouts)
+        if about not in library.abouts and near is not None:
+            reasons.append(f"{about} is not published; the nearest published version is {near}")
+    return "; ".join(reasons)
+
+
+def _list_places(questions: Iterable[tuple[str, str, str]]) -> str:
+    """Return `NAME==VERSION under triton==3.7.1 and triton==3.8.0 on sm90`."""
+    by_subject: dict[tuple[str, str], dict[str, None]] = {}
+    for about, toolchain, target in questions:
+        by_subject.setdefault((about, target), {})[toolchain] = None
+    parts = []
+    for (about, target), toolchains in by_subject.items():
+        parts.append(f"{about} under {', '.join(toolchains)} on {target}")
+    return "; ".join(parts)

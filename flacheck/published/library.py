@@ -33,6 +33,10 @@ MANIFEST = "manifest.json"
 COMBINATIONS = "combinations.yaml"
 # The folder of flacheck's own results, and in the cache that of newer ones.
 FOLDER = "results"
+_REMEDY = (
+    "fetch it again with `flacheck results update`, or leave published results out with "
+    "--no-published"
+)
 
 
 @dataclass
@@ -121,17 +125,14 @@ def read_checked(folder: Path, entry: FileEntry) -> bytes:
             raise _differs(path)
         content = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+        raise UsageError(f"{path}: cannot be read ({error.strerror}); {_REMEDY}") from None
     if hashlib.sha256(content).hexdigest() != entry.sha256:
         raise _differs(path)
     return content
 
 
 def _differs(path: Path) -> UsageError:
-    return UsageError(
-        f"{path}: damaged, it differs from its manifest; fetch it again with `flacheck results "
-        "update`, or leave published results out with --no-published"
-    )
+    return UsageError(f"{path}: damaged, it differs from its manifest; {_REMEDY}")
 
 
 def open_library(folder: Path | None = None) -> ResultsFolder:

@@ -12,7 +12,7 @@ from flacheck.capabilities.gate.evidence import Evidence, RecordFilter
 from flacheck.capabilities.gate.sources.package_pins import PackagePin
 from flacheck.packages import package
 from flacheck.pipeline.package_launches import DEFAULT_TARGETS
-from flacheck.published.answers import deciding, source
+from flacheck.published.answers import deciding, source, why_not_published
 from flacheck.published.form import FileEntry, Header
 from flacheck.published.library import ResultsFolder, nearest, why_not_valid
 from flacheck.version import __version__
@@ -96,6 +96,9 @@ def with_published(
             settled_places.add((answer.question.about, *answer.place))
     headers = []
     notes: dict[str, None] = {}
+    unpublished = why_not_published(library, abouts)
+    if unpublished:
+        notes[unpublished] = None
     for entry in library.entries(accepts=lambda entry: entry.about in abouts):
         if entry.target not in on:
             continue

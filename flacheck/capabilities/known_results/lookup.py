@@ -333,7 +333,8 @@ def releases_of_torch(requirement: str) -> tuple[str, ...]:
         raise UsageError(f"--torch {requirement}: not a requirement; write 2.12 or >=2.9") from None
     pins = {torch: pin for torch, pin in torch_pins.pins().items() if torch in specifiers}
     if not pins:
-        raise UsageError(f"--torch {requirement}: no release of torch matches")
+        newest = max(torch_pins.pins(), key=Version)
+        raise UsageError(f"--torch {text}: no known release matches; the newest is {newest}")
     releases: dict[str, None] = {}
     known = list(map(Version, triton_releases.known_releases()))
     for pin in pins.values():
