@@ -187,17 +187,17 @@ def _with_pinned_packages(
     """Return the request to judge by the published results of the packages that are pinned."""
     packages = [about for about in library.abouts if "==" in about]
     names = dict.fromkeys(about.partition("==")[0] for about in packages)
-    pinned = pinned_packages(library, request.pin_sources.packages(names))
-    for note in pinned.notes:
+    packages_with_results = pinned_packages(library, request.pin_sources.packages(names))
+    for note in packages_with_results.notes:
         handle(Progress(note))
-    if not (pinned.pins or pinned.notes):
+    if not (packages_with_results.pins or packages_with_results.notes):
         handle(
             Progress(
                 "no scan decides: --package NAME==VERSION judges by published results; there are "
                 f"{', '.join(names)}"
             )
         )
-    return replace(request, pinned=pinned)
+    return replace(request, pinned_packages=packages_with_results)
 
 
 def _compile(

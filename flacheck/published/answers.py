@@ -185,9 +185,9 @@ def _absence(
 
 
 def why_not_published(library: ResultsFolder, abouts: Iterable[str]) -> str:
-    """Return the nearest published versions of packages whose versions are not published.
+    """Return the nearest published version of each package of which other versions are published.
 
-    A package without a published version has no such reason.
+    The text is empty if there is none.
     """
     reasons = []
     for about in dict.fromkeys(abouts):

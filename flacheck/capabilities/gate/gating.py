@@ -104,8 +104,8 @@ class GateRequest:
     """The pins to judge, and the records in a store that `record_filter` selects.
 
     The `baseline`, read from `baseline_file`, is used where the store is incomplete, and published
-    results, of the folder `library`, where both are. Without a package or matrix those of `pinned`
-    packages are.
+    results, of the folder `library`, where both are. Without a package or matrix those of the
+    `pinned_packages` are.
     """
 
     judge: Judge
@@ -115,7 +115,7 @@ class GateRequest:
     baseline: Baseline | None = None
     baseline_file: Path | None = None
     library: ResultsFolder | None = None
-    pinned: PinnedPackages = field(default_factory=PinnedPackages)
+    pinned_packages: PinnedPackages = field(default_factory=PinnedPackages)
 
 
 def judge_pins(request: GateRequest) -> Gate:
@@ -123,8 +123,8 @@ def judge_pins(request: GateRequest) -> Gate:
     judge, record_filter = request.judge, request.record_filter
     about = record_filter.about
     abouts = published_subject(record_filter)
-    if request.pinned.pins:
-        about, abouts = request.pinned.names, request.pinned.abouts
+    if request.pinned_packages.pins:
+        about, abouts = request.pinned_packages.names, request.pinned_packages.abouts
     installations = request.pin_sources.of(judge.releases.compiler)
     with evidence.open_evidence(request.store, record_filter) as current:
         if request.baseline and request.baseline_file:

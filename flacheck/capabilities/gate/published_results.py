@@ -53,7 +53,7 @@ class PinnedPackages:
 
 def pinned_packages(library: ResultsFolder, pins: Sequence[PackagePin]) -> PinnedPackages:
     """Return the pinned packages whose versions are published."""
-    published = []
+    with_results = []
     notes = []
     exact_names = {pin.name for pin in pins if pin.version is not None}
     for pin in pins:
@@ -67,14 +67,14 @@ def pinned_packages(library: ResultsFolder, pins: Sequence[PackagePin]) -> Pinne
                 f"{pin.name}==VERSION"
             )
         elif about in library.abouts:
-            published.append(pin)
+            with_results.append(pin)
         else:
             near = nearest(about, library.abouts)
             notes.append(f"{pin.about} is not published; the nearest published version is {near}")
-    pinned = PinnedPackages(tuple(published))
-    if len(published) > 1:
-        notes.append(f"the published results of {pinned.names} decide; --package chooses one")
-    return replace(pinned, notes=tuple(notes))
+    packages = PinnedPackages(tuple(with_results))
+    if len(with_results) > 1:
+        notes.append(f"the published results of {packages.names} decide; --package chooses one")
+    return replace(packages, notes=tuple(notes))
 
 
 def with_published(

@@ -51,7 +51,7 @@ def read(file: PinFile) -> list[LabelledPin]:
 
 
 def plain_requirements(file: PinFile) -> Iterator[tuple[PinFile, int, str]]:
-    """Yield the file, the line's number and the text of each requirement that is no address.
+    """Yield the file, the line's number and the text of each requirement with a name.
 
     Raises:
         UsageError: With file and line, if an included file is missing.
