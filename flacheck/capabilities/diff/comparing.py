@@ -97,7 +97,8 @@ class _Comparison:
     def take(self, sides: PublishedSides) -> None:
         """Take published records in place of compiled ones."""
         self._records = dict(sides.records)
-        regressed = self._regressed_keys()
+        kernels = {self._records[key].kernel for key in sides.alternatives}
+        regressed = self._regressed_keys(lambda record: record.kernel in kernels)
         alternatives = {}
         # Of the others no configuration would be compiled, so none counts.
         for key, cells in sides.alternatives.items():
@@ -116,10 +117,11 @@ class _Comparison:
             others += own
         return others
 
-    def _regressed_keys(self) -> set[str]:
+    def _regressed_keys(self, accepts: Callable[[Record], bool] = lambda record: True) -> set[str]:
         """Return the keys of the cells that TO breaks, without regard to other configurations."""
         keys = set()
-        for change in self._changes(*self._both_sides()):
+        before, after = (list(filter(accepts, records)) for records in self._both_sides())
+        for change in self._changes(before, after):
             if change.kind is DifferenceKind.REGRESSED and change.pair.after is not None:
                 keys.add(change.pair.after.key)
         return keys
