@@ -73,6 +73,10 @@ def _parts(answer: Known) -> Iterator[Part]:
     if answer.places and not answer.known_good:
         tone = Tone.BAD
     about = "flacheck scan --package NAME==VERSION compiles here"
+    abouts = {place.about for place in answer.places}
+    abouts.update(gap.about for gap in answer.not_built)
+    if abouts == {answer.package} and "==" not in answer.package:
+        about = f"flacheck scan {answer.package} compiles here"
     yield Title("flacheck known", f"{answer.answer}.", tone, about)
     for place in answer.places:
         if place.reason:
