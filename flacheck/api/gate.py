@@ -34,12 +34,14 @@ from flacheck.capabilities.gate.gating import (
     releases_of,
 )
 from flacheck.capabilities.gate.judging import Judge
+from flacheck.capabilities.gate.published_results import pinned_packages
 from flacheck.capabilities.gate.result import Gate
 from flacheck.config import settings
 from flacheck.errors import UsageError
 from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
 from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.run import run_plan
+from flacheck.published.library import ResultsFolder
 from flacheck.store import Store
 from flacheck.tables import targets
 from flacheck.toolchains import torch_pins, triton_releases
@@ -79,7 +81,8 @@ def gate(
         scan: Compile allowed releases that have no stored result.
         refresh: Look for new releases in the package index first; `scan` does.
         strict: Only good releases pass.
-        matrix, package: The scans that count; all without either.
+        matrix, package: The scans that count; all without either. Without a scan the published
+            results of packages that the files pin count.
         kernel, op, target: The cells that count, one value or several.
         triton, torch: One more pin of each beside those of the files.
         toolchain: nvcc, or its releases, to judge instead of Triton.
@@ -121,14 +124,9 @@ def gate(
             handle(Progress(warning))
         torch_pins.refresh()
     result = judge_pins(request)
-    if request.library is not None and result.unproven and not (package or matrix):
-        names = dict.fromkeys(about.partition("==")[0] for about in request.library.abouts)
-        handle(
-            Progress(
-                "no scan decides: --package NAME==VERSION judges by published results; there are "
-                f"{', '.join(names)}"
-            )
-        )
+    if request.library is not None and not (result.questions or package or matrix):
+        request = _with_pinned_packages(request, request.library, handle)
+        result = judge_pins(request)
     if scan and result.gaps:
         _compile(request, result.gaps, jobs, on_event)
         result = judge_pins(request)
@@ -181,6 +179,25 @@ def _request(
         about.matrix, about.package, split(kernel), names, split(op), compiler
     )
     return GateRequest(judge, pin_sources, record_filter, store)
+
+
+def _with_pinned_packages(
+    request: GateRequest, library: ResultsFolder, handle: OnEvent
+) -> GateRequest:
+    """Return the request to judge by the published results of the packages that are pinned."""
+    packages = [about for about in library.abouts if "==" in about]
+    names = dict.fromkeys(about.partition("==")[0] for about in packages)
+    packages_with_results = pinned_packages(library, request.pin_sources.packages(names))
+    for note in packages_with_results.notes:
+        handle(Progress(note))
+    if not (packages_with_results.pins or packages_with_results.notes):
+        handle(
+            Progress(
+                "no scan decides: --package NAME==VERSION judges by published results; there are "
+                f"{', '.join(names)}"
+            )
+        )
+    return replace(request, pinned_packages=packages_with_results)
 
 
 def _compile(

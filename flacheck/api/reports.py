@@ -29,7 +29,7 @@ from flacheck.model import Purpose
 from flacheck.packages import checkouts
 from flacheck.packages import package as packages
 from flacheck.pipeline.events import OnEvent, Progress, ignore
-from flacheck.published.answers import widest_entries
+from flacheck.published.answers import why_not_published, widest_entries
 from flacheck.published.library import nearest, why_not_valid
 from flacheck.store import FILE, Store, StoredRun, questions
 from flacheck.tables.targets import find as find_target
@@ -73,10 +73,13 @@ def report(
     if options_given:
         about = subject_of(matrix, one_package(package, "report"))
     published: Run | None = None
-    if about.package and not operators and not no_published:
-        published = _published(about.package, split(target), results, waived)
-    if published and (results is not None or not (Path(store) / FILE).is_file()):
+    if (about.package or about.matrix) and not operators and not no_published:
+        published = _published(about, split(target), results, waived)
+    has_store = (Path(store) / FILE).is_file()
+    if published and (results is not None or not has_store):
         return published
+    if about.package and not (has_store or no_published):
+        _refuse_unpublished(about.package, results)
     with Store.open(store, create=False) as open_store:
         if options_given:
             try:
@@ -88,45 +91,58 @@ def report(
         return Run(view(open_store, run_ids or ["last"], waived))
 
 
+def _refuse_unpublished(package: str, results: PathLike | None) -> None:
+    """Raise UsageError with the nearest published version, if another version is published."""
+    library = library_or_none(results)
+    if library is None or checkouts.is_path(package):
+        return
+    why = why_not_published(library, ["==".join(packages.parse(package))])
+    if why:
+        raise UsageError(f"{why}; `flacheck scan --package {package}` compiles here")
+
+
 def published_run(
     package: str, *, target: Several = (), triton: Several = (), results: PathLike | None = None
 ) -> Run | None:
-    """Return the published results about `NAME==VERSION` as a run; None if there are none.
+    """Return the published results of a package or matrix as a run; None if there are none.
 
     Args:
-        package: The package with its version.
+        package: `NAME==VERSION`, or a matrix.
         target, triton: The GPUs and Triton releases, one value or several; all by default.
         results: A folder or URL of published results instead of flacheck's own.
 
     Raises:
         UsageError: If a GPU is unknown, or `results` hold nothing about the package.
     """
-    return _published(package, split(target), results, (), split(triton))
+    subject = Subject(package=package) if "==" in package else Subject(matrix=package)
+    return _published(subject, split(target), results, (), split(triton))
 
 
 def _published(
-    package: str,
+    subject: Subject,
     targets: Sequence[str],
     results: PathLike | None,
     waived: Sequence[Waiver],
     releases: Sequence[str] = (),
 ) -> Run | None:
-    """Return the published results about a package as a run; None if there are none.
+    """Return the published results about a package or matrix as a run; None if there are none.
 
     Without `releases` they are about all releases.
 
     Raises:
         UsageError: If a GPU is unknown, or `results` hold nothing about the package.
     """
-    if checkouts.is_path(package):
+    if subject.package is not None and checkouts.is_path(subject.package):
         return None
     library = library_or_none(results)
     if library is None:
         return None
-    name, version = packages.parse(package)
+    about = subject.matrix or ""
+    if subject.package is not None:
+        about = "==".join(packages.parse(subject.package))
     names = [find_target(target).name for target in targets]
     places = []
-    for entry in widest_entries(library, f"{name}=={version}", names):
+    for entry in widest_entries(library, about, names):
         if releases and split_toolchain(entry.toolchain)[1] not in releases:
             continue
         place = library.place(entry)
@@ -136,9 +152,9 @@ def _published(
     if places:
         return Run(published_view(places, waived))
     if results is not None:
-        near = nearest(f"{name}=={version}", library.abouts)
+        near = nearest(about, library.abouts)
         hint = f"; the nearest published version is {near}" if near else ""
-        raise UsageError(f"{results}: nothing is published about {package}{hint}")
+        raise UsageError(f"{results}: nothing is published about {about}{hint}")
     return None
 
 

@@ -29,7 +29,7 @@ from flacheck.model import Question, Verdict, canonical, digest
 # Parts of a selection that do not belong to a question: every release and GPU is a question of its
 # own.
 _PLACES = ("targets", "toolchains")
-_UNTESTED = "untested when the baseline was written"
+_UNTESTED = "untested when it was compiled"
 
 
 def baseline_of(

@@ -57,9 +57,7 @@ def known(
     if format == "html":
         releases = [place.toolchain.partition("==")[2] for place in answer.places]
         for about in dict.fromkeys(place.about for place in answer.places):
-            # A matrix lacks a version: its page is without the chart.
-            if "==" in about:
-                run = flacheck.published_run(about, target=target, triton=releases, results=results)
-                views += [run.view] if run else []
+            run = flacheck.published_run(about, target=target, triton=releases, results=results)
+            views += [run.view] if run else []
     common.show(format, known_report.report(answer, views), output)
     return Exit.OK

@@ -11,11 +11,11 @@ from msgspec import Meta
 from flacheck.analysis.order import by_version
 from flacheck.model.wire import JsonStruct, Natural
 from flacheck.published.form import FileEntry, Header
-from flacheck.published.library import ResultsFolder, why_not_valid
+from flacheck.published.library import ResultsFolder, nearest, why_not_valid
 from flacheck.published.packing import PublishedPlace
 
 # The widest question first.
-_WIDEST = ("own", "edges", "usual")
+WIDEST = ("own", "edges", "usual")
 _REMEDY = "--fresh compiles here"
 
 
@@ -63,6 +63,28 @@ def source(headers: Iterable[Header], own_cells: int = 0) -> PublishedSource:
     )
 
 
+def deciding(headers: Iterable[Header]) -> list[Header]:
+    """Return the answer that decides about each package, release and GPU.
+
+    A failure in any configuration decides; otherwise the widest question that passes does, which
+    may be wider than one that is incomplete.
+    """
+    by_place: dict[tuple[str, str, str], list[Header]] = {}
+    for header in headers:
+        place = (header.about, header.toolchain, header.target)
+        by_place.setdefault(place, []).append(header)
+    return [min(own, key=_by_weight) for own in by_place.values()]
+
+
+def _by_weight(header: Header) -> tuple[int, int]:
+    weight = 2
+    if header.place.state == "bad":
+        weight = 0
+    elif header.place.state in ("good", "screened"):
+        weight = 1
+    return weight, WIDEST.index(header.configs)
+
+
 @dataclass(frozen=True)
 class PublishedPart:
     """The published places of a question; `missing` is the reason if some are absent."""
@@ -76,7 +98,7 @@ def widest_entries(
 ) -> list[FileEntry]:
     """Return the file with the most configurations of each release and GPU."""
     by_place: dict[tuple[str, str], FileEntry] = {}
-    for configs in reversed(_WIDEST):
+    for configs in reversed(WIDEST):
         for entry in library.entries(about, configs):
             if not targets or entry.target in targets:
                 by_place[entry.toolchain, entry.target] = entry
@@ -85,7 +107,7 @@ def widest_entries(
 
 def widest_configs(library: ResultsFolder, questions: Sequence[tuple[str, str, str]]) -> str:
     """Return the most configurations that are published for every question; `usual` for none."""
-    for configs in _WIDEST:
+    for configs in WIDEST:
         if all(_entry(library, *question, configs) for question in questions):
             return configs
     return "usual"
@@ -101,18 +123,19 @@ def places_of(
     places: list[PublishedPlace] = []
     absent = []
     present = []
-    for about, toolchain, target in questions:
-        name = f"{about} under {toolchain} on {target}"
+    for question in questions:
+        about, toolchain, target = question
         entry = _entry(library, about, toolchain, target, configs)
         if entry is None:
-            absent.append(name)
+            absent.append(question)
             continue
-        present.append(name)
+        present.append(question)
         why = why_not_valid(library.header(entry))
         if why is not None:
             return PublishedPart((), why)
         place = library.place(entry)
         if place is None:
+            name = _list_places([question])
             return PublishedPart(
                 (), f"{name}: this flacheck computes other keys than the one that compiled it"
             )
@@ -133,17 +156,20 @@ def _entry(
 
 def _absence(
     library: ResultsFolder,
-    absent: Sequence[str],
-    present: Sequence[str],
+    absent: Sequence[tuple[str, str, str]],
+    present: Sequence[tuple[str, str, str]],
     questions: Sequence[tuple[str, str, str]],
     configs: str,
 ) -> str:
     """Return what is not published of a question, and which part of it is."""
-    text = f"{', '.join(absent)} with --configs {configs} is not published"
+    unpublished = why_not_published(library, [about for about, *_ in questions])
+    if unpublished or not {about for about, *_ in questions} & set(library.abouts):
+        return unpublished
+    text = f"{_list_places(absent)} with --configs {configs} is not published"
     if present:
-        return f"{text}; {', '.join(present)} is"
+        return f"{text}; {_list_places(present)} is"
     narrower = []
-    for other in _WIDEST:
+    for other in WIDEST:
         if other == configs:
             continue
         answers = [_entry(library, *question, other) for question in questions]
@@ -151,12 +177,32 @@ def _absence(
             narrower.append(f"--configs {other}")
     if narrower:
         return f"{text}; {' and '.join(narrower)} is"
-    abouts = {about for about, *_ in questions}
-    if abouts.isdisjoint(library.abouts):
-        return ""
-    own = dict.fromkeys(
-        f"{entry.toolchain} on {entry.target}"
-        for about in sorted(abouts)
-        for entry in library.entries(about)
-    )
-    return f"{text}; {', '.join(own)} is"
+    published = []
+    for about in dict.fromkeys(about for about, *_ in questions):
+        for entry in library.entries(about):
+            published.append((about, entry.toolchain, entry.target))
+    return f"{text}; {_list_places(published)} is"
+
+
+def why_not_published(library: ResultsFolder, abouts: Iterable[str]) -> str:
+    """Return the nearest published version of each package of which other versions are published.
+
+    The text is empty if there is none.
+    """
+    reasons = []
+    for about in dict.fromkeys(abouts):
+        near = nearest(about, library.abouts)
+        if about not in library.abouts and near is not None:
+            reasons.append(f"{about} is not published; the nearest published version is {near}")
+    return "; ".join(reasons)
+
+
+def _list_places(questions: Iterable[tuple[str, str, str]]) -> str:
+    """Return `NAME==VERSION under triton==3.7.1 and triton==3.8.0 on sm90`."""
+    by_subject: dict[tuple[str, str], dict[str, None]] = {}
+    for about, toolchain, target in questions:
+        by_subject.setdefault((about, target), {})[toolchain] = None
+    parts = []
+    for (about, target), toolchains in by_subject.items():
+        parts.append(f"{about} under {', '.join(toolchains)} on {target}")
+    return "; ".join(parts)

@@ -21,9 +21,9 @@ from flacheck.analysis.fallbacks import ReportedFallback
 from flacheck.baseline.form import BaselinePlace
 from flacheck.errors import UsageError
 from flacheck.model.coverage import PackageCoverage
-from flacheck.model.extent import LaunchExtent
 from flacheck.model.launch import FormError, check_plain
 from flacheck.model.wire import ToolchainName
+from flacheck.published.extents import PackedExtent
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -90,8 +90,8 @@ class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     """The question and its answer in numbers.
 
     `about` is `name==version` or a matrix, `package_digest` the hash of the files in the package's
-    wheels, `keys` that of the cells' keys; `place` holds the counts and failures,
-    `kernels` are those of the question. A package that
+    wheels, or of the matrix and flacheck's own kernels; `keys` is the hash of the cells' keys.
+    `place` holds the counts and failures, `kernels` are those of the question. A package that
     `reads_python_version` may launch other kernels under another Python; one that only compares it
     may do so on another side of a version in `python_bounds`. `requires` are its requirements on
     torch and Triton with their owners, `warnings` what it prints on import. `fallbacks` are as in
@@ -130,6 +130,11 @@ class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
         return self.about.partition("==")[0]
 
     @property
+    def package(self) -> str | None:
+        """The package as `name==version`; None for a matrix."""
+        return self.about if self.version else None
+
+    @property
     def version(self) -> str | None:
         """The package's version; None for a matrix."""
         return self.about.partition("==")[2] or None
@@ -164,7 +169,7 @@ class PackedCell(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tru
     """A cell as indices into the tables of its file.
 
     `alternatives` are cells of the launch's other configurations; a cell that is one of them only
-    is not `is_requested`.
+    is not `is_requested`. Of the requested ones `is_usual` has what `--configs usual` compiles.
     """
 
     kernel: Index
@@ -180,6 +185,7 @@ class PackedCell(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tru
     is_made_up: bool = False
     is_requested: bool = True
     alternatives: tuple[Index, ...] = ()
+    is_usual: bool = True
 
 
 class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -192,7 +198,7 @@ class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     outcomes: tuple[PackedOutcome, ...]
     resources: tuple[dict[str, Any], ...]
     cells: tuple[PackedCell, ...]
-    extent: LaunchExtent | None = None
+    extent: PackedExtent | None = None
     coverage: tuple[PackageCoverage, ...] = ()
     # Package, kernel, operator and form.
     forms: tuple[tuple[str | None, str, str, str], ...] = ()

@@ -6,6 +6,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cache as cached
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from packaging.version import InvalidVersion, Version
 
 from flacheck.analysis.order import by_target, by_version
 from flacheck.errors import FlacheckError, UsageError
+from flacheck.model import digest
 from flacheck.packages import package as packages
 from flacheck.published.combinations import Combination, read_combinations
 from flacheck.published.form import (
@@ -31,6 +33,10 @@ MANIFEST = "manifest.json"
 COMBINATIONS = "combinations.yaml"
 # The folder of flacheck's own results, and in the cache that of newer ones.
 FOLDER = "results"
+_REMEDY = (
+    "fetch it again with `flacheck results update`, or leave published results out with "
+    "--no-published"
+)
 
 
 @dataclass
@@ -119,17 +125,14 @@ def read_checked(folder: Path, entry: FileEntry) -> bytes:
             raise _differs(path)
         content = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+        raise UsageError(f"{path}: cannot be read ({error.strerror}); {_REMEDY}") from None
     if hashlib.sha256(content).hexdigest() != entry.sha256:
         raise _differs(path)
     return content
 
 
 def _differs(path: Path) -> UsageError:
-    return UsageError(
-        f"{path}: damaged, it differs from its manifest; fetch it again with `flacheck results "
-        "update`, or leave published results out with --no-published"
-    )
+    return UsageError(f"{path}: damaged, it differs from its manifest; {_REMEDY}")
 
 
 def open_library(folder: Path | None = None) -> ResultsFolder:
@@ -195,12 +198,32 @@ def why_not_valid(header: Header) -> str | None:
             f"{header.about} reads Python's version and was captured under Python {header.python}; "
             f"under {python} it may launch other kernels"
         )
-    if header.version is None or header.package_digest is None:
+    if header.package_digest is None:
         return None
+    if header.version is None:
+        if header.package_digest == matrix_digest(header.name):
+            return None
+        return f"flacheck's own kernels, or the matrix {header.name}, have changed since"
     package = packages.installed_package(header.about)
     if package is not None and package.digest != header.package_digest:
         return f"the {header.about} that is installed here has other files than the published one"
     return None
+
+
+@cached
+def matrix_digest(name: str) -> str | None:
+    """Return the hash of a shipped matrix and of flacheck's own kernels; None for no such matrix.
+
+    A shipped matrix compiles those kernels alone.
+    """
+    matrix = find_shipped_folder("matrices") / f"{name}.yaml"
+    if not matrix.is_file():
+        return None
+    hashes = [hashlib.sha256(matrix.read_bytes()).hexdigest()]
+    for path in sorted(find_shipped_folder("kernels").rglob("*.*")):
+        if path.is_file() and path.suffix != ".pyc":
+            hashes.append(f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}")
+    return digest(hashes)
 
 
 def _launches_differ(header: Header, python: str) -> bool:

@@ -30,6 +30,7 @@ from flacheck.model import (
 )
 from flacheck.model.coverage import PackageCoverage
 from flacheck.model.kernel import Unrecorded
+from flacheck.published.extents import pack_extent, unpack_extent
 from flacheck.published.form import (
     Body,
     CaptureFacts,
@@ -60,6 +61,7 @@ class SubjectFacts:
     """Facts about a package beside its records.
 
     `requires` are its requirements with their owners; `capture` explains missing kernels.
+    `usual_keys` are the cells that `--configs usual` compiles; all of them if it is empty.
     """
 
     digest: str | None = None
@@ -70,6 +72,7 @@ class SubjectFacts:
     coverage: tuple[PackageCoverage, ...] = ()
     forms: FormsOf = field(default_factory=dict)
     fallbacks: tuple[ReportedFallback, ...] = ()
+    usual_keys: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ class PublishedPlace:
         forms: Operator and form of kernels.
         coverage: The recorded and the missed kernels of the package.
         capture: Facts about the capture.
+        usual_keys: The cells that `--configs usual` compiles.
     """
 
     header: Header
@@ -95,6 +99,7 @@ class PublishedPlace:
     forms: FormsOf = field(default_factory=dict)
     coverage: tuple[PackageCoverage, ...] = ()
     capture: CaptureFacts | None = None
+    usual_keys: frozenset[str] = frozenset()
 
     @property
     def place(self) -> RequestedPlace:
@@ -168,8 +173,12 @@ def pack(
                 is_made_up=record.key in keys.made_up,
                 is_requested=record.key in keys.kernels,
                 alternatives=tuple(index_of[key] for key in others if key in index_of),
+                is_usual=not facts.usual_keys or record.key in facts.usual_keys,
             )
         )
+    extent = None
+    if keys.extent is not None:
+        extent = pack_extent(keys.extent, [record.cell for record in own_records])
     body = Body(
         kernels=tuple(kernels.parts),
         launches=tuple(launches.parts),
@@ -178,7 +187,7 @@ def pack(
         outcomes=tuple(outcomes.parts),
         resources=tuple(resources.parts),
         cells=tuple(cells),
-        extent=keys.extent,
+        extent=extent,
         coverage=facts.coverage,
         forms=tuple(sorted(_list_forms(facts.forms, own_records), key=str)),
         capture=facts.capture,
@@ -269,17 +278,23 @@ def unpack(header: Header, body: Body) -> PublishedPlace | None:
     records = [_record(header, body, cell, kernels, launches) for cell in body.cells]
     names: dict[str, str] = {}
     made_up = set()
+    usual_keys = set()
     alternatives = {}
     for cell, record in zip(body.cells, records):
         if cell.is_requested:
             names[record.key] = record.kernel
+            if cell.is_usual:
+                usual_keys.add(record.key)
         if cell.is_made_up:
             made_up.add(record.key)
         if cell.alternatives:
             alternatives[record.key] = [records[index].key for index in cell.alternatives]
     if digest_of_keys(names) != header.keys:
         return None
-    keys = KeySet(names, frozenset(made_up), alternatives, body.extent)
+    extent = None
+    if body.extent is not None:
+        extent = unpack_extent(body.extent, [record.cell for record in records])
+    keys = KeySet(names, frozenset(made_up), alternatives, extent)
     request = RequestedCells(header.toolchain, header.target, len(names), keys.digest)
     question = Question(header.about, {"configs": [header.configs]}, (request,))
     forms = {}
@@ -294,6 +309,7 @@ def unpack(header: Header, body: Body) -> PublishedPlace | None:
         forms,
         tuple(body.coverage),
         body.capture,
+        frozenset(usual_keys),
     )
 
 

@@ -58,7 +58,9 @@ def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[
         tone = Tone.DOUBT
     yield document.Title("flacheck gate", _headline(result), tone, _judged_by(result))
     if result.published is not None:
-        on_record = ", ".join(result.published_releases)
+        allowed = {release.triton for release in result.versions}
+        own = [triton for triton in result.published_releases if triton in allowed]
+        on_record = ", ".join(own or result.published_releases)
         origin = result.published.origin
         yield document.Paragraph(f"Triton {on_record} by {origin}; --scan compiles here")
     pins = []
@@ -134,8 +136,9 @@ def _judged_by(result: Gate) -> str:
     text = f"judged by {result.about}"
     if result.baseline:
         text += f" and {result.baseline.file}"
-    if result.questions and result.questions != (result.about,):
-        text += f": {'; '.join(some(result.questions, phrases.MAX_KERNELS))}"
+    questions = [question for question in result.questions if question not in text]
+    if questions:
+        text += f": {'; '.join(some(questions, phrases.MAX_KERNELS))}"
     return text
 
 

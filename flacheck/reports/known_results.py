@@ -73,16 +73,20 @@ def _parts(answer: Known) -> Iterator[Part]:
     if answer.places and not answer.known_good:
         tone = Tone.BAD
     about = "flacheck scan --package NAME==VERSION compiles here"
+    abouts = {place.about for place in answer.places}
+    abouts.update(gap.about for gap in answer.not_built)
+    if abouts == {answer.package} and "==" not in answer.package:
+        about = f"flacheck scan {answer.package} compiles here"
     yield Title("flacheck known", f"{answer.answer}.", tone, about)
     for place in answer.places:
         if place.reason:
             yield Paragraph(f"{place.about}: not about what is here: {place.reason}", Tone.DOUBT)
             break
-    questions = dict.fromkeys((place.about, place.configs) for place in answer.places)
-    for about, configs in questions:
-        own = [each for each in answer.places if (each.about, each.configs) == (about, configs)]
-        yield Heading(f"{about} --configs {configs}")
-        yield _grid(own)
+    for about in dict.fromkeys(place.about for place in answer.places):
+        own = [place for place in answer.places if place.about == about]
+        for configs in dict.fromkeys(place.configs for place in own):
+            yield Heading(f"{about} --configs {configs}")
+            yield _grid([place for place in own if place.configs == configs])
         yield from _causes(own)
     yield from _pairs(answer)
     if answer.pins:

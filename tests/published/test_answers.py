@@ -127,6 +127,52 @@ def test_gate_judges_pins_by_published_results(folder: Path) -> None:
     jsonschema.validate(document, package.schema("gate"))
 
 
+def test_gate_judges_the_package_that_the_files_pin(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without --package; the answer names the pin and its line."""
+    monkeypatch.chdir(folder)
+    (folder / "requirements.txt").write_text(f"triton>=3.2,<3.5\n{PACKAGE}\n")
+    gate = package.gate(results=folder)
+    assert gate.about == f"{PACKAGE} (requirements.txt:2)"
+    assert gate.published_releases == ("3.2.0", "3.4.0")
+    states = {version.triton: version.state.value for version in gate.versions}
+    assert states["3.2.0"] == "bad"
+
+
+@pytest.mark.parametrize(
+    ("pins", "note"),
+    [
+        ("flash-linear-attention==0.1.0", "is not published; the nearest published version is"),
+        ("flash-linear-attention>=0.1", "admits several versions; pin one"),
+        ("numpy", "no scan decides: --package NAME==VERSION judges by published results"),
+    ],
+)
+def test_gate_says_why_a_pinned_package_does_not_decide(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, pins: str, note: str
+) -> None:
+    """And judges nothing."""
+    monkeypatch.chdir(folder)
+    (folder / "requirements.txt").write_text(f"triton==3.2.0\n{pins}\n")
+    events: list[str] = []
+    gate = package.gate(results=folder, on_event=lambda event: events.append(str(event)))
+    assert gate.published is None
+    assert note in " ".join(events)
+
+
+def test_a_scan_in_the_store_comes_before_pinned_packages(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The project has chosen what decides."""
+    monkeypatch.chdir(folder)
+    (folder / "requirements.txt").write_text(f"triton>=3.2,<3.5\n{PACKAGE}\n")
+    with Store.open(folder / ".flacheck") as store:
+        scanned(store, [record(toolchain=NEW)], "mine")
+    gate = package.gate(results=folder)
+    assert gate.published is None
+    assert gate.questions == ("mine",)
+
+
 def test_a_complete_standing_of_the_store_comes_before_a_published_one(folder: Path) -> None:
     """A scan of the package here compiled what the published one did not."""
     good = [record(toolchain=NEW, options={"num_warps": 2, "num_stages": 2})]

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+import flacheck
 from flacheck import IncompleteError, toolchains
 from flacheck.capabilities.results.building import Building, build
 from flacheck.capabilities.scan.views import published_view
 from flacheck.pipeline.events import RecordSettled, drain
 from flacheck.pipeline.job import RunOptions
 from flacheck.published.combinations import Combination
-from flacheck.published.library import open_library
+from flacheck.published.library import open_library, why_not_valid
 from flacheck.store import Store
 from tests.fake.family import FakeFamily
 
@@ -67,3 +68,44 @@ def test_a_combination_that_cannot_be_built_leaves_the_others(folder: Path) -> N
     with pytest.raises(IncompleteError, match=r"1 combination is not built.*no matrix 'nowhere'"):
         _build(folder, _combination("1.0", about="nowhere"), _combination("1.0"))
     assert len(open_library(folder / "out").entries()) == 1
+
+
+def test_a_comparison_by_published_results_is_that_of_the_store(folder: Path) -> None:
+    """The same cells with the same changes, where the store's records made the results."""
+    _build(folder, _combination("1.0", "2.0"))
+    answers = []
+    for options in ({"results": folder / "out"}, {"no_published": True}):
+        store = folder / ("empty" if "results" in options else "store")
+        answer = flacheck.diff(
+            "fake==1.0", "fake==2.0", matrix="quick", target="sm90", store=store, **options
+        )
+        answers.append(answer)
+    by_results, by_store = answers
+    assert by_results.to_json()["source"] == "published"
+    assert by_store.to_json()["source"] == "own"
+    assert by_results.answer == by_store.answer
+    assert "no longer compile" in by_results.answer
+    for kind in ("regressed", "mended", "unchanged", "untested"):
+        assert _keys(by_results, kind) == _keys(by_store, kind)
+
+
+def _keys(answer: Any, kind: str) -> list[tuple[str, str]]:
+    """The cells of each change of a kind."""
+    changes = []
+    for change in answer.to_json()[kind]:
+        changes.append((change["from"]["key"], change["to"]["key"]))
+    return sorted(changes)
+
+
+def test_other_own_kernels_are_not_answered_by_published_results(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel's file or the matrix has changed since they were compiled."""
+    _build(folder, _combination("1.0"))
+    library = open_library(folder / "out")
+    (entry,) = library.entries()
+    assert why_not_valid(library.header(entry)) is None
+    monkeypatch.setattr("flacheck.published.library.matrix_digest", lambda name: "another")
+    why = why_not_valid(library.header(entry))
+    assert why is not None
+    assert "own kernels" in why

@@ -53,12 +53,12 @@ def _key(each: Record) -> str:
     return dataclasses.replace(each.cell).key
 
 
-def _file(records: list[Record]) -> tuple[Any, Any]:
+def _file(records: list[Record], configs: Any = "usual") -> tuple[Any, Any]:
     keys = KeySet({each.key: each.kernel for each in records})
     toolchain, target = records[0].toolchain, records[0].target
     request = RequestedCells(toolchain, target, len(records), keys.digest)
     place = RequestedPlace(Question(PACKAGE, asked=(request,)), request, keys)
-    return pack(place, records, "usual", ORIGIN, SubjectFacts("digest"))
+    return pack(place, records, configs, ORIGIN, SubjectFacts("digest"))
 
 
 @pytest.fixture
@@ -171,6 +171,46 @@ def test_known_gives_releases_failures_pins_and_what_is_not_built(folder: Path) 
     assert [pin.triton for pin in answer.pins] == ["triton==3.4.0"]
     assert [gap.about for gap in answer.not_built] == ["flash-linear-attention==0.3.2"]
     jsonschema.validate(answer.to_json(), flacheck.schema("known"))
+
+
+def test_a_failure_in_any_configuration_decides_about_a_release(folder: Path) -> None:
+    """Under 3.4.0 the usual configurations compile and one of `edges` fails: no pair, no pin."""
+    header, body = _file(recomputed(answers("triton==3.4.0")), "edges")
+    (folder / file_name(header)).write_bytes(encode(header, body))
+    write_manifest(folder)
+    answer = flacheck.known("flash-linear-attention==0.1.1", results=folder)
+    assert [(place.configs, place.toolchain, place.standing) for place in answer.places] == [
+        ("edges", "triton==3.4.0", "bad"),
+        ("usual", "triton==3.2.0", "bad"),
+        ("usual", "triton==3.4.0", "screened"),
+    ]
+    assert (answer.known_good, answer.pins) == ((), ())
+    assert "none of 2 pairs of release and GPU is good" in answer.answer
+    gate = flacheck.gate(triton="==3.4.0", package=PACKAGE, results=folder, store=folder / "store")
+    assert gate.versions[0].state.value == "bad"
+    fitting = flacheck.known("flash-linear-attention", triton="3.4.0", results=folder)
+    assert fitting.answer.startswith("flash-linear-attention: none of 0.1.1 fits")
+
+
+def test_the_widest_configurations_that_pass_are_named(folder: Path) -> None:
+    """One pair of release and GPU, whatever the number of its files."""
+    header, body = _file(recomputed(answers("triton==3.4.0")[:1]), "own")
+    (folder / file_name(header)).write_bytes(encode(header, body))
+    write_manifest(folder)
+    answer = flacheck.known("flash-linear-attention==0.1.1", results=folder)
+    assert [(pair.configs, pair.toolchain) for pair in answer.known_good] == [
+        ("own", "triton==3.4.0")
+    ]
+    assert "1 of 2 pairs of release and GPU is good or screened" in answer.answer
+
+
+def test_a_matrix_chooses_its_configurations_itself(tmp_path: Path) -> None:
+    """An entry that names others is one error."""
+    file = tmp_path / "x.yaml"
+    entry = "{matrix: full, triton: [3.9.0], targets: [sm90]}"
+    file.write_text(f"version: 1\ncombinations:\n  - {entry}\n")
+    with pytest.raises(UsageError, match="write configs: own"):
+        read_combinations(file)
 
 
 def test_the_page_of_known_charts_every_kernel_and_release(folder: Path) -> None:

@@ -97,15 +97,19 @@ class _Comparison:
     def take(self, sides: PublishedSides) -> None:
         """Take published records in place of compiled ones."""
         self._records = dict(sides.records)
-        self._alternatives = sides.alternatives
+        kernels = {self._records[key].kernel for key in sides.alternatives}
+        regressed = self._regressed_keys(lambda record: record.kernel in kernels)
+        alternatives = {}
+        # Of the others no configuration would be compiled, so none counts.
+        for key, cells in sides.alternatives.items():
+            if key in regressed:
+                alternatives[key] = cells
+        self._alternatives = alternatives
 
     def _find_others(self) -> Sequence[Cell]:
         """Return other configurations of the launches that TO breaks."""
         assert self.comparison_plan.plan is not None
-        failing = set()
-        for change in self.result().of(DifferenceKind.REGRESSED):
-            if change.pair.after is not None:
-                failing.add(change.pair.after.key)
+        failing = self._regressed_keys()
         cells = [cell for cell in self.comparison_plan.plan.cells if cell.key in failing]
         self._alternatives = other_configs(cells)
         others: list[Cell] = []
@@ -113,22 +117,22 @@ class _Comparison:
             others += own
         return others
 
+    def _regressed_keys(self, accepts: Callable[[Record], bool] = lambda record: True) -> set[str]:
+        """Return the keys of the cells that TO breaks, without regard to other configurations."""
+        keys = set()
+        before, after = (list(filter(accepts, records)) for records in self._both_sides())
+        for change in self._changes(before, after):
+            if change.kind is DifferenceKind.REGRESSED and change.pair.after is not None:
+                keys.add(change.pair.after.key)
+        return keys
+
     def result(self) -> Comparison:
         """Return the comparison of the records so far."""
         plan = self.comparison_plan
-        both = [plan.records(side, self._records) for side in plan.sides]
-        kernels: list[list[Record]] = []
-        for records in both:
-            kernels.append([each for each in records if not is_own_word(each)])
+        both = self._both_sides()
+        kernels = list(map(_of_kernels, both))
         refusal_changes = refusals(*both)
-        untested_reasons = self._untested_reasons([*kernels[0], *kernels[1]])
-        changes = differences(
-            self._replace_skipped(match(*kernels), kernels[1]),
-            untested_reasons,
-            self.waives,
-            missing_after=self._missing(plan.after, both[1]),
-            missing_before=self._missing(plan.before, both[0]),
-        )
+        changes = self._changes(*both)
         sides = [_side(side, records) for side, records in zip(plan.sides, both)]
         all_records = [*both[0], *both[1]]
         on = sorted({record.target for record in all_records}, key=by_target)
@@ -157,6 +161,24 @@ class _Comparison:
             result,
             fallbacks=tuple(self._fallbacks(result, [*kernels[1], *self._alternative_records()])),
             others=tuple((triton, tuple(torch_pins.torch_for(triton))) for triton in others),
+        )
+
+    def _both_sides(self) -> list[list[Record]]:
+        """Return the records of FROM and of TO."""
+        plan = self.comparison_plan
+        return [list(plan.records(side, self._records)) for side in plan.sides]
+
+    def _changes(self, before: Sequence[Record], after: Sequence[Record]) -> list[Difference]:
+        """Return the changes of kernels."""
+        kernels = _of_kernels(before), _of_kernels(after)
+        return list(
+            differences(
+                self._replace_skipped(match(*kernels), kernels[1]),
+                self._untested_reasons([*kernels[0], *kernels[1]]),
+                self.waives,
+                missing_after=self._missing(self.comparison_plan.after, after),
+                missing_before=self._missing(self.comparison_plan.before, before),
+            )
         )
 
     def _replace_skipped(self, pairs: Iterable[Pair], after: Sequence[Record]) -> list[Pair]:
@@ -289,6 +311,11 @@ class _Comparison:
 
     def _releases(self) -> Iterable[ReleaseSide]:
         return (side for side in self.comparison_plan.sides if isinstance(side, ReleaseSide))
+
+
+def _of_kernels(records: Sequence[Record]) -> list[Record]:
+    """Return the records of launches, without those of imports and operators' calls."""
+    return [record for record in records if not is_own_word(record)]
 
 
 def _side(side: Side, records: Sequence[Record]) -> ComparedSide:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.diff.package_view import OwnCapture, SideCapture
@@ -61,7 +62,7 @@ class ComparisonPlan:
                 own_records.append(by_key[cell.key])
         return own_records
 
-    @property
+    @cached_property
     def made_up(self) -> frozenset[str] | None:
         """The keys of launches with invented arguments; None for stored records.
 

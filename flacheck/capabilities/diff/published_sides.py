@@ -7,6 +7,7 @@ from flacheck.analysis.fallbacks import Fallback
 from flacheck.capabilities.diff.comparison_plan import ComparisonPlan, one_each
 from flacheck.capabilities.diff.package_view import PublishedCapture
 from flacheck.capabilities.diff.sides import ReleaseSide, Side
+from flacheck.inputs import matrix
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cell, Purpose, Record, Verdict
@@ -103,16 +104,22 @@ def published_sides(
 def _questions(
     before: ReleaseSide, after: ReleaseSide, subject: Subject, selection: Selection
 ) -> list[tuple[str, str, str]]:
-    """Return the (package, toolchain, target) of both sides; none without an exact package."""
+    """Return the (package or matrix, toolchain, target) of both sides; none for other subjects."""
     questions = []
     on = [targets.find(name).name for name in selection.targets or DEFAULT_TARGETS]
     for side in (before, after):
         about = side.package or subject.package
-        if about is None or side.launches or checkouts.is_path(about):
+        if side.launches:
             return []
-        name, version = packages.parse(about)
+        if about is not None and not checkouts.is_path(about):
+            name, version = packages.parse(about)
+            about = f"{name}=={version}"
+        elif about is None and subject.matrix in matrix.names():
+            about = subject.matrix
+        else:
+            return []
         for target in on:
-            questions.append((f"{name}=={version}", side.choice.identity, target))
+            questions.append((about, side.choice.identity, target))
     return list(dict.fromkeys(questions))
 
 
@@ -140,9 +147,16 @@ def _sides(
                 continue
             alternatives[key] = [by_key[other].cell for other in others if other in by_key]
         for each in place.header.fallbacks:
-            fallbacks.append(Fallback.from_reported(each, place.header.about))
-    if configs == "usual":
-        cells = one_each(cells)
+            fallbacks.append(Fallback.from_reported(each, place.header.package))
+    is_matrix = any(place.header.package is None for place in part.places)
+    if is_matrix:
+        # A matrix chooses its configurations itself.
+        configs = "own"
+    elif configs != "own":
+        usual_keys = frozenset[str]().union(*(place.usual_keys for place in part.places))
+        usual_cells = [cell for cell in cells if cell.key in usual_keys]
+        other_cells = [cell for cell in cells if cell.key not in usual_keys]
+        cells = [*one_each(usual_cells), *other_cells]
     cells = list({cell.key: cell for cell in cells}.values())
     own_records: dict[str, Record] = {}
     if store is not None:
@@ -167,7 +181,7 @@ def _sides(
         after,
         plan.name,
         plan,
-        tuple(map(PublishedCapture, part.places)),
+        tuple(PublishedCapture(place) for place in part.places if place.header.package),
         configs,
     )
     return PublishedSides(

@@ -180,7 +180,7 @@ class Comparison:
         parts = []
         refusals = [change for change in self.refusals if change.kind is DifferenceKind.REGRESSED]
         if refusals:
-            what = ", ".join(some([change.kernel for change in refusals], _SHOWN_KERNELS))
+            what = ", ".join(some(sorted(change.kernel for change in refusals), _SHOWN_KERNELS))
             parts.append(f"the package refuses {what} under {self.after.release}")
         for word in self.unmet:
             parts.append(f"{word.text}, which {self.after.release} does not satisfy")
@@ -205,7 +205,8 @@ class Comparison:
                 verb = many
                 if len(names) == 1:
                     verb = one
-                shown_names = ", ".join(some([kernel_name(name) for name in names], _SHOWN_KERNELS))
+                # By name, because stored and published results have other orders.
+                shown_names = ", ".join(some(sorted(map(kernel_name, names)), _SHOWN_KERNELS))
                 parts.append(f"{len(names)} {verb} ({shown_names})")
         if kernels.not_tested:
             parts.append(f"{len(kernels.not_tested)} not tested")

@@ -29,8 +29,6 @@ from flacheck.toolchains.base import Choice
 
 RUN_SCHEMA = "flacheck.run/1"
 _RUN = "run:"
-_NAMES = "|".join([by_torch.NAME, *toolchains.FAMILIES])
-_REQUIREMENT = re.compile(rf"({_NAMES})\s*(?=[<>=!~])(.+)", re.IGNORECASE)
 # A package at an exact version: the kernels change, and both sides have one compiler.
 _PACKAGE = re.compile(r"[\w.-]*\w\s*==\s*[\w.!+]+")
 _BARE = re.compile(r"v?(\d+(?:\.\d+)*)(?:\.\*)?")
@@ -105,7 +103,8 @@ def read(text: str, directory: Path, compilers: Sequence[str] = ()) -> Side:
         UsageError: If the text is invalid; for a bare version the message has both readings.
     """
     text = text.strip()
-    match = _REQUIREMENT.fullmatch(text)
+    names = "|".join([by_torch.NAME, *toolchains.FAMILIES])
+    match = re.fullmatch(rf"({names})\s*(?=[<>=!~])(.+)", text, re.IGNORECASE)
     if text.startswith(_RUN):
         return _run(text, directory)
     if text == "installed":

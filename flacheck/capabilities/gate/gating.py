@@ -1,8 +1,8 @@
 """The judgement of pins by the files and the store as they are now."""
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flacheck.analysis.standing import Standing
@@ -14,8 +14,14 @@ from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
 from flacheck.capabilities.gate.evidence import RecordFilter
 from flacheck.capabilities.gate.judging import Advise, Judge
 from flacheck.capabilities.gate.pins import Installation, Pin
-from flacheck.capabilities.gate.published_results import with_published
+from flacheck.capabilities.gate.published_results import (
+    PinnedPackages,
+    published_subject,
+    with_published,
+)
 from flacheck.capabilities.gate.result import Gate
+from flacheck.capabilities.gate.sources import package_pins
+from flacheck.capabilities.gate.sources.package_pins import PackagePin
 from flacheck.errors import EmptySelection
 from flacheck.pipeline.plan import Plan
 from flacheck.published.library import ResultsFolder
@@ -65,6 +71,15 @@ class PinSources:
             with_options.append(replace(installation, pins=pins))
         return with_options
 
+    def packages(self, names: Collection[str]) -> list[PackagePin]:
+        """Return the packages of these names that are pinned beside torch and Triton."""
+        if self.files:
+            return sources.packages_of(self.files, names)
+        files = [] if self.installed else sources.files_in(Path.cwd())
+        if files or self.option_pins:
+            return sources.packages_of(files, names)
+        return list(package_pins.installed(names))
+
     def of(self, compiler: GatedCompiler) -> list[Installation]:
         """Return the installations that pin a compiler, each with its pins of that compiler.
 
@@ -89,7 +104,8 @@ class GateRequest:
     """The pins to judge, and the records in a store that `record_filter` selects.
 
     The `baseline`, read from `baseline_file`, is used where the store is incomplete, and published
-    results, of the folder `library`, where both are.
+    results, of the folder `library`, where both are. Without a package or matrix those of the
+    `pinned_packages` are.
     """
 
     judge: Judge
@@ -99,21 +115,26 @@ class GateRequest:
     baseline: Baseline | None = None
     baseline_file: Path | None = None
     library: ResultsFolder | None = None
+    pinned_packages: PinnedPackages = field(default_factory=PinnedPackages)
 
 
 def judge_pins(request: GateRequest) -> Gate:
     """Read the pins and the store as they are now, and return the judgement."""
     judge, record_filter = request.judge, request.record_filter
+    about = record_filter.about
+    abouts = published_subject(record_filter)
+    if request.pinned_packages.pins:
+        about, abouts = request.pinned_packages.names, request.pinned_packages.abouts
     installations = request.pin_sources.of(judge.releases.compiler)
     with evidence.open_evidence(request.store, record_filter) as current:
         if request.baseline and request.baseline_file:
             file = str(request.baseline_file)
             current = with_baseline(current, request.baseline, record_filter, file, __version__)
         if request.library is not None:
-            current, notes = with_published(current, request.library, record_filter)
+            current, notes = with_published(current, request.library, record_filter, abouts)
             for note in notes:
                 _LOG.warning(f"not answered by published results: {note}")
-        return judge.judge(installations, current, record_filter.about)
+        return judge.judge(installations, current, about)
 
 
 def plan_missing(request: GateRequest, releases: Sequence[str]) -> Plan:

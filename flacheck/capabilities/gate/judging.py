@@ -76,9 +76,7 @@ class Judge:
             untested=tuple(group_untested(not_evidence)),
             baseline=evidence.baseline,
             published=evidence.published,
-            published_releases=tuple(
-                split(toolchain)[1] for toolchain in evidence.published_toolchains
-            ),
+            published_releases=_releases(evidence.published_toolchains),
             compiler=self.releases.compiler,
         )
 
@@ -230,6 +228,11 @@ class Judge:
         elif _compiles_again(waiver, evidence):
             use = WaiverUse.MENDED
         return JudgedWaiver(waiver, use, len(cells), tuple(sorted(new_signatures)))
+
+
+def _releases(toolchains: Iterable[str]) -> tuple[str, ...]:
+    """Return the releases of toolchains, oldest first."""
+    return tuple(split(toolchain)[1] for toolchain in sorted(toolchains, key=by_version))
 
 
 def _of_family(evidence: Evidence, family: str) -> Evidence:

@@ -20,8 +20,9 @@ from flacheck.capabilities.known_results.document import (
     KnownPlace,
 )
 from flacheck.errors import UsageError, did_you_mean
+from flacheck.published.answers import deciding
 from flacheck.published.combinations import Combination
-from flacheck.published.form import FileEntry, Header
+from flacheck.published.form import FileEntry, Header, file_name
 from flacheck.published.library import ResultsFolder, nearest, source_of, why_not_valid
 from flacheck.tables import advisories, targets
 from flacheck.toolchains import torch_pins, triton_releases
@@ -67,15 +68,21 @@ def look_up(library: ResultsFolder, request: KnownRequest) -> Known:
         raise UsageError(_unknown(library, listed, request))
     headers = [library.header(entry) for entry in entries]
     places = tuple(map(_place, headers))
-    pairs = tuple(_pairs(places))
+    decisive = deciding(headers)
+    decisive_files = set(map(file_name, decisive))
+    deciding_places = []
+    for header, place in zip(headers, places):
+        if file_name(header) in decisive_files:
+            deciding_places.append(place)
+    pairs = tuple(_pairs(deciding_places))
     return Known(
         schema="flacheck.known/1",
         source="published",
         package=request.package,
-        answer=_answer(request, headers, pairs, gaps),
+        answer=_answer(request, decisive, pairs, gaps),
         places=places,
         known_good=pairs,
-        pins=tuple(_pins(places)),
+        pins=tuple(_pins(deciding_places)),
         not_built=tuple(gaps),
     )
 
@@ -223,11 +230,9 @@ def _pins(places: Sequence[KnownPlace]) -> list[KnownPin]:
     for about, target in questions:
         own = [place for place in places if (place.about, place.target) == (about, target)]
         good = []
-        for toolchain in dict.fromkeys(place.toolchain for place in own):
-            there = [place for place in own if place.toolchain == toolchain]
-            # A release that fails in any configuration is not pinned.
-            if all(place.standing in _PASSING and not place.advisories for place in there):
-                good.append(split(toolchain)[1])
+        for place in own:
+            if place.standing in _PASSING and not place.advisories:
+                good.append(split(place.toolchain)[1])
         triton = torch_pins.specifier("triton", good, triton_releases.known_releases())
         if triton is None:
             continue
@@ -243,47 +248,65 @@ def _answer(
     pairs: Sequence[KnownPair],
     gaps: Sequence[KnownGap],
 ) -> str:
-    """Return the answer in one sentence."""
+    """Return the answer in one sentence; the headers are one for each pair of release and GPU."""
     if not headers:
         return f"{request.package}: not built; the project lists {_list_gaps(gaps)}"
-    if request.version is None and request.triton:
-        return f"{_fitting(request, headers, pairs)} ({source_of(headers)})"
+    source = source_of(headers)
+    is_matrix = headers[0].version is None
+    if request.version is None and request.triton and not is_matrix:
+        return f"{_fitting(request, headers, pairs)} ({source})"
+    name = request.package
+    if is_matrix:
+        name = f"flacheck's own kernels (matrix {request.package})"
     releases = sorted({pair.toolchain for pair in pairs}, key=by_version)
     versions = sorted({pair.about for pair in pairs}, key=lambda about: by_version(about))
     places = count_noun(len(headers), "pair of release and GPU", "pairs of release and GPU")
-    source = source_of(headers)
     if not releases:
-        return f"{request.package}: none of {places} is good or screened ({source})"
+        return f"{name}: none of {places} is good or screened ({source})"
     passing = sum(len(pair.targets) for pair in pairs)
     verb = "is" if passing == 1 else "are"
-    text = f"{request.package}: {passing} of {places} {verb} good or screened"
+    text = f"{name}: {passing} of {places} {verb} good or screened"
     if request.version is None and len({header.about for header in headers}) > 1:
         text += f", of {', '.join(about.partition('==')[2] for about in versions)}"
     return f"{text} ({source})"
 
 
 def _fitting(request: KnownRequest, headers: Sequence[Header], pairs: Sequence[KnownPair]) -> str:
-    """Return the versions of a package that fit some releases: good or screened on every GPU."""
+    """Return the versions of a package that fit some releases: they pass on every published GPU."""
     of_releases = f"torch {request.torch}"
     if not request.torch:
         of_releases = f"Triton {', '.join(request.triton)}"
-    on = sorted({header.target for header in headers}, key=by_target)
-    where = f"{of_releases} on {', '.join(on)}"
-    fitting: dict[str, list[str]] = {}
+    passing_places = set()
     for pair in pairs:
-        if set(pair.targets).issuperset(on):
-            version = pair.about.partition("==")[2]
-            fitting.setdefault(version, []).append(split(pair.toolchain)[1])
+        for target in pair.targets:
+            passing_places.add((pair.about, pair.toolchain, target))
+    failing_releases = set()
+    for header in headers:
+        if (header.about, header.toolchain, header.target) not in passing_places:
+            failing_releases.add((header.about, header.toolchain))
+    on = sorted({header.target for header in headers}, key=by_target)
+    fitting = []
     others = []
     for about in sorted({header.about for header in headers}, key=by_version):
         version = about.partition("==")[2]
-        if version not in fitting:
+        own = [header for header in headers if header.about == about]
+        own_targets = sorted({header.target for header in own}, key=by_target)
+        releases = []
+        for toolchain in sorted({header.toolchain for header in own}, key=by_version):
+            if (about, toolchain) not in failing_releases:
+                releases.append(split(toolchain)[1])
+        if not releases:
             others.append(version)
+            continue
+        part = f"{version} (Triton {', '.join(releases)}"
+        if own_targets != on:
+            part += f"; published for {', '.join(own_targets)}"
+        fitting.append(f"{part})")
+    where = f"{of_releases} on {', '.join(on)}"
     if not fitting:
         return f"{request.package}: none of {', '.join(others)} fits {where}"
-    parts = [f"{version} (Triton {', '.join(own)})" for version, own in fitting.items()]
-    verb = "fits" if len(parts) == 1 else "fit"
-    text = f"{request.package}: {', '.join(parts)} {verb} {where}"
+    verb = "fits" if len(fitting) == 1 else "fit"
+    text = f"{request.package}: {', '.join(fitting)} {verb} {where}"
     if others:
         text += f", and not {', '.join(others)}"
     return text
@@ -310,7 +333,8 @@ def releases_of_torch(requirement: str) -> tuple[str, ...]:
         raise UsageError(f"--torch {requirement}: not a requirement; write 2.12 or >=2.9") from None
     pins = {torch: pin for torch, pin in torch_pins.pins().items() if torch in specifiers}
     if not pins:
-        raise UsageError(f"--torch {requirement}: no release of torch matches")
+        newest = max(torch_pins.pins(), key=Version)
+        raise UsageError(f"--torch {text}: no known release matches; the newest is {newest}")
     releases: dict[str, None] = {}
     known = list(map(Version, triton_releases.known_releases()))
     for pin in pins.values():

@@ -38,7 +38,7 @@ from flacheck.published.form import (
     file_name,
     manifest_text,
 )
-from flacheck.published.library import COMBINATIONS, MANIFEST
+from flacheck.published.library import COMBINATIONS, MANIFEST, matrix_digest
 from flacheck.published.packing import ResultsOrigin, SubjectFacts, pack
 from flacheck.source import modules, python_versions, syntax
 from flacheck.source.python_versions import PythonVersions
@@ -211,9 +211,13 @@ def _fallbacks(
 
 
 def _facts(plan: Plan, place: RequestedPlace, captures: Sequence[PackageCapture]) -> SubjectFacts:
-    """Return the facts about a package on a place."""
+    """Return the facts about a package, or a matrix, on a place."""
     toolchain, target = place.request.place
-    facts = SubjectFacts(forms=plan.forms)
+    facts = SubjectFacts(
+        forms=plan.forms,
+        digest=matrix_digest(place.question.about),
+        usual_keys=frozenset(plan.usual_keys),
+    )
     for capture in captures:
         if (capture.choice.identity, capture.target) != (toolchain, target):
             continue

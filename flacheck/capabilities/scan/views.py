@@ -112,7 +112,7 @@ def published_view(places: Sequence[PublishedPlace], waived: Sequence[Waiver] = 
         forms.update(place.forms)
         coverage += place.coverage
         for each in place.header.fallbacks:
-            fallbacks.append(Fallback.from_reported(each, _package_of(place)))
+            fallbacks.append(Fallback.from_reported(each, place.header.package))
     place_standings = [place.standing() for place in places]
     kernels = [name for header in headers for name in header.kernels]
     questions_with_keys = [place.place for place in places]
@@ -140,12 +140,6 @@ def published_view(places: Sequence[PublishedPlace], waived: Sequence[Waiver] = 
         summary=summary,
         locate=KernelLocator(Path.cwd()).find,
     )
-
-
-def _package_of(place: PublishedPlace) -> str | None:
-    if place.header.version is None:
-        return None
-    return place.header.about
 
 
 def _context(

@@ -97,12 +97,17 @@ def _has_unknown(entry: RecordedLaunch) -> bool:
 def shared(recordings: Sequence[Sequence[RecordedLaunch]]) -> list[list[RecordedLaunch]]:
     """Return one launch of each kernel and dtype for each recording.
 
-    If possible it is the same in all recordings with that kernel and dtype. A program's own launch
-    comes before one that flacheck made up, then the smallest, which compiles soonest.
+    If possible it is the same in all recordings with that kernel and dtype: the launch that
+    `one_each` chooses for all of them, so that scans and a comparison compile the same cells; then
+    a program's own one before one that flacheck made up, and the smallest, which compiles soonest.
     """
     choices: list[list[RecordedLaunch]] = [[] for _ in recordings]
-    for group in _group_recordings(recordings).values():
-        common = _smallest_common(list(group.values()))
+    first_choices = [_by_kernel(one_each(entries)) for entries in recordings]
+    for kernel, group in _group_recordings(recordings).items():
+        first_identities = {first_choices[index][kernel] for index in group}
+        common: str | None = first_identities.pop()
+        if first_identities:
+            common = _smallest_common(list(group.values()))
         for index, by_identity in group.items():
             if common is None:
                 choices[index].append(min(by_identity.values(), key=_rank))
@@ -134,9 +139,18 @@ def _group_recordings(
     for index, entries in enumerate(recordings):
         for entry in entries:
             group = groups.setdefault((entry.kernel, entry.launch.dtype), {})
-            identity = canonical([entry.launch.to_json(), entry.options])
-            group.setdefault(index, {}).setdefault(identity, entry)
+            group.setdefault(index, {}).setdefault(_identity(entry), entry)
     return groups
+
+
+def _by_kernel(entries: Iterable[RecordedLaunch]) -> dict[_KernelDtype, str]:
+    """Return the identity of the launch of each kernel and dtype."""
+    return {(entry.kernel, entry.launch.dtype): _identity(entry) for entry in entries}
+
+
+def _identity(entry: RecordedLaunch) -> str:
+    """Return the identity of a launch among those of its kernel and dtype."""
+    return canonical([entry.launch.to_json(), entry.options])
 
 
 def _smallest_common(recordings: Sequence[Mapping[str, RecordedLaunch]]) -> str | None:

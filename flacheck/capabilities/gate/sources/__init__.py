@@ -1,14 +1,21 @@
 """Sources of pins: one module for each kind of file, which returns pins with file and line."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
 from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.gate.pins import NAMES, Installation, LabelledPin, Pin
-from flacheck.capabilities.gate.sources import pylock, pyproject, requirements, uv_lock
+from flacheck.capabilities.gate.sources import (
+    package_pins,
+    pylock,
+    pyproject,
+    requirements,
+    uv_lock,
+)
+from flacheck.capabilities.gate.sources.package_pins import PackagePin
 from flacheck.capabilities.gate.sources.pin_files import PinFile
 from flacheck.errors import UsageError
 
@@ -46,14 +53,31 @@ def of_files(paths: Sequence[Path]) -> list[Installation]:
 
 def in_folder(folder: Path) -> list[Installation]:
     """Return the installations of each supported file in a folder that has a pin."""
+    installations: list[Installation] = []
+    for path in files_in(folder):
+        installations += of_files([path])
+    return installations
+
+
+def files_in(folder: Path) -> list[Path]:
+    """Return the supported files in a folder."""
     paths: dict[Path, None] = {}
     for pattern in _FILE_PATTERNS:
         paths.update(dict.fromkeys(sorted(folder.glob(pattern))))
-    installations: list[Installation] = []
+    return [path for path in paths if path.is_file()]
+
+
+def packages_of(paths: Iterable[Path], names: Collection[str]) -> list[PackagePin]:
+    """Return the packages of these names that files require, each version once.
+
+    Raises:
+        UsageError: If a file cannot be read.
+    """
+    by_version: dict[tuple[str, str | None], PackagePin] = {}
     for path in paths:
-        if path.is_file():
-            installations += of_files([path])
-    return installations
+        for pin in package_pins.of_file(PinFile(path, _display_name(path)), names):
+            by_version.setdefault((pin.name, pin.version), pin)
+    return list(by_version.values())
 
 
 def read_installed() -> list[Installation]:

@@ -47,10 +47,30 @@ def read(file: PinFile) -> list[LabelledPin]:
     Raises:
         UsageError: With file and line, if a line is invalid.
     """
-    return [(None, pin) for pin in _pins(file, set())]
+    return [(None, pin) for pin in _pins(file)]
 
 
-def _pins(file: PinFile, read_files: set[Path]) -> Iterator[Pin]:
+def plain_requirements(file: PinFile) -> Iterator[tuple[PinFile, int, str]]:
+    """Yield the file, the line's number and the text of each requirement with a name.
+
+    Raises:
+        UsageError: With file and line, if an included file is missing.
+    """
+    for own_file, _, line in _lines(file, set()):
+        is_address = _EDITABLE.match(line.text) or _ADDRESS.match(line.text)
+        if not is_address and not line.text.startswith("-"):
+            yield own_file, line.number, _OPTIONS.sub("", line.text)
+
+
+def _pins(file: PinFile) -> Iterator[Pin]:
+    for own_file, text, line in _lines(file, set()):
+        pin = _pin(own_file, text, line)
+        if pin:
+            yield pin
+
+
+def _lines(file: PinFile, read_files: set[Path]) -> Iterator[tuple[PinFile, str, _Line]]:
+    """Yield the lines of a file and of the files that it includes, each with its file's text."""
     # Files may include each other, so each is read once.
     if file.path.resolve() in read_files:
         return
@@ -60,15 +80,15 @@ def _pins(file: PinFile, read_files: set[Path]) -> Iterator[Pin]:
         include = _INCLUDE.fullmatch(line.text)
         if include:
             name = include["file"].strip().strip("\"'")
-            yield from _pins_of_include(file, line.number, name, read_files)
-            continue
-        pin = _pin(file, text, line)
-        if pin:
-            yield pin
+            yield from _lines_of_include(file, line.number, name, read_files)
+        else:
+            yield file, text, line
 
 
-def _pins_of_include(file: PinFile, number: int, name: str, read_files: set[Path]) -> Iterator[Pin]:
-    """Yield the pins of an included file; its name is relative to the including file."""
+def _lines_of_include(
+    file: PinFile, number: int, name: str, read_files: set[Path]
+) -> Iterator[tuple[PinFile, str, _Line]]:
+    """Yield the lines of an included file; its name is relative to the including file."""
     where, folder = file.where(number), file.path.parent
     if "://" in name:
         _LOG.warning(f"{where}: {name} is not fetched: give a copy of it as a file")
@@ -79,7 +99,7 @@ def _pins_of_include(file: PinFile, number: int, name: str, read_files: set[Path
             f"{where}: {name} is included and is not there; its name is relative to {folder}"
         )
     display_name = os.path.normpath(os.path.join(os.path.dirname(file.display_name), name))
-    yield from _pins(PinFile(folder / name, display_name), read_files)
+    yield from _lines(PinFile(folder / name, display_name), read_files)
 
 
 def _pin(file: PinFile, text: str, line: _Line) -> Pin | None:

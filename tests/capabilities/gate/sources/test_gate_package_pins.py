@@ -1,0 +1,73 @@
+"""Packages that are pinned beside torch and Triton, as each kind of file writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flacheck.capabilities.gate import sources
+from tests.made_pin_files import write
+
+pytestmark = pytest.mark.usefixtures("here")
+
+NAMES = ("one-kernel", "two-kernels")
+
+
+def _pins(*paths: str) -> list[str]:
+    return [pin.about for pin in sources.packages_of(map(Path, paths), NAMES)]
+
+
+def test_a_requirements_file_and_the_files_that_it_includes() -> None:
+    """Extras, markers, builds, ranges; other packages and other systems are left out."""
+    write("base.txt", "two_kernels===2.0+cu126\n")
+    text = (
+        "-r base.txt\ntorch==2.12.1\nOne.Kernel[fast]==1.0.0 ; python_version > '3'\nother==3\n"
+        "one-kernel==0.9 ; sys_platform == 'win32'\n-e ./one-kernel\n"
+    )
+    write("requirements.txt", text)
+    assert _pins("requirements.txt") == [
+        "two-kernels==2.0 (base.txt:1)",
+        "one-kernel==1.0.0 (requirements.txt:3)",
+    ]
+
+
+@pytest.mark.parametrize("requirement", ["one-kernel", "one-kernel>=1", "one-kernel==1.*"])
+def test_a_range_has_no_version(requirement: str) -> None:
+    """Which version is installed is unknown."""
+    write("requirements.txt", requirement)
+    assert _pins("requirements.txt") == ["one-kernel (requirements.txt:1)"]
+
+
+def test_a_project_with_extras_groups_and_poetrys_tables() -> None:
+    """Each version counts once; a group that includes another is no package."""
+    text = """[project]
+name = "x"
+dependencies = ["one-kernel==1.0", "torch"]
+[project.optional-dependencies]
+more = ["two-kernels==2.0"]
+[dependency-groups]
+dev = ["one-kernel==1.0", {include-group = "test"}]
+test = ["two-kernels==2.1"]
+[tool.poetry.group.old.dependencies]
+One-Kernel = "0.9"
+two-kernels = {version = "^3.0"}
+"""
+    write("pyproject.toml", text)
+    assert _pins("pyproject.toml") == [
+        "one-kernel==1.0 (pyproject.toml:3)",
+        "two-kernels==2.0 (pyproject.toml:5)",
+        "two-kernels==2.1 (pyproject.toml:8)",
+        "one-kernel==0.9 (pyproject.toml:10)",
+        "two-kernels (pyproject.toml:11)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "table"),
+    [("uv.lock", "version = 1", "package"), ("pylock.toml", "lock-version = '1.0'", "packages")],
+)
+def test_a_lock_has_exact_versions(name: str, header: str, table: str) -> None:
+    """With the line of the version."""
+    write(name, f'{header}\n[[{table}]]\nname = "one-kernel"\nversion = "1.0.0"\n')
+    assert _pins(name) == [f"one-kernel==1.0.0 ({name}:4)"]
