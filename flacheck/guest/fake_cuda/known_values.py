@@ -114,8 +114,10 @@ def forget_written(arguments: Iterable[object]) -> None:
 
 def _is_blank(value: Any) -> bool:
     """Return True for fresh memory into which the program has stored nothing."""
-    with _disable_current_modes():
-        return getattr(value, _BLANK, False) and not value.any()
+    if not getattr(value, _BLANK, False):
+        return False
+    with torch._C._DisableTorchDispatch():
+        return not value.any()
 
 
 class NoDeviceMode(FakeTensorMode):

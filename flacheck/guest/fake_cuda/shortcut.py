@@ -34,8 +34,21 @@ _LIKE = {
     _aten.new_empty.default,
     _aten.new_zeros.default,
     _aten.clone.default,
+    _aten._to_copy.default,
     _aten.mm.default,
+    _aten.bmm.default,
+    _aten.addmm.default,
+    _aten.mul.Tensor,
+    _aten.add.Tensor,
+    _aten.sub.Tensor,
+    _aten.div.Tensor,
+    _aten.sum.dim_IntList,
+    _aten.neg.default,
+    _aten.exp.default,
+    _aten.sigmoid.default,
 }
+# Of these the second operand may be a number, which the fake mode treats in its own way.
+_BINARY = {_aten.mul.Tensor, _aten.add.Tensor, _aten.sub.Tensor, _aten.div.Tensor}
 _FACTORIES = {
     _aten.empty.memory_format,
     _aten.zeros.default,
@@ -131,6 +144,8 @@ class Shortcut:
         """
         device = kwargs.get("device")
         if operator in _LIKE and device is None:
+            if operator in _BINARY and type(args[1]) is not FakeTensor:
+                return None
             device = args[0].fake_device
             for argument in args:
                 if type(argument) is FakeTensor and argument.fake_device != device:
