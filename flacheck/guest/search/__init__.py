@@ -170,6 +170,8 @@ class _Capture:
 
     def finish(self, report: dict[str, Any], warnings_log: WarningsLog) -> None:
         """Write the files of the capture; the report comes last."""
+        # All launches are read at once, and none of their objects is garbage.
+        gc.disable()
         release_warnings = [{"text": text, "by": by} for text, by in warnings_log.items()]
         report["said"] = release_warnings
         self._trust.remove_untrusted(self._config["output"])
