@@ -75,7 +75,7 @@ class Shortcut:
         self._kinds: dict[Any, str] = {}
         self._forms: dict[_Parts, _Parts] = {}
         # The keys of in-place operations that succeeded.
-        self._written: set[_Parts] = set()
+        self._successful_writes: set[_Parts] = set()
         # The attributes of new fake tensors by device.
         self._attributes: dict[torch.device, dict[str, Any]] = {}
 
@@ -129,12 +129,12 @@ class Shortcut:
         return self._wrap(empty, device)
 
     def _write(self, key: _Parts, operator: Any, args: Any, kwargs: Any) -> Any:
-        """Run an in-place operation, which has no effect on a tensor without data."""
-        if key in self._written:
+        """Run an in-place operation, which leaves a tensor its form."""
+        if key in self._successful_writes:
             return args[0]
         result = operator(*args, **kwargs)
         if result is args[0]:
-            self._written.add(key)
+            self._successful_writes.add(key)
         return result
 
     def _meta_form(self, operator: Any, args: Any, kwargs: Any) -> _Parts | None:
@@ -229,8 +229,8 @@ def _is_in_place(operator: Any) -> bool:
     name = schema.name.rpartition(":")[2]
     if torch.Tag.inplace_view in operator.tags or name.startswith(_RESIZING):
         return False
-    written = [bool(each.alias_info and each.alias_info.is_write) for each in schema.arguments]
-    if not name.endswith("_") or not written[0] or any(written[1:]):
+    writes = [bool(each.alias_info and each.alias_info.is_write) for each in schema.arguments]
+    if not name.endswith("_") or not writes[0] or any(writes[1:]):
         return False
     return [str(value.type) for value in schema.returns] == ["Tensor"]
 

@@ -400,12 +400,12 @@ class Recorder:
         Hooks may change the arguments between configurations.
         """
         groups: dict[str, list[_ConfiguredLaunch]] = {}
-        described: Kwargs | None = None
+        last_args: Kwargs | None = None
         text = ""
         for launch in call.launches:
-            if launch.args is not described:
-                described = launch.args
-                text = repr(described)
+            if launch.args is not last_args:
+                last_args = launch.args
+                text = repr(last_args)
             groups.setdefault(text, []).append(launch)
         identities = []
         for group in groups.values():
