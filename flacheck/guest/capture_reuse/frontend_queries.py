@@ -55,6 +55,9 @@ class FrontendQueries:
         lost_arguments = []
         for name, value in arguments.items():
             description = _with_floats(argument(value, functions))
+            if type(value) is list:
+                # A launches file calls it a tuple.
+                description = {"list": description["tuple"]}
             descriptions[name] = description
             if not _can_rebuild(description):
                 lost_arguments.append(name)
@@ -106,8 +109,9 @@ def _can_rebuild(description: Any) -> bool:
         return True
     if "constexpr" in description:
         return _can_rebuild(description["constexpr"])
-    if "tuple" in description:
-        return all(map(_can_rebuild, description["tuple"]))
+    for kind in ("tuple", "list"):
+        if kind in description:
+            return all(map(_can_rebuild, description[kind]))
     if "descriptor" in description:
         return True
     return any(kind in description for kind in _REBUILDABLE_KINDS)

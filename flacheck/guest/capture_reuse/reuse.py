@@ -14,6 +14,7 @@ if no capture can be reused.
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import shutil
@@ -123,6 +124,8 @@ class ImportState:
 def main() -> None:
     """Write the first capture that can be reused under this release."""
     config = json.loads(sys.argv[1])
+    # The front end makes millions of small objects, and the process is short.
+    gc.disable()
     release = _CurrentRelease(config["card"], config["scratch"], config.get("progress"))
     for capture in config["earlier"]:
         if _run_in_child(functools.partial(_reuse, release, capture, config)):

@@ -42,6 +42,7 @@ from .uses import Place, Signature, binds_alike, decides_alike, is_only_checked
 
 _GUEST = __name__.partition(".")[0]
 _TRITON = "triton"
+_WITHIN_TRITON = "triton."
 # Modules whose reads do not depend on the package.
 _IGNORED_PACKAGES = (_TRITON, *sys.stdlib_module_names)
 # The fake card skips torch's compiler.
@@ -192,6 +193,10 @@ def _watched_module_class(trace: TritonApiTrace) -> type[ModuleType]:
             except AttributeError:
                 trace.add_missing(read_attribute(self, "__name__"), name)
                 raise
+            reader = sys._getframe(1).f_globals.get("__name__")
+            if reader and reader.startswith(_WITHIN_TRITON):
+                # Triton's own reads are the most frequent, and are not traced.
+                return value
             trace.add_read(read_attribute(self, "__name__"), name, value)
             return value
 
@@ -361,14 +366,15 @@ def fingerprint(value: Any) -> str:
         if not callable(inner):
             text = repr(inner)
         return f"{name} {text}"
+    if name in _INTEGER_FUNCTIONS and home.partition(".")[0] == _TRITON:
+        # Releases define them in different modules.
+        results = [value(*arguments) for arguments in _INTEGER_FUNCTIONS[name]]
+        return f"{name} {results}"
     if home.startswith(f"{_TRITON}."):
         if name in _DECORATORS:
             return _signature_text(name, Signature.of(inner), with_defaults=False)
         if name in _HOST_CLASSES:
             return _signature_text(name, Signature.of(inner), with_defaults=True)
-        if name in _INTEGER_FUNCTIONS:
-            results = [value(*arguments) for arguments in _INTEGER_FUNCTIONS[name]]
-            return f"{name} {results}"
     if type(inner).__name__ in ("DriverConfig", "LazyProxy") or home.startswith(_GUEST):
         return f"{type(inner).__name__} {name}"
     if isinstance(inner, (type, types.FunctionType)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import inspect
 import logging
 import os
 import threading
@@ -100,6 +101,9 @@ class FakeDevice:
             self.compiler_actions = inductor.actions(self.entered)
         else:
             torch_cuda.leave_functions_uncompiled()
+            # Nothing is compiled, so no operation needs torch's guard against the compiler.
+            dispatch = inspect.unwrap(known_values.KnownValues.__torch_dispatch__)
+            setattr(known_values.KnownValues, "__torch_dispatch__", dispatch)  # noqa: B010
         # torch would first make a real tensor for the C++ engine, which is not used here. A build
         # with CUDA cannot do so without a GPU.
         fake_tensor.init_gpu_context = nothing

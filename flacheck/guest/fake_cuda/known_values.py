@@ -114,8 +114,10 @@ def forget_written(arguments: Iterable[object]) -> None:
 
 def _is_blank(value: Any) -> bool:
     """Return True for fresh memory into which the program has stored nothing."""
-    with _disable_current_modes():
-        return getattr(value, _BLANK, False) and not value.any()
+    if not getattr(value, _BLANK, False):
+        return False
+    with torch._C._DisableTorchDispatch():
+        return not value.any()
 
 
 class NoDeviceMode(FakeTensorMode):
@@ -248,7 +250,7 @@ def _compute(operator: Any, args: Any, kwargs: Any) -> Any:
     if not _is_computable(operator, args, kwargs, tensors):
         return None
     try:
-        return _run(operator, *tree_map(_plain, (args, kwargs)))
+        return _run(operator, *_plain_arguments(args, kwargs))
     except IndexError:
         # The fake operation would not detect this error and would go on with an unknown value.
         if all(tensor.device.type == "cpu" for tensor in tensors):
@@ -260,8 +262,14 @@ def _compute(operator: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _tensors(args: Any, kwargs: Any) -> list[Any]:
-    leaves = tree_leaves((args, kwargs))
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    tensors: list[Any] = []
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor):
+            tensors.append(value)
+        elif isinstance(value, (list, tuple, dict)):
+            leaves = tree_leaves(value)
+            tensors += [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    return tensors
 
 
 def _is_computable(operator: Any, args: Any, kwargs: Any, tensors: list[Any]) -> bool:
@@ -304,6 +312,17 @@ def _is_small_factory(operator: Any, args: Any, kwargs: Any) -> bool:
     if floats:
         return size <= FLOATS_UP_TO
     return size <= INTEGERS_UP_TO
+
+
+def _plain_arguments(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Return the CPU counterparts of an operation's arguments."""
+    plain = []
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, (list, tuple, dict)):
+            plain.append(tree_map(_plain, value))
+        else:
+            plain.append(_plain(value))
+    return plain[: len(args)], dict(zip(kwargs, plain[len(args) :]))
 
 
 def _plain(leaf: Any) -> Any:
@@ -354,7 +373,8 @@ def _kind(tensor: Any) -> str:
 
 def _run(operator: Any, args: Any, kwargs: Any) -> Any:
     kwargs.pop("pin_memory", None)
-    with _disable_current_modes():
+    # Modes are far slower to disable than the dispatch to them.
+    with torch._C._DisableTorchDispatch():
         result = operator(*args, **kwargs)
         # The content of fresh memory is undefined.
         if operator._schema.name.startswith(("aten::empty", "aten::new_empty")):

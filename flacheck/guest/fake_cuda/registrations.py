@@ -141,6 +141,7 @@ def _is_tensor(leaf: object) -> bool:
     return isinstance(leaf, (FakeTensor, torch.Tensor))
 
 
+@functools.cache
 def _name_of(operator: Any) -> str:
     name: str = operator._schema.name
     if operator._schema.overload_name:

@@ -11,12 +11,12 @@ import importlib
 import inspect
 import math
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 
+from ..pysource.functions import module_tree, walk
 from ..solver.argument_dataflow import BUILD, VALUE, Constraint
 from ..solver.constraints import refusal_constraints
 from ..workers.values import TORCH_NAMES
@@ -532,11 +532,10 @@ def _compared_constants(module: str) -> dict[str, list[tuple[str | int | float, 
     Each constant comes with True if the comparison is by order (`size > 0`).
     """
     constants: dict[str, list[tuple[str | int | float, bool]]] = collections.defaultdict(list)
-    try:
-        tree = ast.parse(inspect.getsource(sys.modules[module]))
-    except (OSError, TypeError, SyntaxError, KeyError):
+    tree = module_tree(module)
+    if tree is None:
         return constants
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if not isinstance(node, ast.Compare) or len(node.comparators) != 1:
             continue
         # A variable has an id, an attribute an attr.

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 
-from ..pysource.functions import variable_name
+from ..pysource.functions import module_tree, variable_name, walk
 
 
 @dataclass(frozen=True)
@@ -45,11 +43,10 @@ class TensorComparisons:
 def compared_tensors(module: str) -> TensorComparisons:
     """Return the comparisons of tensors in a module's source."""
     comparisons = TensorComparisons()
-    try:
-        tree = ast.parse(inspect.getsource(sys.modules[module]))
-    except (OSError, TypeError, SyntaxError, KeyError):
+    tree = module_tree(module)
+    if tree is None:
         return comparisons
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if not isinstance(node, ast.Compare) or len(node.comparators) != 1:
             continue
         right = node.comparators[0]

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..pysource.functions import method_name, parameter_names, variable_assignments
+from ..pysource.functions import method_name, parameter_names, variable_assignments, walk
 
 Symbols = tuple[str, ...]
 
@@ -87,7 +87,7 @@ def index_shapes(node: ast.FunctionDef) -> dict[str, IndexShape]:
     # After an assignment of another tensor, the name stands for that tensor.
     names = set(parameter_names(node)) - set(_reassigned_names(node))
     reads = {name: _TensorReads() for name in names}
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.Assign):
             for read, name in _assigned_extents(part):
                 if read.tensor in reads:
@@ -140,7 +140,7 @@ def _without_casts(value: ast.expr) -> ast.expr:
 
 def _reassigned_names(node: ast.FunctionDef) -> Iterator[str]:
     """Yield names that are assigned a value of another shape: `x = x.view(-1, n)`."""
-    for part in ast.walk(node):
+    for part in walk(node):
         if not isinstance(part, ast.Assign):
             continue
         if method_name(part.value) in _SAME_SHAPE_METHODS or isinstance(part.value, ast.IfExp):

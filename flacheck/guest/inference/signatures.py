@@ -9,10 +9,9 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import textwrap
 from collections.abc import Iterator
 
-from ..pysource.functions import Function
+from ..pysource.functions import Function, function_source
 
 # Brackets around a list: `[B, T, H]`, `(num_tokens, 4)`.
 _LIST = re.compile(r"[\[(]([^\[\]()]{1,60})[\])]")
@@ -38,14 +37,9 @@ def array_dimensions(annotation: str) -> str:
 
 def signature_shapes(function: Function) -> Iterator[tuple[str, str]]:
     """Yield the parameters with dimensions, each with their list as text."""
-    try:
-        text = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
-        node = ast.parse(text).body[0]
-    except (OSError, TypeError, SyntaxError, IndexError, ValueError):
+    node, lines = function_source(inspect.unwrap(function))
+    if node is None:
         return
-    if not isinstance(node, ast.FunctionDef):
-        return
-    lines = text.splitlines()
     parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     first_lines = [parameter.lineno for parameter in parameters]
     for parameter in parameters:

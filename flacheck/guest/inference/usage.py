@@ -31,6 +31,7 @@ from ..pysource.functions import (
     tuple_assignments,
     variable_assignments,
     variable_name,
+    walk,
 )
 
 TENSOR = "Tensor"
@@ -104,7 +105,7 @@ def local_kernels(function: Function) -> list[str]:
     if definition is None:
         return []
     names = []
-    for node in ast.walk(definition):
+    for node in walk(definition):
         if isinstance(node, ast.FunctionDef) and node is not definition and _is_kernel(node):
             names.append(node.name)
     return names
@@ -188,7 +189,7 @@ def _is_kernel(node: ast.FunctionDef) -> bool:
 
 def _direct_usages(node: ast.FunctionDef) -> Usages:
     """Yield the names that a function itself uses, each with the kind of the usage."""
-    for part in ast.walk(node):
+    for part in walk(node):
         match part:
             case ast.Attribute(value=ast.Name(id=name)) if part.attr in _TENSOR_ATTRIBUTES:
                 yield name, TENSOR
@@ -390,7 +391,7 @@ def _address_variables(addresses: list[ast.expr], assignments: _Assignments) -> 
     variables: set[str] = set()
     queue: list[ast.AST] = list(addresses)
     while queue:
-        for part in ast.walk(queue.pop()):
+        for part in walk(queue.pop()):
             if not isinstance(part, ast.Name) or part.id in variables:
                 continue
             variables.add(part.id)

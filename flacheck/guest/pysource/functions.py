@@ -6,44 +6,85 @@ import ast
 import functools
 import inspect
 import linecache
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 Function = Callable[..., Any]
 
-# Files whose trees are kept; functions of one file are read together.
-_MAX_FILES = 16
+
+def walk(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and all nodes below it in the order of `ast.walk`, in half of its time."""
+    nodes = [node]
+    # The list grows while it is read.
+    for current in nodes:
+        yield current
+        for name in current._fields:
+            value = getattr(current, name, None)
+            if isinstance(value, list):
+                for element in value:
+                    if isinstance(element, ast.AST):
+                        nodes.append(element)
+            elif isinstance(value, ast.AST):
+                nodes.append(value)
 
 
 @functools.cache
+def file_tree(file: str) -> ast.Module | None:
+    """Return the syntax tree of a file, None if it cannot be parsed; readers share the tree."""
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def module_tree(name: str) -> ast.Module | None:
+    """Return the syntax tree of an imported module, None without source."""
+    try:
+        file = inspect.getsourcefile(sys.modules[name])
+    except (KeyError, TypeError):
+        return None
+    if not file or not linecache.getlines(file):
+        return None
+    return file_tree(file)
+
+
 def function_tree(function: Function) -> ast.FunctionDef | None:
     """Return a function's syntax tree; None without source and for lambdas."""
+    return function_source(function)[0]
+
+
+@functools.cache
+def function_source(function: Function) -> tuple[ast.FunctionDef | None, list[str]]:
+    """Return a function's syntax tree and the lines that its line numbers count.
+
+    The tree is None without source and for lambdas.
+    """
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is not None:
         # `inspect` splits a file into tokens to find the end of a function.
         known = _definitions(code.co_filename).get((code.co_name, code.co_firstlineno))
         if known is not None:
-            return known
+            return known, linecache.getlines(code.co_filename)
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-        definition = tree.body[0]
+        text = textwrap.dedent(inspect.getsource(function))
+        definition = ast.parse(text).body[0]
     except (OSError, TypeError, SyntaxError, IndexError, ValueError):
-        return None
+        return None, []
     if isinstance(definition, ast.FunctionDef):
-        return definition
-    return None
+        return definition, text.splitlines()
+    return None, []
 
 
-@functools.lru_cache(maxsize=_MAX_FILES)
+@functools.cache
 def _definitions(file: str) -> dict[tuple[str, int], ast.FunctionDef]:
     """Return the functions of a file by name and first line, that of the first decorator."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError, RecursionError):
+    tree = file_tree(file)
+    if tree is None:
         return {}
     definitions = {}
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.FunctionDef):
             lines = [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
             definitions[node.name, min(lines)] = node
@@ -73,7 +114,7 @@ def dotted_name(node: ast.AST | None) -> str | None:
 def names_of(node: ast.AST, context: type[ast.expr_context] = ast.expr_context) -> set[str]:
     """Return the variables below a node, or those that are read (Load) or assigned (Store)."""
     names = set()
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.Name) and isinstance(part.ctx, context):
             names.add(part.id)
     return names
@@ -115,7 +156,7 @@ def called_name(node: ast.AST) -> str:
 
 def variable_assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     """Yield the variable and the value of each assignment such as `x = value`."""
-    for part in ast.walk(node):
+    for part in walk(node):
         match part:
             case ast.Assign(targets=[ast.Name(id=variable), *_], value=value):
                 yield variable, value
@@ -123,7 +164,7 @@ def variable_assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 def tuple_assignments(node: ast.AST) -> Iterator[tuple[ast.Tuple, ast.expr]]:
     """Yield the target and the value of each assignment such as `x, y = value`."""
-    for part in ast.walk(node):
+    for part in walk(node):
         match part:
             case ast.Assign(targets=[ast.Tuple() as target, *_], value=value):
                 yield target, value
@@ -131,7 +172,7 @@ def tuple_assignments(node: ast.AST) -> Iterator[tuple[ast.Tuple, ast.expr]]:
 
 def calls_in(node: ast.AST) -> Iterator[ast.Call]:
     """Yield the calls in a statement or function."""
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.Call):
             yield part
 

@@ -377,7 +377,9 @@ class Recorder:
             extents = _extents(grid, function, bound)
         functions = passed_functions(function, bound)
         # Described now, because the next configuration's hook may change the arguments.
-        descriptions = _describe_arguments(call, function, bound, functions)
+        descriptions = _repeated_descriptions(call, function, bound)
+        if descriptions is None:
+            descriptions = _describe_arguments(call, function, bound, functions)
         self.arrivals += 1
         launch = _ConfiguredLaunch(
             function=function,
@@ -398,9 +400,13 @@ class Recorder:
         Hooks may change the arguments between configurations.
         """
         groups: dict[str, list[_ConfiguredLaunch]] = {}
+        last_args: Kwargs | None = None
+        text = ""
         for launch in call.launches:
-            group = groups.setdefault(repr(launch.args), [])
-            group.append(launch)
+            if launch.args is not last_args:
+                last_args = launch.args
+                text = repr(last_args)
+            groups.setdefault(text, []).append(launch)
         identities = []
         for group in groups.values():
             identity = self._write_group(call, group)
@@ -541,9 +547,24 @@ def _frozen(extents: list[int] | None) -> tuple[int, ...] | None:
     return None
 
 
-def _describe_arguments(
-    call: _HostCall, function: Kernel, bound: Kwargs, functions: Functions
-) -> Kwargs:
+def _repeated_descriptions(call: _HostCall, function: Kernel, bound: Kwargs) -> Kwargs | None:
+    """Return the descriptions of the previous configuration if they hold for this one, too.
+
+    They do if the described arguments are the same objects and no hook can have changed them.
+    """
+    if not call.launches or call.config is None or call.config.pre_hook is not None:
+        return None
+    previous = call.launches[-1]
+    names = _described_names(call, bound)
+    if previous.function is not function or previous.args.keys() != names:
+        return None
+    if all(previous.bound[name] is bound[name] for name in names):
+        return previous.args
+    return None
+
+
+def _described_names(call: _HostCall, bound: Kwargs) -> set[str]:
+    """Return the arguments that are described: those from the host, not from a configuration."""
     names = call.host_names
     if call.config is not None:
         names = names - call.config.kwargs.keys()
@@ -552,10 +573,17 @@ def _describe_arguments(
         # own.
         own_names = bound.keys() - call.heuristics.keys()
         names = names | own_names
+    return names & bound.keys()
+
+
+def _describe_arguments(
+    call: _HostCall, function: Kernel, bound: Kwargs, functions: Functions
+) -> Kwargs:
+    names = _described_names(call, bound)
     descriptions: Kwargs = {}
     for parameter in function.params:
         name = parameter.name
-        if name not in bound or name not in names:
+        if name not in names:
             continue
         if parameter.is_constexpr:
             value = constant(bound[name], functions)

@@ -44,6 +44,11 @@ from ..recorder.session import Settings, session
 from ..recorder.warnings_log import WarningsLog, record_warnings
 from .trust import LaunchTrust
 
+# New objects between two collections, and how many collections of one age come before one of the
+# next.
+_COLLECTED_AT_ONCE = 100_000
+_OLDER_COLLECTIONS = 20, 20
+
 
 def main() -> None:
     """Capture the package that the first argument describes."""
@@ -128,6 +133,8 @@ class _Capture:
         packages = config.get("packages") or {}
         self._show_progress("describing the kernels' decorators")
         gc.freeze()
+        # A call leaves thousands of objects, and few of them in cycles.
+        gc.set_threshold(_COLLECTED_AT_ONCE, *_OLDER_COLLECTIONS)
         gc.enable()
         self._reuse_state = ImportState(self._trace, modules, failures, packages)
         observed_calls = ObservedCalls(modules, operators)
@@ -163,6 +170,8 @@ class _Capture:
 
     def finish(self, report: dict[str, Any], warnings_log: WarningsLog) -> None:
         """Write the files of the capture; the report comes last."""
+        # All launches are read at once, and none of their objects is garbage.
+        gc.disable()
         release_warnings = [{"text": text, "by": by} for text, by in warnings_log.items()]
         report["said"] = release_warnings
         self._trust.remove_untrusted(self._config["output"])

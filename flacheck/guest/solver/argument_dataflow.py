@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..pysource.functions import called_name, calls_in, passed_arguments, variable_name
+from ..pysource.functions import called_name, calls_in, passed_arguments, variable_name, walk
 from .traceback_frames import TracebackFrame
 
 SHAPE, DTYPE, VALUE, GIVE, OMIT, OBJECT, BUILD, TABLE, FIELD = range(9)
@@ -390,7 +390,7 @@ class ArgumentDataflow:
         frame = self._frame
         if frame.function is None:
             return None
-        for node in ast.walk(frame.function):
+        for node in walk(frame.function):
             if not isinstance(node, ast.Assign):
                 continue
             if node.lineno + frame.first_line - 1 >= frame.line:
@@ -448,5 +448,5 @@ def _unpacked_value(
 
 
 def _contains_name(node: ast.expr, name: str) -> bool:
-    names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    names = {part.id for part in walk(node) if isinstance(part, ast.Name)}
     return name in names

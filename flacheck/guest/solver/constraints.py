@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..pysource.functions import called_name, method_name
+from ..pysource.functions import called_name, method_name, walk
 from .argument_dataflow import (
     DTYPE,
     OBJECT,
@@ -113,7 +113,7 @@ class ErrorSolver(ConditionSolver):
             for name in _condition_names(head):
                 if isinstance(self._variable(name.id), torch.Tensor):
                     yield from self.constrain(name, False)
-        for node in ast.walk(head):
+        for node in walk(head):
             yield from self._fix_node(node, error, text)
         if isinstance(error, IndexError) and _MISSING_DIMENSION.search(text):
             yield from ignore_errors(self._add_dimensions(head))
@@ -149,7 +149,7 @@ class ErrorSolver(ConditionSolver):
         for name, argument in self._arguments.items():
             if isinstance(argument, dict):
                 yield Constraint(TABLE, name, (*argument, *missing))
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if not isinstance(node, ast.Starred):
                 continue
             part: ast.AST = node.value
@@ -163,7 +163,7 @@ class ErrorSolver(ConditionSolver):
 
     def _wrap_numbers(self, head: ast.AST) -> Constraints:
         """Yield a sequence of one number for `len(dim)` and `for d in dim` of a number."""
-        for node in ast.walk(head):
+        for node in walk(head):
             if isinstance(node, ast.Name):
                 number = self._variable(node.id)
                 if isinstance(number, (int, float)) and not isinstance(number, bool):
@@ -178,7 +178,7 @@ class ErrorSolver(ConditionSolver):
 
     def _tensor_names(self, node: ast.AST) -> Iterator[ast.Name]:
         """Yield the names of tensors in an expression."""
-        for part in ast.walk(node):
+        for part in walk(node):
             if isinstance(part, ast.Name):
                 value = self._variable(part.id)
                 if isinstance(value, torch.Tensor):
@@ -187,7 +187,7 @@ class ErrorSolver(ConditionSolver):
     def _add_dimensions(self, head: ast.AST) -> Constraints:
         """Yield shapes with the dimensions that `x.stride(2)` reads of a tensor with fewer."""
         least_ranks: dict[str, tuple[ast.expr, int]] = {}
-        for node in ast.walk(head):
+        for node in walk(head):
             match node:
                 case ast.Call(
                     func=ast.Attribute(value=tensor, attr="stride" | "size"), args=[argument]
@@ -242,7 +242,7 @@ class ErrorSolver(ConditionSolver):
     def _constant_keys(self, variable: str, node: ast.expr) -> list[Any]:
         """Return the constants that the function uses as keys of a variable."""
         keys = []
-        for part in ast.walk(self._frame.function or node):
+        for part in walk(self._frame.function or node):
             match part:
                 case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=key)):
                     if name == variable:
@@ -310,7 +310,7 @@ class ErrorSolver(ConditionSolver):
 
 def _condition_names(statement: ast.AST) -> Iterator[ast.Name]:
     """Yield the names that a statement uses as conditions."""
-    for node in ast.walk(statement):
+    for node in walk(statement):
         conditions: list[ast.expr] = []
         match node:
             case ast.If() | ast.IfExp() | ast.While() | ast.Assert():

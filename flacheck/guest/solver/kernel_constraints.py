@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ..pysource.functions import called_name, calls_in, passed_arguments
+from ..pysource.functions import called_name, calls_in, passed_arguments, walk
 from ..workers.values import TORCH_NAMES
 from .argument_dataflow import DTYPE, GIVE, SHAPE, VALUE, Constraint
 
@@ -468,7 +468,7 @@ def _parse_kernel(source: str) -> _KernelSource:
         parameters.append(parameter.arg)
     assignments: dict[str, list[ast.expr]] = {}
     return_values: list[ast.expr] = []
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Return) and node.value is not None:
             return_values.append(node.value)
         for variable, value in _assignments(node):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from ..pysource.functions import calls_in, last_name
+from ..pysource.functions import calls_in, last_name, module_tree
 from .argument_dataflow import Constraint, ignore_errors
 from .conditions import ConditionSolver
 from .traceback_frames import TracebackFrame
@@ -161,11 +161,10 @@ class _ModuleFunction:
 @functools.cache
 def module_functions(module: str) -> tuple[_ModuleFunction, ...]:
     """Return a module's functions and methods; none without source."""
-    try:
-        file = inspect.getsourcefile(sys.modules[module]) or ""
-        tree = ast.parse(inspect.getsource(sys.modules[module]))
-    except (OSError, TypeError, SyntaxError, KeyError):
+    tree = module_tree(module)
+    if tree is None:
         return ()
+    file = inspect.getsourcefile(sys.modules[module]) or ""
     functions = []
     for statement in tree.body:
         if isinstance(statement, ast.FunctionDef):
@@ -216,12 +215,18 @@ def _leaves_block(block: list[ast.stmt]) -> bool:
 
 def _calls_target(statement: ast.stmt, targets: set[str]) -> bool:
     """Return True if a statement calls or launches a target: `f(x)`, `f[grid](x)`, `F.apply(x)`."""
+    return not targets.isdisjoint(_callees(statement))
+
+
+@functools.cache
+def _callees(statement: ast.stmt) -> frozenset[str]:
+    """Return the names of the functions that a statement calls or launches."""
+    names = set()
     for call in calls_in(statement):
         function = call.func
         if isinstance(function, ast.Subscript):
             function = function.value
         if isinstance(function, ast.Attribute) and function.attr == "apply":
             function = function.value
-        if last_name(function) in targets:
-            return True
-    return False
+        names.add(last_name(function))
+    return frozenset(names)

@@ -152,6 +152,9 @@ def _value(path: str, spec: ArgumentSpec, names: Names, tensor: TensorMaker) -> 
     if "tuple" in spec:
         items = enumerate(spec["tuple"])
         return tuple(_value(f"{path}[{place}]", item, names, tensor) for place, item in items)
+    if "list" in spec:
+        # Only the checks of a capture have lists, which Triton treats in another way than tuples.
+        return list(_value(path, {"tuple": spec["list"]}, names, tensor))
     for kind in ("int", "float", "bool"):
         if kind in spec:
             return spec[kind]

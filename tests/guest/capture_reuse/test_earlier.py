@@ -22,6 +22,7 @@ from flacheck.captures.capture_job import GUEST, CaptureJob
 from flacheck.captures.cards import card
 from flacheck.engine import programs
 from flacheck.guest.capture_reuse import triton_api_trace as asked
+from flacheck.guest.capture_reuse.frontend_queries import FrontendQueries
 from flacheck.guest.capture_reuse.triton_api_trace import (
     MISSING,
     TritonApiTrace,
@@ -32,6 +33,7 @@ from flacheck.guest.capture_reuse.triton_api_trace import (
 )
 from flacheck.guest.engine import channel
 from flacheck.guest.workers import values
+from flacheck.guest.workers.cut import CutResult
 from flacheck.packages.package import Package
 from flacheck.toolchains import FAMILIES
 from flacheck.toolchains.base import Toolchain
@@ -605,3 +607,19 @@ def test_the_release_of_an_earlier_capture_may_be_gone(releases: Releases, tmp_p
     tiny, one, other = releases
     captured(tiny, replace(one, paths=(str(tmp_path / "removed"), *one.paths)))
     assert captured(tiny, other).report["like"]
+
+
+class _Kernel:
+    """A kernel of one parameter, as far as a check describes it."""
+
+    @staticmethod
+    def fn(scale: object) -> None: ...
+
+
+def test_a_list_is_passed_as_a_list_again() -> None:
+    """Triton refuses a list as an argument, but a tuple only where the kernel uses it."""
+    kernel = _Kernel()
+    queries = FrontendQueries(lambda function, functions: CutResult("fn = 1", None, ()))
+    queries.add("module:fn", kernel, {"scale": [1, (2.5,)]}, None)
+    (query,) = queries.needed([])
+    assert values.arguments(query["args"]) == {"scale": [1, (2.5,)]}
