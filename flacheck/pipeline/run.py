@@ -19,6 +19,7 @@ from flacheck.pipeline.available_releases import newer_choices
 from flacheck.pipeline.events import Event, Progress, RecordSettled, RunFinished, RunStarted
 from flacheck.pipeline.job import DASK, RunOptions
 from flacheck.pipeline.plan import Plan
+from flacheck.pipeline.schedule import Costs, RemainingWork, stored_cost
 from flacheck.pipeline.shared_cache import SharedCache
 from flacheck.store import Store
 from flacheck.toolchains import torch_pins
@@ -210,13 +211,15 @@ def run_plan(
     records: list[Record] = []
     with open_run(plan, store, options, run) as active:
         yield RunStarted(active.id, len(plan.cells))
+        costs = Costs.of(map(stored_cost, store.recent_costs()))
+        work = RemainingWork.of(cells_to_compile(plan.cells, store, options), costs)
         for position, cells in enumerate(plan.steps):
             if position:
                 remaining_cells = cells_to_compile(cells, store, options)
                 for sentence in interim.describe(records, remaining_cells, options.workers):
                     yield Progress(sentence)
-            for record in active.records(cells):
-                yield RecordSettled(record)
+            for record in active.records(costs.ordered(cells)):
+                yield RecordSettled(record, work.settle(record))
                 if not position:
                     records.append(record)
                 new_records += not record.cached

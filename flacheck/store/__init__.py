@@ -428,6 +428,30 @@ class Store(StoreFile):
         )
         return dict(self._rows(sql, toolchain, target))
 
+    def recent_costs(
+        self, number: int = 20_000, without: str | None = None
+    ) -> list[tuple[str, str, str | None, dict[str, Any], float, str]]:
+        """Return kernel, GPU, dtype, options, seconds and verdict of the newest records.
+
+        Only compiles that reached a verdict took their whole time. `without` names a toolchain
+        that is left out.
+        """
+        names = ("kernel", "target", "dtype", "options", "seconds")
+        columns = ", ".join(f"json_extract(body, '$.{name}')" for name in names)
+        rows = self._rows(
+            f"SELECT {columns}, verdict FROM records WHERE id > (SELECT max(id) FROM records) - ?"
+            " AND verdict IN ('compiles', 'fails') AND json_valid(body)"
+            " AND json_extract(body, '$.toolchain') IS NOT ?",
+            number,
+            without,
+        )
+        costs = []
+        for kernel, target, dtype, options, seconds, verdict in rows:
+            with form.check_row(self.path, "a record of", kernel):
+                plain = convert(json.loads(options), dict[str, Any])
+                costs.append((kernel, target, dtype, plain, convert(seconds, float), verdict))
+        return costs
+
     def keys_of_scans(self, keys: Iterable[str]) -> set[str]:
         """Return those of the keys that have a record of a scan."""
         scanned: set[str] = set()
