@@ -212,13 +212,16 @@ def run_plan(
     with open_run(plan, store, options, run) as active:
         yield RunStarted(active.id, len(plan.cells))
         costs = Costs.of(map(stored_cost, store.recent_costs()))
-        work = RemainingWork.of(cells_to_compile(plan.cells, store, options), costs)
+        remaining_cells = cells_to_compile(plan.cells, store, options)
+        work = RemainingWork.of(remaining_cells, costs)
+        # Stored records come first in any order.
+        places = {cell.key: n for n, cell in enumerate(costs.ordered(remaining_cells), 1)}
         for position, cells in enumerate(plan.steps):
             if position:
                 remaining_cells = cells_to_compile(cells, store, options)
                 for sentence in interim.describe(records, remaining_cells, options.workers):
                     yield Progress(sentence)
-            for record in active.records(costs.ordered(cells)):
+            for record in active.records(sorted(cells, key=lambda cell: places.get(cell.key, 0))):
                 yield RecordSettled(record, work.settle(record))
                 if not position:
                     records.append(record)

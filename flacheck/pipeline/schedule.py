@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import Any
 
 from flacheck.model import Cell, Record, Verdict, canonical
 
@@ -16,27 +17,35 @@ _DEFAULT_SECONDS = 1.0
 class StoredCost:
     """The seconds of a stored compile, and True if it failed.
 
-    `options` is canonical JSON.
+    `package` is `NAME==VERSION` or None, `launch` and `options` are canonical JSON.
     """
 
     kernel: str
+    package: str | None
     target: str
     dtype: str | None
+    launch: str
     options: str
     seconds: float
     has_failed: bool
 
+    @property
+    def levels(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the groups of similar cells to which this one belongs, nearest first."""
+        near = (self.kernel, self.target, str(self.dtype), self.options)
+        own_package = (str(self.package), *near)
+        return (*own_package, self.launch), own_package, near, (self.kernel,), ()
+
 
 @dataclass
 class Costs:
-    """Mean compile times of stored cells: of the nearest ones, of a kernel, of all.
+    """Mean compile times of stored cells, by groups of similar cells.
 
-    Cells are near if only their launch or release differs. A mean, since the sum of many counts.
+    The nearest group holds the cell under other releases; then the launch, the package, the options
+    and the kernel may differ. A mean, since the sum of many counts.
     """
 
-    _near: dict[tuple[str, ...], list[float]] = field(default_factory=dict)
-    _by_kernel: dict[str, list[float]] = field(default_factory=dict)
-    _all: list[float] = field(default_factory=list)
+    _seconds: dict[tuple[str, ...], list[float]] = field(default_factory=dict)
     _failed: set[tuple[str, ...]] = field(default_factory=set)
 
     @staticmethod
@@ -44,28 +53,24 @@ class Costs:
         """Return the costs of stored compiles."""
         costs = Costs()
         for each in stored_costs:
-            near = (each.kernel, each.target, str(each.dtype), each.options)
-            costs._near.setdefault(near, []).append(each.seconds)
-            costs._by_kernel.setdefault(each.kernel, []).append(each.seconds)
-            costs._all.append(each.seconds)
+            for level in each.levels:
+                costs._seconds.setdefault(level, []).append(each.seconds)
             if each.has_failed:
-                costs._failed.add(near)
+                costs._failed.add(each.levels[0])
         return costs
 
     def seconds(self, cell: Cell) -> float:
         """Return the expected compile time of a cell."""
-        for known in (
-            self._near.get(_near_of(cell)),
-            self._by_kernel.get(cell.kernel.name),
-            self._all,
-        ):
-            if known:
-                return fmean(known)
+        if not self._seconds:
+            return _DEFAULT_SECONDS
+        for level in _cost_of(cell).levels:
+            if level in self._seconds:
+                return fmean(self._seconds[level])
         return _DEFAULT_SECONDS
 
     def has_failed(self, cell: Cell) -> bool:
-        """Return True if a near cell failed."""
-        return _near_of(cell) in self._failed
+        """Return True if the cell failed under another release."""
+        return bool(self._failed) and _cost_of(cell).levels[0] in self._failed
 
     def ordered(self, cells: Sequence[Cell]) -> list[Cell]:
         """Return cells in the order of their compiles: failures first, then the longest.
@@ -80,8 +85,11 @@ class Costs:
         return sorted(cells, key=rank)
 
 
-def _near_of(cell: Cell) -> tuple[str, ...]:
-    return cell.kernel.name, cell.target, str(cell.dtype), canonical(dict(cell.options))
+def _cost_of(cell: Cell) -> StoredCost:
+    """Return the groups of a cell as those of a stored one."""
+    launch = cell.launch.to_json() if cell.launch else None
+    parts = (cell.kernel.name, cell.kernel.package, cell.target, cell.dtype)
+    return StoredCost(*parts, canonical(launch), canonical(dict(cell.options)), 0.0, False)
 
 
 @dataclass
@@ -106,8 +114,8 @@ class RemainingWork:
         return self._done / self._total
 
 
-def stored_cost(plain: tuple[str, str, str | None, dict[str, object], float, str]) -> StoredCost:
+def stored_cost(row: Sequence[Any]) -> StoredCost:
     """Return the cost in a row of `Store.recent_costs`."""
-    kernel, target, dtype, options, seconds, verdict = plain
+    *parts, launch, options, seconds, verdict = row
     has_failed = verdict == Verdict.FAILS.value
-    return StoredCost(kernel, target, dtype, canonical(options), seconds, has_failed)
+    return StoredCost(*parts, canonical(launch), canonical(options), seconds, has_failed)

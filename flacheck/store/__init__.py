@@ -430,13 +430,14 @@ class Store(StoreFile):
 
     def recent_costs(
         self, number: int = 20_000, without: str | None = None
-    ) -> list[tuple[str, str, str | None, dict[str, Any], float, str]]:
-        """Return kernel, GPU, dtype, options, seconds and verdict of the newest records.
+    ) -> list[tuple[Any, ...]]:
+        """Return what the newest records cost.
 
-        Only compiles that reached a verdict took their whole time. `without` names a toolchain
-        that is left out.
+        Each row has kernel, package, GPU, dtype, launch, options, seconds and verdict. Only
+        compiles that reached a verdict took their whole time. `without` names a toolchain that is
+        left out.
         """
-        names = ("kernel", "target", "dtype", "options", "seconds")
+        names = ("kernel", "package", "target", "dtype", "launch", "options", "seconds")
         columns = ", ".join(f"json_extract(body, '$.{name}')" for name in names)
         rows = self._rows(
             f"SELECT {columns}, verdict FROM records WHERE id > (SELECT max(id) FROM records) - ?"
@@ -446,10 +447,12 @@ class Store(StoreFile):
             without,
         )
         costs = []
-        for kernel, target, dtype, options, seconds, verdict in rows:
-            with form.check_row(self.path, "a record of", kernel):
-                plain = convert(json.loads(options), dict[str, Any])
-                costs.append((kernel, target, dtype, plain, convert(seconds, float), verdict))
+        for *parts, launch, options, seconds, verdict in rows:
+            with form.check_row(self.path, "a record of", parts[0]):
+                plain_launch = json.loads(launch or "null")
+                plain_options = convert(json.loads(options), dict[str, Any])
+                plain = (plain_launch, plain_options, convert(seconds, float))
+                costs.append((*parts, *plain, verdict))
         return costs
 
     def keys_of_scans(self, keys: Iterable[str]) -> set[str]:

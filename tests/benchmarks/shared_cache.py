@@ -8,6 +8,7 @@ compile takes 0.2 CPU seconds and more.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import tempfile
 import threading
@@ -63,6 +64,7 @@ def main() -> None:
         server.shutdown()
     from moto.server import ThreadedMotoServer
 
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     storage = ThreadedMotoServer(port=0)
     storage.start()
     _, port = storage.get_host_and_port()

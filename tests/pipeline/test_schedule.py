@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flacheck.model import Cell, Record
+from flacheck.model import Cell, Record, canonical
 from flacheck.pipeline import run as runs
 from flacheck.pipeline.events import RecordSettled
 from flacheck.pipeline.job import RunOptions
@@ -18,11 +19,15 @@ from flacheck.store import Store
 from tests import fake
 from tests.made_records import failure, record
 
+LAUNCH = canonical(fake.cell("any").launch.to_json())
 
-def cost(name: str, seconds: float, has_failed: bool = False, warps: int = 4) -> StoredCost:
-    return StoredCost(
-        f"fake.{name}", "sm90", "bf16", f'{{"num_warps":{warps}}}', seconds, has_failed
+
+def cost(name: str, seconds: float, has_failed: bool = False, **more: Any) -> StoredCost:
+    plain = StoredCost(
+        *(f"fake.{name}", None, "sm90", "bf16"),
+        *(LAUNCH, canonical({"num_warps": 4}), seconds, has_failed),
     )
+    return replace(plain, **more)
 
 
 def cells(*names: str) -> list[Cell]:
@@ -50,10 +55,23 @@ def test_without_stored_times_the_order_remains() -> None:
 
 
 def test_the_nearest_times_count() -> None:
-    """Those of other options of the kernel, or of all kernels, only where there are no nearer."""
-    costs = Costs.of([cost("a", 2), cost("a", 4), cost("a", 30, warps=8), cost("b", 4)])
+    """Those of another launch, of other options of the kernel, or of all kernels, come after."""
+    costs = Costs.of(
+        [
+            cost("a", 2),
+            cost("a", 4),
+            cost("a", 30, options="{}"),
+            cost("b", 4),
+            cost("b", 9, launch="{}"),
+            cost("b", 9, package="fla==1"),
+        ]
+    )
     a, b, unknown = cells("a", "b", "c")
-    assert [costs.seconds(a), costs.seconds(b), costs.seconds(unknown)] == [3, 4, 10]
+    assert [costs.seconds(a), costs.seconds(b), costs.seconds(unknown)] == [
+        3,
+        4,
+        pytest.approx(58 / 6),
+    ]
     assert costs.seconds(fake.cell("a", num_warps=16)) == 12
 
 
@@ -75,6 +93,8 @@ def test_the_store_returns_the_costs_of_verdicts(store: Store) -> None:
     store.add_many(run, [compiled, failed, record("unknown", target="sm80")])
     costs = [stored_cost(row) for row in store.recent_costs()]
     assert [(each.seconds, each.has_failed) for each in costs] == [(2.0, False), (4.0, True)]
+    launches = {each.launch for each in costs}
+    assert launches == {canonical(compiled.launch.to_json())}
     assert {each.options for each in costs} == {'{"num_stages":2,"num_warps":4}'}
     assert Costs.of(costs).seconds(compiled.cell) == 3.0
     assert len(store.recent_costs(without="triton==3.3.0")) == 1
