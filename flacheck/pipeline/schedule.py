@@ -88,8 +88,16 @@ class Costs:
 def _cost_of(cell: Cell) -> StoredCost:
     """Return the groups of a cell as those of a stored one."""
     launch = cell.launch.to_json() if cell.launch else None
-    parts = (cell.kernel.name, cell.kernel.package, cell.target, cell.dtype)
-    return StoredCost(*parts, canonical(launch), canonical(dict(cell.options)), 0.0, False)
+    return StoredCost(
+        kernel=cell.kernel.name,
+        package=cell.kernel.package,
+        target=cell.target,
+        dtype=cell.dtype,
+        launch=canonical(launch),
+        options=canonical(dict(cell.options)),
+        seconds=0.0,
+        has_failed=False,
+    )
 
 
 @dataclass

@@ -22,6 +22,11 @@ from tests import fake
 from tests.made_records import record
 
 
+class _Server(ThreadingHTTPServer):
+    # The default of 5 drops connections, which are tried again after a second.
+    request_queue_size = 256
+
+
 def records_of(number: int) -> list[Record]:
     records = []
     for each in range(number):
@@ -57,7 +62,7 @@ def main() -> None:
         measure("folder", cache, cache, records)
         handler = partial(SimpleHTTPRequestHandler, directory=folder)
         SimpleHTTPRequestHandler.log_message = lambda *_: None  # type: ignore[method-assign]
-        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        server = _Server(("127.0.0.1", 0), handler)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         measure("HTTP", None, SharedCache.open(url, "--cache-from"), records)
@@ -65,7 +70,7 @@ def main() -> None:
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    storage = ThreadedMotoServer(port=0)
+    storage = ThreadedMotoServer("127.0.0.1", port=0)
     storage.start()
     _, port = storage.get_host_and_port()
     os.environ.update(

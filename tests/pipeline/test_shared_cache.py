@@ -239,7 +239,7 @@ def test_an_s3_compatible_bucket(
     import s3fs
     from moto.server import ThreadedMotoServer
 
-    server = ThreadedMotoServer(port=0)
+    server = ThreadedMotoServer("127.0.0.1", port=0)
     server.start()
     _, port = server.get_host_and_port()
     endpoint = f"http://127.0.0.1:{port}"
