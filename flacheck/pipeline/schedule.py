@@ -124,6 +124,7 @@ class RemainingWork:
 
 def stored_cost(row: Sequence[Any]) -> StoredCost:
     """Return the cost in a row of `Store.recent_costs`."""
-    *parts, launch, options, seconds, verdict = row
+    kernel, package, target, dtype, launch, options, seconds, verdict = row
     has_failed = verdict == Verdict.FAILS.value
-    return StoredCost(*parts, canonical(launch), canonical(options), seconds, has_failed)
+    plain = (canonical(launch), canonical(options), seconds, has_failed)
+    return StoredCost(kernel, package, target, dtype, *plain)

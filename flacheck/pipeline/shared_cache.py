@@ -33,7 +33,7 @@ _BATCH = 256
 _MOST_BYTES = 1 << 20
 # Verdicts that hold on every machine; an unknown or skipped cell may not be one elsewhere.
 _SHARED_VERDICTS = (Verdict.COMPILES, Verdict.FAILS)
-# Entries have no file of a store.
+# The path that errors about a store's rows name; here the entry's key suffices.
 _NO_FILE = Path()
 # Fields of a cell's document that its key covers.
 _OF_KEY = ("key", "kernel", "toolchain", "target", "launch", "options")

@@ -434,25 +434,25 @@ class Store(StoreFile):
         """Return what the newest records cost.
 
         Each row has kernel, package, GPU, dtype, launch, options, seconds and verdict. Only
-        compiles that reached a verdict took their whole time. `without` names a toolchain that is
-        left out.
+        compiles that reached a verdict took their whole time. Damaged records are left out, since
+        an estimate can do without them. `without` names a toolchain that is left out.
         """
         names = ("kernel", "package", "target", "dtype", "launch", "options", "seconds")
         columns = ", ".join(f"json_extract(body, '$.{name}')" for name in names)
         rows = self._rows(
             f"SELECT {columns}, verdict FROM records WHERE id > (SELECT max(id) FROM records) - ?"
             " AND verdict IN ('compiles', 'fails') AND json_valid(body)"
+            " AND json_type(body, '$.kernel') = 'text' AND json_type(body, '$.options') = 'object'"
+            " AND coalesce(json_type(body, '$.launch'), 'null') IN ('object', 'null')"
+            " AND json_type(body, '$.seconds') IN ('integer', 'real')"
             " AND json_extract(body, '$.toolchain') IS NOT ?",
             number,
             without,
         )
         costs = []
         for *parts, launch, options, seconds, verdict in rows:
-            with form.check_row(self.path, "a record of", parts[0]):
-                plain_launch = json.loads(launch or "null")
-                plain_options = convert(json.loads(options), dict[str, Any])
-                plain = (plain_launch, plain_options, convert(seconds, float))
-                costs.append((*parts, *plain, verdict))
+            plain = (json.loads(launch or "null"), json.loads(options), seconds)
+            costs.append((*parts, *plain, verdict))
         return costs
 
     def keys_of_scans(self, keys: Iterable[str]) -> set[str]:

@@ -46,13 +46,13 @@ RUN_COLUMNS = (
 KEY_SETS = ("CREATE TABLE key_sets (digest TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",)
 MIGRATIONS = (TABLES, CELL_TABLES, RUN_COLUMNS, KEY_SETS)
 
-# Columns of an index by place. A damaged body has no place; its reader names it.
+# Columns of an index by place. A damaged body is left out here; its reader names it.
 TOOLCHAIN, TARGET = (
     f"CASE WHEN json_valid(body) THEN json_extract(body, '$.{name}') END"
     for name in ("toolchain", "target")
 )
-# Indexes for stores of a million records. They change no meaning, so they have no schema of their
-# own, and an older flacheck maintains them too.
+# Indexes for stores of a million records. They leave the schema's number as it is, since
+# an older flacheck maintains them too.
 INDEXES = (
     "CREATE INDEX IF NOT EXISTS records_latest ON records (key, added, id, verdict)",
     f"CREATE INDEX IF NOT EXISTS records_by_place ON records ({TOOLCHAIN}, {TARGET})",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import run_plan
 from flacheck.pipeline.schedule import Costs, RemainingWork, StoredCost, stored_cost
-from flacheck.store import Store
+from flacheck.store import FILE, Store
 from tests import fake
 from tests.made_records import failure, record
 
@@ -122,3 +123,17 @@ def test_a_run_of_the_next_release_is_ordered(
     assert second[0].record.kernel == "fake.bad"
     assert second[-1].work_done == pytest.approx(1.0)
     assert [event.work_done for event in again] == [None] * 3
+
+
+def test_damaged_records_cost_nothing(tmp_path: Path) -> None:
+    """An estimate never keeps a scan from its work."""
+    with Store.open(tmp_path) as store:
+        run = store.begin_run({})
+        store.add_many(run, [record(seconds=2.0), record(target="sm80")])
+    for body in ("{", '{"kernel": 3}', '{"kernel": "k", "options": [], "seconds": 1}'):
+        with sqlite3.connect(tmp_path / FILE) as db:
+            db.execute("DROP TRIGGER IF EXISTS records_stay")
+            db.execute("UPDATE records SET body = ? WHERE id = 2", (body,))
+        db.close()
+        with Store.open(tmp_path) as store:
+            assert [row[-2] for row in store.recent_costs()] == [2.0]
