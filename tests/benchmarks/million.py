@@ -137,10 +137,10 @@ def decide(folder: Path) -> None:
     """Print the seconds for the cells that are left, and the peak memory."""
     cells = all_cells(folder)
     with Store.open(folder) as store:
-        started = time.monotonic()
+        started, cpu_before = time.monotonic(), time.process_time()
         left = cells_to_compile(cells, store, RunOptions())
-        seconds = time.monotonic() - started
-    print(json.dumps({"left": len(left), "seconds": seconds, "peak_mb": peak()}))
+        seconds, cpu = time.monotonic() - started, time.process_time() - cpu_before
+    print(json.dumps({"left": len(left), "seconds": seconds, "cpu": cpu, "peak_mb": peak()}))
 
 
 def resume(folder: Path) -> None:
@@ -180,7 +180,8 @@ def measure(folder: Path, scans: int, is_whole: bool) -> None:
     size = (folder / FILE).stat().st_size / 1e9
     print(f"store of {size:.1f} GB")
     figures = in_a_process("decide", folder)
-    print(f"deciding what is left: {figures['seconds']:.1f} s (at most 10),", end=" ")
+    print(f"deciding what is left: {figures['seconds']:.1f} s,", end=" ")
+    print(f"{figures['cpu']:.1f} CPU s (at most 10),", end=" ")
     print(f"{figures['left']:.0f} left, {figures['peak_mb']:.0f} MB (at most 1,000)")
     with Store.open(folder) as store:
         runs = store.runs()
