@@ -272,8 +272,10 @@ def run_options(
     fresh: bool = False,
     max_failures: int | None = None,
     executor: str = "local",
+    cache_from: PathLike | None = None,
+    cache_to: PathLike | None = None,
 ) -> RunOptions:
-    """Return how cells are compiled; UsageError for a bad timeout or executor."""
+    """Return how cells are compiled; UsageError for a bad timeout, executor or shared cache."""
     from flacheck.pipeline.job import DASK, LOCAL, RunOptions
 
     name, _, address = executor.partition(":")
@@ -283,7 +285,27 @@ def run_options(
             f"--executor {executor}: expected local, dask, or dask: and the address of a scheduler,"
             " such as dask:tcp://10.0.0.1:8786"
         )
-    return RunOptions(seconds(timeout), jobs, memory, fresh, max_failures, executor)
+    return RunOptions(
+        seconds(timeout),
+        jobs,
+        memory,
+        fresh,
+        max_failures,
+        executor,
+        cache_from=_cache_place("--cache-from", cache_from),
+        cache_to=_cache_place("--cache-to", cache_to, is_written=True),
+    )
+
+
+def _cache_place(option: str, place: PathLike | None, is_written: bool = False) -> str | None:
+    """Return the URL or folder of a shared cache, checked before anything is captured."""
+    if place is None:
+        return None
+    from flacheck.pipeline.shared_cache import SharedCache
+
+    url = os.fspath(place)
+    SharedCache.open(url, option, is_written)
+    return url
 
 
 def check_stage(until: str | None) -> None:

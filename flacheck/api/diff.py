@@ -48,6 +48,8 @@ def diff(
     triton: Texts = (),
     jobs: int = 0,
     executor: str = "local",
+    cache_from: PathLike | None = None,
+    cache_to: PathLike | None = None,
     timeout: str | float = "auto",
     memory: int = 8192,
     fresh: bool = False,
@@ -75,6 +77,7 @@ def diff(
         triton: The release of a stored side that holds several, or under which two releases of a
             package are compiled.
         jobs, executor, timeout, memory, fresh: How the cells are compiled, as for `scan`.
+        cache_from, cache_to: Shared caches of results, as for `scan`.
         trust: Install and import the packages that a launches file names.
         no_published: Compile also what published results answer; `fresh` does.
         results: A folder or URL of published results instead of flacheck's own.
@@ -98,7 +101,15 @@ def diff(
         define=define,
         options=options,
     )
-    run = run_options(timeout=timeout, jobs=jobs, executor=executor, memory=memory, fresh=fresh)
+    run = run_options(
+        timeout=timeout,
+        jobs=jobs,
+        executor=executor,
+        memory=memory,
+        fresh=fresh,
+        cache_from=cache_from,
+        cache_to=cache_to,
+    )
     folder = Path(store)
     before = sides.read(from_, folder, selection.toolchains)
     after = sides.read(to, folder, selection.toolchains)

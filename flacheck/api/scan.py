@@ -47,6 +47,8 @@ def scan(
     torch: Texts = (),
     jobs: int = 0,
     executor: str = "local",
+    cache_from: PathLike | None = None,
+    cache_to: PathLike | None = None,
     shard: str | None = None,
     captured: PathLike | None = None,
     with_tests: bool = False,
@@ -77,6 +79,8 @@ def scan(
         toolchain, triton, torch: The compilers: `installed`, versions or specifiers.
         jobs: Number of workers; 0 for the number of CPUs.
         executor: `local`, `dask` for a local Dask cluster, or `dask:ADDRESS` of a scheduler.
+        cache_from, cache_to: A folder or URL (`s3://`, `https://`) of a shared cache: verdicts
+            are read from the first and new ones written to the second.
         shard: `I/N` for part I of N, split by cell key.
         captured: A file with the package's captures, which shards share.
         with_tests: Record the launches of a checkout's own tests as well.
@@ -120,6 +124,8 @@ def scan(
         timeout=timeout,
         jobs=jobs,
         executor=executor,
+        cache_from=cache_from,
+        cache_to=cache_to,
         memory=memory,
         fresh=fresh,
         max_failures=max_failures,

@@ -21,7 +21,7 @@ from flacheck.cli import pages
 # Variables that belong to flacheck and are not options.
 _OTHER_VARIABLES = ("FLACHECK_CACHE_DIR", "FLACHECK_CAPTURE_SETTINGS")
 # Options whose values may be paths: a project's are relative to its pyproject.toml.
-_PATHS = ("matrix", "package", "store", "baseline")
+_PATHS = ("matrix", "package", "store", "baseline", "cache_from", "cache_to")
 # Versions and specifiers. 3.10 as a number is 3.1.
 _VERSIONS = ("triton", "toolchain", "torch", "releases")
 # Options whose values may hold a space.
@@ -125,6 +125,8 @@ def _from_project(value: Any, project: Path, folder: Path) -> Any:
     if isinstance(value, list):
         return [_from_project(each, project, folder) for each in value]
     if not isinstance(value, str):
+        return value
+    if "://" in value:
         return value
     is_path = value == "." or "/" in value or (project / value).exists()
     if project == folder or not is_path:

@@ -73,6 +73,8 @@ def diff(
     ),
     jobs: flags.Jobs = 0,
     executor: flags.Executor = "local",
+    cache_from: flags.CacheFrom = None,
+    cache_to: flags.CacheTo = None,
     timeout: flags.Timeout = "auto",
     memory: flags.Memory = 8192,
     fresh: flags.Fresh = False,

@@ -132,6 +132,12 @@ _EXECUTOR = "Run the workers here, on a local Dask cluster, or on that of a sche
 Executor = Annotated[
     str, option("--executor", panel=HOW, metavar="local|dask|dask:ADDRESS", help=_EXECUTOR)
 ]
+_CACHE_FROM = "Read results from a shared cache: a folder, s3://BUCKET/PATH or https://HOST/PATH."
+CacheFrom = Annotated[
+    str | None, option("--cache-from", panel=HOW, metavar="URL|DIR", help=_CACHE_FROM)
+]
+_CACHE_TO = "Write new results to a shared cache: a folder or s3://BUCKET/PATH."
+CacheTo = Annotated[str | None, option("--cache-to", panel=HOW, metavar="URL|DIR", help=_CACHE_TO)]
 # One limit for all would end slow kernels, or wait too long for those that hang.
 _TIMEOUT = (
     "Allow a cell this long: 90, 90s, 15m, 1h. auto: 300 s, or 20 × the kernel's slowest cell."

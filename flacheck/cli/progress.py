@@ -52,7 +52,7 @@ class ProgressDisplay:
         if isinstance(event, flacheck.RunStarted):
             self._start(event.cells)
         elif isinstance(event, flacheck.RecordSettled):
-            self._add(event.record)
+            self._add(event.record, event.work_done)
         elif isinstance(event, flacheck.Progress):
             self._message(event)
         else:
@@ -76,10 +76,10 @@ class ProgressDisplay:
         else:
             loudness.Heartbeat.describe = self._pace.line
 
-    def _add(self, record: Record) -> None:
+    def _add(self, record: Record, work_done: float | None) -> None:
         if self._pace is None:
             return
-        self._pace.add(record)
+        self._pace.add(record, work_done)
         loudness.detail(
             f"{record.verdict.value} {record.kernel} {record.dtype} {record.target} "
             f"{record.toolchain} {record.code or ''}".rstrip()
@@ -111,11 +111,13 @@ class _Pace:
         self.total = total
         self.counts = Counter[str]()
         self.cached = 0
+        self.work_done: float | None = None
         self._printed = 0
         self._started = time.monotonic()
         self._latest_line = self._started
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Record, work_done: float | None = None) -> None:
+        self.work_done = work_done
         self.counts[record.verdict.value] += 1
         self.cached += record.cached
         # Alternatives of skipped configurations come on top of the planned cells.
@@ -151,10 +153,14 @@ class _Pace:
         return f"{line}, {self.rate:.1f} a second{self.time_left()}"
 
     def time_left(self) -> str:
-        """Return an estimate by the rate so far; empty for a run that is done."""
+        """Return an estimate by the share of the work, else by the rate; empty at the end."""
         remaining = self.total - self.counts.total()
         if not remaining or not self.rate:
             return ""
+        if self.work_done and self.work_done < 1:
+            elapsed = time.monotonic() - self._started
+            left = elapsed * (1 - self.work_done) / self.work_done
+            return f", {rounded(left)} left"
         return f", {rounded(remaining / self.rate)} left"
 
 

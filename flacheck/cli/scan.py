@@ -66,6 +66,8 @@ def scan(
     torch: flags.Torch = [],
     jobs: flags.Jobs = 0,
     executor: flags.Executor = "local",
+    cache_from: flags.CacheFrom = None,
+    cache_to: flags.CacheTo = None,
     shard: str | None = option(
         None, panel=flags.HOW, metavar="I/N", help="Compile part I of N, split by cell key."
     ),

@@ -45,6 +45,8 @@ _PAGE = 500
 class Sink(Protocol):
     """The destination of records: the store, or a list in a test."""
 
+    def latest_verdicts(self, keys: Iterable[str]) -> Mapping[str, Verdict]: ...
+
     def latest_records(self, keys: Iterable[str]) -> Mapping[str, Record]: ...
 
     def add_many(self, run: str, records: Iterable[Record]) -> None: ...
@@ -186,9 +188,7 @@ class Loop:
         self._accidents.clear()
         cached_keys: set[str] = set()
         if not self.again:
-            for record in self._reusable(cells):
-                cached_keys.add(record.key)
-                yield record.with_(cached=True)
+            cached_keys = self._reusable_keys([cell.key for cell in cells])
         tasks: list[Task] = []
         untried_records: list[Record] = []
         for cell in cells:
@@ -199,10 +199,13 @@ class Loop:
                 tasks.append(plan)
             else:
                 untried_records.append(plan)
+        unsent = _Unsent(tasks, self.executor.width)
+        # The workers compile while the stored records are read.
+        early_records = list(self._send(unsent))
+        yield from self._cached_records([cell.key for cell in cells if cell.key in cached_keys])
+        yield from early_records
         self.sink.add_many(self.run, untried_records)
         yield from untried_records
-        unsent = _Unsent(tasks, self.executor.width)
-        yield from self._send(unsent)
         for results in self.executor.results():
             for task, attempt in results:
                 self.timeouts.learn(task.name.cell, attempt)
@@ -221,22 +224,37 @@ class Loop:
         for block in unsent.blocks():
             cached_keys: set[str] = set()
             if unsent.shared:
-                cells = [task.name.cell for task in block]
-                for record in self._reusable(cells):
-                    cached_keys.add(record.key)
-                    yield record.with_(cached=True)
+                cached_keys = self._reusable_keys([task.name.cell.key for task in block])
+                yield from self._cached_records(list(cached_keys))
             tasks = [task for task in block if task.name.cell.key not in cached_keys]
             unsent.count_sent(tasks)
             self.executor.submit(tasks)
 
-    def _reusable(self, cells: Sequence[Cell]) -> Iterator[Record]:
-        """Yield the records of earlier runs that are valid for this run."""
-        keys = [cell.key for cell in cells]
+    def _reusable_keys(self, keys: Sequence[str]) -> set[str]:
+        """Return the keys whose latest record is valid for this run.
+
+        Most verdicts suffice for that; a failure or an unknown depends on its record.
+        """
+        reusable = set()
+        doubtful = []
+        for key, verdict in self.sink.latest_verdicts(keys).items():
+            if verdict in (Verdict.COMPILES, Verdict.SKIPPED):
+                reusable.add(key)
+            else:
+                doubtful.append(key)
+        for start in range(0, len(doubtful), _PAGE):
+            for record in self.sink.latest_records(doubtful[start : start + _PAGE]).values():
+                if self._is_still_good(record):
+                    reusable.add(record.key)
+        return reusable
+
+    def _cached_records(self, keys: Sequence[str]) -> Iterator[Record]:
+        """Add the latest records of these keys to the run and yield them."""
         for start in range(0, len(keys), _PAGE):
             stored_records = self.sink.latest_records(keys[start : start + _PAGE])
-            good = [record for record in stored_records.values() if self._is_still_good(record)]
-            self.sink.add_cached(self.run, good)
-            yield from good
+            self.sink.add_cached(self.run, stored_records.values())
+            for record in stored_records.values():
+                yield record.with_(cached=True)
 
     def _is_still_good(self, record: Record) -> bool:
         return _still_good(record, self.timeouts.fixed_seconds, self.provider.memory_mb)

@@ -21,7 +21,7 @@ from flacheck.fallbacks.exploration import BRIEF, BUDGET, Exploration, Oracle, P
 from flacheck.fallbacks.failing import Failing, Place, ScanResult
 from flacheck.fallbacks.others import Others
 from flacheck.fallbacks.ranking import order
-from flacheck.model import Cell, Purpose, Record
+from flacheck.model import Cell, Purpose, Record, Verdict
 from flacheck.pipeline.available_releases import cached_choices
 from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.plan import Plan
@@ -207,6 +207,14 @@ class ExtraRecords:
 
     sink: Sink
     records: Mapping[str, Record]
+
+    def latest_verdicts(self, keys: Iterable[str]) -> Mapping[str, Verdict]:
+        keys = list(keys)
+        verdicts = dict(self.sink.latest_verdicts(keys))
+        for key in keys:
+            if key in self.records:
+                verdicts[key] = self.records[key].verdict
+        return verdicts
 
     def latest_records(self, keys: Iterable[str]) -> Mapping[str, Record]:
         keys = list(keys)

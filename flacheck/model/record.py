@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Annotated, Any, TypedDict
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from flacheck.model.cell import Cell, CellDocument
 from flacheck.model.kernel import Kernel, Unrecorded
@@ -59,7 +59,11 @@ class RecordedResources(_FunctionResources):
 
 
 class RecordDocument(CellDocument, frozen=True):
-    """A cell with its verdict: cause, cost and resources."""
+    """A cell with its verdict: cause, cost and resources.
+
+    `shared_cache` is the place of the shared cache that the record came from, if it was not
+    compiled here.
+    """
 
     verdict: Verdict
     reason: str | None
@@ -74,6 +78,7 @@ class RecordDocument(CellDocument, frozen=True):
     peak_mb: Seconds | None
     cached: bool
     resources: RecordedResources
+    shared_cache: str | UnsetType = UNSET
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,8 @@ class Record:
     """cell + attempt + verdict + findings; JSON flattens the cell into the record.
 
     `formerly` is the signature under which an older flacheck stored the record, if it differs:
-    waivers and baselines of that time contain it. It is not in JSON.
+    waivers and baselines of that time contain it. It is not in JSON. `shared_cache` is the place
+    of the shared cache that the record came from.
     """
 
     cell: Cell
@@ -99,6 +105,7 @@ class Record:
     cached: bool
     resources: Mapping[str, Any]
     formerly: str | None = None
+    shared_cache: str | None = None
 
     @property
     def key(self) -> str:
@@ -146,6 +153,8 @@ class Record:
         """Return the record as in flacheck.run/1."""
         own = {name: getattr(self, name) for name in _OWN_FIELDS}
         fields = {**self.cell.fields_of_document(), "verdict": self.verdict, **own}
+        if self.shared_cache is not None:
+            fields["shared_cache"] = self.shared_cache
         return RecordDocument(**fields).to_json()
 
     @staticmethod
@@ -176,6 +185,7 @@ class Record:
         ).with_key(value["key"])
         own = {name: value[name] for name in _OWN_FIELDS}
         own["findings"] = tuple(own["findings"])
+        own["shared_cache"] = value.get("shared_cache")
         return Record(cell=cell, verdict=Verdict(value["verdict"]), **own)
 
     def with_(self, **changes: Any) -> Record:

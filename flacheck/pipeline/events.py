@@ -17,9 +17,13 @@ class RunStarted:
 
 @dataclass(frozen=True)
 class RecordSettled:
-    """A cell has its record, which is in the store."""
+    """A cell has its record, which is in the store.
+
+    `work_done` is the share of the run's expected compile time that has passed, if it is known.
+    """
 
     record: Record
+    work_done: float | None = None
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ class RunOptions:
         fresh: Compile cells again that have a stored result.
         max_failures: Stop after this many failures; None never stops.
         executor: `local`, `dask` for a local Dask cluster, or `dask:ADDRESS` of a scheduler.
+        cache_from: A folder or URL of a shared cache that is read before cells are compiled.
+        cache_to: A folder or URL of a shared cache that receives new verdicts.
     """
 
     timeout: float | None = None
@@ -32,6 +34,8 @@ class RunOptions:
     fresh: bool = False
     max_failures: int | None = None
     executor: str = LOCAL
+    cache_from: str | None = None
+    cache_to: str | None = None
 
     @property
     def workers(self) -> int:

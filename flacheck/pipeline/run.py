@@ -19,11 +19,16 @@ from flacheck.pipeline.available_releases import newer_choices
 from flacheck.pipeline.events import Event, Progress, RecordSettled, RunFinished, RunStarted
 from flacheck.pipeline.job import DASK, RunOptions
 from flacheck.pipeline.plan import Plan
+from flacheck.pipeline.schedule import Costs, RemainingWork, stored_cost
+from flacheck.pipeline.shared_cache import SharedCache
 from flacheck.store import Store
 from flacheck.toolchains import torch_pins
 from flacheck.version import __version__
 
 _LOG = logging.getLogger(__name__)
+
+# New verdicts that are written to the shared cache together.
+_WRITTEN_AT_ONCE = 64
 
 # True for a failing cell that a waiver or a baseline excuses.
 Excuse = Callable[[ObservedCell], bool]
@@ -59,6 +64,37 @@ class ActiveRun:
     id: str
     store: Store
     loop: Loop
+    cache_from: SharedCache | None = None
+    cache_to: SharedCache | None = None
+
+    def settle(self, cells: Sequence[Cell]) -> Iterator[Record]:
+        """Yield each cell's record: from the store, the shared cache, or a compile."""
+        if self.cache_from is not None and not self.loop.again:
+            self._fetch(self.cache_from, cells)
+        new_records = []
+        try:
+            for record in self.loop.records(cells):
+                if self.cache_to is not None and not record.cached:
+                    new_records.append(record)
+                    if len(new_records) >= _WRITTEN_AT_ONCE:
+                        self.cache_to.write(new_records)
+                        new_records = []
+                yield record
+        finally:
+            if self.cache_to is not None:
+                self.cache_to.write(new_records)
+
+    def _fetch(self, cache: SharedCache, cells: Sequence[Cell]) -> None:
+        """Store the shared cache's records of cells that have none here."""
+        stored = self.store.latest_verdicts(cell.key for cell in cells)
+        missing = [cell for cell in cells if cell.key not in stored]
+        count = 0
+        for records in cache.read(missing):
+            self.store.add_many(self.id, records)
+            count += len(records)
+        if count:
+            number = count_noun(count, "result")
+            _LOG.warning(f"{number} of {len(cells)} from the shared cache {cache.location}")
 
     def records(self, cells: Sequence[Cell]) -> Iterator[Record]:
         """Yield each cell's record as it is settled.
@@ -68,7 +104,7 @@ class ActiveRun:
         """
         with_alternatives = {cell.key: cell for cell in cells if cell.alternatives}
         waiting = []
-        for record in self.loop.records(cells):
+        for record in self.settle(cells):
             yield record
             if record.key in with_alternatives and is_skipped(record):
                 waiting.append(with_alternatives[record.key].others())
@@ -81,7 +117,7 @@ class ActiveRun:
             by_key = {cell.key: cell for cell, _ in round_}
             self.store.add_cells(by_key.values())
             compiling = set()
-            for record in self.loop.records(list(by_key.values())):
+            for record in self.settle(list(by_key.values())):
                 yield record
                 if record.verdict is Verdict.COMPILES:
                     compiling.add(record.key)
@@ -133,6 +169,11 @@ def open_run(
     plan: Plan, store: Store, options: RunOptions, run: str = ""
 ) -> Generator[ActiveRun, None, None]:
     """Store a run of the plan and yield it with its workers, which end with the context."""
+    cache_from = cache_to = None
+    if options.cache_from is not None:
+        cache_from = SharedCache.open(options.cache_from, "--cache-from")
+    if options.cache_to is not None:
+        cache_to = SharedCache.open(options.cache_to, "--cache-to", is_written=True)
     run = begin_run(plan, store, run)
     timeouts = Timeouts(options.timeout)
     newer = {choice.identity: choice for choice in newer_choices(plan.cells)}
@@ -141,7 +182,7 @@ def open_run(
     executor = make_executor(options, timeouts)
     try:
         loop = Loop(provider, run, store, executor, timeouts, options.fresh, tuple(newer))
-        yield ActiveRun(run, store, loop)
+        yield ActiveRun(run, store, loop, cache_from, cache_to)
     finally:
         executor.close()
 
@@ -170,13 +211,18 @@ def run_plan(
     records: list[Record] = []
     with open_run(plan, store, options, run) as active:
         yield RunStarted(active.id, len(plan.cells))
+        costs = Costs.of(map(stored_cost, store.recent_costs()))
+        remaining_cells = cells_to_compile(plan.cells, store, options)
+        work = RemainingWork.of(remaining_cells, costs)
+        # Stored records come first in any order.
+        places = {cell.key: n for n, cell in enumerate(costs.ordered(remaining_cells), 1)}
         for position, cells in enumerate(plan.steps):
             if position:
                 remaining_cells = cells_to_compile(cells, store, options)
                 for sentence in interim.describe(records, remaining_cells, options.workers):
                     yield Progress(sentence)
-            for record in active.records(cells):
-                yield RecordSettled(record)
+            for record in active.records(sorted(cells, key=lambda cell: places.get(cell.key, 0))):
+                yield RecordSettled(record, work.settle(record))
                 if not position:
                     records.append(record)
                 new_records += not record.cached
@@ -207,7 +253,7 @@ def _try_others(active: ActiveRun, others: Sequence[Cell]) -> Iterator[Event]:
     number = count_noun(len(others), "other configuration")
     yield Progress(f"trying {number} of what fails")
     active.store.add_cells(others)
-    for record in active.loop.records(others):
+    for record in active.settle(others):
         yield RecordSettled(record)
 
 

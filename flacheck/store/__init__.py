@@ -36,10 +36,11 @@ from flacheck.model import (
     digest,
 )
 from flacheck.store import form, queries
-from flacheck.store.database import connect, explain_errors, missing
+from flacheck.store.database import TARGET, TOOLCHAIN, connect, explain_errors, missing
 from flacheck.store.file import StoreFile
 
 FILE = "flacheck.sqlite"
+_VERDICTS = {verdict.value: verdict for verdict in Verdict}
 # Characters of a key that identify a cell, as git's short hashes do.
 PREFIX = 8
 
@@ -362,8 +363,17 @@ class Store(StoreFile):
 
     def latest_verdicts(self, keys: Iterable[str]) -> dict[str, Verdict]:
         """Return the latest verdict of each key that has one, at a few bytes a cell."""
-        rows = self._latest_of(keys, "r.key, r.verdict", "records r")
-        return {key: Verdict(verdict) for key, verdict in rows}
+        verdicts: dict[str, Verdict] = {}
+        for chunk in queries.chunks(keys):
+            marks = queries.marks(chunk)
+            rows = self._rows(
+                f"SELECT key, verdict FROM records WHERE key IN ({marks}) ORDER BY key, added, id",
+                *chunk,
+            )
+            # The last row of a key is its latest.
+            for key, verdict in rows:
+                verdicts[key] = _VERDICTS[verdict]
+        return verdicts
 
     def latest_records(self, keys: Iterable[str]) -> dict[str, Record]:
         """Return the latest record of each key that has one, marked `cached`."""
@@ -410,16 +420,49 @@ class Store(StoreFile):
             for row in self._rows(f"{queries.RECORDS_WHERE} {where}", *chunk):
                 yield self._record(row, cached=False)
 
-    def keys_by_place(self) -> dict[tuple[str, str], dict[str, str]]:
-        """Return the kernel of each key that has a record, by (toolchain, target)."""
-        names = ("toolchain", "target", "kernel")
-        columns = ", ".join(f"json_extract(r.body, '$.{name}')" for name in names)
-        keys: dict[tuple[str, str], dict[str, str]] = {}
-        for _, key, toolchain, target, kernel in self._read_pages(
-            f"SELECT r.id, r.key, {columns} FROM records r WHERE r.id > ?"
-        ):
-            keys.setdefault((toolchain, target), {})[key] = kernel
-        return keys
+    def keys_on(self, toolchain: str, target: str) -> dict[str, str]:
+        """Return the kernel's name of each key with a record on a toolchain and target."""
+        sql = (
+            f"SELECT key, json_extract(body, '$.kernel') FROM records WHERE {TOOLCHAIN} = ?"
+            f" AND {TARGET} = ?"
+        )
+        return dict(self._rows(sql, toolchain, target))
+
+    def recent_costs(
+        self, number: int = 20_000, without: str | None = None
+    ) -> list[tuple[Any, ...]]:
+        """Return what the newest records cost.
+
+        Each row has kernel, package, GPU, dtype, launch, options, seconds and verdict. Only
+        compiles that reached a verdict took their whole time. Damaged records are left out, since
+        an estimate can do without them. `without` names a toolchain that is left out.
+        """
+        names = ("kernel", "package", "target", "dtype", "launch", "options", "seconds")
+        columns = ", ".join(f"json_extract(body, '$.{name}')" for name in names)
+        rows = self._rows(
+            f"SELECT {columns}, verdict FROM records WHERE id > (SELECT max(id) FROM records) - ?"
+            " AND verdict IN ('compiles', 'fails') AND json_valid(body)"
+            " AND json_type(body, '$.kernel') = 'text' AND json_type(body, '$.options') = 'object'"
+            " AND coalesce(json_type(body, '$.launch'), 'null') IN ('object', 'null')"
+            " AND json_type(body, '$.seconds') IN ('integer', 'real')"
+            " AND json_extract(body, '$.toolchain') IS NOT ?",
+            number,
+            without,
+        )
+        costs = []
+        for *parts, launch, options, seconds, verdict in rows:
+            plain = (json.loads(launch or "null"), json.loads(options), seconds)
+            costs.append((*parts, *plain, verdict))
+        return costs
+
+    def keys_of_scans(self, keys: Iterable[str]) -> set[str]:
+        """Return those of the keys that have a record of a scan."""
+        scanned: set[str] = set()
+        for chunk in queries.chunks(keys):
+            where = f"r.key IN ({queries.marks(chunk)}) AND {queries.OF_A_SCAN}"
+            rows = self._rows(f"SELECT r.key FROM records r WHERE {where}", *chunk)
+            scanned.update(key for (key,) in rows)
+        return scanned
 
     def latest(self) -> Iterator[Record]:
         """Yield the latest record of every key of a scan or a similar command."""

@@ -32,11 +32,10 @@ IN_A_SCAN = _MEMBER.format(which=NOT_ASIDE)
 LATEST_IN_SCANS = _NEWEST_MEMBER.format(
     there=IN_A_SCAN.format(record="r"), newer=IN_A_SCAN.format(record="n")
 )
-_OF_A_SCAN = _MEMBER.format(which=_IS_SCAN)
+_IN_SCAN = _MEMBER.format(which=_IS_SCAN)
+OF_A_SCAN = _IN_SCAN.format(record="r")
 # The latest record of a key in any scan.
-LATEST_OF_SCANS = _NEWEST_MEMBER.format(
-    there=_OF_A_SCAN.format(record="r"), newer=_OF_A_SCAN.format(record="n")
-)
+LATEST_OF_SCANS = _NEWEST_MEMBER.format(there=OF_A_SCAN, newer=_IN_SCAN.format(record="n"))
 # The columns of a run, in the order of `Store._run`.
 RUN = "id, started, finished, matrix, environment, context, purpose, question"
 # A record with the data for compiling its cell again: the kernel with its origin (including the

@@ -74,22 +74,19 @@ def further_records(store: Store) -> Callable[[RequestedPlace], list[Record]]:
 
     Of commands other than a scan only the failures count.
     """
-    keys_by_place: dict[tuple[str, str], dict[str, str]] = {}
 
     def find(place: RequestedPlace) -> list[Record]:
         if place.keys is None or place.keys.extent is None:
             return []
-        if not keys_by_place:
-            keys_by_place.update(store.keys_by_place())
         launches = place.keys.extent.launches
         keys = []
-        for key, kernel in keys_by_place.get(place.request.place, {}).items():
+        for key, kernel in store.keys_on(*place.request.place).items():
             if kernel in launches:
                 keys.append(key)
-        scanned = {record.key: record for record in store.current(keys)}
-        records = [each for key, each in scanned.items() if key not in place.keys.kernels]
-        for key, record in store.latest_records(set(keys) - scanned.keys()).items():
-            if record.verdict is Verdict.FAILS and key not in scanned:
+        scanned_keys = store.keys_of_scans(keys)
+        records = list(store.current(scanned_keys.difference(place.keys.kernels)))
+        for record in store.latest_records(set(keys) - scanned_keys).values():
+            if record.verdict is Verdict.FAILS:
                 records.append(record)
         return records
 

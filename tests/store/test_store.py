@@ -32,7 +32,8 @@ from flacheck.model import (
     Verdict,
 )
 from flacheck.model.question import key_sets
-from flacheck.store import Store, database
+from flacheck.store import FILE, Store, database
+from flacheck.store.database import TARGET, TOOLCHAIN
 from tests.forked import Script
 from tests.made_records import failure, record
 from tests.paths import TESTS
@@ -583,3 +584,35 @@ def test_a_store_on_a_read_only_file_system_can_be_read(tmp_path: Path) -> None:
     said = _adder(script, tmp_path / "s", before=mounted).communicate(timeout=300)[0].splitlines()
     assert said[0] == "1"
     assert "cannot be opened" in said[1]
+
+
+def test_a_store_without_the_newer_indexes_gets_them(tmp_path: Path) -> None:
+    """An older flacheck made it, and may go on writing to it."""
+    with Store.open(tmp_path) as store:
+        store.add(store.begin_run({}), _cell(1))
+    with sqlite3.connect(tmp_path / FILE) as db:
+        db.execute("DROP INDEX records_latest")
+        db.execute("DROP INDEX records_by_place")
+        db.execute("CREATE INDEX records_by_key ON records (key, added, id)")
+        version = db.execute("PRAGMA user_version").fetchone()
+    with Store.open(tmp_path) as store:
+        assert store.keys_on("triton==3.2.0", "sm90") == {_cell(1).key: _cell(1).kernel}
+        assert store.keys_on("triton==3.2.0", "sm80") == {}
+    with sqlite3.connect(tmp_path / FILE) as db:
+        names = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+        assert db.execute("PRAGMA user_version").fetchone() == version
+    assert {"records_latest", "records_by_place"} <= names
+    assert "records_by_key" not in names
+
+
+def test_deciding_and_places_read_indexes_alone(store: Store) -> None:
+    """A store of a million records is never read from end to end for them."""
+    plans = []
+    for sql in (
+        "SELECT key, verdict FROM records WHERE key IN (?) ORDER BY key, added, id",
+        f"SELECT key FROM records WHERE {TOOLCHAIN} = ? AND {TARGET} = ?",
+    ):
+        rows = store._rows(f"EXPLAIN QUERY PLAN {sql}", *"ab"[: sql.count("?")])
+        plans.append(" ".join(row[3] for row in rows))
+    assert "USING COVERING INDEX records_latest" in plans[0]
+    assert "USING INDEX records_by_place" in plans[1]

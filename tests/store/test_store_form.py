@@ -73,3 +73,33 @@ def test_a_fault_of_another_kind_is_no_damage() -> None:
     """It stays what it is."""
     with pytest.raises(KeyboardInterrupt), form.check_row(Path("f"), "record", "k"):
         raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '"\\ud800"',
+        "NaN",
+        "-Infinity",
+        "1e999",
+        "1" + "0" * 60,
+        "[" * 60 + "]" * 60,
+        # Brackets within a text close no level.
+        "[" * 19 + '"' + "]" * 60 + '", ' + "[" * 40 + "]" * 59,
+    ],
+)
+def test_a_value_that_json_lacks_or_that_is_too_deep_is_damage(value: str) -> None:
+    """The text alone shows that most records hold none, so their values are not walked."""
+    text = stored().replace('"facts": {}', f'"facts": {{"x": {value}}}')
+    assert value in text
+    with (
+        pytest.raises(StoreError, match="is damaged"),
+        form.check_row(Path("f.sqlite"), "record", "k"),
+    ):
+        form.record(text)
+
+
+def test_what_looks_special_within_a_text_is_no_damage() -> None:
+    """A message may quote a number or hold a character outside the basic plane."""
+    made = failure(line="NaN 1e999 [[[[[[[[[[[[[[[[[[[[[[[[[[ \U0001f600 " + "9" * 60).to_json()
+    assert form.record(json.dumps(made)) == made

@@ -1,0 +1,130 @@
+"""The order of a run's compiles and its remaining work, estimated from stored compile times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from flacheck.model import Cell, Record, Verdict, canonical
+
+# Seconds of a cell about which nothing is stored. Only ratios count.
+_DEFAULT_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class StoredCost:
+    """The seconds of a stored compile, and True if it failed.
+
+    `package` is `NAME==VERSION` or None, `launch` and `options` are canonical JSON.
+    """
+
+    kernel: str
+    package: str | None
+    target: str
+    dtype: str | None
+    launch: str
+    options: str
+    seconds: float
+    has_failed: bool
+
+    @property
+    def levels(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the groups of similar cells to which this one belongs, nearest first."""
+        near = (self.kernel, self.target, str(self.dtype), self.options)
+        own_package = (str(self.package), *near)
+        return (*own_package, self.launch), own_package, near, (self.kernel,), ()
+
+
+@dataclass
+class Costs:
+    """Mean compile times of stored cells, by groups of similar cells.
+
+    The nearest group holds the cell under other releases; then the launch, the package, the options
+    and the kernel may differ. A mean, since the sum of many counts.
+    """
+
+    _seconds: dict[tuple[str, ...], list[float]] = field(default_factory=dict)
+    _failed: set[tuple[str, ...]] = field(default_factory=set)
+
+    @staticmethod
+    def of(stored_costs: Iterable[StoredCost]) -> Costs:
+        """Return the costs of stored compiles."""
+        costs = Costs()
+        for each in stored_costs:
+            for level in each.levels:
+                costs._seconds.setdefault(level, []).append(each.seconds)
+            if each.has_failed:
+                costs._failed.add(each.levels[0])
+        return costs
+
+    def seconds(self, cell: Cell) -> float:
+        """Return the expected compile time of a cell."""
+        if not self._seconds:
+            return _DEFAULT_SECONDS
+        for level in _cost_of(cell).levels:
+            if level in self._seconds:
+                return fmean(self._seconds[level])
+        return _DEFAULT_SECONDS
+
+    def has_failed(self, cell: Cell) -> bool:
+        """Return True if the cell failed under another release."""
+        return bool(self._failed) and _cost_of(cell).levels[0] in self._failed
+
+    def ordered(self, cells: Sequence[Cell]) -> list[Cell]:
+        """Return cells in the order of their compiles: failures first, then the longest.
+
+        A long compile that starts last runs alone while the other workers idle. Without stored
+        times the order remains.
+        """
+
+        def rank(cell: Cell) -> tuple[bool, float]:
+            return not self.has_failed(cell), -self.seconds(cell)
+
+        return sorted(cells, key=rank)
+
+
+def _cost_of(cell: Cell) -> StoredCost:
+    """Return the groups of a cell as those of a stored one."""
+    launch = cell.launch.to_json() if cell.launch else None
+    return StoredCost(
+        kernel=cell.kernel.name,
+        package=cell.kernel.package,
+        target=cell.target,
+        dtype=cell.dtype,
+        launch=canonical(launch),
+        options=canonical(dict(cell.options)),
+        seconds=0.0,
+        has_failed=False,
+    )
+
+
+@dataclass
+class RemainingWork:
+    """The expected seconds of the cells that a run still compiles."""
+
+    _seconds: dict[str, float]
+    _total: float = 0.0
+    _done: float = 0.0
+
+    @staticmethod
+    def of(cells: Iterable[Cell], costs: Costs) -> RemainingWork:
+        """Return the work of cells without a stored result."""
+        seconds = {cell.key: costs.seconds(cell) for cell in cells}
+        return RemainingWork(seconds, sum(seconds.values()))
+
+    def settle(self, record: Record) -> float | None:
+        """Count a settled record; return the share of the work done, None without any work."""
+        self._done += self._seconds.pop(record.key, 0.0)
+        if not self._total:
+            return None
+        return self._done / self._total
+
+
+def stored_cost(row: Sequence[Any]) -> StoredCost:
+    """Return the cost in a row of `Store.recent_costs`."""
+    kernel, package, target, dtype, launch, options, seconds, verdict = row
+    has_failed = verdict == Verdict.FAILS.value
+    plain = (canonical(launch), canonical(options), seconds, has_failed)
+    return StoredCost(kernel, package, target, dtype, *plain)

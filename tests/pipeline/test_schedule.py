@@ -1,0 +1,139 @@
+"""The order of a run's compiles and the time left, by stored times."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flacheck.model import Cell, Record, canonical
+from flacheck.pipeline import run as runs
+from flacheck.pipeline.events import RecordSettled
+from flacheck.pipeline.job import RunOptions
+from flacheck.pipeline.plan import Plan
+from flacheck.pipeline.run import run_plan
+from flacheck.pipeline.schedule import Costs, RemainingWork, StoredCost, stored_cost
+from flacheck.store import FILE, Store
+from tests import fake
+from tests.made_records import failure, record
+
+LAUNCH = canonical(fake.cell("any").launch.to_json())
+
+
+def cost(name: str, seconds: float, has_failed: bool = False, **more: Any) -> StoredCost:
+    plain = StoredCost(
+        *(f"fake.{name}", None, "sm90", "bf16"),
+        *(LAUNCH, canonical({"num_warps": 4}), seconds, has_failed),
+    )
+    return replace(plain, **more)
+
+
+def cells(*names: str) -> list[Cell]:
+    return [fake.cell(name, num_warps=4) for name in names]
+
+
+def order(costs: Costs, of: list[Cell]) -> list[str]:
+    return [cell.kernel.name.removeprefix("fake.") for cell in costs.ordered(of)]
+
+
+def test_failures_come_first_then_the_longest() -> None:
+    """The longest never runs alone at the end."""
+    costs = Costs.of([cost("short", 1), cost("long", 9), cost("bad", 2, True), cost("middle", 5)])
+    assert order(costs, cells("short", "long", "bad", "middle")) == [
+        "bad",
+        "long",
+        "middle",
+        "short",
+    ]
+
+
+def test_without_stored_times_the_order_remains() -> None:
+    """Every cell is expected to take as long."""
+    assert order(Costs(), cells("b", "a", "c")) == ["b", "a", "c"]
+
+
+def test_the_nearest_times_count() -> None:
+    """Those of another launch, of other options of the kernel, or of all kernels, come after."""
+    costs = Costs.of(
+        [
+            cost("a", 2),
+            cost("a", 4),
+            cost("a", 30, options="{}"),
+            cost("b", 4),
+            cost("b", 9, launch="{}"),
+            cost("b", 9, package="fla==1"),
+        ]
+    )
+    a, b, unknown = cells("a", "b", "c")
+    assert [costs.seconds(a), costs.seconds(b), costs.seconds(unknown)] == [
+        3,
+        4,
+        pytest.approx(58 / 6),
+    ]
+    assert costs.seconds(fake.cell("a", num_warps=16)) == 12
+
+
+def test_the_work_done_goes_by_expected_seconds() -> None:
+    """A cell that is not expected, such as an alternative or a cached one, adds nothing."""
+    costs = Costs.of([cost("a", 1), cost("b", 3)])
+    a, b, other = cells("a", "b", "c")
+    work = RemainingWork.of([a, b], costs)
+    settled = [record().with_(cell=cell) for cell in (a, other, b)]
+    assert [work.settle(each) for each in settled] == [0.25, 0.25, 1.0]
+    assert RemainingWork.of([], costs).settle(settled[0]) is None
+
+
+def test_the_store_returns_the_costs_of_verdicts(store: Store) -> None:
+    """A cell that reached no verdict may have been cut off."""
+    run = store.begin_run({})
+    assert store.recent_costs() == []
+    compiled, failed = record(seconds=2.0), failure(toolchain="triton==3.3.0", seconds=4.0)
+    store.add_many(run, [compiled, failed, record("unknown", target="sm80")])
+    costs = [stored_cost(row) for row in store.recent_costs()]
+    assert [(each.seconds, each.has_failed) for each in costs] == [(2.0, False), (4.0, True)]
+    launches = {each.launch for each in costs}
+    assert launches == {canonical(compiled.launch.to_json())}
+    assert {each.options for each in costs} == {'{"num_stages":2,"num_warps":4}'}
+    assert Costs.of(costs).seconds(compiled.cell) == 3.0
+    assert len(store.recent_costs(without="triton==3.3.0")) == 1
+    assert len(store.recent_costs(1)) == 0
+
+
+def test_a_run_of_the_next_release_is_ordered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What failed under the release before comes first, and the share of the work is told."""
+    table: dict[str, Any] = {"bad": "shared 245760"}
+    monkeypatch.setattr(runs, "Provider", lambda *_: fake.Provider(table))
+    monkeypatch.setattr(runs.torch_pins, "refresh", lambda: None)
+
+    def scanned(version: str) -> list[RecordSettled]:
+        of = [fake.cell(name, version, num_warps=4) for name in ("a", "b", "bad")]
+        events = run_plan(Plan("mine", of, {}), store, RunOptions(jobs=1))
+        return [event for event in events if isinstance(event, RecordSettled)]
+
+    with Store.open(tmp_path) as store:
+        first: list[Record] = [event.record for event in scanned("1.0")]
+        second = scanned("2.0")
+        again = scanned("2.0")
+    assert [each.kernel for each in first] == ["fake.a", "fake.b", "fake.bad"]
+    assert second[0].record.kernel == "fake.bad"
+    assert second[-1].work_done == pytest.approx(1.0)
+    assert [event.work_done for event in again] == [None] * 3
+
+
+def test_damaged_records_cost_nothing(tmp_path: Path) -> None:
+    """An estimate never keeps a scan from its work."""
+    with Store.open(tmp_path) as store:
+        run = store.begin_run({})
+        store.add_many(run, [record(seconds=2.0), record(target="sm80")])
+    for body in ("{", '{"kernel": 3}', '{"kernel": "k", "options": [], "seconds": 1}'):
+        with sqlite3.connect(tmp_path / FILE) as db:
+            db.execute("DROP TRIGGER IF EXISTS records_stay")
+            db.execute("UPDATE records SET body = ? WHERE id = 2", (body,))
+        db.close()
+        with Store.open(tmp_path) as store:
+            assert [row[-2] for row in store.recent_costs()] == [2.0]
