@@ -107,6 +107,7 @@ def test_a_new_release_is_added_to_the_file(folder: Path, monkeypatch: pytest.Mo
     assert states == {"fake==1.0": "good", "fake==2.0": "bad", "fake==3.0": "good"}
 
 
+@pytest.mark.slow
 def test_programs_are_told_of_the_comparison(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In JSON as its schema says; in a workflow a known failure is a notice."""
     scan(monkeypatch, "--write-baseline", "b.json")

@@ -33,14 +33,19 @@ __main__.main()
     "where",
     [
         "flacheck.cli:<module>",
-        "flacheck.cli:main",
-        "flacheck.cli.defaults:of",
-        "typer.main:get_command",
         "flacheck.cli.common:run",
-        "flacheck.cli.termination:terminable",
-        "flacheck.cli.lists:show",
-        "flacheck.cli.common:show",
         "flacheck.reports.output:write",
+        *(
+            pytest.param(where, marks=pytest.mark.slow)
+            for where in (
+                "flacheck.cli:main",
+                "flacheck.cli.defaults:of",
+                "typer.main:get_command",
+                "flacheck.cli.termination:terminable",
+                "flacheck.cli.lists:show",
+                "flacheck.cli.common:show",
+            )
+        ),
     ],
 )
 def test_an_interrupt_ends_the_command_line_wherever_it_is(where: str) -> None:

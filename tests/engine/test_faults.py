@@ -73,6 +73,7 @@ def test_a_packet_that_no_worker_sends_harms_no_other_cell() -> None:
     assert set(verdicts.values()) <= {Verdict.COMPILES, Verdict.UNKNOWN}, verdicts
 
 
+@pytest.mark.slow
 def test_an_answer_of_no_known_form_is_unknown() -> None:
     """After a few tries, with what was wrong; what it says besides is left out."""
     found = among_others(*(f"answer {name}" for name in sorted(ANSWERS)))
@@ -158,6 +159,7 @@ def test_a_stopped_server_does_not_hold_up_a_time_out() -> None:
     assert found["good at last"].outcome is Outcome.FINISHED
 
 
+@pytest.mark.slow
 def test_a_worker_that_stops_itself_times_out() -> None:
     """It is killed all the same."""
     (attempt,) = among_others("signal SIGSTOP").values()
@@ -193,7 +195,16 @@ def test_a_long_request_arrives(size: int) -> None:
     assert {a.outcome for a in ended(tasks, jobs=2, timeout=30).values()} == {Outcome.FINISHED}
 
 
-@pytest.mark.parametrize("start", ["hang", "spin", "stop", "die", "exit", "broken"])
+@pytest.mark.parametrize(
+    "start",
+    [
+        "spin",
+        "die",
+        "exit",
+        "broken",
+        *(pytest.param(start, marks=pytest.mark.slow) for start in ("hang", "stop")),
+    ],
+)
 def test_a_compiler_that_does_not_start_is_unknown_for_all_its_cells(start: str) -> None:
     """Within the time that a start may take; others are untouched."""
     bad, good = fake.kind({"start": start}, "0.9"), fake.kind({})

@@ -114,6 +114,7 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
+@pytest.mark.slow
 def test_the_board_works_from_a_folder_at_every_width(browser: Any, site: Path) -> None:
     """Nothing is wider than the window but what scrolls in it; search and links work."""
     errors: list[str] = []

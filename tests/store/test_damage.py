@@ -127,6 +127,7 @@ ANY = settings(
 )
 
 
+@pytest.mark.slow
 @ANY
 @given(data=st.data())
 def test_a_damaged_row_is_reported_or_one_error(

@@ -107,6 +107,7 @@ def test_kill_9_in_mid_install_leaves_nothing_that_looks_complete(
     assert [s.manifest["version"] for s in toolchains.installed_toolchains()] == ["3.4.0", "3.5.0"]
 
 
+@pytest.mark.slow
 def test_two_processes_install_once_and_the_second_says_that_it_waits(
     installer_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

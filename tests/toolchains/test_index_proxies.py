@@ -106,6 +106,7 @@ def test_a_proxy_receives_the_requests(
     assert proxy.credentials == ["Basic " + base64.b64encode(b"me:pa ss").decode()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["variable", "pip.conf"])
 def test_no_proxy_names_hosts_that_are_read_directly(
     configure: Callable[..., None], proxy: Proxy, plain: Index, place: str
@@ -173,6 +174,7 @@ def test_a_missing_file_of_certificates_is_named(
         listed()
 
 
+@pytest.mark.slow
 def test_credentials_in_pip_s_variable_are_sent(
     configure: Callable[..., None], plain: Index
 ) -> None:

@@ -105,6 +105,7 @@ def _report(requires: list[str]) -> str:
     return "WARNING: something\n" + json.dumps({"version": "1", "install": install}, indent=2)
 
 
+@pytest.mark.slow
 def test_a_refresh_learns_newer_releases_once_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what is newer than the shipped table is asked for; the answer stays."""
     asked: list[str] = []
@@ -168,6 +169,7 @@ def test_a_torch_that_only_the_index_could_know_is_unknown_while_offline(
     assert error.value.exit_code == 3
 
 
+@pytest.mark.slow
 def test_a_release_without_triton_in_its_metadata_teaches_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -223,7 +223,12 @@ def test_a_compile_that_became_slow_is_a_change(
         ({}, Find.FAIL, "not found: no newer release fails"),
         ({}, Find.PASS, "not found: no older release fails"),
         ({"k": {"==5.0": "spin", "else": RESHAPE}}, Find.FAIL, "fake==5.0 itself gave no verdict"),
-        ({"k": "spin"}, Find.CHANGE, "undecidable: fewer than two"),
+        pytest.param(
+            {"k": "spin"},
+            Find.CHANGE,
+            "undecidable: fewer than two",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_where_nothing_is_found_the_reason_is_said(

@@ -397,7 +397,11 @@ def test_the_pre_commit_hook_runs_the_gate() -> None:
 
 @pytest.mark.parametrize(
     ("args", "code"),
-    [("--suggest", 1), ("--kernel chunk_* --strict", 1), ("--kernel $(touch${IFS}owned);x", 3)],
+    [
+        pytest.param("--suggest", 1, marks=pytest.mark.slow),
+        pytest.param("--kernel chunk_* --strict", 1, marks=pytest.mark.slow),
+        ("--kernel $(touch${IFS}owned);x", 3),
+    ],
 )
 def test_the_action_gates_with_annotations_and_a_summary(
     project: Path, args: str, code: int

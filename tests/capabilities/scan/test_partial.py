@@ -58,7 +58,8 @@ def begin(store: Store, asked: list[Cell]) -> str:
     return store.begin_run({}, "seeds", {}, question=question, key_sets=sets.values())
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [3, 10])
 def test_kill_9_at_random_cells_is_partial_everywhere(tmp_path: Path, kills: int) -> None:
     """Each start goes on where the last one died; only the whole is good."""
     (tmp_path / "r.txt").write_text("triton==3.4.0\n")

@@ -202,6 +202,7 @@ def test_nothing_that_a_shell_acts_upon_reaches_the_compiler(
     assert not list(tmp_path.rglob("ran"))
 
 
+@pytest.mark.slow
 def test_a_unit_that_hangs_is_stopped(tmp_path: Path, store: Store) -> None:
     """With the compiler that it started."""
     toolkit(tmp_path)

@@ -19,6 +19,8 @@ from tests.made_diff import NEW, OLD
 from tests.made_records import failure, record, unknown
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+pytestmark = pytest.mark.slow
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
 # The chart shows its number of kernels when it is drawn.
 DRAWN = "document.getElementById('count').textContent !== ''"
@@ -140,7 +142,6 @@ def test_a_diff_shows_both_sides_and_what_changed(browser: Any, tmp_path: Path) 
     assert all(before <= after for before, after in zip(lengths[::2], lengths[1::2]))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 800, 390])
 def test_no_width_scrolls_the_page_sideways(browser: Any, tmp_path: Path, width: int) -> None:
     """Wide tables scroll in their own frame."""
@@ -148,7 +149,6 @@ def test_no_width_scrolls_the_page_sideways(browser: Any, tmp_path: Path, width:
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.slow
 def test_five_thousand_kernels_open_quickly(browser: Any, tmp_path: Path) -> None:
     """Rows beyond the first are added while the reader scrolls."""
     cells = [
