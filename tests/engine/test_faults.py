@@ -198,11 +198,10 @@ def test_a_long_request_arrives(size: int) -> None:
 @pytest.mark.parametrize(
     "start",
     [
-        "spin",
         "die",
         "exit",
         "broken",
-        *(pytest.param(start, marks=pytest.mark.slow) for start in ("hang", "stop")),
+        *(pytest.param(start, marks=pytest.mark.slow) for start in ("hang", "spin", "stop")),
     ],
 )
 def test_a_compiler_that_does_not_start_is_unknown_for_all_its_cells(start: str) -> None:
