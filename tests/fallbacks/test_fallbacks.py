@@ -112,6 +112,7 @@ def test_a_second_search_compiles_nothing_and_finds_the_same(store: Store) -> No
     assert _search(store, {"warps": OTHER}, cells) == first
 
 
+@pytest.mark.slow
 def test_what_a_few_kernels_show_to_be_lost_is_given_up_sooner_for_the_others(
     store: Store,
 ) -> None:

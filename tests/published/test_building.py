@@ -44,6 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_each_release_becomes_a_file_that_is_not_built_again(folder: Path) -> None:
     """A second build compiles nothing; one with another release adds its file."""
     first = _build(folder, _combination("1.0"))

@@ -78,6 +78,7 @@ def test_a_line_that_differs_from_earlier_ones_in_numbers_only_is_passed_over() 
     assert parts[1].text.count(text.decode()) == 1
 
 
+@pytest.mark.slow
 def test_a_failure_at_the_edge_of_a_block_keeps_its_traceback() -> None:
     """A block ends within a traceback of several lines."""
     head = _steps(30_000)[: (1 << 20) - 40].rpartition(b"\n")[0] + b"\n"

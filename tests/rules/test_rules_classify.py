@@ -139,6 +139,7 @@ def test_a_key_past_the_end_completes_the_exception() -> None:
     assert found[0].title.endswith(": BT")
 
 
+@pytest.mark.slow
 @given(st.text(max_size=400))
 def test_any_text_can_be_read(text: str) -> None:
     """Whatever a program prints, reading gives known codes and short messages."""

@@ -109,6 +109,7 @@ def test_what_is_examined_is_found_by_its_key(tmp_path: Path) -> None:
     assert begun.record.signature == chosen.record.signature
 
 
+@pytest.mark.slow
 def test_a_launches_file_is_examined_without_its_program(tmp_path: Path) -> None:
     """One configuration is skipped, the other runs; by glob, by file, and by line."""
     recorded(tmp_path, limit=64)

@@ -219,6 +219,7 @@ def test_a_fix_is_written_and_judged_anew(project: Path) -> None:
     assert flacheck("gate", "--installed", "--fix", cwd=project).returncode == 2
 
 
+@pytest.mark.slow
 def test_the_toml_editor_is_loaded_for_a_fix_alone(project: Path) -> None:
     """Judging does not pay for it."""
     (project / "pyproject.toml").write_text('[project]\ndependencies = ["triton>=3.2,<3.9"]\n')
