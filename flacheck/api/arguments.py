@@ -274,9 +274,10 @@ def run_options(
     executor: str = "local",
     cache_from: PathLike | None = None,
     cache_to: PathLike | None = None,
+    strategy: str = "all",
 ) -> RunOptions:
-    """Return how cells are compiled; UsageError for a bad timeout, executor or shared cache."""
-    from flacheck.pipeline.job import DASK, LOCAL, RunOptions
+    """Return how cells are compiled; UsageError for a bad timeout, executor, cache or strategy."""
+    from flacheck.pipeline.job import ADAPTIVE, ALL, DASK, LOCAL, RunOptions
 
     name, _, address = executor.partition(":")
     is_plain = executor in (LOCAL, DASK)
@@ -285,6 +286,8 @@ def run_options(
             f"--executor {executor}: expected local, dask, or dask: and the address of a scheduler,"
             " such as dask:tcp://10.0.0.1:8786"
         )
+    if strategy not in (ALL, ADAPTIVE):
+        raise UsageError(f"--strategy {strategy}: expected {ALL} or {ADAPTIVE}")
     return RunOptions(
         seconds(timeout),
         jobs,
@@ -294,6 +297,7 @@ def run_options(
         executor,
         cache_from=_cache_place("--cache-from", cache_from),
         cache_to=_cache_place("--cache-to", cache_to, is_written=True),
+        strategy=strategy,
     )
 
 

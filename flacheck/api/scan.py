@@ -21,9 +21,10 @@ from flacheck.baseline.comparing import compare
 from flacheck.capabilities.scan.scanning import for_each, prepare, scan_all
 from flacheck.capabilities.scan.views import excuse_of, view
 from flacheck.config import settings
+from flacheck.errors import UsageError
 from flacheck.pipeline import planning
 from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
-from flacheck.pipeline.job import Job
+from flacheck.pipeline.job import ADAPTIVE, Job
 from flacheck.pipeline.plan import Plan
 from flacheck.store import Store
 from flacheck.version import __version__
@@ -49,6 +50,7 @@ def scan(
     executor: str = "local",
     cache_from: PathLike | None = None,
     cache_to: PathLike | None = None,
+    strategy: str = "all",
     shard: str | None = None,
     captured: PathLike | None = None,
     with_tests: bool = False,
@@ -81,6 +83,8 @@ def scan(
         executor: `local`, `dask` for a local Dask cluster, or `dask:ADDRESS` of a scheduler.
         cache_from, cache_to: A folder or URL (`s3://`, `https://`) of a shared cache: verdicts
             are read from the first and new ones written to the second.
+        strategy: `all` compiles every cell; `adaptive` compiles those that tell the most, and the
+            answer is at most screened.
         shard: `I/N` for part I of N, split by cell key.
         captured: A file with the package's captures, which shards share.
         with_tests: Record the launches of a checkout's own tests as well.
@@ -129,7 +133,13 @@ def scan(
         memory=memory,
         fresh=fresh,
         max_failures=max_failures,
+        strategy=strategy,
     )
+    if shard is not None and strategy == ADAPTIVE:
+        raise UsageError(
+            "--strategy adaptive chooses by the results of all cells, and --shard has a part of "
+            "them: use --executor dask, or leave out one of the two"
+        )
     subjects = subjects_of(matrix, package, trust, configs, captured, with_tests)
     jobs_ = [Job(subject, selection, run, until, shard) for subject in subjects]
     handle = on_event or ignore

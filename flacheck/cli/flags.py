@@ -138,6 +138,8 @@ CacheFrom = Annotated[
 ]
 _CACHE_TO = "Write new results to a shared cache: a folder or s3://BUCKET/PATH."
 CacheTo = Annotated[str | None, option("--cache-to", panel=HOW, metavar="URL|DIR", help=_CACHE_TO)]
+_STRATEGY = "Compile all cells, or the most telling ones: a covering set, then around each failure."
+Strategy = Annotated[str, option("--strategy", panel=HOW, metavar="all|adaptive", help=_STRATEGY)]
 # One limit for all would end slow kernels, or wait too long for those that hang.
 _TIMEOUT = (
     "Allow a cell this long: 90, 90s, 15m, 1h. auto: 300 s, or 20 × the kernel's slowest cell."

@@ -68,6 +68,7 @@ def scan(
     executor: flags.Executor = "local",
     cache_from: flags.CacheFrom = None,
     cache_to: flags.CacheTo = None,
+    strategy: flags.Strategy = "all",
     shard: str | None = option(
         None, panel=flags.HOW, metavar="I/N", help="Compile part I of N, split by cell key."
     ),

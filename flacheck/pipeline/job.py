@@ -11,6 +11,8 @@ from flacheck.model import Purpose
 MEMORY_MB = 8192
 # The executor that runs workers on this machine, and the one of a Dask cluster.
 LOCAL, DASK = "local", "dask"
+# The strategy that compiles every cell, and the one that chooses cells by what the others show.
+ALL, ADAPTIVE = "all", "adaptive"
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class RunOptions:
         executor: `local`, `dask` for a local Dask cluster, or `dask:ADDRESS` of a scheduler.
         cache_from: A folder or URL of a shared cache that is read before cells are compiled.
         cache_to: A folder or URL of a shared cache that receives new verdicts.
+        strategy: `all` compiles every cell, `adaptive` the most telling ones.
     """
 
     timeout: float | None = None
@@ -36,6 +39,7 @@ class RunOptions:
     executor: str = LOCAL
     cache_from: str | None = None
     cache_to: str | None = None
+    strategy: str = ALL
 
     @property
     def workers(self) -> int:

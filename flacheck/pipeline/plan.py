@@ -1,7 +1,11 @@
 """A plan: the cells of a run with the compilers and packages that they need. A value."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from msgspec import structs
 
 from flacheck.model import (
     Attempt,
@@ -68,6 +72,22 @@ class Plan:
         usual_cells = [cell for cell in self.cells if cell.key in self.usual_keys]
         others = [cell for cell in self.cells if cell.key not in self.usual_keys]
         return [cells for cells in (usual_cells, others) if cells]
+
+    def narrow_to(self, keys: Collection[str]) -> Plan:
+        """Return the plan of these cells alone, with the extents of all of them.
+
+        The extent of a toolchain and target names the kernels of which no cell is left.
+        """
+        cells = [cell for cell in self.cells if cell.key in keys]
+        kernels: dict[tuple[str, str], set[str]] = {}
+        for cell in cells:
+            kernels.setdefault((cell.toolchain, cell.target), set()).add(cell.kernel.name)
+        extents = {}
+        for place, extent in self.extents.items():
+            other_kernels = set(extent.launches) - kernels.get(place, set())
+            missing_kernels = sorted({*extent.missing_kernels, *other_kernels})
+            extents[place] = structs.replace(extent, missing_kernels=tuple(missing_kernels))
+        return replace(self, cells=cells, extents=extents)
 
     def asks(self) -> tuple[Question, Mapping[tuple[str, str], KeySet]]:
         """Return the question of a run, with its key sets by (toolchain, target)."""

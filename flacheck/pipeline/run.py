@@ -2,22 +2,23 @@
 
 import logging
 import platform
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from flacheck.analysis.alternatives import is_skipped
 from flacheck.analysis.observation import ObservedCell, observe
 from flacheck.analysis.order import count_noun
+from flacheck.analysis.ordered_search import State
 from flacheck.analysis.untested_cells import why_untested
 from flacheck.engine.executors import Executor, LocalPool
 from flacheck.engine.loop import Loop, Timeouts
 from flacheck.engine.provider import Provider
 from flacheck.model import Cell, Json, Record, Verdict
-from flacheck.pipeline import interim
+from flacheck.pipeline import adaptive, interim
 from flacheck.pipeline.available_releases import newer_choices
 from flacheck.pipeline.events import Event, Progress, RecordSettled, RunFinished, RunStarted
-from flacheck.pipeline.job import DASK, RunOptions
+from flacheck.pipeline.job import ADAPTIVE, DASK, RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.schedule import Costs, RemainingWork, stored_cost
 from flacheck.pipeline.shared_cache import SharedCache
@@ -123,6 +124,14 @@ class ActiveRun:
                     compiling.add(record.key)
             waiting = [others for cell, others in round_ if cell.key not in compiling]
 
+    def narrow(self, plan: Plan, keys: Collection[str]) -> None:
+        """Store the question of the cells that were chosen, in place of that of all cells.
+
+        The extents stay, so that an answer gives the number of configurations beside those of all.
+        """
+        question, key_sets = plan.narrow_to(keys).asks()
+        self.store.settle(self.id, plan.context(), question, key_sets.values())
+
     def finish(self, results: Json | None = None) -> None:
         """Mark the run as finished; `results` are stored beside its records."""
         self.store.finish_run(self.id, results)
@@ -210,19 +219,30 @@ def run_plan(
     failures = new_records = 0
     records: list[Record] = []
     with open_run(plan, store, options, run) as active:
-        yield RunStarted(active.id, len(plan.cells))
+        is_adaptive = options.strategy == ADAPTIVE
+        states: dict[str, State] = {}
+        rounds: Iterable[Sequence[Cell]] = plan.steps
+        expected_count = len(plan.cells)
+        if is_adaptive:
+            rounds = adaptive.choose_cells(plan.cells, states)
+            expected_count = adaptive.least(expected_count)
+        yield RunStarted(active.id, expected_count)
         costs = Costs.of(map(stored_cost, store.recent_costs()))
         remaining_cells = cells_to_compile(plan.cells, store, options)
         work = RemainingWork.of(remaining_cells, costs)
         # Stored records come first in any order.
         places = {cell.key: n for n, cell in enumerate(costs.ordered(remaining_cells), 1)}
-        for position, cells in enumerate(plan.steps):
-            if position:
+        for position, cells in enumerate(rounds):
+            if position and not is_adaptive:
                 remaining_cells = cells_to_compile(cells, store, options)
                 for sentence in interim.describe(records, remaining_cells, options.workers):
                     yield Progress(sentence)
             for record in active.records(sorted(cells, key=lambda cell: places.get(cell.key, 0))):
-                yield RecordSettled(record, work.settle(record))
+                states[record.key] = adaptive.state_of(record)
+                work_done = None
+                if not is_adaptive:
+                    work_done = work.settle(record)
+                yield RecordSettled(record, work_done)
                 if not position:
                     records.append(record)
                 new_records += not record.cached
@@ -232,6 +252,9 @@ def run_plan(
                     end = RunFinished(active.id, complete=False, failures=failures)
                     yield end
                     return end
+        if is_adaptive:
+            active.narrow(plan, states)
+            yield Progress(_describe_choice(plan, states))
         yield from _try_others(active, find_others())
         active.finish()
     if new_records:
@@ -240,6 +263,15 @@ def run_plan(
     end = RunFinished(active.id, complete=True, failures=failures)
     yield end
     return end
+
+
+def _describe_choice(plan: Plan, states: Mapping[str, State]) -> str:
+    """Return the numbers of the plan's compiled and other cells."""
+    count = sum(cell.key in states for cell in plan.cells)
+    cells = count_noun(len(plan.cells), "cell")
+    return (
+        f"--strategy adaptive: {count:,} of {cells} compiled, {len(plan.cells) - count:,} not tried"
+    )
 
 
 def _try_others(active: ActiveRun, others: Sequence[Cell]) -> Iterator[Event]:

@@ -4,10 +4,11 @@ import contextlib
 from collections.abc import Generator, Mapping, Sequence
 
 from flacheck import toolchains
+from flacheck.analysis import ordered_search as search
 from flacheck.analysis.order import by_version, split
-from flacheck.capabilities.bisect import history, search
+from flacheck.analysis.ordered_search import Answer, boundary
+from flacheck.capabilities.bisect import history
 from flacheck.capabilities.bisect.history import Bisection, Find
-from flacheck.capabilities.bisect.search import Answer, boundary
 from flacheck.engine.loop import Loop
 from flacheck.errors import FlacheckError, UsageError
 from flacheck.model import Cell, Purpose, Record, Verdict

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flacheck.capabilities.bisect.search import (
+from flacheck.analysis.ordered_search import (
     Answer,
     Boundary,
     State,

@@ -1,0 +1,288 @@
+"""The choice of a few cells of a plan: a covering set, then searches around failures.
+
+A cell is a point with one value on each axis: kernel, dtype, GPU, release, each option, each tuned
+constant, and the launch's other arguments. The rounds are
+
+1. a covering set: every pair of values of some cell is in a compiled cell. The launch is left out,
+   since most launches have a kernel to themselves;
+2. for each signature, the line through its first cell along each axis, except kernel and launch.
+   Releases and numbers have an order and are searched as in a bisect, GPUs and dtypes one by one;
+3. up to a share of all cells, those with the most new triples of values, and step 2 again for each
+   new signature.
+
+Generators of covering arrays draw rows from a full product. A plan is a small part of one, since
+each kernel has tuned constants of its own, and allpairspy 2.5.1 ends at the first row that repeats
+pairs alone. The greedy choice here draws from the cells that exist and covers all their pairs.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+from flacheck.analysis.order import by_version
+from flacheck.analysis.ordered_search import State, turning_points
+from flacheck.inputs.expand import tuned_names
+from flacheck.model import Cell, Record, Verdict, canonical
+
+# The share of all cells that is compiled at least, and the rounds in which the last step takes it.
+SHARE = 0.15
+_FILLING_ROUNDS = 8
+# The state of a cell that compiles; that of a failure is its signature.
+_COMPILES = "compiles"
+_KERNEL, _LAUNCH = "kernel", "launch"
+_WITHOUT_SEARCH = (_KERNEL, _LAUNCH)
+_WITHOUT_ORDER = ("dtype", "target")
+_PAIR, _TRIPLE = 2, 3
+
+# The values of a cell by axis; an axis that its kernel lacks is absent.
+Point = Mapping[str, Any]
+# Values of some axes.
+Combination = frozenset[tuple[str, Any]]
+_LineSearch = Generator[list[int], Mapping[int, State], None]
+
+
+def choose_cells(cells: Sequence[Cell], states: Mapping[str, State]) -> Iterator[Sequence[Cell]]:
+    """Yield cells by the states of earlier ones; the caller adds each round's states by key.
+
+    All autotuner runs and units without a launch come first, because extents count launches alone.
+    """
+    by_key = {}
+    points = {}
+    uncounted_cells = []
+    for cell in cells:
+        if cell.launch is None or cell.stage != "compile":
+            uncounted_cells.append(cell)
+            continue
+        by_key[cell.key] = cell
+        points[cell.key] = point_of(cell)
+    if uncounted_cells:
+        yield uncounted_cells
+    for keys in choose_rounds(points, states):
+        yield [by_key[key] for key in keys]
+
+
+def point_of(cell: Cell) -> Point:
+    """Return the values of a cell by axis."""
+    point: dict[str, Any] = {
+        _KERNEL: (cell.kernel.package or "", cell.kernel.name),
+        "dtype": cell.dtype or "",
+        "target": cell.target,
+        "toolchain": cell.toolchain,
+    }
+    for name, value in cell.options.items():
+        point[f"option {name}"] = _plain(value)
+    other_arguments: dict[str, Any] = {}
+    if cell.launch is not None:
+        tuned_parameters = tuned_names(cell.configs)
+        for name, argument in cell.launch.to_json()["args"].items():
+            if name in tuned_parameters and argument is not None:
+                point[f"constant {name}"] = _plain(argument.get("constexpr"))
+            else:
+                other_arguments[name] = argument
+    point[_LAUNCH] = canonical(other_arguments)
+    return point
+
+
+def state_of(record: Record) -> State:
+    """Return the signature of a failure, `compiles`, or None without a verdict."""
+    if record.verdict is Verdict.FAILS:
+        return record.signature
+    if record.verdict is Verdict.COMPILES:
+        return _COMPILES
+    return None
+
+
+def choose_rounds(
+    points: Mapping[str, Point], states: Mapping[str, State], share: float = SHARE
+) -> Iterator[list[str]]:
+    """Yield the keys of the cells to compile next, until the failures' boundaries are known.
+
+    Args:
+        points: The values of each cell, by its key.
+        states: The states of the compiled cells by key. The caller adds those of a round before it
+            takes the next one.
+        share: The share of the cells that is compiled at least.
+    """
+    yield from _Choice(points, states).rounds(least(len(points), share))
+
+
+def least(count: int, share: float = SHARE) -> int:
+    """Return how many of so many cells are compiled at least."""
+    return math.ceil(share * count)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number or text as it is, any other value as canonical JSON."""
+    if isinstance(value, (int, float, str)):
+        return value
+    return canonical(value)
+
+
+@dataclass
+class _Choice:
+    """The compiled cells of a plan and the combinations of values that they cover."""
+
+    points: Mapping[str, Point]
+    states: Mapping[str, State]
+    # The keys so far, in order.
+    keys: dict[str, None] = field(default_factory=dict)
+    _signatures: set[State] = field(default_factory=set)
+    _lines: dict[str, dict[Combination, list[str]]] = field(default_factory=dict)
+
+    def rounds(self, count: int) -> Iterator[list[str]]:
+        """Yield the rounds; the last ones fill up to `count` cells."""
+        axes = [axis for axis in self._axes() if axis != _LAUNCH]
+        yield self._choose(_Cover(self.points, axes, _PAIR).take(len(self.points)))
+        yield from self._search_failures()
+        cover = _Cover(self.points, self._axes(), _TRIPLE)
+        size = max(1, (count - len(self.keys)) // _FILLING_ROUNDS)
+        while len(self.keys) < count:
+            cover.add(self.keys)
+            keys = cover.take(min(size, count - len(self.keys)))
+            if not keys:
+                return
+            yield self._choose(keys)
+            yield from self._search_failures()
+
+    def _axes(self) -> list[str]:
+        """Return the axes on which cells differ."""
+        values: dict[str, set[Any]] = {}
+        for point in self.points.values():
+            for axis, value in point.items():
+                values.setdefault(axis, set()).add(value)
+        return [axis for axis in values if len(values[axis]) > 1]
+
+    def _choose(self, keys: Iterable[str]) -> list[str]:
+        """Return the keys that are new, and count them as chosen."""
+        new_keys = [key for key in dict.fromkeys(keys) if key not in self.keys]
+        self.keys.update(dict.fromkeys(new_keys))
+        return new_keys
+
+    def _search_failures(self) -> Iterator[list[str]]:
+        """Yield the cells around the first failure of each new signature, until none is new."""
+        while origins := self._new_failures():
+            searches: list[tuple[list[str], _LineSearch]] = []
+            for key in origins:
+                searches += self._searches(key)
+            yield from self._advance(searches)
+
+    def _new_failures(self) -> list[str]:
+        """Return the first cell of each signature that was not searched."""
+        origins = []
+        for key in self.keys:
+            state = self.states.get(key)
+            if state in (None, _COMPILES) or state in self._signatures:
+                continue
+            self._signatures.add(state)
+            origins.append(key)
+        return origins
+
+    def _searches(self, key: str) -> Iterator[tuple[list[str], _LineSearch]]:
+        """Yield each line through a cell, with the search for the changes on it."""
+        for axis in self.points[key]:
+            line = self._line(key, axis)
+            if axis in _WITHOUT_SEARCH or len(line) == 1:
+                continue
+            if axis in _WITHOUT_ORDER:
+                yield line, _take_all(len(line))
+            else:
+                yield line, turning_points(len(line), line.index(key))
+
+    def _line(self, key: str, axis: str) -> list[str]:
+        """Return the cells that differ from one on an axis alone, in the order of its values."""
+        if axis not in self._lines:
+            lines: dict[Combination, list[str]] = {}
+            for other, point in self.points.items():
+                if axis in point:
+                    lines.setdefault(_without(point, axis), []).append(other)
+            self._lines[axis] = lines
+        rank = _rank_of(axis)
+        line = self._lines[axis][_without(self.points[key], axis)]
+        return sorted(line, key=lambda other: rank(self.points[other][axis]))
+
+    def _advance(self, searches: Sequence[tuple[list[str], _LineSearch]]) -> Iterator[list[str]]:
+        """Run searches side by side; yield the new cells of each turn."""
+        turns = [(line, search, next(search)) for line, search in searches]
+        while turns:
+            keys = []
+            for line, _, places in turns:
+                keys += [line[place] for place in places]
+            new_keys = self._choose(keys)
+            if new_keys:
+                yield new_keys
+            next_turns = []
+            for line, search, _ in turns:
+                states = {}
+                for place, key in enumerate(line):
+                    if key in self.keys:
+                        states[place] = self.states.get(key)
+                try:
+                    next_turns.append((line, search, search.send(states)))
+                except StopIteration:
+                    continue
+            turns = next_turns
+
+
+def _take_all(count: int) -> _LineSearch:
+    """Search a line without an order: examine every position."""
+    yield list(range(count))
+
+
+def _without(point: Point, axis: str) -> Combination:
+    return frozenset((name, value) for name, value in point.items() if name != axis)
+
+
+def _rank_of(axis: str) -> Callable[[Any], Any]:
+    """Return the sort key of an axis's values."""
+    if axis == "toolchain":
+        return by_version
+    # Numbers before text.
+    return lambda value: (isinstance(value, str), value)
+
+
+class _Cover:
+    """A greedy choice of the points with the most combinations of values that none has yet."""
+
+    def __init__(self, points: Mapping[str, Point], axes: Sequence[str], size: int) -> None:
+        self._points, self._axes, self._size = points, axes, size
+        self._covered: set[Combination] = set()
+        self._counted: set[str] = set()
+        # Keys are digests: their order favours no kernel. A count of new combinations only falls,
+        # so that the first of the heap is the best if its count still holds.
+        counts: list[tuple[int, str]] = []
+        for key in points:
+            counts.append((-sum(1 for _ in self._combinations(key)), key))
+        heapq.heapify(counts)
+        self._counts = counts
+
+    def add(self, keys: Iterable[str]) -> None:
+        """Count points that are chosen."""
+        for key in keys:
+            if key not in self._counted:
+                self._counted.add(key)
+                self._covered.update(self._combinations(key))
+
+    def take(self, most: int) -> list[str]:
+        """Choose points until all combinations are covered, at most so many."""
+        keys: list[str] = []
+        while self._counts and len(keys) < most:
+            count, key = heapq.heappop(self._counts)
+            new_count = -sum(each not in self._covered for each in self._combinations(key))
+            if new_count == 0:
+                continue
+            if new_count > count:
+                heapq.heappush(self._counts, (new_count, key))
+                continue
+            self.add([key])
+            keys.append(key)
+        return keys
+
+    def _combinations(self, key: str) -> Iterator[Combination]:
+        point = self._points[key]
+        values = [(axis, point[axis]) for axis in self._axes if axis in point]
+        return map(frozenset, combinations(values, self._size))

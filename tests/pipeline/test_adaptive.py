@@ -1,0 +1,187 @@
+"""Which cells a scan compiles when it asks the telling ones first."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flacheck
+from flacheck.analysis.ordered_search import State
+from flacheck.analysis.standing import Standing
+from flacheck.analysis.standing_state import StandingState
+from flacheck.analysis.standings import standings
+from flacheck.inputs.extents import extents, of_cells
+from flacheck.model import Cell, Verdict
+from flacheck.pipeline import run as runs
+from flacheck.pipeline.adaptive import Point, choose_rounds
+from flacheck.pipeline.events import Progress, RecordSettled
+from flacheck.pipeline.job import ADAPTIVE, RunOptions
+from flacheck.pipeline.plan import Plan
+from flacheck.pipeline.run import run_plan
+from flacheck.store import Store, questions
+from tests import fake
+
+KERNELS = [f"k{n}" for n in range(8)]
+TARGETS = ["sm70", "sm80", "sm90"]
+RELEASES = [f"triton==3.{minor}.0" for minor in range(10)]
+WARPS = [1, 2, 4, 8]
+
+
+def cross() -> dict[str, Point]:
+    """All cells of eight kernels, three GPUs, ten releases and four numbers of warps."""
+    points = {}
+    for values in itertools.product(KERNELS, TARGETS, RELEASES, WARPS):
+        axes = ("kernel", "target", "toolchain", "option num_warps")
+        points["/".join(map(str, values))] = dict(zip(axes, values))
+    return points
+
+
+def replayed(
+    points: Mapping[str, Point], state: Callable[[Point], State], share: float = 0.0
+) -> dict[str, State]:
+    """The states of the chosen cells, each of which is as the function says."""
+    states: dict[str, State] = {}
+    for keys in choose_rounds(points, states, share):
+        assert not set(keys) & set(states)
+        for key in keys:
+            states[key] = state(points[key])
+    return states
+
+
+def pairs(points: Iterator[Point]) -> set[Any]:
+    found = set()
+    for point in points:
+        found.update(map(frozenset, itertools.combinations(point.items(), 2)))
+    return found
+
+
+@pytest.mark.parametrize("left_out", [0, 3])
+def test_the_chosen_cells_hold_every_pair_of_values_that_cells_have(left_out: int) -> None:
+    """Also of a part of a product: kernels have constants of their own."""
+    points = {}
+    for number, (key, point) in enumerate(cross().items()):
+        if not left_out or number % left_out:
+            points[key] = point
+    chosen = replayed(points, lambda point: "compiles")
+    assert pairs(points[key] for key in chosen) == pairs(iter(points.values()))
+    assert len(chosen) < 0.15 * len(points)
+
+
+def test_a_failure_is_searched_until_its_first_and_last_release_are_known() -> None:
+    """And the neighbours of its GPU and its warps."""
+    failing = set(RELEASES[3:8])
+
+    def state(point: Point) -> State:
+        fails = point["kernel"] == "k5" and point["toolchain"] in failing
+        return "FC302" if fails else "compiles"
+
+    points = cross()
+    states = replayed(points, state)
+    first = next(points[key] for key in states if states[key] == "FC302")
+    line = {}
+    for key, each in states.items():
+        if {**points[key], "toolchain": ""} == {**first, "toolchain": ""}:
+            line[points[key]["toolchain"]] = each
+    around = [RELEASES[place] for place in (2, 3, 7, 8)]
+    assert [line.get(release) for release in around] == ["compiles", "FC302", "FC302", "compiles"]
+    beside = [key for key in states if {**points[key], "target": ""} == {**first, "target": ""}]
+    assert len(beside) == len(TARGETS)
+
+
+def test_at_least_the_share_is_compiled_and_never_a_cell_twice() -> None:
+    """Triples of values that no cell has had so far come first."""
+    points = cross()
+    chosen = replayed(points, lambda point: "compiles", share=0.3)
+    assert len(chosen) == 0.3 * len(points)
+
+
+def test_all_is_compiled_where_every_cell_has_its_own_values() -> None:
+    """Nothing vouches for another cell."""
+    points = {str(n): {"kernel": f"k{n}", "target": f"sm{n}"} for n in range(5)}
+    assert set(replayed(points, lambda point: None)) == set(points)
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The fake compiler's failures; without any, all compiles."""
+    table: dict[str, Any] = {}
+    monkeypatch.setattr(runs, "Provider", lambda *_: fake.Provider(table))
+    monkeypatch.setattr(runs.torch_pins, "refresh", lambda: None)
+    return table
+
+
+def many_cells() -> list[Cell]:
+    cells = []
+    for name, warps, stages in itertools.product("abcdef", (1, 2, 4, 8), (1, 2, 3, 4, 5)):
+        cells.append(fake.cell(name, num_warps=warps, num_stages=stages))
+    return cells
+
+
+def standing_in(store: Store) -> Standing:
+    (standing,) = standings(questions.in_force(store), store.current)
+    return standing
+
+
+def plan_of(cells: list[Cell]) -> Plan:
+    return Plan("mine", cells, {}, extents=extents(of_cells(cells)))
+
+
+def test_what_was_not_compiled_makes_the_answer_screened(
+    store: Store, table: dict[str, Any]
+) -> None:
+    """With both numbers; the whole question would be good."""
+    cells = many_cells()
+    events = list(run_plan(plan_of(cells), store, RunOptions(jobs=1, strategy=ADAPTIVE)))
+    records = [event.record for event in events if isinstance(event, RecordSettled)]
+    standing = standing_in(store)
+    assert 0 < len(records) < len(cells)
+    assert standing.state is StandingState.SCREENED
+    assert standing.extent_text.startswith(f"{len(records)} of 120 configurations")
+    sentence = f"{len(records)} of 120 cells compiled, {120 - len(records)} not tried"
+    messages = [event.message for event in events if isinstance(event, Progress)]
+    assert messages == [f"--strategy adaptive: {sentence}"]
+    list(run_plan(plan_of(cells), store, RunOptions(jobs=1)))
+    assert standing_in(store).state is StandingState.GOOD
+
+
+def test_an_interrupted_choice_is_partial(store: Store, table: dict[str, Any]) -> None:
+    """The question is that of all cells until the choice has ended."""
+    events = run_plan(plan_of(many_cells()), store, RunOptions(jobs=1, strategy=ADAPTIVE))
+    for event in events:
+        if isinstance(event, RecordSettled):
+            break
+    events.close()
+    standing = standing_in(store)
+    assert (standing.state, standing.requested_count) == (StandingState.PARTIAL, 120)
+
+
+def test_a_kernel_that_fails_everywhere_is_found(store: Store, table: dict[str, Any]) -> None:
+    """One failure makes the whole answer bad."""
+    table["c"] = "abort f.cpp:1: int f(int) const: Assertion `size == want' failed."
+    events = run_plan(plan_of(many_cells()), store, RunOptions(jobs=1, strategy=ADAPTIVE))
+    records = [event.record for event in events if isinstance(event, RecordSettled)]
+    failing = {record.kernel for record in records if record.verdict is Verdict.FAILS}
+    assert failing == {"fake.c"}
+    standing = standing_in(store)
+    assert standing.state is StandingState.BAD
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"strategy": "clever"}, "--strategy clever: expected all or adaptive"),
+        ({"strategy": "adaptive", "shard": "1/2"}, "--strategy adaptive chooses by the results"),
+    ],
+)
+def test_a_strategy_that_cannot_be_had_is_an_error(
+    tmp_path: Path, arguments: dict[str, str], message: str
+) -> None:
+    """Before anything is compiled."""
+    with pytest.raises(flacheck.FlacheckError, match=message) as raised:
+        flacheck.scan("quick", store=tmp_path / "store", **arguments)  # type: ignore[arg-type]
+    assert raised.value.exit_code == 2
+    assert not (tmp_path / "store").exists()
