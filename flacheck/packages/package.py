@@ -166,8 +166,8 @@ def parse(spec: str) -> tuple[str, str]:
         pass
     if is_range(spec):
         raise UsageError(
-            f"{spec!r} is a range of releases, and one is expected here: give NAME==VERSION; "
-            f"`flacheck scan --package {spec!r}` scans every release of it, and `flacheck known "
+            f"{spec!r} names no package: give NAME==VERSION; for a range, "
+            f"`flacheck scan --package {spec!r}` scans every release, and `flacheck known "
             f"{spec!r}` compares the published ones"
         )
     raise UsageError(

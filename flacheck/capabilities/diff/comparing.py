@@ -82,7 +82,7 @@ class _Comparison:
     _records: dict[str, Record] = field(default_factory=dict, init=False)
     _run: str | None = field(default=None, init=False)
     # Each observed record by its key.
-    _observed: dict[str, tuple[Record, ObservedCell]] = field(default_factory=dict, init=False)
+    _cell_by_key: dict[str, tuple[Record, ObservedCell]] = field(default_factory=dict, init=False)
     # Failing cells by key, with other configurations of their launches.
     _alternatives: Mapping[str, list[Cell]] = field(default_factory=dict, init=False)
 
@@ -244,13 +244,13 @@ class _Comparison:
         """Return the observed cells of records; observe none twice, because that is slow."""
         new = []
         for record in records:
-            known = self._observed.get(record.key)
+            earlier = self._cell_by_key.get(record.key)
             # A record is replaced when its cell is compiled again.
-            if known is None or known[0] is not record:
+            if earlier is None or earlier[0] is not record:
                 new.append(record)
         for record, cell in zip(new, observe(new, self.comparison_plan.made_up)):
-            self._observed[record.key] = record, cell
-        return [self._observed[record.key][1] for record in records]
+            self._cell_by_key[record.key] = record, cell
+        return [self._cell_by_key[record.key][1] for record in records]
 
     def _missing(self, side: Side, records: Sequence[Record]) -> Callable[[Record], str]:
         """Return a function that gives the reason why a kernel is not on a side."""

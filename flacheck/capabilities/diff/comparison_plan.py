@@ -227,15 +227,15 @@ def _of_subject(
     for side in releases:
         own_subject = _subject_of(side, releases, subject, has_subject)
         specs.setdefault(replace(own_subject, compares=True), []).append(side.spec)
-    resolved = []
+    jobs = []
     for about, own in specs.items():
         job = Job(about, replace(selection, toolchains=tuple(dict.fromkeys(own))))
         # A mistake in the second package is an error before the first is captured.
-        resolved.append((job, planning.resolve(job)))
+        jobs.append((job, planning.resolve(job)))
     plans = []
     captures: list[SideCapture] = []
-    for job, subject_of_job in resolved:
-        with planning.capture(subject_of_job) as result:
+    for job, package_of_job in jobs:
+        with planning.capture(package_of_job) as result:
             plans.append(planning.expand(job, result))
         if isinstance(result, CapturedPackage):
             captures += map(OwnCapture, result.captures)

@@ -20,7 +20,7 @@ def find_moved_kernels(before: Sequence[Record], after: Sequence[Record]) -> dic
     old_names = [name for name in old_parameters if name not in new_parameters]
     new_names = [name for name in new_parameters if name not in old_parameters]
     candidates_of = group_by_key((kernel_name(name), name) for name in new_names)
-    chosen: dict[str, str] = {}
+    new_name_of: dict[str, str] = {}
     for old in old_names:
         candidates = []
         for new in candidates_of.get(kernel_name(old), ()):
@@ -30,20 +30,20 @@ def find_moved_kernels(before: Sequence[Record], after: Sequence[Record]) -> dic
         # The other way round too, because two old kernels may have become one.
         rivals = [each for each in old_names if kernel_name(each) == kernel_name(old)]
         if nearest is not None and _nearest(nearest, rivals) == old:
-            chosen[old] = nearest
-    return chosen
+            new_name_of[old] = nearest
+    return new_name_of
 
 
 def rename_kernels(records: Iterable[Record], names: Mapping[str, str]) -> list[Record]:
     """Return records with some kernels under other names; each keeps its key."""
-    renamed = []
+    new_records = []
     for record in records:
         name = names.get(record.kernel)
         if name is not None:
             kernel = replace(record.cell.kernel, name=name)
             record = replace(record, cell=replace(record.cell, kernel=kernel).with_key(record.key))
-        renamed.append(record)
-    return renamed
+        new_records.append(record)
+    return new_records
 
 
 def _parameters(records: Iterable[Record]) -> dict[str, set[frozenset[str]]]:

@@ -159,8 +159,8 @@ def _unknown(library: ResultsFolder, listed: Sequence[Combination], request: Kno
             raise UsageError(f"{request.package!r}: {request.version!r} is not a version") from None
         return f"{request.package} is not published; the nearest published version is {near}"
     if request.versions is not None and not any(map(request.is_about, own)):
-        published = own & set(library.abouts) or own
-        there = sorted((about.partition("==")[2] for about in published), key=by_version)
+        own = own & set(library.abouts) or own
+        there = sorted((about.partition("==")[2] for about in own), key=by_version)
         return (
             f"no published version of {request.name} is {request.versions}; there are "
             f"{', '.join(there)}"
