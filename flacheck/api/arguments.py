@@ -196,10 +196,35 @@ def _with_releases(names: Sequence[str]) -> tuple[str, ...]:
         if checkouts.is_path(name) or not package.is_range(name):
             exact_names.append(name)
             continue
-        releases = package.releases(name)
+        releases = _releases_of(name)
         _LOG.warning(f"--package {name}: scanning {', '.join(releases)}")
         exact_names += releases
     return tuple(dict.fromkeys(exact_names))
+
+
+def _releases_of(spec: str) -> list[str]:
+    """Return the releases of a range, the newest first.
+
+    They are those of the package index; if no index answers, the published and installed ones.
+
+    Raises:
+        UsageError: If no release is in the range.
+        ToolchainError: If no index answers, and none is published or installed.
+    """
+    from flacheck.packages import package
+    from flacheck.published.library import has_results, open_library, published_releases
+    from flacheck.toolchains import wheels
+
+    try:
+        return package.releases(spec)
+    except wheels.Offline:
+        here = package.installed_releases(spec)
+        if has_results():
+            here += published_releases(open_library(), spec)
+        if not here:
+            raise
+        _LOG.warning(f"--package {spec}: no package index answers; the releases are those on disk")
+        return package.newest_first(here)
 
 
 def subject_of(

@@ -121,6 +121,9 @@ def diff(
     def is_waived(record: Record) -> bool:
         return waivers.are_waived(valid, record)
 
+    is_chosen = chosen and bool(matrix or package)
+    # Published results would answer about any two packages.
+    comparison_plan.check_packages(before, after, is_chosen)
     if not (no_published or fresh):
         library = library_or_none(results)
         published = _by_published(before, after, subject, selection, library, folder)
@@ -128,7 +131,6 @@ def diff(
             return compare_published(published, is_waived)
         if published:
             handle(Progress(f"not answered by published results: {published}"))
-    is_chosen = chosen and bool(matrix or package)
     plan = comparison_plan.plan_comparison(before, after, subject, is_chosen, selection)
     for warning in plan.warnings:
         handle(Progress(warning))

@@ -21,7 +21,7 @@ def known(
     """Return what is published about a package: failing kernels, good releases, pins.
 
     Args:
-        package: `NAME` for all versions, `NAME==VERSION`, or a matrix.
+        package: `NAME` for all versions, `NAME==VERSION`, a range such as `NAME>=0.4`, or a matrix.
         target, triton: The GPUs and Triton releases, one value or several; all by default.
         torch: Torch releases, which stand for the Triton releases that they admit.
         results: A folder or URL of results instead of flacheck's own.
@@ -30,17 +30,21 @@ def known(
         UsageError: If nothing is published about it, or the results are damaged.
     """
     name = package
-    if "==" in package:
+    versions = None
+    if packages.is_range(package):
+        plain_name, versions = packages.parse_range(package)
+        name = f"{plain_name}{versions}"
+    elif "==" in package:
         name = "==".join(packages.parse(package))
     elif set(package) & set("<>=!~/[]; "):
         raise UsageError(
-            f"{package!r}: give NAME or NAME==VERSION, as flash-linear-attention==0.6.0"
+            f"{package!r}: give NAME, NAME==VERSION or a range, as flash-linear-attention>=0.4"
         )
     releases = list(split(triton))
     torch_names = []
     for requirement in torch_requirements(texts(torch)):
         torch_names.append(requirement.removeprefix("torch").removeprefix("=="))
         releases += releases_of_torch(requirement)
-    request = KnownRequest(name, split(target), tuple(releases), ", ".join(torch_names))
+    request = KnownRequest(name, split(target), tuple(releases), ", ".join(torch_names), versions)
     library = library_of(results)
     return look_up(library, request)

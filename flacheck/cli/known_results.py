@@ -9,7 +9,7 @@ from flacheck import Exit
 from flacheck.cli import common, flags
 from flacheck.cli.flags import WHAT, WITH, option
 
-_PACKAGE = "A package (all published versions), NAME==VERSION, or a matrix."
+_PACKAGE = "A package (all published versions), NAME==VERSION, a range (NAME>=0.4), or a matrix."
 _TARGET = "Only these GPUs: sm90, h100, gfx942 …"
 _TRITON = "Only these Triton releases."
 _TORCH = "Only the Triton releases that these torch releases admit: 2.12, >=2.9."
@@ -26,7 +26,7 @@ RESULTS = "Read published results from this folder or URL instead of flacheck's 
         ),
         (
             "Which releases of the package fit torch 2.12?",
-            "flacheck known flash-linear-attention --torch 2.12",
+            "flacheck known 'flash-linear-attention>=0.4' --torch 2.12",
         ),
         (
             "As one page, to look at every kernel",

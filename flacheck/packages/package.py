@@ -4,13 +4,14 @@ import functools
 import importlib.metadata
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -163,6 +164,12 @@ def parse(spec: str) -> tuple[str, str]:
             return canonicalize_name(requirement.name), str(Version(exact[1]))
     except (InvalidRequirement, InvalidVersion):
         pass
+    if is_range(spec):
+        raise UsageError(
+            f"{spec!r} names no package: give NAME==VERSION; for a range, "
+            f"`flacheck scan --package {spec!r}` scans every release, and `flacheck known "
+            f"{spec!r}` compares the published ones"
+        )
     raise UsageError(
         f"{spec!r} names no package: give NAME==VERSION, as flash-linear-attention==0.2.2"
     )
@@ -192,22 +199,47 @@ def is_range(spec: str) -> bool:
     return bool(requirement.specifier) and not _EXACT.fullmatch(str(requirement.specifier))
 
 
+def parse_range(spec: str) -> tuple[str, SpecifierSet]:
+    """Return the normalised name and the versions of a range, as `flash-kmeans>=0.2`."""
+    requirement = Requirement(spec)
+    return canonicalize_name(requirement.name), requirement.specifier
+
+
 def releases(spec: str) -> list[str]:
     """Return `NAME==VERSION` for each release of a range in the package index, the newest first.
 
     Raises UsageError if there is none, ToolchainError if the index does not answer.
     """
-    requirement = Requirement(spec)
-    name = canonicalize_name(requirement.name)
+    name, specifiers = parse_range(spec)
     try:
         versions = index.available(name, binary_only=False)
     except wheels.NotFound:
         raise UsageError(f"there is no package {name} in the package index") from None
-    matching = list(requirement.specifier.filter(versions))
+    matching = list(specifiers.filter(versions))
     if not matching:
         newest = ", ".join(map(str, sorted(versions)[-_MOST_NAMED:]))
-        raise UsageError(f"no release of {name} is {requirement.specifier}; the newest: {newest}")
+        raise UsageError(f"no release of {name} is {specifiers}; the newest: {newest}")
     return [f"{name}=={version}" for version in sorted(matching, reverse=True)]
+
+
+def installed_releases(spec: str) -> list[str]:
+    """Return `NAME==VERSION` for each release of a range that an earlier command installed."""
+    name, specifiers = parse_range(spec)
+    releases = []
+    for shelf in cache.shelves("packages"):
+        version = shelf.manifest.get("version", "")
+        if shelf.manifest.get("name") == name and specifiers.contains(version, prereleases=True):
+            releases.append(f"{name}=={version}")
+    return releases
+
+
+def newest_first(specs: Iterable[str]) -> list[str]:
+    """Return each `NAME==VERSION` of a package once, the newest first."""
+
+    def version_of(spec: str) -> Version:
+        return Version(spec.partition("==")[2])
+
+    return sorted(set(specs), key=version_of, reverse=True)
 
 
 def choose_version(name: str) -> ChosenVersion:

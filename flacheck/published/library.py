@@ -156,6 +156,17 @@ def open_library(folder: Path | None = None) -> ResultsFolder:
     return own
 
 
+def published_releases(library: ResultsFolder, spec: str) -> list[str]:
+    """Return `NAME==VERSION` for each published release of a range, as `flash-kmeans>=0.2`."""
+    name, specifiers = packages.parse_range(spec)
+    releases = []
+    for about in library.abouts:
+        own_name, _, version = about.partition("==")
+        if own_name == name and specifiers.contains(version, prereleases=True):
+            releases.append(about)
+    return releases
+
+
 def has_results() -> bool:
     """Return True if flacheck ships results, or the user has updated ones."""
     return _own_library() is not None or (cache.root() / FOLDER / MANIFEST).is_file()

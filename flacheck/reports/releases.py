@@ -1,8 +1,8 @@
 """The releases of a package in a report: the newest that works, and the table of all."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from flacheck.analysis.order import by_target, short
+from flacheck.analysis.order import by_target, count_noun, short
 from flacheck.analysis.package_releases import PackageRelease
 from flacheck.analysis.summary import Summary
 from flacheck.reports import document
@@ -16,7 +16,7 @@ def sentence(summary: Summary) -> str:
         return ""
     working = summary.working_release
     if working is None:
-        return f"None of {len(every)} releases of {every[0].name} works."
+        return f"None of {len(every)} releases of {every[0].name} works{_nearest(every)}."
     targets = sorted({standing.target for standing in working.passing}, key=by_target)
     text = (
         f"{working.name} {working.version} is the newest of {len(every)} releases that works on "
@@ -26,6 +26,25 @@ def sentence(summary: Summary) -> str:
     if others:
         text += f" (also {', '.join(others)})"
     return f"{text}."
+
+
+def _nearest(every: Sequence[PackageRelease]) -> str:
+    """Return `; 0.6.0 comes nearest: 2 kernels fail under 3.7.1 on sm90`; "" without a failure.
+
+    Releases whose capture or scan is incomplete do not count.
+    """
+    best = ""
+    fewest = 0
+    for release in every:
+        for standing in release.standings:
+            failing = {cell.kernel for cell in standing.failing}
+            if not failing or standing.is_partial or (best and len(failing) >= fewest):
+                continue
+            fewest = len(failing)
+            number = count_noun(fewest, "kernel fails", "kernels fail")
+            place = f"{short(standing.toolchain)} on {standing.target}"
+            best = f"; {release.version} comes nearest: {number} under {place}"
+    return best
 
 
 def table(summary: Summary) -> Iterator[Part]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import flacheck
 from flacheck.api.arguments import exact_package, subjects_of
 from flacheck.errors import UsageError
 from flacheck.packages import package
-from flacheck.toolchains import index
+from flacheck.toolchains import cache, index, wheels
 
 
 def test_the_installed_version_is_taken(caplog: pytest.LogCaptureFixture) -> None:
@@ -52,6 +53,35 @@ def test_a_range_is_every_release_in_it(
     assert "--package Shop>=1,<3: scanning shop==1.10, shop==1.0" in caplog.text
     with pytest.raises(UsageError, match=r"no release of shop is >=3; the newest: .*2\.0rc1"):
         package.releases("shop>=3")
+
+
+def test_a_range_without_an_index_is_the_releases_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The published ones, and those that an earlier command installed."""
+
+    def unreachable(name: str, binary_only: bool) -> list[Version]:
+        raise wheels.Offline("no index answers")
+
+    monkeypatch.setattr(index, "available", unreachable)
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path))
+    for name, version in (("flash-kmeans", "0.3.0"), ("flash-kmeans", "9.0"), ("other", "0.3.1")):
+        shelf = tmp_path / "packages" / f"{name}-{version}"
+        shelf.mkdir(parents=True)
+        manifest = {"name": name, "version": version}
+        (shelf / cache.MANIFEST).write_text(json.dumps(manifest))
+    subjects = subjects_of(None, "flash-kmeans>=0.2,<1")
+    # 0.3.1 is published with flacheck.
+    assert [each.package for each in subjects] == ["flash-kmeans==0.3.1", "flash-kmeans==0.3.0"]
+    assert "no package index answers" in caplog.text
+    with pytest.raises(wheels.Offline):
+        subjects_of(None, "flash-kmeans>=10")
+
+
+def test_one_release_is_expected_where_a_range_is_no_answer() -> None:
+    """The error names the commands that take a range."""
+    with pytest.raises(UsageError, match="flacheck scan --package 'shop>=1'` scans every release"):
+        package.parse("shop>=1")
 
 
 @pytest.mark.network

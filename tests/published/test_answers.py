@@ -45,6 +45,21 @@ def _install_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flacheck.packages.package.provide_package", refuse)
 
 
+@pytest.mark.parametrize(
+    ("to", "more", "message"),
+    [
+        ("flash-kmeans==0.3.1", {}, "is compared with another release of it"),
+        ("flash-linear-attention==0.1.2", {"package": PACKAGE}, "leave out --package"),
+    ],
+)
+def test_two_packages_are_no_question_to_published_results(
+    folder: Path, to: str, more: dict[str, str], message: str
+) -> None:
+    """Neither are a release of a package and a subject beside it."""
+    with pytest.raises(UsageError, match=message):
+        package.diff(PACKAGE, to, triton="3.2.0", target="h100", results=folder, **more)
+
+
 def test_diff_answers_with_the_source(folder: Path) -> None:
     """Nothing is installed; JSON has the source with its date, and follows the schema."""
     result = _diff(folder)

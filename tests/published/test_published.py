@@ -230,6 +230,18 @@ def test_the_page_of_known_charts_every_kernel_and_release(folder: Path) -> None
     assert {record.toolchain for record in part.records} == {"triton==3.4.0"}
 
 
+def test_known_takes_a_range_of_versions(folder: Path) -> None:
+    """And names the one with the fewest failing kernels if none fits."""
+    answer = flacheck.known("Flash_Linear-Attention>=0.1,<0.2", triton="3.4.0", results=folder)
+    assert [place.about for place in answer.places] == [PACKAGE]
+    assert answer.answer.startswith("flash-linear-attention<0.2,>=0.1: 0.1.1 (Triton 3.4.0) fits")
+    failing = flacheck.known("flash-linear-attention<0.2", triton="3.2.0", results=folder)
+    assert failing.answer.startswith(
+        "flash-linear-attention<0.2: none of 0.1.1 fits Triton 3.2.0 on sm90; 0.1.1 comes nearest: "
+        "1 kernel fails under Triton 3.2.0 (torch 2.6.0) on sm90"
+    )
+
+
 def test_known_takes_torch_for_the_releases_that_it_admits(folder: Path) -> None:
     """torch 2.8 requires Triton 3.4.0."""
     answer = flacheck.known("flash-linear-attention==0.1.1", torch="2.8", results=folder)
@@ -241,7 +253,8 @@ def test_known_takes_torch_for_the_releases_that_it_admits(folder: Path) -> None
     [
         ("flash-linear-attention==0.2.9", "nearest published version is 0.1.1"),
         ("flash-linear-atention", "did you mean"),
-        ("flash-linear-attention>=1", "give NAME or NAME==VERSION"),
+        ("flash-linear-attention>=1", "is >=1; there are 0.1.1"),
+        ("flash-linear-attention[all]", "give NAME, NAME==VERSION or a range"),
     ],
 )
 def test_an_unknown_package_names_the_nearest(folder: Path, package: str, message: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from flacheck.analysis.context import FormsOf
 from flacheck.analysis.exit_code import NO_WHEEL
 from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.observation import observe
+from flacheck.analysis.observation import ObservedCell, observe
 from flacheck.analysis.order import by_target, settings, split
 from flacheck.analysis.untested_cells import separate_untested, why_untested
 from flacheck.capabilities.diff import package_view
@@ -17,6 +17,7 @@ from flacheck.capabilities.diff.compared_side import ComparedSide
 from flacheck.capabilities.diff.comparison_plan import ComparisonPlan
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind, differences
 from flacheck.capabilities.diff.matching import Pair, match
+from flacheck.capabilities.diff.moved_kernels import find_moved_kernels, rename_kernels
 from flacheck.capabilities.diff.package_view import (
     Describes,
     is_own_word,
@@ -80,6 +81,8 @@ class _Comparison:
     published: PublishedSides | None = None
     _records: dict[str, Record] = field(default_factory=dict, init=False)
     _run: str | None = field(default=None, init=False)
+    # Each observed record by its key.
+    _cell_by_key: dict[str, tuple[Record, ObservedCell]] = field(default_factory=dict, init=False)
     # Failing cells by key, with other configurations of their launches.
     _alternatives: Mapping[str, list[Cell]] = field(default_factory=dict, init=False)
 
@@ -136,9 +139,12 @@ class _Comparison:
         sides = [_side(side, records) for side, records in zip(plan.sides, both)]
         all_records = [*both[0], *both[1]]
         on = sorted({record.target for record in all_records}, key=by_target)
-        all_kernels = kernels[0] + kernels[1]
-        before_advisories = _advisories(sides[0], all_kernels, on)
-        after_advisories = _advisories(sides[1], all_kernels, on)
+        own_kernels = [kernels[0] + kernels[1]] * 2
+        if sides[0].package and sides[1].package:
+            # An advisory may be about some releases of the package alone.
+            own_kernels = kernels
+        before_advisories = _advisories(sides[0], own_kernels[0], on)
+        after_advisories = _advisories(sides[1], own_kernels[1], on)
         result = Comparison(
             before=sides[0],
             after=sides[1],
@@ -148,6 +154,7 @@ class _Comparison:
             refusals=tuple(refusal_changes),
             advisories=(before_advisories, after_advisories),
             package=tuple(self._words(refusal_changes)),
+            moved=tuple(sorted(self._moved_kernels.items())),
             configs=plan.configs,
             coverage=self._coverage,
             run=self._run,
@@ -164,9 +171,22 @@ class _Comparison:
         )
 
     def _both_sides(self) -> list[list[Record]]:
-        """Return the records of FROM and of TO."""
+        """Return the records of FROM and of TO.
+
+        A kernel that TO's release of the package has in another module bears its name of TO.
+        """
         plan = self.comparison_plan
-        return [list(plan.records(side, self._records)) for side in plan.sides]
+        before, after = (list(plan.records(side, self._records)) for side in plan.sides)
+        return [rename_kernels(before, self._moved_kernels), after]
+
+    @property
+    def _moved_kernels(self) -> dict[str, str]:
+        """The names under TO of kernels that two releases of a package have in other modules."""
+        plan = self.comparison_plan
+        if not all(isinstance(side, ReleaseSide) and side.package for side in plan.sides):
+            return {}
+        before, after = (plan.records(side, self._records) for side in plan.sides)
+        return find_moved_kernels(_of_kernels(before), _of_kernels(after))
 
     def _changes(self, before: Sequence[Record], after: Sequence[Record]) -> list[Difference]:
         """Return the changes of kernels."""
@@ -198,7 +218,7 @@ class _Comparison:
 
     def _compiling(self, after: Sequence[Record]) -> dict[str, Record]:
         """Return a compiling record of the same launch for records of TO, by key."""
-        cells = list(zip(observe(after, self.comparison_plan.made_up), after))
+        cells = list(zip(self._observe(after), after))
         first: dict[Any, Record] = {}
         for cell, record in cells:
             if cell.compiles:
@@ -217,8 +237,20 @@ class _Comparison:
 
     def _untested_reasons(self, records: Sequence[Record]) -> dict[str, str]:
         """Return the reasons of records that are not evidence, by key."""
-        _, cells = separate_untested(observe(records, self.comparison_plan.made_up))
+        _, cells = separate_untested(self._observe(records))
         return {cell.key: why_untested(cell) or "no evidence" for cell in cells}
+
+    def _observe(self, records: Sequence[Record]) -> list[ObservedCell]:
+        """Return the observed cells of records; observe none twice, because that is slow."""
+        new = []
+        for record in records:
+            earlier = self._cell_by_key.get(record.key)
+            # A record is replaced when its cell is compiled again.
+            if earlier is None or earlier[0] is not record:
+                new.append(record)
+        for record, cell in zip(new, observe(new, self.comparison_plan.made_up)):
+            self._cell_by_key[record.key] = record, cell
+        return [self._cell_by_key[record.key][1] for record in records]
 
     def _missing(self, side: Side, records: Sequence[Record]) -> Callable[[Record], str]:
         """Return a function that gives the reason why a kernel is not on a side."""
@@ -268,7 +300,7 @@ class _Comparison:
         if self.comparison_plan.plan is not None:
             forms = self.comparison_plan.plan.forms
         kernels = {change.kernel for change in result.of(DifferenceKind.REGRESSED)}
-        every = alternatives.fallbacks(observe(after, self.comparison_plan.made_up), forms)
+        every = alternatives.fallbacks(self._observe(after), forms)
         if self.published is not None:
             # Those of all published records, which are more than are compared.
             on = result.after.toolchain

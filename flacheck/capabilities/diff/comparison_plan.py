@@ -91,7 +91,7 @@ def plan_comparison(
         UsageError: If the sides cannot be compared.
         EmptySelection: If nothing is left to compare.
     """
-    _check_packages(before, after, has_subject)
+    check_packages(before, after, has_subject)
     before, after = (_select_records(side, selection) for side in (before, after))
     if isinstance(before, StoredSide) and isinstance(after, StoredSide):
         _check_stored(before, after)
@@ -145,8 +145,12 @@ def _matches(record: Record, selection: Selection, on: set[str], names: set[str]
     return selection.names(record.kernel)
 
 
-def _check_packages(before: Side, after: Side, has_subject: bool) -> None:
-    """Raise UsageError for a package that is compared with no other release of its own."""
+def check_packages(before: Side, after: Side, has_subject: bool) -> None:
+    """Check that a package is compared with another release of its own, and with no subject.
+
+    Raises:
+        UsageError: If it is compared with another package or a compiler, or with a subject beside.
+    """
     names = []
     for side in (before, after):
         package = None
@@ -223,11 +227,15 @@ def _of_subject(
     for side in releases:
         own_subject = _subject_of(side, releases, subject, has_subject)
         specs.setdefault(replace(own_subject, compares=True), []).append(side.spec)
-    plans = []
-    captures: list[SideCapture] = []
+    jobs = []
     for about, own in specs.items():
         job = Job(about, replace(selection, toolchains=tuple(dict.fromkeys(own))))
-        with planning.capture(planning.resolve(job)) as result:
+        # A mistake in the second package is an error before the first is captured.
+        jobs.append((job, planning.resolve(job)))
+    plans = []
+    captures: list[SideCapture] = []
+    for job, package_of_job in jobs:
+        with planning.capture(package_of_job) as result:
             plans.append(planning.expand(job, result))
         if isinstance(result, CapturedPackage):
             captures += map(OwnCapture, result.captures)
@@ -362,16 +370,19 @@ def _group(cell: Cell) -> tuple[str, str | None, str, str, bool]:
 def _one_each_compiler(members: Sequence[Cell]) -> list[Cell]:
     """Return one cell of each compiler and package, if possible with the same configuration."""
     by_compiler = group_by_key(((cell.toolchain, cell.kernel.package), cell) for cell in members)
-    identities = [set(map(_identity, own)) for own in by_compiler.values()]
+    identity_of = {cell.key: _identity(cell) for cell in members}
+    identities = []
+    for own in by_compiler.values():
+        identities.append({identity_of[cell.key] for cell in own})
     common = set.intersection(*identities)
 
     def choice(cell: Cell) -> tuple[bool, bool]:
-        return _identity(cell) not in common, cell.kernel.is_made_up
+        return identity_of[cell.key] not in common, cell.kernel.is_made_up
 
     first = min(members, key=choice)
     selection = []
     for own in by_compiler.values():
-        same = [cell for cell in own if _identity(cell) == _identity(first)]
+        same = [cell for cell in own if identity_of[cell.key] == identity_of[first.key]]
         same.append(min(own, key=choice))
         selection.append(same[0])
     return selection

@@ -121,6 +121,13 @@ class GrownRow(DiffRow, frozen=True):
     functions: dict[str, Annotated[_GrowthByResource, Meta(min_length=1)]]
 
 
+class MovedKernel(JsonStruct, frozen=True):
+    """A kernel that the package's release TO has in another module than FROM."""
+
+    before: NotEmpty = field(name="from")
+    after: NotEmpty = field(name="to")
+
+
 class DiffAdvisories(JsonStruct, frozen=True):
     """The advisories against each side."""
 
@@ -137,9 +144,11 @@ class DiffDocument(JsonStruct, frozen=True, kw_only=True):
     refusals included; `changed_cause` fails on both sides with another signature; `unchanged`
     compiles, or fails alike, on both. `unknown` lacks a verdict on one side; `untested` are
     launches whose invented arguments may have caused the failure; `only_from` and `only_to` exist
-    on one side, with the reason. `package` are the package's own requirements, refusals and
-    warnings; `fallbacks` are those of regressed cells under TO. `source` is published if published
-    results answer, which are then `published`, with the cells of the user's own records.
+    on one side, with the reason. `moved` are kernels that two releases of a package have in
+    different modules; the rows name them as TO does. `package` are the package's own requirements,
+    refusals and warnings; `fallbacks` are those of regressed cells under TO. `source` is published
+    if published results answer, which are then `published`, with the cells of the user's own
+    records.
     """
 
     schema: Literal["flacheck.diff/1"]
@@ -163,6 +172,7 @@ class DiffDocument(JsonStruct, frozen=True, kw_only=True):
     advisories: DiffAdvisories
     package: tuple[PackageNotice, ...]
     pin: AdvisedPin
+    moved: tuple[MovedKernel, ...]
     fallbacks: tuple[ReportedFallback, ...]
     source: Literal["own", "published"]
     published: PublishedSource | None

@@ -19,6 +19,7 @@ from flacheck.capabilities.diff.document import (
     ComparedKernels,
     DiffAdvisories,
     DiffDocument,
+    MovedKernel,
     diff_rows,
     diff_side,
     grown_rows,
@@ -49,6 +50,8 @@ class Comparison:
         refusals: The package's refusals, as changes.
         advisories: The advisories against each side.
         package: The package's requirements, refusals and warnings.
+        moved: The kernels that TO's release of the package has in another module, each with its
+            name under FROM and under TO.
         fallbacks: The settings that compile in place of failing ones.
         others: Other Triton releases that compile all kernels of FROM, by stored results, with
             their torch releases, oldest first.
@@ -67,6 +70,7 @@ class Comparison:
     refusals: tuple[Difference, ...] = ()
     advisories: tuple[tuple[Advisory, ...], tuple[Advisory, ...]] = ((), ())
     package: tuple[PackageNotice, ...] = ()
+    moved: tuple[tuple[str, str], ...] = ()
     fallbacks: tuple[Fallback, ...] = ()
     others: tuple[tuple[str, tuple[str, ...]], ...] = ()
     configs: str | None = None
@@ -121,6 +125,8 @@ class Comparison:
     def answer(self) -> str:
         """The summary in one sentence."""
         parts = [f"{self._change}{self._where}: {self._still_compiling}", *self._exceptions]
+        if self.before.package and self.after.package:
+            parts += self._gains
         for side in (self.before, self.after):
             if side.partial:
                 parts.append(f"{side.name} is partial: {side.partial} cells answered")
@@ -210,6 +216,26 @@ class Comparison:
                 parts.append(f"{len(names)} {verb} ({shown_names})")
         if kernels.not_tested:
             parts.append(f"{len(kernels.not_tested)} not tested")
+        return parts
+
+    @property
+    def _gains(self) -> list[str]:
+        """The new, mended and moved kernels of the package's other release, in words."""
+        parts = []
+        if self.kernels.new:
+            text = f"{len(self.kernels.new)} new"
+            failing = self.kernels.new_failing
+            if failing:
+                names = ", ".join(some(sorted(map(kernel_name, failing)), _SHOWN_KERNELS))
+                verb = "fails" if len(failing) == 1 else "fail"
+                text += f", of which {len(failing)} {verb} ({names})"
+            parts.append(text)
+        mended = {change.kernel for change in self.of(DifferenceKind.MENDED)}
+        if mended:
+            names = ", ".join(some(sorted(map(kernel_name, mended)), _SHOWN_KERNELS))
+            parts.append(f"{len(mended)} mended ({names})")
+        if self.moved:
+            parts.append(f"{len(self.moved)} moved to another module")
         return parts
 
     @property
@@ -319,6 +345,7 @@ class Comparison:
             advisories=advisories,
             package=self.package,
             pin=self.pin,
+            moved=tuple(MovedKernel(*names) for names in self.moved),
             fallbacks=tuple(fallback.reported() for fallback in self.fallbacks),
             source="published" if self.published else "own",
             published=self.published,

@@ -113,7 +113,7 @@ def read(text: str, directory: Path, compilers: Sequence[str] = ()) -> Side:
         return _newest(text)
     if match:
         return _release(text, match[1].lower(), match[2].strip())
-    if _PACKAGE.fullmatch(text):
+    if _PACKAGE.fullmatch(text) or packages.is_range(text):
         return _package(text, compilers)
     bare = _BARE.fullmatch(text)
     if bare:
@@ -124,16 +124,36 @@ def read(text: str, directory: Path, compilers: Sequence[str] = ()) -> Side:
 
 
 def _package(text: str, compilers: Sequence[str]) -> ReleaseSide:
-    """Return a package under the one compiler that `--triton` names, by default the installed."""
+    """Return a package under the one compiler that `--triton` names, by default the installed.
+
+    Of a range it is the newest final release in the package index.
+    """
     choices = toolchains.resolve(compilers or ("installed",)).choices
     if len(choices) != 1:
         names = ", ".join(choice.identity for choice in choices) or "no release"
         raise UsageError(
             f"{text} is compiled under one release of Triton, and --triton names {names}: give one"
         )
-    name, version = packages.parse("".join(text.split()))
+    side_notes = []
+    exact = "".join(text.split())
+    if packages.is_range(text):
+        releases = packages.releases(text)
+        # The list may end in pre-releases, which a user of the range does not get.
+        exact = max(releases, key=_by_finality)
+        if len(releases) > 1:
+            versions = [each.partition("==")[2] for each in releases]
+            side_notes.append(f"{text} admits {_list_versions(versions)}: {exact} is compared")
+    name, version = packages.parse(exact)
     (choice,) = choices
-    return ReleaseSide(text, choice.identity, choice, package=f"{name}=={version}")
+    return ReleaseSide(
+        text, choice.identity, choice, notes=tuple(side_notes), package=f"{name}=={version}"
+    )
+
+
+def _by_finality(spec: str) -> tuple[bool, Version]:
+    """Return the rank of NAME==VERSION: pre-releases first, then by version."""
+    version = Version(spec.partition("==")[2])
+    return not version.is_prerelease, version
 
 
 def _release(text: str, name: str, specifier: str) -> ReleaseSide:

@@ -11,7 +11,8 @@ from flacheck.model import Verdict
 class KernelTally:
     """Kernels that compiled under FROM, by their outcome under TO.
 
-    `not_tested` also holds kernels that did not compile under FROM.
+    `not_tested` also holds kernels that did not compile under FROM. `new` are kernels that FROM
+    lacks, and `new_failing` those of them that fail in a dtype.
     """
 
     compiled_before: tuple[str, ...]
@@ -22,6 +23,8 @@ class KernelTally:
     waived_failures: tuple[str, ...]
     without_verdict: tuple[str, ...]
     not_tested: tuple[str, ...]
+    new: tuple[str, ...] = ()
+    new_failing: tuple[str, ...] = ()
 
     @property
     def still(self) -> int:
@@ -54,8 +57,14 @@ def tally_kernels(changes: Iterable[Difference]) -> KernelTally:
     waived_failures: list[str] = []
     without_verdict: list[str] = []
     not_tested: list[str] = []
+    new: list[str] = []
+    new_failing: list[str] = []
     for kernel, own in by_kernel.items():
         kinds = {change.kind for change in own}
+        if kinds == {DifferenceKind.ONLY_TO}:
+            new.append(kernel)
+            if any(map(_fails_after, own)):
+                new_failing.append(kernel)
         if kinds == {DifferenceKind.UNTESTED}:
             not_tested.append(kernel)
         if not any(_compiled_before(change) for change in own):
@@ -83,6 +92,8 @@ def tally_kernels(changes: Iterable[Difference]) -> KernelTally:
         tuple(waived_failures),
         tuple(without_verdict),
         tuple(not_tested),
+        tuple(new),
+        tuple(new_failing),
     )
 
 
@@ -99,3 +110,9 @@ def _compiled_before(change: Difference) -> bool:
 def _compiles_after(change: Difference) -> bool:
     after = change.pair.after
     return after is not None and after.verdict is Verdict.COMPILES
+
+
+def _fails_after(change: Difference) -> bool:
+    """Return True for a failure under TO that the autotuner does not skip."""
+    after = change.pair.after
+    return after is not None and after.verdict is Verdict.FAILS and not after.tolerated

@@ -34,23 +34,36 @@ _PASSING = ("good", "screened")
 class KnownRequest:
     """A look-up: a package with or without its version, GPUs and releases; empty for all.
 
-    `triton` are the releases, also those of the torch releases that `torch` names.
+    `triton` are the releases, also those of the torch releases that `torch` names. `versions` is
+    the range of versions at the end of `package`, if it ends in one.
     """
 
     package: str
     targets: tuple[str, ...] = ()
     triton: tuple[str, ...] = ()
     torch: str = ""
+    versions: SpecifierSet | None = None
 
     @cached_property
     def name(self) -> str:
         """The package's or matrix's name."""
+        if self.versions is not None:
+            return self.package.removesuffix(str(self.versions))
         return self.package.partition("==")[0]
 
     @property
     def version(self) -> str | None:
-        """The package's version."""
+        """The package's version; None for all versions or a range of them."""
+        if self.versions is not None:
+            return None
         return self.package.partition("==")[2] or None
+
+    def is_about(self, about: str) -> bool:
+        """Return True for a version of the package that is selected, or for the matrix."""
+        name, _, version = about.partition("==")
+        if name != self.name or self.version not in (None, version):
+            return False
+        return self.versions is None or self.versions.contains(version, prereleases=True)
 
 
 def look_up(library: ResultsFolder, request: KnownRequest) -> Known:
@@ -89,8 +102,7 @@ def look_up(library: ResultsFolder, request: KnownRequest) -> Known:
 
 def _filter(request: KnownRequest, target_names: set[str]) -> Callable[[FileEntry], bool]:
     def accepts(entry: FileEntry) -> bool:
-        name, _, version = entry.about.partition("==")
-        if name != request.name or request.version not in (None, version):
+        if not request.is_about(entry.about):
             return False
         if target_names and entry.target not in target_names:
             return False
@@ -111,8 +123,7 @@ def _not_built(
         there.add((entry.about, entry.configs, entry.toolchain, entry.target))
     gaps = []
     for each in listed:
-        name, _, version = each.about.partition("==")
-        if name != request.name or request.version not in (None, version):
+        if not request.is_about(each.about):
             continue
         if target_names and each.target not in target_names:
             continue
@@ -147,6 +158,13 @@ def _unknown(library: ResultsFolder, listed: Sequence[Combination], request: Kno
         except InvalidVersion:
             raise UsageError(f"{request.package!r}: {request.version!r} is not a version") from None
         return f"{request.package} is not published; the nearest published version is {near}"
+    if request.versions is not None and not any(map(request.is_about, own)):
+        own = own & set(library.abouts) or own
+        there = sorted((about.partition("==")[2] for about in own), key=by_version)
+        return (
+            f"no published version of {request.name} is {request.versions}; there are "
+            f"{', '.join(there)}"
+        )
     on = ", ".join(filter(None, [*request.targets, *request.triton]))
     return f"nothing is published about {request.package} on {on}"
 
@@ -304,12 +322,37 @@ def _fitting(request: KnownRequest, headers: Sequence[Header], pairs: Sequence[K
         fitting.append(f"{part})")
     where = f"{of_releases} on {', '.join(on)}"
     if not fitting:
-        return f"{request.package}: none of {', '.join(others)} fits {where}"
+        text = f"{request.package}: none of {', '.join(others)} fits {where}"
+        return f"{text}; {_nearest_version(headers)}"
     verb = "fits" if len(fitting) == 1 else "fit"
     text = f"{request.package}: {', '.join(fitting)} {verb} {where}"
     if others:
         text += f", and not {', '.join(others)}"
     return text
+
+
+def _nearest_version(headers: Sequence[Header]) -> str:
+    """Return the version, release and GPU with the fewest failing kernels, the newest of several.
+
+    The text is `0.6.0 comes nearest: 2 kernels fail under Triton 3.7.1 (torch 2.12.1) on sm90`.
+    """
+    best = None
+    fewest = 0
+    for header in sorted(headers, key=lambda each: by_version(each.about), reverse=True):
+        failing = set[str]()
+        for failure in header.place.failures:
+            failing.update(failure.kernels)
+        if best is None or len(failing) < fewest:
+            best, fewest = header, len(failing)
+    assert best is not None
+    release = split(best.toolchain)[1]
+    under = f"Triton {release}"
+    torches = torch_pins.torch_for(release)
+    if torches:
+        under += f" (torch {', '.join(torches)})"
+    version = best.about.partition("==")[2]
+    number = count_noun(fewest, "kernel fails", "kernels fail")
+    return f"{version} comes nearest: {number} under {under} on {best.target}"
 
 
 def _list_gaps(gaps: Sequence[KnownGap]) -> str:

@@ -9,15 +9,17 @@ from typing import Any
 
 import jsonschema
 import pytest
+from packaging.version import Version
 from typer.testing import CliRunner, Result
 
 from flacheck import toolchains
 from flacheck.cli import app
-from flacheck.errors import Exit
+from flacheck.errors import Exit, UsageError
 from flacheck.model import Cell
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.plan import Plan
+from flacheck.toolchains import index
 from tests import fake
 from tests.fake.family import FakeFamily
 from tests.paths import SCHEMAS
@@ -95,7 +97,8 @@ def test_the_first_sentence_names_the_package_and_the_compiler_of_both() -> None
     assert done.exit_code == Exit.FINDINGS
     words = " ".join(done.stdout.split())
     assert words.startswith("Upgrading ops 1.0 → 2.0 (fake 1.0 in both)")
-    assert "1 of 3 kernels that compiled still compile" in words
+    assert "1 of 3 kernels that compiled still compile; 1 no longer compiles (fake.broken)" in words
+    assert "1 is not launched any more (fake.gone); 1 new." in words
 
 
 def test_the_pin_is_the_release_that_compiles() -> None:
@@ -113,6 +116,7 @@ def test_the_pin_is_the_release_that_compiles() -> None:
         ((OLD, "triton==3.5.1"), "is compared with another release of it"),
         ((OLD, NEW, "--package", OLD), "leave out --package"),
         ((OLD, NEW, "--triton", "fake==2.0"), "give one"),
+        ((OLD, NEW, "--no-published", "--package", OTHER), "leave out --package"),
     ],
 )
 def test_sides_that_are_no_two_releases_of_a_package(words: tuple[str, ...], message: str) -> None:
@@ -120,3 +124,40 @@ def test_sides_that_are_no_two_releases_of_a_package(words: tuple[str, ...], mes
     done = run(*words, *COMPILER)
     assert done.exit_code == Exit.USAGE
     assert message in " ".join(done.stderr.split())
+
+
+def test_a_range_is_its_newest_final_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named on stderr; a range without a release is a usage error."""
+    versions = [Version("1.0"), Version("1.1"), Version("2.0"), Version("2.1rc1")]
+    monkeypatch.setattr(index, "available", lambda name, binary_only: versions)
+    done = run("ops==1.0", "ops>1", *COMPILER)
+    assert done.exit_code == Exit.FINDINGS
+    assert "ops>1 admits 1.1 and 2.0: ops==2.0 is compared" in " ".join(done.stderr.split())
+    done = run("ops==1.0", "ops>=3", *COMPILER)
+    assert done.exit_code == Exit.USAGE
+    assert "no release of ops is >=3; the newest: 1.0, 1.1, 2.0, 2.1rc1" in done.stderr
+
+
+def test_a_release_that_does_not_exist_is_an_error_before_any_capture(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The capture of the other release may take minutes."""
+    captured = []
+    fake_package: Any = planning.resolve
+
+    @dataclass(frozen=True)
+    class Listed(fake_package):  # type: ignore[misc]
+        """A package whose second release is missing from the index."""
+
+        def __post_init__(self) -> None:
+            if self.job.subject.package == NEW:
+                raise UsageError("there is no ops 2.0; the nearest are 1.0")
+
+        def capture(self, archive: object = None) -> Any:
+            captured.append(self.job.subject.package)
+            return self
+
+    monkeypatch.setattr(planning, "resolve", Listed)
+    done = run(OLD, NEW, *COMPILER)
+    assert (done.exit_code, captured) == (Exit.USAGE, [])
+    assert "there is no ops 2.0" in done.stderr

@@ -26,7 +26,7 @@ def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_pins.cache, "read_json", lambda name: {})
     monkeypatch.setattr(torch_pins, "refresh", lambda **_: None)
     known = [Version(text) for text in triton_releases.known_releases()]
-    monkeypatch.setattr(index, "available", lambda *_: known)
+    monkeypatch.setattr(index, "available", lambda *_, **__: known)
     monkeypatch.setattr(triton_releases, "missing_wheel_reason", lambda version: None)
 
 
@@ -79,7 +79,8 @@ def test_what_was_chosen_of_several_is_said() -> None:
         ("triton==9.9.9", "there is no triton 9.9.9"),
         ("torch>=two", "is not a requirement"),
         ("soon", "names nothing to compare: give torch==2.9"),
-        ("numpy>=2.0", "cannot be read"),
+        ("numpy>=9.0", r"no release of numpy is >=9\.0; the newest: "),
+        ("numpy>=", "names nothing to compare: give torch==2.9"),
         ("missing.json", "missing.json: cannot be read"),
         ("run:", "names no run: give run:ID"),
     ],
