@@ -17,6 +17,7 @@ _ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TER
 # The bytes of one commit's files, which pass through memory.
 _MOST_BYTES = 1 << 29
 _FILE_MODES = (b"100644", b"100755")
+_SUBMODULE_MODE = b"160000"
 
 
 @dataclass(frozen=True)
@@ -31,51 +32,86 @@ class Commit:
 class CommitRange:
     """Commits of a repository that change a folder of it, oldest first.
 
-    `prefix` is the folder in the repository, empty for its root.
+    `top` is the repository's folder, `prefix` the folder in it, empty for the repository itself.
     """
 
-    folder: Path
+    top: Path
     prefix: str
     commits: tuple[Commit, ...]
 
     def extract(self, commit: Commit, into: Path) -> Path:
         """Write the folder's files at a commit below `into`; return the folder there.
 
-        It keeps its name. Links and submodules are left out. Raises UsageError if the files are too
-        large.
+        The repository's submodules, which may lie beside the folder, are written too where the
+        checkout has them. Raises UsageError if the files are too large.
         """
-        root = into / commit.id / self.folder.name
-        root.mkdir(parents=True)
-        entries = list(self._entries(commit))
-        total = sum(size for _, size, _ in entries)
-        if total > _MOST_BYTES:
-            raise UsageError(
-                f"commit {commit.id[:12]} has {total >> 20} MB of files in {self.folder}; up to "
-                f"{_MOST_BYTES >> 20} MB are read: name a smaller folder with --package"
-            )
-        ids = b"".join(blob + b"\n" for blob, _, _ in entries)
-        content = _git(self.folder, "cat-file", "--batch", stdin=ids)
-        position = 0
-        for _, size, name in entries:
-            # Each file follows a line of its hash, type and size, and ends with a line break.
-            start = content.index(b"\n", position) + 1
-            position = start + size + 1
-            file = root / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content[start : start + size])
+        top = into / commit.id / self.top.name
+        root = top / self.prefix
+        _write_files(self.top, f"{commit.id}:{self.prefix}", root)
+        for path, module_commit in _submodules(self.top, commit.id):
+            module = self.top / path
+            if (module / ".git").exists():
+                files = into / "submodules" / module_commit
+                if not files.is_dir():
+                    _write_files(module, module_commit, files)
+                shutil.copytree(files, top / path, copy_function=os.link, dirs_exist_ok=True)
         return root
 
-    def _entries(self, commit: Commit) -> Iterator[tuple[bytes, int, str]]:
-        """Yield hash, size and name below the folder of each regular file."""
-        tree = f"{commit.id}:{self.prefix}"
-        for line in _git(self.folder, "ls-tree", "-r", "-z", "-l", "--full-tree", tree).split(
-            b"\0"
-        ):
-            facts, _, name = line.partition(b"\t")
-            words = facts.split()
-            path = os.fsdecode(name)
-            if len(words) == 4 and words[0] in _FILE_MODES and _is_plain(path):
-                yield words[2], int(words[3]), path
+
+@dataclass(frozen=True)
+class _File:
+    """A regular file of a commit: its hash, its size in bytes, its name."""
+
+    blob: bytes
+    size: int
+    name: str
+
+
+def _write_files(repository: Path, tree: str, root: Path) -> None:
+    """Write the regular files of a tree below `root`; links are left out."""
+    root.mkdir(parents=True, exist_ok=True)
+    files = list(_files(repository, tree))
+    total = sum(file.size for file in files)
+    if total > _MOST_BYTES:
+        raise UsageError(
+            f"--commits: {repository} has {total >> 20} MB of files at {tree}; up to "
+            f"{_MOST_BYTES >> 20} MB are read: name a smaller folder with --package"
+        )
+    blobs = b"".join(file.blob + b"\n" for file in files)
+    content = _git(repository, "cat-file", "--batch", stdin=blobs)
+    position = 0
+    for file in files:
+        # Each file follows a line of its hash, type and size, and ends with a line break.
+        start = content.index(b"\n", position) + 1
+        position = start + file.size + 1
+        path = root / file.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content[start : start + file.size])
+
+
+def _files(repository: Path, tree: str) -> Iterator[_File]:
+    """Yield the regular files of a tree; a partial clone lacks some, which have no size."""
+    for facts, path in _entries(repository, tree):
+        if facts[0] in _FILE_MODES and facts[3].isdigit():
+            yield _File(facts[2], int(facts[3]), path)
+
+
+def _submodules(repository: Path, commit: str) -> Iterator[tuple[str, str]]:
+    """Yield the folder and the commit of each submodule."""
+    for facts, path in _entries(repository, commit):
+        if facts[0] == _SUBMODULE_MODE:
+            yield path, facts[2].decode()
+
+
+def _entries(repository: Path, tree: str) -> Iterator[tuple[list[bytes], str]]:
+    """Yield mode, type, hash and size of each entry, with its path."""
+    output = _git(repository, "ls-tree", "-r", "-z", "-l", "--full-tree", tree)
+    for line in output.split(b"\0"):
+        facts, _, name = line.partition(b"\t")
+        words = facts.split()
+        path = os.fsdecode(name)
+        if len(words) == 4 and _is_plain(path):
+            yield words, path
 
 
 def read_range(folder: Path, text: str) -> CommitRange:
@@ -100,7 +136,8 @@ def read_range(folder: Path, text: str) -> CommitRange:
     commits = [*_commits(folder, ["--max-count=1", old]), *_commits(folder, newer)]
     if len(commits) < 2:
         raise UsageError(f"--commits {text}: no commit after {first} changes {folder}")
-    return CommitRange(folder, prefix, tuple(commits))
+    top = _line(_git(folder, "rev-parse", "--show-toplevel"))
+    return CommitRange(Path(top), prefix, tuple(commits))
 
 
 def _resolve(folder: Path, name: str, text: str) -> str:

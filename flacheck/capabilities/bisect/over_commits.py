@@ -126,7 +126,7 @@ class _CommitWalk:
         try:
             plan = planning.plan_job(job)
         except (UsageError, EmptySelection) as error:
-            return _SourcesAtCommit(None, str(error).replace(str(root), self._span.folder.name))
+            return _SourcesAtCommit(None, str(error).replace(str(root), root.name))
         if self._cell is None:
             self._cell = _only(plan.cells)
         cells = [each for each in plan.cells if _is_same(each, self._cell)]

@@ -141,6 +141,26 @@ def test_commits_that_do_not_touch_the_folder_are_left_out(
     assert [each.title for each in span.commits] == ["Old", "New"]
 
 
+def test_a_submodule_is_that_of_each_commit(tmp_path: Path, repository: Path) -> None:
+    """It may lie beside the folder; the files of its checkout do not count."""
+    module = repository / "library"
+    module.mkdir()
+    git(module, "init", "-q")
+    ids = []
+    for number in range(2):
+        (module / "library.h").write_text(f"// {number}\n")
+        git(module, "add", "-A")
+        git(module, "commit", "-q", "-m", "Library")
+        ids.append(commit(repository, f"Step {number}", f"// {number}\n"))
+    (module / "library.h").write_text("// edited\n")
+    span = read_range(repository / "kernels", f"{ids[0]}..{ids[1]}")
+    texts = []
+    for each in span.commits:
+        root = span.extract(each, tmp_path / "files")
+        texts.append((root.parent / "library" / "library.h").read_text())
+    assert texts == ["// 0\n", "// 1\n"]
+
+
 def test_several_units_are_listed(tmp_path: Path, repository: Path) -> None:
     """One is to be chosen."""
     first = commit(repository, "Old", "// old\n")
