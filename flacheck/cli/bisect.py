@@ -83,7 +83,7 @@ def bisect(
     format: flags.ShortFormat = "table",
     output: flags.Output = None,
 ) -> int:
-    """Find the releases or commits between which a cell's result changes."""
+    """Find the release or commit that changes a cell's result."""
     from flacheck import reports
     from flacheck.reports import bisect as bisect_report
 

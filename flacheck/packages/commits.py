@@ -59,7 +59,7 @@ class CommitRange:
 
 
 @dataclass(frozen=True)
-class _File:
+class _CommitFile:
     """A regular file of a commit: its hash, its size in bytes, its name."""
 
     blob: bytes
@@ -89,11 +89,11 @@ def _write_files(repository: Path, tree: str, root: Path) -> None:
         path.write_bytes(content[start : start + file.size])
 
 
-def _files(repository: Path, tree: str) -> Iterator[_File]:
+def _files(repository: Path, tree: str) -> Iterator[_CommitFile]:
     """Yield the regular files of a tree; a partial clone lacks some, which have no size."""
     for facts, path in _entries(repository, tree):
         if facts[0] in _FILE_MODES and facts[3].isdigit():
-            yield _File(facts[2], int(facts[3]), path)
+            yield _CommitFile(facts[2], int(facts[3]), path)
 
 
 def _submodules(repository: Path, commit: str) -> Iterator[tuple[str, str]]:
