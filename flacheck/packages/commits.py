@@ -90,7 +90,7 @@ def _write_files(repository: Path, tree: str, root: Path) -> None:
 
 
 def _files(repository: Path, tree: str) -> Iterator[_CommitFile]:
-    """Yield the regular files of a tree; a partial clone lacks some, which have no size."""
+    """Yield the regular files of a tree that the clone holds; a partial one lacks some."""
     for facts, path in _entries(repository, tree):
         if facts[0] in _FILE_MODES and facts[3].isdigit():
             yield _CommitFile(facts[2], int(facts[3]), path)

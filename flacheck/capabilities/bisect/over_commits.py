@@ -30,7 +30,7 @@ _OTHER_ARGUMENTS = "its build compiles this unit with other macros"
 
 @dataclass(frozen=True)
 class _SourcesAtCommit:
-    """The plan of the selected unit at one commit; without one, `reason` says why."""
+    """The plan of the selected unit at one commit, or the `reason` of its absence."""
 
     plan: Plan | None
     reason: str = ""
@@ -59,7 +59,7 @@ def bisect_commits(
         every: Compile the unit at every commit.
 
     Raises:
-        UsageError: If the range is malformed, the folder has no units, or several cells are left.
+        UsageError: If the range is malformed, or the folder leaves other than one cell.
     """
     path = Path(folder).expanduser().resolve()
     if not path.is_dir() or not builds.describes(path):
@@ -132,7 +132,7 @@ class _CommitWalk:
         cells = [each for each in plan.cells if _is_same(each, self._cell)]
         if not cells:
             return _SourcesAtCommit(None, _OTHER_ARGUMENTS)
-        # The folder is removed at the end, so the run answers no question about it.
+        # A question about the folder would outlive it: it is removed at the end.
         plan = replace(plan, cells=cells[:1], purpose=Purpose.BISECT)
         return _SourcesAtCommit(plan)
 
