@@ -1,4 +1,4 @@
-"""`flacheck.bisect`: the releases between which a cell's verdict or signature changes."""
+"""`flacheck.bisect`: the releases or commits between which a cell's result changes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from flacheck.api.arguments import (
     Several,
     Texts,
     cell_of,
+    check_stage,
+    one_package,
     run_options,
     selection_of,
 )
 from flacheck.capabilities.bisect.bisecting import bisect_cell, releases
 from flacheck.capabilities.bisect.history import Bisection, Find
+from flacheck.capabilities.bisect.over_commits import bisect_commits
 from flacheck.errors import UsageError
 from flacheck.model import Purpose
 from flacheck.pipeline import resolved_cell as cells
@@ -25,6 +28,8 @@ def bisect(
     *,
     find: str = "change",
     every: bool = False,
+    commits: str | None = None,
+    until: str | None = None,
     matrix: PathLike | None = None,
     package: Texts | PathLike | None = None,
     kernel: Several = (),
@@ -53,6 +58,9 @@ def bisect(
         find: `fail` for what broke the cell, `pass` for what mended it, `change` for all changes.
         every: Compile under every release; without it, a search compiles few of them, and a change
             inside a range of releases whose ends agree may be missed.
+        commits: `A..B`, commits of the checkout `package`, whose one selected CUDA C++ unit is
+            compiled under one toolkit at A and at commits up to B.
+        until: The last compiler stage to run at each commit; None runs all.
         matrix, package: Where the cell is from, instead of `cell`.
         kernel, op, target, dtype, num_warps, num_stages: The selection, one value or several.
         toolchain, triton, torch: The releases to look at; all with a wheel without them.
@@ -62,7 +70,8 @@ def bisect(
         on_event: Receives each event while the cell compiles.
 
     Raises:
-        UsageError: If no cell or several match, or fewer than two releases are left.
+        UsageError: If no cell or several match, fewer than two releases are left, or the range of
+            commits is malformed.
     """
     if find not in [each.value for each in Find]:
         raise UsageError(f"--find {find}: expected fail, pass or change")
@@ -79,6 +88,18 @@ def bisect(
         triton=triton,
         torch=torch,
     )
+    if commits is not None:
+        folder = one_package(package, "bisect")
+        if cell is not None or matrix is not None or folder is None:
+            raise UsageError("--commits takes the checkout in --package DIR, and no cell or matrix")
+        check_stage(until)
+        with Store.open(store) as open_store:
+            over_commits = bisect_commits(
+                folder, commits, selection, Find(find), open_store, options, until, every
+            )
+            return drain(over_commits, on_event)
+    if until is not None:
+        raise UsageError("--until goes with --commits: releases are compared by whole compiles")
     about = cell_of(cell, matrix, package, trust, "bisect")
     with Store.open(store, create=not cells.needs_store(about)) as open_store:
         found_cell = cells.resolve_cell(

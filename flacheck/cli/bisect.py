@@ -1,4 +1,4 @@
-"""flacheck bisect: the releases between which a cell's verdict or signature changes."""
+"""flacheck bisect: the releases or commits between which a cell's result changes."""
 
 from pathlib import Path
 
@@ -24,9 +24,14 @@ _TRITON = (
             "flacheck bisect seeds --kernel chunk_gated_delta_rule_fwd_kernel_h "
             "--triton 3.2.0 --num-warps 8",
         ),
+        (
+            "Which commit of a checkout mended a CUDA C++ unit?",
+            "flacheck bisect --commits v1.0..HEAD --package . --kernel unit.cu "
+            "--toolchain nvcc==13.0",
+        ),
     ],
     exits={
-        0: "a change lies between two releases",
+        0: "a change lies between two releases or commits",
         3: "no change can be shown",
         4: "the selection is empty",
     },
@@ -40,6 +45,20 @@ def bisect(
         "--every",
         panel=flags.HOW,
         help="Compile under every release, not only where the search needs it.",
+    ),
+    commits: str | None = flags.option(
+        None,
+        "--commits",
+        panel=flags.WITH,
+        metavar="A..B",
+        help="Compile a CUDA C++ unit of a checkout at these commits, under one toolkit.",
+    ),
+    until: str | None = flags.option(
+        None,
+        panel=flags.HOW,
+        metavar="STAGE",
+        help="Run each commit's compile up to this stage.",
+        complete=completion.stages,
     ),
     matrix: flags.Matrix = None,
     package: flags.Package = [],
@@ -64,7 +83,7 @@ def bisect(
     format: flags.ShortFormat = "table",
     output: flags.Output = None,
 ) -> int:
-    """Find the releases between which a cell's result changes."""
+    """Find the release or commit that changes a cell's result."""
     from flacheck import reports
     from flacheck.reports import bisect as bisect_report
 

@@ -25,6 +25,8 @@ _MACHINE = (
 )
 # Headers of the system, which every C++ compiler reads.
 _HEADERS = ("/usr/include", "/usr/local/include", "/usr/share/libc")
+# The headers by which a folder shows that it holds a library's own, mostly a submodule's: CUTLASS.
+_HEADERS_OF_LIBRARIES = ("cutlass/cutlass.h", "cutlass/util/command_line.h")
 # Folders with the system's programs and headers, and without users' files.
 _SYSTEM = ("/usr", "/bin", "/sbin", *_LIBRARIES)
 # Files of /etc that libraries read and that hold no secrets.
@@ -123,7 +125,8 @@ def header_folders(folders: Iterable[str], project: str) -> list[str]:
     """Return those of the header folders that a project's units may read.
 
     They are the folders below the project, in the system's folders, in Python and in flacheck's
-    cache. A build may name any other folder, even the one with the user's keys.
+    cache, and those of a library by a header of it. A build may name any other folder, even the
+    one with the user's keys.
     """
     readable_roots = [project, "/usr", "/opt"]
     readable_roots += [sys.prefix, sys.base_prefix, str(cache.root())]
@@ -131,7 +134,8 @@ def header_folders(folders: Iterable[str], project: str) -> list[str]:
     readable = []
     for folder in folders:
         there = Path(folder).resolve()
-        if any(there.is_relative_to(root) for root in roots):
+        is_library = any((there / header).is_file() for header in _HEADERS_OF_LIBRARIES)
+        if is_library or any(there.is_relative_to(root) for root in roots):
             readable.append(folder)
     return readable
 

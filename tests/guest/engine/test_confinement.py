@@ -121,6 +121,15 @@ def test_a_build_names_no_folder_of_the_users_as_one_of_headers(folder: str) -> 
     assert policies.header_folders(named, "/project") == ["/usr/include", "/project/csrc"]
 
 
+def test_the_headers_of_a_submodule_beside_the_project_are_readable(tmp_path: Path) -> None:
+    """A header of CUTLASS shows that the folder is that of CUTLASS; its parent is not."""
+    library = tmp_path / "csrc" / "cutlass" / "include"
+    (library / "cutlass").mkdir(parents=True)
+    (library / "cutlass" / "cutlass.h").write_text("")
+    folders = [str(library), str(library.parent), str(tmp_path)]
+    assert policies.header_folders(folders, str(tmp_path / "hopper")) == [str(library)]
+
+
 LEAKS = """
 import json, os, sys
 found = {}
