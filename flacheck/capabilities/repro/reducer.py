@@ -44,14 +44,15 @@ def reduce(
     """
     best = start
     rounds = [(first, True), *[(passes, False)] * ROUNDS]
-    oracle.search_end = _search_end(start, oracle)
+    begin = oracle.compilers.budget.elapsed_seconds
+    oracle.search_end = _search_end(start, oracle, begin)
     try:
         for round_passes, ignore_cost in rounds:
             before = best
             for one in round_passes:
                 for better in _improvements(one, best, oracle, ignore_cost):
                     if better.lines < best.lines:
-                        oracle.search_end = _search_end(better, oracle)
+                        oracle.search_end = _search_end(better, oracle, begin)
                     best = better
                     yield Step(best, name_of(one))
             if best == before and not ignore_cost:
@@ -62,12 +63,15 @@ def reduce(
         oracle.search_end = inf
 
 
-def _search_end(best: Specimen, oracle: Oracle) -> float:
-    """Return the second of the command at which the search ends, unless a line is removed."""
+def _search_end(best: Specimen, oracle: Oracle, begin: float) -> float:
+    """Return the second of the command at which the search ends, unless a line is removed.
+
+    `begin` is the second at which the search began.
+    """
     if best.lines > SHORT:
         return inf
     elapsed = oracle.compilers.budget.elapsed_seconds
-    return elapsed + max(POLISHING, elapsed)
+    return elapsed + max(POLISHING, elapsed - begin)
 
 
 def polish(best: Specimen, last: Pass, oracle: Oracle) -> Specimen:
