@@ -50,8 +50,8 @@ def dtypes(
     """Follow dtypes through a module under autocast, without a GPU; torch is required.
 
     Args:
-        words: `MODULE:NAME` or `FILE.py:NAME`, or a script and its arguments; every layer of the
-            package without any.
+        words: One or more of `MODULE:NAME` or `FILE.py:NAME`, or a script and its arguments; every
+            layer of the package without any.
         package: `NAME==VERSION` or the folder of a checkout.
         autocast: `fp16`, `bf16`, `off`; fp16 and bf16 by default, for a script its own.
         params: The dtype of parameters and arguments: `fp32` by default, `bf16`, `fp16`.
@@ -76,12 +76,12 @@ def dtypes(
     """
     arguments = texts(words)
     script = scripts.words_of(arguments)
-    target = _target(arguments, script)
+    targets = _targets(arguments, script)
     choice = _choice(texts(triton))
     names = ("fp16", "bf16") if autocast is None else split(autocast)
     modes = _modes(names, params or "fp32")
     question = _question(
-        target, script, one_package(package, "dtypes"), modes, texts(arg), device, choice
+        targets, script, one_package(package, "dtypes"), modes, texts(arg), device, choice
     )
     if script:
         if shared:
@@ -110,16 +110,29 @@ def dtypes(
     return result
 
 
-def _target(words: Sequence[str], script: tuple[str, ...]) -> str | None:
-    if script or not words:
-        return None
-    if len(words) > 1:
-        raise UsageError(f"{' '.join(words)}: expected one TARGET, or a script after --")
-    return words[0]
+def _targets(words: Sequence[str], script: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the targets, each once; UsageError for two files of one name, or words of a script."""
+    if script:
+        return ()
+    files: dict[str, Path] = {}
+    for word in words:
+        where, colon, _ = word.rpartition(":")
+        if not colon:
+            raise UsageError(
+                f"{word}: expected TARGETs (MODULE:NAME or FILE.py:NAME), or a script after --"
+            )
+        if not where.endswith(".py"):
+            continue
+        file = Path(where).absolute()
+        # A file is imported by its name, and a module can be only one file.
+        first = files.setdefault(file.name, file)
+        if first != file:
+            raise UsageError(f"{first} and {file} have the same name: follow each in its own call")
+    return tuple(dict.fromkeys(words))
 
 
 def _question(
-    target: str | None,
+    targets: tuple[str, ...],
     script: tuple[str, ...],
     package: str | None,
     modes: tuple[Mode, ...],
@@ -127,16 +140,16 @@ def _question(
     device: str,
     choice: Choice,
 ) -> DtypesQuestion:
-    if target is None and package is None and not script:
+    if not targets and package is None and not script:
         raise UsageError(
             "name a TARGET (MODULE:NAME or FILE.py:NAME), a --package, or both; "
             "or give a script after --"
         )
     settings = dict(map(_argument, arguments))
-    if settings and target is None:
-        raise UsageError("--arg is for one TARGET: layers of a package take different arguments")
+    if settings and len(targets) != 1:
+        raise UsageError("--arg is for one TARGET: different layers take different arguments")
     return DtypesQuestion(
-        targets=(target,) if target else (),
+        targets=targets,
         script=script,
         modes=modes,
         toolchain=toolchains.provide(choice),

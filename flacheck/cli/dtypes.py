@@ -12,7 +12,7 @@ from flacheck.cli import common, completion, flags
 from flacheck.cli.progress import follow
 
 _TARGET = (
-    "A module, function or model config: MODULE:NAME or FILE.py:NAME; or, after --, a script and "
+    "Modules, functions or model configs: MODULE:NAME or FILE.py:NAME; or, after --, a script and "
     "its arguments. Default: every layer of the package."
 )
 _AUTOCAST = "Run under autocast in these dtypes: fp16, bf16, off."

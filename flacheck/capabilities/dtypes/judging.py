@@ -24,6 +24,7 @@ launches that do not compile). The cause is a promotion, else the cast that wide
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -54,6 +55,8 @@ DisplayPath = Callable[[str], str]
 # Kernel arguments that are float32 beside half operands by design.
 WideByDesign = frozenset[tuple[str, str]]
 
+# Kinds of tensors that a module holds itself.
+_OWN = ("parameter", "buffer")
 _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
 
 
@@ -186,9 +189,10 @@ class _Judgement:
         for cause in causes_of_error:
             kernels_by_cause.setdefault(cause, [])
         for cause, kernels in kernels_by_cause.items():
-            finding = self._finding(cause, _merge(kernels))
+            finding = describe_promotion(self._subject, self._run, cause, self._display_path)
             if finding is None:
                 continue
+            finding = replace(finding, reached_kernels=_merge(kernels))
             if cause in causes_of_error:
                 finding = replace(finding, error_at_end=error_at_end)
             yield finding
@@ -295,6 +299,11 @@ class _Judgement:
             if cast is not None:
                 finding = describe_cast(self._subject, self._run, cast, self._display_path)
                 return None, [], replace(finding, error_at_end=error_at_end)
+            # Autocast made one operand of a promotion float32, so it also occurs with half
+            # parameters.
+            promotions = first_promotions(self._run, _events(error.about))
+            if promotions:
+                return error_at_end, promotions, None
         wide, halves = [], []
         for each in error.about:
             if each.is_half:
@@ -331,29 +340,49 @@ class _Judgement:
                 return self._run.casts[number]
         return None
 
-    def _finding(self, number: int, kernels: tuple[ReachedKernel, ...]) -> DtypeFinding | None:
-        promotion = self._run.promotions[number]
-        place, wide = promotion.place, promotion.wide[0]
-        if place is None:
-            return None
-        operand = expressions.describe_operand(place, promotion.direct, wide)
-        return DtypeFinding(
-            PROMOTION,
-            self._subject,
-            self._display_path(place.file),
-            place.line,
-            expressions.find_statement(place),
-            operand,
-            short(promotion.source),
-            short(promotion.result),
-            str(self._run.mode),
-            place,
-            half=_half(place, promotion.direct, promotion.halves),
-            parameter=wide.name,
-            kind=wide.kind,
-            reached_kernels=kernels,
-            message=f"{operand} is {short(wide.dtype)}, so the result is {short(promotion.result)}",
-        )
+
+def describe_promotion(
+    subject: str, run: ObservedRun, number: int, display_path: DisplayPath
+) -> DtypeFinding | None:
+    """Return the finding of a run's promotion without kernels; None without a place in a file."""
+    promotion = run.promotions[number]
+    place, wide = promotion.place, promotion.wide[0]
+    if place is None:
+        return None
+    operand = expressions.describe_operand(place, promotion.direct, wide)
+    return DtypeFinding(
+        PROMOTION,
+        subject,
+        display_path(place.file),
+        place.line,
+        expressions.find_statement(place),
+        operand,
+        short(promotion.source),
+        short(promotion.result),
+        str(run.mode),
+        place,
+        half=_half_text(place, promotion.direct, promotion.halves),
+        parameter=wide.name,
+        kind=wide.kind,
+        message=f"{operand} is {short(wide.dtype)}, so the result is {short(promotion.result)}",
+    )
+
+
+def first_promotions(run: ObservedRun, events: Iterable[int]) -> list[int]:
+    """Return the promotions on the way to some events that no earlier promotion led to."""
+    first = []
+    waiting, visited_events = list(events), set()
+    while waiting:
+        number = waiting.pop()
+        if number in visited_events:
+            continue
+        visited_events.add(number)
+        earlier = _events(run.promotions[number].wide)
+        if earlier:
+            waiting += earlier
+        else:
+            first.append(number)
+    return sorted(first)
 
 
 def describe_cast(
@@ -376,7 +405,7 @@ def describe_cast(
         short(cast.result),
         str(run.mode),
         expressions.find_assigned(place),
-        half=_half(place, cast.direct, cast.halves),
+        half=_half_text(place, cast.direct, cast.halves),
         message=f"{operand} is {short(cast.source)}, and the result is {short(cast.result)}",
         is_cast=True,
     )
@@ -390,6 +419,25 @@ def _half(place: Place, direct: bool, halves: Sequence[Operand]) -> str | None:
         if text:
             texts.append(text)
     return min(texts, key=len, default=None)
+
+
+def _half_text(place: Place, direct: bool, halves: Sequence[Operand]) -> str | None:
+    """Return the source text of a half operand, or of the one argument of a module's call."""
+    return _half(place, direct, halves) or _only_argument(place, halves)
+
+
+def _only_argument(place: Place, halves: Sequence[Operand]) -> str | None:
+    """Return the source text of the one argument of a call, such as that of a module.
+
+    The call itself casts, so its half tensor is that argument unless it is a parameter or a buffer.
+    """
+    node = expressions.find_expression(place)
+    if not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
+        return None
+    if isinstance(node.args[0], ast.Starred) or any(each.kind in _OWN for each in halves):
+        return None
+    file = expressions.read_source(place.file)
+    return " ".join(file.segment(node.args[0]).split())
 
 
 def _events(operands: Iterable[Operand]) -> list[int]:

@@ -147,9 +147,11 @@ def _describe(
         cast = run.casts[operand.casts[0]]
         finding = judging.describe_cast(subject, run, cast, display_path)
         return replace(finding, reached_kernels=kernels, message=message)
+    for number in judging.first_promotions(run, operand.events):
+        promotion = judging.describe_promotion(subject, run, number, display_path)
+        if promotion is not None:
+            return replace(promotion, reached_kernels=kernels, message=message, is_cast=True)
     place = launch.place
-    if operand.events:
-        place = run.promotions[operand.events[0]].place
     if place is None:
         return None
     return DtypeFinding(

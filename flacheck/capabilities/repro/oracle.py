@@ -6,6 +6,7 @@ The kinds of failure differ in the condition for the same failure.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from flacheck.analysis.slow import TIMES
 from flacheck.capabilities.repro.compilers import Compilers
@@ -27,6 +28,10 @@ _EARLY_CODES = ("FC501", "FC504")
 
 # The least seconds of a reduced slow compile: more than the noise of a busy machine.
 LEAST_SECONDS = 2.0
+
+
+class SearchEnded(Exception):
+    """The search lost no line of a short body for a while; the best specimen so far stands."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,8 @@ class Oracle:
     contrasts. `operations` are the original's: a candidate must not contain an operation on other
     types. `failing_pass` is set if the failure's message is not specific. The failing release
     compiles first and only up to the failing stage, which rejects most candidates. `slips` counts
-    specimens by the signature of another failure that they showed.
+    specimens by the signature of another failure that they showed. `search_end` is the second of
+    the command at which a search without progress ends; `ended_early` is True after that.
     """
 
     compilers: Compilers
@@ -112,13 +118,19 @@ class Oracle:
     operations: frozenset[OperationTypes] = frozenset()
     failing_pass: str | None = None
     slips: Counter[str] = field(default_factory=Counter)
+    search_end: float = inf
+    ended_early: bool = False
     _tested_keys: set[str] = field(default_factory=set)
     _slip_keys: set[str] = field(default_factory=set)
     _passes: dict[str, str | None] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raise BudgetSpent if the time is over."""
-        self.compilers.budget.check()
+        """Raise BudgetSpent if the time is over, SearchEnded if that of the search is."""
+        budget = self.compilers.budget
+        budget.check()
+        if budget.elapsed_seconds > self.search_end:
+            self.ended_early = True
+            raise SearchEnded
 
     def __call__(self, specimen: Specimen) -> bool:
         """Return True if a specimen shows the failure and matches the original on the contrasts."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from flacheck.capabilities.repro.budget import BudgetSpent
 from flacheck.capabilities.repro.kernel.candidates import cost, is_valid
 from flacheck.capabilities.repro.kernel.specimen import Specimen
-from flacheck.capabilities.repro.oracle import Oracle
+from flacheck.capabilities.repro.oracle import Oracle, SearchEnded
 from flacheck.capabilities.repro.passes.search import Pass, Probe, name_of
 
 # Rounds end when nothing improves; this bounds the time of rounds that improve little.
@@ -16,6 +17,12 @@ ROUNDS = 8
 # which none waits.
 PENDING = 4
 LARGE = 0.8
+
+# A body of this many lines is read at a glance: the search for a smaller one ends after as many
+# seconds without a line fewer as it took to reach this one, but at least after POLISHING. Compiles
+# of a second each would otherwise go on for minutes about sizes and names.
+SHORT = 10
+POLISHING = 20.0
 
 
 @dataclass(frozen=True)
@@ -32,21 +39,39 @@ def reduce(
     """Yield each improvement.
 
     `first` run once, and their proposals are accepted even if their cost is higher; `passes` run
-    round after round. The reduction ends early if the budget is spent.
+    round after round. The reduction ends early if the budget is spent, or if a short body lost no
+    line for a while.
     """
     best = start
     rounds = [(first, True), *[(passes, False)] * ROUNDS]
+    begin = oracle.compilers.budget.elapsed_seconds
+    oracle.search_end = _search_end(start, oracle, begin)
     try:
         for round_passes, ignore_cost in rounds:
             before = best
             for one in round_passes:
                 for better in _improvements(one, best, oracle, ignore_cost):
+                    if better.lines < best.lines:
+                        oracle.search_end = _search_end(better, oracle, begin)
                     best = better
                     yield Step(best, name_of(one))
             if best == before and not ignore_cost:
                 return
-    except BudgetSpent:
+    except (BudgetSpent, SearchEnded):
         return
+    finally:
+        oracle.search_end = inf
+
+
+def _search_end(best: Specimen, oracle: Oracle, begin: float) -> float:
+    """Return the second of the command at which the search ends, unless a line is removed.
+
+    `begin` is the second at which the search began.
+    """
+    if best.lines > SHORT:
+        return inf
+    elapsed = oracle.compilers.budget.elapsed_seconds
+    return elapsed + max(POLISHING, elapsed - begin)
 
 
 def polish(best: Specimen, last: Pass, oracle: Oracle) -> Specimen:

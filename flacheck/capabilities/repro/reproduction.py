@@ -55,7 +55,7 @@ class Reproduction:
     `search` reduces the specimen and `finish` verifies the best one; an interrupt between them
     loses nothing. `original` fails as in `record`. `table` has the verdicts of releases on it,
     `compared` those of the releases around the failing one, compiled up to the failing stage. `log`
-    are the lines of log.txt. `complete` is True after a full search.
+    are the lines of log.txt. `complete` is True after a search that the budget did not end.
     """
 
     cell: Cell
@@ -269,6 +269,8 @@ class Reproduction:
         budget.reserve_compiles = 0
         reduction = self._readable()
         budget.release()
+        if self.oracle.ended_early:
+            self.log.append("the search ended: its short body had lost no line for a while")
         for signature, count in sorted(self.oracle.slips.items()):
             self.log.append(f"candidates rejected because they fail with {signature}: {count}")
         symptom = self._symptom(reduction)

@@ -105,8 +105,12 @@ def _module(where: str) -> ModuleType:
             raise
     if not os.path.isfile(where):
         raise NoTarget(f"there is no file {where}")
-    sys.path.insert(0, os.path.dirname(os.path.abspath(where)))
     name = os.path.basename(where).removesuffix(".py")
+    earlier = sys.modules.get(name)
+    if earlier is not None and getattr(earlier, "__file__", None) == os.path.abspath(where):
+        # Two targets of one file share its classes.
+        return earlier
+    sys.path.insert(0, os.path.dirname(os.path.abspath(where)))
     spec = importlib.util.spec_from_file_location(name, os.path.abspath(where))
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)

@@ -65,6 +65,20 @@ def test_casts_are_applied_in_a_copy(tmp_path: Path) -> None:
     assert left["bf16 autocast, bf16 parameters"] == 0
 
 
+def test_several_targets_in_one_call(tmp_path: Path) -> None:
+    """Two files, and two targets of one file: each is followed, and only the promotion is named."""
+    widened = write(tmp_path, "widened", "k = k + self.gain", CONTRACT)
+    clean = write(tmp_path, "clean", "k = k + 1", CONTRACT)
+    targets = [f"{widened}:Mixer", f"{clean}:Mixer", f"{clean}:mixed"]
+    result = flacheck.dtypes(targets, autocast="fp16", costs=False, mend=False)
+    assert [(each.subject, each.line) for each in result.findings] == [
+        ("widened:Mixer", line_of(widened, "k = k + self.gain"))
+    ]
+    assert result.not_followed == ()
+    assert sorted(result.launch_counts) == ["clean:Mixer", "clean:mixed", "widened:Mixer"]
+    assert all(result.launch_counts[name] for name in ("clean:Mixer", "clean:mixed"))
+
+
 def test_what_no_cast_mends_is_given_none(tmp_path: Path) -> None:
     """A constant beyond float16: other settings were tried, and no cast is claimed to have been."""
     file = write(tmp_path, "masked", "k = k + (-1e9)")

@@ -82,7 +82,9 @@ def test_a_script_that_cannot_be_followed(tmp_path: Path, text: str, code: int, 
         (("--shared", "--", "train.py"), "--shared needs a TARGET"),
         (("--params", "bf16", "--", "train.py"), "--params needs a TARGET"),
         (("--arg", "T=64", "--", "train.py"), "--arg is for one TARGET"),
-        (("a:B", "c:D"), "expected one TARGET"),
+        (("a:B", "--arg", "T=64", "c:D"), "--arg is for one TARGET"),
+        (("a:B", "train"), "expected TARGETs (MODULE:NAME or FILE.py:NAME)"),
+        (("train.py:A", "sub/train.py:B"), "have the same name"),
     ],
 )
 def test_words_that_make_no_sense(tmp_path: Path, words: tuple[str, ...], said: str) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Generator
 
+import pytest
+
+from flacheck.capabilities.repro import reducer
 from flacheck.capabilities.repro.budget import Budget
 from flacheck.capabilities.repro.kernel.rewriting import rewrite
 from flacheck.capabilities.repro.kernel.specimen import Specimen
@@ -117,3 +120,24 @@ def test_a_pass_that_never_ends_is_ended_by_the_clock() -> None:
     holds.compilers.budget = Budget(seconds=0.3)
     assert list(reduce(chain(), (), (endless,), holds)) == []
     assert holds.compilers.budget.spent
+
+
+def test_a_short_body_that_loses_no_line_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a budget, too, and the search remembers that it ended by itself."""
+    monkeypatch.setattr(reducer, "POLISHING", 0.2)
+    start = specimen("tl.store(x, 1)", x=POINTER)
+    holds = oracle(FakeCompilers(lambda _: False))
+    assert list(reduce(start, (), (endless,), holds)) == []
+    assert holds.ended_early
+    assert not holds.compilers.budget.spent
+
+
+def test_a_long_body_is_never_left_to_the_polishing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eleven lines go on until the budget ends."""
+    monkeypatch.setattr(reducer, "POLISHING", 0.0)
+    start = specimen("\n".join(f"tl.store(x, {at})" for at in range(11)), x=POINTER)
+    holds = oracle(FakeCompilers(lambda _: False))
+    holds.compilers.budget = Budget(seconds=0.3)
+    assert list(reduce(start, (), (endless,), holds)) == []
+    assert holds.compilers.budget.spent
+    assert not holds.ended_early
