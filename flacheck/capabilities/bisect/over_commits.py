@@ -6,7 +6,8 @@ from pathlib import Path
 
 from msgspec import structs
 
-from flacheck.capabilities.bisect import history, search
+from flacheck.analysis import ordered_search
+from flacheck.capabilities.bisect import history
 from flacheck.capabilities.bisect.history import Bisection, Change, Entry, Find
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs.expand import Selection
@@ -93,7 +94,7 @@ class _CommitWalk:
     ) -> Generator[Event, None, None]:
         """Compile at the positions that the search yields, or at all of them."""
         count = len(self._span.commits)
-        positions_to_try = search.turning_points(count, 0)
+        positions_to_try = ordered_search.turning_points(count, 0)
         positions = next(positions_to_try)
         if every:
             positions = list(range(count))
@@ -136,9 +137,9 @@ class _CommitWalk:
         plan = replace(plan, cells=cells[:1], purpose=Purpose.BISECT)
         return _SourcesAtCommit(plan)
 
-    def _states(self) -> dict[int, search.State]:
+    def _states(self) -> dict[int, ordered_search.State]:
         """Return the state of each position; None without a verdict."""
-        states: dict[int, search.State] = dict.fromkeys(self._reasons)
+        states: dict[int, ordered_search.State] = dict.fromkeys(self._reasons)
         for position, entry in self._entries().items():
             states[position] = entry.state
         return states
@@ -167,7 +168,7 @@ class _CommitWalk:
         positions = self._entries()
         entries = list(positions.values())
         changes = []
-        for before, after in search.changes([entry.state for entry in entries]):
+        for before, after in ordered_search.changes([entry.state for entry in entries]):
             change = history.change(entries, before, after, _without_torch)
             if _matches(change, find):
                 changes.append(change)
