@@ -115,7 +115,7 @@ def calls(found: Specimen, name: str) -> int:
 
 
 @dataclass(frozen=True)
-class Says:
+class FakeOracle:
     """A judge that goes by a predicate; what compiles anywhere compiles everywhere."""
 
     holds: Callable[[Specimen], bool]
@@ -131,7 +131,7 @@ class Says:
 
 def reduced(start: Specimen, holds: Callable[[Specimen], bool], *passes: Pass) -> Specimen:
     best = start
-    for step in reduce(start, (), passes, Says(holds)):
+    for step in reduce(start, (), passes, FakeOracle(holds)):
         best = step.best
     return best
 

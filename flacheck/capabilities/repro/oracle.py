@@ -124,11 +124,15 @@ class Oracle:
     _slip_keys: set[str] = field(default_factory=set)
     _passes: dict[str, str | None] = field(default_factory=dict)
 
+    @property
+    def elapsed_seconds(self) -> float:
+        """The seconds since the command began."""
+        return self.compilers.budget.elapsed_seconds
+
     def check(self) -> None:
         """Raise BudgetSpent if the time is over, SearchEnded if that of the search is."""
-        budget = self.compilers.budget
-        budget.check()
-        if budget.elapsed_seconds > self.search_end:
+        self.compilers.budget.check()
+        if self.elapsed_seconds > self.search_end:
             self.ended_early = True
             raise SearchEnded
 

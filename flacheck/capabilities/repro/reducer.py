@@ -44,7 +44,7 @@ def reduce(
     """
     best = start
     rounds = [(first, True), *[(passes, False)] * ROUNDS]
-    begin = oracle.compilers.budget.elapsed_seconds
+    begin = oracle.elapsed_seconds
     oracle.search_end = _search_end(start, oracle, begin)
     try:
         for round_passes, ignore_cost in rounds:
@@ -70,7 +70,7 @@ def _search_end(best: Specimen, oracle: Oracle, begin: float) -> float:
     """
     if best.lines > SHORT:
         return inf
-    elapsed = oracle.compilers.budget.elapsed_seconds
+    elapsed = oracle.elapsed_seconds
     return elapsed + max(POLISHING, elapsed - begin)
 
 

@@ -27,7 +27,7 @@ from flacheck.capabilities.repro.passes.search import (
 )
 from flacheck.capabilities.repro.passes.statements import closure, control_flow, statements
 from flacheck.capabilities.repro.reducer import polish, reduce
-from tests.made_specimens import POINTER, Says, calls, chain, reduced, specimen
+from tests.made_specimens import POINTER, FakeOracle, calls, chain, reduced, specimen
 
 
 def proposed(one: Pass, start: Specimen) -> list[Specimen]:
@@ -58,7 +58,9 @@ def test_every_accepted_step_is_valid_smaller_and_fails(operation: str, least: i
         assert is_valid(candidate)
         return calls(candidate, operation) >= least
 
-    steps = [step.best for step in reduce(evaluate_constants(chain()), (), PASSES, Says(holds))]
+    steps = [
+        step.best for step in reduce(evaluate_constants(chain()), (), PASSES, FakeOracle(holds))
+    ]
     costs = [cost(step) for step in steps]
     assert costs == sorted(costs, reverse=True)
     assert all(holds(step) for step in steps)
@@ -384,7 +386,7 @@ def test_parameters_are_forgotten_merged_and_written_down() -> None:
 def test_the_last_form_has_one_step_a_line() -> None:
     """Nested loads get lines of their own, one where they are equal; names are the usual ones."""
     start = specimen("tl.store(foo, tl.dot(tl.load(foo), tl.load(foo)))", foo=POINTER)
-    after = polish(start, reading, Says(lambda _: True))
+    after = polish(start, reading, FakeOracle(lambda _: True))
     assert body_of(after) == ["a = tl.load(x_ptr)", "b = tl.dot(a, a)", "tl.store(x_ptr, b)"]
     assert after.args == {"x_ptr": POINTER}
 
@@ -392,7 +394,7 @@ def test_the_last_form_has_one_step_a_line() -> None:
 def test_equal_steps_stay_apart_where_the_failure_needs_them() -> None:
     """Two loads of one address may be what fails."""
     start = specimen("tl.store(foo, tl.dot(tl.load(foo), tl.load(foo)))", foo=POINTER)
-    after = polish(start, reading, Says(lambda s: s.source.count("tl.load") == 2))
+    after = polish(start, reading, FakeOracle(lambda s: s.source.count("tl.load") == 2))
     assert body_of(after)[:2] == ["a = tl.load(x_ptr)", "b = tl.load(x_ptr)"]
 
 

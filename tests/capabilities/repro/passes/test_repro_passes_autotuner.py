@@ -15,7 +15,7 @@ from flacheck.capabilities.repro.passes.autotuner import (
     set_autotuner,
 )
 from flacheck.capabilities.repro.reducer import reduce
-from tests.made_specimens import CHAIN, POINTER, Says, specimen
+from tests.made_specimens import CHAIN, POINTER, FakeOracle, specimen
 
 
 def test_an_autotuner_is_written_and_read_back() -> None:
@@ -68,7 +68,7 @@ def test_an_autotuner_is_reduced_to_two_configurations_and_one_key() -> None:
         return len(left) > 1 and "N" in keys and "N" in candidate.args
 
     best = start
-    for step in reduce(start, TUNING_FIRST, TUNING, Says(holds)):
+    for step in reduce(start, TUNING_FIRST, TUNING, FakeOracle(holds)):
         best = step.best
     left, keys = configs_and_keys(best)
     assert len(left) == 2
