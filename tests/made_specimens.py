@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from flacheck.capabilities.repro.budget import Budget
@@ -114,11 +115,13 @@ def calls(found: Specimen, name: str) -> int:
     return sum(callee_name(node) == name for node in ast.walk(found.function))
 
 
-@dataclass(frozen=True)
+@dataclass
 class FakeOracle:
-    """A judge that goes by a predicate; what compiles anywhere compiles everywhere."""
+    """An oracle that tests a predicate and compiles nothing; its time stands still."""
 
     holds: Callable[[Specimen], bool]
+    elapsed_seconds: float = 0.0
+    search_end: float = inf
 
     def __call__(self, specimen: Specimen) -> bool:
         return self.holds(specimen)
@@ -126,7 +129,7 @@ class FakeOracle:
     fails = hides = __call__
 
     def check(self) -> None:
-        """Its time is never over."""
+        """Never end the search."""
 
 
 def reduced(start: Specimen, holds: Callable[[Specimen], bool], *passes: Pass) -> Specimen:
