@@ -23,7 +23,7 @@ from flacheck.capabilities.repro.compilers import Compilers, provide_releases
 from flacheck.capabilities.repro.output import files
 from flacheck.capabilities.repro.output.result import Improvement, Reproduced
 from flacheck.capabilities.repro.output.script import SHOWS
-from flacheck.capabilities.repro.reproduction import Reproduction, begin
+from flacheck.capabilities.repro.reproduction import Reproduction, begin, check_stage
 from flacheck.config import durations
 from flacheck.errors import Exit, Interrupted, UsageError
 from flacheck.model import Cell, Cut, Json, Purpose
@@ -144,6 +144,8 @@ def repro(
         folder = Path(output or f"repro-{failing.key[:8]}")
         if failing.kernel.language != "triton":
             return _preprocess(chosen_cell, folder, memory)
+        # Before the releases are downloaded.
+        check_stage(failing)
         ready = provide_releases(failing.toolchain, failing.target, texts(releases), texts(triton))
     except KeyboardInterrupt:
         raise Interrupted(

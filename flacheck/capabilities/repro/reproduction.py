@@ -1,5 +1,6 @@
 """The reproduction of a failing cell: a search that yields events, then a verified script."""
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -432,6 +433,7 @@ def begin(cell: Cell, compilers: Compilers) -> Reproduction:
         NotReproduced: If the failure does not show.
         BudgetSpent: If the budget is spent before the failure shows.
     """
+    check_stage(cell)
     budget = compilers.budget
     start = budget.elapsed_seconds
     first = compilers.judge_cell(cell)
@@ -439,7 +441,7 @@ def begin(cell: Cell, compilers: Compilers) -> Reproduction:
     seconds_per_run = budget.elapsed_seconds - start
     if first.verdict not in (Verdict.FAILS, Verdict.COMPILES):
         raise NotReproduced(f"{cell.key[:12]} is {first.verdict.value}: {first.reason}")
-    _check_stage(cell, first)
+    _check_import(cell, first)
     # Releases differ in speed: one took 90 s where others took 6 s.
     compilers.patience = max(_ORIGINAL_TIMEOUT, _PATIENCE * first.seconds)
     count = len(compilers.releases)
@@ -471,7 +473,22 @@ def begin(cell: Cell, compilers: Compilers) -> Reproduction:
     return reproduction
 
 
-def _check_stage(cell: Cell, first: Record) -> None:
+def check_stage(cell: Cell) -> None:
+    """Raise NotReproduced for a call that its package refuses: it ends before any compile."""
+    if cell.stage != "call":
+        return
+    operator = cell.kernel.name.replace(":", ".")
+    selection = ["--package", str(cell.kernel.package), "--op", operator]
+    place = ["--toolchain", cell.toolchain, "--target", cell.target]
+    command = shlex.join(["flacheck", "scan", *selection, *place])
+    raise NotReproduced(
+        f"{cell.kernel.name} is refused by its package before it launches a kernel, so there is no "
+        f"compile to reduce: `{command}` shows the refusal, and `flacheck list advisories` what is "
+        "known of the release"
+    )
+
+
+def _check_import(cell: Cell, first: Record) -> None:
     """Raise NotReproduced for a failing import, unless a kernel's decorator is refused in it."""
     if cell.stage != "import" or first.code == _REFUSED_KEY:
         return

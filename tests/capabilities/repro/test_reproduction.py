@@ -18,7 +18,7 @@ from flacheck.capabilities.repro.original import NotReproduced
 from flacheck.capabilities.repro.output.result import Runs
 from flacheck.capabilities.repro.output.script import DOES_NOT, SHOWS
 from flacheck.capabilities.repro.reproduction import begin
-from flacheck.model import Cell, Cut, Kernel, Launch
+from flacheck.model import Cell, Cut, Imported, Kernel, Launch
 from tests.fake.family import FakeToolchain
 from tests.made_specimens import chain, shown_on
 
@@ -90,6 +90,23 @@ def test_the_import_of_a_package_is_not_reduced(compilers: Callable[..., Compile
     imported = replace(cell(), kernel=replace(cell().kernel, name="fla.ops:__init__"))
     with pytest.raises(NotReproduced, match=r'`python -c "import fla\.ops"` shows its failure'):
         begin(replace(imported, stage="import"), compilers(TABLE))
+
+
+def test_a_call_that_its_package_refuses_is_not_reduced(
+    compilers: Callable[..., Compilers],
+) -> None:
+    """The refusal comes before any compile: the error has the command that shows it."""
+    origin = Imported("fla.ops.kda:chunk_kda")
+    kernel = Kernel("fla.ops.kda:chunk_kda", "fla==0.6.0", "0", origin)
+    call = Cell(kernel, "fake==2.0", "sm90", None, stage="call")
+    releases = compilers(TABLE)
+    command = (
+        r"no compile to reduce: `flacheck scan --package fla==0\.6\.0 --op fla\.ops\.kda\.chunk_kda "
+        r"--toolchain fake==2\.0 --target sm90`"
+    )
+    with pytest.raises(NotReproduced, match=command):
+        begin(call, releases)
+    assert releases.budget.ran == 0
 
 
 def test_before_the_search_the_best_is_the_original(
