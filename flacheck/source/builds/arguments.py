@@ -163,7 +163,11 @@ def _pairs(arguments: Sequence[str]) -> list[tuple[str, str]]:
         word = waiting.pop()
         together = re.fullmatch(r"(-I|-isystem|-D|-U)(.+)", word, re.DOTALL)
         if together:
-            pairs.append((together[1], together[2]))
+            name, text = together.groups()
+            if name in ("-I", "-isystem"):
+                # nvcc takes `-isystem=DIR` too, the form that CMake writes.
+                text = text.removeprefix("=")
+            pairs.append((name, text))
         elif word in TAKES_VALUE and waiting:
             pairs.append((word, waiting.pop()))
         elif word.startswith("-"):

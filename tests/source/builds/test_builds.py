@@ -118,6 +118,14 @@ def test_a_setup_script_is_read_without_running_it(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "words", [("-isystem=/opt/include",), ("-isystem", "/opt/include"), ("-I/opt/include",)]
+)
+def test_an_include_folder_is_read_in_every_form(words: tuple[str, ...], tmp_path: Path) -> None:
+    """CMake joins nvcc's option and its folder by an equals sign."""
+    assert split_arguments(words, tmp_path, tmp_path).includes == ("/opt/include",)
+
+
 def test_a_ninja_file_is_read_with_its_variables(tmp_path: Path) -> None:
     """As torch writes it; a build statement's own variables come before the file's."""
     write(tmp_path, "csrc/fwd.cu", "csrc/bwd.cu", "build/x")
