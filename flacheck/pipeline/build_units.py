@@ -1,4 +1,4 @@
-"""A project's CUDA C++ units through the pipeline. Nothing of the project runs."""
+"""A project's CUDA C++ units through the pipeline."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from flacheck.inputs.matrix import Block, Matrix
 from flacheck.model import Json, Kernel, Launch, Unit, digest
 from flacheck.packages import checkouts, source_trees
 from flacheck.packages.package import Package
+from flacheck.pipeline import configured_builds
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.plan import Plan
 from flacheck.source import builds
@@ -59,7 +60,7 @@ class ResolvedBuild:
         return
 
     def capture(self, archive: Captures | None = None) -> ResolvedBuild:
-        """Return the build itself: nothing of the project runs."""
+        """Return the build itself: its units need no capture."""
         return self
 
     def expand(self) -> Plan:
@@ -74,7 +75,7 @@ class ResolvedBuild:
             raise EmptySelection(f"{spec}: no call path leads to a translation unit; use --kernel")
         package = source_trees.provide_sources(spec)
         root = Path(package.path)
-        build = builds.find(root)
+        build = configured_builds.find(root)
         if not build.units:
             raise UsageError(_without_units(spec, build))
         # Before the headers of libraries are downloaded: those take gigabytes.
@@ -101,8 +102,8 @@ class ResolvedBuild:
 
 def _without_units(spec: str, build: ProjectBuild) -> str:
     message = (
-        f"--package {spec}: no translation unit was found; flacheck reads "
-        "compile_commands.json, build.ninja, and the extensions in setup.py"
+        f"--package {spec}: no translation unit was found; flacheck reads compile_commands.json, "
+        "build.ninja, the extensions in setup.py, CMakeLists.txt and Makefile"
     )
     return "; ".join((message, *build.warnings))
 
@@ -111,12 +112,16 @@ def current(kernel: Kernel, spec: str) -> tuple[Kernel, Package]:
     """Return a stored unit in the present version of its package."""
     package = source_trees.provide_sources(spec)
     root = Path(package.path)
+    # Nothing is configured: a stored cell is no word of the user's to run a project's code.
     build = builds.find(root)
     package = replace(package, includes=tuple(include_folders(build, root)))
     for source in sources_of(package, build):
         if source.kernel.name == kernel.name:
             return source.kernel, package
-    raise UsageError(f"{kernel.name} is no translation unit of {package.identity} any more")
+    raise UsageError(
+        f"{kernel.name} is no translation unit in the build files of {package.identity} that are "
+        "read without running them; `flacheck scan --package` lists the others"
+    )
 
 
 def sources_of(package: Package, build: ProjectBuild) -> list[Source]:

@@ -15,12 +15,11 @@ from flacheck.inputs.subject import Subject
 from flacheck.model import Cell, Purpose, Record, Verdict
 from flacheck.model.cell import CellPart
 from flacheck.packages.commits import Commit, CommitRange, read_range
-from flacheck.pipeline import planning
+from flacheck.pipeline import configured_builds, planning
 from flacheck.pipeline.events import Event, Progress, RecordSettled
 from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import run_plan
-from flacheck.source import builds
 from flacheck.store import Store
 from flacheck.toolchains.scratch import temporary_folder
 
@@ -63,10 +62,10 @@ def bisect_commits(
         UsageError: If the range is malformed, or the folder leaves other than one cell.
     """
     path = Path(folder).expanduser().resolve()
-    if not path.is_dir() or not builds.describes(path):
+    if not path.is_dir() or not configured_builds.describes(path):
         raise UsageError(
             f"--package {folder}: --commits takes the folder of a checkout whose build names CUDA "
-            "C++ units (setup.py, compile_commands.json or build.ninja)"
+            "C++ units (setup.py, compile_commands.json, build.ninja, CMakeLists.txt or Makefile)"
         )
     span = read_range(path, commits)
     with temporary_folder() as scratch:

@@ -4,7 +4,7 @@ Sources are `compile_commands.json`, a ninja file, or `setup.py`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flacheck.source.builds import compile_commands, ninja, setup_script
@@ -49,13 +49,18 @@ def find(root: Path) -> ProjectBuild:
         for name in names:
             files += root.glob(name)
         for file in sorted(files):
-            build = read(file, root)
+            build = checked(read(file, root), file, root)
             warnings += build.warnings
-            units, refusals = _split_refusals(build.units, root)
-            warnings += _refusal_warnings(file.relative_to(root), refusals)
-            if units:
-                return ProjectBuild(file, tuple(units), tuple(warnings))
+            if build.units:
+                return replace(build, warnings=tuple(warnings))
     return ProjectBuild(None, (), tuple(warnings))
+
+
+def checked(build: BuildUnits, file: Path, root: Path) -> ProjectBuild:
+    """Return those units of a build file that can be compiled, with warnings about the others."""
+    units, refusals = _split_refusals(build.units, root)
+    warnings = (*build.warnings, *_refusal_warnings(file.relative_to(root), refusals))
+    return ProjectBuild(file, tuple(units), warnings)
 
 
 def describes(root: Path) -> bool:

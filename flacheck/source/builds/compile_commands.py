@@ -13,9 +13,14 @@ _MOST_BYTES = 64 << 20
 
 
 def read(file: Path, root: Path) -> BuildUnits:
-    """Return the units of the project in a compilation database."""
+    """Return the units of the project in a compilation database of its own."""
+    return read_entries(read_text(file, root, _MOST_BYTES), file, root)
+
+
+def read_entries(text: str, file: Path, root: Path) -> BuildUnits:
+    """Return the units of the project in the text of a compilation database."""
     try:
-        entries = json.loads(read_text(file, root, _MOST_BYTES))
+        entries = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise MatrixError(str(file), None, f"cannot be read: {error}") from None
     if not isinstance(entries, list):

@@ -34,6 +34,8 @@ CONSTANTS: dict[str, Any] = {
     "os.curdir": ".",
     "sys.platform": "linux",
     "sys.argv": [],
+    # True for the wheels of torch since 2.7.
+    "torch._C._GLIBCXX_USE_CXX11_ABI": True,
     "torch.version.hip": None,
     "torch.utils.cpp_extension.IS_HIP_EXTENSION": False,
     "torch.utils.cpp_extension.ROCM_HOME": None,

@@ -129,13 +129,14 @@ class ScriptWalk:
         self.line = 0
         self.extensions: list[Extension] = []
         self.undecided: dict[str, tuple[int, bool]] = {}
+        self._module = _Scope()
 
     def follow(self, tree: ast.Module) -> None:
         """Follow a module from its first statement to its last.
 
         Raises Stopped if it ends with an error, TooLarge if it takes too much work.
         """
-        scope = _Scope()
+        scope = self._module
         scope.values["__file__"] = str(self._root / self._file.name)
         try:
             self._block(tree.body, scope)
@@ -144,6 +145,14 @@ class ScriptWalk:
         except (_Return, _Break, _Continue):
             # Python rejects a module with such a statement outside of a function or loop.
             raise Stopped from None
+
+    def value_of(self, node: ast.expr) -> Any:
+        """Return the value of an expression by the module's names, after the walk."""
+        return self._value(node, self._module)
+
+    def truth_of(self, node: ast.expr) -> bool | None:
+        """Return if an expression is true by the module's names; None if that is unknown."""
+        return self._truth(self.value_of(node))
 
     def _call_all(self, scope: _Scope) -> None:
         """Call the functions of a module: a class of the script may call them while it builds."""
