@@ -112,15 +112,15 @@ def current(kernel: Kernel, spec: str) -> tuple[Kernel, Package]:
     """Return a stored unit in the present version of its package."""
     package = source_trees.provide_sources(spec)
     root = Path(package.path)
-    # Nothing is configured: a stored cell is no word of the user's to run a project's code.
+    # Nothing is configured: naming a package trusts it, and a stored cell names this one.
     build = builds.find(root)
     package = replace(package, includes=tuple(include_folders(build, root)))
     for source in sources_of(package, build):
         if source.kernel.name == kernel.name:
             return source.kernel, package
     raise UsageError(
-        f"{kernel.name} is no translation unit in the build files of {package.identity} that are "
-        "read without running them; `flacheck scan --package` lists the others"
+        f"{kernel.name} is in none of the build files of {package.identity} that flacheck reads "
+        "without running them; `flacheck scan --package` compiles the units of the others"
     )
 
 
@@ -215,7 +215,7 @@ def include_folders(build: ProjectBuild, root: Path) -> Iterator[str]:
             # The Python packages that CUTLASS requires contain no headers.
             yield from source_trees.library_headers(f"{name}{pin}", alone=name in _PINS)
     for folder_name in _outside_folders(build):
-        # The worker refuses files there that are no headers of the system or of the cache (FC812).
+        # The worker refuses files there except headers of the system and of the cache (FC812).
         if is_folder(Path(folder_name)):
             yield folder_name
 
