@@ -96,7 +96,12 @@ class ResolvedBuild:
             cells=cells,
             choices=resolver.choices,
             packages={package.identity: package},
-            warnings=(*dict.fromkeys(resolver.warnings), *build.warnings, *_dropped(build)),
+            warnings=(
+                *dict.fromkeys(resolver.warnings),
+                *build.warnings,
+                *replaced_libraries(build, root),
+                *_dropped(build),
+            ),
         )
 
 
@@ -233,6 +238,23 @@ def _brings(build: ProjectBuild, root: Path, library: str) -> bool:
         return False
     folders = {folder for unit in build.units for folder in unit.includes}
     return any(is_file(root / folder / header) for folder in folders)
+
+
+def replaced_libraries(build: ProjectBuild, root: Path) -> Iterator[str]:
+    """Yield a warning for each library whose folder in the project is missing.
+
+    An archive of a repository, and a clone without its submodules, lack such folders.
+    """
+    folders = sorted({folder for unit in build.units for folder in unit.includes})
+    for library in _HEADER_OF:
+        name = library.removeprefix("nvidia-")
+        missing = [each for each in folders if name in each.lower() and not is_folder(root / each)]
+        if missing and not _brings(build, root, library):
+            yield (
+                f"{missing[0]} is missing: the newest {library} of the package index is used, "
+                "whose errors need not be those of the project's own version "
+                "(`git submodule update --init` provides that)"
+            )
 
 
 def _texts(root: Path) -> Iterator[str]:

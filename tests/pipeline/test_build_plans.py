@@ -77,6 +77,19 @@ def test_cutlass_of_the_index_is_found(tmp_path: Path, monkeypatch: pytest.Monke
     assert calls == [(["nvidia-cutlass"], True)]
 
 
+@pytest.mark.parametrize("has_submodule", [False, True])
+def test_a_submodule_that_is_missing_is_named(has_submodule: bool, tmp_path: Path) -> None:
+    """The library's newest release takes its place, and may fail where its own does not."""
+    root = project(tmp_path, "-Icsrc/cutlass/include", text="#include <cutlass/cutlass.h>\n")
+    header = root / "csrc/cutlass/include/cutlass/cutlass.h"
+    if has_submodule:
+        header.parent.mkdir(parents=True)
+        header.touch()
+    warnings = list(build_units.replaced_libraries(builds.find(root), root))
+    assert len(warnings) == (not has_submodule)
+    assert all("csrc/cutlass/include is missing" in warning for warning in warnings)
+
+
 def test_a_project_with_its_own_cutlass_takes_none_from_the_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
