@@ -119,7 +119,13 @@ def test_a_setup_script_is_read_without_running_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("-isystem=/opt/include",), ("-isystem", "/opt/include"), ("-I/opt/include",)]
+    "words",
+    [
+        ("-isystem=/opt/include",),
+        ("-isystem", "/opt/include"),
+        ("-I/opt/include",),
+        ("-I=/opt/include",),
+    ],
 )
 def test_an_include_folder_is_read_in_every_form(words: tuple[str, ...], tmp_path: Path) -> None:
     """CMake joins nvcc's option and its folder by an equals sign."""
