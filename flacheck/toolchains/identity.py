@@ -24,10 +24,12 @@ def decides(name: str) -> bool:
     folder, _, base = name.rpartition("/")
     if base.endswith(".py"):
         return True
+    is_own_library = base.startswith("libtriton") and ".so" in base
     if "/backends/" in name:
-        is_library = base.endswith((".bc", ".ll")) and folder.endswith("/lib")
-        return base.startswith("ptxas") or is_library
-    return folder.endswith("/_C") and base.startswith("libtriton") and ".so" in base
+        # From 3.9.0 on AMD's code generator is a library of its own there.
+        is_linked = base.endswith((".bc", ".ll")) or is_own_library
+        return base.startswith("ptxas") or (is_linked and folder.endswith("/lib"))
+    return folder.endswith("/_C") and is_own_library
 
 
 def content(package: Path) -> dict[str, str]:

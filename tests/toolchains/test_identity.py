@@ -77,6 +77,8 @@ def test_installed_is_a_release_only_when_its_files_are(
         ("triton/backends/nvidia/bin/cuobjdump", False),
         ("triton/backends/nvidia/lib/libdevice.10.bc", True),
         ("triton/backends/nvidia/include/cuda.h", False),
+        ("triton/backends/amd/lib/libtriton_amd_codegen.so", True),
+        ("triton/backends/nvidia/lib/cupti/libcupti.so", False),
     ],
 )
 def test_only_files_that_change_code_count(name: str, decides: bool) -> None:
