@@ -592,6 +592,9 @@ def guest_environment(
         "PYTHONPATH": os.pathsep.join(beside),
         "PYTHONUSERBASE": site.getuserbase(),
         "TORCHDYNAMO_DISABLE": "1",
+        # Only a build of torch for CUDA replaces operators by Triton kernels of its own; a package
+        # launches the same with every build.
+        "TORCH_DISABLE_NATIVE_JIT": "1",
         # torch falls back on it where the system does not list the user.
         "USER": "flacheck",
         "TRITON_CACHE_DIR": f"{scratch}/triton",

@@ -10,11 +10,11 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from flacheck.errors import UsageError
 from flacheck.inputs import edges
-from flacheck.inputs.configurations import Config, choices, demand, is_config
+from flacheck.inputs.configurations import ChosenConfig, Config, choices, demand, is_config
 from flacheck.inputs.edges import LaunchSettings
 from flacheck.inputs.key_value_options import combinations
 from flacheck.inputs.matrix import Axes, Matrix
@@ -140,6 +140,18 @@ class _Job:
 
 
 @dataclass(frozen=True)
+class _Setting:
+    """One configuration of a launch, without what only a compile needs."""
+
+    source: Source
+    launch: Launch
+    stage: str
+    tuned_parameters: frozenset[str]
+    constants: Config
+    options: Config
+
+
+@dataclass(frozen=True)
 class Configuration:
     """One configuration of a launch on a place.
 
@@ -183,11 +195,16 @@ def check_kernels(globs: Sequence[str], kernels: Iterable[str]) -> None:
         raise UsageError(f"no kernel matches {glob!r}; {hint}")
 
 
-@dataclass(frozen=True)
-class _Product:
-    """A matrix's block with its jobs and toolchains."""
+_Item = TypeVar("_Item", _Job, _Setting)
+# Makes the items of a source's launches.
+_Expansion = Callable[[Matrix, Source, Axes, Selection], Iterator[_Item]]
 
-    jobs: Sequence[_Job]
+
+@dataclass(frozen=True)
+class _Product(Generic[_Item]):
+    """A matrix's block with its jobs, or only their settings, and toolchains."""
+
+    items: Sequence[_Item]
     axes: Axes
     toolchains: Sequence[str]
 
@@ -202,7 +219,8 @@ def expand(
     """Yield every cell once, ordered by toolchain and target, so that workers stay warm."""
     check_kernels(selection.kernels, (source.kernel.name for source in sources))
     _check_defines(selection)
-    yield from _cells(_products(matrix, sources, selection, resolve), matrix, resolve, until)
+    products = _products(matrix, sources, selection, resolve, _jobs)
+    yield from _cells(products, matrix, resolve, until)
 
 
 def expand_edges(
@@ -223,21 +241,22 @@ def expand_edges(
         resolve: Resolves the names of toolchains.
         until: The last stage to run.
     """
-    all_usual = _products(matrix.with_configs("usual"), usual_sources, selection, resolve)
-    all_own = _products(matrix.with_configs("own"), sources, selection, resolve)
+    usual_matrix, own_matrix = matrix.with_configs("usual"), matrix.with_configs("own")
+    all_usual = _products(usual_matrix, usual_sources, selection, resolve, _jobs)
+    all_own = _products(own_matrix, sources, selection, resolve, _jobs)
     products = []
     for usual, own in zip(all_usual, all_own):
-        jobs = [*usual.jobs, *_choose_edges(usual.jobs, own.jobs)]
-        products.append(replace(own, jobs=jobs))
+        jobs = [*usual.items, *_choose_edges(usual.items, own.items)]
+        products.append(replace(own, items=jobs))
     yield from _cells(products, matrix, resolve, until)
 
 
 def _cells(
-    products: Sequence[_Product], matrix: Matrix, resolve: Resolve, until: str | None
+    products: Sequence[_Product[_Job]], matrix: Matrix, resolve: Resolve, until: str | None
 ) -> Iterator[Cell]:
     """Yield the cells of products, each once."""
     keys = set()
-    for toolchain, target, job in _placed_jobs(products):
+    for toolchain, target, job in _placed(products):
         cell = job.cell(target, toolchain, until)
         if cell.key in keys or _is_excluded(cell, matrix, resolve):
             continue
@@ -249,8 +268,8 @@ def count_configurations(
     matrix: Matrix, sources: Sequence[Source], selection: Selection, resolve: Resolve
 ) -> int:
     """Return the number of configurations of all launches on each toolchain and target."""
-    products = _products(matrix.with_configs("own"), sources, selection, resolve)
-    return sum(len(product.jobs) for product in products)
+    products = _products(matrix.with_configs("own"), sources, selection, resolve, _settings)
+    return sum(len(product.items) for product in products)
 
 
 def list_configurations(
@@ -258,17 +277,20 @@ def list_configurations(
 ) -> Iterator[Configuration]:
     """Yield every configuration of every launch, even if the matrix selects fewer.
 
-    No cell is made, because the keys of 100,000 cells take seconds.
+    No job or cell is made: 100,000 take seconds.
     """
-    products = _products(matrix.with_configs("own"), sources, selection, resolve)
-    for toolchain, target, job in _placed_jobs(products):
-        if job.stage != "compile":
+    products = _products(matrix.with_configs("own"), sources, selection, resolve, _settings)
+    for toolchain, target, each in _placed(products):
+        if each.stage != "compile":
             continue
-        tuned_parameters = tuned_names(job.configs)
-        constants = [job.launch.args.get(name) for name in sorted(tuned_parameters)]
-        settings = repr((constants, sorted(job.options.items())))
-        place = toolchain, target
-        yield Configuration(place, job.source.kernel, job.base_launch, tuned_parameters, settings)
+        names = each.tuned_parameters
+        constants = {**each.launch.args}
+        for name, value in each.constants.items():
+            constants[name] = {"constexpr": value}
+        settings = repr(
+            ([constants.get(name) for name in sorted(names)], sorted(each.options.items()))
+        )
+        yield Configuration((toolchain, target), each.source.kernel, each.launch, names, settings)
 
 
 def tuned_names(configs: Sequence[Config]) -> frozenset[str]:
@@ -327,8 +349,8 @@ def _with_alternatives(job: _Job, siblings: Sequence[_Job], parameters: frozense
     return replace(job, alternatives=tuple(others))
 
 
-def _placed_jobs(products: Sequence[_Product]) -> Iterator[tuple[str, str, _Job]]:
-    """Yield (toolchain, target, job), ordered by toolchain and target."""
+def _placed(products: Sequence[_Product[_Item]]) -> Iterator[tuple[str, str, _Item]]:
+    """Yield (toolchain, target, item), ordered by toolchain and target."""
     toolchains: dict[str, None] = {}
     for product in products:
         toolchains.update(dict.fromkeys(product.toolchains))
@@ -338,14 +360,18 @@ def _placed_jobs(products: Sequence[_Product]) -> Iterator[tuple[str, str, _Job]
             if toolchain not in product.toolchains:
                 continue
             targets = _targets(product.axes, family)
-            for target, job in itertools.product(targets, product.jobs):
-                if _language(job.source) == family.language:
-                    yield toolchain, target, job
+            for target, item in itertools.product(targets, product.items):
+                if _language(item.source) == family.language:
+                    yield toolchain, target, item
 
 
 def _products(
-    matrix: Matrix, sources: Sequence[Source], selection: Selection, resolve: Resolve
-) -> list[_Product]:
+    matrix: Matrix,
+    sources: Sequence[Source],
+    selection: Selection,
+    resolve: Resolve,
+    expansion: _Expansion[_Item],
+) -> list[_Product[_Item]]:
     products = []
     for block in matrix.blocks:
         axes = selection.replaces(block.axes)
@@ -354,11 +380,11 @@ def _products(
             toolchains += resolve(spec)
         # Kernels of another language have other axes, which a block does not contain.
         languages = {family_of(name).language for name in toolchains}
-        jobs: list[_Job] = []
+        items: list[_Item] = []
         for source in sources:
             if _language(source) in languages and _is_selected(source.kernel, axes, selection):
-                jobs += _jobs(matrix, source, axes, selection)
-        products.append(_Product(jobs, axes, toolchains))
+                items += expansion(matrix, source, axes, selection)
+        products.append(_Product(items, axes, toolchains))
     return products
 
 
@@ -392,15 +418,46 @@ def _matches_package(globs: Iterable[str], kernel: Kernel) -> bool:
 
 
 def _jobs(matrix: Matrix, source: Source, axes: Axes, selection: Selection) -> Iterator[_Job]:
+    for stage, launch, dtype, shape in _launches(matrix, source, axes, selection):
+        if stage == "autotune":
+            yield _Job(source, launch, launch, {}, dtype, shape, stage)
+        else:
+            yield from _compile_jobs(source, launch, dtype, shape, stage, axes, selection)
+
+
+def _settings(
+    matrix: Matrix, source: Source, axes: Axes, selection: Selection
+) -> Iterator[_Setting]:
+    for stage, launch, _, _ in _launches(matrix, source, axes, selection):
+        names = tuned_names(launch.configs)
+        if stage == "autotune":
+            yield _Setting(source, launch, stage, names, {}, {})
+            continue
+        for changes, config in _choices(launch, axes, selection):
+            constants = {**config.constants, **changes}
+            yield _Setting(source, launch, stage, names, constants, config.options)
+
+
+def _launches(
+    matrix: Matrix, source: Source, axes: Axes, selection: Selection
+) -> Iterator[tuple[str, Launch, str | None, Mapping[str, int]]]:
+    """Yield (stage, launch, dtype, shape) of each launch to expand."""
     stages = axes.get("stage", ("compile",))
     for stage, own in itertools.product(stages, source.launches):
         dtypes = _dtypes(own, axes, selection)
         for dtype, shape in itertools.product(dtypes, _shapes(axes, source)):
             launch = _fill_in(matrix, source.kernel.name, own, dtype, shape)
-            if stage != "autotune":
-                yield from _compile_jobs(source, launch, dtype, shape, stage, axes, selection)
-            elif launch.configs and not any(selection.options().values()):
-                yield _Job(source, launch, launch, {}, dtype, shape, stage)
+            is_tuned = launch.configs and not any(selection.options().values())
+            if stage != "autotune" or is_tuned:
+                yield stage, launch, dtype, shape
+
+
+def _choices(
+    launch: Launch, axes: Axes, selection: Selection
+) -> Iterator[tuple[Config, ChosenConfig]]:
+    """Yield each set of a matrix's changed constants with each configuration."""
+    configs = list(choices(launch, axes, selection.options()))
+    yield from itertools.product(axes.get("constants", ({},)), configs)
 
 
 def _compile_jobs(
@@ -412,9 +469,7 @@ def _compile_jobs(
     axes: Axes,
     selection: Selection,
 ) -> Iterator[_Job]:
-    """Yield a launch's jobs: each set of changed constants with each configuration."""
-    configs = list(choices(launch, axes, selection.options()))
-    for changes, config in itertools.product(axes.get("constants", ({},)), configs):
+    for changes, config in _choices(launch, axes, selection):
         alternative = _change(source, launch, (config.constants, config.options), changes)
         others = []
         # A made-up launch that does not fit is too large. Alternatives would take minutes each,

@@ -99,18 +99,19 @@ def _import_sources(
     by_spec: Mapping[str, Package],
     or_cut: bool = False,
 ) -> list[Source]:
+    beside_torch = torch_folder() is not None
     pairs = []
     for entry, launch in entries:
         package = by_spec[entry.package or ""]
-        pairs.append((_kernel(entry, package, or_cut), launch))
+        pairs.append((_kernel(entry, package, beside_torch, or_cut), launch))
     return launches.group_launches(pairs)
 
 
-def _kernel(entry: RecordedLaunch, package: Package, or_cut: bool) -> Kernel:
+def _kernel(entry: RecordedLaunch, package: Package, beside_torch: bool, or_cut: bool) -> Kernel:
     module, _, qualname = entry.kernel.partition(":")
     identity = digest([package.digest, entry.kernel])
     origin: Origin = Stubbed(module, qualname, entry.made_up)
-    if torch_folder():
+    if beside_torch:
         cut = None
         if or_cut:
             cut = entry.text

@@ -400,6 +400,34 @@ def check_plain(value: Any, path: Sequence[str | int] = ()) -> None:
 
     These are lone surrogates, numbers of hundreds of digits and lists nested without limit.
     """
+    if not _is_plain(value):
+        _name_part(value, path)
+
+
+def _is_plain(value: Any) -> bool:
+    """Return True if `_name_part` finds nothing; captures have millions of values."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        deeper: list[Any] = []
+        for each in level:
+            if isinstance(each, str):
+                if not each.isascii() and _SURROGATES.search(each):
+                    return False
+            elif isinstance(each, dict):
+                deeper += map(str, each)
+                deeper += each.values()
+            elif isinstance(each, (list, tuple)):
+                deeper += each
+            elif isinstance(each, int) and each.bit_length() > _LONGEST_INTEGER:
+                return False
+        if not deeper:
+            return True
+        level = deeper
+    return False
+
+
+def _name_part(value: Any, path: Sequence[str | int]) -> None:
+    """Raise FormError for the first part that is not plain."""
     if len(path) > _DEEPEST:
         raise FormError("it is nested too deeply", f"{_DEEPEST} levels are the most", path)
     if isinstance(value, str):
@@ -409,11 +437,11 @@ def check_plain(value: Any, path: Sequence[str | int] = ()) -> None:
             )
     elif isinstance(value, dict):
         for key, item in value.items():
-            check_plain(str(key), path)
-            check_plain(item, (*path, str(key)))
+            _name_part(str(key), path)
+            _name_part(item, (*path, str(key)))
     elif isinstance(value, (list, tuple)):
         for place, item in enumerate(value):
-            check_plain(item, (*path, place))
+            _name_part(item, (*path, place))
     elif is_int(value) and value.bit_length() > _LONGEST_INTEGER:
         raise FormError("a number is too large", f"{_LONGEST_INTEGER} bits are the most", path)
 

@@ -1,6 +1,7 @@
 """A package's modules, each read once: the targets of their names and the kernels they launch."""
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,6 +19,8 @@ OTHER_VENDORS = frozenset(
 # Folders and files whose modules users of a package do not import; importing some runs code.
 _INTERNAL = frozenset("test tests testing benchmark benchmarks examples docs".split())
 _RUNS = ("__main__", "setup", "conftest")
+# `kernel[grid](…)`, also over several lines; text without a match contains no launch.
+_MAY_LAUNCH = re.compile(rb"\][\s\\)]*(?:#[^\n]*\n[\s\\)]*)*\(")
 # Re-exports go a few modules deep; the limit also ends a circle of imports.
 DEEPEST = 16
 
@@ -147,6 +150,9 @@ def launchable(folder: str | Path, prefix: str) -> Mapping[str, tuple[str, ...]]
         files.append(single_file)
     for file in sorted(files):
         if importable(file.relative_to(root).as_posix()) is None:
+            continue
+        if not _MAY_LAUNCH.search(syntax.content(file)):
+            # A parse costs a hundred times as much.
             continue
         module = module_name(root, file)
         for launcher, name in read(root, module).launches:

@@ -45,8 +45,9 @@ _TRITON = "triton"
 _WITHIN_TRITON = "triton."
 # Modules whose reads do not depend on the package.
 _IGNORED_PACKAGES = (_TRITON, *sys.stdlib_module_names)
-# The fake card skips torch's compiler.
-_TORCH_COMPILER = ("torch._dynamo", "torch._inductor")
+# The fake card skips torch's compiler, and a capture's environment disables torch's own kernels,
+# whose registration reads Triton's version in builds of torch for CUDA.
+_UNUSED_IN_TORCH = ("torch._dynamo", "torch._inductor", "torch._native")
 # Modules of the guest that read the package's kernels, so their reads do depend on the package.
 _KERNEL_READERS = (f"{_GUEST}.workers.cut", f"{_GUEST}.inference.usage")
 # Attributes that Python's import system and introspection read of every module.
@@ -95,7 +96,7 @@ class TritonApiTrace:
         @functools.wraps(original)
         def distribution(name: str) -> Any:
             result = original(name)
-            if name.lower().startswith(_TRITON):
+            if name.lower().startswith(_TRITON) and self._is_traced():
                 query = f"distribution {name}"
                 self._add_place(query)
                 self._add(query, result.version)
@@ -267,7 +268,7 @@ def _is_traced_module(reader: str, importing: bool) -> bool:
     if package == _GUEST:
         return reader in _KERNEL_READERS
     if package == "torch":
-        return importing and not reader.startswith(_TORCH_COMPILER)
+        return importing and not reader.startswith(_UNUSED_IN_TORCH)
     return package not in _IGNORED_PACKAGES
 
 

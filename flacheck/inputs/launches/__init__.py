@@ -165,7 +165,7 @@ class _LaunchesReader:
                 return
             raise MatrixError(self._file, number, f"not JSON: {error}") from None
         try:
-            yield self._entry(value, number)
+            yield self._entry(value, number, _may_have_words(line))
         except (FormError, ValidationError) as error:
             raise MatrixError(self._file, number, str(error)) from None
 
@@ -174,7 +174,7 @@ class _LaunchesReader:
             allowed = f"a launches file begins with a {SCHEMA} line"
             raise MatrixError(self._file, None, "is empty", allowed)
 
-    def _entry(self, value: Any, number: int) -> Entry:
+    def _entry(self, value: Any, number: int, has_words: bool) -> Entry:
         if not isinstance(value, dict):
             raise FormError("a line is a mapping")
         check_plain(value)
@@ -184,7 +184,7 @@ class _LaunchesReader:
             self._has_header = True
             return Note(value)
         if "kernel" in value:
-            return self._launch(value, number)
+            return self._launch(value, number, has_words)
         if "of" in value:
             paths = self._call_paths(value.get("paths", []))
             return convert({**value, "paths": paths}, Repetition)
@@ -198,7 +198,7 @@ class _LaunchesReader:
             return Note(value)
         raise FormError("neither a launch, a count, a path, a guess nor an end line")
 
-    def _launch(self, value: Json, number: int) -> RecordedLaunch:
+    def _launch(self, value: Json, number: int, has_words: bool) -> RecordedLaunch:
         launch = value.get("launch")
         # A launch that was written by hand may have other names of dtypes.
         if isinstance(launch, dict) and isinstance(launch.get("args"), dict):
@@ -206,7 +206,8 @@ class _LaunchesReader:
             for name, argument in launch["args"].items():
                 args[name] = with_known_dtypes(argument)
             value = {**value, "launch": {**launch, "args": args}}
-        value = _with_numbers(value)
+        if has_words:
+            value = _with_numbers(value)
         _FORM.check(value.get("launch"))
         _FORM.check_arguments(value.get("heuristics", {}), "heuristics")
         check_options(value.get("options", {}))
@@ -253,6 +254,11 @@ class _LaunchesReader:
                 if not self._ours:
                     self._refusals[source] = f"{self._file}:{number}: {error}"
         return self._texts[source]
+
+
+def _may_have_words(line: str) -> bool:
+    """Return True if a line may contain a word for a number, perhaps written with escapes."""
+    return "\\u" in line or any(f'"{word}"' in line for word in _WORDS)
 
 
 def _with_numbers(value: Any, constant: bool = False) -> Any:
