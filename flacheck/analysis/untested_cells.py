@@ -12,6 +12,7 @@ from typing import Any
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version
 from flacheck.model import Verdict
+from flacheck.model.launch import find_dtype
 from flacheck.model.wire import Count, JsonStruct, NotEmpty, ToolchainName
 from flacheck.rules import blames_release
 
@@ -35,6 +36,9 @@ _COMPARABLE = ("ast", _FIRST_PASS)
 _VERIFIER_ERROR = re.compile(r"error: '[\w.]+' op ")
 # An autotuner builds its key from the arguments' positions, not from their values.
 _AUTOTUNER = "FC6"
+# `int32` or `i32` in an error: an invented integer tensor is rarely one that the kernel computes
+# with.
+_INTEGER_DTYPE = re.compile(r"\bu?i(?:nt)?\d+\b")
 # The most arguments that a reason lists by name.
 _MAX_NAMES = 3
 # Python's name for an argument that was left out.
@@ -152,8 +156,10 @@ def _find_shared_failures(cells: Iterable[ObservedCell]) -> set[str]:
 def _are_varied(cells: Sequence[ObservedCell]) -> bool:
     """Return True if every invented part varies between these launches of one kernel.
 
-    Their dtypes and sizes differ, and no argument was left out everywhere.
+    Their dtypes and sizes differ, no argument was left out everywhere, and no tensor has
+    everywhere an integer dtype that the error names.
     """
+    named_dtypes = set(map(find_dtype, _INTEGER_DTYPE.findall(cells[0].line))) - {None}
     dtypes: set[str | None] = set()
     launches: list[dict[str, Any]] = []
     for cell in cells:
@@ -171,7 +177,17 @@ def _are_varied(cells: Sequence[ObservedCell]) -> bool:
         sizes = set(map(_integer_value, values))
         if len(sizes) == 1 and None not in sizes:
             return False
+        tensor_dtypes = set(map(_tensor_dtype, values))
+        if len(tensor_dtypes) == 1 and tensor_dtypes <= named_dtypes:
+            return False
     return bool(launches)
+
+
+def _tensor_dtype(argument: Any) -> str | None:
+    """Return the dtype of a tensor; None for any other argument."""
+    if isinstance(argument, Mapping):
+        return argument.get("dtype")
+    return None
 
 
 def _integer_value(argument: Any) -> int | None:

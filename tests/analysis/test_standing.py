@@ -173,6 +173,20 @@ def test_a_failure_that_all_variants_share_is_the_kernels_own(
     assert bool(found.failing) is is_shared
 
 
+@pytest.mark.parametrize(("dtype", "is_shared"), [("int32", False), ("int64", True)])
+def test_an_integer_dtype_that_the_error_names_may_be_the_invention(
+    dtype: str, is_shared: bool
+) -> None:
+    """Although the launches differ in every other part."""
+    integers = {"q": {"dtype": "i32", "align": 16}}
+    line = f"Unsupported lhs dtype {dtype}"
+    made = [
+        refused("bf16", 64, args=integers, line=line),
+        refused("fp16", 32, args={**GATE, **integers}, line=line),
+    ]
+    assert bool(stands(made, made_up=made).failing) is is_shared
+
+
 def test_what_variants_share_is_judged_over_all_shards() -> None:
     """One shard alone may have met a single one of them."""
     one, other = refused("bf16", 64), refused("fp16", 32, args=GATE)
