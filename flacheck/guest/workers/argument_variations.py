@@ -12,6 +12,7 @@ import ast
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import sys
@@ -33,6 +34,8 @@ _MAX_CHILDREN = 6
 _MAX_TEXTS = 4
 # The name of the variations of all tensors.
 _ALL_DTYPES = "the dtypes of all tensors"
+# The dtypes of all tensors are varied first, floats before integers.
+_FLOATS = ("fp32", "fp16")
 # Usual sizes of a tile: a dot needs 16 at least, which twice a small size does not reach.
 _TILE_SIZES = (16, 64)
 # Functions whose arguments are addresses.
@@ -43,11 +46,13 @@ _MEMORY_FUNCTIONS = (
 # A line that rejects arguments on purpose.
 _REJECTIONS = (ast.Raise, ast.Assert)
 _ASSERTION_ERROR = "CompileTimeAssertionFailure"
-# The outcomes of a variation: it fails at the same place, it gets past that place, it ends the
-# compile without reaching that place, or it fails at another place.
-_SAME, _PAST, _SKIPPED, _ELSEWHERE = "same", "past", "skipped", "elsewhere"
+# The outcomes of a variation: it fails at the same place, there with another error, it gets past
+# that place, it ends the compile without reaching that place, or it fails at another place.
+_SAME, _CHANGED, _PAST, _SKIPPED, _ELSEWHERE = "same", "changed", "past", "skipped", "elsewhere"
 # Outcomes that show how a line behaves.
-_INFORMATIVE = (_SAME, _PAST, _SKIPPED)
+_INFORMATIVE = (_SAME, _CHANGED, _PAST, _SKIPPED)
+# Names of dtypes and numbers, which differ between errors for one reason.
+_DTYPE_OR_NUMBER = re.compile(r"\b(?:b?f|fp|float|bfloat|u?i|u?int)?\d+\b")
 
 # A node of a kernel: its line, its column and its kind.
 _Position = tuple[int, int, str]
@@ -142,10 +147,11 @@ class ArgumentVariations:
         if isinstance(nodes[-1], _REJECTIONS):
             return {}
         place = _positions(nodes)
-        key = (function, f"{place} {type(error).__name__}")
+        reason = _reason(error)
+        key = (function, f"{place} {type(error).__name__} {reason}")
         if key not in self._known:
             variations = list(_variations(function, arguments, nodes))
-            self._known[key] = self._judge(variations, arguments, place, compile_launch)
+            self._known[key] = self._judge(variations, arguments, place, reason, compile_launch)
         return self._known[key]
 
     def _judge(
@@ -153,13 +159,14 @@ class ArgumentVariations:
         variations: list[tuple[str, _Arguments]],
         arguments: _Arguments,
         place: list[_Position],
+        reason: str,
         compile_launch: _Compile,
     ) -> Json:
         if len(variations) > _MAX_VARIATIONS:
             return {}
 
         def run(changes: _Arguments) -> str:
-            return self._outcome({**arguments, **changes}, place, compile_launch)
+            return self._outcome({**arguments, **changes}, place, reason, compile_launch)
 
         outcomes = _run_in_children(variations, run)
         by_argument: dict[str, set[str]] = {}
@@ -172,12 +179,18 @@ class ArgumentVariations:
         depends_on = []
         if _PAST in outcomes:
             depends_on = [variations[outcomes.index(_PAST)][0]]
+        else:
+            # The line has several requirements, say floats and a size, and no variation meets all.
+            for (name, changes), outcome in zip(variations, outcomes):
+                if outcome == _CHANGED and _are_usual(name, changes, arguments):
+                    depends_on = [name]
+                    break
         informative_names = []
         for name, results in by_argument.items():
             if results.intersection(_INFORMATIVE):
                 informative_names.append(name)
         # Every varied argument must have shown how the line behaves, and one at least reach it.
-        reaches = any(_SAME in results for results in by_argument.values())
+        reaches = any(results & {_SAME, _CHANGED} for results in by_argument.values())
         is_complete = len(outcomes) == len(variations)
         is_complete = is_complete and len(informative_names) == len(by_argument)
         alike = is_complete and not depends_on and (reaches or not variations)
@@ -190,6 +203,7 @@ class ArgumentVariations:
         self,
         arguments: _Arguments,
         place: list[_Position],
+        reason: str,
         compile_launch: _Compile,
     ) -> str:
         self._path.begin(place)
@@ -197,12 +211,19 @@ class ArgumentVariations:
             compile_launch(arguments)
         except releases.StageReached:
             return _PAST if self._path.is_passed else _SKIPPED
-        except Exception:
+        except Exception as error:
             # Arguments of another kind raise any error, in the launcher too.
             if self._path.failed and _positions(self._path.failed) == place:
-                return _SAME
+                return _SAME if _reason(error) == reason else _CHANGED
             return _PAST if self._path.is_passed else _ELSEWHERE
         return _SKIPPED
+
+
+def _reason(error: BaseException) -> str:
+    """Return the text of an error's first cause without names of dtypes and numbers."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return _DTYPE_OR_NUMBER.sub("#", f"{type(error).__name__}: {error}")
 
 
 def is_dependency_error(error: BaseException) -> bool:
@@ -239,7 +260,7 @@ def _variations(
     together: dict[str, dict[str, ArgumentSpec]] = {}
     for name, spec in arguments.items():
         if name in parameters and isinstance(spec, dict) and "dtype" in spec:
-            for dtype in ("fp32", "fp16", "i32"):
+            for dtype in (*_FLOATS, "i32"):
                 together.setdefault(dtype, {})[name] = {**spec, "dtype": dtype}
     for changes in together.values():
         yield _ALL_DTYPES, changes
@@ -252,6 +273,24 @@ def _variations(
             continue
         for other in _other_specs(spec, is_constant, texts):
             yield name, {name: other}
+
+
+def _are_usual(name: str, changes: _Arguments, arguments: _Arguments) -> bool:
+    """Return True if all tensors become floats together, or a constant another size.
+
+    Another error for arguments of another kind shows nothing.
+    """
+    if name == _ALL_DTYPES:
+        return all(_dtype_of(spec) in _FLOATS for spec in changes.values())
+    return type(_constant_of(arguments[name])) is type(_constant_of(changes[name])) is int
+
+
+def _dtype_of(spec: ArgumentSpec) -> Any:
+    return spec.get("dtype") if isinstance(spec, dict) else None
+
+
+def _constant_of(spec: ArgumentSpec) -> Any:
+    return spec.get("constexpr") if isinstance(spec, dict) else None
 
 
 def _is_number(spec: ArgumentSpec) -> bool:

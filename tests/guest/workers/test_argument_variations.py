@@ -44,6 +44,13 @@ def needs_larger_tiles(x, D: tl.constexpr):
 
 
 @triton.jit
+def needs_floats_and_larger_tiles(x, D: tl.constexpr):
+    rows = tl.make_block_ptr(x, (64, D), (D, 1), (0, 0), (64, D), (1, 0))
+    tile = tl.load(rows)
+    tl.store(x + tl.arange(0, 64), tl.sum(tl.dot(tile, tl.trans(tile)), 1))
+
+
+@triton.jit
 def rejects(x, n, FLAG: tl.constexpr):
     tl.static_assert(FLAG is None, "no flag")
 """
@@ -68,6 +75,10 @@ def test_only_what_no_argument_gets_past_fails_alike(release: str) -> None:
         unknown_call=_UNKNOWN,
         needs_integers={**_UNKNOWN, "y": _TENSOR},
         needs_larger_tiles={"x": _TENSOR, "D": {"constexpr": 4}},
+        needs_floats_and_larger_tiles={
+            "x": {"dtype": "i32", "align": 16},
+            "D": {"constexpr": 4},
+        },
         rejects=_UNKNOWN,
     )
     assert facts["unknown_call"]["variations"]["alike"] is True
@@ -76,6 +87,9 @@ def test_only_what_no_argument_gets_past_fails_alike(release: str) -> None:
     assert facts["needs_integers"]["variations"]["depends_on"] == ["the dtypes of all tensors"]
     assert facts["needs_larger_tiles"]["variations"]["alike"] is False
     assert facts["needs_larger_tiles"]["variations"]["depends_on"] == ["D"]
+    # No single variation meets both requirements of the dot.
+    assert facts["needs_floats_and_larger_tiles"]["variations"]["alike"] is False
+    assert facts["needs_floats_and_larger_tiles"]["variations"]["depends_on"]
     assert facts["rejects"] == {}
 
 
