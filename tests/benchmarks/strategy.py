@@ -4,12 +4,15 @@
 
 The latest records of the package are the full cross. Its kernels are drawn into two halves by a
 seed; for each half the output is the share of the cells that the strategy compiles, the share of
-its covering set, and which of the signatures and of the (kernel, signature) pairs it finds.
+its covering set, and which of the signatures and of the (kernel, signature) pairs it finds. `--export FILE`
+writes the cross as a table of verdicts for `tests/pipeline/test_adaptive_crosses.py`.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,6 +53,20 @@ def show(name: str, records: Sequence[Record], share: float) -> None:
         print(f"  missed: {signature} ({count} of {len(records)} cells)")
 
 
+def export(records: Sequence[Record], file: Path) -> None:
+    """Write points and states as a table; a launch's other arguments become a number."""
+    points = [dict(point_of(record.cell)) for record in records]
+    axes = sorted(set().union(*points))
+    launches: dict[str, int] = {}
+    rows = []
+    for record, point in sorted(zip(records, points), key=lambda pair: pair[0].key):
+        point["launch"] = launches.setdefault(point["launch"], len(launches))
+        rows.append([*(point.get(axis) for axis in axes), state_of(record)])
+    text = json.dumps({"axes": axes, "rows": rows}, separators=(",", ":"))
+    # Without the time of writing, equal tables are equal files.
+    file.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("store", type=Path)
@@ -58,6 +75,7 @@ def main() -> None:
     parser.add_argument("--target", required=True, help="GPUs, comma-separated")
     parser.add_argument("--share", type=float, default=SHARE)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--export", type=Path)
     options = parser.parse_args()
     toolchains, targets = options.toolchain.split(","), options.target.split(",")
     records = []
@@ -67,6 +85,8 @@ def main() -> None:
             is_compile = record.stage != "autotune" and record.cell.launch is not None
             if record.package == options.package and is_place and is_compile:
                 records.append(record)
+    if options.export:
+        export(records, options.export)
     kernels = sorted({record.kernel for record in records})
     random.Random(options.seed).shuffle(kernels)
     middle = len(kernels) // 2
