@@ -180,7 +180,7 @@ class ArgumentVariations:
         if _PAST in outcomes:
             depends_on = [variations[outcomes.index(_PAST)][0]]
         else:
-            # The line has several requirements, for example floats and a size; no variation meets all.
+            # A line with several requirements, such as floats and a size: no variation meets all.
             for (name, changes), outcome in zip(variations, outcomes):
                 if outcome == _CHANGED and _are_usual(name, changes, arguments):
                     depends_on = [name]
