@@ -4,8 +4,8 @@
 
 The latest records of the package are the full cross. Its kernels are drawn into two halves by a
 seed; for each half the output is the share of the cells that the strategy compiles, the share of
-its covering set, and which of the signatures and of the (kernel, signature) pairs it finds. `--export FILE`
-writes the cross as a table of verdicts for `tests/pipeline/test_adaptive_crosses.py`.
+its covering set, and which of the signatures and of the (kernel, signature) pairs it finds.
+`--export FILE` writes the cross as a table for `tests/pipeline/test_adaptive_crosses.py`.
 """
 
 from __future__ import annotations

@@ -176,15 +176,7 @@ class ArgumentVariations:
         for name in by_argument:
             if _has_dtype(arguments.get(name)):
                 by_argument[name] |= by_argument.get(_ALL_DTYPES, set())
-        depends_on = []
-        if _PAST in outcomes:
-            depends_on = [variations[outcomes.index(_PAST)][0]]
-        else:
-            # A line with several requirements, such as floats and a size: no variation meets all.
-            for (name, changes), outcome in zip(variations, outcomes):
-                if outcome == _CHANGED and _are_usual(name, changes, arguments):
-                    depends_on = [name]
-                    break
+        depends_on = _dependence(variations, outcomes, arguments)
         informative_names = []
         for name, results in by_argument.items():
             if results.intersection(_INFORMATIVE):
@@ -217,6 +209,19 @@ class ArgumentVariations:
                 return _SAME if _reason(error) == reason else _CHANGED
             return _PAST if self._path.is_passed else _ELSEWHERE
         return _SKIPPED
+
+
+def _dependence(
+    variations: list[tuple[str, _Arguments]], outcomes: list[str], arguments: _Arguments
+) -> list[str]:
+    """Return the argument that a failing line depends on, an empty list if none shows it."""
+    if _PAST in outcomes:
+        return [variations[outcomes.index(_PAST)][0]]
+    # A line with several requirements, such as floats and a size: no variation meets all.
+    for (name, changes), outcome in zip(variations, outcomes):
+        if outcome == _CHANGED and _are_usual(name, changes, arguments):
+            return [name]
+    return []
 
 
 def _reason(error: BaseException) -> str:

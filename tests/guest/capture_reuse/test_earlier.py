@@ -4,6 +4,7 @@ is answered alike: seen without torch, without the package, and in none but whol
 from __future__ import annotations
 
 import copy
+import importlib.metadata
 import json
 import os
 import signal
@@ -424,6 +425,23 @@ def test_the_code_of_a_function_tells_it_from_another(monkeypatch: pytest.Monkey
     assert before and before == fingerprint(rounded)
     monkeypatch.setitem(globals(), "twice", lambda x: 3 * x)
     assert fingerprint(rounded) != before
+
+
+def test_a_version_is_noted_for_the_package_not_for_torchs_own_kernels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every build of torch for CUDA reads Triton's version to register its kernels."""
+    monkeypatch.setattr(importlib.metadata, "distribution", importlib.metadata.distribution)
+    answers = TritonApiTrace()
+    answers.begin()
+    try:
+        read = "import importlib.metadata; importlib.metadata.version('triton')"
+        exec(read, {"__name__": "torch._native.common_utils"})
+        assert "distribution triton" not in answers.results
+        exec(read, {"__name__": "shop.ops"})
+        assert answers.results["distribution triton"] == importlib.metadata.version("triton")
+    finally:
+        answers.end()
 
 
 def test_only_questions_of_the_package_are_noted() -> None:
