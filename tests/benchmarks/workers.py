@@ -2,10 +2,11 @@
 
 Each number of workers compiles a shard of flacheck's own kernels whose size grows with it, so that
 every run takes about as long. A run's time includes its start and its plan, which do not grow with
-the workers: they cost the shortest runs the largest share. On 32 cores under Triton 3.6.0 with 40
-cells a worker 16 workers were 11.9 times as fast as one, and 32 were 23.6 times as fast; on the few
-cells of `flacheck scan quick` (30 CPU seconds) 16 were 6.6 times as fast, since the start and the
-longest cell take most of that time.
+the workers: they cost the shortest runs the largest share. On 32 cores under Triton 3.6.0 with 80
+cells a worker 16 workers were 15.6 times as fast as one, and 32 were 27.2 times as fast; with 40,
+where start and plan are a larger share, 11.9 and 23.6 times. On the few cells of `flacheck scan
+quick` (30 CPU seconds) 16 were 6.6 times as fast, since the start and the longest cell take most of
+that time. Shards hold different cells, so that a single figure is uncertain by about a fifth.
 """
 
 from __future__ import annotations
