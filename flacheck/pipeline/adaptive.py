@@ -3,12 +3,16 @@
 A cell is a point with one value on each axis: kernel, dtype, GPU, release, each option, each tuned
 constant, and the launch's other arguments. The rounds are
 
-1. a covering set: every pair of values of some cell is in a compiled cell. The launch is left out,
-   since most launches have a kernel to themselves;
+1. a covering set: every value, and every pair of values, of some cell is in a compiled cell. The
+   launch is left out, since most launches have a kernel to themselves;
 2. for each signature, the line through its first cell along each axis, except kernel and launch.
    Releases and numbers have an order and are searched as in a bisect, GPUs and dtypes one by one;
 3. up to a share of all cells, those with the most new triples of values, and step 2 again for each
    new signature.
+
+A CUDA unit has an axis for each part of its name in place of the kernel, because projects generate
+units by the dozen and name them by their choices (`fwd_hdim128_fp8_paged.cu`): a unit with a part
+that no other has is always compiled. Pairs of parts count from step 3 on.
 
 Generators of covering arrays draw rows from a full product. A plan is a small part of one, since
 each kernel has tuned constants of its own, and allpairspy 2.5.1 ends at the first row that repeats
@@ -19,6 +23,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -27,7 +32,7 @@ from typing import Any
 from flacheck.analysis.order import by_version
 from flacheck.analysis.ordered_search import State, turning_points
 from flacheck.inputs.expand import tuned_names
-from flacheck.model import Cell, Record, Verdict, canonical
+from flacheck.model import Cell, Record, Unit, Verdict, canonical
 
 # The share of all cells that is compiled at least, and the rounds in which the last step takes it.
 SHARE = 0.15
@@ -37,6 +42,9 @@ _COMPILES = "compiles"
 _KERNEL, _LAUNCH = "kernel", "launch"
 _WITHOUT_SEARCH = (_KERNEL, _LAUNCH)
 _WITHOUT_ORDER = ("dtype", "target")
+# The beginning of the axes of a unit's name, and the parts of a name.
+_PART = "part "
+_PARTS = re.compile(r"[A-Za-z0-9]+")
 _PAIR, _TRIPLE = 2, 3
 
 # The values of a cell by axis; an axis that its kernel lacks is absent.
@@ -68,8 +76,9 @@ def choose_cells(cells: Sequence[Cell], states: Mapping[str, State]) -> Iterator
 
 def point_of(cell: Cell) -> Point:
     """Return the values of a cell by axis."""
+    is_unit = isinstance(cell.kernel.origin, Unit)
+    kernel = (cell.kernel.package or "", cell.kernel.name)
     point: dict[str, Any] = {
-        _KERNEL: (cell.kernel.package or "", cell.kernel.name),
         "dtype": cell.dtype or "",
         "target": cell.target,
         "toolchain": cell.toolchain,
@@ -77,10 +86,18 @@ def point_of(cell: Cell) -> Point:
     for name, value in cell.options.items():
         point[f"option {name}"] = _plain(value)
     other_arguments: dict[str, Any] = {}
+    if is_unit:
+        for part in _PARTS.findall(cell.kernel.name):
+            point[_PART + part] = True
+        # Parts in another order are another unit.
+        other_arguments["unit"] = list(kernel)
+    else:
+        point[_KERNEL] = kernel
     if cell.launch is not None:
         tuned_parameters = tuned_names(cell.configs)
         for name, argument in cell.launch.to_json()["args"].items():
-            if name in tuned_parameters and argument is not None:
+            # A unit's macros are its constants.
+            if argument is not None and (is_unit or name in tuned_parameters):
                 point[f"constant {name}"] = _plain(argument.get("constexpr"))
             else:
                 other_arguments[name] = argument
@@ -151,11 +168,16 @@ class _Choice:
 
     def _axes(self) -> list[str]:
         """Return the axes on which cells differ."""
-        values: dict[str, set[Any]] = {}
+        values: dict[str, list[Any]] = {}
         for point in self.points.values():
             for axis, value in point.items():
-                values.setdefault(axis, set()).add(value)
-        return [axis for axis in values if len(values[axis]) > 1]
+                values.setdefault(axis, []).append(value)
+        axes = []
+        for axis, each in values.items():
+            is_missing_somewhere = axis.startswith(_PART) and len(each) < len(self.points)
+            if is_missing_somewhere or len(set(each)) > 1:
+                axes.append(axis)
+        return axes
 
     def _choose(self, keys: Iterable[str]) -> list[str]:
         """Return the keys that are new, and count them as chosen."""
@@ -186,7 +208,7 @@ class _Choice:
         """Yield each line through a cell, with the search for the changes on it."""
         for axis in self.points[key]:
             line = self._line(key, axis)
-            if axis in _WITHOUT_SEARCH or len(line) == 1:
+            if axis in _WITHOUT_SEARCH or len(line) == 1 or axis.startswith(_PART):
                 continue
             if axis in _WITHOUT_ORDER:
                 yield line, _take_all(len(line))
@@ -283,6 +305,12 @@ class _Cover:
         return keys
 
     def _combinations(self, key: str) -> Iterator[Combination]:
+        """Yield the values of a point and their combinations, but no pair of a name's parts."""
         point = self._points[key]
         values = [(axis, point[axis]) for axis in self._axes if axis in point]
-        return map(frozenset, combinations(values, self._size))
+        for value in values:
+            yield frozenset((value,))
+        for combination in combinations(values, self._size):
+            are_parts = all(axis.startswith(_PART) for axis, _ in combination)
+            if self._size > _PAIR or not are_parts:
+                yield frozenset(combination)

@@ -173,6 +173,12 @@ def test_the_quick_look_ends_a_scan_until_syntax(tmp_path: Path, store: Store) -
     assert (record.verdict.value, record.reason) == ("compiles", "up to syntax")
 
 
+def test_the_front_end_stops_after_a_few_errors(tmp_path: Path, store: Store) -> None:
+    """A template that fails in each instantiation would take the memory of a hundred errors."""
+    for record in scanned(tmp_path, store, "// arguments", until="syntax"):
+        assert "-Xcudafe=--error_limit=12" in record.message.split()
+
+
 def test_the_command_has_the_builds_own_words_and_the_scans_target(
     tmp_path: Path, store: Store
 ) -> None:
