@@ -12,6 +12,7 @@ from flacheck.captures.capture_archive import Captures
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import INSTALL_TORCH, EmptySelection, IncompleteError, UsageError
 from flacheck.inputs.expand import Source, check_kernels, expand
+from flacheck.inputs.extents import extents, of_cells
 from flacheck.inputs.matrix import Block, Matrix
 from flacheck.model import Json, Kernel, Launch, Unit, digest
 from flacheck.packages import checkouts, source_trees
@@ -94,6 +95,7 @@ class ResolvedBuild:
             name=package.identity,
             source=_source(spec),
             cells=cells,
+            extents=extents(of_cells(cells)),
             choices=resolver.choices,
             packages={package.identity: package},
             warnings=(
