@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _NVCC = """#!{python}
-import os, re, signal, sys, time
+import os, re, resource, signal, sys, time
 
 words = sys.argv[1:]
 if "--version" in words:
@@ -41,7 +41,9 @@ for read in re.findall(r"^// reads (.+)$", text, re.MULTILINE):
         said = f"unit.s:85: Error: can't open {{read}} for reading: {{error.strerror}}"
     print(said, file=sys.stderr)
     sys.exit(1)
-if "// starves" in text:
+needs = re.search(r"^// needs (\\d+) MB$", text, re.MULTILINE)
+is_short = needs and resource.getrlimit(resource.RLIMIT_AS)[0] < int(needs[1]) << 20
+if is_short or "// starves" in text:
     print("cc1plus: out of memory allocating 65536 bytes", file=sys.stderr)
     sys.exit(1)
 if "// dies" in text:

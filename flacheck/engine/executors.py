@@ -101,7 +101,8 @@ class _Slot:
     """One worker at a time and the jobs that it was sent, oldest first.
 
     `since` is the time at which the oldest job started. If that job timed out, `timed_out_job` is
-    its number and `killed_at` the time at which the worker was killed.
+    its number and `killed_at` the time at which the worker was killed. `waited_before` are the
+    seconds that the worker had waited for a processor when the job's time was first checked.
     """
 
     worker: Worker | None = None
@@ -110,6 +111,7 @@ class _Slot:
     since: float = 0.0
     timed_out_job: int | None = None
     killed_at: float = 0.0
+    waited_before: float | None = None
     stillborn: int = 0
     pace: float = 1.0
 
@@ -123,6 +125,15 @@ class _Slot:
     def restart_clock(self) -> None:
         """Start the clock of the next job."""
         self.since, self.timed_out_job = time.monotonic(), None
+        self.waited_before = None
+
+    def running_seconds(self, now: float) -> float:
+        """Return the time of the oldest job without its wait for a processor of a busy machine."""
+        assert self.worker
+        waited = self.worker.waiting_seconds()
+        if self.waited_before is None:
+            self.waited_before = waited
+        return now - self.since - max(0.0, waited - self.waited_before)
 
 
 class LocalPool:
@@ -436,12 +447,13 @@ class LocalPool:
                 continue
             limit = self._timeout(slot.jobs_sent[0].task)
             duration = now - slot.since
+            running_seconds = slot.running_seconds(now)
             if not slot.ready:
                 self._enforce_start(slot, limit + START, duration)
             elif slot.timed_out_job is None and duration > _TICK and slot.worker.is_unreported():
                 # An earlier task may have stopped the server.
                 self._lose(slot, "the worker's server was stopped")
-            elif slot.timed_out_job is None and duration > limit:
+            elif slot.timed_out_job is None and running_seconds > limit:
                 slot.timed_out_job, slot.killed_at = slot.jobs_sent[0].number, now
                 slot.worker.kill()
             elif slot.timed_out_job is not None and now - slot.killed_at > GRACE:

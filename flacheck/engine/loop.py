@@ -16,7 +16,7 @@ from flacheck.engine import judge
 from flacheck.engine.executors import Executor, Task
 from flacheck.engine.provider import Provider, Unavailable
 from flacheck.engine.sandbox import WorkerKind
-from flacheck.model import Attempt, Cell, Json, Outcome, Record, Verdict
+from flacheck.model import Attempt, Cell, Json, Outcome, Record, Unit, Verdict
 from flacheck.model.kernel import origin_to_json
 from flacheck.tables import targets
 
@@ -257,7 +257,10 @@ class Loop:
                 yield record.with_(cached=True)
 
     def _is_still_good(self, record: Record) -> bool:
-        return _still_good(record, self.timeouts.fixed_seconds, self.provider.memory_mb)
+        memory_mb = self.provider.memory_mb
+        if record.how == Unit.how:
+            memory_mb = self.provider.most_memory_mb
+        return _still_good(record, self.timeouts.fixed_seconds, memory_mb)
 
     def _plan(self, cell: Cell) -> Task | Record:
         refusal = self.provider.refusal(cell)
@@ -288,7 +291,12 @@ class Loop:
         if record.verdict is Verdict.FAILS and cell.stage == "autotune":
             record = judge.with_facts(record, self.provider.facts(cell))
         if record.code == _OUT_OF_MEMORY:
-            record = judge.with_facts(record, {_LIMIT: self.provider.memory_mb})
+            larger_kind = self.provider.larger_kind(task.kind)
+            if larger_kind is not None:
+                self.executor.submit([Task(trial, larger_kind, task.request)])
+                return
+            limit_mb = task.kind.config.get("memory_mb", self.provider.memory_mb)
+            record = judge.with_facts(record, {_LIMIT: limit_mb})
         if trial.confirms:
             yield from self._compare_trials(task, trial.confirms, record)
         elif record.verdict is Verdict.FAILS and attempt.outcome is not Outcome.FINISHED:

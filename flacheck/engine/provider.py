@@ -58,7 +58,8 @@ class Provider:
     """The compilers and packages of a run; a compiler is installed when its first cell is due.
 
     `attempts` holds, by key, the cells that a capture has tried before. `memory_mb` limits each
-    worker. Without `trust`, sources may use Triton's language only.
+    worker; a worker whose compiles fill it gets up to `most_memory_mb` if it fails for that.
+    Without `trust`, sources may use Triton's language only.
     """
 
     def __init__(
@@ -68,11 +69,13 @@ class Provider:
         attempts: Mapping[str, Attempt],
         memory_mb: int,
         trust: bool = False,
+        most_memory_mb: int = 0,
     ) -> None:
         self._choices = choices
         self._packages = packages
         self._attempts = attempts
         self.memory_mb = memory_mb
+        self.most_memory_mb = max(memory_mb, most_memory_mb)
         self._trust = trust
         self._kinds: dict[tuple[str, str | None, bool], WorkerKind | Unavailable] = {}
         self._toolchains: dict[str, Toolchain | Unavailable] = {}
@@ -107,6 +110,16 @@ class Provider:
             )
             self._kinds[identity] = recipe.kind_with(toolchain)
         return self._kinds[identity]
+
+    def larger_kind(self, kind: WorkerKind) -> WorkerKind | None:
+        """Return a kind of worker with the most memory; None if this kind gets no more."""
+        if not kind.needs_mb or kind.config["memory_mb"] >= self.most_memory_mb:
+            return None
+        recipe = kind.recipe
+        if recipe is not None:
+            recipe = replace(recipe, memory_mb=self.most_memory_mb)
+        config = {**kind.config, "memory_mb": self.most_memory_mb}
+        return replace(kind, config=config, needs_mb=self.most_memory_mb, recipe=recipe)
 
     def loss(self, cell: Cell) -> str | None:
         """Return a reason if a file of the cell's compiler or package has changed, else None."""

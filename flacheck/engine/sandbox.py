@@ -63,6 +63,19 @@ def _state_and_parent(pid: int) -> tuple[str, int | None]:
     return state, int(parent)
 
 
+def waiting_seconds(pid: int) -> float:
+    """Return the seconds that a process and its living children waited for a free processor.
+
+    A kernel without scheduler statistics counts none.
+    """
+    seconds = 0.0
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        seconds += int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            seconds += waiting_seconds(int(child))
+    return seconds
+
+
 @dataclass(frozen=True)
 class WorkerKind:
     """The content of a warm process: one compiler, one set of packages, one Python.
@@ -180,6 +193,12 @@ class Worker:
         """Return True if `receive` would return at once."""
         readable, _, _ = select.select([self._socket], [], [], 0)
         return bool(readable)
+
+    def waiting_seconds(self) -> float:
+        """Return the seconds that the worker and its programs waited for a free processor."""
+        if self._child is None:
+            return 0.0
+        return waiting_seconds(self._child)
 
     def is_unreported(self) -> bool:
         """Return True if the worker is dead and its stopped server cannot report it."""

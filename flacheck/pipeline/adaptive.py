@@ -3,8 +3,8 @@
 A cell is a point with one value on each axis: kernel, dtype, GPU, release, each option, each tuned
 constant, and the launch's other arguments. The rounds are
 
-1. a covering set: every pair of values of some cell is in a compiled cell. The launch is left out,
-   since most launches have a kernel to themselves;
+1. a covering set: every value, and every pair of values, of some cell is in a compiled cell. The
+   launch is left out, since most launches have a kernel to themselves;
 2. for each signature, the line through its first cell along each axis, except kernel and launch.
    Releases and numbers have an order and are searched as in a bisect, GPUs and dtypes one by one;
 3. up to a share of all cells, and step 2 again for each new signature: first the largest cell of
@@ -15,6 +15,10 @@ constant, and the launch's other arguments. The rounds are
 Most failures depend on the kernel. On the cross of FLA 0.2.2 in `tests/pipeline/crosses`, over
 twelve drawn pairs of halves in random order, this step finds 181 of 191 signatures, and triples of
 any axes alone find 170.
+
+A CUDA unit has an axis for each part of its name in place of the kernel, because projects generate
+units by the dozen and name them by their choices (`fwd_hdim128_fp8_paged.cu`): a unit with a part
+that no other has is always compiled. Pairs of parts count from step 3 on.
 
 Generators of covering arrays draw rows from a full product. A plan is a small part of one, since
 each kernel has tuned constants of its own, and allpairspy 2.5.1 ends at the first row that repeats
@@ -34,7 +38,7 @@ from typing import Any
 from flacheck.analysis.order import by_version
 from flacheck.analysis.ordered_search import State, turning_points
 from flacheck.inputs.expand import tuned_names
-from flacheck.model import Cell, Record, Verdict, canonical
+from flacheck.model import Cell, Record, Unit, Verdict, canonical
 
 # The share of all cells that is compiled at least, and the rounds in which the last step takes it.
 SHARE = 0.15
@@ -48,6 +52,9 @@ _WITHOUT_ORDER = ("dtype", "target")
 _SIZE, _LARGEST = "size", "largest"
 # The bits in a dtype's name.
 _BITS = re.compile(r"\d+")
+# The beginning of the axes of a unit's name, and the parts of a name.
+_PART = "part "
+_PARTS = re.compile(r"[A-Za-z0-9]+")
 
 # The values of a cell by axis; an axis that its kernel lacks is absent.
 Point = Mapping[str, Any]
@@ -80,8 +87,9 @@ def choose_cells(cells: Sequence[Cell], states: Mapping[str, State]) -> Iterator
 
 def point_of(cell: Cell) -> Point:
     """Return the values of a cell by axis, and its size."""
+    is_unit = isinstance(cell.kernel.origin, Unit)
+    kernel = (cell.kernel.package or "", cell.kernel.name)
     point: dict[str, Any] = {
-        _KERNEL: (cell.kernel.package or "", cell.kernel.name),
         "dtype": cell.dtype or "",
         "target": cell.target,
         "toolchain": cell.toolchain,
@@ -89,10 +97,18 @@ def point_of(cell: Cell) -> Point:
     for name, value in cell.options.items():
         point[f"option {name}"] = _plain(value)
     other_arguments: dict[str, Any] = {}
+    if is_unit:
+        for part in _PARTS.findall(cell.kernel.name):
+            point[_PART + part] = True
+        # Parts in another order are another unit.
+        other_arguments["unit"] = list(kernel)
+    else:
+        point[_KERNEL] = kernel
     if cell.launch is not None:
         tuned_parameters = tuned_names(cell.configs)
         for name, argument in cell.launch.to_json()["args"].items():
-            if name in tuned_parameters and argument is not None:
+            # A unit's macros are its constants.
+            if argument is not None and (is_unit or name in tuned_parameters):
                 point[f"constant {name}"] = _plain(argument.get("constexpr"))
             else:
                 other_arguments[name] = argument
@@ -166,6 +182,16 @@ def _mark_largest(points: Mapping[str, Point]) -> dict[str, Point]:
     return marked_points
 
 
+def _covering_axes(axes: Sequence[str]) -> Iterator[Axes]:
+    """Yield the axes of the covering set: each one and each pair, but no pair of a name's parts."""
+    covered_axes = [axis for axis in axes if axis != _LAUNCH]
+    for axis in covered_axes:
+        yield (axis,)
+    for pair in combinations(covered_axes, 2):
+        if not all(axis.startswith(_PART) for axis in pair):
+            yield pair
+
+
 def _filling_axes(axes: Sequence[str]) -> Iterator[list[Axes]]:
     """Yield the axes of the covers that fill the share, one cover after the other."""
     yield [(_KERNEL, "target", _LARGEST)]
@@ -173,7 +199,7 @@ def _filling_axes(axes: Sequence[str]) -> Iterator[list[Axes]]:
     cover: list[Axes] = [(_LAUNCH, "toolchain"), (_LAUNCH, "target"), (_LAUNCH, _KERNEL)]
     cover += [(_KERNEL, *pair) for pair in combinations(others, 2)]
     yield cover
-    yield list(combinations(axes, 3))
+    yield [*combinations(axes, 2), *combinations(axes, 3)]
 
 
 def _plain(value: Any) -> Any:
@@ -199,8 +225,8 @@ class _Choice:
     def rounds(self, count: int) -> Iterator[list[str]]:
         """Yield the rounds; the last ones fill up to `count` cells."""
         axes = self._axes()
-        pairs = combinations([axis for axis in axes if axis != _LAUNCH], 2)
-        yield self._choose(_Cover(self.points, list(pairs)).take(len(self.points)))
+        cover = _Cover(self.points, list(_covering_axes(axes)))
+        yield self._choose(cover.take(len(self.points)))
         yield from self._search_failures()
         size = max(1, (count - len(self.keys)) // _FILLING_ROUNDS)
         for axes_of_cover in _filling_axes(axes):
@@ -215,11 +241,16 @@ class _Choice:
 
     def _axes(self) -> list[str]:
         """Return the axes on which cells differ."""
-        values: dict[str, set[Any]] = {}
+        values: dict[str, list[Any]] = {}
         for point in self.points.values():
             for axis, value in point.items():
-                values.setdefault(axis, set()).add(value)
-        return [axis for axis in values if len(values[axis]) > 1]
+                values.setdefault(axis, []).append(value)
+        axes = []
+        for axis, each in values.items():
+            is_missing_somewhere = axis.startswith(_PART) and len(each) < len(self.points)
+            if is_missing_somewhere or len(set(each)) > 1:
+                axes.append(axis)
+        return axes
 
     def _choose(self, keys: Iterable[str]) -> list[str]:
         """Return the keys that are new, and count them as chosen."""
@@ -250,7 +281,7 @@ class _Choice:
         """Yield each line through a cell, with the search for the changes on it."""
         for axis in self.points[key]:
             line = self._line(key, axis)
-            if axis in _WITHOUT_SEARCH or len(line) == 1:
+            if axis in _WITHOUT_SEARCH or len(line) == 1 or axis.startswith(_PART):
                 continue
             if axis in _WITHOUT_ORDER:
                 yield line, _take_all(len(line))

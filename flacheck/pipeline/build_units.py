@@ -12,6 +12,7 @@ from flacheck.captures.capture_archive import Captures
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import INSTALL_TORCH, EmptySelection, IncompleteError, UsageError
 from flacheck.inputs.expand import Source, check_kernels, expand
+from flacheck.inputs.extents import extents, of_cells
 from flacheck.inputs.matrix import Block, Matrix
 from flacheck.model import Json, Kernel, Launch, Unit, digest
 from flacheck.packages import checkouts, source_trees
@@ -43,6 +44,9 @@ _HEADER_OF = {"nvidia-cutlass": "cutlass/cutlass.h"}
 # Their headers change little between the toolkits of one major version.
 _LIBRARY_PIN = ">=10,<14"
 _HEADERS = (".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc", ".cxx")
+# torch's module that builds extensions, and the standards in its text.
+_EXTENSIONS_OF_TORCH = Path("torch") / "utils" / "cpp_extension.py"
+_STANDARD = re.compile(r"['\"]-std=(c\+\+\d+)['\"]")
 # torch's CPU wheel lacks a header that CMake generates; this macro says to do without.
 _GENERATED = Path("c10") / "cuda" / "impl" / "cuda_cmake_macros.h"
 _WITHOUT_GENERATED = "-DC10_USING_CUSTOM_GENERATED_MACROS"
@@ -94,6 +98,7 @@ class ResolvedBuild:
             name=package.identity,
             source=_source(spec),
             cells=cells,
+            extents=extents(of_cells(cells)),
             choices=resolver.choices,
             packages={package.identity: package},
             warnings=(
@@ -140,8 +145,11 @@ def sources_of(package: Package, build: ProjectBuild) -> list[Source]:
         launches = by_file.setdefault(unit.file, {}).setdefault(_kernel(package, unit), [])
         args = {name: {"constexpr": value} for name, value in unit.defines.items()}
         config: Json = {"kwargs": {}}
-        if unit.standard:
-            config["std"] = unit.standard
+        standard = unit.standard
+        if standard is None and unit.of_torch:
+            standard = _standard_of_torch()
+        if standard:
+            config["std"] = standard
         launch = Launch(args, configs=(config,))
         if launch not in launches:
             launches.append(launch)
@@ -191,6 +199,15 @@ def _versions(unit: BuildUnit) -> list[str]:
     folder = torch_folder()
     version = Path(folder or "") / "torch" / "version.py"
     return [version.read_text()] if version.is_file() else []
+
+
+def _standard_of_torch() -> str | None:
+    """Return the C++ standard that the installed torch passes where an extension names none."""
+    file = Path(torch_folder() or "") / _EXTENSIONS_OF_TORCH
+    if not file.is_file():
+        return None
+    standards = _STANDARD.findall(file.read_text(encoding="utf-8"))
+    return max(standards, key=standards.count, default=None)
 
 
 def _lacks_generated(folder: Path) -> bool:

@@ -11,14 +11,14 @@ from flacheck.analysis.observation import ObservedCell, observe
 from flacheck.analysis.order import count_noun
 from flacheck.analysis.ordered_search import State
 from flacheck.analysis.untested_cells import why_untested
-from flacheck.engine.executors import Executor, LocalPool
+from flacheck.engine.executors import Executor, LocalPool, machine_memory_mb
 from flacheck.engine.loop import Loop, Timeouts
 from flacheck.engine.provider import Provider
 from flacheck.model import Cell, Json, Record, Verdict
 from flacheck.pipeline import adaptive, interim
 from flacheck.pipeline.available_releases import newer_choices
 from flacheck.pipeline.events import Event, Progress, RecordSettled, RunFinished, RunStarted
-from flacheck.pipeline.job import ADAPTIVE, DASK, RunOptions
+from flacheck.pipeline.job import ADAPTIVE, DASK, MEMORY_MB, RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.schedule import Costs, RemainingWork, stored_cost
 from flacheck.pipeline.shared_cache import SharedCache
@@ -28,6 +28,8 @@ from flacheck.version import __version__
 
 _LOG = logging.getLogger(__name__)
 
+# The share of the machine's memory that one CUDA unit may take at most.
+_SHARE_OF_MACHINE = 0.75
 # New verdicts that are written to the shared cache together.
 _WRITTEN_AT_ONCE = 64
 
@@ -158,8 +160,16 @@ def begin_run(plan: Plan, store: Store, run: str = "") -> str:
 
 
 def provider_of(plan: Plan, memory_mb: int) -> Provider:
-    """Return the provider of a plan's compilers."""
-    return Provider(plan.choices, plan.packages, plan.attempts, memory_mb, plan.trust)
+    """Return the provider of a plan's compilers.
+
+    Where the default limit holds, a CUDA unit that needs more is compiled again with most of the
+    machine's memory.
+    """
+    most_memory_mb = memory_mb
+    if memory_mb == MEMORY_MB:
+        most_memory_mb = int(_SHARE_OF_MACHINE * machine_memory_mb())
+    choices, packages, attempts = plan.choices, plan.packages, plan.attempts
+    return Provider(choices, packages, attempts, memory_mb, plan.trust, most_memory_mb)
 
 
 def make_executor(options: RunOptions, timeouts: Timeouts) -> Executor:

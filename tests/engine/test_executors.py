@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from flacheck.engine import sandbox
 from flacheck.engine.executors import LocalPool, Task
 from flacheck.model import Attempt, Outcome
 from tests import fake
@@ -108,6 +109,39 @@ def test_an_endless_assembler_is_killed_with_its_worker() -> None:
     assert found["bad"].stage == "lower"
     assert found["good"].outcome is Outcome.FINISHED
     assert gone(marker)
+
+
+@pytest.mark.parametrize(
+    ("waiting_share", "outcome"), [(0.0, Outcome.TIMED_OUT), (0.9, Outcome.FINISHED)]
+)
+def test_the_wait_for_a_processor_is_not_a_cells_time(
+    monkeypatch: pytest.MonkeyPatch, waiting_share: float, outcome: Outcome
+) -> None:
+    """A busy machine makes no cell time out."""
+    start = time.monotonic()
+
+    def waiting(pid: int) -> float:
+        return waiting_share * (time.monotonic() - start)
+
+    monkeypatch.setattr(sandbox, "waiting_seconds", waiting)
+    kind = fake.kind({"slow": "sleep 4"})
+    assert attempts([fake.task("slow", kind)], timeout=1.5)["slow"].outcome is outcome
+
+
+def test_the_wait_for_a_processor_is_measured_of_children_too() -> None:
+    """Two processes of one processor wait for each other half of the time."""
+    spin = "import time; end = time.monotonic() + 2\nwhile time.monotonic() < end: pass"
+    parent = (
+        f"import os, subprocess, sys; os.sched_setaffinity(0, [{min(os.sched_getaffinity(0))}])"
+    )
+    parent += f"\nfor _ in range(2): subprocess.Popen([sys.executable, '-c', {spin!r}])\nos.wait()"
+    process = subprocess.Popen([sys.executable, "-c", parent])
+    seconds = 0.0
+    while process.poll() is None:
+        seconds = max(seconds, sandbox.waiting_seconds(process.pid))
+        time.sleep(0.05)
+    assert seconds > 0.5
+    assert sandbox.waiting_seconds(process.pid) == 0.0
 
 
 def test_a_memory_bomb_meets_its_limit() -> None:

@@ -40,6 +40,7 @@ class Provider:
     kind_of: Callable[[Cell], WorkerKind | Unavailable] | None = None
     refuses: Callable[[Cell], str | None] = lambda cell: None
     memory_mb: int = 512
+    most_memory_mb: int = 512
     loss_of: Callable[[Cell], str | None] = lambda cell: None
 
     def refusal(self, cell: Cell) -> str | None:
@@ -52,6 +53,9 @@ class Provider:
         if self.kind_of is not None:
             return self.kind_of(cell)
         return kind(self.table, cell.toolchain.partition("==")[2], memory_mb=512)
+
+    def larger_kind(self, kind: WorkerKind) -> WorkerKind | None:
+        return None
 
     def loss(self, cell: Cell) -> str | None:
         return self.loss_of(cell)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,20 @@ from flacheck.analysis.ordered_search import State
 from flacheck.analysis.standing import Standing
 from flacheck.analysis.standing_state import StandingState
 from flacheck.analysis.standings import standings
+from flacheck.inputs.expand import Selection
 from flacheck.inputs.extents import extents, of_cells
+from flacheck.inputs.subject import Subject
 from flacheck.model import Cell, Verdict
+from flacheck.pipeline import planning
 from flacheck.pipeline import run as runs
-from flacheck.pipeline.adaptive import Point, choose_rounds
+from flacheck.pipeline.adaptive import Point, choose_rounds, point_of
 from flacheck.pipeline.events import Progress, RecordSettled
-from flacheck.pipeline.job import ADAPTIVE, RunOptions
+from flacheck.pipeline.job import ADAPTIVE, Job, RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import run_plan
 from flacheck.store import Store, questions
 from tests import fake
+from tests.made_toolkit import project, toolkit
 
 KERNELS = [f"k{n}" for n in range(8)]
 TARGETS = ["sm70", "sm80", "sm90"]
@@ -103,6 +108,35 @@ def test_all_is_compiled_where_every_cell_has_its_own_values() -> None:
     """Nothing vouches for another cell."""
     points = {str(n): {"kernel": f"k{n}", "target": f"sm{n}"} for n in range(5)}
     assert set(replayed(points, lambda point: None)) == set(points)
+
+
+def test_values_of_a_single_axis_are_all_covered() -> None:
+    """Kernels that differ from each other alone have no pair of values."""
+    points = {f"k{n}": {"kernel": f"k{n}", "target": "sm90", "launch": "x"} for n in range(5)}
+    assert set(replayed(points, lambda point: "compiles")) == set(points)
+
+
+def unit_cells(root: Path, folder: Path) -> dict[str, Cell]:
+    selection = Selection(targets=("sm90a",), toolchains=(str(toolkit(folder)),))
+    plan = planning.plan_job(Job(Subject(package=str(root)), selection))
+    return {cell.key: cell for cell in plan.cells}
+
+
+def test_generated_units_are_covered_by_the_parts_of_their_names(tmp_path: Path) -> None:
+    """Each part is in a compiled unit, and so is each macro; a unit with its own part is compiled."""
+    features = ("", "_paged", "_split", "_paged_split")
+    names = [f"fwd_{dtype}{feature}" for dtype in ("bf16", "fp16", "e4m3") for feature in features]
+    root = project(tmp_path, **dict.fromkeys([*names, "api"], ""))
+    cells = unit_cells(root, tmp_path)
+    points = {key: point_of(cell) for key, cell in cells.items()}
+    chosen = replayed(points, lambda point: "compiles")
+    assert len(cells) == 26 and len(chosen) < 13
+    compiled = {(cells[key].kernel.name, points[key]["constant ELEMENT"]) for key in chosen}
+    assert {("csrc/api.cu", "bf16"), ("csrc/api.cu", "fp8")} <= compiled
+    parts = set()
+    for name, _ in compiled:
+        parts.update(re.findall("[a-z0-9]+", name))
+    assert parts >= {"bf16", "fp16", "e4m3", "paged", "split"}
 
 
 @pytest.fixture

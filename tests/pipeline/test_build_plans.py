@@ -56,6 +56,27 @@ def test_a_file_with_several_flags_is_several_kernels(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(("flags", "standard"), [("[]", "c++20"), ("['-std=c++17']", "c++17")])
+def test_an_extension_without_a_standard_gets_that_of_the_installed_torch(
+    flags: str, standard: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch adds it to the flags, and a newer torch another one."""
+    module = tmp_path / "site" / "torch" / "utils" / "cpp_extension.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("# c++17 was enough once\ncflags += ['-std=c++20', '-fPIC']\n")
+    monkeypatch.setattr(build_units, "torch_folder", lambda: str(tmp_path / "site"))
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "a.cu").touch()
+    (root / "setup.py").write_text(
+        "from torch.utils.cpp_extension import CUDAExtension\n"
+        f"CUDAExtension('a', ['a.cu'], extra_compile_args={{'nvcc': {flags}}})\n"
+    )
+    package = Package("project", "1", str(root), "digest", {})
+    (source,) = build_units.sources_of(package, builds.find(root))
+    assert [launch.configs[0]["std"] for launch in source.launches] == [standard]
+
+
 def test_cutlass_of_the_index_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its wheel has headers in a folder of its own; what the wheel requires has none."""
     calls = []

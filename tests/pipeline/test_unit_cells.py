@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from flacheck.analysis.standing_state import StandingState
+from flacheck.analysis.standings import standings
 from flacheck.errors import UsageError
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
@@ -15,7 +17,7 @@ from flacheck.pipeline import planning
 from flacheck.pipeline import resolved_cell as cells
 from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.run import records_of
-from flacheck.store import Store
+from flacheck.store import Store, questions
 from flacheck.toolchains import wheels
 from tests.made_toolkit import MISMATCH, project, toolkit
 
@@ -40,6 +42,21 @@ def failing(tmp_path: Path, store: Store) -> Record:
     plan = planning.plan_job(Job(Subject(package=str(root)), selection))
     records = records_of(plan, store, RunOptions(timeout=20, jobs=1))
     return next(record for record in records if record.code == "FC801")
+
+
+@pytest.mark.parametrize("shards", [(None,), ("1/2", "2/2")])
+def test_all_units_of_a_project_make_its_toolkit_good(
+    tmp_path: Path, store: Store, shards: tuple[str | None, ...]
+) -> None:
+    """Each unit has one configuration, so nothing is left that was not compiled."""
+    root = project(tmp_path, one="", two="")
+    selection = Selection(targets=("sm90a",), toolchains=(str(toolkit(tmp_path)),))
+    for shard in shards:
+        plan = planning.plan_job(Job(Subject(package=str(root)), selection, shard=shard))
+        list(records_of(plan, store, RunOptions(timeout=20, jobs=1)))
+    (standing,) = standings(questions.in_force(store), store.current)
+    assert standing.state is StandingState.GOOD
+    assert standing.extent_text == "4 of 4 configurations, 2 of 2 kernels"
 
 
 def test_its_folder_is_where_it_was_scanned(tmp_path: Path, store: Store, failing: Record) -> None:

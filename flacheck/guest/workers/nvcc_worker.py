@@ -48,6 +48,9 @@ _DENIED_FILE = re.compile(
 )
 # The folders with the host compilers' own headers.
 _SYSTEM = ("/usr/include", "/usr/lib", "/usr/local/include", "/usr/share/libc")
+# Errors after which the front end stops. The first one names the cause, and a template that fails
+# in each of its instantiations takes gigabytes until nvcc's own limit of 100.
+_MOST_ERRORS = 12
 # The maximum number of characters of a log. The first cause comes early.
 _LOG_LIMIT = 4 << 20
 
@@ -86,8 +89,10 @@ class NvccWorker:
         is_device_code = request["kernel"]["unit"].endswith(".cu")
         # The front end finds every error of a template in a fraction of the time of a whole
         # compile.
-        if is_device_code and not compilation.run(["-fdevice-syntax-only", "-cubin"], "syntax"):
-            return compilation.failure()
+        if is_device_code:
+            front_end = ["-fdevice-syntax-only", "-cubin", f"-Xcudafe=--error_limit={_MOST_ERRORS}"]
+            if not compilation.run(front_end, "syntax"):
+                return compilation.failure()
         if until != "syntax":
             last = "-c"
             if until in ("ptx", "cubin"):

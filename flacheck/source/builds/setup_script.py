@@ -35,7 +35,6 @@ _DEFINES_OF_TORCH = (
     "__CUDA_NO_BFLOAT16_CONVERSIONS__",
     "__CUDA_NO_HALF2_OPERATORS__",
 )
-_STANDARD_OF_TORCH = "c++17"
 _OF_TORCH = ("CUDAExtension", "CppExtension")
 _MOST_BYTES = 1 << 20
 # Statements and expressions of all runs, about a second. A run of a large script takes 7,000.
@@ -246,8 +245,7 @@ class _Exploration:
             # nvcc does not accept the host compiler's other flags.
             flags = [flag for flag in unit.flags if flag.startswith(("-O", "-U", "-g"))]
             unit = replace(unit, flags=tuple(flags))
-        standard = unit.standard or (_STANDARD_OF_TORCH if of_torch else None)
-        return replace(unit, standard=standard, of_torch=of_torch)
+        return replace(unit, of_torch=of_torch)
 
     def _flags(self, value: Any, compiler: str) -> list[str]:
         """Return the flags of one compiler out of `extra_compile_args`."""

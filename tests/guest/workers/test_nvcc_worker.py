@@ -14,6 +14,7 @@ from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Record
 from flacheck.pipeline import planning
+from flacheck.pipeline import run as runs
 from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.run import records_of
 from flacheck.store import Store
@@ -152,6 +153,22 @@ def test_a_unit_without_memory_is_asked_again_with_more(tmp_path: Path, store: S
     ]
 
 
+@pytest.mark.parametrize(("memory_mb", "verdict"), [(8192, "compiles"), (9000, "unknown")])
+def test_a_unit_gets_most_of_the_machine_if_the_default_limit_is_too_low(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, memory_mb: int, verdict: str
+) -> None:
+    """A limit that a person chose holds."""
+    monkeypatch.setattr(runs, "machine_memory_mb", lambda: 16000.0)
+    toolkit(tmp_path)
+    root = project(tmp_path, unit="// needs 12000 MB")
+    selection = Selection(targets=("sm90a",), toolchains=(str(tmp_path / "cuda-13.9.7"),))
+    plan = planning.plan_job(Job(Subject(package=str(root)), selection))
+    options = RunOptions(timeout=20, jobs=1, memory_mb=memory_mb)
+    assert {each.verdict.value for each in records_of(plan, store, options)} == {verdict}
+    # A second run knows the limit of the first.
+    assert {each.cached for each in records_of(plan, store, options)} == {True}
+
+
 def test_a_failure_of_the_assembler_has_its_stage(tmp_path: Path, store: Store) -> None:
     """nvcc says which program it starts, so the stage is known."""
     record, _ = scanned(tmp_path, store, "// ptxas")
@@ -171,6 +188,12 @@ def test_the_quick_look_ends_a_scan_until_syntax(tmp_path: Path, store: Store) -
     """`--until syntax` starts no assembler."""
     record, _ = scanned(tmp_path, store, "// ptxas", until="syntax")
     assert (record.verdict.value, record.reason) == ("compiles", "up to syntax")
+
+
+def test_the_front_end_stops_after_a_few_errors(tmp_path: Path, store: Store) -> None:
+    """A template that fails in each instantiation would take the memory of a hundred errors."""
+    for record in scanned(tmp_path, store, "// arguments", until="syntax"):
+        assert "-Xcudafe=--error_limit=12" in record.message.split()
 
 
 def test_the_command_has_the_builds_own_words_and_the_scans_target(
