@@ -162,6 +162,8 @@ class CapturedPackage:
         """Return the plan of the job: the cells of the captured launches."""
         resolved = self.resolved
         job, package = resolved.job, resolved.package
+        # A hundred thousand cells take two minutes: not under the name of the last capture.
+        _LOG.info(f"listing the cells of {package.identity} …")
         cells: list[Cell] = []
         usual_keys: set[str] = set()
         configs: set[str] = set()
