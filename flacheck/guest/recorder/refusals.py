@@ -23,9 +23,9 @@ def check(function: Kernel, positional: int, keyword_names: Iterable[str]) -> No
     parameter nor an option, or if an argument is missing.
     """
     keyword_names = [*keyword_names]
-    for item in inspect.signature(function.fn).parameters.values():
-        if item.kind is inspect.Parameter.VAR_KEYWORD:
-            raise TypeError(_missing([item.name]))
+    collector = collecting_parameter(function)
+    if collector is not None:
+        raise TypeError(_missing([collector]))
     names = {*function.arg_names[:positional], *keyword_names}
     lacking = []
     for parameter in function.params:
@@ -38,6 +38,22 @@ def check(function: Kernel, positional: int, keyword_names: Iterable[str]) -> No
             continue
         if not is_option(name):
             raise KeyError(f"Keyword argument {name} was specified but unrecognised")
+
+
+def collecting_parameter(function: Kernel) -> str | None:
+    """Return the name of the parameter that collects a kernel's constants, else None.
+
+    No release since Triton 2.0 can launch a kernel with such a parameter, whatever it is passed.
+    """
+    code = function.fn.__code__
+    if not code.co_flags & inspect.CO_VARKEYWORDS:
+        return None
+    # Python's order of the names: parameters, those by keyword only, `*args`, `**kwargs`.
+    index = code.co_argcount + code.co_kwonlyargcount
+    if code.co_flags & inspect.CO_VARARGS:
+        index += 1
+    name: str = code.co_varnames[index]
+    return name
 
 
 def is_option(name: str) -> bool:

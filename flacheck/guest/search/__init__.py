@@ -29,6 +29,7 @@ The report is a JSON object:
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import os
@@ -123,9 +124,11 @@ class _Capture:
         from ..inference.shapes import Shapes
         from .calls import Caller
         from .entry_points import find_operators
+        from .kernel_references import KernelReferences
         from .narrowing import narrow
         from .observed_calls import ObservedCalls
         from .operator_search import OperatorSearch
+        from .returned_functions import returned_operators
 
         config = self._config
         self._show_progress("looking for operators and their kernels")
@@ -153,6 +156,7 @@ class _Capture:
             config["seconds"],
             self._show_progress,
             caller.work,
+            functools.partial(returned_operators, KernelReferences(config["modules"])),
         )
         search.run()
         self._show_progress("writing the launches")
