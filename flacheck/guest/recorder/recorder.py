@@ -17,6 +17,7 @@ from ..engine import releases
 from ..engine.driver import nothing
 from ..engine.messages import Json, Kernel
 from ..workers.cut import CutResult, Cutter, passed_functions
+from ..workers.removed_api import collecting_parameter
 from .call_path import CallPaths
 from .forms import Same, UnkeyableValue
 from .journal import Journal
@@ -29,7 +30,7 @@ from .launch_description import (
     memory_layout,
 )
 from .places import Places
-from .refusals import check, collecting_parameter, is_option
+from .refusals import check, is_option
 from .repeated_launches import SWITCHES, Key, RepeatedLaunches, WrittenLaunch
 
 Run = Callable[..., Any]

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 
 from ..engine.messages import Kernel
+from ..workers.removed_api import collecting_parameter
 from .repeated_launches import SWITCHES
 
 # Names that launches passed beside their kernels' parameters, and True for an option of the
@@ -38,22 +39,6 @@ def check(function: Kernel, positional: int, keyword_names: Iterable[str]) -> No
             continue
         if not is_option(name):
             raise KeyError(f"Keyword argument {name} was specified but unrecognised")
-
-
-def collecting_parameter(function: Kernel) -> str | None:
-    """Return the name of the parameter that collects a kernel's constants, else None.
-
-    No release since Triton 2.0 can launch a kernel with such a parameter, whatever it is passed.
-    """
-    code = function.fn.__code__
-    if not code.co_flags & inspect.CO_VARKEYWORDS:
-        return None
-    # Python's order of the names: parameters, those by keyword only, `*args`, `**kwargs`.
-    index = code.co_argcount + code.co_kwonlyargcount
-    if code.co_flags & inspect.CO_VARARGS:
-        index += 1
-    name: str = code.co_varnames[index]
-    return name
 
 
 def is_option(name: str) -> bool:
