@@ -190,9 +190,7 @@ class Caller:
         self._recorder.during = None
         launches = self._recorder.calls - launches_before
         new_kernels = self.recorded_kernels - kernels_before
-        result = CallResult(
-            launches, new_kernels, stage, error, refusal, functions=self._functions
-        )
+        result = CallResult(launches, new_kernels, stage, error, refusal, functions=self._functions)
         self._observed_calls.end_call(result.succeeded)
         if not launches:
             return result
