@@ -130,8 +130,9 @@ _MAX_DEPTH = 4
 
 # Parts of a docstring such as `q (Tensor): queries of shape `[B, T, H, K]``.
 _LIST = r"[\[(]([^\[\]()]{1,60})[\])]"
+_NAMES = r"\w+(?:[ \t]*[,/][ \t]*\w+)*"
 _PARAMETER = re.compile(
-    r"^[ \t]*(?:-[ \t]*|:param[ \t]+)?`?(\w+(?:[ \t]*,[ \t]*\w+)*)`?[ \t]*(?:\(.*?\)|\[[\w\[\]., |]*\])?[ \t]*:(?!:)",
+    rf"^[ \t]*(?:-[ \t]*|:param[ \t]+)?`?({_NAMES})`?[ \t]*(?:\(.*?\)|\[[\w\[\]., |]*\])?[ \t]*:(?!:)",
     re.MULTILINE,
 )
 _SHAPE = re.compile(

@@ -147,7 +147,11 @@ class _Capture:
         if any(globs):
             operators = narrow(operators, *globs, config["modules"])
             sought = sorted({kernel for operator in operators for kernel in operator.kernels})
-        caller = Caller(shapes, recipe, self._recorder, self._trust, observed_calls)
+        # The arguments of functions whose modules no program can import are guesses.
+        guessed_modules = frozenset(failures)
+        caller = Caller(
+            shapes, recipe, self._recorder, self._trust, observed_calls, guessed_modules
+        )
         self._caller = caller
         search = OperatorSearch(
             operators,

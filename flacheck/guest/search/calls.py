@@ -96,12 +96,15 @@ class Caller:
         recorder: Recorder,
         trust: LaunchTrust,
         observed_calls: ObservedCalls,
+        guessed_modules: frozenset[str] = frozenset(),
     ) -> None:
         self.shapes = shapes
         self.recipe = recipe
         self._recorder = recorder
         self._trust = trust
         self._observed_calls = observed_calls
+        # The modules of functions whose launches are all made up.
+        self._guessed_modules = guessed_modules
         self._checks = FrontendChecks(recorder, trust)
         self.work = Work(recorder, self._checks)
         # The kernels that were recorded in this state of the recorder and the checks.
@@ -194,9 +197,10 @@ class Caller:
         self._observed_calls.end_call(result.succeeded)
         if not launches:
             return result
-        is_documented = not arguments.has_guesses and self._is_documented(operator, plan)
+        has_guesses = arguments.has_guesses or operator.module in self._guessed_modules
+        is_documented = not has_guesses and self._is_documented(operator, plan)
         rank = call_rank(operator, plan, result.succeeded, is_documented)
-        new_launches = self._trust.end_call(rank, arguments.has_guesses)
+        new_launches = self._trust.end_call(rank, has_guesses)
         return replace(result, new_launches=new_launches)
 
     def can_be_certain(self, operator: Operator, plan: CallPlan) -> bool:

@@ -136,7 +136,7 @@ class Repairs:
             shapes = {name: self._symbolic_shape(plan, name, value)}
             yield plan.with_changes(shapes=shapes).without_value(name)
         elif constraint.kind == SHAPES:
-            shapes = {each: value for each in name.split(", ")}
+            shapes = dict.fromkeys(name.split(", "), value)
             joint_plan = plan.with_changes(shapes=shapes)
             for each in shapes:
                 joint_plan = joint_plan.without_value(each)
