@@ -22,7 +22,7 @@ from flacheck.guest.search.attempts import CaughtError, TooLong, attempt
 from flacheck.guest.search.observed_calls import ObservedCalls
 from flacheck.guest.search.repairs import Repairs
 from flacheck.guest.search.variations import Variations
-from flacheck.guest.solver.argument_dataflow import SHAPE, Constraint
+from flacheck.guest.solver.argument_dataflow import SHAPE, SHAPES, Constraint
 
 
 def sample(
@@ -50,6 +50,25 @@ def variations() -> Variations:
 @pytest.fixture
 def repairs() -> Repairs:
     return Repairs(OPERATOR, Shapes([OPERATOR], Recipe({})))
+
+
+def test_floats_as_indices_become_the_numbers_of_tokens(repairs: Repairs) -> None:
+    """Of every required tensor in turn, in the shape of a batch of sequences."""
+    text = (
+        "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
+        "Long, Int; but got torch.bfloat16 instead"
+    )
+    error = CaughtError("RuntimeError", text, ("return embedding(tokens)",), "")
+    (plan, *_) = repairs.after_error(CallPlan(), "forward", error)
+    assert (plan.shapes, plan.dtypes) == ({"x": ("B", "T")}, {"x": "i64"})
+
+
+def test_several_shapes_change_in_one_plan(repairs: Repairs) -> None:
+    """The values that the plan has for these arguments are removed."""
+    plan = CallPlan(values={"x": 1, "mode": "chunk"})
+    (changed,) = repairs.meet(plan, [Constraint(SHAPES, "x, weight", (8,))])
+    assert changed.shapes == {"x": (8,), "weight": (8,)}
+    assert changed.values == {"mode": "chunk"}
 
 
 def test_a_plan_is_the_same_under_another_label() -> None:
