@@ -103,7 +103,7 @@ _USUAL_NAMES: dict[str, Dimensions] = {
     **dict.fromkeys("h dh".split(), _STATES),
     **dict.fromkeys("A Aw Au Aqk Akk Ai dA".split(), ("B", "T", "H", "BT")),
     **dict.fromkeys("x hidden_states input inputs residual y dy dout".split(), _MODEL),
-    **dict.fromkeys("weight bias gamma norm_weight norm_bias linear_bias".split(), ("D",)),
+    **dict.fromkeys("weight bias norm_weight norm_bias linear_bias".split(), ("D",)),
     "linear_weight": ("D", "D"),
     "logits": ("B*T", 1024),
     **dict.fromkeys("target labels targets".split(), ("B*T",)),
@@ -130,10 +130,8 @@ _MAX_DEPTH = 4
 
 # Parts of a docstring such as `q (Tensor): queries of shape `[B, T, H, K]``.
 _LIST = r"[\[(]([^\[\]()]{1,60})[\])]"
-_NAMES = r"\w+(?:[ \t]*[,/][ \t]*\w+)*"
 _PARAMETER = re.compile(
-    rf"^[ \t]*(?:-[ \t]*|:param[ \t]+)?`?({_NAMES})`?[ \t]*"
-    r"(?:\(.*?\)|\[[\w\[\]., |]*\])?[ \t]*:(?!:)",
+    r"^[ \t]*(?:-[ \t]*|:param[ \t]+)?`?(\w+)`?[ \t]*(?:\(.*?\)|\[[\w\[\]., |]*\])?[ \t]*:(?!:)",
     re.MULTILINE,
 )
 _SHAPE = re.compile(
@@ -327,13 +325,10 @@ def _docstring_shapes(function: Any) -> dict[str, Symbols]:
     ends = [match.start() for match in matches[1:]] + [len(text)]
     shapes: dict[str, Symbols] = {}
     for match, end in zip(matches, ends):
-        # For example `q, k: of shape [B, T, H]`.
-        names = re.findall(r"\w+", match[1])
-        if not all(name in defaults for name in names):
-            continue
-        dimensions = _described_dimensions(text[match.end() : end], defaults)
-        if dimensions:
-            for name in names:
+        name = match[1]
+        if name in defaults:
+            dimensions = _described_dimensions(text[match.end() : end], defaults)
+            if dimensions:
                 shapes.setdefault(name, dimensions)
     return shapes
 

@@ -42,6 +42,9 @@ _MISSING_ARGUMENT = re.compile(r"missing \d+ required positional argument")
 _MISSING_DIMENSION = re.compile(r"Dimension out of range")
 _NOT_A_SHAPE = re.compile(r"must be tuple of ints")
 _OTHER_ELEMENT_COUNT = re.compile(r"is invalid for input of size \d+")
+_TOO_MANY_DIMENSIONS = re.compile(
+    r"sizes provided \((?P<most>\d+)\).* dimensions in the tensor \((?P<actual>\d+)\)"
+)
 _EXTENT = 16
 _HUGE_EXTENT = 1 << 16
 
@@ -142,6 +145,8 @@ class ErrorSolver(ConditionSolver):
                 yield from ignore_errors(self._avoid_zero_divisor(node))
             case ast.Call(), _ if _NOT_A_SCALAR.search(text):
                 yield from ignore_errors(self._make_scalar(node))
+            case ast.Call(func=ast.Attribute(attr="expand")), RuntimeError():
+                yield from ignore_errors(self._reduce_expanded(node, text))
             case ast.Call(), RuntimeError() if _OTHER_ELEMENT_COUNT.search(text):
                 yield from ignore_errors(self._resize_viewed(node))
 
@@ -224,6 +229,17 @@ class ErrorSolver(ConditionSolver):
             return
         for argument in self._source_arguments(operand):
             yield Constraint(VALUE, argument, _SCALARS.get(name, 1))
+
+    def _reduce_expanded(self, node: ast.Call, text: str) -> Constraints:
+        """Yield a tensor with fewer dimensions for `x[None].expand(2, -1)` of too many."""
+        ranks = _TOO_MANY_DIMENSIONS.search(text)
+        if ranks is None or not isinstance(node.func, ast.Attribute):
+            return
+        tensor = node.func.value
+        if isinstance(tensor, ast.Subscript):
+            tensor = tensor.value
+        surplus = int(ranks["actual"]) - int(ranks["most"])
+        yield from self._constrain_rank(tensor, self._value(tensor).dim() - surplus)
 
     def _resize_viewed(self, node: ast.Call) -> Constraints:
         """Yield a flat tensor with the number of elements that `x.view(rows, 2)` requires."""

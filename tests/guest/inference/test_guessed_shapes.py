@@ -49,24 +49,6 @@ def test_a_shape_needs_all_of_its_extents() -> None:
     assert extents_of(("B", "no shape"), SIZES) is None
 
 
-def test_a_docstring_describes_several_parameters_at_once() -> None:
-    """A list of names that are not all parameters describes none."""
-
-    def function(x_low: Any, x_high: Any, scale: Any, offset: Any, rows: Any) -> None:
-        """Compute.
-
-        Args:
-            x_low, x_high: ``[N, D]`` boxes.
-            scale / offset: Tensors of shape (E, N).
-            rows, returned: [B, T].
-        """
-
-    boxes = ("N", "D")
-    scales = ("E", "N")
-    shapes = {"x_low": boxes, "x_high": boxes, "scale": scales, "offset": scales}
-    assert documented_shapes(function) == shapes
-
-
 def test_a_docstring_says_shapes() -> None:
     """In the forms in which packages write them; other lists are no shapes."""
 

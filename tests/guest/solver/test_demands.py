@@ -73,6 +73,16 @@ def test_a_view_of_a_sum_determines_the_shapes_of_its_terms() -> None:
     ]
 
 
+def expands(x: Any, gamma: Any) -> Any:
+    return gamma[None, :].expand(x.shape[0], -1)
+
+
+def test_an_expanded_tensor_has_too_many_dimensions() -> None:
+    """They are joined or dropped; an index by None adds one to the tensor's own."""
+    first, second, *_ = wanted(expands, x=zeros(5), gamma=zeros(2, 4))
+    assert (first, second) == ((SHAPE, "gamma", (8,)), (SHAPE, "gamma", (4,)))
+
+
 def raising(x: Any, chunk_size: int) -> None:
     batch, _length = x.shape
     if batch != 1 or chunk_size not in (16, 32):
