@@ -432,10 +432,12 @@ class ArgumentDataflow:
 
 
 def _operands(node: ast.BinOp | ast.Compare) -> list[ast.expr]:
-    """Return the operands of an arithmetic operation or a comparison."""
-    if isinstance(node, ast.BinOp):
-        return [node.left, node.right]
-    return [node.left, *node.comparators]
+    """Return the operands of an elementwise operation, none for a product of matrices."""
+    if isinstance(node, ast.Compare):
+        return [node.left, *node.comparators]
+    if isinstance(node.op, ast.MatMult):
+        return []
+    return [node.left, node.right]
 
 
 def _with_product(extents: Extents, product: int) -> Iterator[Extents]:
