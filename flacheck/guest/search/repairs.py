@@ -35,7 +35,6 @@ from ..solver.argument_dataflow import (
     OBJECT,
     OMIT,
     SHAPE,
-    SHAPES,
     TABLE,
     VALUE,
     Constraint,
@@ -135,12 +134,6 @@ class Repairs:
                 yield plan.with_changes(sizes=sizes)
             shapes = {name: self._symbolic_shape(plan, name, value)}
             yield plan.with_changes(shapes=shapes).without_value(name)
-        elif constraint.kind == SHAPES:
-            shapes = dict.fromkeys(name.split(", "), value)
-            joint_plan = plan.with_changes(shapes=shapes)
-            for each in shapes:
-                joint_plan = joint_plan.without_value(each)
-            yield joint_plan
         elif constraint.kind == DTYPE and value in DTYPE_NAMES:
             yield plan.with_changes(dtypes={name: DTYPE_NAMES[value]})
         elif constraint.kind == VALUE:

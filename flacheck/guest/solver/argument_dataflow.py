@@ -15,7 +15,7 @@ import torch
 from ..pysource.functions import called_name, calls_in, passed_arguments, variable_name, walk
 from .traceback_frames import TracebackFrame
 
-SHAPE, DTYPE, VALUE, GIVE, OMIT, OBJECT, BUILD, TABLE, FIELD, SHAPES = range(10)
+SHAPE, DTYPE, VALUE, GIVE, OMIT, OBJECT, BUILD, TABLE, FIELD = range(9)
 # Variables, callers and parts of conditions are followed this far; recursive code ends here.
 MAX_DEPTH = 12
 # The extent of dimensions that are put before those of a tensor: a small batch or head count.
@@ -45,7 +45,6 @@ class Constraint:
         value: SHAPE: the extents. DTYPE: the dtype. VALUE, BUILD: the value. GIVE, OMIT: None.
             OBJECT: a class, or the attribute that an object must have. TABLE: the keys.
             FIELD: the object's class, the name of the field and its value.
-            SHAPES: the extents; `name` lists several arguments with a comma.
     """
 
     kind: int
@@ -287,11 +286,7 @@ class ArgumentDataflow:
 
     def _constrain_shape(self, tensor: ast.expr, shape: Extents) -> Constraints:
         """Yield a shape for the arguments that a tensor is a form of."""
-        names = list(self._source_arguments(tensor))
-        if len(names) > 1:
-            # With another shape of one tensor alone, `x + y` would fail.
-            yield Constraint(SHAPES, ", ".join(names), shape)
-        for name in names:
+        for name in self._source_arguments(tensor):
             yield Constraint(SHAPE, name, shape)
 
     def _constrain_rank(self, tensor: ast.expr, rank: Any) -> Constraints:
@@ -316,12 +311,6 @@ class ArgumentDataflow:
         if isinstance(node, ast.Subscript):
             # `x[0]` in a list of tensors: a constraint on one tensor applies to all.
             yield from self._lists_of(node.value)
-            return
-        if isinstance(node, (ast.BinOp, ast.Compare)):
-            # `x + y` and `x < y` have the shape of both.
-            for operand in _operands(node):
-                if isinstance(self._value(operand), torch.Tensor):
-                    yield from self._source_arguments(operand)
             return
         if not isinstance(node, ast.Name):
             inner = getattr(node, "func", node)
@@ -429,15 +418,6 @@ class ArgumentDataflow:
             node = node.func
         if isinstance(node, ast.Attribute) and node.attr in ("shape", "size", "stride"):
             yield from self._constrain_rank(node.value, length)
-
-
-def _operands(node: ast.BinOp | ast.Compare) -> list[ast.expr]:
-    """Return the operands of an elementwise operation, none for a product of matrices."""
-    if isinstance(node, ast.Compare):
-        return [node.left, *node.comparators]
-    if isinstance(node.op, ast.MatMult):
-        return []
-    return [node.left, node.right]
 
 
 def _with_product(extents: Extents, product: int) -> Iterator[Extents]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import itertools
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -30,7 +29,6 @@ from .argument_dataflow import (
 from .conditions import ConditionSolver
 from .traceback_frames import TracebackFrame
 
-_VIEWS = ("view", "reshape")
 # Constraints of one error, and values of one table.
 _MAX_CONSTRAINTS = 16
 _MAX_VALUES = 6
@@ -41,7 +39,6 @@ _NOT_A_SEQUENCE = re.compile(r"has no len\(\)|is not iterable|must support itera
 _MISSING_ARGUMENT = re.compile(r"missing \d+ required positional argument")
 _MISSING_DIMENSION = re.compile(r"Dimension out of range")
 _NOT_A_SHAPE = re.compile(r"must be tuple of ints")
-_OTHER_ELEMENT_COUNT = re.compile(r"is invalid for input of size \d+")
 _TOO_MANY_DIMENSIONS = re.compile(
     r"sizes provided \((?P<most>\d+)\).* dimensions in the tensor \((?P<actual>\d+)\)"
 )
@@ -147,8 +144,6 @@ class ErrorSolver(ConditionSolver):
                 yield from ignore_errors(self._make_scalar(node))
             case ast.Call(func=ast.Attribute(attr="expand")), RuntimeError():
                 yield from ignore_errors(self._reduce_expanded(node, text))
-            case ast.Call(), RuntimeError() if _OTHER_ELEMENT_COUNT.search(text):
-                yield from ignore_errors(self._resize_viewed(node))
 
     def _add_missing_arguments(self, statement: ast.stmt, text: str) -> Constraints:
         """Yield constraints for a launch that lacks arguments of its kernel.
@@ -240,16 +235,6 @@ class ErrorSolver(ConditionSolver):
             tensor = tensor.value
         surplus = int(ranks["actual"]) - int(ranks["most"])
         yield from self._constrain_rank(tensor, self._value(tensor).dim() - surplus)
-
-    def _resize_viewed(self, node: ast.Call) -> Constraints:
-        """Yield a flat tensor with the number of elements that `x.view(rows, 2)` requires."""
-        if method_name(node) not in _VIEWS or not isinstance(node.func, ast.Attribute):
-            return
-        extents = [self._value(argument) for argument in node.args]
-        if len(extents) == 1 and isinstance(extents[0], (tuple, list)):
-            extents = [*extents[0]]
-        if all(type(extent) is int and extent > 0 for extent in extents):
-            yield from self._constrain_shape(node.func.value, (math.prod(extents),))
 
     def _make_subscriptable(self, node: ast.Subscript) -> Constraints:
         """Yield constraints for a subscript of a value that does not support it.

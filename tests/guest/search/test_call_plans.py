@@ -22,7 +22,7 @@ from flacheck.guest.search.attempts import CaughtError, TooLong, attempt
 from flacheck.guest.search.observed_calls import ObservedCalls
 from flacheck.guest.search.repairs import Repairs
 from flacheck.guest.search.variations import Variations
-from flacheck.guest.solver.argument_dataflow import SHAPE, SHAPES, Constraint
+from flacheck.guest.solver.argument_dataflow import SHAPE, Constraint
 
 
 def sample(
@@ -61,14 +61,6 @@ def test_floats_as_indices_become_the_numbers_of_tokens(repairs: Repairs) -> Non
     error = CaughtError("RuntimeError", text, ("return embedding(tokens)",), "")
     (plan, *_) = repairs.after_error(CallPlan(), "forward", error)
     assert (plan.shapes, plan.dtypes) == ({"x": ("B", "T")}, {"x": "i64"})
-
-
-def test_several_shapes_change_in_one_plan(repairs: Repairs) -> None:
-    """The values that the plan has for these arguments are removed."""
-    plan = CallPlan(values={"x": 1, "mode": "chunk"})
-    (changed,) = repairs.meet(plan, [Constraint(SHAPES, "x, weight", (8,))])
-    assert changed.shapes == {"x": (8,), "weight": (8,)}
-    assert changed.values == {"mode": "chunk"}
 
 
 def test_a_plan_is_the_same_under_another_label() -> None:

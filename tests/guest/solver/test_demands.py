@@ -21,7 +21,6 @@ from flacheck.guest.solver.argument_dataflow import (
     OBJECT,
     OMIT,
     SHAPE,
-    SHAPES,
     TABLE,
     VALUE,
     Constraint,
@@ -53,23 +52,6 @@ def test_two_shapes_that_must_be_equal() -> None:
     assert wanted(same_shapes, q=zeros(2, 4), k=zeros(3, 4)) == [
         (SHAPE, "q", (3, 4)),
         (SHAPE, "k", (2, 4)),
-    ]
-
-
-def blocks(f: Any, alpha: Any, size: int) -> Any:
-    return block_maxima(f + alpha, 3, size)
-
-
-def block_maxima(v: Any, count: int, size: int) -> Any:
-    return v.relu().view(count, size).amax(1)
-
-
-def test_a_view_of_a_sum_determines_the_shapes_of_its_terms() -> None:
-    """Both change together, because another shape of one term alone would fail."""
-    assert wanted(blocks, f=zeros(5, 4), alpha=zeros(5, 4), size=8) == [
-        (SHAPES, "f, alpha", (24,)),
-        (SHAPE, "f", (24,)),
-        (SHAPE, "alpha", (24,)),
     ]
 
 
