@@ -58,6 +58,16 @@ def test_a_known_failure_of_a_made_up_call_is_one() -> None:
     assert judge(made_up(True), replace(ODD, stage="ttgir")).verdict is Verdict.FAILS
 
 
+def test_a_kernel_that_no_launch_fits_fails() -> None:
+    """Constants collected in `**meta` are no fault of a launch, also of a made-up one."""
+    text = "TypeError: dynamic_func() missing 1 required positional argument: 'meta'\n"
+    attempt = replace(ODD, log=text)
+    assert judge(made_up(True), attempt).verdict is Verdict.UNKNOWN
+    record = judge(made_up(True), replace(attempt, facts={"api": "**meta"}))
+    assert record.verdict is Verdict.FAILS
+    assert [why_untested(cell) for cell in observe([record])] == [None]
+
+
 def test_a_name_that_triton_no_longer_has_is_the_releases_failure() -> None:
     """What a package lacks at import is unknown; what Triton lacks is a finding."""
     lost = Attempt(Outcome.RAISED, stage="import", exception=("ImportError",))

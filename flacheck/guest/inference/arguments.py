@@ -364,8 +364,13 @@ def _dtype_named(name: str) -> torch.dtype:
 def _described_tensor(
     description: Mapping[str, Any], dtype: torch.dtype, training: bool
 ) -> torch.Tensor:
-    """Build a tensor of a `shape`, perhaps with a `stride`, perhaps as a conjugate view."""
+    """Build a tensor of a `shape`, perhaps with a `stride`, perhaps as a conjugate view.
+
+    All its elements may be one number (`fill`).
+    """
     extents = tuple(description["shape"])
+    if "fill" in description:
+        return torch.full(extents, description["fill"], dtype=dtype, device="cuda")
     tensor = make_tensor(extents, dtype, training)
     if "stride" in description:
         strides = tuple(description["stride"])

@@ -17,6 +17,7 @@ from ..pysource.functions import (
     Function,
     calls_in,
     function_tree,
+    names_in_scope,
     parameter_names,
     passed_arguments,
     tuple_assignments,
@@ -449,7 +450,7 @@ def _callee_properties(
 ) -> Iterator[tuple[str, Property]]:
     """Yield the variables that callees are passed, with their property in the callee."""
     function = inspect.unwrap(function)
-    scope = getattr(function, "__globals__", {})
+    scope = names_in_scope(function)
     aliases = parameter_aliases(node)
     for call in calls_in(node):
         callee = _find_callee(call.func, scope)
@@ -461,7 +462,7 @@ def _callee_properties(
                 yield aliases.get(variable, variable), properties[parameter]
 
 
-def _find_callee(node: ast.expr, scope: dict[str, Any]) -> Function | None:
+def _find_callee(node: ast.expr, scope: Mapping[str, Any]) -> Function | None:
     """Return the package's function that is called; for `X.apply` the forward."""
     callee: Any = None
     if isinstance(node, ast.Name):

@@ -13,7 +13,7 @@ import functools
 import inspect
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType
 from typing import Any
 
@@ -26,6 +26,7 @@ from ..pysource.functions import (
     function_tree,
     last_name,
     method_name,
+    names_in_scope,
     parameter_names,
     passed_arguments,
     tuple_assignments,
@@ -82,7 +83,7 @@ def parameter_kinds(function: Function, depth: int = 0) -> Kinds:
     node = function_tree(function)
     if node is None:
         return {}
-    scope = getattr(inspect.unwrap(function), "__globals__", {})
+    scope = names_in_scope(function)
     if _is_kernel(node):
         return kernel_parameter_kinds(node, scope, depth)
     usages = list(_direct_usages(node))
@@ -120,7 +121,7 @@ def positional_names(function: Function, depth: int = 0) -> list[str]:
     if names or node.args.vararg is None or depth >= _MAX_DEPTH:
         return names
     # For `arguments = _parse(*args)`, the callee's names.
-    scope = getattr(inspect.unwrap(function), "__globals__", {})
+    scope = names_in_scope(function)
     for call in calls_in(node):
         if len(call.args) != 1:
             continue
@@ -250,7 +251,7 @@ def _plain_names(nodes: Iterable[ast.expr]) -> Iterator[str]:
             yield node.id
 
 
-def _callee_usages(node: ast.FunctionDef, scope: dict[str, Any], depth: int) -> Usages:
+def _callee_usages(node: ast.FunctionDef, scope: Mapping[str, Any], depth: int) -> Usages:
     """Yield the names that are passed to kernels and functions, each with its kind there."""
     for call in calls_in(node):
         callee, bound_parameters = _find_callee(call.func, scope)
@@ -263,7 +264,7 @@ def _callee_usages(node: ast.FunctionDef, scope: dict[str, Any], depth: int) -> 
                 yield argument.id, kinds[parameter]
 
 
-def _find_callee(node: ast.expr, scope: dict[str, Any]) -> tuple[Function | None, int]:
+def _find_callee(node: ast.expr, scope: Mapping[str, Any]) -> tuple[Function | None, int]:
     """Return the package's function that is called or launched, and its bound parameters."""
     bound_parameters = 0
     callee: Any = None
@@ -289,7 +290,7 @@ def _find_callee(node: ast.expr, scope: dict[str, Any]) -> tuple[Function | None
 
 
 def kernel_parameter_kinds(
-    node: ast.FunctionDef, scope: dict[str, Any] | None = None, depth: int = 0
+    node: ast.FunctionDef, scope: Mapping[str, Any] | None = None, depth: int = 0
 ) -> Kinds:
     """Return the kinds of a kernel's parameters: pointers, pointers to indices, and numbers."""
     parameters = [parameter.arg for parameter in (*node.args.args, *node.args.kwonlyargs)]
@@ -337,7 +338,7 @@ def _index_pointer(
 
 def _callee_pointers(
     node: ast.FunctionDef,
-    scope: dict[str, Any],
+    scope: Mapping[str, Any],
     assignments: _Assignments,
     parameters: list[str],
     depth: int,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import collections
+import contextlib
 import functools
 import inspect
 import linecache
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 Function = Callable[..., Any]
@@ -175,6 +177,21 @@ def calls_in(node: ast.AST) -> Iterator[ast.Call]:
     for part in walk(node):
         if isinstance(part, ast.Call):
             yield part
+
+
+def names_in_scope(function: Function) -> Mapping[str, Any]:
+    """Return the globals of a function, and the variables of functions around it, by name."""
+    function = inspect.unwrap(function)
+    scope: dict[str, Any] = getattr(function, "__globals__", {})
+    cells = getattr(function, "__closure__", None)
+    if not cells:
+        return scope
+    variables: dict[str, Any] = {}
+    for name, cell in zip(function.__code__.co_freevars, cells):
+        # A variable that is not assigned yet has no contents.
+        with contextlib.suppress(ValueError):
+            variables[name] = cell.cell_contents
+    return collections.ChainMap(variables, scope)
 
 
 def passed_arguments(call: ast.Call, parameters: Iterable[str]) -> Iterator[tuple[str, ast.expr]]:

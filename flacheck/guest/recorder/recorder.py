@@ -17,6 +17,7 @@ from ..engine import releases
 from ..engine.driver import nothing
 from ..engine.messages import Json, Kernel
 from ..workers.cut import CutResult, Cutter, passed_functions
+from ..workers.removed_api import collecting_parameter
 from .call_path import CallPaths
 from .forms import Same, UnkeyableValue
 from .journal import Journal
@@ -29,7 +30,7 @@ from .launch_description import (
     memory_layout,
 )
 from .places import Places
-from .refusals import check
+from .refusals import check, is_option
 from .repeated_launches import SWITCHES, Key, RepeatedLaunches, WrittenLaunch
 
 Run = Callable[..., Any]
@@ -136,6 +137,9 @@ class Recorder:
     and its arguments by name, and `on_arrival` with the function as well. `current_guess` returns
     the guessed value on which a launch may depend. On a real device, where memory holds the
     kernels' results, `after_fake_launch` and `current_guess` do nothing.
+
+    `records_unlaunchable` is True if a launch of a kernel that no release can launch is recorded,
+    and the program goes on. Otherwise the launch raises Triton's error.
     """
 
     def __init__(self, journal: Journal, packages: Mapping[str, str], real: bool) -> None:
@@ -156,6 +160,7 @@ class Recorder:
         # The kernels of which Triton rejects a launch, with its message.
         self.rejections: dict[str, str] = {}
         self.during: str | None = None
+        self.records_unlaunchable = False
         self.after_fake_launch: Callable[[Iterable[Any]], None] = nothing
         self.current_guess: Callable[[], str | None] = nothing
         # Called where the program's code may have been ended at any point.
@@ -327,7 +332,8 @@ class Recorder:
         except (KeyError, TypeError) as error:
             name = self._identities.of(function.fn)[0]
             self.rejections[name] = f"{type(error).__name__}: {error.args[0]}"
-            raise
+            if not self.records_unlaunchable or collecting_parameter(function) is None:
+                raise
         self._accepted_calls.add(names)
 
     def _launch(self, call: _HostCall, function: Kernel, args: Args, kwargs: Kwargs) -> None:
@@ -521,9 +527,13 @@ def _leave(tuner: Kernel, configs: Sequence[Any]) -> None:
 
 def _bind(function: Kernel, args: Args, kwargs: Kwargs) -> Kwargs:
     names = function.arg_names
+    collects_constants = collecting_parameter(function) is not None
     bound = dict(zip(names, args))
     for name, value in kwargs.items():
         if name in names:
+            bound[name] = value
+        elif collects_constants and name not in SWITCHES and not is_option(name):
+            # A constant for `**meta`, which the grid may read.
             bound[name] = value
     return bound
 

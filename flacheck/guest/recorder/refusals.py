@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import warnings
 from collections.abc import Iterable, Sequence
 
 from ..engine.messages import Kernel
+from ..workers.removed_api import collecting_parameter
 from .repeated_launches import SWITCHES
 
 # Names that launches passed beside their kernels' parameters, and True for an option of the
@@ -23,9 +23,9 @@ def check(function: Kernel, positional: int, keyword_names: Iterable[str]) -> No
     parameter nor an option, or if an argument is missing.
     """
     keyword_names = [*keyword_names]
-    for item in inspect.signature(function.fn).parameters.values():
-        if item.kind is inspect.Parameter.VAR_KEYWORD:
-            raise TypeError(_missing([item.name]))
+    collector = collecting_parameter(function)
+    if collector is not None:
+        raise TypeError(_missing([collector]))
     names = {*function.arg_names[:positional], *keyword_names}
     lacking = []
     for parameter in function.params:

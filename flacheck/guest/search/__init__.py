@@ -29,6 +29,7 @@ The report is a JSON object:
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import os
@@ -123,9 +124,11 @@ class _Capture:
         from ..inference.shapes import Shapes
         from .calls import Caller
         from .entry_points import find_operators
+        from .kernel_references import KernelReferences
         from .narrowing import narrow
         from .observed_calls import ObservedCalls
         from .operator_search import OperatorSearch
+        from .returned_functions import returned_operators
 
         config = self._config
         self._show_progress("looking for operators and their kernels")
@@ -144,7 +147,11 @@ class _Capture:
         if any(globs):
             operators = narrow(operators, *globs, config["modules"])
             sought = sorted({kernel for operator in operators for kernel in operator.kernels})
-        caller = Caller(shapes, recipe, self._recorder, self._trust, observed_calls)
+        # The arguments of functions whose modules no program can import are guesses.
+        guessed_modules = frozenset(failures)
+        caller = Caller(
+            shapes, recipe, self._recorder, self._trust, observed_calls, guessed_modules
+        )
         self._caller = caller
         search = OperatorSearch(
             operators,
@@ -153,6 +160,7 @@ class _Capture:
             config["seconds"],
             self._show_progress,
             caller.work,
+            functools.partial(returned_operators, KernelReferences(config["modules"])),
         )
         search.run()
         self._show_progress("writing the launches")

@@ -24,6 +24,7 @@ from ..solver.path_conditions import PathConditions
 from .attempts import CaughtError, T, TooLong, attempt
 from .frontend_checks import FrontendChecks
 from .observed_calls import ObservedCalls
+from .returned_functions import local_functions
 from .seeding import reset_seeds
 from .trust import LaunchTrust, Rank
 from .work import Work
@@ -61,6 +62,7 @@ class CallResult:
         error: the error that ended the call at that stage.
         refusal: the error of a kernel that does not accept the arguments of its launch.
         new_launches: the number of launches that no earlier call made, or none as trusted.
+        functions: the functions that the operator has defined and returned.
     """
 
     launches: int
@@ -69,6 +71,7 @@ class CallResult:
     error: CaughtError | None
     refusal: CaughtError | None = None
     new_launches: int = 0
+    functions: tuple[Any, ...] = ()
 
     @property
     def succeeded(self) -> bool:
@@ -93,12 +96,15 @@ class Caller:
         recorder: Recorder,
         trust: LaunchTrust,
         observed_calls: ObservedCalls,
+        guessed_modules: frozenset[str] = frozenset(),
     ) -> None:
         self.shapes = shapes
         self.recipe = recipe
         self._recorder = recorder
         self._trust = trust
         self._observed_calls = observed_calls
+        # The modules of functions whose launches are all made up.
+        self._guessed_modules = guessed_modules
         self._checks = FrontendChecks(recorder, trust)
         self.work = Work(recorder, self._checks)
         # The kernels that were recorded in this state of the recorder and the checks.
@@ -108,7 +114,12 @@ class Caller:
         self._work_limit = 0.0
         # The arguments of the current call.
         self._arguments: Mapping[str, Any] = {}
+        # The functions that the current call returned.
+        self._functions: tuple[Any, ...] = ()
         recorder.on_launch = self._check_limits
+        # The scan reports that these kernels fail under every release. If a call ended at the first
+        # of them, its other kernels would not be recorded.
+        recorder.records_unlaunchable = True
 
     @property
     def recorded_kernels(self) -> frozenset[str]:
@@ -176,18 +187,20 @@ class Caller:
         arguments = Arguments(self.shapes, self.recipe, dtype)
         self._recorder.during = f"{operator.name} ({plan.label}, {dtype})"
         self._arguments = {}
+        self._functions = ()
         stage, error = self._run_stages(operator, plan, arguments, path)
         refusal = self._find_refusal()
         self._recorder.during = None
         launches = self._recorder.calls - launches_before
         new_kernels = self.recorded_kernels - kernels_before
-        result = CallResult(launches, new_kernels, stage, error, refusal)
+        result = CallResult(launches, new_kernels, stage, error, refusal, functions=self._functions)
         self._observed_calls.end_call(result.succeeded)
         if not launches:
             return result
-        is_documented = not arguments.has_guesses and self._is_documented(operator, plan)
+        has_guesses = arguments.has_guesses or operator.module in self._guessed_modules
+        is_documented = not has_guesses and self._is_documented(operator, plan)
         rank = call_rank(operator, plan, result.succeeded, is_documented)
-        new_launches = self._trust.end_call(rank, arguments.has_guesses)
+        new_launches = self._trust.end_call(rank, has_guesses)
         return replace(result, new_launches=new_launches)
 
     def can_be_certain(self, operator: Operator, plan: CallPlan) -> bool:
@@ -292,6 +305,7 @@ class Caller:
         result = _attempt(forward, _STAGE_SECONDS, values)
         if isinstance(result, CaughtError):
             return "forward", result
+        self._functions = tuple(local_functions(result))
         if not plan.training:
             return "forward", None
         error = _attempt(lambda: _backward(list(_tensors(result)), 1.0), _STAGE_SECONDS)

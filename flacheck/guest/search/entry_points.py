@@ -49,7 +49,7 @@ def find_operators(modules: Sequence[ModuleType], packages: Iterable[str]) -> li
             continue
         outer = id(value) in exported_ids or id(value) not in used_ids
         shared = id(value) in used_by_functions
-        operator = _as_operator(name, value, outer, kernels, shared)
+        operator = as_operator(name, value, outer, kernels, shared)
         if operator is not None:
             operators.append(operator)
         elif isinstance(value, type):
@@ -101,7 +101,7 @@ def _is_defined_in(module: str, name: str, value: Any) -> bool:
     return False
 
 
-def _as_operator(
+def as_operator(
     name: str, value: Any, outer: bool, kernels: frozenset[str], shared: bool
 ) -> Operator | None:
     """Return a function, autograd function or layer as an operator, else None."""

@@ -12,6 +12,7 @@ from types import ModuleType
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..engine.loader import LazyPackages
+from .absent_modules import AbsentModules, defines_kernels, missing_package
 from .attempts import CaughtError, attempt
 
 # CPU seconds for one import: some packages compile or probe while they are imported.
@@ -64,6 +65,7 @@ def load(
     if len(package_errors) == len(names):
         for name, error in package_errors.items():
             raise NotImported(name, error)
+    _load_beside_stand_ins(skip_patterns, modules, failures, show_progress)
     for loaded_module in modules.values():
         _hide_fake_tensor_class(loaded_module)
     return list(modules.values()), failures
@@ -139,6 +141,33 @@ def _load_module(
         empty_package = ModuleType(name)
         empty_package.__path__ = [folder]
         sys.modules[name] = empty_package
+
+
+def _load_beside_stand_ins(
+    skip_patterns: Sequence[str],
+    modules: dict[str, ModuleType],
+    failures: dict[str, str],
+    show_progress: Callable[[str], None],
+) -> None:
+    """Import modules with kernels that failed for a package that is not installed.
+
+    Their errors stay among the failures, because no program can import them here.
+    """
+    absent = AbsentModules()
+    candidates = []
+    for name, message in failures.items():
+        package = missing_package(message, name.partition(".")[0])
+        path = os.path.join(_parent_folder(name), name.rpartition(".")[2] + ".py")
+        if package is not None and defines_kernels(path):
+            absent.packages.add(package)
+            candidates.append(name)
+    if not candidates:
+        return
+    with absent.installed():
+        for name in candidates:
+            show_progress(f"importing {name} without what is not installed")
+            errors: dict[str, str] = {}
+            _load_module(name, skip_patterns, modules, errors)
 
 
 def _is_skipped(name: str, skip_patterns: Sequence[str]) -> bool:

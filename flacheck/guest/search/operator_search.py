@@ -54,6 +54,8 @@ _END_SECONDS = 3.0
 _SHOW_SECONDS = 1.0
 
 _Step = Callable[[Operator], None]
+# Returns the operators among the functions that an operator returned.
+_Returned = Callable[[Operator, Sequence[Any]], Iterable[Operator]]
 
 
 class OperatorSearch:
@@ -72,9 +74,13 @@ class OperatorSearch:
         seconds: float,
         show_progress: Callable[[str], None] = lambda activity: None,
         clock: Callable[[], float] = time.process_time,
+        find_returned: _Returned = lambda operator, functions: (),
     ) -> None:
         self._show_progress = show_progress
         self._clock = clock
+        self._find_returned = find_returned
+        # The operators among returned functions, by name; the last one of a name counts.
+        self._returned_operators: dict[str, Operator] = {}
         self._operators = operators
         self._caller = caller
         self._dtypes = dtypes
@@ -135,6 +141,10 @@ class OperatorSearch:
         self._run_round("variants of inner functions", self._search_inner, by_priority, 0.78)
         self._run_round("usual variants of layers", self._call_usual, layers, 0.8)
         self._run_round("unusual variants of layers", self._call_unusual, layers, 0.82)
+        # Later calls add no functions to the ones that are called here.
+        returned = list(self._returned_operators.values())
+        self._run_round("returned functions", self._call_inner, returned, 0.84)
+        self._run_round("variants of returned functions", self._search_inner, returned, 0.86)
         # A kernel without any launch matters more than another dtype of a recorded kernel.
         remaining = []
         for operator in inner:
@@ -461,6 +471,9 @@ class OperatorSearch:
         if self._is_searching:
             for kernel in self._missing_kernels(operator):
                 self._efforts[kernel] += self._clock() - start
+        if result.functions and self._missing_kernels(operator):
+            for returned in self._find_returned(operator, result.functions):
+                self._returned_operators[returned.name] = returned
         entry = self._report_entry(operator)
         entry["calls"] += 1
         entry["launches"] += result.launches

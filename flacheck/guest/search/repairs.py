@@ -48,6 +48,9 @@ DTYPE_NAMES |= {torch.complex64: "complex64", torch.complex128: "complex128"}
 _GRADIENT_ERROR = re.compile(
     r"leaf Variable that requires grad|inference[- ]only|\.requires_grad\b|(?i:no_grad\(\))"
 )
+# torch's error for floats that are passed as the indices of an embedding's rows.
+_INDEX_ERROR = re.compile(r"'indices' to have one of the following scalar types: Long, Int")
+_TOKENS = ("B", "T")
 # The last source lines of an error, which are searched for names of arguments.
 _ERROR_LINES = 3
 # Values of one parameter.
@@ -107,7 +110,10 @@ class Repairs:
         """Return plans in which single arguments that an error mentions are changed."""
         # A name after a dot is an attribute of something else.
         mentioned = _mentioned(self._operator.takes, text, preceded_by=r"[\w.]")
-        plans = [*omit_objects(self._operator, plan), *_apply_message(plan, mentioned, message)]
+        plans = list(omit_objects(self._operator, plan))
+        plans += _apply_message(plan, mentioned, message)
+        if _INDEX_ERROR.search(message):
+            plans += self._pass_tokens(plan)
         for parameter in mentioned:
             plans += self._change_argument(plan, parameter, text)
         if self._operator.is_built:
@@ -232,6 +238,13 @@ class Repairs:
         if not values and parameter.default is None:
             return [plan.including(name)]
         return [plan.with_changes(values={name: value}) for value in list(values)[:_MAX_VALUES]]
+
+    def _pass_tokens(self, plan: CallPlan) -> Plans:
+        """Yield plans in which one required tensor contains the numbers of tokens."""
+        for parameter in self._operator.takes:
+            if parameter.default is NOTHING and self._is_tensor(parameter):
+                name = parameter.name
+                yield plan.with_changes(shapes={name: _TOKENS}, dtypes={name: "i64"})
 
     def _change_shapes(self, plan: CallPlan, parameters: Iterable[Parameter]) -> Plans:
         """Yield plans with the next likely shapes of each tensor."""

@@ -20,6 +20,12 @@ from .argument_dataflow import (
     ignore_errors,
 )
 
+# Elements of these dtypes are lengths and indices.
+_INTEGER_DTYPES = (torch.int32, torch.int64)
+# The comparisons that hold, or do not, for an integer just below, or just above, the other one. All
+# others hold, or do not, for an equal one.
+_OPERATOR_BELOW = {True: ast.Lt, False: ast.GtE}
+_OPERATORS_ABOVE = {True: (ast.Gt, ast.NotEq), False: (ast.LtE, ast.Eq)}
 # Values of one set.
 _MAX_VALUES = 6
 # Values of built-in types.
@@ -160,6 +166,11 @@ class ConditionSolver(ArgumentDataflow):
                 classes = (classes,)
             for instance_class in classes:
                 yield from self._require_instance(condition.args[0], instance_class)
+        elif name == "bool" and len(condition.args) == 1:
+            yield from self.require(condition.args[0], truth)
+        elif name in ("all", "any") and not condition.args:
+            if isinstance(condition.func, ast.Attribute):
+                yield from self._require_elements(condition.func.value, truth)
         elif name in ("all", "any"):
             elements = condition.args[0]
             if isinstance(elements, (ast.GeneratorExp, ast.ListComp)):
@@ -171,6 +182,29 @@ class ConditionSolver(ArgumentDataflow):
             for operand in operands:
                 for argument in self._source_arguments(operand):
                     yield Constraint(DTYPE, argument, torch.complex64)
+
+    def _require_elements(self, elements: ast.expr, truth: bool) -> Constraints:
+        """Yield an integer tensor for `(lengths < 1).any()` whose elements all compare alike."""
+        match elements:
+            case ast.Compare(left=left, ops=[operator], comparators=[right]):
+                tensor = self._value(left)
+                bound = self._value(right)
+            case _:
+                return
+        if not isinstance(tensor, torch.Tensor) or tensor.dtype not in _INTEGER_DTYPES:
+            return
+        element = bound
+        if type(operator) is _OPERATOR_BELOW[truth]:
+            element = bound - 1
+        elif type(operator) in _OPERATORS_ABOVE[truth]:
+            element = bound + 1
+        description = {
+            "shape": tuple(tensor.shape),
+            "of": str(tensor.dtype).removeprefix("torch."),
+            "fill": element,
+        }
+        for name in self._source_arguments(left):
+            yield Constraint(VALUE, name, description)
 
     def _require_instance(self, node: ast.expr, instance_class: Any) -> Constraints:
         """Yield a value, a tensor or an object of a class."""

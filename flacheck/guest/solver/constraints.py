@@ -39,6 +39,9 @@ _NOT_A_SEQUENCE = re.compile(r"has no len\(\)|is not iterable|must support itera
 _MISSING_ARGUMENT = re.compile(r"missing \d+ required positional argument")
 _MISSING_DIMENSION = re.compile(r"Dimension out of range")
 _NOT_A_SHAPE = re.compile(r"must be tuple of ints")
+_TOO_MANY_DIMENSIONS = re.compile(
+    r"sizes provided \((?P<most>\d+)\).* dimensions in the tensor \((?P<actual>\d+)\)"
+)
 _EXTENT = 16
 _HUGE_EXTENT = 1 << 16
 
@@ -139,6 +142,8 @@ class ErrorSolver(ConditionSolver):
                 yield from ignore_errors(self._avoid_zero_divisor(node))
             case ast.Call(), _ if _NOT_A_SCALAR.search(text):
                 yield from ignore_errors(self._make_scalar(node))
+            case ast.Call(func=ast.Attribute(attr="expand")), RuntimeError():
+                yield from ignore_errors(self._reduce_expanded(node, text))
 
     def _add_missing_arguments(self, statement: ast.stmt, text: str) -> Constraints:
         """Yield constraints for a launch that lacks arguments of its kernel.
@@ -219,6 +224,17 @@ class ErrorSolver(ConditionSolver):
             return
         for argument in self._source_arguments(operand):
             yield Constraint(VALUE, argument, _SCALARS.get(name, 1))
+
+    def _reduce_expanded(self, node: ast.Call, text: str) -> Constraints:
+        """Yield a tensor with fewer dimensions for `x[None].expand(2, -1)` of too many."""
+        ranks = _TOO_MANY_DIMENSIONS.search(text)
+        if ranks is None or not isinstance(node.func, ast.Attribute):
+            return
+        tensor = node.func.value
+        if isinstance(tensor, ast.Subscript):
+            tensor = tensor.value
+        surplus = int(ranks["actual"]) - int(ranks["most"])
+        yield from self._constrain_rank(tensor, self._value(tensor).dim() - surplus)
 
     def _make_subscriptable(self, node: ast.Subscript) -> Constraints:
         """Yield constraints for a subscript of a value that does not support it.

@@ -10,10 +10,13 @@ that the release does not support at all (a `break`).
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import types
 from collections.abc import Iterator
 from typing import Any
+
+from ..engine.messages import Kernel
 
 # Python's messages about a call that does not fit a function's parameters. They lack the function's
 # name if a release binds the arguments itself.
@@ -44,6 +47,22 @@ def removed_api(error: BaseException) -> str | None:
             if api is not None:
                 return api
     return None
+
+
+def collecting_parameter(function: Kernel) -> str | None:
+    """Return the name of the parameter that collects a kernel's constants, else None.
+
+    No release since Triton 2.0 can launch a kernel with such a parameter, whatever it is passed.
+    """
+    code = function.fn.__code__
+    if not code.co_flags & inspect.CO_VARKEYWORDS:
+        return None
+    # Python's order of the names: parameters, those by keyword only, `*args`, `**kwargs`.
+    index = code.co_argcount + code.co_kwonlyargcount
+    if code.co_flags & inspect.CO_VARARGS:
+        index += 1
+    name: str = code.co_varnames[index]
+    return name
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

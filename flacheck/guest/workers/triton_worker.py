@@ -19,7 +19,7 @@ from ..engine.messages import CardRow, Json, Kernel, Mark, Reply, Request, Worke
 from . import torch_stub, tuner, values
 from .argument_variations import ArgumentVariations, watch_path
 from .cut import Cutter, passed_functions
-from .removed_api import removed_api
+from .removed_api import collecting_parameter, removed_api
 
 # The number of compiles that share a folder before it is emptied: few enough that the disk does not
 # fill up, many enough that it costs little.
@@ -125,6 +125,7 @@ class TritonWorker:
                 torch_stub.check_reads(function.fn)
             # Other parts of Triton than the front end also read a kernel's source.
             _note_removed(error)
+            _note_collected_constants(error, function)
             if request.get("vary"):
                 self._note_variations(error, kernel, request)
             raise
@@ -244,6 +245,13 @@ def _note_removed(error: BaseException) -> None:
     api = removed_api(error)
     if api is not None and not hasattr(error, "facts"):
         setattr(error, "facts", {"api": api})  # noqa: B010
+
+
+def _note_collected_constants(error: BaseException, function: Kernel) -> None:
+    """Attach `**meta` as the removed API to the launcher's error for a kernel that has it."""
+    name = collecting_parameter(function)
+    if name is not None and isinstance(error, TypeError):
+        setattr(error, "facts", {"api": f"**{name}"})  # noqa: B010
 
 
 # The name under which the server looks for a module's worker.

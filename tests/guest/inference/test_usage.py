@@ -33,6 +33,18 @@ def inner(indices, count):  # type: ignore[no-untyped-def]
     return torch.empty_like(indices), range(count)
 
 
+def test_a_function_around_it_defines_what_it_calls() -> None:
+    """A variable of an enclosing function is followed like one of the module."""
+
+    def rows(x):  # type: ignore[no-untyped-def]
+        return x.stride(0)
+
+    def outer(x):  # type: ignore[no-untyped-def]
+        return rows(x)
+
+    assert parameter_kinds(outer) == {"x": "Tensor"}
+
+
 def test_a_function_tells_by_what_it_does() -> None:
     """Also by what the functions do that it calls; of some nothing is told."""
     assert parameter_kinds(host) == {"x": "Tensor", "n": "int", "causal": "bool", "where": "Tensor"}

@@ -52,6 +52,17 @@ def repairs() -> Repairs:
     return Repairs(OPERATOR, Shapes([OPERATOR], Recipe({})))
 
 
+def test_floats_as_indices_become_the_numbers_of_tokens(repairs: Repairs) -> None:
+    """Of every required tensor in turn, in the shape of a batch of sequences."""
+    text = (
+        "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
+        "Long, Int; but got torch.bfloat16 instead"
+    )
+    error = CaughtError("RuntimeError", text, ("return embedding(tokens)",), "")
+    (plan, *_) = repairs.after_error(CallPlan(), "forward", error)
+    assert (plan.shapes, plan.dtypes) == ({"x": ("B", "T")}, {"x": "i64"})
+
+
 def test_a_plan_is_the_same_under_another_label() -> None:
     """A plan that was tried is not tried again."""
     plan = CallPlan(sizes={"T": 1})

@@ -312,6 +312,101 @@ def test_a_kernel_says_what_it_takes(tmp_path: Path) -> None:
     assert "missing 1 required positional argument: 'n'" in next(iter(failures.values()))
 
 
+COLLECTING = """
+import torch, triton, triton.language as tl
+
+def collect(x, n, **meta):
+    tl.store(x + tl.arange(0, meta["BLOCK"]), n)
+
+@triton.jit
+def before(x, n): ...
+
+@triton.jit
+def after(x, n): ...
+
+# Triton 3.9 refuses the definition already.
+for kernel in (before, after):
+    name = kernel.fn.__name__
+    kernel.fn = type(collect)(collect.__code__, globals(), name)
+    kernel.fn.__qualname__ = name
+
+def old(x: torch.Tensor):
+    grid = lambda meta: (triton.cdiv(x.shape[0], meta["BLOCK"]),)
+    before[grid](x, x.shape[0], BLOCK=64, num_warps=2)
+    after[grid](x, x.shape[0], BLOCK=64)
+"""
+
+
+def test_kernels_that_no_release_can_launch_are_recorded(tmp_path: Path) -> None:
+    """The call goes on after such a launch, so that its other kernels are recorded, too."""
+    launches, report = driven(package(tmp_path, ops=COLLECTING))
+    by_kernel = {one.kernel: one for one in launches.launches}
+    assert by_kernel.keys() == {"tiny.ops:before", "tiny.ops:after"}
+    assert by_kernel["tiny.ops:before"].options == {"num_warps": 2}
+    assert set(by_kernel["tiny.ops:after"].launch.args) == {"x", "n"}
+    assert report["operators"]["tiny.ops:old"]["worked"]
+
+
+BUILDER = """
+import torch, triton, triton.language as tl
+
+def build():
+    @triton.jit
+    def forward_kernel(x, y, n): ...
+
+    @triton.jit
+    def backward_kernel(dy, dx, n): ...
+
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = torch.empty_like(x)
+            forward_kernel[(1,)](x, y, x.numel())
+            return y
+
+        @staticmethod
+        def backward(ctx, dy):
+            dx = torch.empty_like(dy)
+            backward_kernel[(1,)](dy, dx, dy.numel())
+            return dx
+
+    def scale(x):
+        return Scale.apply(x)
+
+    return scale
+"""
+
+
+def test_functions_that_an_operator_returns_are_called(tmp_path: Path) -> None:
+    """Kernels that exist only around a returned function are recorded, forward and backward."""
+    launches, report = driven(package(tmp_path, ops=BUILDER))
+    kernels = {one.kernel for one in launches.launches}
+    assert kernels == {"tiny.ops:build.forward_kernel", "tiny.ops:build.backward_kernel"}
+    assert report["operators"]["tiny.ops:build.scale"]["worked"]
+
+
+WITHOUT_REQUIREMENT = '''
+import torch, triton
+from there_is_no_such_package.tools import register, table
+
+@triton.jit
+def kernel(x, n): ...
+
+@register
+def scale(x: torch.Tensor):
+    """x (torch.Tensor): of shape `[B, T, H, K]`."""
+    kernel[(1,)](x, x.numel())
+    return x
+'''
+
+
+def test_a_module_without_its_requirement_is_called(tmp_path: Path) -> None:
+    """Its launches are made up, because no program can import the module; the error is reported."""
+    launches, report = driven(package(tmp_path, ops=WITHOUT_REQUIREMENT))
+    assert {(one.kernel, one.made_up) for one in launches.launches} == {("tiny.ops:kernel", True)}
+    assert "there_is_no_such_package" in report["modules"]["tiny.ops"]
+
+
 HANGING = """
 import torch
 from tiny.kernels import rare

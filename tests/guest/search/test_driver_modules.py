@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -41,6 +42,19 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Writer]
 def loaded(*skipped: str) -> tuple[list[str], dict[str, str]]:
     modules, failed = load([NAME], skipped)
     return [module.__name__ for module in modules], failed
+
+
+def test_stand_ins_are_removed_after_the_imports(package: Writer) -> None:
+    """Only modules with kernels are imported beside them; code that runs later finds none."""
+    kernel = "@triton.jit\ndef kernel(x): ...\n"
+    text = f"import no_such_package.tools as tools\nclass triton:\n    jit = tools.jit\n{kernel}"
+    package({"kernels.py": text, "plain.py": "import no_such_package\n"})
+    modules, failures = loaded()
+    assert modules == [NAME, f"{NAME}.kernels"]
+    assert sorted(failures) == [f"{NAME}.kernels", f"{NAME}.plain"]
+    assert "no_such_package" not in sys.modules
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("no_such_package")
 
 
 def test_every_module_below_a_package_is_imported(package: Writer) -> None:

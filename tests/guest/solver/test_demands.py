@@ -55,6 +55,39 @@ def test_two_shapes_that_must_be_equal() -> None:
     ]
 
 
+def expands(x: Any, gamma: Any) -> Any:
+    return gamma[None, :].expand(x.shape[0], -1)
+
+
+def test_an_expanded_tensor_has_too_many_dimensions() -> None:
+    """They are joined or dropped; an index by None adds one to the tensor's own."""
+    first, second, *_ = wanted(expands, x=zeros(5), gamma=zeros(2, 4))
+    assert (first, second) == ((SHAPE, "gamma", (8,)), (SHAPE, "gamma", (4,)))
+
+
+def with_lengths(x: Any, lengths: Any, counts: Any) -> None:
+    lengths = lengths.contiguous()
+    if x.is_floating_point() and bool((lengths < 1).any()):
+        raise ValueError("an empty document")
+    assert (counts > 2).all()
+
+
+def filled(shape: tuple[int, ...], element: int) -> Any:
+    return {"shape": shape, "of": "int64", "fill": element}
+
+
+def test_elements_of_an_integer_tensor_that_are_compared() -> None:
+    """The tensor is filled with the nearest number that satisfies the comparison."""
+    empty = zeros(3, dtype=torch.int64)
+    one = torch.ones(3, dtype=torch.int64)
+    assert wanted(with_lengths, x=zeros(2), lengths=empty, counts=empty) == [
+        (VALUE, "lengths", filled((3,), 1))
+    ]
+    assert wanted(with_lengths, x=zeros(2), lengths=one, counts=empty) == [
+        (VALUE, "counts", filled((3,), 3))
+    ]
+
+
 def raising(x: Any, chunk_size: int) -> None:
     batch, _length = x.shape
     if batch != 1 or chunk_size not in (16, 32):

@@ -172,6 +172,17 @@ def test_an_error_in_the_kernel_comes_back_with_its_traceback(kind: WorkerKind) 
     assert "CompilationError" in attempt.exception
 
 
+def test_no_launch_fits_a_kernel_that_collects_its_constants(kind: WorkerKind) -> None:
+    """The launcher's error has the parameter as the removed API; 3.9 refuses the definition."""
+    request = asked("old", {"x": ARGS["x"]})
+    request["kernel"]["source"] = "import triton\n\n\n@triton.jit\ndef old(x, **meta):\n    pass\n"
+    (attempt,) = run(kind, request)
+    assert attempt.outcome is Outcome.RAISED
+    assert "meta" in attempt.log
+    if version(kind) < (3, 9):
+        assert attempt.facts == {"api": "**meta"}
+
+
 def test_the_real_autotuner_shows_its_keys(kind: WorkerKind) -> None:
     """3.1.0 reads past the end, or another argument; from 3.2.0 on keys go by name."""
     args = {"x": {"dtype": "i32"}, "length": {"int": 40}, "FLAG": {"constexpr": 2}}

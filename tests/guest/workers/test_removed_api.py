@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.guest.workers.removed_api import removed_api
+from flacheck.guest.workers.removed_api import collecting_parameter, removed_api
 
 
 def _language() -> types.ModuleType:
@@ -162,3 +162,14 @@ def test_a_value_that_raises_for_a_name_that_it_has_not_is_passed_over() -> None
     with pytest.raises(IndexError) as raised:
         Strides()[3]
     assert removed_api(raised.value) is None
+
+
+def test_the_parameter_that_collects_constants() -> None:
+    """It is found by the kernel's code, beside other parameters of any kind."""
+
+    def old(x: Any, *rest: Any, scale: Any = 1, **meta: Any) -> None: ...
+
+    def new(x: Any, *, BLOCK: Any) -> None: ...
+
+    assert collecting_parameter(types.SimpleNamespace(fn=old)) == "meta"
+    assert collecting_parameter(types.SimpleNamespace(fn=new)) is None

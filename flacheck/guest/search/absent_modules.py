@@ -1,0 +1,105 @@
+"""Stand-ins for modules that a package imports and that are not installed.
+
+A module with kernels may import an optional requirement, or a name under which the package was
+developed. Its kernels can be launched all the same if they do not use what is missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.abc
+import re
+import sys
+import types
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from typing import Any
+
+_MISSING = re.compile(r"No module named '([A-Za-z_]\w*)")
+# Without these no kernel can be launched.
+_REQUIRED = ("torch", "triton")
+_KERNEL = re.compile(r"^\s*@(triton\.)?jit\b", re.MULTILINE)
+
+
+def missing_package(message: str, own_package: str) -> str | None:
+    """Return the top-level package that an import error names, None for one's own or a required."""
+    match = _MISSING.search(message)
+    if match is None or match[1] in (*_REQUIRED, own_package):
+        return None
+    if match[1] in sys.modules:
+        # The package is installed and lacks a module, as another release of it.
+        return None
+    return match[1]
+
+
+def defines_kernels(path: str) -> bool:
+    """Return True if a Python file has a function with the decorator `triton.jit`."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return bool(_KERNEL.search(file.read()))
+    except OSError:
+        return False
+
+
+class AbsentObject:
+    """Any object of a module that is not installed; it has all attributes and can be called."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return AbsentObject()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and callable(args[0]):
+            # A decorator leaves the function as it is.
+            return args[0]
+        return AbsentObject()
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        return ()
+
+
+class _AbsentModule(types.ModuleType):
+    """A module that is not installed."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return AbsentObject()
+
+
+class AbsentModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """A finder of stand-ins for some packages and all their modules.
+
+    Attributes:
+        packages: the names of the packages.
+    """
+
+    def __init__(self) -> None:
+        self.packages: set[str] = set()
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name.partition(".")[0] not in self.packages:
+            return None
+        return ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
+        return _AbsentModule(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Leave the stand-in empty."""
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Find the stand-ins until the block ends; afterwards the packages are missing again.
+
+        Code that imports an optional package when it is called takes its other branch.
+        """
+        sys.meta_path.append(self)
+        try:
+            yield
+        finally:
+            sys.meta_path.remove(self)
+            for name in list(sys.modules):
+                if isinstance(sys.modules[name], _AbsentModule):
+                    del sys.modules[name]
