@@ -73,6 +73,7 @@ def bisect(
         [], panel=flags.WITH, metavar="X", complete=completion.releases, help=_TRITON
     ),
     torch: flags.Torch = [],
+    define: flags.Define = [],
     jobs: flags.Jobs = 0,
     executor: flags.Executor = "local",
     timeout: flags.Timeout = "auto",

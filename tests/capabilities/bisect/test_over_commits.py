@@ -91,6 +91,16 @@ def test_the_commits_that_broke_and_mended_a_unit_are_named(
     assert (broke.before.commit, broke.after.commit) == (ids[1], ids[2])
 
 
+def test_a_macro_of_the_question_replaces_that_of_the_build(
+    tmp_path: Path, repository: Path
+) -> None:
+    """The unit is broken with the macro of the build alone."""
+    ids = [commit(repository, f"Step {n}", text) for n, text in enumerate(TEXTS[:3])]
+    bisection = bisect(tmp_path, repository, f"{ids[0]}..HEAD", define="ELEMENT=bf16")
+    assert not bisection.changes
+    assert {entry.verdict.value for entry in bisection.history} == {"compiles"}
+
+
 def test_few_commits_are_compiled(tmp_path: Path, repository: Path) -> None:
     """A range of 20 takes its ends, the halves, and the neighbours of the change."""
     ids = []
