@@ -3,8 +3,9 @@
 That is so if the failing name leads from the kernel's own surroundings to Triton or to a module,
 because no argument of the launch can change the value of that name. A name that leads to a
 parameter, or to a value computed from one, does not depend on the release. Arguments do not help
-either if a release forbids kernels to read a variable of their module, or if a kernel uses Python
-that the release does not support at all (a `break`).
+either if a function of Triton only raises an error (`make_block_ptr` in 3.9.0), if a release
+forbids kernels to read a variable of their module, or if a kernel uses Python that the release does
+not support at all (a `break`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import textwrap
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -125,11 +127,13 @@ def _missing_api(error: BaseException, generator: Any, node: ast.AST) -> str | N
         is_global = _resolve(node, generator) is not _UNBOUND
         if is_global and _UNREADABLE.search(str(error)):
             return node.id
-    if isinstance(error, TypeError) and isinstance(node, ast.Call):
+    if isinstance(node, ast.Call):
         function = _resolve(node.func, generator)
         if function is _UNBOUND or not _is_triton(function):
             return None
-        if _refuses(function, str(error)):
+        if isinstance(error, TypeError) and _refuses(function, str(error)):
+            return ast.unparse(node.func)
+        if _only_raises(function):
             return ast.unparse(node.func)
     return None
 
@@ -155,6 +159,22 @@ def _is_triton(thing: Any) -> bool:
     function = getattr(thing, "fn", thing)
     module = getattr(function, "__module__", None) or type(function).__module__
     return str(module).partition(".")[0] == "triton"
+
+
+def _only_raises(function: Any) -> bool:
+    """Return True for a function whose whole body raises an error, after its documentation."""
+    try:
+        source = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
+        definition = ast.parse(source).body[0]
+    except (OSError, TypeError, SyntaxError, IndexError):
+        # A class or another object, or a function without a file.
+        return False
+    if not isinstance(definition, ast.FunctionDef):
+        return False
+    body = definition.body
+    if ast.get_docstring(definition) is not None:
+        body = body[1:]
+    return bool(body) and isinstance(body[0], ast.Raise)
 
 
 def _refuses(function: Any, message: str) -> bool:

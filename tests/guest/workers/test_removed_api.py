@@ -24,7 +24,16 @@ def _language() -> types.ModuleType:
     def helper(needed: Any) -> Any:
         return needed
 
-    for function in (dot, load, helper):
+    def make_block_ptr(base: Any, shape: Any) -> Any:
+        """Use a descriptor."""
+        raise NotImplementedError("removed")
+
+    def trans(value: Any) -> Any:
+        if value == 0:
+            raise NotImplementedError("no scalars")
+        return value
+
+    for function in (dot, load, helper, make_block_ptr, trans):
         function.__module__ = "triton.language"
         setattr(module, function.__name__, function)
     setattr(module, "float32", type("dtype", (), {"__module__": "triton.language"})())  # noqa: B010
@@ -67,6 +76,9 @@ class Generator:
         ("tl.dot(1, 2, trans_b=True)", "tl.dot"),
         ("tl.dot(1)", "tl.dot"),
         ("tl.float32(0.0)", "tl.float32"),
+        ("tl.make_block_ptr(1, 2)", "tl.make_block_ptr"),
+        # Another argument would do.
+        ("tl.trans(0)", None),
         # What a parameter is, was made up.
         ("x.shape", None),
         ("tl.dot(x.shape, 1)", None),
@@ -79,7 +91,7 @@ class Generator:
 )
 def test_only_a_name_that_leads_to_triton_tells_of_the_release(text: str, api: str | None) -> None:
     """No argument changes what stands there."""
-    with pytest.raises((AttributeError, TypeError)) as raised:
+    with pytest.raises((AttributeError, NotImplementedError, TypeError)) as raised:
         Generator(x=None).read(text)
     assert removed_api(raised.value) == api
 
