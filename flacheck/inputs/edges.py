@@ -1,14 +1,16 @@
 """The few configurations of a kernel and dtype that find most failures of all of them.
 
 Failures follow extremes: many warps on a small or a large tile, many stages, the largest head
-size, an argument that is None in one launch only. Each configuration has some of these traits; the
-choice is greedy, by the traits that no chosen configuration has yet.
+size, an argument that is None in one launch only, head sizes of keys and values that differ. Each
+configuration has some of these traits; the choice is greedy, by the traits that no chosen
+configuration has yet.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,6 +113,7 @@ class _Traits:
         self._ends = _ends(self._figures(settings) for settings in every)
         launches = self._launches.values()
         self._size_ends = _ends(launch.sizes for launch in launches)
+        self._pairs = _equal_in_some({launch.equal_pairs for launch in launches})
         self._kinds: dict[str, set[str]] = {}
         for launch in launches:
             for name, kind in launch.kinds.items():
@@ -136,6 +139,8 @@ class _Traits:
             end = _end(size, self._size_ends[name])
             if end:
                 traits.add(("size", name, end))
+        for pair in self._pairs:
+            traits.add(("equal" if pair in launch.equal_pairs else "different", *pair))
         for name, kind in launch.kinds.items():
             if len(self._kinds[name]) > 1 or name in self._size_ends:
                 traits.add(("kind", name, kind))
@@ -169,6 +174,18 @@ class _Launch:
             else:
                 self.kinds[name] = canonical(value)
         self.volume = math.prod(_positive(self.sizes.values()))
+        equal_pairs = set()
+        for one, other in itertools.combinations(sorted(self.sizes), 2):
+            if self.sizes[one] == self.sizes[other]:
+                equal_pairs.add((one, other))
+        self.equal_pairs = frozenset(equal_pairs)
+
+
+def _equal_in_some(launches: Set[frozenset[tuple[str, str]]]) -> frozenset[tuple[str, str]]:
+    """Return the pairs of constants that are equal in some launches and differ in others."""
+    if not launches:
+        return frozenset()
+    return frozenset.union(*launches) - frozenset.intersection(*launches)
 
 
 def _positive(values: Iterable[Any]) -> list[int]:

@@ -43,6 +43,15 @@ def test_the_largest_constant_of_a_launch_is_tried() -> None:
     assert chosen(usual, settings(32, 4, K={"constexpr": 64}, T={"int": 8192})) == []
 
 
+def test_constants_that_are_equal_elsewhere_are_tried_apart() -> None:
+    """A kernel may confuse the head sizes of keys and values; neither size is an extreme."""
+    usual, between, large = (
+        settings(32, 4, K={"constexpr": size}, V={"constexpr": size}) for size in (16, 64, 256)
+    )
+    apart = settings(32, 4, K={"constexpr": 64}, V={"constexpr": 128})
+    assert chosen(usual, between, large, apart) == [large, apart]
+
+
 def test_a_launch_of_a_program_comes_before_one_with_invented_arguments() -> None:
     """Where both have the same traits."""
     usual = settings(32, 4)
