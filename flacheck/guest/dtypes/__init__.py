@@ -169,24 +169,27 @@ def _follow_subject(
 ) -> Any:
     """Follow a subject in its modes and in their reference modes.
 
-    It is called in a way that works in a reference mode, else in one that works in its own modes.
+    It is called in a way that works in a reference mode, else in one that works in its own modes,
+    else in the first that launches kernels before it fails: these launches are judged.
     """
     from . import heads
     from .runs import Precision
 
     modes = [Precision(each["autocast"], each["params"]) for each in asked_modes]
     runs: dict[Any, Any] = {}
-    plan = None
+    plan = partial_plan = None
     failures: list[Any] = []
     reference_modes: list[Any] = []
     for mode in modes:
         reference_modes += references(mode)
     for reference in dict.fromkeys([*reference_modes, *modes]):
         run = functools.partial(runner.run, subject, mode=reference)
-        plan, errors = _first_working(builder.find_working(subject, run))
+        plan, launching, errors = _first_working(builder.find_working(subject, run))
+        partial_plan = partial_plan or launching
         failures += errors
         if plan is not None:
             break
+    plan = plan or partial_plan
     if plan is None:
         return {"name": subject.name, "failed": failures, "runs": []}
     if sizes:
@@ -204,24 +207,28 @@ def _follow_subject(
     return {"name": subject.name, "plan": plan.identity, "runs": reports, "heads": at_sizes}
 
 
-def _first_working(tries: Any) -> tuple[Any, list[Any]]:
-    """Return the first call that works, and the errors of the others.
+def _first_working(tries: Any) -> tuple[Any, Any, list[Any]]:
+    """Return the first call that works, one that launches kernels, and the errors of the others.
 
-    Without such a call, it is the first whose forward pass works.
+    Without a call that works, the first is one whose forward pass works. The second is the first
+    call whose forward pass fails after launches.
     """
-    forward, remaining_tries = None, _MORE
+    forward = launching = None
+    remaining_tries = _MORE
     failures: list[Any] = []
     for plan, ran in tries:
         if ran.caught is None:
-            return plan, failures
+            return plan, launching, failures
         if ran.stage == "backward" and forward is None:
             forward = plan
         elif ran.stage != "backward":
             failures.append(ran.report["error"])
+        if launching is None and ran.stage == "forward" and ran.report["order"]:
+            launching = plan
         remaining_tries -= forward is not None
         if not remaining_tries:
             break
-    return forward, failures
+    return forward, launching, failures
 
 
 def references(mode: Any) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -75,6 +75,19 @@ CONTRACT = "assert q.dtype == k.dtype"
 BF16 = Mode("bf16", "fp32")
 
 
+def examine_files(
+    folder: Path, files: Sequence[Path], announced: list[DtypeFinding]
+) -> DtypesResult:
+    (choice,) = toolchains.resolve(["installed"]).choices
+    question = DtypesQuestion(
+        targets=tuple(f"{file}:Mixer" for file in files),
+        modes=(BF16,),
+        toolchain=toolchains.provide(choice),
+    )
+    bench = CostBench(folder / "store", choice)
+    return examine(question, Experiments(bench=bench, costs=False), announced.append)
+
+
 class Examined:
     """A layer in a file of its own for each line, all examined at once."""
 
@@ -85,16 +98,8 @@ class Examined:
             file = folder / f"layer_{number}.py"
             file.write_text(_FILE.format(line=line, contract=contract))
             self.files[line] = file
-        (choice,) = toolchains.resolve(["installed"]).choices
-        question = DtypesQuestion(
-            targets=tuple(f"{file}:Mixer" for file in self.files.values()),
-            modes=(BF16,),
-            toolchain=toolchains.provide(choice),
-        )
-        bench = CostBench(folder / "store", choice)
         self.announced: list[DtypeFinding] = []
-        experiments = Experiments(bench=bench, costs=False)
-        self.result: DtypesResult = examine(question, experiments, self.announced.append)
+        self.result = examine_files(folder, [*self.files.values()], self.announced)
 
     def findings(self, line: str) -> Iterator[DtypeFinding]:
         for finding in self.result.findings:
@@ -160,3 +165,18 @@ def test_the_proposed_casts_leave_no_refused_launch(examined: Examined) -> None:
     assert remaining == {f"{examined.files[DIRECT].stem}:Mixer"}
     without = [finding.subject for finding in examined.result.fix_result.not_fixed]
     assert without == [f"{examined.files[DIRECT].stem}:Mixer"]
+
+
+def test_the_launches_before_an_error_of_every_dtype_are_judged(tmp_path: Path) -> None:
+    """The layer counts as not followed, because its later launches are unknown."""
+    files = []
+    for name, line in (("widened", WIDENED[0]), ("fitting", FITTING[0])):
+        file = tmp_path / f"{name}.py"
+        text = _FILE.format(line=line, contract="pass")
+        file.write_text(text.replace("return o", "raise RuntimeError('too short')"))
+        files.append(file)
+    result = examine_files(tmp_path, files, [])
+    (finding,) = result.findings
+    assert (finding.subject, finding.source) == ("widened:Mixer", WIDENED[0])
+    assert {each.subject for each in result.not_followed} == {"widened:Mixer", "fitting:Mixer"}
+    assert {each.reason for each in result.not_followed} == {"RuntimeError: too short"}
