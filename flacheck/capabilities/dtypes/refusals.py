@@ -8,6 +8,7 @@ operand to blame is one that makes the launch compile when it alone is half; wit
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,7 @@ from flacheck.capabilities.dtypes.observation import (
 )
 from flacheck.inputs.launches import RecordedLaunch
 
+_LOG = logging.getLogger(__name__)
 # Codes of a compile that reached no verdict: time-outs, memory, missing wheels.
 _NO_VERDICT = "FC9"
 
@@ -66,6 +68,8 @@ def find_refused(
         for mode in modes:
             for mixed in _find_mixed(subject, mode, findings, entries):
                 every_launch.append((subject.name, mixed))
+    if every_launch:
+        _LOG.info(f"compiling {len(every_launch)} launches with mixed dtypes …")
     needs = bench.compile_one([LaunchOnTarget(each.mixed, target) for _, each in every_launch])
     failures = []
     for (name, each), need in zip(every_launch, needs):
