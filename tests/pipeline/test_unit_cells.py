@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from flacheck.analysis.standing_state import StandingState
 from flacheck.analysis.standings import standings
-from flacheck.errors import UsageError
+from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Purpose, Record
@@ -52,8 +53,10 @@ def test_all_units_of_a_project_make_its_toolkit_good(
     root = project(tmp_path, one="", two="")
     selection = Selection(targets=("sm90a",), toolchains=(str(toolkit(tmp_path)),))
     for shard in shards:
-        plan = planning.plan_job(Job(Subject(package=str(root)), selection, shard=shard))
-        list(records_of(plan, store, RunOptions(timeout=20, jobs=1)))
+        # Keys depend on the folder, and may all lie in one shard.
+        with contextlib.suppress(EmptySelection):
+            plan = planning.plan_job(Job(Subject(package=str(root)), selection, shard=shard))
+            list(records_of(plan, store, RunOptions(timeout=20, jobs=1)))
     (standing,) = standings(questions.in_force(store), store.current)
     assert standing.state is StandingState.GOOD
     assert standing.extent_text == "4 of 4 configurations, 2 of 2 kernels"
