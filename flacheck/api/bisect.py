@@ -64,7 +64,7 @@ def bisect(
         until: The last compiler stage to run at each commit; None runs all.
         matrix, package: Where the cell is from, instead of `cell`.
         kernel, op, target, dtype, num_warps, num_stages: The selection, one value or several.
-        define: Macros of a CUDA C++ unit, each `NAME=VALUE`.
+        define: Macros of a CUDA C++ unit, each `NAME=VALUE`; a stored cell keeps its own.
         toolchain, triton, torch: The releases to look at; all with a wheel without them.
         jobs, executor, timeout, memory, fresh: How the cell is compiled, as for `scan`.
         trust: Install and import the packages that a launches file or a stored cell names.
