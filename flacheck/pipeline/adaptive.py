@@ -4,7 +4,8 @@ A cell is a point with one value on each axis: kernel, dtype, GPU, release, each
 constant, and the launch's other arguments. The rounds are
 
 1. a covering set: every value, and every pair of values, of some cell is in a compiled cell. The
-   launch is left out, since most launches have a kernel to themselves;
+   launch is left out, since most launches have a kernel to themselves. Where all pairs take more
+   than the share of step 3, those of kernels are left to that step, but each kernel is compiled;
 2. for each signature, the line through its first cell along each axis, except kernel and launch.
    Releases and numbers have an order and are searched as in a bisect, GPUs and dtypes one by one;
 3. up to a share of all cells, and step 2 again for each new signature: first the largest cell of
@@ -225,8 +226,7 @@ class _Choice:
     def rounds(self, count: int) -> Iterator[list[str]]:
         """Yield the rounds; the last ones fill up to `count` cells."""
         axes = self._axes()
-        cover = _Cover(self.points, list(_covering_axes(axes)))
-        yield self._choose(cover.take(len(self.points)))
+        yield self._choose(self._covering_keys(axes, count))
         yield from self._search_failures()
         size = max(1, (count - len(self.keys)) // _FILLING_ROUNDS)
         for axes_of_cover in _filling_axes(axes):
@@ -238,6 +238,18 @@ class _Choice:
                     break
                 yield self._choose(keys)
                 yield from self._search_failures()
+
+    def _covering_keys(self, axes: Sequence[str], count: int) -> list[str]:
+        """Return a covering set, with a kernel's pairs if at most `count` cells cover all pairs.
+
+        Where kernels have one cell in each dtype, all pairs of a kernel and a dtype are all cells.
+        """
+        all_axes = list(_covering_axes(axes))
+        keys = _Cover(self.points, all_axes).take(count + 1)
+        if len(keys) <= count:
+            return keys
+        small_axes = [each for each in all_axes if each == (_KERNEL,) or _KERNEL not in each]
+        return _Cover(self.points, small_axes).take(len(self.points))
 
     def _axes(self) -> list[str]:
         """Return the axes on which cells differ."""

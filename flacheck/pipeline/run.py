@@ -5,6 +5,7 @@ import platform
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from flacheck.analysis.alternatives import is_skipped
 from flacheck.analysis.observation import ObservedCell, observe
@@ -234,8 +235,10 @@ def run_plan(
         rounds: Iterable[Sequence[Cell]] = plan.steps
         expected_count = len(plan.cells)
         if is_adaptive:
-            rounds = adaptive.choose_cells(plan.cells, states)
-            expected_count = adaptive.least(expected_count)
+            chosen_rounds = adaptive.choose_cells(plan.cells, states)
+            first_cells = next(chosen_rounds, ())
+            rounds = chain([first_cells], chosen_rounds)
+            expected_count = max(adaptive.least(expected_count), len(first_cells))
         yield RunStarted(active.id, expected_count)
         costs = Costs.of(map(stored_cost, store.recent_costs()))
         remaining_cells = cells_to_compile(plan.cells, store, options)

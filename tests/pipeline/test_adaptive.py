@@ -71,9 +71,22 @@ def test_the_chosen_cells_hold_every_pair_of_values_that_cells_have(left_out: in
     for number, (key, point) in enumerate(cross().items()):
         if not left_out or number % left_out:
             points[key] = point
-    chosen = replayed(points, lambda point: "compiles")
+    states: dict[str, State] = {}
+    chosen = next(choose_rounds(points, states, 0.15))
     assert pairs(points[key] for key in chosen) == pairs(iter(points.values()))
     assert len(chosen) < 0.15 * len(points)
+
+
+def test_a_kernel_with_one_cell_for_each_dtype_is_compiled_in_one() -> None:
+    """All pairs of a kernel and a dtype would be all cells."""
+    points = {}
+    for kernel, dtype in itertools.product(KERNELS, ["bf16", "fp16", "fp32"]):
+        warps = 4 if kernel == KERNELS[0] else 8
+        points[f"{kernel}/{dtype}"] = {"kernel": kernel, "dtype": dtype, "option num_warps": warps}
+    chosen = replayed(points, lambda point: "compiles", share=0.15)
+    assert {points[key]["kernel"] for key in chosen} == set(KERNELS)
+    # Both numbers of warps are compiled in each dtype.
+    assert len(chosen) == len(KERNELS) + 2
 
 
 def test_a_failure_is_searched_until_its_first_and_last_release_are_known() -> None:
