@@ -28,7 +28,7 @@ from flacheck.capabilities.repro.verification import (
     run_script,
     surviving_ir,
 )
-from flacheck.capabilities.repro.versions import ReleaseVerdict, Table
+from flacheck.capabilities.repro.versions import ReleaseVerdict, Table, has_verdict
 from flacheck.model import Cell, Record, Verdict
 
 # A candidate may take this many times the seconds of the cell, but at least the second number.
@@ -288,7 +288,9 @@ class Reproduction:
         if everywhere:
             others += [n for n in self.compilers.releases if n not in (own, *others)]
         table = self._table_of(reduction, [own, *others])
-        exits |= self._exits(script, others)
+        # A script takes as long as the compile, which did not end on a release without a verdict.
+        judged_releases = [name for name in others if has_verdict(table.get(name))]
+        exits |= self._exits(script, judged_releases)
         if everywhere:
             self._compile_rest()
         return Reproduced(

@@ -53,6 +53,11 @@ class ReleaseVerdict:
         return stage not in ("ast", "import") and not code.startswith("FC1")
 
 
+def has_verdict(outcome: ReleaseVerdict | None) -> bool:
+    """Return True if a release compiled a kernel or failed to, in the time that it had."""
+    return outcome is not None and outcome.verdict in (Verdict.COMPILES, Verdict.FAILS)
+
+
 # By the release's identity, oldest release first.
 Table = dict[str, ReleaseVerdict]
 

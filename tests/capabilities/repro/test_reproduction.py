@@ -18,7 +18,7 @@ from flacheck.capabilities.repro.original import NotReproduced
 from flacheck.capabilities.repro.output.result import Runs
 from flacheck.capabilities.repro.output.script import DOES_NOT, SHOWS
 from flacheck.capabilities.repro.reproduction import begin
-from flacheck.model import Cell, Cut, Imported, Kernel, Launch
+from flacheck.model import Cell, Cut, Imported, Kernel, Launch, Verdict
 from tests.fake.family import FakeToolchain
 from tests.made_specimens import chain, shown_on
 
@@ -77,6 +77,19 @@ def test_from_a_failing_cell_to_a_verified_result(compilers: Callable[..., Compi
     assert result.exits == {"fake==1.0": DOES_NOT, "fake==2.0": SHOWS, "fake==3.0": DOES_NOT}
     assert result.effort.ran <= 200
     assert result.complete
+
+
+def test_a_script_runs_on_releases_with_a_verdict_alone(
+    compilers: Callable[..., Compilers],
+) -> None:
+    """Where the compile of the reduction does not end, its script would take minutes more."""
+    table = {**TABLE, "==3.0": "signal SIGKILL"}
+    sought = begin(cell(), compilers(table, 200))
+    for _ in sought.search():
+        pass
+    result = sought.finish(runs=1)
+    assert result.reduced_table["fake==3.0"].verdict is Verdict.UNKNOWN
+    assert result.exits == {"fake==1.0": DOES_NOT, "fake==2.0": SHOWS}
 
 
 def test_a_cell_that_compiles_cannot_be_reproduced(compilers: Callable[..., Compilers]) -> None:
