@@ -65,6 +65,8 @@ def _finding(findings: Sequence[DtypeFinding]) -> Iterator[Part]:
     notes = [f"in {'; '.join(modes)}"]
     if first.is_known:
         notes.append("known: the baseline lists it")
+    if first.is_after_fix:
+        notes.append("appears once the casts above are made; the line is that of the changed copy")
     yield document.Item(first.source, tone, tuple(notes), code=True)
     yield document.Item(_describe(first))
     if first.error_at_end is not None and first.code == PROMOTION:

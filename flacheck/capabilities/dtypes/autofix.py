@@ -166,7 +166,8 @@ def fix(
         answer = following.follow(_within(question, copy), folder, copy)
         remaining = judge(answer, question.modes)
         for finding in remaining:
-            each = add_fix(replace(finding, file=names.get(finding.file, finding.file)))
+            name = names.get(finding.file, finding.file)
+            each = add_fix(replace(finding, file=name, is_after_fix=True))
             behind.setdefault((each.subject, each.mode, each.identity), each)
     diffs = []
     for name, (original, target) in sources.items():

@@ -53,7 +53,9 @@ class FindingDocument(JsonStruct, frozen=True):
     source text of the operand that makes the result wide, `parameter` its name in the module.
     `beyond` are the kernels that the tensor would reach without the assertion that ends the run,
     which `trips` quotes. `fix` is the cast as a unified diff, null if the expression is unclear;
-    `known` is true if the baseline lists the finding.
+    `known` is true if the baseline lists the finding. `after_fix` is true for a finding that the
+    sources only have once others are cast: `line`, `source` and `fix` are those of the changed
+    copy.
     """
 
     code: Annotated[str, Meta(pattern="^FC7[0-9]{2}$")]
@@ -74,6 +76,7 @@ class FindingDocument(JsonStruct, frozen=True):
     message: str
     fix: str | None
     known: bool
+    after_fix: bool
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,8 @@ class DtypeFinding:
     operand, both as source text; `parameter` is the operand's name in the module. `reached_kernels`
     receive the result; `beyond` are the kernels that would receive it without the assertion that
     ends the run. `is_cast` is True if the program or autocast widened the operand, no promotion.
-    `fix` is a unified diff; `is_known` is True if a baseline lists the finding.
+    `fix` is a unified diff; `is_known` is True if a baseline lists the finding, `is_after_fix` if
+    only a copy with other casts has it.
     """
 
     code: str
@@ -143,6 +147,7 @@ class DtypeFinding:
     is_cast: bool = False
     fix: str | None = None
     is_known: bool = False
+    is_after_fix: bool = False
 
     @property
     def identity(self) -> str:
@@ -173,4 +178,5 @@ class DtypeFinding:
             message=self.message,
             fix=self.fix,
             known=self.is_known,
+            after_fix=self.is_after_fix,
         )

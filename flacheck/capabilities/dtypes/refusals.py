@@ -3,7 +3,8 @@
 A launch with half and float32 operands is compiled as it was recorded, and as a run in the half
 dtype alone and one in float32 alone make it. It is a finding if it fails and one of these compiles:
 then the mixture is the cause, whether a promotion, autocast or the program widened an operand. The
-operand to blame is one that makes the launch compile when it alone is half; without one, each.
+operand to blame is one that makes the launch compile when it alone is half; without one, each. All
+operands that the launch received wide as they were are one finding.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from flacheck.capabilities.dtypes.observation import (
     ObservedLaunch,
     ObservedRun,
     ObservedSubject,
+    Place,
 )
 from flacheck.inputs.launches import RecordedLaunch
 
@@ -87,10 +89,12 @@ def find_refused(
         if all(map(_is_refused, plain)):
             continue
         blamed = [operand for operand, alone in half_variants.items() if not _is_refused(alone)]
+        described = []
         for operand in blamed or half_variants:
             finding = _describe(name, each, operand, need, display_path)
-            if finding is None:
-                continue
+            if finding is not None:
+                described.append(finding)
+        for finding in _join_operands(described, each.launch.place):
             key = (finding.subject, finding.mode, finding.identity)
             known = by_identity.setdefault(key, finding)
             if known is not finding:
@@ -136,6 +140,28 @@ def _find_mixed(
             if not operand.is_half:
                 half_variants[name] = with_dtypes(recorded[0], {name: mode.half})
         yield _MixedLaunch(run, launch, recorded[0], tuple(plain), half_variants)
+
+
+def _join_operands(findings: Sequence[DtypeFinding], place: Place | None) -> Iterator[DtypeFinding]:
+    """Yield findings of one launch, those that name the launch itself as one.
+
+    An operand that the caller or the module passed explains one that the program allocated.
+    """
+    at_launch = []
+    for finding in findings:
+        if finding.place == place:
+            at_launch.append(finding)
+        else:
+            yield finding
+    passed = [finding for finding in at_launch if finding.parameter]
+    joined = passed or at_launch
+    if not joined:
+        return
+    operands = list(dict.fromkeys(finding.operand for finding in joined))
+    kernels: list[ReachedKernel] = []
+    for finding in joined:
+        kernels += finding.reached_kernels
+    yield replace(joined[0], operand=", ".join(operands), reached_kernels=tuple(kernels))
 
 
 def _describe(

@@ -359,6 +359,8 @@ class ArgumentDataflow:
     ) -> Iterator[Any]:
         """Follow the caller's expressions for a parameter."""
         caller = self._frame.caller
+        while caller is not None and caller.passes_all_arguments():
+            caller = caller.caller
         if caller is None or caller.function is None or self._depth > MAX_DEPTH:
             return
         statement, _ = caller.statement()

@@ -18,6 +18,7 @@ import torch
 from ..pysource.functions import called_name, method_name, walk
 from .argument_dataflow import (
     DTYPE,
+    GIVE,
     OBJECT,
     SHAPE,
     TABLE,
@@ -284,10 +285,15 @@ class ErrorSolver(ConditionSolver):
                 yield from self.constrain(node.slice, key)
 
     def _make_object(self, node: ast.Attribute) -> Constraints:
-        """Yield an object with the attribute for `config.size` of a number or tensor."""
+        """Yield an object with the attribute for `config.size` of a number or tensor.
+
+        An argument that is None may be a tensor, if a tensor has the attribute.
+        """
         current = self._value(node.value)
         if current is None or isinstance(current, (int, float, str, torch.Tensor)):
             for name in self._source_arguments(node.value):
+                if current is None and hasattr(torch.Tensor, node.attr):
+                    yield Constraint(GIVE, name)
                 yield Constraint(OBJECT, name, node.attr)
 
     def _unpack(self, statement: ast.Assign) -> Constraints:

@@ -76,11 +76,11 @@ BF16 = Mode("bf16", "fp32")
 
 
 def examine_files(
-    folder: Path, files: Sequence[Path], announced: list[DtypeFinding]
+    folder: Path, files: Sequence[Path], announced: list[DtypeFinding], name: str = "Mixer"
 ) -> DtypesResult:
     (choice,) = toolchains.resolve(["installed"]).choices
     question = DtypesQuestion(
-        targets=tuple(f"{file}:Mixer" for file in files),
+        targets=tuple(f"{file}:{name}" for file in files),
         modes=(BF16,),
         toolchain=toolchains.provide(choice),
     )
@@ -180,3 +180,40 @@ def test_the_launches_before_an_error_of_every_dtype_are_judged(tmp_path: Path) 
     assert (finding.subject, finding.source) == ("widened:Mixer", WIDENED[0])
     assert {each.subject for each in result.not_followed} == {"widened:Mixer", "fitting:Mixer"}
     assert {each.reason for each in result.not_followed} == {"RuntimeError: too short"}
+
+
+_CROSS = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def attend(q, k, v, o, D: tl.constexpr):
+    i = tl.arange(0, D)[:, None] * D + tl.arange(0, D)[None, :]
+    scores = tl.dot(tl.load(q + i), tl.load(k + i)).to(q.dtype.element_ty)
+    tl.store(o + i, tl.dot(scores, tl.load(v + i)))
+
+
+class Cross(nn.Module):
+    def __init__(self, hidden_size: int = 64):
+        super().__init__()
+        self.to_q = nn.Linear(hidden_size, hidden_size)
+
+    def forward(self, hidden_states, k: torch.Tensor, v: torch.Tensor):
+        q = self.to_q(hidden_states)
+        o = torch.empty_like(v)
+        attend[(1,)](q, k, v, o, D=64)
+        return o
+"""
+
+
+def test_the_arguments_that_a_launch_receives_wide_are_one_finding(tmp_path: Path) -> None:
+    """No cast of one operand is enough; the output gets the dtype of `v`."""
+    file = tmp_path / "cross.py"
+    file.write_text(_CROSS)
+    (finding,) = examine_files(tmp_path, [file], [], "Cross").findings
+    assert finding.operand == "k, v"
+    assert [kernel.argument for kernel in finding.reached_kernels] == ["k", "v", "o"]
+    assert finding.source == "attend[(1,)](q, k, v, o, D=64)"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -183,6 +184,32 @@ def test_numbers_that_should_be_objects_tables_or_truths() -> None:
         (TABLE, "table", ("BLOCK", "WARPS"))
     ]
     assert (VALUE, "causal", False) in wanted(kinds, config=plain, table=None, causal=zeros(2, 2))
+
+
+def contiguous(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        contiguous_args = (each.t() if isinstance(each, torch.Tensor) else each for each in args)
+        return function(*contiguous_args, **kwargs)
+
+    return wrapper
+
+
+class Projection(torch.autograd.Function):
+    @staticmethod
+    @contiguous
+    def forward(ctx: Any, x: Any, linear_weight: Any) -> Any:
+        linear_weight = linear_weight.to(x.dtype)
+        return x @ linear_weight
+
+
+def projected(x: Any, weight: Any = None) -> Any:
+    return Projection.apply(x, weight)
+
+
+def test_a_tensor_that_is_missing_behind_a_wrapper() -> None:
+    """The wrapper passes all arguments on in order; a tensor has the attribute, so it may be one."""
+    assert wanted(projected, x=zeros(2), weight=None)[0] == (GIVE, "weight", None)
 
 
 def looked_up(x: Any, dtype: Any) -> str:
