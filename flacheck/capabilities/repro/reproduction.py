@@ -36,6 +36,8 @@ _PATIENCE = 10.0
 _SHORTEST_TIMEOUT = 20.0
 # The least timeout of a release whose verdict on the original matters.
 _ORIGINAL_TIMEOUT = 120.0
+# The longest timeout of the reduction on a release that did not drive the search.
+_FURTHER_TIMEOUT = 60.0
 # The longest timeout of a release whose verdict on the original does not matter, and the seconds
 # after which no further release compiles the original.
 _FAR_TIMEOUT = 20.0
@@ -285,9 +287,12 @@ class Reproduction:
         original_run = self.run_original()
         # The contrasts come first, because the time may not suffice for all.
         others = list(self.oracle.contrasts)
-        if everywhere:
-            others += [n for n in self.compilers.releases if n not in (own, *others)]
         table = self._table_of(reduction, [own, *others])
+        if everywhere:
+            further_releases = [n for n in self.compilers.releases if n not in (own, *others)]
+            self.compilers.patience = min(self.compilers.patience, _FURTHER_TIMEOUT)
+            table = self._in_order({**table, **self._table_of(reduction, further_releases)})
+            others += further_releases
         # A script takes as long as the compile, which did not end on a release without a verdict.
         judged_releases = [name for name in others if has_verdict(table.get(name))]
         exits |= self._exits(script, judged_releases)
