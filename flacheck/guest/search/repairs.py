@@ -28,6 +28,7 @@ from ..inference.operators import Operator
 from ..inference.plans import CallPlan, Plans
 from ..inference.shapes import SIZES, Dimensions, Shapes, dimensions_in, extents_of, size_letter
 from ..solver.argument_dataflow import (
+    ATTRIBUTES,
     BUILD,
     DTYPE,
     FIELD,
@@ -46,7 +47,8 @@ DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 DTYPE_NAMES |= {torch.complex64: "complex64", torch.complex128: "complex128"}
 # Errors of operators that do not support training.
 _GRADIENT_ERROR = re.compile(
-    r"leaf Variable that requires grad|inference[- ]only|\.requires_grad\b|(?i:no_grad\(\))"
+    r"requires? grad|inference[- ]only|for inference\b|\.requires_grad\b|(?i:no_grad\b)"
+    r"|(?i:not support (?:gradients?|autograd|backward|training))"
 )
 # torch's error for floats that are passed as the indices of an embedding's rows.
 _INDEX_ERROR = re.compile(r"'indices' to have one of the following scalar types: Long, Int")
@@ -102,7 +104,11 @@ class Repairs:
         plans = []
         constructor_plan = replace(plan, values=plan.build)
         for changed_plan in self.meet(constructor_plan, constraints):
-            build = changed_plan.values | changed_plan.build
+            build = dict(changed_plan.values)
+            for name, value in changed_plan.build.items():
+                # Only a changed argument replaces the value that meets the constraint.
+                if name not in plan.build or plan.build[name] is not value:
+                    build[name] = value
             plans.append(replace(changed_plan, build=build, values=plan.values))
         return plans
 
@@ -149,6 +155,8 @@ class Repairs:
             yield plan.with_changes(values={name: OptionTable(value)})
         elif constraint.kind == FIELD:
             yield _with_field(plan, name, value)
+        elif constraint.kind == ATTRIBUTES:
+            yield _with_attributes(self._operator, plan, name, value)
         elif constraint.kind == BUILD:
             names = [parameter.name for parameter in self._operator.parameters]
             if name in names:
@@ -279,8 +287,22 @@ def _with_field(plan: CallPlan, name: str, value: tuple[type, str, Any]) -> Call
     if isinstance(current, dict):
         fields = dict(current.get("with", {}))
     fields[field] = field_value
+    if isinstance(current, dict) and "attributes" in current:
+        return plan.with_changes(values={name: {**current, "with": fields}})
     description = {"object": class_name(object_class), "with": fields}
     return plan.with_changes(values={name: description})
+
+
+def _with_attributes(
+    operator: Operator, plan: CallPlan, name: str, attributes: Sequence[str]
+) -> CallPlan:
+    """Return the plan with an object of no class that has more attributes."""
+    description: dict[str, Any] = {"attributes": (), "module": operator.module}
+    current = plan.values.get(name)
+    if isinstance(current, dict) and "attributes" in current:
+        description = current
+    names = dict.fromkeys((*description["attributes"], *attributes))
+    return plan.with_changes(values={name: {**description, "attributes": tuple(names)}})
 
 
 def _apply_message(plan: CallPlan, parameters: Sequence[Parameter], message: str) -> list[CallPlan]:

@@ -22,7 +22,7 @@ from flacheck.guest.search.attempts import CaughtError, TooLong, attempt
 from flacheck.guest.search.observed_calls import ObservedCalls
 from flacheck.guest.search.repairs import Repairs
 from flacheck.guest.search.variations import Variations
-from flacheck.guest.solver.argument_dataflow import SHAPE, Constraint
+from flacheck.guest.solver.argument_dataflow import ATTRIBUTES, FIELD, SHAPE, Constraint
 
 
 def sample(
@@ -61,6 +61,33 @@ def test_floats_as_indices_become_the_numbers_of_tokens(repairs: Repairs) -> Non
     error = CaughtError("RuntimeError", text, ("return embedding(tokens)",), "")
     (plan, *_) = repairs.after_error(CallPlan(), "forward", error)
     assert (plan.shapes, plan.dtypes) == ({"x": ("B", "T")}, {"x": "i64"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "image requires gradients; detach it",
+        "fused_norm does not support autograd",
+        "a leaf Variable that requires grad is being used in an in-place operation",
+    ],
+)
+def test_operators_that_reject_gradients_are_called_without(repairs: Repairs, text: str) -> None:
+    """By the words of their errors."""
+    error = CaughtError("ValueError", text, ("raise ValueError(message)",), "")
+    assert repairs.after_error(CallPlan(), "forward", error) == [CallPlan(training=False)]
+
+
+def test_an_object_of_no_class_gets_attributes_one_after_another(repairs: Repairs) -> None:
+    """Those of a constructor's argument, too, which has a value already."""
+    texts = [(ATTRIBUTES, ("size", "act")), (FIELD, (object, "act", "silu")), (ATTRIBUTES, ("n",))]
+    plan = CallPlan()
+    for kind, value in texts:
+        constraints = (Constraint(kind, "config", value),)
+        error = CaughtError("AttributeError", "no attribute", (), "", constraints)
+        plan = repairs.after_error(plan, "build", error)[0]
+    assert plan.build == {
+        "config": {"attributes": ("size", "act", "n"), "module": __name__, "with": {"act": "silu"}}
+    }
 
 
 def test_a_plan_is_the_same_under_another_label() -> None:
