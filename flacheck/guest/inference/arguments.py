@@ -36,6 +36,8 @@ _INTEGER_TENSOR = re.compile(
     r"|(block|page)_?tables?|slot_mapping|seq_?used|LongTensor|IntTensor"
     r"|\b(?:U?Int\d*|Integer)\["
 )
+# Several small integers in one: the names of quantized weights since GPTQ.
+_PACKED_TENSOR = re.compile(r"^q_?(weights?|zeros)$|(^|_)packed(_|$)")
 _BOOLEAN_TENSOR = re.compile(r"mask|BoolTensor|\bBool\[")
 # Names of parameters without an annotation that are not tensors.
 _PLAIN_NAME = re.compile(
@@ -283,6 +285,8 @@ class Arguments:
             return torch.bool
         if _INTEGER_TENSOR.search(name) or _INTEGER_TENSOR.search(annotation):
             return torch.int64
+        if _PACKED_TENSOR.search(name):
+            return torch.int32
         if operator.kind == FUNCTION:
             kind = usage.parameter_kinds(operator.source).get(name)
             if kind == usage.INDICES:

@@ -1,5 +1,6 @@
 """Plans that may succeed after a call failed: changes that meet constraints, and guesses."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -52,6 +53,8 @@ _GRADIENT_ERROR = re.compile(
 )
 # torch's error for floats that are passed as the indices of an embedding's rows.
 _INDEX_ERROR = re.compile(r"'indices' to have one of the following scalar types: Long, Int")
+# torch's error for a view whose size is a multiple of the tensor's.
+_VIEW_ERROR = re.compile(r"shape '\[([\d, ]+)\]' is invalid for input of size (\d+)")
 _TOKENS = ("B", "T")
 # The last source lines of an error, which are searched for names of arguments.
 _ERROR_LINES = 3
@@ -120,6 +123,7 @@ class Repairs:
         plans += _apply_message(plan, mentioned, message)
         if _INDEX_ERROR.search(message):
             plans += self._pass_tokens(plan)
+        plans += _shrink_batch(plan, message)
         for parameter in mentioned:
             plans += self._change_argument(plan, parameter, text)
         if self._operator.is_built:
@@ -316,6 +320,18 @@ def _apply_message(plan: CallPlan, parameters: Sequence[Parameter], message: str
         dtypes = {parameter.name: "fp32" for parameter in parameters}
         plans.append(plan.with_changes(dtypes=dtypes))
     return plans
+
+
+def _shrink_batch(plan: CallPlan, message: str) -> list[CallPlan]:
+    """Return the plan with a batch of 1, for an operator that computes the first one only."""
+    match = _VIEW_ERROR.search(message)
+    if match is None:
+        return []
+    count = math.prod(int(extent) for extent in match[1].split(","))
+    batch = {**SIZES, **plan.sizes}["B"]
+    if count != batch * int(match[2]):
+        return []
+    return [plan.with_changes(sizes={"B": 1})]
 
 
 def _mentioned(parameters: Iterable[Parameter], text: str, preceded_by: str) -> list[Parameter]:

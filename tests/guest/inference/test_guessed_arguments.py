@@ -446,3 +446,14 @@ def test_attributes_of_an_object_without_a_class_are_inferred() -> None:
     config = made.from_value(description, {})
     assert (config.hidden_size, type(config.in_features), config.act) == (256, int, "silu")
     assert made.has_guesses
+
+
+def test_packed_weights_are_integers() -> None:
+    """By the usual names of quantized matrices."""
+
+    def multiply(x, qweight, qzeros, scales, w_packed, packed_length: int): ...  # type: ignore[no-untyped-def]
+
+    of = operator(multiply)
+    arguments = Arguments(Shapes([of], Recipe({})), Recipe({}), "fp16")
+    dtypes = [arguments.infer_dtype(of, CallPlan(), each) for each in of.takes[:5]]
+    assert dtypes == [torch.float16, torch.int32, torch.int32, torch.float16, torch.int32]

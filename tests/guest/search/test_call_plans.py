@@ -90,6 +90,22 @@ def test_an_object_of_no_class_gets_attributes_one_after_another(repairs: Repair
     }
 
 
+def test_a_view_that_lacks_all_but_the_first_of_a_batch(repairs: Repairs) -> None:
+    """The operator is called with a batch of 1."""
+    text = "shape '[2, 512, 256]' is invalid for input of size 131072"
+    error = CaughtError("RuntimeError", text, ("return out.view(B, T, -1)",), "")
+    assert repairs.after_error(CallPlan(), "forward", error)[0].sizes == {"B": 1}
+    other = replace(error, text=text.replace("131072", "256"))
+    assert all(not plan.sizes for plan in repairs.after_error(CallPlan(), "forward", other))
+
+
+def test_packed_sequences_have_the_shape_that_a_call_had(variations: Variations) -> None:
+    """Without its batch."""
+    base = CallPlan(shapes={"x": ("B", "T", "D")})
+    (plan,) = [plan for plan in variations.unusual(base) if plan.label == "packed, flat"]
+    assert plan.shapes["x"] == ("T", "D")
+
+
 def test_a_plan_is_the_same_under_another_label() -> None:
     """A plan that was tried is not tried again."""
     plan = CallPlan(sizes={"T": 1})
