@@ -178,7 +178,7 @@ class Arguments:
         parameters = []
         for name in description["attributes"]:
             parameter = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
-            if _DIMENSION_NAME.fullmatch(name):
+            if _DIMENSION_NAME.fullmatch(name) or _BITS_NAME.search(name):
                 parameter = parameter.replace(annotation=_INTEGER_ANNOTATIONS[0])
             parameters.append(parameter)
         constructor = objects.attribute_table(description["module"], parameters)

@@ -109,7 +109,7 @@ class Repairs:
         for changed_plan in self.meet(constructor_plan, constraints):
             build = dict(changed_plan.values)
             for name, value in changed_plan.build.items():
-                # Only a changed argument replaces the value that meets the constraint.
+                # Only a changed argument takes the place of the constrained value.
                 if name not in plan.build or plan.build[name] is not value:
                     build[name] = value
             plans.append(replace(changed_plan, build=build, values=plan.values))
