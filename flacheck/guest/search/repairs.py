@@ -90,9 +90,22 @@ class Repairs:
         if stage == "build":
             return self._repair_constructor(plan, error, text)
         plans = list(self.meet(plan, error.constraints))
-        if plans or error.kind == "KernelRefused":
+        if error.kind == "KernelRefused":
             return plans
-        return self._change_mentioned(plan, error.text, text)
+        if not plans:
+            plans = self._change_mentioned(plan, error.text, text)
+        return [*self._apply_shape(plan, error.text), *plans]
+
+    def _apply_shape(self, plan: CallPlan, message: str) -> list[CallPlan]:
+        """Return plans with the shape that an error requires of a tensor: `x must be (N, 3)`."""
+        dimensions = dimensions_in(message)
+        plans = []
+        for parameter in _mentioned(self._operator.takes, message, preceded_by=r"[\w.]"):
+            name = parameter.name
+            if dimensions and plan.shapes.get(name) != dimensions and self._is_tensor(parameter):
+                changed_plan = plan.with_changes(shapes={name: dimensions})
+                plans.append(changed_plan.without_value(name))
+        return plans
 
     def _repair_constructor(self, plan: CallPlan, error: CaughtError, text: str) -> list[CallPlan]:
         plans = self._meet_constructor(plan, error.constraints)
@@ -120,7 +133,7 @@ class Repairs:
         # A name after a dot is an attribute of something else.
         mentioned = _mentioned(self._operator.takes, text, preceded_by=r"[\w.]")
         plans = list(omit_objects(self._operator, plan))
-        plans += _apply_message(plan, mentioned, message)
+        plans += _apply_dtype(plan, mentioned, message)
         if _INDEX_ERROR.search(message):
             plans += self._pass_tokens(plan)
         plans += _shrink_batch(plan, message)
@@ -309,17 +322,12 @@ def _with_attributes(
     return plan.with_changes(values={name: {**description, "attributes": tuple(names)}})
 
 
-def _apply_message(plan: CallPlan, parameters: Sequence[Parameter], message: str) -> list[CallPlan]:
-    """Return plans with the shape or dtype that an error message contains."""
-    plans = []
-    dimensions = dimensions_in(message)
-    if dimensions:
-        for parameter in parameters:
-            plans.append(plan.with_changes(shapes={parameter.name: dimensions}))
-    if re.search(r"float32|fp32", message):
-        dtypes = {parameter.name: "fp32" for parameter in parameters}
-        plans.append(plan.with_changes(dtypes=dtypes))
-    return plans
+def _apply_dtype(plan: CallPlan, parameters: Sequence[Parameter], message: str) -> list[CallPlan]:
+    """Return the plan with the dtype that an error message contains."""
+    if not parameters or not re.search(r"float32|fp32", message):
+        return []
+    dtypes = {parameter.name: "fp32" for parameter in parameters}
+    return [plan.with_changes(dtypes=dtypes)]
 
 
 def _shrink_batch(plan: CallPlan, message: str) -> list[CallPlan]:

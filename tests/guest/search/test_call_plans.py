@@ -99,6 +99,16 @@ def test_a_view_that_lacks_all_but_the_first_of_a_batch(repairs: Repairs) -> Non
     assert all(not plan.sizes for plan in repairs.after_error(CallPlan(), "forward", other))
 
 
+def test_the_shape_in_an_error_is_tried_before_all_others(repairs: Repairs) -> None:
+    """Once; the constraints that follow from the code come next."""
+    constraint = Constraint(SHAPE, "x", (2, 3, 4))
+    error = CaughtError("ValueError", "x must be (N,3,H,W)", ("raise",), "", (constraint,))
+    plans = repairs.after_error(CallPlan(), "forward", error)
+    assert [plan.shapes["x"] for plan in plans] == [("N", "3", "H", "W"), (2, 3, 4)]
+    plans = repairs.after_error(plans[0], "forward", error)
+    assert [plan.shapes["x"] for plan in plans] == [(2, 3, 4)]
+
+
 def test_packed_sequences_have_the_shape_that_a_call_had(variations: Variations) -> None:
     """Without its batch."""
     base = CallPlan(shapes={"x": ("B", "T", "D")})
