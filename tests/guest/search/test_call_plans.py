@@ -234,7 +234,7 @@ def test_an_attempt_ends_with_a_value_or_an_error() -> None:
 
 
 DISPATCH = """
-def __torch_dispatch__():
+def called():
     begun = time.process_time()
     while time.process_time() < begun + 0.2:
         sum(range(1000))
@@ -242,14 +242,15 @@ def __torch_dispatch__():
 """
 
 
-def test_what_torch_has_called_is_not_cut_short() -> None:
+@pytest.mark.parametrize("name", ["__torch_dispatch__", "find_torch_dispatch_rule"])
+def test_what_torch_has_called_is_not_cut_short(name: str) -> None:
     """An exception in the middle of it would end the process; the piece ends right behind it."""
     scope: dict[str, Any] = {"__name__": "torch.somewhere", "time": time}
-    exec(DISPATCH, scope)
+    exec(DISPATCH.replace("called", name), scope)
     done: list[str] = []
 
     def hangs() -> None:
-        done.append(scope["__torch_dispatch__"]())
+        done.append(scope[name]())
         while True:
             sum(range(1000))
 
