@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
+import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 
 from ..pysource.functions import called_name, method_name, walk
 from .argument_dataflow import (
+    ATTRIBUTES,
     DTYPE,
     GIVE,
     OBJECT,
@@ -287,14 +289,45 @@ class ErrorSolver(ConditionSolver):
     def _make_object(self, node: ast.Attribute) -> Constraints:
         """Yield an object with the attribute for `config.size` of a number or tensor.
 
-        An argument that is None may be a tensor, if a tensor has the attribute.
+        If no class has it, the object has the attributes that the function reads of it. An argument
+        that is None may be a tensor, if a tensor has the attribute.
         """
         current = self._value(node.value)
-        if current is None or isinstance(current, (int, float, str, torch.Tensor)):
-            for name in self._source_arguments(node.value):
+        names = []
+        if isinstance(current, types.SimpleNamespace):
+            names = [name for name, argument in self._arguments.items() if argument is current]
+        elif current is None or isinstance(current, (int, float, str, torch.Tensor)):
+            names = list(self._source_arguments(node.value))
+            for name in names:
                 if current is None and hasattr(torch.Tensor, node.attr):
                     yield Constraint(GIVE, name)
                 yield Constraint(OBJECT, name, node.attr)
+        attributes = self._attributes_of(node)
+        for name in names:
+            if attributes:
+                yield Constraint(ATTRIBUTES, name, attributes)
+
+    def _attributes_of(self, node: ast.Attribute) -> tuple[str, ...]:
+        """Return the attributes that the function reads of a variable; none if it calls this one.
+
+        The methods of an unknown class are unknown.
+        """
+        if not isinstance(node.value, ast.Name):
+            return (node.attr,)
+        variable = node.value.id
+        names: dict[str, None] = {}
+        methods: set[str] = set()
+        for part in walk(self._frame.function or node):
+            match part:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=name)):
+                    if owner == variable:
+                        methods.add(name)
+                case ast.Attribute(value=ast.Name(id=owner), attr=name):
+                    if owner == variable:
+                        names[name] = None
+        if node.attr in methods:
+            return ()
+        return tuple(name for name in names if name not in methods)
 
     def _unpack(self, statement: ast.Assign) -> Constraints:
         """Yield constraints for `x, y = value` of a value with another number of elements."""
