@@ -34,6 +34,8 @@ _FIRST_PASS = "ttir"
 # Stages whose outcome a newer release shows by compiling the same launch.
 _COMPARABLE = ("ast", _FIRST_PASS)
 _VERIFIER_ERROR = re.compile(r"error: '[\w.]+' op ")
+# Operands of an operation have different types, which may be those of made-up tensors.
+_MISMATCH_ERROR = re.compile(r"requires the same (?:element )?type for all")
 # An autotuner builds its key from the arguments' positions, not from their values.
 _AUTOTUNER = "FC6"
 # `int32` or `i32` in an error: an invented integer tensor is rarely one that the kernel computes
@@ -82,7 +84,8 @@ def why_untested(cell: ObservedCell) -> str | None:
     if code == _FEATURE:
         return "the made-up dtypes may be none that the GPU is used with"
     if _is_refused_source(cell):
-        if cell.fails_alike or cell.compiles_under:
+        is_caused_by_dtypes = is_mismatch(cell) and bool(cell.depends_on)
+        if not is_caused_by_dtypes and (cell.fails_alike or cell.compiles_under):
             return None
         if cell.depends_on:
             names = ", ".join(cell.depends_on[:_MAX_NAMES])
@@ -96,6 +99,11 @@ def is_undecided(cell: ObservedCell) -> bool:
     if cell.stage not in _COMPARABLE or not cell.fails:
         return False
     return _is_refused_source(cell) and why_untested(cell) is not None
+
+
+def is_mismatch(cell: ObservedCell) -> bool:
+    """Return True if the first pass refused operands whose types are different."""
+    return cell.stage == _FIRST_PASS and bool(_MISMATCH_ERROR.search(cell.line))
 
 
 def _is_refused_source(cell: ObservedCell) -> bool:
