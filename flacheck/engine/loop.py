@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from flacheck import rules
 from flacheck.analysis.observation import observe
 from flacheck.analysis.order import by_version
-from flacheck.analysis.untested_cells import is_mismatch, is_undecided
+from flacheck.analysis.untested_cells import is_guess_likely, is_undecided
 from flacheck.engine import judge
 from flacheck.engine.executors import Executor, Task
 from flacheck.engine.provider import Provider, Unavailable
@@ -334,12 +334,12 @@ class Loop:
     def _compare_release(self, failure: Record, newer: str, attempt: Attempt) -> Iterator[Record]:
         """Add to a failure if a newer release accepts the launch.
 
-        A newer release may also convert operands that the made-up dtypes have made different.
+        A newer release may also convert operands, or pad tiles, that are wrong guesses.
         """
         if attempt.outcome is Outcome.FINISHED:
             evidence = judge.with_facts(failure, {_ACCEPTED: newer})
             (cell,) = observe([evidence])
-            if is_mismatch(cell):
+            if is_guess_likely(cell):
                 refusals = failure.findings[0]["facts"].get(_REFUSED, ())
                 self._vary(judge.with_facts(evidence, {_REFUSED: list(refusals)}))
             else:
