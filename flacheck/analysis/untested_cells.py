@@ -108,9 +108,9 @@ def is_guess_likely(cell: ObservedCell) -> bool:
 
     It is about operands whose types are different, or about tiles of a dot that are too small.
     """
-    if cell.stage == _FIRST_PASS:
-        return bool(_MISMATCH_ERROR.search(cell.line))
-    return cell.stage == "ast" and cell.code == _SMALL_TILES
+    if cell.stage not in _COMPARABLE:
+        return False
+    return cell.code == _SMALL_TILES or bool(_MISMATCH_ERROR.search(cell.line))
 
 
 def _is_refused_source(cell: ObservedCell) -> bool:

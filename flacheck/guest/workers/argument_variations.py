@@ -143,7 +143,8 @@ class ArgumentVariations:
             if is_dependency_error(error):
                 # The search for a kernel's dependencies reads its source, not its arguments.
                 return {"variations": {"tried": 0, "alike": True, "depends_on": []}}
-            return {}
+            # New releases verify their output at the end of the front end, behind all nodes.
+            return self.examine_mismatch(arguments, compile_launch)
         if isinstance(nodes[-1], _REJECTIONS):
             return {}
         place = _positions(nodes)
@@ -155,14 +156,14 @@ class ArgumentVariations:
         return self._known[key]
 
     def examine_mismatch(self, arguments: _Arguments, compile_launch: _Compile) -> Json:
-        """Return the facts about operands of different types, which the first pass refused.
+        """Return the facts about operands of different types, which the verifier refused.
 
         Old releases do not convert a tensor's elements to the dtype of a computed value. If the
         launch is valid with one dtype for all floats, the dtypes of its arguments decide.
 
         Args:
             arguments: The launch's arguments.
-            compile_launch: Compiles the kernel with other arguments up to the end of that pass.
+            compile_launch: Compiles the kernel with other arguments up to the failing stage's end.
         """
 
         def run(changes: _Arguments) -> str:
