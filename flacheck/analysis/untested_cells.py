@@ -34,6 +34,10 @@ _FIRST_PASS = "ttir"
 # Stages whose outcome a newer release shows by compiling the same launch.
 _COMPARABLE = ("ast", _FIRST_PASS)
 _VERIFIER_ERROR = re.compile(r"error: '[\w.]+' op ")
+# Operands of an operation have different types, which may be those of made-up tensors.
+_MISMATCH_ERROR = re.compile(r"requires the same (?:element )?type for all")
+# Old releases reject tiles of a dot that are smaller than the GPU's, newer ones pad them.
+_SMALL_TILES = "FC105"
 # An autotuner builds its key from the arguments' positions, not from their values.
 _AUTOTUNER = "FC6"
 # `int32` or `i32` in an error: an invented integer tensor is rarely one that the kernel computes
@@ -82,7 +86,8 @@ def why_untested(cell: ObservedCell) -> str | None:
     if code == _FEATURE:
         return "the made-up dtypes may be none that the GPU is used with"
     if _is_refused_source(cell):
-        if cell.fails_alike or cell.compiles_under:
+        is_avoidable = is_guess_likely(cell) and bool(cell.depends_on)
+        if not is_avoidable and (cell.fails_alike or cell.compiles_under):
             return None
         if cell.depends_on:
             names = ", ".join(cell.depends_on[:_MAX_NAMES])
@@ -96,6 +101,16 @@ def is_undecided(cell: ObservedCell) -> bool:
     if cell.stage not in _COMPARABLE or not cell.fails:
         return False
     return _is_refused_source(cell) and why_untested(cell) is not None
+
+
+def is_guess_likely(cell: ObservedCell) -> bool:
+    """Return True for an error that made-up arguments cause although newer releases accept them.
+
+    It is about operands whose types are different, or about tiles of a dot that are too small.
+    """
+    if cell.stage not in _COMPARABLE:
+        return False
+    return cell.code == _SMALL_TILES or bool(_MISMATCH_ERROR.search(cell.line))
 
 
 def _is_refused_source(cell: ObservedCell) -> bool:

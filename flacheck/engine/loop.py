@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from flacheck import rules
 from flacheck.analysis.observation import observe
 from flacheck.analysis.order import by_version
-from flacheck.analysis.untested_cells import is_undecided
+from flacheck.analysis.untested_cells import is_guess_likely, is_undecided
 from flacheck.engine import judge
 from flacheck.engine.executors import Executor, Task
 from flacheck.engine.provider import Provider, Unavailable
@@ -332,9 +332,18 @@ class Loop:
             yield from self._compare_releases(first)
 
     def _compare_release(self, failure: Record, newer: str, attempt: Attempt) -> Iterator[Record]:
-        """Add to a failure if a newer release accepts the launch."""
+        """Add to a failure if a newer release accepts the launch.
+
+        A newer release may also convert operands, or pad tiles, that are wrong guesses.
+        """
         if attempt.outcome is Outcome.FINISHED:
-            yield judge.with_facts(failure, {_ACCEPTED: newer})
+            evidence = judge.with_facts(failure, {_ACCEPTED: newer})
+            (cell,) = observe([evidence])
+            if is_guess_likely(cell):
+                refusals = failure.findings[0]["facts"].get(_REFUSED, ())
+                self._vary(judge.with_facts(evidence, {_REFUSED: list(refusals)}))
+            else:
+                yield evidence
             return
         refusals = [*failure.findings[0]["facts"].get(_REFUSED, ()), newer]
         yield from self._compare_releases(judge.with_facts(failure, {_REFUSED: refusals}))
@@ -364,7 +373,7 @@ class Loop:
         self._vary(judge.with_facts(failure, {_REFUSED: list(refusals)}))
 
     def _vary(self, failure: Record) -> None:
-        """Try other arguments for a launch that no newer release accepts."""
+        """Try other arguments for a launch whose made-up ones may have caused its failure."""
         trial = Trial(failure.cell, failure, varies=True)
         kind = self.provider.worker_kind(failure.cell)
         assert not isinstance(kind, Unavailable)

@@ -108,6 +108,31 @@ def test_what_made_up_arguments_may_have_caused_is_untested(
     assert why_untested(replace(cell, made_up=False)) is None
 
 
+def test_small_tiles_that_another_size_avoids_are_untested() -> None:
+    """A newer release pads them."""
+    made = failure("FC105", stage="ast")
+    (cell,) = stands([made], made_up=[made]).untested_cells
+    cell = replace(cell, compiles_under="triton==3.9.0")
+    assert why_untested(cell) is None
+    assert why_untested(replace(cell, depends_on=("BLOCK_N",))) == (
+        "the kernel's line may need other made-up arguments than these: BLOCK_N"
+    )
+
+
+@pytest.mark.parametrize("stage", ["ast", "ttir"])
+def test_operands_that_only_made_up_dtypes_make_different_are_untested(stage: str) -> None:
+    """A newer release converts them, and other dtypes avoid the error."""
+    made = failure("FC201", stage=stage)
+    stood = stands([made], made_up=[made])
+    (cell,) = (*stood.cells, *stood.untested_cells)
+    line = "x.py:3:4: error: 'arith.divf' op requires the same type for all operands and results"
+    cell = replace(cell, line=line, compiles_under="triton==3.9.0")
+    assert why_untested(cell) is None
+    assert why_untested(replace(cell, depends_on=("the dtypes of all tensors",))) == (
+        "the kernel's line may need other made-up arguments than these: the dtypes of all tensors"
+    )
+
+
 def test_untested_counts_neither_for_nor_against() -> None:
     """It spoils no release, and makes none good by itself."""
     made = failure("FC000", stage="ast", **OTHER)

@@ -143,7 +143,8 @@ class ArgumentVariations:
             if is_dependency_error(error):
                 # The search for a kernel's dependencies reads its source, not its arguments.
                 return {"variations": {"tried": 0, "alike": True, "depends_on": []}}
-            return {}
+            # New releases verify their output at the end of the front end, behind all nodes.
+            return self.examine_mismatch(arguments, compile_launch)
         if isinstance(nodes[-1], _REJECTIONS):
             return {}
         place = _positions(nodes)
@@ -153,6 +154,39 @@ class ArgumentVariations:
             variations = list(_variations(function, arguments, nodes))
             self._known[key] = self._judge(variations, arguments, place, reason, compile_launch)
         return self._known[key]
+
+    def examine_mismatch(self, arguments: _Arguments, compile_launch: _Compile) -> Json:
+        """Return the facts about operands of different types, which the verifier refused.
+
+        Old releases do not convert a tensor's elements to the dtype of a computed value. If the
+        launch is valid with one dtype for all floats, the dtypes of its arguments decide.
+
+        Args:
+            arguments: The launch's arguments.
+            compile_launch: Compiles the kernel with other arguments up to the failing stage's end.
+        """
+
+        def run(changes: _Arguments) -> str:
+            try:
+                compile_launch({**arguments, **changes})
+            except releases.StageReached:
+                return _PAST
+            except Exception:
+                return _SAME
+            return _SKIPPED
+
+        variations: list[tuple[str, _Arguments]] = []
+        for dtype in _FLOATS:
+            changes: dict[str, ArgumentSpec] = {}
+            for name, spec in arguments.items():
+                if isinstance(spec, dict) and str(_dtype_of(spec)).startswith(("fp", "bf")):
+                    changes[name] = {**spec, "dtype": dtype}
+            variations.append((_ALL_DTYPES, changes))
+        outcomes = _run_in_children(variations, run)
+        if _PAST not in outcomes:
+            return {}
+        facts = {"tried": len(outcomes), "alike": False, "depends_on": [_ALL_DTYPES]}
+        return {"variations": facts}
 
     def _judge(
         self,

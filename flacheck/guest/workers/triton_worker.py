@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 import shutil
@@ -35,6 +36,8 @@ class TritonWorker:
     def __init__(self, config: WorkerConfig) -> None:
         self._scratch = config["scratch"]
         self._until: str | None = None
+        # The stage that began last; None in the front end.
+        self._stage: str | None = None
         self._shown: str | None = None
         self._text: str | None = None
         self._metadata: Json = {}
@@ -60,6 +63,7 @@ class TritonWorker:
         # The front end is not a stage of a backend: it is done when the first stage begins.
         if self._until == "ast":
             raise releases.StageReached
+        self._stage = stage
         self._mark(stage)
 
     def _after_stage(self, stage: str, result: object, metadata: Json) -> None:
@@ -109,6 +113,7 @@ class TritonWorker:
         arguments = dict(request["options"])
         arguments.update(releases.with_heuristics(kernel, launch_arguments))
         self._mark("ast")
+        self._stage = None
         self._assembler.forget()
         self._path.begin()
         try:
@@ -140,13 +145,17 @@ class TritonWorker:
         function = releases.unwrap(kernel)
         specs = request["launch"]["args"]
 
-        def compile_launch(changed_specs: Json) -> None:
-            self._until = "ast"
+        def compile_launch(changed_specs: Json, until: str = "ast") -> None:
+            self._until = until
             changed = values.arguments(changed_specs, function.fn.__globals__)
             arguments = {**request["options"], **releases.with_heuristics(kernel, changed)}
             function.run(grid=None, warmup=True, **arguments)
 
-        facts = self._variations.examine(error, function, specs, compile_launch)
+        if self._stage is None:
+            facts = self._variations.examine(error, function, specs, compile_launch)
+        else:
+            compile_stage = functools.partial(compile_launch, until=self._stage)
+            facts = self._variations.examine_mismatch(specs, compile_stage)
         if facts:
             setattr(error, "facts", facts)  # noqa: B010
 

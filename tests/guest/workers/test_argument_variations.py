@@ -51,6 +51,12 @@ def needs_floats_and_larger_tiles(x, D: tl.constexpr):
 
 
 @triton.jit
+def divides(x, y):
+    rows = tl.arange(0, 16)
+    tl.store(x + rows, tl.math.fdiv(tl.load(x + rows), tl.load(y + rows)))
+
+
+@triton.jit
 def rejects(x, n, FLAG: tl.constexpr):
     tl.static_assert(FLAG is None, "no flag")
 """
@@ -64,14 +70,8 @@ def test_only_what_no_argument_gets_past_fails_alike(release: str) -> None:
 
     An assertion is about the arguments, so nothing is tried for it.
     """
-    (choice,) = toolchains.resolve([release]).choices
-    if choice.reason:
-        pytest.skip(choice.reason)
-    toolchain = toolchains.provide(choice)
-    config = {**toolchain.worker_config(), "trust": True}
-    kind = WorkerKind(toolchain.identity, config, dict(toolchain.environment))
     facts = _facts(
-        kind,
+        _worker_kind(release),
         unknown_call=_UNKNOWN,
         needs_integers={**_UNKNOWN, "y": _TENSOR},
         needs_larger_tiles={"x": _TENSOR, "D": {"constexpr": 4}},
@@ -91,6 +91,23 @@ def test_only_what_no_argument_gets_past_fails_alike(release: str) -> None:
     assert facts["needs_floats_and_larger_tiles"]["variations"]["alike"] is False
     assert facts["needs_floats_and_larger_tiles"]["variations"]["depends_on"]
     assert facts["rejects"] == {}
+
+
+@pytest.mark.parametrize("release", ["3.0.0", "3.6.0"])
+def test_operands_of_different_types_depend_on_the_dtypes(release: str) -> None:
+    """Releases up to 3.8 do not convert them; the verifier refuses them."""
+    arguments = {"x": {"dtype": "fp32", "align": 16}, "y": _TENSOR}
+    facts = _facts(_worker_kind(release), divides=arguments)
+    assert facts["divides"]["variations"]["depends_on"] == ["the dtypes of all tensors"]
+
+
+def _worker_kind(release: str) -> WorkerKind:
+    (choice,) = toolchains.resolve([release]).choices
+    if choice.reason:
+        pytest.skip(choice.reason)
+    toolchain = toolchains.provide(choice)
+    config = {**toolchain.worker_config(), "trust": True}
+    return WorkerKind(toolchain.identity, config, dict(toolchain.environment))
 
 
 def _facts(kind: WorkerKind, **arguments: dict[str, Any]) -> dict[str, Any]:
