@@ -37,9 +37,9 @@ class ObservedCell:
     the record's; `api` is a name of Triton or of a module that the kernel's source uses and the
     release lacks. `fails_alike` marks a front-end error that no other arguments avoid,
     `depends_on` are the arguments of which others avoid it, and `compiles_under` is a newer release
-    whose front end accepts the same launch. `instantiation` are the template arguments with which a C++
-    error occurs. If the question lists several configurations of this
-    launch, `configuration_of` is the key of the cell that it requests.
+    whose front end accepts the same launch. `instantiation` are the template arguments with which a
+    C++ error occurs. If the question lists several configurations of this launch,
+    `configuration_of` is the key of the cell that it requests.
     """
 
     key: str

@@ -108,6 +108,9 @@ def _hits(log: str, lines: list[Line], text: str, is_failed: bool) -> Iterator[_
         else:
             if WRAPPER <= rule.specificity < GENERIC:
                 continue
+            # Figures of a successful compile explain no failure of another one.
+            if rule.effect == "compiles" and (lines or is_failed):
+                continue
             match = rule.search(log)
             if match:
                 yield _Hit(rule, match, _cause(log, lines, match), False)
