@@ -21,12 +21,12 @@ _CODE = re.compile(r"FC\d{3}", re.IGNORECASE)
 class Explained:
     """The findings of a log, the decisive one first, and the advisories that it matches.
 
-    `unexplained` are errors of a CUDA build that no specific rule matches.
+    `unexplained_errors` are errors of a CUDA build that no specific rule matches.
     """
 
     findings: tuple[Explanation, ...]
     advisories: tuple[Advisory, ...] = ()
-    unexplained: UnexplainedErrors | None = None
+    unexplained_errors: UnexplainedErrors | None = None
 
     @property
     def exit_code(self) -> Exit:
@@ -38,7 +38,7 @@ class Explained:
 
     def to_json(self) -> Json:
         """Return the document flacheck.explain/1."""
-        return explanation.to_json(self.findings, self.advisories, self.unexplained)
+        return explanation.to_json(self.findings, self.advisories, self.unexplained_errors)
 
 
 def explain(log: str | Path | BinaryIO) -> Explained:
@@ -67,14 +67,16 @@ def _explain(logs: Iterable[tuple[str, list[excerpts.Excerpt]]]) -> Explained:
     """Return the findings of all logs, the decisive one first; each names its log of several."""
     by_file: dict[str, list[Explanation]] = {}
     advisories: dict[str, Advisory] = {}
-    unexplained: UnexplainedErrors | None = None
+    unexplained_errors: UnexplainedErrors | None = None
     for name, parts in logs:
         by_file[name] = explanation.of_excerpts(parts, name)
         for advisory in explanation.advisories_of(parts):
             advisories.setdefault(advisory.id, advisory)
-        unexplained = explanation.add_unexplained(unexplained, explanation.find_unexplained(parts))
+        unexplained_errors = explanation.add_unexplained(
+            unexplained_errors, explanation.find_unexplained(parts)
+        )
     explanations = explanation.merge(by_file)
-    return Explained(tuple(explanations), tuple(advisories.values()), unexplained)
+    return Explained(tuple(explanations), tuple(advisories.values()), unexplained_errors)
 
 
 def is_code(text: str) -> bool:

@@ -81,11 +81,11 @@ class ResolvedBuild:
         root = Path(package.path)
         build = configured_builds.find(root)
         if not build.units:
-            generated = tuple(generated_sources.find_warnings(root))
-            raise UsageError(_without_units(spec, (*build.warnings, *generated)))
+            missing_sources = tuple(generated_sources.find_warnings(root))
+            raise UsageError(_without_units(spec, (*build.warnings, *missing_sources)))
         # Before the headers of libraries are downloaded: those take gigabytes.
         names = (source.kernel.name for source in sources_of(package, build))
-        check_kernels(selection.kernels, names)
+        check_kernels(selection.kernels, names, f"flacheck scan --package {spec} --dry-run")
         package = replace(package, includes=tuple(include_folders(build, root)))
         sources = sources_of(package, build)
         axes = {

@@ -15,15 +15,15 @@ _UNBROKEN = ("see", "next")
 def report(
     explanations: Sequence[Explanation],
     advisories: Sequence[Advisory] = (),
-    unexplained: UnexplainedErrors | None = None,
+    unexplained_errors: UnexplainedErrors | None = None,
 ) -> Report:
     """Return the explanations of a code or log, the decisive first, and matching advisories."""
-    plain = explanation.to_json(explanations, advisories, unexplained)
+    plain = explanation.to_json(explanations, advisories, unexplained_errors)
     parts = [*_parts(explanations, advisories)]
-    if unexplained is not None:
-        errors = count_noun(unexplained.count, "error")
+    if unexplained_errors is not None:
+        errors = count_noun(unexplained_errors.count, "error")
         parts.append(Paragraph(f"{errors} without a specific rule", Tone.DOUBT))
-        first = (f"line {unexplained.line}", unexplained.excerpt)
+        first = (f"line {unexplained_errors.line}", unexplained_errors.excerpt)
         parts.append(Labelled((first,)))
     return Report(parts, plain)
 

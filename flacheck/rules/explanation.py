@@ -78,13 +78,14 @@ class ExplainDocument(JsonStruct, frozen=True):
     """The failures in a log, the decisive finding first; an unknown failure is one of FC000.
 
     `advisories` are reports of kernels that compile and then go wrong, which match the log.
-    `unexplained` is null if each error of a CUDA build has a specific rule, and for other logs.
+    `unexplained_errors` is null if each error of a CUDA build has a specific rule, and for other
+    logs.
     """
 
     schema: Literal["flacheck.explain/1"]
     findings: tuple[ExplainedFinding, ...]
     advisories: tuple[PublishedAdvisory, ...]
-    unexplained: UnexplainedErrors | None = None
+    unexplained_errors: UnexplainedErrors | None = None
 
 
 @dataclass(frozen=True)
@@ -290,14 +291,14 @@ def _nearest(message: str) -> tuple[str, ...]:
 def to_json(
     explanations: Sequence[Explanation],
     advisories: Sequence[Advisory] = (),
-    unexplained: UnexplainedErrors | None = None,
+    unexplained_errors: UnexplainedErrors | None = None,
 ) -> Json:
     """Return the document flacheck.explain/1."""
     document = ExplainDocument(
         "flacheck.explain/1",
         tuple(map(_published, explanations)),
         tuple(advisory.published() for advisory in advisories),
-        unexplained,
+        unexplained_errors,
     )
     return document.to_json()
 

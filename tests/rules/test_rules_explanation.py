@@ -134,8 +134,8 @@ def test_errors_of_a_cuda_build_without_a_specific_rule_are_counted() -> None:
         '2 errors detected in the compilation of "a.cu".\n'
         "ninja: build stopped: subcommand failed.\n"
     )
-    unexplained = find_unexplained([Excerpt(1, text)])
-    assert unexplained == UnexplainedErrors(2, 3, 'a.cu(4): error: expected a ";"')
-    document = to_json(of_log(text), unexplained=unexplained)
-    assert document["unexplained"]["count"] == 2
+    unexplained_errors = find_unexplained([Excerpt(1, text)])
+    assert unexplained_errors == UnexplainedErrors(2, 3, 'a.cu(4): error: expected a ";"')
+    document = to_json(of_log(text), unexplained_errors=unexplained_errors)
+    assert document["unexplained_errors"]["count"] == 2
     assert find_unexplained([Excerpt(1, "k.py:3:4: error: failed to legalize\n")]) is None
