@@ -34,7 +34,8 @@ class SignatureGroup:
 
     `line` is its decisive line, `tolerated_count` the number of its cells that an autotuner would
     skip, `made_up` the number whose arguments flacheck invented, `example` the key of one cell (an
-    untolerated one if there is any).
+    untolerated one if there is any). `instantiations` are the template arguments with which it
+    occurs in C++.
     """
 
     signature: str
@@ -48,6 +49,7 @@ class SignatureGroup:
     line: str
     example: str
     made_up: int = 0
+    instantiations: tuple[str, ...] = ()
 
     def document(self) -> FailureGroup:
         """Return the group in the form of flacheck.run/1."""
@@ -76,6 +78,7 @@ def _make_group(signature: str, cells: Sequence[ObservedCell]) -> SignatureGroup
     # A blocking failure is the better example; the key makes shards choose the same one.
     example = min(cells, key=lambda cell: (cell.tolerated, cell.made_up, cell.key))
     toolchains, targets, kernels = set[str](), set[str](), set[str]()
+    instantiations = set[str]()
     tolerated_count = made_up_count = 0
     for cell in cells:
         toolchains.add(cell.toolchain)
@@ -83,6 +86,8 @@ def _make_group(signature: str, cells: Sequence[ObservedCell]) -> SignatureGroup
         kernels.add(cell.kernel)
         tolerated_count += cell.tolerated
         made_up_count += cell.made_up
+        if cell.instantiation:
+            instantiations.add(cell.instantiation)
     return SignatureGroup(
         signature=signature,
         code=example.code or UNCLASSIFIED,
@@ -95,4 +100,5 @@ def _make_group(signature: str, cells: Sequence[ObservedCell]) -> SignatureGroup
         line=example.line,
         example=example.key,
         made_up=made_up_count,
+        instantiations=tuple(sorted(instantiations)),
     )

@@ -37,8 +37,9 @@ class ObservedCell:
     the record's; `api` is a name of Triton or of a module that the kernel's source uses and the
     release lacks. `fails_alike` marks a front-end error that no other arguments avoid,
     `depends_on` are the arguments of which others avoid it, and `compiles_under` is a newer release
-    whose front end accepts the same launch. If the question lists several configurations of this
-    launch, `configuration_of` is the key of the cell that it requests.
+    whose front end accepts the same launch. `instantiation` are the template arguments with which a
+    C++ error occurs. If the question lists several configurations of this launch,
+    `configuration_of` is the key of the cell that it requests.
     """
 
     key: str
@@ -68,6 +69,7 @@ class ObservedCell:
     fails_alike: bool = False
     depends_on: tuple[str, ...] = ()
     compiles_under: str | None = None
+    instantiation: str | None = None
     configuration_of: str | None = None
 
     @property
@@ -195,6 +197,7 @@ def _observe(
         fails_alike=bool(variations.get("alike")),
         depends_on=once(tuple(variations.get("depends_on", ()))),
         compiles_under=once(facts.get("compiles_under")),
+        instantiation=once(facts.get("instantiation")),
         configuration_of=configuration_of,
     )
 

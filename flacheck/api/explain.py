@@ -11,7 +11,7 @@ from typing import BinaryIO
 from flacheck.errors import Exit
 from flacheck.model import Json
 from flacheck.rules import UNCLASSIFIED, excerpts, explanation, log_files
-from flacheck.rules.explanation import Explanation
+from flacheck.rules.explanation import Explanation, UnexplainedErrors
 from flacheck.tables.advisories import Advisory
 
 _CODE = re.compile(r"FC\d{3}", re.IGNORECASE)
@@ -19,10 +19,14 @@ _CODE = re.compile(r"FC\d{3}", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Explained:
-    """The findings of a log, the decisive one first, and the advisories that it matches."""
+    """The findings of a log, the decisive one first, and the advisories that it matches.
+
+    `unexplained_errors` are errors of a CUDA build that no specific rule matches.
+    """
 
     findings: tuple[Explanation, ...]
     advisories: tuple[Advisory, ...] = ()
+    unexplained_errors: UnexplainedErrors | None = None
 
     @property
     def exit_code(self) -> Exit:
@@ -34,7 +38,7 @@ class Explained:
 
     def to_json(self) -> Json:
         """Return the document flacheck.explain/1."""
-        return explanation.to_json(self.findings, self.advisories)
+        return explanation.to_json(self.findings, self.advisories, self.unexplained_errors)
 
 
 def explain(log: str | Path | BinaryIO) -> Explained:
@@ -63,12 +67,16 @@ def _explain(logs: Iterable[tuple[str, list[excerpts.Excerpt]]]) -> Explained:
     """Return the findings of all logs, the decisive one first; each names its log of several."""
     by_file: dict[str, list[Explanation]] = {}
     advisories: dict[str, Advisory] = {}
+    unexplained_errors: UnexplainedErrors | None = None
     for name, parts in logs:
         by_file[name] = explanation.of_excerpts(parts, name)
         for advisory in explanation.advisories_of(parts):
             advisories.setdefault(advisory.id, advisory)
+        unexplained_errors = explanation.add_unexplained(
+            unexplained_errors, explanation.find_unexplained(parts)
+        )
     explanations = explanation.merge(by_file)
-    return Explained(tuple(explanations), tuple(advisories.values()))
+    return Explained(tuple(explanations), tuple(advisories.values()), unexplained_errors)
 
 
 def is_code(text: str) -> bool:

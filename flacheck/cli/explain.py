@@ -38,7 +38,9 @@ def explain(
 
     reports.check(format, reports.TABLE_OR_JSON)
     explanation = flacheck.explain(_log(what))
-    report = explain_report.report(explanation.findings, explanation.advisories)
+    report = explain_report.report(
+        explanation.findings, explanation.advisories, explanation.unexplained_errors
+    )
     common.show(format, report, output)
     return explanation.exit_code
 

@@ -180,8 +180,13 @@ def matches_kernel(globs: Iterable[str], name: str) -> bool:
     return any(fnmatchcase(name, glob) or fnmatchcase(last, glob) for glob in globs)
 
 
-def check_kernels(globs: Sequence[str], kernels: Iterable[str]) -> None:
-    """Raise UsageError for a glob that does not match any kernel."""
+def check_kernels(
+    globs: Sequence[str], kernels: Iterable[str], listing: str = "flacheck list kernels"
+) -> None:
+    """Raise UsageError for a glob that does not match any kernel.
+
+    The hint is the nearest names, else the command that lists all.
+    """
     names = sorted(set(kernels))
     for glob in globs:
         if any(matches_kernel([glob], name) for name in names):
@@ -189,7 +194,7 @@ def check_kernels(globs: Sequence[str], kernels: Iterable[str]) -> None:
         # Three names at the most, half alike: more do not help in a message.
         last_parts = list(map(last_part, names))
         near = difflib.get_close_matches(glob, names + last_parts, 3, 0.5)
-        hint = "see `flacheck list kernels`"
+        hint = f"`{listing}` lists the kernels"
         if near:
             hint = f"did you mean {' or '.join(near)}?"
         raise UsageError(f"no kernel matches {glob!r}; {hint}")

@@ -21,7 +21,7 @@ from flacheck.pipeline import configured_builds
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.plan import Plan
 from flacheck.source import builds
-from flacheck.source.builds import ProjectBuild
+from flacheck.source.builds import ProjectBuild, generated_sources
 from flacheck.source.builds.arguments import BuildUnit, is_chosen_by_scan
 from flacheck.source.builds.build_file import is_file, is_folder, lies_inside
 from flacheck.toolchains import Resolver
@@ -81,10 +81,11 @@ class ResolvedBuild:
         root = Path(package.path)
         build = configured_builds.find(root)
         if not build.units:
-            raise UsageError(_without_units(spec, build))
+            missing_sources = tuple(generated_sources.find_warnings(root))
+            raise UsageError(_without_units(spec, (*build.warnings, *missing_sources)))
         # Before the headers of libraries are downloaded: those take gigabytes.
         names = (source.kernel.name for source in sources_of(package, build))
-        check_kernels(selection.kernels, names)
+        check_kernels(selection.kernels, names, f"flacheck scan --package {spec} --dry-run")
         package = replace(package, includes=tuple(include_folders(build, root)))
         sources = sources_of(package, build)
         axes = {
@@ -104,18 +105,19 @@ class ResolvedBuild:
             warnings=(
                 *dict.fromkeys(resolver.warnings),
                 *build.warnings,
+                *generated_sources.find_warnings(root),
                 *replaced_libraries(build, root),
                 *_dropped(build),
             ),
         )
 
 
-def _without_units(spec: str, build: ProjectBuild) -> str:
+def _without_units(spec: str, warnings: Sequence[str]) -> str:
     message = (
         f"--package {spec}: no translation unit was found; flacheck reads compile_commands.json, "
         "build.ninja, the extensions in setup.py, CMakeLists.txt and Makefile"
     )
-    return "; ".join((message, *build.warnings))
+    return "; ".join((message, *warnings))
 
 
 def current(kernel: Kernel, spec: str) -> tuple[Kernel, Package]:

@@ -2,19 +2,30 @@
 
 from collections.abc import Iterator, Sequence
 
+from flacheck.analysis.order import count_noun
 from flacheck.reports.document import Labelled, Paragraph, Part, Report, Tone
 from flacheck.rules import UNCLASSIFIED, explanation
-from flacheck.rules.explanation import Explanation
+from flacheck.rules.explanation import Explanation, UnexplainedErrors
 from flacheck.tables.advisories import Advisory
 
 # The labels of links and of commands to paste.
 _UNBROKEN = ("see", "next")
 
 
-def report(explanations: Sequence[Explanation], advisories: Sequence[Advisory] = ()) -> Report:
+def report(
+    explanations: Sequence[Explanation],
+    advisories: Sequence[Advisory] = (),
+    unexplained_errors: UnexplainedErrors | None = None,
+) -> Report:
     """Return the explanations of a code or log, the decisive first, and matching advisories."""
-    plain = explanation.to_json(explanations, advisories)
-    return Report(_parts(explanations, advisories), plain)
+    plain = explanation.to_json(explanations, advisories, unexplained_errors)
+    parts = [*_parts(explanations, advisories)]
+    if unexplained_errors is not None:
+        errors = count_noun(unexplained_errors.count, "error")
+        parts.append(Paragraph(f"{errors} without a specific rule", Tone.DOUBT))
+        first = (f"line {unexplained_errors.line}", unexplained_errors.excerpt)
+        parts.append(Labelled((first,)))
+    return Report(parts, plain)
 
 
 def _parts(explanations: Sequence[Explanation], advisories: Sequence[Advisory]) -> Iterator[Part]:

@@ -275,7 +275,8 @@ def _annotations(result: Gate, strict: bool) -> Iterator[document.Annotation]:
         for pin in conflict.pins:
             yield _at(pin, "error", "pins contradict each other", _conflict(conflict))
     for group in _failures(result):
-        text = f"{result.compiler.spoken}: {phrases.where(group)}\n{group.line}"
+        head = f"{result.compiler.spoken}: {phrases.where(group)}"
+        text = "\n".join((head, group.line, *phrases.instantiations(group)))
         if group.code in RULES:
             text += f"\n{RULES[group.code].cause} {RULES[group.code].remedy}"
         failing = list(map(short, group.toolchains))

@@ -131,7 +131,8 @@ def failures(groups: Iterable[SignatureGroup]) -> Iterator[Part]:
         else:
             yield Paragraph(title_of(code), Tone.BAD, cells)
         for group in alike[:MAX_ITEMS]:
-            yield Item(group.line or "no message", notes=(where(group),), code=True)
+            notes = (*instantiations(group), where(group))
+            yield Item(group.line or "no message", notes=notes, code=True)
         yield from rest(len(alike), "signature")
         if code in RULES:
             yield Labelled((("cause", RULES[code].cause), ("remedy", RULES[code].remedy)))
@@ -140,6 +141,12 @@ def failures(groups: Iterable[SignatureGroup]) -> Iterator[Part]:
 def is_tolerated(group: SignatureGroup) -> bool:
     """Return True if an autotuner would skip every cell of the group."""
     return group.tolerated_count == group.count
+
+
+def instantiations(group: SignatureGroup) -> tuple[str, ...]:
+    """Return the template arguments of a C++ failure as lines; of many the first few."""
+    lines = [f"[with {arguments}]" for arguments in group.instantiations]
+    return tuple(some(lines, MAX_KERNELS, "{} more instantiations"))
 
 
 def where(group: SignatureGroup) -> str:

@@ -413,7 +413,7 @@ def _annotations(
         level = "notice"
         if group.signature in blocking:
             level = "error"
-        text = f"{group.line}\n{phrases.where(group)}"
+        text = "\n".join((group.line, *phrases.instantiations(group), phrases.where(group)))
         of_group = places.get(group.signature, ())
         title = phrases.title_of(group.code)
         yield document.Annotation(level, title, text, of_group, group.code, group.signature)

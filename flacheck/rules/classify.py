@@ -23,7 +23,7 @@ from flacheck.rules.decisive import (
     join,
 )
 from flacheck.rules.measurements import key_findings
-from flacheck.rules.signature import asserting_function
+from flacheck.rules.signature import asserting_function, without_library_versions
 
 _EXCERPT = 300
 # Lines apart within which a generic message belongs to a specific one.
@@ -45,7 +45,7 @@ def _facts(match: re.Match[str]) -> dict[str, Any]:
     for name, value in match.groupdict().items():
         if value is None:
             continue
-        facts[name] = value
+        facts[name] = without_library_versions(value)
         if name == "names":
             facts[name] = value.split(", ")
         elif value.startswith("0x") and _NUMBER.fullmatch(value):
@@ -108,6 +108,9 @@ def _hits(log: str, lines: list[Line], text: str, is_failed: bool) -> Iterator[_
         else:
             if WRAPPER <= rule.specificity < GENERIC:
                 continue
+            # Figures of a successful compile explain no failure of another one.
+            if rule.effect == "compiles" and (lines or is_failed):
+                continue
             match = rule.search(log)
             if match:
                 yield _Hit(rule, match, _cause(log, lines, match), False)
@@ -148,7 +151,7 @@ def _finding(hit: _Hit, lines: list[Line]) -> Finding:
     if not hit.is_message:
         confidence = lower_confidence(confidence)
     return hit.rule.finding(
-        join([hit.line.text, *others]),
+        without_library_versions(join([hit.line.text, *others])),
         function=function,
         facts=_facts(hit.match) | _instantiation(hit.line, lines),
         confidence=confidence,
@@ -162,7 +165,8 @@ def _instantiation(error: Line, lines: list[Line]) -> dict[str, Any]:
     for line in lines:
         is_below = 0 < line.number - error.number <= INSTANTIATION_LINES
         if is_below and line.text.startswith(INSTANTIATION):
-            return {"instantiation": line.text.removeprefix(INSTANTIATION).removesuffix("]")}
+            arguments = line.text.removeprefix(INSTANTIATION).removesuffix("]")
+            return {"instantiation": without_library_versions(arguments)}
     return {}
 
 

@@ -1,5 +1,6 @@
 """Explanations: the texts of a rule with its finding in a log."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
@@ -12,7 +13,9 @@ from flacheck.model.wire import Code, Count, JsonStruct
 from flacheck.rules import direction, log_advisories, log_facts, next_steps
 from flacheck.rules.base import GENERIC, RULES, UNCLASSIFIED, WRAPPER, Rule
 from flacheck.rules.classify import read
+from flacheck.rules.decisive import clean, decisive_lines, is_wrapper
 from flacheck.rules.excerpts import Excerpt
+from flacheck.rules.signature import normalise
 from flacheck.tables.advisories import Advisory, PublishedAdvisory
 
 # Codes that an explanation names beside its own.
@@ -31,6 +34,14 @@ _EVIDENCE = {
     "run": "only a run on the GPU shows it",
     "machine": "it depends on this machine; a compile elsewhere does not show it",
 }
+# Programs of a CUDA toolkit, or a file of CUDA C++ with an error.
+_CUDA_BUILD = re.compile(r"\b(?:nvcc|ptxas|nvlink|cudafe\+\+|cicc)\b|\.cuh?(?:\(\d+\)|:\d+:)")
+_BUILD_ERROR = re.compile(
+    r"^[^\s(][^\n(]*\(\d+\): (?:catastrophic |internal )?error\b|:\d+: (?:fatal )?error: "
+    r"|\b(?:nvcc|ptxas|nvlink|cicc|cudafe\+\+|fatbinary)[^\n]{0,500}?\b(?:error|fatal)\b\s*:"
+    r"|\bld(?:\.\w+)?: "
+)
+_EXCERPT = 300
 _COMMON_WORDS = frozenset("the a an of in to for and is not on with this that it".split())
 
 
@@ -55,15 +66,26 @@ class ExplainedFinding(JsonStruct, frozen=True):
     facts: Mapping[str, Any]
 
 
+class UnexplainedErrors(JsonStruct, frozen=True):
+    """The errors of a CUDA build that no specific rule matches, and the first of them."""
+
+    count: Annotated[int, Meta(ge=1)]
+    line: Count
+    excerpt: str
+
+
 class ExplainDocument(JsonStruct, frozen=True):
     """The failures in a log, the decisive finding first; an unknown failure is one of FC000.
 
     `advisories` are reports of kernels that compile and then go wrong, which match the log.
+    `unexplained_errors` is null if each error of a CUDA build has a specific rule, and for other
+    logs.
     """
 
     schema: Literal["flacheck.explain/1"]
     findings: tuple[ExplainedFinding, ...]
     advisories: tuple[PublishedAdvisory, ...]
+    unexplained_errors: UnexplainedErrors | None = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +144,39 @@ def of_excerpts(excerpts: Sequence[Excerpt], file: str = "") -> list[Explanation
 def advisories_of(excerpts: Sequence[Excerpt]) -> list[Advisory]:
     """Return the advisories that the parts of a log match."""
     return log_advisories.of_log("\n".join(excerpt.text for excerpt in excerpts))
+
+
+def find_unexplained(excerpts: Sequence[Excerpt]) -> UnexplainedErrors | None:
+    """Return the compilers' and linkers' errors in a CUDA build that no specific rule matches.
+
+    An error that occurs in several units or instantiations counts once.
+    """
+    if not any(map(_CUDA_BUILD.search, (excerpt.text for excerpt in excerpts))):
+        return None
+    by_message: dict[str, tuple[int, str]] = {}
+    for excerpt in excerpts:
+        for line in decisive_lines(clean(excerpt.text)):
+            if _BUILD_ERROR.search(line.text) and not _has_specific_rule(line.text):
+                place = (line.number + excerpt.line - 1, line.text)
+                by_message.setdefault(normalise(line.text), place)
+    if not by_message:
+        return None
+    number, text = min(by_message.values())
+    return UnexplainedErrors(len(by_message), number, text[:_EXCERPT])
+
+
+def add_unexplained(
+    first: UnexplainedErrors | None, second: UnexplainedErrors | None
+) -> UnexplainedErrors | None:
+    """Return the errors of two logs together."""
+    if first is None or second is None:
+        return first or second
+    return UnexplainedErrors(first.count + second.count, first.line, first.excerpt)
+
+
+def _has_specific_rule(error: str) -> bool:
+    rules = [rule for rule in RULES.values() if rule.specificity >= GENERIC]
+    return is_wrapper(error) or any(rule.search(error) for rule in rules)
 
 
 def select(findings: Iterable[Finding]) -> list[Finding]:
@@ -233,12 +288,17 @@ def _nearest(message: str) -> tuple[str, ...]:
     return tuple(code for _, code in sorted(shares)[:_MOST_OTHERS])
 
 
-def to_json(explanations: Sequence[Explanation], advisories: Sequence[Advisory] = ()) -> Json:
+def to_json(
+    explanations: Sequence[Explanation],
+    advisories: Sequence[Advisory] = (),
+    unexplained_errors: UnexplainedErrors | None = None,
+) -> Json:
     """Return the document flacheck.explain/1."""
     document = ExplainDocument(
         "flacheck.explain/1",
         tuple(map(_published, explanations)),
         tuple(advisory.published() for advisory in advisories),
+        unexplained_errors,
     )
     return document.to_json()
 

@@ -23,9 +23,6 @@ _NOISE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Resources|Failure|Expired|Impl): ?", ""),
         (r"^what\(\):\s*", ""),
         (r"^(?:[A-Z]\w*Error)\((['\"])(.*)\1\)$", r"\2"),
-        # The version namespaces of CUDA's libraries: cub::CUB_300001_SM_900, cuda::std::__4.
-        (r"\b(?:CUB|THRUST|_V)_\d{6}\w*::", ""),
-        (r"(?:(?<=\bcuda::)|(?<=\bcuda::std::))__\d+::", ""),
         (r"loc\([^()]*(?:\([^()]*\)[^()]*)*\)", "@"),
         (r"#loc\d*", "@"),
         # The lookbehind lets a match begin only where a path begins. Without it a long line of
@@ -53,6 +50,24 @@ _NOISE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     )
 )
 
+# The version namespaces of CUDA's libraries: cub::CUB_300001_SM_900, cuda::std::__4. A mangled name
+# has the number of its characters before it.
+_LIBRARY_VERSION = re.compile(
+    r"\b(?:CUB|THRUST|_V)_\d{6}\w*::|::(?:CUB|THRUST|_V)_\d{6}\w*\b"
+    r"|(?:(?<=\bcuda::)|(?<=\bcuda::std::))__\d+::"
+)
+_MANGLED_LIBRARY_VERSION = re.compile(r"(\d{1,3})(?=(?:CUB|THRUST)_\d{6})")
+
+
+def without_library_versions(text: str) -> str:
+    """Return the text without the namespaces that name a CUDA library's version and its GPUs."""
+    text = _LIBRARY_VERSION.sub("", text)
+    position = 0
+    while match := _MANGLED_LIBRARY_VERSION.search(text, position):
+        position = match.start()
+        text = text[:position] + text[match.end() + int(match[1]) :]
+    return text
+
 
 def normalise(message: str) -> str:
     """Return a message without paths, lines, addresses, temporary names, SSA names and quantities.
@@ -63,7 +78,7 @@ def normalise(message: str) -> str:
     assertion = _assertion(message)
     if assertion:
         return "Assertion " + " ".join(assertion["assertion"].split())
-    text = message.strip()
+    text = without_library_versions(message.strip())
     for pattern, by in _NOISE:
         text = pattern.sub(by, text)
     return text.strip(" .:@")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,18 @@ def test_a_project_with_its_own_cutlass_takes_none_from_the_index(
     (root / "third" / "include" / "cutlass").mkdir(parents=True)
     (root / "third" / "include" / "cutlass" / "cutlass.h").write_text("")
     assert list(build_units.include_folders(builds.find(root), root)) == []
+
+
+def test_an_unknown_kernel_is_an_error_before_a_download(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The libraries' headers take gigabytes. The hint is a command that lists the units."""
+    monkeypatch.setattr(source_trees, "library_headers", lambda *args, **more: pytest.fail("asked"))
+    root = project(tmp_path, "-Ithird/include", text="#include <cutlass/cutlass.h>\n")
+    selection = Selection(kernels=("zzz",), toolchains=("nvcc==13.0.88",))
+    hint = f"no kernel matches 'zzz'; `flacheck scan --package {root} --dry-run` lists the kernels"
+    with pytest.raises(UsageError, match=re.escape(hint)):
+        ResolvedBuild(Job(Subject(package=str(root)), selection)).expand()
 
 
 def test_a_folder_outside_of_the_project_is_passed_on(tmp_path: Path) -> None:

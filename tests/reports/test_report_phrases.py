@@ -53,6 +53,24 @@ def test_of_many_kernels_the_first_are_named() -> None:
     assert phrases.where(replace(GROUP, kernels=kernels)).endswith("k0, k1, k2, k3, 3 more kernels")
 
 
+def test_a_failure_of_templates_names_their_arguments() -> None:
+    """In lines of their own: the failure's first line is the same in each instantiation."""
+    sizes = tuple(f"BM={number}, W=8" for number in range(6))
+    item = next(
+        part
+        for part in phrases.failures([replace(GROUP, instantiations=sizes)])
+        if isinstance(part, Item)
+    )
+    assert item.notes == (
+        "[with BM=0, W=8]",
+        "[with BM=1, W=8]",
+        "[with BM=2, W=8]",
+        "[with BM=3, W=8]",
+        "2 more instantiations",
+        phrases.where(GROUP),
+    )
+
+
 def test_a_failure_that_an_autotuner_skips_is_no_alarm() -> None:
     """Its code is doubtful, not bad."""
     bad = list(phrases.failures([GROUP]))

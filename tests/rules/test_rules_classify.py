@@ -165,3 +165,24 @@ def test_a_template_error_names_its_instantiation() -> None:
     assert f"[with {arguments}]" in finding.message.splitlines()
     other = read(text.replace("HeadDim=32", "HeadDim=48"))[0]
     assert signature(finding, "cudafe++") == signature(other, "cudafe++")
+
+
+def test_a_message_leaves_out_the_version_of_a_toolkits_library() -> None:
+    """It would differ on each toolkit and GPU; the excerpt of the log is as it was."""
+    text = (
+        'a.cu(3): error: no suitable user-defined conversion from "cub::CUB_300001_SM_900::A<T>" '
+        'to "thrust::THRUST_300001_SM_900_NS::B" exists\n'
+        "          detected during instantiation of "
+        '"void f<T>() [with T=cuda::std::__4::pair<int, int>]" at line 9\n'
+    )
+    finding = read(text)[0]
+    assert finding.message.splitlines() == [
+        'a.cu(3): error: no suitable user-defined conversion from "cub::A<T>" to "thrust::B" exists',
+        "[with T=cuda::std::pair<int, int>]",
+    ]
+    assert finding.facts == {
+        "source": "cub::A<T>",
+        "wanted": "thrust::B",
+        "instantiation": "T=cuda::std::pair<int, int>",
+    }
+    assert "cub::CUB_300001_SM_900::A<T>" in (finding.excerpt or "")

@@ -151,6 +151,8 @@ def test_quantities_are_facts_and_no_identity(required: int, limit: int) -> None
         ("cub::CUB_300001_SM_900::BlockReduce<T>", "cub::CUB_200700_900_NS::BlockReduce<T>"),
         ("thrust::THRUST_200500_900_NS::pair", "thrust::THRUST_300001_SM_100_NS::pair"),
         ("cuda::std::__4::tuple<int>", "cuda::std::tuple<int>"),
+        ("cub::CUB_300001_SM_900", "cub"),
+        ("_ZN3cub17CUB_300001_SM_9006DeviceE", "_ZN3cub22CUB_200700_900_1000_NS6DeviceE"),
     ],
 )
 def test_the_version_of_a_toolkits_library_is_no_part_of_a_failure(one: str, other: str) -> None:

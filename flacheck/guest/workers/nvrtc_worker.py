@@ -15,6 +15,7 @@ from typing import Any
 
 from ..engine.messages import Mark, Reply, Request, WorkerConfig
 from .cuda_includes import check_includes
+from .cuda_standard_headers import find_library_error, write_stand_ins
 from .cuda_units import (
     FunctionFigures,
     UnitRefused,
@@ -46,6 +47,7 @@ class NvrtcWorker:
     def __init__(self, config: WorkerConfig) -> None:
         self._nvrtc = NvrtcLibrary(config["library"])
         self._headers = [str(folder) for folder in config["includes"]]
+        self._headers.append(write_stand_ins(config["scratch"], self._headers))
         self._projects = projects(config)
 
     def tolerates(self, error: BaseException) -> bool:
@@ -137,6 +139,11 @@ class NvrtcWorker:
             raise UnitRefused(
                 f"the unit needs the header {missing[1]}, which NVRTC does not bring: it compiles "
                 "code of the device alone"
+            )
+        library_error = find_library_error(log)
+        if library_error is not None:
+            raise UnitRefused(
+                f"the unit needs more of the C++ standard library than NVRTC has: {library_error}"
             )
         stage = "ptx"
         if _FRONT_END_ERROR.search(log):

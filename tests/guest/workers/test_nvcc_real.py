@@ -14,6 +14,7 @@ from flacheck.model import Record
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.run import records_of
+from flacheck.rules import RULES
 from flacheck.store import Store
 
 pytestmark = pytest.mark.network
@@ -108,3 +109,23 @@ def test_registers_and_spills_are_the_assemblers(store: Store) -> None:
     assert record.resources["registers"] == 255
     assert record.resources["spills"] > 0
     assert [each["name"] for each in record.resources["functions"]] == ["wkv_fwd"]
+
+
+def test_the_cure_of_a_constraint_before_cpp_20_compiles_the_unit(
+    tmp_path: Path, store: Store
+) -> None:
+    """nvcc names no standard where it finds `requires`; the rule does, and `--option` sets it."""
+    root = tmp_path / "constrained"
+    root.mkdir()
+    (root / "k.cu").write_text(
+        "template <class T> requires (sizeof(T) == 4) __global__ void k(T *x) { x[0] = 1; }\n"
+        "template __global__ void k<float>(float *);\n"
+    )
+    entry = {"directory": ".", "command": "nvcc -std=c++17 -c k.cu"}
+    (root / "compile_commands.json").write_text(json.dumps([entry]))
+    subject = Subject(package=str(root))
+    (failing,) = compiled(store, subject)
+    assert (failing.verdict.value, failing.code) == ("fails", "FC821")
+    assert "-std=c++20" in RULES["FC821"].remedy
+    (mended,) = compiled(store, subject, options_given=("std=c++20",))
+    assert mended.verdict.value == "compiles"

@@ -19,6 +19,7 @@ from flacheck.model import Record
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.run import records_of
+from flacheck.rules.classify import read
 from flacheck.store import Store
 from tests.made_toolchains import identities
 
@@ -105,7 +106,12 @@ def asked(
 ) -> tuple[dict[str, Any], list[str]]:
     """A worker's answer for the unit, and the stages that it went through."""
     root = unit.parent.parent
-    config = {"library": "none", "includes": [str(root / "toolkit")], "corpus": str(root)}
+    config = {
+        "library": "none",
+        "includes": [str(root / "toolkit")],
+        "corpus": str(root),
+        "scratch": str(root / "scratch"),
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nvrtc_worker, "NvrtcLibrary", lambda path: library)
         worker = NvrtcWorker(config)
@@ -189,6 +195,72 @@ def test_a_header_that_only_a_host_compiler_has_is_named(
     assert answer["stage"] == "syntax" or answer["outcome"] == "raised"
 
 
+def test_headers_of_the_toolkits_own_library_stand_in_for_the_standard_ones(unit: Path) -> None:
+    """`<cstddef>` is that of `cuda/std`, and is searched after the toolkit's folders."""
+    root = unit.parent.parent
+    library = root / "toolkit" / "cuda" / "std"
+    (library / "detail").mkdir(parents=True)
+    for name in ("cstddef", "type_traits", "__config"):
+        (library / name).write_text("")
+    answers = Answers((0, ""), (0, ""))
+    asked(unit, answers)
+    folders = [option[2:] for option in answers.asked[0][1] if option.startswith("-I")]
+    stand_ins = Path(folders[-1])
+    assert sorted(file.name for file in stand_ins.iterdir()) == [
+        "cstddef",
+        "stddef.h",
+        "type_traits",
+    ]
+    assert "#include <cuda/std/cstddef>" in (stand_ins / "stddef.h").read_text()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("x = std::fabs(y);", 'namespace "std" has no member "fabs"'),
+        ("x = INFINITY;", 'identifier "INFINITY" is undefined'),
+        ("int64_t x = 4;", 'identifier "int64_t" is undefined'),
+        (
+            "template <> struct hash<mine> {};",
+            'class "cuda::std::__4::hash<mine>" cannot be specialized in the current scope',
+        ),
+        (
+            "x = c * 2;",
+            'no operator "*" matches these operands\n'
+            "            operand types are: cuda::std::__4::complex<float> * int",
+        ),
+    ],
+)
+def test_an_error_of_the_standard_library_is_no_failure_of_the_unit(
+    unit: Path, line: str, message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The host compiler's library has what the device's lacks, so nvcc may compile the unit."""
+    unit.write_text(f"{line}\n")
+    log = f"csrc/fwd.cu(1): error: {message}\n  {line}\n\n1 error detected in the compilation of"
+    asked(unit, Answers((6, log)))
+    told = capfd.readouterr().err
+    assert told.startswith("flacheck: the unit needs more of the C++ standard library")
+    assert [finding.code for finding in read(told)] == ["FC813"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("B b = a;", 'no suitable user-defined conversion from "A" to "B" exists'),
+        ('static_assert(std::is_same_v<T, int>, "int");', 'static assertion failed with "int"'),
+        ("std::size_t n = missing;", 'identifier "missing" is undefined'),
+    ],
+)
+def test_an_error_of_the_unit_is_a_failure(
+    unit: Path, line: str, message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Even where it uses the standard library: nvcc reports the same."""
+    unit.write_text(f"{line}\n")
+    log = f"csrc/fwd.cu(1): error: {message}\n\n1 error detected in the compilation of"
+    asked(unit, Answers((6, log)))
+    assert capfd.readouterr().err.startswith("csrc/fwd.cu(1): error")
+
+
 def test_a_hostile_unit_reaches_no_compiler(unit: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """NVRTC does not say which files it reads, so the unit's sources are searched before."""
     unit.write_text('#include "/etc/passwd"\n')
@@ -242,6 +314,23 @@ def test_the_real_one_compiles_kernels_and_says_why_it_does_not_compile_the_rest
     assert "root:" not in json.dumps([r.to_json() for r in records])
     assert told["std.cu"][:2] == ("unknown", "FC813") and "vector" in str(told["std.cu"][2])
     assert told["torch.cpp"][:2] == ("unknown", "FC813")
+
+
+@pytest.mark.network
+def test_verdicts_on_the_corpus_are_those_of_nvcc(store: Store) -> None:
+    """Our pipeline includes `<type_traits>`: fp8 fails, and the mended variant compiles."""
+    file = Path(store.path).parent / "pipeline.yaml"
+    file.write_text(
+        'version: 1\naxes: {kernel: "pipeline.*", dtype: [bf16, fp8e4nv], target: sm90a,'
+        " shape: {HEAD_DIM: 64}}\n"
+    )
+    verdicts = {}
+    for toolchain in ("nvrtc==12.0.140", "nvrtc==12.4.127", "nvcc==13.0.88"):
+        records = compiled(store, Subject(str(file)), toolchains=(toolchain,))
+        verdicts[toolchain] = {(r.kernel, r.dtype): (r.verdict.value, r.code) for r in records}
+    assert verdicts["nvrtc==12.0.140"] == verdicts["nvcc==13.0.88"]
+    assert verdicts["nvrtc==12.4.127"] == verdicts["nvcc==13.0.88"]
+    assert verdicts["nvcc==13.0.88"]["pipeline.fwd", "fp8e4nv"] == ("fails", "FC801")
 
 
 @pytest.mark.network
