@@ -8,15 +8,19 @@ from pathlib import Path
 FileStates = Mapping[str, tuple[int, int]]
 # Python writes these while a compiler runs.
 _WRITTEN_AT_WORK = "__pycache__"
+# A scan writes its own results, which may lie in the project: the database and its journal.
+_STORE = "flacheck.sqlite"
 
 
 def states(folder: str | Path) -> FileStates:
-    """Return the state of every file below a folder, links followed."""
+    """Return the state of every file below a folder that no scan writes, links followed."""
     files = {}
     for where, folders, names in os.walk(folder, followlinks=True):
         if _WRITTEN_AT_WORK in folders:
             folders.remove(_WRITTEN_AT_WORK)
         for name in names:
+            if name.startswith(_STORE):
+                continue
             path = os.path.join(where, name)
             state = _state(path)
             if state is not None:
