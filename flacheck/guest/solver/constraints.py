@@ -40,6 +40,10 @@ _SCALARS = {"int": 1, "float": 1.0, "bool": True}
 _NOT_A_SCALAR = re.compile(r"one element tensors|converted to Scalar")
 _NOT_A_SEQUENCE = re.compile(r"has no len\(\)|is not iterable|must support iteration")
 _MISSING_ARGUMENT = re.compile(r"missing \d+ required positional argument")
+# The shape of the operand that does not fit, and that of the result.
+_NOT_BROADCASTABLE = re.compile(
+    r"had torch\.Size\(\[([\d, ]+)\]\); but expected shape should be broadcastable to \[([\d, ]+)\]"
+)
 _MISSING_DIMENSION = re.compile(r"Dimension out of range")
 _NOT_A_SHAPE = re.compile(r"must be tuple of ints")
 _TOO_MANY_DIMENSIONS = re.compile(
@@ -130,6 +134,7 @@ class ErrorSolver(ConditionSolver):
         if isinstance(statement, ast.Assign) and "unpack" in text:
             yield from ignore_errors(self._unpack(statement))
         if isinstance(error, (RuntimeError, IndexError, TypeError)):
+            yield from ignore_errors(self._fit_broadcast(head, text))
             yield from self._match_operands(head)
 
     def _fix_node(self, node: ast.AST, error: BaseException, text: str) -> Constraints:
@@ -347,6 +352,19 @@ class ErrorSolver(ConditionSolver):
             yield from self._repeat(value, current, length)
         else:
             yield from self._constrain_length(value, length)
+
+    def _fit_broadcast(self, head: ast.AST, text: str) -> Constraints:
+        """Yield the shape that torch's error requires, for a tensor with the shape that it names.
+
+        The bias of `F.linear(x, weight, bias)` is as long as the weight's first dimension.
+        """
+        match = _NOT_BROADCASTABLE.search(text)
+        if match is None:
+            return
+        shape, result = (tuple(map(int, part.split(","))) for part in match.groups())
+        for node in self._tensor_names(head):
+            if tuple(self._value(node).shape) == shape:
+                yield from self._constrain_shape(node, result[-len(shape) :])
 
     def _match_operands(self, statement: ast.stmt) -> Constraints:
         """Yield, for each tensor in a statement, the shape and dtype of each other tensor."""

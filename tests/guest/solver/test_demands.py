@@ -249,6 +249,16 @@ def test_a_tensor_that_is_missing_behind_a_wrapper() -> None:
     assert wanted(projected, x=zeros(2), weight=None)[0] == (GIVE, "weight", None)
 
 
+def added(x: Any, weight: Any, bias: Any) -> Any:
+    return torch.addmm(bias, x, weight)
+
+
+def test_a_bias_that_does_not_fit_the_result() -> None:
+    """On the fake device torch names both shapes."""
+    x, weight, bias = (zeros(*shape).to("meta") for shape in ((2, 4), (4, 8), (3,)))
+    assert wanted(added, x=x, weight=weight, bias=bias)[0] == (SHAPE, "bias", (8,))
+
+
 def looked_up(x: Any, dtype: Any) -> str:
     return {torch.int8: "i8", torch.bfloat16: "bf16"}[dtype]
 
