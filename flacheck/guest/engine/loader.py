@@ -242,11 +242,10 @@ class Loader:
             return getattr(self._inline_module(origin["source"]), origin["qualname"])
         try:
             return self._of_module(origin.get("import") or origin["module"], origin["qualname"])
-        except Exception as error:
+        except Exception:
             # A package's own code runs in its import and may raise anything. The capture could
-            # import it, so this failure comes from this process. The capture has stand-ins for what
-            # Triton lacks.
-            if "cut" not in origin or _lacks_triton(error):
+            # import it, so this failure comes from this process.
+            if "cut" not in origin:
                 raise
             return getattr(
                 self._inline_module(origin["cut"]), origin["qualname"].rpartition(".")[2]
@@ -312,11 +311,6 @@ class Loader:
         if not self._trust:
             admission.check_functions(module, source)
         return module
-
-
-def _lacks_triton(error: Exception) -> bool:
-    """Return True for an import of a module or name that this Triton release does not have."""
-    return isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "triton"
 
 
 def _under_another_name(module: types.ModuleType, qualname: str) -> Kernel:

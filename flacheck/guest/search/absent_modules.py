@@ -1,9 +1,7 @@
 """Stand-ins for modules that a package imports and that are not installed.
 
 A module with kernels may import an optional requirement, or a name under which the package was
-developed. Its kernels can be launched all the same if they do not use what is missing. A module
-that this Triton release does not have has a stand-in, too, so that the scan can report for each
-kernel that the release cannot import it.
+developed. Its kernels can be launched all the same if they do not use what is missing.
 """
 
 from __future__ import annotations
@@ -17,25 +15,21 @@ from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from typing import Any
 
-_MISSING = re.compile(r"No module named '([A-Za-z_]\w*)([.\w]*)'")
+_MISSING = re.compile(r"No module named '([A-Za-z_]\w*)")
 # Without these no kernel can be launched.
 _REQUIRED = ("torch", "triton")
 _KERNEL = re.compile(r"^\s*@(triton\.)?jit\b", re.MULTILINE)
 
 
 def missing_package(message: str, own_package: str) -> str | None:
-    """Return the package or module that an import error names, None if it needs no stand-in.
-
-    A package that is not installed is absent as a whole. Of an installed package of another
-    release, only the missing module is absent.
-    """
+    """Return the top-level package that an import error names, None for one's own or a required."""
     match = _MISSING.search(message)
-    if match is None or match[1] == own_package:
+    if match is None or match[1] in (*_REQUIRED, own_package):
         return None
-    package, module = match.groups()
-    if package in sys.modules:
-        return package + module if module else None
-    return None if package in _REQUIRED else package
+    if match[1] in sys.modules:
+        # The package is installed and lacks a module, as another release of it.
+        return None
+    return match[1]
 
 
 def defines_kernels(path: str) -> bool:
@@ -48,10 +42,7 @@ def defines_kernels(path: str) -> bool:
 
 
 class AbsentObject:
-    """Any object of a module that is not installed.
-
-    It has all attributes, can be called, and is sorted behind no other.
-    """
+    """Any object of a module that is not installed; it has all attributes and can be called."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -63,9 +54,6 @@ class AbsentObject:
             # A decorator leaves the function as it is.
             return args[0]
         return AbsentObject()
-
-    def __lt__(self, other: object) -> bool:
-        return False
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         return ()
@@ -84,18 +72,16 @@ class AbsentModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """A finder of stand-ins for some packages and all their modules.
 
     Attributes:
-        packages: the names of the packages, or of single modules of installed packages.
+        packages: the names of the packages.
     """
 
     def __init__(self) -> None:
         self.packages: set[str] = set()
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        parts = name.split(".")
-        for length in range(1, len(parts) + 1):
-            if ".".join(parts[:length]) in self.packages:
-                return ModuleSpec(name, self, is_package=True)
-        return None
+        if name.partition(".")[0] not in self.packages:
+            return None
+        return ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> types.ModuleType:
         return _AbsentModule(spec.name)
@@ -114,9 +100,6 @@ class AbsentModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             yield
         finally:
             sys.meta_path.remove(self)
-            for name, module in list(sys.modules.items()):
-                if isinstance(module, _AbsentModule):
+            for name in list(sys.modules):
+                if isinstance(sys.modules[name], _AbsentModule):
                     del sys.modules[name]
-                    parent, _, last = name.rpartition(".")
-                    # An import binds a module in its parent, which may be an installed package.
-                    vars(sys.modules.get(parent, module)).pop(last, None)
