@@ -196,25 +196,36 @@ class DaskExecutor:
     def _take(self, future: Future, completed: Any) -> list[TaskResult]:
         """Return the results of a batch that ended; send its tasks again if they were lost."""
         batch = self._batches.pop(future)
+        if future.status in ("lost", "pending"):
+            # It ended, and the node that held its result died: the scheduler runs it again.
+            self._batches[future] = batch
+            completed.add(future)
+            return []
         was_alone = self._is_alone
         self._is_alone = False
+        error = None
         if future.status == "finished":
             try:
                 attempts = dict(future.result())
             except OSError:
                 # The scheduler reported the end of the batch, and died before the result came.
                 raise _lost_scheduler() from None
-            self._learn_pace(batch[0][1].kind, list(attempts.values()))
-            return [(task, attempts[number]) for number, task in batch]
-        if future.status == "error":
+            except Exception as raised:
+                # The node that held the result died, and so did the batch when it ran again.
+                error = raised
+            else:
+                self._learn_pace(batch[0][1].kind, list(attempts.values()))
+                return [(task, attempts[number]) for number, task in batch]
+        elif future.status == "error":
             error = future.exception()
-            if type(error).__name__ == "KilledWorker":
-                # The scheduler itself may have tried the batch several times.
-                losses = getattr(error, "allowed_failures", 0) + 1
-                return self._send_again(batch, losses, was_alone, completed)
-            log = f"the cluster could not run this task: {type(error).__name__}: {error}"
-            return [(task, Attempt(Outcome.LOST, log=log)) for _, task in batch]
-        raise _lost_scheduler()
+        if error is None or type(error).__name__ == "FutureCancelledError":
+            raise _lost_scheduler()
+        if type(error).__name__ == "KilledWorker":
+            # The scheduler itself may have tried the batch several times.
+            losses = getattr(error, "allowed_failures", 0) + 1
+            return self._send_again(batch, losses, was_alone, completed)
+        log = f"the cluster could not run this task: {type(error).__name__}: {error}"
+        return [(task, Attempt(Outcome.LOST, log=log)) for _, task in batch]
 
     def _send_again(
         self, batch: Sequence[tuple[int, Task]], losses: int, was_alone: bool, completed: Any

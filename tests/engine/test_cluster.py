@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,6 +88,30 @@ def test_a_task_that_kills_its_node_is_given_up(executor: DaskExecutor) -> None:
     ended = attempts(executor, tasks)
     assert ended.pop("bad").outcome is Outcome.LOST
     assert {attempt.outcome for attempt in ended.values()} == {Outcome.FINISHED}
+
+
+def test_a_result_that_is_lost_with_its_node_is_waited_for(
+    executor: DaskExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dask runs such a batch again, and calls its future lost until then."""
+    taken: list[object] = []
+    take = DaskExecutor._take
+
+    def take_lost(self: DaskExecutor, future: Any, completed: Any) -> list[Any]:
+        if not taken:
+            report = {"op": "report-key", "key": future.key}
+            future._state.status = "lost"
+            self._client.loop.add_callback(future._state.lose)
+            self._client.loop.call_later(0.5, self._client._send_to_scheduler, report)
+        taken.append(future)
+        return take(self, future, completed)
+
+    monkeypatch.setattr(DaskExecutor, "_take", take_lost)
+    kind = fake.kind({})
+    ended = attempts(executor, [fake.task(f"k{number}", kind) for number in range(20)])
+    assert taken.count(taken[0]) > 1
+    assert {attempt.outcome for attempt in ended.values()} == {Outcome.FINISHED}
+    assert len(ended) == 20
 
 
 @pytest.fixture
