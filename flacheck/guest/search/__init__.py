@@ -123,6 +123,7 @@ class _Capture:
     def _search(self, modules: list[Any], failures: dict[str, str], recipe: Any) -> dict[str, Any]:
         from ..inference.shapes import Shapes
         from .calls import Caller
+        from .derived_launches import DerivedLaunches
         from .entry_points import find_operators
         from .kernel_references import KernelReferences
         from .narrowing import narrow
@@ -149,8 +150,17 @@ class _Capture:
             sought = sorted({kernel for operator in operators for kernel in operator.kernels})
         # The arguments of functions whose modules no program can import are guesses.
         guessed_modules = frozenset(failures)
+        derived_launches = DerivedLaunches(
+            self._recorder.journal, self._trust, config["dtypes"][0]
+        )
         caller = Caller(
-            shapes, recipe, self._recorder, self._trust, observed_calls, guessed_modules
+            shapes,
+            recipe,
+            self._recorder,
+            self._trust,
+            observed_calls,
+            derived_launches,
+            guessed_modules,
         )
         self._caller = caller
         search = OperatorSearch(

@@ -22,6 +22,7 @@ from ..solver.argument_dataflow import Constraint
 from ..solver.kernel_constraints import kernel_constraints
 from ..solver.path_conditions import PathConditions
 from .attempts import CaughtError, T, TooLong, attempt
+from .derived_launches import DerivedLaunches
 from .frontend_checks import FrontendChecks
 from .observed_calls import ObservedCalls
 from .returned_functions import local_functions
@@ -96,6 +97,7 @@ class Caller:
         recorder: Recorder,
         trust: LaunchTrust,
         observed_calls: ObservedCalls,
+        derived_launches: DerivedLaunches,
         guessed_modules: frozenset[str] = frozenset(),
     ) -> None:
         self.shapes = shapes
@@ -103,6 +105,7 @@ class Caller:
         self._recorder = recorder
         self._trust = trust
         self._observed_calls = observed_calls
+        self._derived_launches = derived_launches
         # The modules of functions whose launches are all made up.
         self._guessed_modules = guessed_modules
         self._checks = FrontendChecks(recorder, trust)
@@ -185,7 +188,7 @@ class Caller:
         reset_seeds()
         self._recorder.hold_card()
         arguments = Arguments(self.shapes, self.recipe, dtype)
-        self._recorder.during = f"{operator.name} ({plan.label}, {dtype})"
+        self._recorder.during = _remark(operator, plan, dtype)
         self._arguments = {}
         self._functions = ()
         stage, error = self._run_stages(operator, plan, arguments, path)
@@ -200,8 +203,17 @@ class Caller:
         has_guesses = arguments.has_guesses or operator.module in self._guessed_modules
         is_documented = not has_guesses and self._is_documented(operator, plan)
         rank = call_rank(operator, plan, result.succeeded, is_documented)
+        self._derived_launches.end_call(_call_identity(operator, plan), dtype, rank, has_guesses)
         new_launches = self._trust.end_call(rank, has_guesses)
         return replace(result, new_launches=new_launches)
+
+    def derive(self, operator: Operator, plan: CallPlan, dtype: str) -> int:
+        """Record the launches that a call made in the first dtype in another one, without a call.
+
+        Return their number, 0 if they cannot be derived.
+        """
+        remark = _remark(operator, plan, dtype)
+        return self._derived_launches.derive(_call_identity(operator, plan), dtype, remark)
 
     def can_be_certain(self, operator: Operator, plan: CallPlan) -> bool:
         """Return True if the launches of a successful call are seen, unless an argument is a guess.
@@ -314,6 +326,15 @@ class Caller:
             # second pass is ignored, because a graph may be freed after one pass.
             _attempt(lambda: _backward(_losses(result), _OTHER_GRADIENT), _STAGE_SECONDS)
         return "backward", error
+
+
+def _remark(operator: Operator, plan: CallPlan, dtype: str) -> str:
+    """Return the remark about a call for the lines of its launches."""
+    return f"{operator.name} ({plan.label}, {dtype})"
+
+
+def _call_identity(operator: Operator, plan: CallPlan) -> str:
+    return operator.name + plan.identity
 
 
 def _attempt(

@@ -524,8 +524,24 @@ class OperatorSearch:
                     self.late = self._is_time_over()
                     if self.late:
                         return
-                    if has_new_kernel is with_new_kernel and self._can_repeat(operator, plan):
+                    if has_new_kernel is not with_new_kernel:
+                        continue
+                    if not self._can_repeat(operator, plan):
+                        continue
+                    if not self._derive(operator, plan, dtype):
                         self._call(operator, plan, dtype)
+
+    def _derive(self, operator: Operator, plan: CallPlan, dtype: str) -> bool:
+        """Add derived launches of a call in another dtype; return False if it must be made."""
+        launches = self._caller.derive(operator, plan, dtype)
+        if not launches:
+            return False
+        entry = self._report_entry(operator)
+        entry["launches"] += launches
+        label = f"{plan.label}, {dtype}"
+        if plan.label in entry["worked"] and label not in entry["worked"]:
+            entry["worked"].append(label)
+        return True
 
     def _can_repeat(self, operator: Operator, plan: CallPlan) -> bool:
         """Return True unless a call is slow, or refused while an accepted one exists."""

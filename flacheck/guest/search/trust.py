@@ -48,7 +48,8 @@ class LaunchTrust:
     """
 
     def __init__(self, recorder: Recorder) -> None:
-        self._launches_of_call: set[str] = set()
+        # In the order of the launches.
+        self._launches_of_call: dict[str, None] = {}
         self._ranks: dict[str, Rank] = {}
         self._kernels: dict[str, str] = {}
         # The latest launches, whose kernel is not noted yet.
@@ -64,7 +65,7 @@ class LaunchTrust:
         self.is_accepted: Callable[[str], bool] = lambda identity: True
 
     def _add_launch(self, identity: str) -> None:
-        self._launches_of_call.add(identity)
+        self._launches_of_call[identity] = None
         self._unnamed.append(identity)
         self.latest = identity
 
@@ -73,6 +74,15 @@ class LaunchTrust:
         for identity in self._unnamed:
             self._kernels[identity] = kernel
         self._unnamed.clear()
+
+    @property
+    def launches_of_call(self) -> tuple[str, ...]:
+        """The identities of the launches since the last end of a call, in their order."""
+        return tuple(self._launches_of_call)
+
+    def kernel_of(self, identity: str) -> str:
+        """Return the kernel of a launch."""
+        return self._kernels.get(identity, "")
 
     def kernels_up_to(self, rank: Rank) -> set[str]:
         """Return the kernels with a launch of at least this trust."""
@@ -97,7 +107,7 @@ class LaunchTrust:
                 new_launches += 1
             self._ranks[identity] = min(rank, self._rank(identity))
         if is_certain:
-            self._certain |= self._launches_of_call
+            self._certain.update(self._launches_of_call)
             for identity in self._launches_of_call:
                 if identity in self._kernels:
                     self.certain_kernels.add(self._kernels[identity])
@@ -111,7 +121,7 @@ class LaunchTrust:
             self._journal.begin()
             return
         with open(path, encoding="utf-8") as file:
-            lines: list[_Line] = [json.loads(line) for line in file]
+            lines = list(_read_lines(file))
         launches = [line for line in lines if "kernel" in line]
         trusted = list(self._trusted_launches(launches))
         kept_ids = {line["id"] for line in self._without_refused(trusted)}
@@ -167,6 +177,23 @@ class LaunchTrust:
 
     def _rank(self, identity: str) -> Rank:
         return self._ranks.get(identity, Rank.FAILED)
+
+
+def _read_lines(file: Iterable[str]) -> Iterator[_Line]:
+    """Yield the lines of a launches file, with the launches that are derived from others."""
+    texts: dict[str, str] = {}
+    for text in file:
+        line = json.loads(text)
+        if "kernel" in line:
+            texts[line["id"]] = text
+        elif "derived" in line:
+            derived = json.loads(texts[line["from"]].replace(*line["replace"]))
+            derived.update(id=line["derived"], by=line["by"])
+            # The line of the launch has them.
+            derived.pop("defined", None)
+            derived.pop("text", None)
+            line = derived
+        yield line
 
 
 def _launch_id(line: _Line) -> str | None:

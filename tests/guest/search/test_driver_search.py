@@ -63,6 +63,8 @@ class Caller:
         self._ending = ending
         self.of_torch: list[CallPlan] = []
         self.uncertain_kernels: frozenset[str] = frozenset()
+        # The number of derived launches by operator.
+        self.derived: dict[str, int] = {}
 
     @property
     def trusted_kernels(self) -> frozenset[str]:
@@ -73,6 +75,9 @@ class Caller:
 
     def torch_plans(self, operator: Operator) -> list[CallPlan]:
         return self.of_torch
+
+    def derive(self, operator: Operator, plan: CallPlan, dtype: str) -> int:
+        return self.derived.get(operator.name[2:], 0)
 
     def observed_plans(self, operator: Operator) -> list[CallPlan]:
         return []
