@@ -150,9 +150,7 @@ class _Capture:
             sought = sorted({kernel for operator in operators for kernel in operator.kernels})
         # The arguments of functions whose modules no program can import are guesses.
         guessed_modules = frozenset(failures)
-        derived_launches = DerivedLaunches(
-            self._recorder.journal, self._trust, config["dtypes"][0]
-        )
+        derived_launches = DerivedLaunches(self._recorder.journal, self._trust, config["dtypes"][0])
         caller = Caller(
             shapes,
             recipe,

@@ -27,7 +27,7 @@ from .frontend_checks import FrontendChecks
 from .observed_calls import ObservedCalls
 from .returned_functions import local_functions
 from .seeding import reset_seeds
-from .trust import LaunchTrust, Rank
+from .trust import LaunchTrust, Rank, is_certain
 from .work import Work
 
 # CPU seconds for each stage of a call: nothing is computed, so a longer stage loops or hangs.
@@ -77,9 +77,14 @@ class CallResult:
     @property
     def succeeded(self) -> bool:
         """True if the call ended normally, or its forward did without a backward."""
-        if self.error is None:
-            return True
-        return self.stage == "backward" and self.error.kind == "NotImplementedError"
+        return _has_succeeded(self.stage, self.error)
+
+
+def _has_succeeded(stage: str, error: CaughtError | None) -> bool:
+    """Return True for a call that ended normally, or whose backward is not implemented."""
+    if error is None:
+        return True
+    return stage == "backward" and error.kind == "NotImplementedError"
 
 
 class Caller:
@@ -192,6 +197,11 @@ class Caller:
         self._arguments = {}
         self._functions = ()
         stage, error = self._run_stages(operator, plan, arguments, path)
+        has_guesses = arguments.has_guesses or operator.module in self._guessed_modules
+        is_documented = not has_guesses and self._is_documented(operator, plan)
+        rank = call_rank(operator, plan, _has_succeeded(stage, error), is_documented)
+        if is_certain(rank, has_guesses):
+            self._checks.accept_pending()
         refusal = self._find_refusal()
         self._recorder.during = None
         launches = self._recorder.calls - launches_before
@@ -200,9 +210,6 @@ class Caller:
         self._observed_calls.end_call(result.succeeded)
         if not launches:
             return result
-        has_guesses = arguments.has_guesses or operator.module in self._guessed_modules
-        is_documented = not has_guesses and self._is_documented(operator, plan)
-        rank = call_rank(operator, plan, result.succeeded, is_documented)
         self._derived_launches.end_call(_call_identity(operator, plan), dtype, rank, has_guesses)
         new_launches = self._trust.end_call(rank, has_guesses)
         return replace(result, new_launches=new_launches)

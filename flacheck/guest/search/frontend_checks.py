@@ -80,8 +80,19 @@ class FrontendChecks:
         form = self._forms.get(identity, ("", ""))
         return form in self._errors and self._errors[form] is None
 
+    def accept_pending(self) -> None:
+        """Accept the launches since the last check of kernels without a refused launch, unchecked.
+
+        A launch whose arguments are certain is kept and compiled whether it is refused or not.
+        """
+        for kernel, (function, arguments) in list(self._pending.items()):
+            if kernel not in self.refusals:
+                del self._pending[kernel]
+                self._errors.setdefault((kernel, _argument_form(function, arguments)), None)
+                self._accepted_kernels.add(kernel)
+
     def check_pending(self) -> list[Refusal]:
-        """Check the launches since the last call of this and return the refused ones in order."""
+        """Check the launches since the last check and return the refused ones in order."""
         pending = self._pending
         self._pending = {}
         refusals = []

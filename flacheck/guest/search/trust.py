@@ -37,6 +37,11 @@ class Rank(enum.IntEnum):
     FAILED = 6
 
 
+def is_certain(rank: Rank, has_guesses: bool) -> bool:
+    """Return True for a call whose launches are not made up."""
+    return rank <= Rank.DOCUMENTED and not has_guesses
+
+
 class LaunchTrust:
     """Records which calls made each launch, also for launches that were written before.
 
@@ -94,7 +99,7 @@ class LaunchTrust:
         Return the number of those that are kept and were not, or were only as made up, before this
         call. `has_guesses` is True if an argument was inferred without any evidence in the package.
         """
-        is_certain = rank <= Rank.DOCUMENTED and not has_guesses
+        has_certain_arguments = is_certain(rank, has_guesses)
         new_launches = 0
         for identity in self._launches_of_call:
             kernel = self._kernels.get(identity, "")
@@ -102,11 +107,11 @@ class LaunchTrust:
             self._best_ranks[kernel] = best_rank
             worst_kept = max(best_rank, Rank.SHARED)
             was_kept = identity in self._ranks and self._ranks[identity] <= worst_kept
-            is_newly_certain = is_certain and identity not in self._certain
+            is_newly_certain = has_certain_arguments and identity not in self._certain
             if rank <= worst_kept and (not was_kept or is_newly_certain):
                 new_launches += 1
             self._ranks[identity] = min(rank, self._rank(identity))
-        if is_certain:
+        if has_certain_arguments:
             self._certain.update(self._launches_of_call)
             for identity in self._launches_of_call:
                 if identity in self._kernels:

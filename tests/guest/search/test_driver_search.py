@@ -229,6 +229,17 @@ def test_what_recorded_a_kernel_is_called_in_the_other_dtypes_first() -> None:
     assert set(others[1:]) == {"again"}
 
 
+def test_what_can_be_derived_is_not_called_in_the_other_dtypes() -> None:
+    """The report counts its launches, and lists the plan as one that worked."""
+    operators = [operator("f", "k"), operator("g", "l")]
+    caller = Caller(fine, operators, Recipe({}))
+    caller.derived = {"f": 3}
+    search = OperatorSearch(operators, caller, ("bf16", "fp16"), PLENTY)  # type: ignore[arg-type]
+    search.run()
+    assert {name for name, _, dtype in caller.calls if dtype == "fp16"} == {"g"}
+    assert "plain, fp16" in search.report["m:f"]["worked"]
+
+
 def test_a_kernel_that_no_variant_reaches_is_not_sought_in_every_operator() -> None:
     """The work for one kernel is limited; another missing kernel is still sought."""
     clock = itertools.count()
