@@ -95,18 +95,22 @@ def test_a_result_that_is_lost_with_its_node_is_waited_for(
 ) -> None:
     """Dask runs such a batch again, and calls its future lost until then."""
     taken: list[object] = []
-    take = DaskExecutor._take
 
-    def take_lost(self: DaskExecutor, future: Any, completed: Any) -> list[Any]:
-        if not taken:
-            report = {"op": "report-key", "key": future.key}
-            future._state.status = "lost"
-            self._client.loop.add_callback(future._state.lose)
-            self._client.loop.call_later(0.5, self._client._send_to_scheduler, report)
-        taken.append(future)
-        return take(self, future, completed)
+    class LosesFirst(distributed.as_completed):  # type: ignore[misc, name-defined]
+        """Futures as they complete; the first one loses its result, and has it half a second on."""
 
-    monkeypatch.setattr(DaskExecutor, "_take", take_lost)
+        def __next__(self) -> Any:
+            future = super().__next__()
+            if not taken:
+                client = future.client
+                report = {"op": "report-key", "key": future.key}
+                future._state.status = "lost"
+                client.loop.add_callback(future._state.lose)
+                client.loop.call_later(0.5, client._send_to_scheduler, report)
+            taken.append(future)
+            return future
+
+    monkeypatch.setattr(distributed, "as_completed", LosesFirst)
     kind = fake.kind({})
     ended = attempts(executor, [fake.task(f"k{number}", kind) for number in range(20)])
     assert taken.count(taken[0]) > 1
