@@ -195,6 +195,9 @@ class DaskExecutor:
 
     def _take(self, future: Future, completed: Any) -> list[TaskResult]:
         """Return the results of a batch that ended; send its tasks again if they were lost."""
+        from distributed import CancelledError
+        from distributed.scheduler import KilledWorker
+
         batch = self._batches.pop(future)
         if future.status in ("lost", "pending"):
             # It ended, and the node that held its result died: the scheduler runs it again.
@@ -207,10 +210,10 @@ class DaskExecutor:
         if future.status == "finished":
             try:
                 attempts = dict(future.result())
-            except OSError:
+            except (OSError, CancelledError):
                 # The scheduler reported the end of the batch, and died before the result came.
                 raise _lost_scheduler() from None
-            except Exception as raised:
+            except KilledWorker as raised:
                 # The node that held the result died, and so did the batch when it ran again.
                 error = raised
             else:
@@ -218,9 +221,9 @@ class DaskExecutor:
                 return [(task, attempts[number]) for number, task in batch]
         elif future.status == "error":
             error = future.exception()
-        if error is None or type(error).__name__ == "FutureCancelledError":
+        if error is None:
             raise _lost_scheduler()
-        if type(error).__name__ == "KilledWorker":
+        if isinstance(error, KilledWorker):
             # The scheduler itself may have tried the batch several times.
             losses = getattr(error, "allowed_failures", 0) + 1
             return self._send_again(batch, losses, was_alone, completed)

@@ -43,6 +43,7 @@ from ..capture_reuse.triton_api_trace import TritonApiTrace
 from ..recorder.recorder import Recorder
 from ..recorder.session import Settings, session
 from ..recorder.warnings_log import WarningsLog, record_warnings
+from .derived_launches import DerivedLaunches
 from .trust import LaunchTrust
 
 # New objects between two collections, and how many collections of one age come before one of the
@@ -86,6 +87,8 @@ class _Capture:
         self._recorder = recorder
         self._trust = trust
         self._trace = trace
+        # Before the package is imported, because an import may launch kernels.
+        self._derived_launches = DerivedLaunches(recorder.journal, trust, config["dtypes"][0])
         self._reuse_state: ImportState | None = None
         # The class is imported after torch.
         self._caller: Any = None
@@ -123,7 +126,6 @@ class _Capture:
     def _search(self, modules: list[Any], failures: dict[str, str], recipe: Any) -> dict[str, Any]:
         from ..inference.shapes import Shapes
         from .calls import Caller
-        from .derived_launches import DerivedLaunches
         from .entry_points import find_operators
         from .kernel_references import KernelReferences
         from .narrowing import narrow
@@ -150,14 +152,13 @@ class _Capture:
             sought = sorted({kernel for operator in operators for kernel in operator.kernels})
         # The arguments of functions whose modules no program can import are guesses.
         guessed_modules = frozenset(failures)
-        derived_launches = DerivedLaunches(self._recorder.journal, self._trust, config["dtypes"][0])
         caller = Caller(
             shapes,
             recipe,
             self._recorder,
             self._trust,
             observed_calls,
-            derived_launches,
+            self._derived_launches,
             guessed_modules,
         )
         self._caller = caller
