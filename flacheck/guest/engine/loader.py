@@ -242,10 +242,11 @@ class Loader:
             return getattr(self._inline_module(origin["source"]), origin["qualname"])
         try:
             return self._of_module(origin.get("import") or origin["module"], origin["qualname"])
-        except Exception:
+        except Exception as error:
             # A package's own code runs in its import and may raise anything. The capture could
-            # import it, so this failure comes from this process.
-            if "cut" not in origin:
+            # import it, so this failure comes from this process. The capture has stand-ins for what
+            # Triton lacks.
+            if "cut" not in origin or _lacks_triton(error):
                 raise
             return getattr(
                 self._inline_module(origin["cut"]), origin["qualname"].rpartition(".")[2]
@@ -311,6 +312,11 @@ class Loader:
         if not self._trust:
             admission.check_functions(module, source)
         return module
+
+
+def _lacks_triton(error: Exception) -> bool:
+    """Return True for an import of a module or name that this Triton release does not have."""
+    return isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "triton"
 
 
 def _under_another_name(module: types.ModuleType, qualname: str) -> Kernel:

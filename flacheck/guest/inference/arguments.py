@@ -36,6 +36,8 @@ _INTEGER_TENSOR = re.compile(
     r"|(block|page)_?tables?|slot_mapping|seq_?used|LongTensor|IntTensor"
     r"|\b(?:U?Int\d*|Integer)\["
 )
+# Several small integers in one: the names of quantized weights since GPTQ.
+_PACKED_TENSOR = re.compile(r"^q_?(weights?|zeros)$|(^|_)packed(_|$)")
 _BOOLEAN_TENSOR = re.compile(r"mask|BoolTensor|\bBool\[")
 # Names of parameters without an annotation that are not tensors.
 _PLAIN_NAME = re.compile(
@@ -144,6 +146,8 @@ class Arguments:
             return dict(value)
         if isinstance(value, dict) and "object" in value:
             return self.build_object(value["object"], value.get("with"))
+        if isinstance(value, dict) and "attributes" in value:
+            return self._build_attributes(value)
         if not isinstance(value, dict) or "of" not in value:
             return _from_recipe(value, arguments)
         dtype = self._dtype_of_call(dtype_name or value["of"])
@@ -167,6 +171,18 @@ class Arguments:
             return self._construct(constructor, CallPlan(values=dict(fields or {})))
         finally:
             self._object_depth -= 1
+
+    def _build_attributes(self, description: Mapping[str, Any]) -> Any:
+        """Build an object of no class whose attributes are inferred from their names."""
+        self.has_guesses = True
+        parameters = []
+        for name in description["attributes"]:
+            parameter = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
+            if _DIMENSION_NAME.fullmatch(name) or _BITS_NAME.search(name):
+                parameter = parameter.replace(annotation=_INTEGER_ANNOTATIONS[0])
+            parameters.append(parameter)
+        constructor = objects.attribute_table(description["module"], parameters)
+        return self._construct(constructor, CallPlan(values=dict(description.get("with", {}))))
 
     def _construct(self, constructor: Operator, plan: CallPlan) -> Any:
         """Call a constructor until no error yields another constraint on its arguments."""
@@ -269,6 +285,8 @@ class Arguments:
             return torch.bool
         if _INTEGER_TENSOR.search(name) or _INTEGER_TENSOR.search(annotation):
             return torch.int64
+        if _PACKED_TENSOR.search(name):
+            return torch.int32
         if operator.kind == FUNCTION:
             kind = usage.parameter_kinds(operator.source).get(name)
             if kind == usage.INDICES:

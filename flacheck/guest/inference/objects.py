@@ -151,6 +151,24 @@ def constructor(built_class: type) -> Operator:
     )
 
 
+def attribute_table(module: str, parameters: Iterable[inspect.Parameter]) -> Operator:
+    """Return the constructor of an object of no class, such as the configuration of a model.
+
+    Args:
+        module: the module that reads the attributes.
+        parameters: the attributes.
+    """
+    return Operator(
+        name=f"{module}:{types.SimpleNamespace.__name__}",
+        call=types.SimpleNamespace,
+        kind="object",
+        outer=False,
+        kernels=frozenset(),
+        parameters=tuple(parameters),
+        source=types.SimpleNamespace,
+    )
+
+
 def _evaluate_annotation(operator: Operator, parameter: inspect.Parameter) -> Any:
     """Return a parameter's annotation; None if its text cannot be evaluated."""
     annotation: Any = parameter.annotation

@@ -334,10 +334,10 @@ def _docstring_shapes(function: Any) -> dict[str, Symbols]:
 
 
 def dimensions_in(message: str) -> Symbols | None:
-    """Return the dimensions that an error message lists by symbols, such as `[B, T, H]`."""
+    """Return the dimensions that an error message lists by symbols, such as `(N, 3, H, W)`."""
     for text in re.findall(_LIST, message):
         dimensions = _parse_dimensions(text)
-        if dimensions and not any(symbol.isdigit() for symbol in dimensions):
+        if dimensions and not all(symbol.isdigit() for symbol in dimensions):
             return dimensions
     return None
 

@@ -1,7 +1,9 @@
 """Stand-ins for modules that a package imports and that are not installed.
 
 A module with kernels may import an optional requirement, or a name under which the package was
-developed. Its kernels can be launched all the same if they do not use what is missing.
+developed. Its kernels can be launched all the same if they do not use what is missing. A module
+that this Triton release does not have has a stand-in, too, so that the scan can report for each
+kernel that the release cannot import it.
 """
 
 from __future__ import annotations
@@ -15,21 +17,25 @@ from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from typing import Any
 
-_MISSING = re.compile(r"No module named '([A-Za-z_]\w*)")
+_MISSING = re.compile(r"No module named '([A-Za-z_]\w*)([.\w]*)'")
 # Without these no kernel can be launched.
 _REQUIRED = ("torch", "triton")
 _KERNEL = re.compile(r"^\s*@(triton\.)?jit\b", re.MULTILINE)
 
 
 def missing_package(message: str, own_package: str) -> str | None:
-    """Return the top-level package that an import error names, None for one's own or a required."""
+    """Return the package or module that an import error names, None if it needs no stand-in.
+
+    A package that is not installed is absent as a whole. Of an installed package of another
+    release, only the missing module is absent.
+    """
     match = _MISSING.search(message)
-    if match is None or match[1] in (*_REQUIRED, own_package):
+    if match is None or match[1] == own_package:
         return None
-    if match[1] in sys.modules:
-        # The package is installed and lacks a module, as another release of it.
-        return None
-    return match[1]
+    package, module = match.groups()
+    if package in sys.modules:
+        return package + module if module else None
+    return None if package in _REQUIRED else package
 
 
 def defines_kernels(path: str) -> bool:
@@ -42,7 +48,10 @@ def defines_kernels(path: str) -> bool:
 
 
 class AbsentObject:
-    """Any object of a module that is not installed; it has all attributes and can be called."""
+    """Any object of a module that is not installed.
+
+    It has all attributes, can be called, and is sorted behind no other.
+    """
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -54,6 +63,9 @@ class AbsentObject:
             # A decorator leaves the function as it is.
             return args[0]
         return AbsentObject()
+
+    def __lt__(self, other: object) -> bool:
+        return False
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         return ()
@@ -72,16 +84,18 @@ class AbsentModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """A finder of stand-ins for some packages and all their modules.
 
     Attributes:
-        packages: the names of the packages.
+        packages: the names of the packages, or of single modules of installed packages.
     """
 
     def __init__(self) -> None:
         self.packages: set[str] = set()
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        if name.partition(".")[0] not in self.packages:
-            return None
-        return ModuleSpec(name, self, is_package=True)
+        parts = name.split(".")
+        for length in range(1, len(parts) + 1):
+            if ".".join(parts[:length]) in self.packages:
+                return ModuleSpec(name, self, is_package=True)
+        return None
 
     def create_module(self, spec: ModuleSpec) -> types.ModuleType:
         return _AbsentModule(spec.name)
@@ -100,6 +114,9 @@ class AbsentModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             yield
         finally:
             sys.meta_path.remove(self)
-            for name in list(sys.modules):
-                if isinstance(sys.modules[name], _AbsentModule):
+            for name, module in list(sys.modules.items()):
+                if isinstance(module, _AbsentModule):
                     del sys.modules[name]
+                    parent, _, last = name.rpartition(".")
+                    # An import binds a module in its parent, which may be an installed package.
+                    vars(sys.modules.get(parent, module)).pop(last, None)

@@ -16,6 +16,8 @@ T = TypeVar("T")
 _RETRY_SECONDS = 0.005
 # Packages whose code runs between an operator of torch and the fake device.
 _DISPATCHERS = ("torch", __name__.partition(".")[0])
+# Functions that torch's C++ code calls, and that an exception must not end.
+_DISPATCHED_FUNCTIONS = ("__torch_dispatch__", "find_torch_dispatch_rule")
 _MAX_MESSAGE = 300
 
 
@@ -117,7 +119,7 @@ def _is_within_torch(frame: FrameType | None) -> bool:
         module = str(frame.f_globals.get("__name__", ""))
         if module.partition(".")[0] not in _DISPATCHERS:
             return False
-        if frame.f_code.co_name == "__torch_dispatch__":
+        if frame.f_code.co_name in _DISPATCHED_FUNCTIONS:
             return True
         frame = frame.f_back
     return False

@@ -149,16 +149,19 @@ def _load_beside_stand_ins(
     failures: dict[str, str],
     show_progress: Callable[[str], None],
 ) -> None:
-    """Import modules with kernels that failed for a package that is not installed.
+    """Import modules with kernels that failed for a package or module that is not installed.
 
-    Their errors stay among the failures, because no program can import them here.
+    All modules are imported that fail for what Triton lacks, because each leads to kernels. Their
+    errors stay among the failures, because no program can import them here.
     """
     absent = AbsentModules()
     candidates = []
     for name, message in failures.items():
         package = missing_package(message, name.partition(".")[0])
         path = os.path.join(_parent_folder(name), name.rpartition(".")[2] + ".py")
-        if package is not None and defines_kernels(path):
+        if package is None:
+            continue
+        if defines_kernels(path) or package.startswith("triton."):
             absent.packages.add(package)
             candidates.append(name)
     if not candidates:

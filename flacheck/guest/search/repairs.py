@@ -1,5 +1,6 @@
 """Plans that may succeed after a call failed: changes that meet constraints, and guesses."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -28,6 +29,7 @@ from ..inference.operators import Operator
 from ..inference.plans import CallPlan, Plans
 from ..inference.shapes import SIZES, Dimensions, Shapes, dimensions_in, extents_of, size_letter
 from ..solver.argument_dataflow import (
+    ATTRIBUTES,
     BUILD,
     DTYPE,
     FIELD,
@@ -46,10 +48,13 @@ DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 DTYPE_NAMES |= {torch.complex64: "complex64", torch.complex128: "complex128"}
 # Errors of operators that do not support training.
 _GRADIENT_ERROR = re.compile(
-    r"leaf Variable that requires grad|inference[- ]only|\.requires_grad\b|(?i:no_grad\(\))"
+    r"requires? grad|inference[- ]only|for inference\b|\.requires_grad\b|(?i:no_grad\b)"
+    r"|(?i:not support (?:gradients?|autograd|backward|training))"
 )
 # torch's error for floats that are passed as the indices of an embedding's rows.
 _INDEX_ERROR = re.compile(r"'indices' to have one of the following scalar types: Long, Int")
+# torch's error for a view whose size is a multiple of the tensor's.
+_VIEW_ERROR = re.compile(r"shape '\[([\d, ]+)\]' is invalid for input of size (\d+)")
 _TOKENS = ("B", "T")
 # The last source lines of an error, which are searched for names of arguments.
 _ERROR_LINES = 3
@@ -85,9 +90,22 @@ class Repairs:
         if stage == "build":
             return self._repair_constructor(plan, error, text)
         plans = list(self.meet(plan, error.constraints))
-        if plans or error.kind == "KernelRefused":
+        if error.kind == "KernelRefused":
             return plans
-        return self._change_mentioned(plan, error.text, text)
+        if not plans:
+            plans = self._change_mentioned(plan, error.text, text)
+        return [*self._apply_shape(plan, error.text), *plans]
+
+    def _apply_shape(self, plan: CallPlan, message: str) -> list[CallPlan]:
+        """Return plans with the shape that an error requires of a tensor: `x must be (N, 3)`."""
+        dimensions = dimensions_in(message)
+        plans = []
+        for parameter in _mentioned(self._operator.takes, message, preceded_by=r"[\w.]"):
+            name = parameter.name
+            if dimensions and plan.shapes.get(name) != dimensions and self._is_tensor(parameter):
+                changed_plan = plan.with_changes(shapes={name: dimensions})
+                plans.append(changed_plan.without_value(name))
+        return plans
 
     def _repair_constructor(self, plan: CallPlan, error: CaughtError, text: str) -> list[CallPlan]:
         plans = self._meet_constructor(plan, error.constraints)
@@ -102,7 +120,11 @@ class Repairs:
         plans = []
         constructor_plan = replace(plan, values=plan.build)
         for changed_plan in self.meet(constructor_plan, constraints):
-            build = changed_plan.values | changed_plan.build
+            build = dict(changed_plan.values)
+            for name, value in changed_plan.build.items():
+                # Only a changed argument takes the place of the constrained value.
+                if name not in plan.build or plan.build[name] is not value:
+                    build[name] = value
             plans.append(replace(changed_plan, build=build, values=plan.values))
         return plans
 
@@ -111,9 +133,10 @@ class Repairs:
         # A name after a dot is an attribute of something else.
         mentioned = _mentioned(self._operator.takes, text, preceded_by=r"[\w.]")
         plans = list(omit_objects(self._operator, plan))
-        plans += _apply_message(plan, mentioned, message)
+        plans += _apply_dtype(plan, mentioned, message)
         if _INDEX_ERROR.search(message):
             plans += self._pass_tokens(plan)
+        plans += _shrink_batch(plan, message)
         for parameter in mentioned:
             plans += self._change_argument(plan, parameter, text)
         if self._operator.is_built:
@@ -149,6 +172,8 @@ class Repairs:
             yield plan.with_changes(values={name: OptionTable(value)})
         elif constraint.kind == FIELD:
             yield _with_field(plan, name, value)
+        elif constraint.kind == ATTRIBUTES:
+            yield _with_attributes(self._operator, plan, name, value)
         elif constraint.kind == BUILD:
             names = [parameter.name for parameter in self._operator.parameters]
             if name in names:
@@ -279,21 +304,42 @@ def _with_field(plan: CallPlan, name: str, value: tuple[type, str, Any]) -> Call
     if isinstance(current, dict):
         fields = dict(current.get("with", {}))
     fields[field] = field_value
+    if isinstance(current, dict) and "attributes" in current:
+        return plan.with_changes(values={name: {**current, "with": fields}})
     description = {"object": class_name(object_class), "with": fields}
     return plan.with_changes(values={name: description})
 
 
-def _apply_message(plan: CallPlan, parameters: Sequence[Parameter], message: str) -> list[CallPlan]:
-    """Return plans with the shape or dtype that an error message contains."""
-    plans = []
-    dimensions = dimensions_in(message)
-    if dimensions:
-        for parameter in parameters:
-            plans.append(plan.with_changes(shapes={parameter.name: dimensions}))
-    if re.search(r"float32|fp32", message):
-        dtypes = {parameter.name: "fp32" for parameter in parameters}
-        plans.append(plan.with_changes(dtypes=dtypes))
-    return plans
+def _with_attributes(
+    operator: Operator, plan: CallPlan, name: str, attributes: Sequence[str]
+) -> CallPlan:
+    """Return the plan with an object of no class that has more attributes."""
+    description: dict[str, Any] = {"attributes": (), "module": operator.module}
+    current = plan.values.get(name)
+    if isinstance(current, dict) and "attributes" in current:
+        description = current
+    names = dict.fromkeys((*description["attributes"], *attributes))
+    return plan.with_changes(values={name: {**description, "attributes": tuple(names)}})
+
+
+def _apply_dtype(plan: CallPlan, parameters: Sequence[Parameter], message: str) -> list[CallPlan]:
+    """Return the plan with the dtype that an error message contains."""
+    if not parameters or not re.search(r"float32|fp32", message):
+        return []
+    dtypes = {parameter.name: "fp32" for parameter in parameters}
+    return [plan.with_changes(dtypes=dtypes)]
+
+
+def _shrink_batch(plan: CallPlan, message: str) -> list[CallPlan]:
+    """Return the plan with a batch of 1, for an operator that computes the first one only."""
+    match = _VIEW_ERROR.search(message)
+    if match is None:
+        return []
+    count = math.prod(int(extent) for extent in match[1].split(","))
+    batch = {**SIZES, **plan.sizes}["B"]
+    if count != batch * int(match[2]):
+        return []
+    return [plan.with_changes(sizes={"B": 1})]
 
 
 def _mentioned(parameters: Iterable[Parameter], text: str, preceded_by: str) -> list[Parameter]:

@@ -103,6 +103,9 @@ class Variations:
             name = parameter.name
             plan = replace(base, shapes={})
             dimensions = self._candidates(plan, name)[0]
+            if not self._shapes.is_documented(self._operator, name):
+                # A shape that the errors of other calls have led to is better than a guess.
+                dimensions = base.shapes.get(name) or dimensions
             if dimensions[0] == "B" and len(dimensions) > 2:
                 shapes[name] = dimensions[1:]
         if lengths and shapes:

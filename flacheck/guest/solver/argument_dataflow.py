@@ -15,7 +15,7 @@ import torch
 from ..pysource.functions import called_name, calls_in, passed_arguments, variable_name, walk
 from .traceback_frames import TracebackFrame
 
-SHAPE, DTYPE, VALUE, GIVE, OMIT, OBJECT, BUILD, TABLE, FIELD = range(9)
+SHAPE, DTYPE, VALUE, GIVE, OMIT, OBJECT, BUILD, TABLE, FIELD, ATTRIBUTES = range(10)
 # Variables, callers and parts of conditions are followed this far; recursive code ends here.
 MAX_DEPTH = 12
 # The extent of dimensions that are put before those of a tensor: a small batch or head count.
@@ -29,6 +29,10 @@ _DTYPES_BY_SIZE = {
     4: (torch.float32,),
 }
 _TENSOR_METHODS = ("size", "element_size", "numel", "dim", "ndimension", "stride")
+# Methods whose result is an element of a tensor.
+_ELEMENT_METHODS = ("item", "max", "min", "amax", "amin")
+# Elements of these dtypes are lengths and indices.
+_INTEGER_DTYPES = (torch.int32, torch.int64)
 # Functions whose result is that of their arguments, for the purpose of a constraint.
 _TRANSPARENT_FUNCTIONS = ("int", "min", "max", "tuple", "list", "Size", "float")
 
@@ -44,7 +48,8 @@ class Constraint:
         name: the argument's name; for BUILD that of a constructor's argument.
         value: SHAPE: the extents. DTYPE: the dtype. VALUE, BUILD: the value. GIVE, OMIT: None.
             OBJECT: a class, or the attribute that an object must have. TABLE: the keys.
-            FIELD: the object's class, the name of the field and its value.
+            FIELD: the object's class, the name of the field and its value. ATTRIBUTES: the names
+            of the attributes that an object of an unknown class must have.
     """
 
     kind: int
@@ -98,6 +103,9 @@ class ArgumentDataflow:
                 yield from self._constrain_call(node, value)
             case ast.BinOp():
                 yield from self._constrain_arithmetic(node, value)
+            case ast.IfExp():
+                branch = node.body if self._value(node.test) else node.orelse
+                yield from self.constrain(branch, value)
             case ast.Tuple() | ast.List():
                 for element, element_value in zip(node.elts, value):
                     if self._value(element) != element_value:
@@ -198,6 +206,8 @@ class ArgumentDataflow:
         name = called_name(node)
         if isinstance(node.func, ast.Attribute) and name in _TENSOR_METHODS:
             yield from self._constrain_method(node.func, node.args, value)
+        elif isinstance(node.func, ast.Attribute) and name in _ELEMENT_METHODS and not node.args:
+            yield from self._constrain_elements(node.func.value, value)
         elif name in _TRANSPARENT_FUNCTIONS:
             for argument in node.args:
                 yield from self.constrain(argument, value)
@@ -247,6 +257,24 @@ class ArgumentDataflow:
                 # In a contiguous tensor only the last dimension has a stride of 1.
                 index = self._value(args[0])
                 yield from self._constrain_rank(tensor, index + 1)
+
+    def _constrain_elements(self, node: ast.expr, value: Any) -> Constraints:
+        """Yield an integer tensor whose elements all have a value, for a form of this tensor."""
+        if isinstance(value, bool) or not isinstance(value, int):
+            return
+        while isinstance(node, (ast.Call, ast.Attribute, ast.Subscript)):
+            # `lengths[rows].max()`: all elements become equal, whichever are read.
+            node = node.func if isinstance(node, ast.Call) else node.value
+        tensor = self._value(node)
+        if not isinstance(tensor, torch.Tensor) or tensor.dtype not in _INTEGER_DTYPES:
+            return
+        description = {
+            "shape": tuple(tensor.shape),
+            "of": str(tensor.dtype).removeprefix("torch."),
+            "fill": value,
+        }
+        for name in self._source_arguments(node):
+            yield Constraint(VALUE, name, description)
 
     def _constrain_len(self, node: ast.expr, length: Any) -> Constraints:
         """Yield constraints for the length of a list, or of a shape."""
@@ -359,6 +387,8 @@ class ArgumentDataflow:
     ) -> Iterator[Any]:
         """Follow the caller's expressions for a parameter."""
         caller = self._frame.caller
+        while caller is not None and caller.passes_all_arguments():
+            caller = caller.caller
         if caller is None or caller.function is None or self._depth > MAX_DEPTH:
             return
         statement, _ = caller.statement()

@@ -20,8 +20,6 @@ from .argument_dataflow import (
     ignore_errors,
 )
 
-# Elements of these dtypes are lengths and indices.
-_INTEGER_DTYPES = (torch.int32, torch.int64)
 # The comparisons that hold, or do not, for an integer just below, or just above, the other one. All
 # others hold, or do not, for an equal one.
 _OPERATOR_BELOW = {True: ast.Lt, False: ast.GtE}
@@ -187,24 +185,15 @@ class ConditionSolver(ArgumentDataflow):
         """Yield an integer tensor for `(lengths < 1).any()` whose elements all compare alike."""
         match elements:
             case ast.Compare(left=left, ops=[operator], comparators=[right]):
-                tensor = self._value(left)
                 bound = self._value(right)
             case _:
                 return
-        if not isinstance(tensor, torch.Tensor) or tensor.dtype not in _INTEGER_DTYPES:
-            return
         element = bound
         if type(operator) is _OPERATOR_BELOW[truth]:
             element = bound - 1
         elif type(operator) in _OPERATORS_ABOVE[truth]:
             element = bound + 1
-        description = {
-            "shape": tuple(tensor.shape),
-            "of": str(tensor.dtype).removeprefix("torch."),
-            "fill": element,
-        }
-        for name in self._source_arguments(left):
-            yield Constraint(VALUE, name, description)
+        yield from self._constrain_elements(left, element)
 
     def _require_instance(self, node: ast.expr, instance_class: Any) -> Constraints:
         """Yield a value, a tensor or an object of a class."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
+import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,7 +18,9 @@ import torch
 
 from ..pysource.functions import called_name, method_name, walk
 from .argument_dataflow import (
+    ATTRIBUTES,
     DTYPE,
+    GIVE,
     OBJECT,
     SHAPE,
     TABLE,
@@ -37,6 +40,10 @@ _SCALARS = {"int": 1, "float": 1.0, "bool": True}
 _NOT_A_SCALAR = re.compile(r"one element tensors|converted to Scalar")
 _NOT_A_SEQUENCE = re.compile(r"has no len\(\)|is not iterable|must support iteration")
 _MISSING_ARGUMENT = re.compile(r"missing \d+ required positional argument")
+# The shape of the operand that does not fit, and that of the result.
+_NOT_BROADCASTABLE = re.compile(
+    r"had torch\.Size\(\[([\d, ]+)\]\); but expected shape should be broadcastable to \[([\d, ]+)\]"
+)
 _MISSING_DIMENSION = re.compile(r"Dimension out of range")
 _NOT_A_SHAPE = re.compile(r"must be tuple of ints")
 _TOO_MANY_DIMENSIONS = re.compile(
@@ -127,6 +134,7 @@ class ErrorSolver(ConditionSolver):
         if isinstance(statement, ast.Assign) and "unpack" in text:
             yield from ignore_errors(self._unpack(statement))
         if isinstance(error, (RuntimeError, IndexError, TypeError)):
+            yield from ignore_errors(self._fit_broadcast(head, text))
             yield from self._match_operands(head)
 
     def _fix_node(self, node: ast.AST, error: BaseException, text: str) -> Constraints:
@@ -284,11 +292,47 @@ class ErrorSolver(ConditionSolver):
                 yield from self.constrain(node.slice, key)
 
     def _make_object(self, node: ast.Attribute) -> Constraints:
-        """Yield an object with the attribute for `config.size` of a number or tensor."""
+        """Yield an object with the attribute for `config.size` of a number or tensor.
+
+        If no class has it, the object has the attributes that the function reads of it. An argument
+        that is None may be a tensor, if a tensor has the attribute.
+        """
         current = self._value(node.value)
-        if current is None or isinstance(current, (int, float, str, torch.Tensor)):
-            for name in self._source_arguments(node.value):
+        names = []
+        if isinstance(current, types.SimpleNamespace):
+            names = [name for name, argument in self._arguments.items() if argument is current]
+        elif current is None or isinstance(current, (int, float, str, torch.Tensor)):
+            names = list(self._source_arguments(node.value))
+            for name in names:
+                if current is None and hasattr(torch.Tensor, node.attr):
+                    yield Constraint(GIVE, name)
                 yield Constraint(OBJECT, name, node.attr)
+        attributes = self._attributes_of(node)
+        for name in names:
+            if attributes:
+                yield Constraint(ATTRIBUTES, name, attributes)
+
+    def _attributes_of(self, node: ast.Attribute) -> tuple[str, ...]:
+        """Return the attributes that the function reads of a variable; none if it calls this one.
+
+        The methods of an unknown class are unknown.
+        """
+        if not isinstance(node.value, ast.Name):
+            return (node.attr,)
+        variable = node.value.id
+        names: dict[str, None] = {}
+        methods: set[str] = set()
+        for part in walk(self._frame.function or node):
+            match part:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=name)):
+                    if owner == variable:
+                        methods.add(name)
+                case ast.Attribute(value=ast.Name(id=owner), attr=name):
+                    if owner == variable:
+                        names[name] = None
+        if node.attr in methods:
+            return ()
+        return tuple(name for name in names if name not in methods)
 
     def _unpack(self, statement: ast.Assign) -> Constraints:
         """Yield constraints for `x, y = value` of a value with another number of elements."""
@@ -308,6 +352,19 @@ class ErrorSolver(ConditionSolver):
             yield from self._repeat(value, current, length)
         else:
             yield from self._constrain_length(value, length)
+
+    def _fit_broadcast(self, head: ast.AST, text: str) -> Constraints:
+        """Yield the shape that torch's error requires, for a tensor with the shape that it names.
+
+        The bias of `F.linear(x, weight, bias)` is as long as the weight's first dimension.
+        """
+        match = _NOT_BROADCASTABLE.search(text)
+        if match is None:
+            return
+        shape, result = (tuple(map(int, part.split(","))) for part in match.groups())
+        for node in self._tensor_names(head):
+            if tuple(self._value(node).shape) == shape:
+                yield from self._constrain_shape(node, result[-len(shape) :])
 
     def _match_operands(self, statement: ast.stmt) -> Constraints:
         """Yield, for each tensor in a statement, the shape and dtype of each other tensor."""

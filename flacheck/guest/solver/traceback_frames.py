@@ -70,6 +70,16 @@ class TracebackFrame:
                 return False
         return True
 
+    def passes_all_arguments(self) -> bool:
+        """Return True for a wrapper's frame: it takes any arguments and passes all on, in order."""
+        code = self.frame.f_code
+        takes_any = code.co_flags & inspect.CO_VARARGS and not code.co_argcount
+        statement, _ = self.statement()
+        if not takes_any or statement is None:
+            return False
+        calls = calls_in(statement)
+        return any(call.args and isinstance(call.args[0], ast.Starred) for call in calls)
+
     def evaluate(self, node: ast.expr) -> Any:
         """Return the value of an expression in this frame."""
         code = compile(ast.Expression(node), "<constraint>", "eval")

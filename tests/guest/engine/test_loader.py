@@ -86,6 +86,10 @@ def test_where_an_import_fails_the_cut_source_is_taken(shop: Path) -> None:
     command = [sys.executable, "-c", program, str(shop), "Some.PLAIN"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout.splitlines()[0] == "9", done.stderr
+    # No program can import what its release of Triton lacks.
+    (shop / "shop" / "ops.py").write_text("raise ImportError('removed', name='triton.ops')\n")
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert "ImportError: removed" in done.stderr
 
 
 def test_a_module_that_is_not_there_is_missed_as_ever(shop: Path) -> None:

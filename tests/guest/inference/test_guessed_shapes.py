@@ -75,6 +75,8 @@ def test_an_error_spells_a_shape_in_letters() -> None:
     """Numbers in brackets are what was given, not what is asked for."""
     assert dimensions_in("got (2, 512), expected [B, T, H]") == ("B", "T", "H")
     assert dimensions_in("got (2, 512)") is None
+    assert dimensions_in("image must have shape (N,3,H,W)") == ("N", "3", "H", "W")
+    assert dimensions_in("Dimension out of range (expected to be in [-1, 0])") is None
 
 
 def inner(k: Any, w: Any) -> None:

@@ -22,7 +22,7 @@ from flacheck.guest.search.attempts import CaughtError, TooLong, attempt
 from flacheck.guest.search.observed_calls import ObservedCalls
 from flacheck.guest.search.repairs import Repairs
 from flacheck.guest.search.variations import Variations
-from flacheck.guest.solver.argument_dataflow import SHAPE, Constraint
+from flacheck.guest.solver.argument_dataflow import ATTRIBUTES, FIELD, SHAPE, Constraint
 
 
 def sample(
@@ -61,6 +61,59 @@ def test_floats_as_indices_become_the_numbers_of_tokens(repairs: Repairs) -> Non
     error = CaughtError("RuntimeError", text, ("return embedding(tokens)",), "")
     (plan, *_) = repairs.after_error(CallPlan(), "forward", error)
     assert (plan.shapes, plan.dtypes) == ({"x": ("B", "T")}, {"x": "i64"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "image requires gradients; detach it",
+        "fused_norm does not support autograd",
+        "a leaf Variable that requires grad is being used in an in-place operation",
+    ],
+)
+def test_operators_that_reject_gradients_are_called_without(repairs: Repairs, text: str) -> None:
+    """By the words of their errors."""
+    error = CaughtError("ValueError", text, ("raise ValueError(message)",), "")
+    assert repairs.after_error(CallPlan(), "forward", error) == [CallPlan(training=False)]
+
+
+def test_an_object_of_no_class_gets_attributes_one_after_another(repairs: Repairs) -> None:
+    """Those of a constructor's argument, too, which has a value already."""
+    texts = [(ATTRIBUTES, ("size", "act")), (FIELD, (object, "act", "silu")), (ATTRIBUTES, ("n",))]
+    plan = CallPlan()
+    for kind, value in texts:
+        constraints = (Constraint(kind, "config", value),)
+        error = CaughtError("AttributeError", "no attribute", (), "", constraints)
+        plan = repairs.after_error(plan, "build", error)[0]
+    assert plan.build == {
+        "config": {"attributes": ("size", "act", "n"), "module": __name__, "with": {"act": "silu"}}
+    }
+
+
+def test_a_view_that_lacks_all_but_the_first_of_a_batch(repairs: Repairs) -> None:
+    """The operator is called with a batch of 1."""
+    text = "shape '[2, 512, 256]' is invalid for input of size 131072"
+    error = CaughtError("RuntimeError", text, ("return out.view(B, T, -1)",), "")
+    assert repairs.after_error(CallPlan(), "forward", error)[0].sizes == {"B": 1}
+    other = replace(error, text=text.replace("131072", "256"))
+    assert all(not plan.sizes for plan in repairs.after_error(CallPlan(), "forward", other))
+
+
+def test_the_shape_in_an_error_is_tried_before_all_others(repairs: Repairs) -> None:
+    """Once; the constraints that follow from the code come next."""
+    constraint = Constraint(SHAPE, "x", (2, 3, 4))
+    error = CaughtError("ValueError", "x must be (N,3,H,W)", ("raise",), "", (constraint,))
+    plans = repairs.after_error(CallPlan(), "forward", error)
+    assert [plan.shapes["x"] for plan in plans] == [("N", "3", "H", "W"), (2, 3, 4)]
+    plans = repairs.after_error(plans[0], "forward", error)
+    assert [plan.shapes["x"] for plan in plans] == [(2, 3, 4)]
+
+
+def test_packed_sequences_have_the_shape_that_a_call_had(variations: Variations) -> None:
+    """Without its batch."""
+    base = CallPlan(shapes={"x": ("B", "T", "D")})
+    (plan,) = [plan for plan in variations.unusual(base) if plan.label == "packed, flat"]
+    assert plan.shapes["x"] == ("T", "D")
 
 
 def test_a_plan_is_the_same_under_another_label() -> None:
@@ -181,7 +234,7 @@ def test_an_attempt_ends_with_a_value_or_an_error() -> None:
 
 
 DISPATCH = """
-def __torch_dispatch__():
+def called():
     begun = time.process_time()
     while time.process_time() < begun + 0.2:
         sum(range(1000))
@@ -189,14 +242,15 @@ def __torch_dispatch__():
 """
 
 
-def test_what_torch_has_called_is_not_cut_short() -> None:
+@pytest.mark.parametrize("name", ["__torch_dispatch__", "find_torch_dispatch_rule"])
+def test_what_torch_has_called_is_not_cut_short(name: str) -> None:
     """An exception in the middle of it would end the process; the piece ends right behind it."""
     scope: dict[str, Any] = {"__name__": "torch.somewhere", "time": time}
-    exec(DISPATCH, scope)
+    exec(DISPATCH.replace("called", name), scope)
     done: list[str] = []
 
     def hangs() -> None:
-        done.append(scope["__torch_dispatch__"]())
+        done.append(scope[name]())
         while True:
             sum(range(1000))
 

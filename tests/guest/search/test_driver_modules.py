@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 import textwrap
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -55,6 +56,26 @@ def test_stand_ins_are_removed_after_the_imports(package: Writer) -> None:
     assert "no_such_package" not in sys.modules
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("no_such_package")
+
+
+def test_modules_that_a_release_of_triton_removed_have_stand_ins(
+    package: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernels' modules and those that import them are imported; Triton is as it was."""
+    triton = types.ModuleType("triton")
+    triton.__path__ = []
+    monkeypatch.setitem(sys.modules, "triton", triton)
+    kernels = "import triton.removed.model\nfrom triton.removed import estimate\n"
+    kernels += "best = min([estimate(1), estimate(2)])\n"
+    package({"kernels.py": kernels, "user.py": f"from {NAME} import kernels\n"})
+    modules, failures = loaded()
+    assert modules == [NAME, f"{NAME}.kernels", f"{NAME}.user"]
+    assert failures == dict.fromkeys(
+        modules[1:], "ModuleNotFoundError: No module named 'triton.removed'"
+    )
+    assert not hasattr(triton, "removed")
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("triton.removed")
 
 
 def test_every_module_below_a_package_is_imported(package: Writer) -> None:

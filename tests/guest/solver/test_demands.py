@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from flacheck.guest.solver.argument_dataflow import (
+    ATTRIBUTES,
     BUILD,
     DTYPE,
     FIELD,
@@ -86,6 +88,39 @@ def test_elements_of_an_integer_tensor_that_are_compared() -> None:
     assert wanted(with_lengths, x=zeros(2), lengths=one, counts=empty) == [
         (VALUE, "counts", filled((3,), 3))
     ]
+
+
+def with_longest(x: Any, lengths: Any, rows: Any) -> None:
+    longest = int(lengths[rows.long()].max().item()) if rows.numel() else 0
+    if longest == 0:
+        raise ValueError("nothing to score")
+
+
+def test_elements_of_an_integer_tensor_that_are_read() -> None:
+    """A size that is the largest element becomes the nearest other one."""
+    empty = zeros(3, dtype=torch.int64)
+    assert wanted(with_longest, x=zeros(2), lengths=empty, rows=zeros(2, dtype=torch.int64)) == [
+        (VALUE, "lengths", filled((3,), 1))
+    ]
+
+
+def with_config(x: Any, config: Any) -> Any:
+    if config.hidden_act != "silu":
+        raise ValueError("another activation")
+    return config.hidden_size * config.num_heads + config.count()
+
+
+def test_an_object_of_no_class_has_the_attributes_that_are_read() -> None:
+    """One that lacks an attribute gets this one; its methods are unknown."""
+    names = ("hidden_act", "hidden_size", "num_heads")
+    assert wanted(with_config, x=zeros(2), config=3) == [
+        (OBJECT, "config", "hidden_act"),
+        (ATTRIBUTES, "config", names),
+    ]
+    config = SimpleNamespace(hidden_act="silu", hidden_size=64)
+    assert wanted(with_config, x=zeros(2), config=config) == [(ATTRIBUTES, "config", names)]
+    config.num_heads = 4
+    assert wanted(with_config, x=zeros(2), config=config) == []
 
 
 def raising(x: Any, chunk_size: int) -> None:
@@ -178,11 +213,50 @@ def kinds(config: Any, table: Any, causal: Any) -> int:
 def test_numbers_that_should_be_objects_tables_or_truths() -> None:
     """An attribute, keys, a condition tell."""
     plain = SimpleNamespace(chunk=1)
-    assert wanted(kinds, config=64, table=None, causal=False) == [(OBJECT, "config", "chunk")]
+    assert wanted(kinds, config=64, table=None, causal=False) == [
+        (OBJECT, "config", "chunk"),
+        (ATTRIBUTES, "config", ("chunk",)),
+    ]
     assert wanted(kinds, config=plain, table=64, causal=False) == [
         (TABLE, "table", ("BLOCK", "WARPS"))
     ]
     assert (VALUE, "causal", False) in wanted(kinds, config=plain, table=None, causal=zeros(2, 2))
+
+
+def contiguous(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        contiguous_args = (each.t() if isinstance(each, torch.Tensor) else each for each in args)
+        return function(*contiguous_args, **kwargs)
+
+    return wrapper
+
+
+class Projection(torch.autograd.Function):
+    @staticmethod
+    @contiguous
+    def forward(ctx: Any, x: Any, linear_weight: Any) -> Any:
+        linear_weight = linear_weight.to(x.dtype)
+        return x @ linear_weight
+
+
+def projected(x: Any, weight: Any = None) -> Any:
+    return Projection.apply(x, weight)
+
+
+def test_a_tensor_that_is_missing_behind_a_wrapper() -> None:
+    """The wrapper passes all arguments on in order; a tensor has the attribute, so it may be one."""
+    assert wanted(projected, x=zeros(2), weight=None)[0] == (GIVE, "weight", None)
+
+
+def added(x: Any, weight: Any, bias: Any) -> Any:
+    return torch.addmm(bias, x, weight)
+
+
+def test_a_bias_that_does_not_fit_the_result() -> None:
+    """On the fake device torch names both shapes."""
+    x, weight, bias = (zeros(*shape).to("meta") for shape in ((2, 4), (4, 8), (3,)))
+    assert wanted(added, x=x, weight=weight, bias=bias)[0] == (SHAPE, "bias", (8,))
 
 
 def looked_up(x: Any, dtype: Any) -> str:
