@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..pysource.functions import Function
+from ..pysource.functions import Function, function_text
 from . import usage
 
 FUNCTION, LAYER, METHOD = "function", "layer", "method"
@@ -72,11 +72,7 @@ class Operator:
                 by_name = {p.name: p for p in _unpacked_parameters(self.source)} | by_name
             if len(by_name) == len(parameters):
                 return parameters
-        try:
-            text = inspect.getsource(self.source)
-        except (OSError, TypeError):
-            text = ""
-        for name in _KEYWORD_IN_KWARGS.findall(text):
+        for name in _KEYWORD_IN_KWARGS.findall(function_text(self.source)):
             optional = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
             by_name.setdefault(name, optional)
         return tuple(by_name.values())

@@ -522,9 +522,20 @@ def size_letter(symbol: str) -> str | None:
 
 def extent_of(expression: str, sizes: Sizes) -> int | None:
     """Return the value of an expression such as `H*K` or `N+1`; None for any other text."""
+    tree = _expression_tree(expression.strip())
+    if tree is None:
+        return None
     try:
-        return _evaluate(ast.parse(expression.strip(), mode="eval").body, sizes)
-    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
+        return _evaluate(tree, sizes)
+    except (ValueError, ZeroDivisionError, RecursionError):
+        return None
+
+
+@functools.cache
+def _expression_tree(expression: str) -> ast.expr | None:
+    try:
+        return ast.parse(expression, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError):
         return None
 
 

@@ -10,6 +10,7 @@ import inspect
 import linecache
 import sys
 import textwrap
+import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,18 @@ Function = Callable[..., Any]
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:
     """Yield a node and all nodes below it in the order of `ast.walk`, in half of its time."""
+    if isinstance(node, ast.FunctionDef):
+        # Functions are read many times, and never changed.
+        return iter(_nodes_of_function(node))
+    return _walk(node)
+
+
+@functools.cache
+def _nodes_of_function(function: ast.FunctionDef) -> tuple[ast.AST, ...]:
+    return tuple(_walk(function))
+
+
+def _walk(node: ast.AST) -> Iterator[ast.AST]:
     nodes = [node]
     # The list grows while it is read.
     for current in nodes:
@@ -65,18 +78,39 @@ def function_source(function: Function) -> tuple[ast.FunctionDef | None, list[st
     """
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is not None:
-        # `inspect` splits a file into tokens to find the end of a function.
-        known = _definitions(code.co_filename).get((code.co_name, code.co_firstlineno))
-        if known is not None:
-            return known, linecache.getlines(code.co_filename)
+        definition = definition_of(code)
+        if definition is not None:
+            return definition, linecache.getlines(code.co_filename)
     try:
         text = textwrap.dedent(inspect.getsource(function))
-        definition = ast.parse(text).body[0]
+        statement = ast.parse(text).body[0]
     except (OSError, TypeError, SyntaxError, IndexError, ValueError):
         return None, []
-    if isinstance(definition, ast.FunctionDef):
-        return definition, text.splitlines()
+    if isinstance(statement, ast.FunctionDef):
+        return statement, text.splitlines()
     return None, []
+
+
+def function_text(function: Function) -> str:
+    """Return the lines of a function with its decorators; empty without source."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is not None:
+        definition = definition_of(code)
+        if definition is not None:
+            lines = linecache.getlines(code.co_filename)
+            return "".join(lines[code.co_firstlineno - 1 : definition.end_lineno])
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return ""
+
+
+def definition_of(code: types.CodeType) -> ast.FunctionDef | None:
+    """Return the definition in the tree of its file, which readers share; None for lambdas.
+
+    It is found without `inspect`, which splits a file into tokens to find the end of a function.
+    """
+    return _definitions(code.co_filename).get((code.co_name, code.co_firstlineno))
 
 
 @functools.cache

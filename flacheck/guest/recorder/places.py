@@ -12,6 +12,7 @@ from typing import Any
 
 from ..engine.messages import Kernel
 from .definitions import Definitions, digest
+from .forms import Same
 from .launch_description import Identities
 
 Place = dict[str, Any]
@@ -27,7 +28,8 @@ class Places:
     def __init__(self, identities: Identities, output: str) -> None:
         self._identities = identities
         self._folder = os.path.dirname(os.path.realpath(output))
-        self._places: dict[Kernel, Place | None] = {}
+        # By identity, because Python hashes a kernel by all sources that it reads.
+        self._places: dict[Same, Place | None] = {}
         # By file: the digest of its text, and its definitions, None if it is not Python.
         self._files: dict[str, tuple[str, Definitions | None]] = {}
 
@@ -37,11 +39,15 @@ class Places:
         The digests are those of the function and of the whole file. A function without a file, or
         in a copy of flacheck's, is left out.
         """
+        places = []
         for function in functions:
-            if function not in self._places:
-                self._places[function] = self._place(function)
-        places = [self._places[function] for function in functions]
-        return [place for place in places if place]
+            key = Same(function)
+            if key not in self._places:
+                self._places[key] = self._place(function)
+            place = self._places[key]
+            if place:
+                places.append(place)
+        return places
 
     def _place(self, function: Kernel) -> Place | None:
         code = function.fn.__code__

@@ -526,9 +526,9 @@ def _leave(tuner: Kernel, configs: Sequence[Any]) -> None:
 
 
 def _bind(function: Kernel, args: Args, kwargs: Kwargs) -> Kwargs:
-    names = function.arg_names
+    names = set(function.arg_names)
     collects_constants = collecting_parameter(function) is not None
-    bound = dict(zip(names, args))
+    bound = dict(zip(function.arg_names, args))
     for name, value in kwargs.items():
         if name in names:
             bound[name] = value

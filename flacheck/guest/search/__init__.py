@@ -47,8 +47,8 @@ from .derived_launches import DerivedLaunches
 from .trust import LaunchTrust
 
 # New objects between two collections, and how many collections of one age come before one of the
-# next.
-_COLLECTED_AT_ONCE = 100_000
+# next. They take about 100 MB.
+_COLLECTED_AT_ONCE = 400_000
 _OLDER_COLLECTIONS = 20, 20
 
 

@@ -423,7 +423,7 @@ class ArgumentDataflow:
         for node in walk(frame.function):
             if not isinstance(node, ast.Assign):
                 continue
-            if node.lineno + frame.first_line - 1 >= frame.line:
+            if node.lineno + frame.line_offset >= frame.line:
                 continue
             for target in node.targets:
                 if isinstance(target, ast.Name) and target.id == variable:

@@ -9,7 +9,7 @@ import textwrap
 from types import FrameType
 from typing import Any
 
-from ..pysource.functions import calls_in
+from ..pysource.functions import calls_in, definition_of
 
 _LIBRARIES = ("torch", "triton", __name__.partition(".")[0])
 
@@ -22,7 +22,7 @@ class TracebackFrame:
         caller: the frame that called this one, without frames of libraries.
         names: the global and local variables.
         function: the function's syntax tree, None without source.
-        first_line: the function's first line in the file.
+        line_offset: the number of lines in the file before line 1 of the syntax tree.
         is_library: True for code of torch, Triton or flacheck.
     """
 
@@ -31,7 +31,7 @@ class TracebackFrame:
         self.line = line
         self.caller: TracebackFrame | None = None
         self.names: dict[str, Any] = {**frame.f_globals, **frame.f_locals}
-        self.function, self.first_line = _parse_function(frame.f_code)
+        self.function, self.line_offset = _parse_function(frame.f_code)
         module = str(frame.f_globals.get("__name__", ""))
         self.is_library = module.partition(".")[0] in _LIBRARIES
 
@@ -43,7 +43,7 @@ class TracebackFrame:
         innermost: ast.stmt | None = None
         conditions: list[tuple[ast.expr, bool]] = []
         body: list[ast.stmt] = getattr(self.function, "body", [])
-        line = self.line - self.first_line + 1
+        line = self.line - self.line_offset
         while True:
             statement = _statement_at(body, line)
             if statement is None:
@@ -104,10 +104,13 @@ def _has_double_star(statement: ast.stmt) -> bool:
 
 @functools.cache
 def _parse_function(code: Any) -> tuple[ast.stmt | None, int]:
-    """Return a function's syntax tree and its first line."""
+    """Return a function's syntax tree and the number of lines in the file before its line 1."""
+    definition = definition_of(code)
+    if definition is not None:
+        return definition, 0
     try:
         lines, first_line = inspect.getsourcelines(code)
         tree = ast.parse(textwrap.dedent("".join(lines)))
-        return tree.body[0], first_line
+        return tree.body[0], first_line - 1
     except (OSError, TypeError, SyntaxError, IndexError, ValueError):
         return None, 0

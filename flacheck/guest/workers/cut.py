@@ -58,8 +58,12 @@ def passed_functions(function: Kernel, bound: Scope) -> dict[Kernel, str]:
 
     Functions in tuples are included. A function whose name is already in use gets a number.
     """
+    # Python hashes a kernel by its source and all sources that it reads, which takes long.
+    passed = list(_functions(bound.values()))
+    if not passed:
+        return {}
     names = {function: function.fn.__name__}
-    for value in _functions(bound.values()):
+    for value in passed:
         if value not in names:
             names[value] = _free(value.fn.__name__, names.values())
     del names[function]
@@ -89,30 +93,35 @@ class Cutter:
     """Cuts each kernel once for each set of functions that a launch passes."""
 
     def __init__(self) -> None:
-        self._done: dict[tuple[Kernel, ...], CutResult] = {}
+        # By the identities of the functions, with the functions, which keeps them alive.
+        self._done: dict[tuple[int, ...], tuple[tuple[Kernel, ...], CutResult]] = {}
 
     def cut(self, function: Kernel, functions: dict[Kernel, str]) -> CutResult:
         """Return the module of a kernel; `functions` are those of `passed_functions`."""
-        key = (function, *functions)
+        roots = (function, *functions)
+        key = tuple(map(id, roots))
         if key not in self._done:
-            module = _CutModule({function: function.fn.__name__, **functions})
+            root_names = {id(root): name for root, name in functions.items()}
+            module = _CutModule({id(function): function.fn.__name__, **root_names})
             text: str | None = None
             reason: str | None = None
             try:
-                for root in key:
+                for root in roots:
                     module.function(root)
                 text = module.text()
                 ast.parse(text)
             except (UnwritableValue, SyntaxError, OSError) as error:
                 text, reason = None, str(error)
-            self._done[key] = CutResult(text, reason, tuple(module.functions))
-        return self._done[key]
+            result = CutResult(text, reason, tuple(module.functions))
+            self._done[key] = roots, result
+        return self._done[key][1]
 
 
 class _CutModule:
     """The text in progress: each function and constant once, under a unique name."""
 
-    def __init__(self, roots: dict[Kernel, str]) -> None:
+    def __init__(self, roots: dict[int, str]) -> None:
+        # The names of the functions that are cut out, by the functions' identities.
         self._roots = roots
         # The key is a function's id, or a constant's name, text and whether it is a `tl.constexpr`.
         self._names: dict[object, str] = {}
@@ -133,7 +142,7 @@ class _CutModule:
         """Return the name of a jit function in the module; add the function if needed."""
         key = id(function)
         if key not in self._names:
-            name = self._roots.get(function)
+            name = self._roots.get(key)
             name = name or self._free(function.fn.__name__)
             self._names[key] = name
             self.functions.append(function)
