@@ -184,6 +184,8 @@ def _describe(
     place = launch.place
     if place is None:
         return None
+    if operand.kind == "argument":
+        message += f"; the dtype of {operand.name} is up to the caller"
     return DtypeFinding(
         PROMOTION,
         subject,

@@ -217,3 +217,4 @@ def test_the_arguments_that_a_launch_receives_wide_are_one_finding(tmp_path: Pat
     assert finding.operand == "k, v"
     assert [kernel.argument for kernel in finding.reached_kernels] == ["k", "v", "o"]
     assert finding.source == "attend[(1,)](q, k, v, o, D=64)"
+    assert finding.message.endswith("the dtype of k is up to the caller")
