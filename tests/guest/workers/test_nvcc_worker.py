@@ -86,7 +86,7 @@ def test_a_link_out_of_the_project_is_followed_before_it_is_judged(
     link = tmp_path / "link.h"
     link.symlink_to(secret)
     record, _ = scanned(tmp_path, store, f"// includes {link}")
-    assert record.code == "FC812"
+    assert record.code == "FC812", record.message
 
 
 @pytest.mark.skipif(
