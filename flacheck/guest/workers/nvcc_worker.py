@@ -12,6 +12,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -192,7 +193,8 @@ class NvccCompilation:
         try:
             self._listen(process.stdout, stage)
         except UnitRefused:
-            process.kill()
+            # `Popen.kill` would reap a process that has ended by itself, and `wait4` would fail.
+            os.kill(process.pid, signal.SIGKILL)
             raise
         finally:
             process.stdout.close()

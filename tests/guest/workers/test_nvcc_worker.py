@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,23 @@ def test_a_unit_that_is_a_link_out_of_the_project_is_refused(tmp_path: Path, fam
             compilation.check("unit.cu")
         else:
             check_includes(str(root / "unit.cu"), [], [str(root)], [])
+
+
+class _LateCompilation(nvcc_worker.NvccCompilation):
+    """A compilation that judges an included file after its compiler has ended."""
+
+    def check(self, file: str) -> None:
+        time.sleep(0.5)
+        super().check(file)
+
+
+def test_a_unit_is_refused_whose_compiler_has_ended_by_itself(tmp_path: Path) -> None:
+    """It was told as a failure of the unit: nothing was left to wait for."""
+    nvcc = ["sh", "-c", "echo '. /etc/passwd' >&2"]
+    compilation = _LateCompilation(nvcc, str(tmp_path), str(tmp_path), lambda stage: None)
+    compilation.allowed_folders = [str(tmp_path)]
+    with pytest.raises(UnitRefused, match="includes /etc/passwd"):
+        compilation.run([], "syntax")
 
 
 def test_a_compiler_that_is_killed_says_nothing_of_the_unit(tmp_path: Path, store: Store) -> None:
