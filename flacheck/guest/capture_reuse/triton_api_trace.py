@@ -19,6 +19,7 @@ A query is one of
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -86,6 +87,7 @@ class TritonApiTrace:
         # True while classes are compared, which reads Triton's modules too.
         self._paused = False
         self._latest_values: dict[str, object] = {}
+        self._watched_modules: list[ModuleType] = []
         self._finder = _ImportObserver(self)
 
     def begin(self) -> None:
@@ -119,6 +121,18 @@ class TritonApiTrace:
         module = sys.modules.get(name)
         if type(module) is ModuleType:
             module.__class__ = _watched_module_class(self)
+            self._watched_modules.append(module)
+
+    @contextlib.contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Record no reads until the block ends, which makes Triton's own reads faster."""
+        for module in self._watched_modules:
+            module.__class__ = ModuleType
+        try:
+            yield
+        finally:
+            for module in self._watched_modules:
+                module.__class__ = _watched_module_class(self)
 
     def add_read(self, module: str, name: str, value: object) -> None:
         """Record a read of a module's attribute."""

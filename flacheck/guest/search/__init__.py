@@ -62,6 +62,7 @@ def main() -> None:
     trace = TritonApiTrace()
     with session(settings) as recorder:
         trace.begin()
+        recorder.around_front_end = trace.suspended
         capture = _Capture(config, recorder, LaunchTrust(recorder), trace)
         with record_warnings() as warnings_log:
             report = capture.run()

@@ -1,19 +1,29 @@
 """Launches in a further dtype that are derived from those of the same call in the first dtype.
 
 A call in fp16 makes the launches of the same call in bf16, with another dtype in the description,
-unless a kernel or its host function names a dtype. Whether a kernel's launches can be derived is
-therefore compared first: in at least one call that was made in both dtypes.
+unless a kernel or its host function names a dtype. One in fp32 also does, unless the host reads
+the size of an element. Whether a kernel's launches can be derived is therefore compared first: in
+at least one call that was made in both dtypes.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from ..recorder.journal import Journal, identity_of
+from ..inference.operators import Operator
+from ..inference.plans import CallPlan
+from ..recorder.journal import Journal, Line, identity_of
 from .trust import LaunchTrust, Rank
 
-# Dtypes of one size, so that a launch's tensors lie in memory alike.
-_SAME_SIZE = {"bf16": "fp16", "fp16": "bf16"}
+# The dtypes whose launches may be derived, by the first dtype.
+_OTHER_DTYPES = {"bf16": ("fp16", "fp32"), "fp16": ("bf16", "fp32")}
+_LARGER_DTYPE = "fp32"
+_LARGER_BY = 2
+# The names of arguments whose effect depends on the dtype of others.
+_DTYPE_IN_NAME = re.compile(r"dtype|[bf]p?\d\d|float")
+# A tensor whose address may be divisible by more if its elements are larger.
+_UNALIGNED = re.compile(r'"align":(?!16\b)')
 # The description of a dtype in a launch's form, and in its line.
 _IN_FORM = '"dtype":"%s"'
 _IN_LINE = '"dtype": "%s"'
@@ -28,6 +38,25 @@ class _Call:
     has_guesses: bool
 
 
+class _Comparison:
+    """The kernels whose launches in one other dtype were compared with derived ones.
+
+    Attributes:
+        equal: those with a derived launch that a call made as well.
+        different: those with a launch that differed from the derived one.
+        operators: the operators whose calls made these launches.
+    """
+
+    def __init__(self) -> None:
+        self.equal: set[str] = set()
+        self.different: set[str] = set()
+        self.operators: set[str] = set()
+
+    def allows(self, kernels: set[str]) -> bool:
+        """Return True if all launches of these kernels that were compared are equal."""
+        return kernels <= self.equal - self.different
+
+
 class DerivedLaunches:
     """Derives the launches of calls whose kernels have equal launches in both dtypes."""
 
@@ -35,58 +64,92 @@ class DerivedLaunches:
         self._journal = journal
         self._trust = trust
         self._first_dtype = first_dtype
-        self._other_dtype = _SAME_SIZE.get(first_dtype)
         self._calls: dict[str, _Call] = {}
-        # Kernels with a derived launch that a call made as well, and those with one that differed.
-        self._equal: set[str] = set()
-        self._different: set[str] = set()
-        if self._other_dtype is not None:
+        other_dtypes = _OTHER_DTYPES.get(first_dtype, ())
+        self._comparisons = {dtype: _Comparison() for dtype in other_dtypes}
+        if other_dtypes:
             journal.keep_forms()
 
-    def end_call(self, call: str, dtype: str, rank: Rank, has_guesses: bool) -> None:
+    def end_call(
+        self, operator: Operator, plan: CallPlan, dtype: str, rank: Rank, has_guesses: bool
+    ) -> None:
         """Note the launches of a call before their trust is set.
 
         Args:
-            call: The operator and the plan.
+            operator: The called operator.
+            plan: The plan of the call.
             dtype: The dtype of the call.
             rank: The trust in its arguments.
             has_guesses: True if an argument was inferred without any evidence.
         """
+        call = _identity(operator, plan)
         launches = self._trust.launches_of_call
         if dtype == self._first_dtype:
             self._calls[call] = _Call(launches, rank, has_guesses)
-        elif dtype == self._other_dtype and call in self._calls:
-            derived = {self._derive(launch): launch for launch in self._calls[call].launches}
-            for identity in derived.keys() ^ set(launches):
-                launch = derived.get(identity, identity)
-                self._different.add(self._trust.kernel_of(launch))
-            for identity in derived.keys() & set(launches):
-                self._equal.add(self._trust.kernel_of(identity))
+            return
+        comparison = self._comparisons.get(dtype)
+        if comparison is None or call not in self._calls:
+            return
+        comparison.operators.add(operator.name)
+        derived = {self._derive(launch, dtype): launch for launch in self._calls[call].launches}
+        for identity in derived.keys() ^ set(launches):
+            launch = derived.get(identity, identity)
+            comparison.different.add(self._trust.kernel_of(launch))
+        for identity in derived.keys() & set(launches):
+            comparison.equal.add(self._trust.kernel_of(identity))
 
-    def derive(self, call: str, dtype: str, label: str) -> int:
+    def derive(self, operator: Operator, plan: CallPlan, dtype: str, label: str) -> int:
         """Record the derived launches of a call; return their number, 0 if none can be derived.
 
         Args:
-            call: The operator and the plan, which was called in the first dtype.
+            operator: An operator that was called in the first dtype.
+            plan: The plan of that call.
             dtype: The dtype of the derived launches.
             label: The remark for their lines, as that of a call.
         """
-        if dtype != self._other_dtype or call not in self._calls:
+        comparison = self._comparisons.get(dtype)
+        original = self._calls.get(_identity(operator, plan))
+        if comparison is None or original is None:
             return 0
-        original = self._calls[call]
         kernels = {self._trust.kernel_of(launch) for launch in original.launches}
-        if kernels & self._different or not kernels <= self._equal:
+        if not comparison.allows(kernels):
+            return 0
+        larger = dtype == _LARGER_DTYPE
+        if larger and operator.name not in comparison.operators:
+            # It may refuse a dtype that its kernels take.
+            return 0
+        if larger and (_names_dtype(plan) or any(map(self._has_unaligned, original.launches))):
             return 0
         before, after = _IN_LINE % self._first_dtype, _IN_LINE % dtype
         for launch in original.launches:
-            identity = self._derive(launch)
-            line = {"derived": identity, "from": launch, "replace": [before, after], "by": label}
+            identity = self._derive(launch, dtype)
+            line: Line = {
+                "derived": identity,
+                "from": launch,
+                "replace": [before, after],
+                "by": label,
+            }
+            if larger:
+                line["element_scale"] = _LARGER_BY
             self._journal.derive(identity, line)
             self._trust.add_kernel(self._trust.kernel_of(launch))
         self._trust.end_call(original.rank, original.has_guesses)
         return len(original.launches)
 
-    def _derive(self, launch: str) -> str:
-        """Return the identity of a launch in the other dtype."""
-        before, after = _IN_FORM % self._first_dtype, _IN_FORM % self._other_dtype
+    def _has_unaligned(self, launch: str) -> bool:
+        return _UNALIGNED.search(self._journal.form(launch)) is not None
+
+    def _derive(self, launch: str, dtype: str) -> str:
+        """Return the identity of a launch in another dtype."""
+        before, after = _IN_FORM % self._first_dtype, _IN_FORM % dtype
         return identity_of(self._journal.form(launch).replace(before, after))
+
+
+def _identity(operator: Operator, plan: CallPlan) -> str:
+    return operator.name + plan.identity
+
+
+def _names_dtype(plan: CallPlan) -> bool:
+    """Return True if a plan sets the dtype of an argument, or one such as `residual_in_fp32`."""
+    names = plan.values.keys() | plan.build.keys() | plan.include
+    return bool(plan.dtypes) or any(map(_DTYPE_IN_NAME.search, names))

@@ -194,11 +194,36 @@ def _read_lines(file: Iterable[str]) -> Iterator[_Line]:
         elif "derived" in line:
             derived = json.loads(texts[line["from"]].replace(*line["replace"]))
             derived.update(id=line["derived"], by=line["by"])
+            if "element_scale" in line:
+                original = json.loads(texts[line["from"]])
+                _scale_storages(derived, original, line["element_scale"])
             # The line of the launch has them.
             derived.pop("defined", None)
             derived.pop("text", None)
             line = derived
         yield line
+
+
+def _scale_storages(derived: _Line, original: _Line, scale: int) -> None:
+    """Enlarge the storages of tensors that have larger elements than in the original launch."""
+    original_dtypes = dict(_tensor_dtypes(original["launch"]["args"]))
+    scaled: set[int] = set()
+    for path, dtype in _tensor_dtypes(derived["launch"]["args"]):
+        if dtype != original_dtypes[path] and path in derived["tensors"]:
+            scaled.add(derived["tensors"][path]["storage"])
+    for index in scaled:
+        derived["storages"][index] *= scale
+
+
+def _tensor_dtypes(arguments: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the path and the dtype of each tensor: `name`, or `name[0]` in a tuple."""
+    for path, value in arguments.items():
+        if not isinstance(value, dict):
+            continue
+        if "dtype" in value:
+            yield path, value["dtype"]
+        items = value.get("tuple", ())
+        yield from _tensor_dtypes({f"{path}[{index}]": item for index, item in enumerate(items)})
 
 
 def _launch_id(line: _Line) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import functools
 import hashlib
 import inspect
 import math
@@ -190,7 +191,7 @@ class _CutModule:
         constexpr_names = _constexpr_names(function.fn)
         rewriter = _Rewriter(self, scope, constexpr_names, _locals(tree))
         tree.body = [rewriter.visit(statement) for statement in tree.body]
-        return f"{_decorator(function)}\n{ast.unparse(ast.fix_missing_locations(tree))}"
+        return f"{_decorator(function)}\n{ast.unparse(tree)}"
 
     def _sign(self, arguments: ast.arguments, function: Any) -> None:
         """Write annotations and defaults as values, not as the names that stood for them."""
@@ -300,7 +301,9 @@ class _Rewriter(ast.NodeTransformer):
         return _expression(text)
 
 
+@functools.cache
 def _expression(text: str) -> ast.expr:
+    # Nothing changes the result, which stands in several trees.
     return ast.parse(text, mode="eval").body
 
 

@@ -1,7 +1,8 @@
-"""Launches in fp16 that are derived from those of the same call in bf16."""
+"""Launches in fp16 and fp32 that are derived from those of the same call in bf16."""
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,9 +10,13 @@ from typing import Any
 
 import pytest
 
+from flacheck.guest.inference.plans import CallPlan
 from flacheck.guest.recorder.journal import Journal
 from flacheck.guest.search.derived_launches import DerivedLaunches
 from flacheck.guest.search.trust import LaunchTrust, Rank
+
+# A plan that only serves to tell one call of an operator from another.
+WIDE = CallPlan(label="wide", sizes={"K": 2})
 
 
 class Calls:
@@ -21,24 +26,47 @@ class Calls:
         self._file = file
         self._journal = Journal(str(file), None, "real")
         self._trust = LaunchTrust(SimpleNamespace(journal=self._journal))  # type: ignore[arg-type]
-        self.derived = DerivedLaunches(self._journal, self._trust, first_dtype)
+        self._derived = DerivedLaunches(self._journal, self._trust, first_dtype)
 
-    def call(self, name: str, dtype: str, *kernels: str, sums: str = "fp32", size: int = 1) -> None:
+    def call(
+        self,
+        name: str,
+        dtype: str,
+        *kernels: str,
+        sums: str = "fp32",
+        size: int = 1,
+        align: int = 16,
+        plan: CallPlan = CallPlan(),
+    ) -> None:
         """Launch kernels with a tensor in the call's dtype, and one in that of `sums`."""
         for kernel in kernels:
-            args = {"x": {"dtype": dtype}, "sums": {"dtype": sums}, "n": {"int": size}}
+            tensors = {"x": {"dtype": dtype, "align": align}, "sums": {"dtype": sums}}
+            args = {**tensors, "n": {"int": size}}
             line = {"kernel": kernel, "source": kernel, "launch": {"args": args}}
             remarks = {"by": f"{name} {dtype}"}
-            self._journal.launch(line, f"text of {kernel}", remarks, dict, (name,))
+            memory = functools.partial(self._memory, dtype, sums)
+            self._journal.launch(line, f"text of {kernel}", remarks, memory, (name,))
             self._trust.add_kernel(kernel)
-        self.derived.end_call(name, dtype, Rank.DOCUMENTED, False)
+        self._derived.end_call(_operator(name), plan, dtype, Rank.DOCUMENTED, False)
         self._trust.end_call(Rank.DOCUMENTED)
+
+    def _memory(self, *dtypes: str) -> dict[str, Any]:
+        """Return storages of eight elements, one for each tensor."""
+        storages = [32 if dtype == "fp32" else 16 for dtype in dtypes]
+        return {"storages": storages, "tensors": {"x": {"storage": 0}, "sums": {"storage": 1}}}
+
+    def derive(self, name: str, dtype: str, plan: CallPlan = CallPlan()) -> int:
+        return self._derived.derive(_operator(name), plan, dtype, f"{name} {dtype}")
 
     def launches(self) -> list[dict[str, Any]]:
         self._journal.flush()
         self._trust.remove_untrusted(str(self._file))
         lines = map(json.loads, self._file.read_text().splitlines())
         return [line for line in lines if "kernel" in line]
+
+
+def _operator(name: str) -> Any:
+    return SimpleNamespace(name=name)
 
 
 @pytest.fixture
@@ -53,7 +81,7 @@ def test_a_derived_launch_is_the_one_that_a_call_would_make(calls: Calls, tmp_pa
         each.call("plain", "bf16", "m:k")
         each.call("wide", "bf16", "m:k", size=2)
         each.call("plain", "fp16", "m:k")
-    assert calls.derived.derive("wide", "fp16", "wide fp16") == 1
+    assert calls.derive("wide", "fp16") == 1
     made.call("wide", "fp16", "m:k", size=2)
     assert calls.launches() == made.launches()
     assert [line["by"] for line in calls.launches()][-1] == "wide fp16"
@@ -63,9 +91,9 @@ def test_a_kernel_is_compared_in_one_call_before_its_launches_are_derived(calls:
     """A call of another kernel proves nothing."""
     calls.call("f", "bf16", "m:k")
     calls.call("g", "bf16", "m:k", "m:other", size=2)
-    assert calls.derived.derive("f", "fp16", "f") == 0
+    assert calls.derive("f", "fp16") == 0
     calls.call("f", "fp16", "m:k")
-    assert calls.derived.derive("g", "fp16", "g") == 0
+    assert calls.derive("g", "fp16") == 0
 
 
 def test_a_kernel_whose_host_names_a_dtype_is_called(calls: Calls) -> None:
@@ -75,15 +103,63 @@ def test_a_kernel_whose_host_names_a_dtype_is_called(calls: Calls) -> None:
     calls.call("h", "bf16", "m:k", size=3)
     calls.call("f", "fp16", "m:k")
     calls.call("g", "fp16", "m:k", sums="bf16", size=2)
-    assert calls.derived.derive("h", "fp16", "h") == 0
+    assert calls.derive("h", "fp16") == 0
 
 
-def test_only_dtypes_of_one_size_are_derived(tmp_path: Path, calls: Calls) -> None:
-    """Tensors of another size lie in memory in another way."""
+def test_larger_elements_take_more_memory(calls: Calls, tmp_path: Path) -> None:
+    """A launch derived in fp32 is the one that a call would make, with its bytes of memory."""
+    made = Calls(tmp_path / "made.jsonl", "bf16")
+    for each in (calls, made):
+        each.call("f", "bf16", "m:k")
+        each.call("f", "bf16", "m:k", size=2, plan=WIDE)
+        each.call("f", "fp32", "m:k")
+    assert calls.derive("f", "fp32", WIDE) == 1
+    made.call("f", "fp32", "m:k", size=2, plan=WIDE)
+    assert calls.launches() == made.launches()
+    assert [line["storages"] for line in calls.launches()][-1] == [32, 32]
+
+
+def test_an_operator_is_called_once_before_it_is_trusted_in_fp32(calls: Calls) -> None:
+    """It may refuse a dtype that another operator passes to the same kernel."""
+    calls.call("inner", "bf16", "m:k")
+    calls.call("outer", "bf16", "m:k", size=2)
+    calls.call("outer", "bf16", "m:k", size=3, plan=WIDE)
+    calls.call("inner", "fp32", "m:k")
+    assert calls.derive("outer", "fp32") == 0
+    calls.call("outer", "fp32", "m:k", size=2)
+    assert calls.derive("outer", "fp32", WIDE) == 1
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        CallPlan(values={"residual_in_fp32": True}),
+        CallPlan(build={"out_dtype": None}),
+        CallPlan(dtypes={"x": "fp16"}),
+    ],
+)
+def test_an_argument_about_dtypes_needs_a_call_in_fp32(calls: Calls, plan: CallPlan) -> None:
+    """`residual_in_fp32` changes nothing where all is in fp32; fp16 is as large as bf16."""
     calls.call("f", "bf16", "m:k")
+    calls.call("f", "bf16", "m:k", size=2, plan=plan)
     calls.call("f", "fp32", "m:k")
-    assert calls.derived.derive("f", "fp32", "f") == 0
+    calls.call("f", "fp16", "m:k")
+    assert calls.derive("f", "fp32", plan) == 0
+    assert calls.derive("f", "fp16", plan) == 1
+
+
+def test_the_alignment_of_larger_elements_is_seen_in_a_call(calls: Calls) -> None:
+    """An offset of four elements is a multiple of 16 bytes in fp32, and not in bf16."""
+    calls.call("f", "bf16", "m:k")
+    calls.call("f", "bf16", "m:k", size=2, align=8, plan=WIDE)
+    calls.call("f", "fp32", "m:k")
+    assert calls.derive("f", "fp32", WIDE) == 0
+
+
+def test_a_call_without_a_counterpart_in_the_first_dtype_is_made(
+    tmp_path: Path, calls: Calls
+) -> None:
     single = Calls(tmp_path / "single.jsonl", "fp32")
     single.call("f", "fp32", "m:k")
-    assert single.derived.derive("f", "fp16", "f") == 0
-    assert calls.derived.derive("unknown", "fp16", "f") == 0
+    assert single.derive("f", "fp16") == 0
+    assert calls.derive("unknown", "fp16") == 0
