@@ -33,9 +33,21 @@ NOTHING = inspect.Parameter.empty
 LENGTHS = re.compile(r"cu_?seq|seq_?offsets|cu_?len")
 _INTEGER_TENSOR = re.compile(
     r"(^|_)(ids?|idx|index|indices|labels?|targets?|lens|lengths|positions?|offsets|counts?)(_|$)"
-    r"|(block|page)_?tables?|slot_mapping|seq_?used|LongTensor|IntTensor"
+    r"|(block|page)_?tables?|slot_mapping|seq_?used|LongTensor|IntTensor|IndexTensor"
     r"|\b(?:U?Int\d*|Integer)\["
 )
+# Annotations that name the width of integers: `torch.IntTensor`, `UInt8[Tensor, "b n"]`.
+_TENSOR_OF_WIDTH = re.compile(r"\b(Int|Short|Char|Byte)Tensor\b|\b(U?Int(?:8|16|32))\[")
+_WIDTHS = {
+    "Int": torch.int32,
+    "Short": torch.int16,
+    "Char": torch.int8,
+    "Byte": torch.uint8,
+    "UInt8": torch.uint8,
+    "Int8": torch.int8,
+    "Int16": torch.int16,
+    "Int32": torch.int32,
+}
 # Several small integers in one: the names of quantized weights since GPTQ.
 _PACKED_TENSOR = re.compile(r"^q_?(weights?|zeros)$|(^|_)packed(_|$)")
 _BOOLEAN_TENSOR = re.compile(r"mask|BoolTensor|\bBool\[")
@@ -283,6 +295,9 @@ class Arguments:
             return _dtype_named(self._common.dtypes[name])
         if _BOOLEAN_TENSOR.search(name) or _BOOLEAN_TENSOR.search(annotation):
             return torch.bool
+        width = _TENSOR_OF_WIDTH.search(annotation)
+        if width is not None:
+            return _WIDTHS.get(width[1] or width[2], torch.int64)
         if _INTEGER_TENSOR.search(name) or _INTEGER_TENSOR.search(annotation):
             return torch.int64
         if _PACKED_TENSOR.search(name):

@@ -136,7 +136,7 @@ _PARAMETER = re.compile(
 )
 _SHAPE = re.compile(
     rf"(?:shaped?|size|dimensions?)\W{{0,12}}(?:of|is|as|:)?\W{{0,6}}?{_LIST}"
-    rf"|`{_LIST}`|^\s*{_LIST}",
+    rf"|`{_LIST}`|^\s*(?:optional:?\s+)?{_LIST}",
     re.IGNORECASE | re.MULTILINE,
 )
 _CONDITIONAL_SHAPE = re.compile(

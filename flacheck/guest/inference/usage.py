@@ -36,7 +36,7 @@ from ..pysource.functions import (
 )
 
 TENSOR = "Tensor"
-INDICES = "IntTensor"
+INDICES = "IndexTensor"
 NUMBER = "int"
 FLAG = "bool"
 FRACTION = "float"

@@ -118,13 +118,16 @@ class FakeCompiledKernel:
     function = module = 0
     hash = name = ""
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, options: Mapping[str, Any], launch: Callable[[object, Args], None] = nothing
+    ) -> None:
         self.asm: dict[str, str] = collections.defaultdict(str)
         self.num_warps = options.get("num_warps", self.num_warps)
         self.metadata = _Metadata(num_warps=self.num_warps)
+        self._launch = launch
 
     def __getitem__(self, grid: object) -> Callable[..., None]:
-        return lambda *args, **kwargs: None
+        return lambda *args: self._launch(grid, args)
 
     def _init_handles(self) -> None: ...
 
@@ -323,7 +326,9 @@ class Recorder:
         if self._real and not is_tuned:
             return run(function, *args, **kwargs)
         self.after_fake_launch([*args, *kwargs.values()])
-        return FakeCompiledKernel(kwargs)
+        if is_tuned:
+            return FakeCompiledKernel(kwargs)
+        return FakeCompiledKernel(kwargs, _relaunch(function, args, kwargs))
 
     def _check(self, function: Kernel, args: Args, kwargs: Kwargs) -> None:
         """Raise Triton's error for a launch that Triton would reject, and note it."""
@@ -507,6 +512,27 @@ class Recorder:
         definitions = self._places.of(cut.functions)
         sizes = functools.partial(_sizes, call, group)
         return self.journal.launch(line, cut.text, remarks, sizes, path, definitions)
+
+
+def _relaunch(function: Kernel, args: Args, kwargs: Kwargs) -> Callable[[object, Args], None]:
+    """Return a function that launches a compiled kernel, which has its constants and options.
+
+    It takes the grid and the arguments, all or those that are no constants. Others are ignored.
+    """
+    bound = _bind(function, args, kwargs)
+    constants = {each.name: bound.get(each.name) for each in function.params if each.is_constexpr}
+    options = {name: value for name, value in kwargs.items() if name not in bound}
+    names = [each.name for each in function.params]
+    variable_names = [name for name in names if name not in constants]
+
+    def launch(grid: object, arguments: Args) -> None:
+        for given in (names, variable_names):
+            if len(arguments) == len(given):
+                values = {**constants, **dict(zip(given, arguments)), **options}
+                function.run(**{**values, "grid": grid, "warmup": False})
+                return
+
+    return launch
 
 
 def _method(layer: Layer, run: Run) -> Run:

@@ -3,6 +3,7 @@
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..inference.operators import LAYER, METHOD, Operator
@@ -27,6 +28,8 @@ ALWAYS_TORCH_CALLS = 4
 _MAX_PATH_CALLS = 16
 _MAX_INVERSIONS = 3
 _MAX_PATH_REPAIRS = 2
+# Repairs of a refused launch that come before those of a later error of the call.
+_MAX_REFUSAL_REPAIRS = 2
 # Calls among these that may use up the time of a call.
 _MAX_SLOW_CALLS = 2
 # An operator with more kernels dispatches to other operators instead of branching to kernels.
@@ -445,6 +448,10 @@ class OperatorSearch:
             if _is_too_long(error):
                 self._slow_operators.add(operator.name)
             repairs = self._repairs(operator).after_error(plan, result.stage, error)
+            if result.refusal is not None and error is not result.refusal:
+                # The call fails after a launch, which needs other arguments whatever fails later.
+                of_refusal = self._repairs(operator).after_error(plan, result.stage, result.refusal)
+                repairs = [*of_refusal[:_MAX_REFUSAL_REPAIRS], *repairs]
             if error.identity in errors or len(visited) > _MAX_CALLS:
                 tries -= 1
                 queue.extend(repairs)
@@ -529,7 +536,17 @@ class OperatorSearch:
                     if not self._can_repeat(operator, plan):
                         continue
                     if not self._derive(operator, plan, dtype):
-                        self._call(operator, plan, dtype)
+                        self._call_other_dtype(operator, plan, dtype)
+
+    def _call_other_dtype(self, operator: Operator, plan: CallPlan, dtype: str) -> None:
+        """Repeat a call in another dtype, without the floats' dtypes of the first if refused."""
+        result = self._call(operator, plan, dtype)
+        if result.refusal is None:
+            return
+        dtypes = {name: each for name, each in plan.dtypes.items() if not _is_float(each)}
+        dtypes |= self._recipe.plain(operator).dtypes
+        if dtypes != plan.dtypes:
+            self._call(operator, replace(plan, dtypes=dtypes), dtype)
 
     def _derive(self, operator: Operator, plan: CallPlan, dtype: str) -> bool:
         """Add derived launches of a call in another dtype; return False if it must be made."""
@@ -550,6 +567,10 @@ class OperatorSearch:
         if operator.name + plan.identity in self._refused_calls:
             return bool(self._missing_kernels(operator))
         return True
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith(("fp", "bf"))
 
 
 def _is_too_long(error: CaughtError | None) -> bool:

@@ -78,7 +78,7 @@ def test_a_kernel_tells_pointers_indices_and_numbers() -> None:
     assert kernel_parameter_kinds(node) == {
         "X": "Tensor",
         "Out": "Tensor",
-        "Table": "IntTensor",
+        "Table": "IndexTensor",
         "stride": "int",
         "n": "int",
         "BLOCK": "int",
