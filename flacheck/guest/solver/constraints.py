@@ -49,6 +49,7 @@ _NOT_A_SHAPE = re.compile(r"must be tuple of ints")
 _TOO_MANY_DIMENSIONS = re.compile(
     r"sizes provided \((?P<most>\d+)\).* dimensions in the tensor \((?P<actual>\d+)\)"
 )
+_PRINTED_SHAPE = re.compile(r"[(\[](\d+(?:, \d+)+)[)\]]")
 _EXTENT = 16
 _HUGE_EXTENT = 1 << 16
 
@@ -67,8 +68,24 @@ def refusal_constraints(error: BaseException, arguments: Mapping[str, Any]) -> l
         constraints += itertools.islice(suggestions, _MAX_CONSTRAINTS)
         if constraints:
             break
+    if not constraints and isinstance(error, (ValueError, AssertionError)):
+        # A package's own check; torch's errors about shapes are RuntimeErrors with other remedies.
+        constraints = list(_match_shapes(str(error), arguments))
     unique = {constraint.identity: constraint for constraint in constraints}
     return sorted(unique.values(), key=_is_huge)
+
+
+def _match_shapes(message: str, arguments: Mapping[str, Any]) -> Constraints:
+    """Yield the other's shape for each of two tensors whose shapes an error message prints."""
+    printed: list[tuple[int, ...]] = []
+    for extents in _PRINTED_SHAPE.findall(message):
+        printed.append(tuple(map(int, extents.replace(",", " ").split())))
+    if len(printed) != 2 or printed[0] == printed[1]:
+        return
+    for shape, other_shape in (printed[::-1], printed):
+        for name, value in arguments.items():
+            if isinstance(value, torch.Tensor) and tuple(value.shape) == shape:
+                yield Constraint(SHAPE, name, other_shape)
 
 
 def _package_frames(error: BaseException) -> list[TracebackFrame]:

@@ -130,6 +130,8 @@ class _RefusalSolver:
             for origin in line.origins:
                 if origin.is_loaded or not _POINTER_ERROR.search(self._message):
                     yield from self._make_integer(origin)
+                else:
+                    yield from self._make_number(origin)
 
     def _make_integer(self, origin: _Origin) -> Iterator[Constraint]:
         """Yield an integer, or boolean, in place of a float or a tensor of floats."""
@@ -142,6 +144,13 @@ class _RefusalSolver:
             if _BOOLEAN_ERROR.search(self._message):
                 dtypes.insert(0, torch.bool)
             yield from self._replace_floats(origin, dtypes)
+
+    def _make_number(self, origin: _Origin) -> Iterator[Constraint]:
+        """Yield a number in place of a tensor whose address takes part in arithmetic."""
+        value = self._launch_value(origin)
+        if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
+            for name in self._source_arguments(origin.name, value):
+                yield Constraint(VALUE, name, 1.0)
 
     def _replace_floats(
         self, origin: _Origin, dtypes: Iterable[torch.dtype]
