@@ -135,6 +135,22 @@ def test_an_annotation_of_an_array_is_a_tensor_with_its_dimensions() -> None:
     assert shapes.candidates(operators, CallPlan(), "q")[0] == ("B", "H", "T", "K")
 
 
+def test_an_annotation_says_how_wide_integers_are() -> None:
+    """Quantized weights are seldom int64, in which a kernel computes otherwise."""
+
+    def multiply(
+        weight: torch.IntTensor,
+        codes: torch.ByteTensor,
+        small: Int8["n"],  # type: ignore[name-defined]  # noqa: F821
+        rows: torch.LongTensor,
+    ) -> None: ...
+
+    of = operator(multiply)
+    arguments = Arguments(Shapes([of], Recipe({})), Recipe({}), "fp16")
+    dtypes = [arguments.infer_dtype(of, CallPlan(), each) for each in of.takes]
+    assert dtypes == [torch.int32, torch.uint8, torch.int8, torch.int64]
+
+
 def test_words_worth_trying_are_those_that_the_code_knows() -> None:
     """Of `Literal[…]` and of comparisons; never the default, nor the empty word."""
     assert choices(operator(annotated), parameter(annotated, "kind")) == ["fast", "slow"]

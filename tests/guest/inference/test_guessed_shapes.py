@@ -52,7 +52,9 @@ def test_a_shape_needs_all_of_its_extents() -> None:
 def test_a_docstring_says_shapes() -> None:
     """In the forms in which packages write them; other lists are no shapes."""
 
-    def function(q: Any, g: Any, h0: Any, mask: Any, mode: Any, head_first: bool = False) -> None:
+    def function(
+        q: Any, g: Any, h0: Any, mask: Any, mode: Any, bias: Any, head_first: bool = False
+    ) -> None:
         """Compute.
 
         Args:
@@ -62,12 +64,14 @@ def test_a_docstring_says_shapes() -> None:
             mask: of shape `[B, H, T]` if `head_first=True` else `[B, T, H]`
             mode: one of [fast, slow-but-right]
             other: of shape [B, T]
+            bias: Optional (B, T) bias
         """
 
     assert documented_shapes(function) == {
         "q": ("B", "T", "H", "K"),
         "h0": ("N", "H", "K", "V"),
         "mask": ("B", "T", "H"),
+        "bias": ("B", "T"),
     }
 
 

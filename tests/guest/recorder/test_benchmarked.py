@@ -45,6 +45,30 @@ def test_a_warmed_up_kernel_says_what_programs_compute_with(tmp_path: Path) -> N
     assert exit_code(tmp_path, OCCUPANCY) == 0
 
 
+CACHED = """
+cache = {}
+for dtype in (torch.float32, torch.float16):
+    x = torch.zeros(64, device="cuda", dtype=dtype)
+    if "kernel" in cache:
+        # Releases differ in whether a compiled kernel takes its constants again.
+        cache["kernel"][(1,)](x, 4)
+        cache["kernel"][(1,)](x, 4, 64)
+        cache["kernel"][(1,)](x)
+    else:
+        cache["kernel"] = double[(1,)](x, 4, BLOCK=64, num_warps=8)
+"""
+
+
+@needs_torch
+def test_a_compiled_kernel_that_a_program_keeps_is_launched(tmp_path: Path) -> None:
+    """With the constants and options that it was compiled for; a call that does not fit is none."""
+    first, again = recorded(tmp_path, CACHED).launches
+    assert [each.launch.args["x"]["dtype"] for each in (first, again)] == ["fp32", "fp16"]
+    assert (first.count, again.count) == (1, 2)
+    assert again.options["num_warps"] == 8
+    assert again.launch.args["BLOCK"] == {"constexpr": 64}
+
+
 COMPILED = """
 @torch.compile
 def first(x):

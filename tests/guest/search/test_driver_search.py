@@ -404,3 +404,38 @@ def test_a_kernel_that_does_not_take_its_launch_is_asked_for_again() -> None:
     assert search.report["m:op"]["failures"] == {}
     caller, search = searched(operator("op", "a", "b"), ending=refusing)
     assert "plain" in search.report["m:op"]["worked"]
+
+
+def _refusal(dtype: Any) -> CaughtError:
+    from flacheck.guest.solver.argument_dataflow import DTYPE, Constraint
+
+    return CaughtError("KernelRefused", "wants floats", (), "", (Constraint(DTYPE, "x", dtype),))
+
+
+def test_a_dtype_that_was_repaired_is_inferred_again_for_another_dtype() -> None:
+    """What the kernel takes beside bf16 may be wrong beside fp16."""
+
+    def mixing(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+        # bf16 meets fp32 only; fp16 meets itself.
+        is_taken = (plan.dtypes.get("x") == "fp32") == (dtype == "bf16")
+        if is_taken:
+            taken.append(dtype)
+            return CallResult(1, frozenset({"a"}), "backward", None)
+        return CallResult(1, frozenset(), "backward", None, _refusal(torch.float32))
+
+    taken: list[str] = []
+    searched(operator("op", "a"), ending=mixing, dtypes=("bf16", "fp16"))
+    assert taken == ["bf16", "fp16"]
+
+
+def test_a_refused_launch_is_repaired_although_the_call_fails_later() -> None:
+    """The kernel is what is sought; the host's later error may have no remedy."""
+
+    def failing(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+        later = raised("cannot be repaired", "RuntimeError")
+        if plan.dtypes.get("x") == "fp32":
+            return CallResult(1, frozenset({"a"}), "forward", later)
+        return CallResult(1, frozenset(), "forward", later, _refusal(torch.float32))
+
+    caller, _ = searched(operator("op", "a"), ending=failing)
+    assert caller.recorded_kernels == {"a"}

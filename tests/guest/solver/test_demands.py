@@ -57,6 +57,20 @@ def test_two_shapes_that_must_be_equal() -> None:
     ]
 
 
+def checks(a: Any, b: Any) -> None:
+    first, second = torch.relu(a) + 0, torch.relu(b) + 0
+    if [*first.shape] != [*second.shape]:
+        raise ValueError(f"shapes must match, got {tuple(first.shape)} and {tuple(second.shape)}")
+
+
+def test_two_shapes_that_a_message_prints() -> None:
+    """The tensors of the check are computed from the arguments, and have their shapes."""
+    assert wanted(checks, a=zeros(2, 4), b=zeros(3, 4)) == [
+        (SHAPE, "b", (2, 4)),
+        (SHAPE, "a", (3, 4)),
+    ]
+
+
 def expands(x: Any, gamma: Any) -> Any:
     return gamma[None, :].expand(x.shape[0], -1)
 

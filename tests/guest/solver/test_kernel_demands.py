@@ -220,3 +220,15 @@ def test_pointers_that_a_variable_is_in_turn_have_one_dtype(message: str) -> Non
     arguments = {"first": first, "out": torch.zeros(4), "x": x, "T": 4}
     error = FrontEndError(source, "for t", message)
     assert refused(error, arguments, {"h0": first, "x": x}) == [(DTYPE, "h0", torch.float32)]
+
+
+def test_an_address_in_arithmetic_is_to_be_a_number() -> None:
+    """The tensor was made up for a parameter that the kernel multiplies with."""
+    x, scale = torch.zeros(8), torch.zeros(8)
+    error = FrontEndError(
+        "def kernel(x, scale):\n    y = tl.load(x) * scale\n    tl.store(x, y)\n",
+        "y =",
+        "invalid operands of type pointer<fp32> and fp32",
+    )
+    arguments = {"x": x, "scale": scale}
+    assert (VALUE, "factor", 1.0) in refused(error, arguments, {"x": x, "factor": scale})
