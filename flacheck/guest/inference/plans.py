@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .operators import Operator
 
+# The names of arguments whose effect depends on the dtype of others.
+_DTYPE_IN_NAME = re.compile(r"dtype|[bf]p?\d\d|float")
 _TABLES = ("values", "sizes", "shapes", "dtypes", "build")
 
 
@@ -69,6 +72,12 @@ class CallPlan:
     def identity(self) -> str:
         """A text that is equal for plans that differ in their labels only."""
         return repr(replace(self, label=""))
+
+    @property
+    def sets_dtype(self) -> bool:
+        """True if the plan sets the dtype of an argument, or one such as `residual_in_fp32`."""
+        names = self.values.keys() | self.build.keys() | self.include
+        return bool(self.dtypes) or any(map(_DTYPE_IN_NAME.search, names))
 
 
 Plans = Iterator[CallPlan]

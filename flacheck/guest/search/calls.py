@@ -22,7 +22,7 @@ from ..solver.argument_dataflow import Constraint
 from ..solver.kernel_constraints import kernel_constraints
 from ..solver.path_conditions import PathConditions
 from .attempts import CaughtError, T, TooLong, attempt
-from .derived_launches import DerivedLaunches
+from .derived_launches import CallKey, DerivedLaunches
 from .frontend_checks import FrontendChecks
 from .observed_calls import ObservedCalls
 from .returned_functions import local_functions
@@ -210,7 +210,7 @@ class Caller:
         self._observed_calls.end_call(result.succeeded)
         if not launches:
             return result
-        self._derived_launches.end_call(operator, plan, dtype, rank, has_guesses)
+        self._derived_launches.end_call(_call_key(operator, plan), dtype, rank, has_guesses)
         new_launches = self._trust.end_call(rank, has_guesses)
         return replace(result, new_launches=new_launches)
 
@@ -220,7 +220,7 @@ class Caller:
         Return their number, 0 if they cannot be derived.
         """
         remark = _remark(operator, plan, dtype)
-        return self._derived_launches.derive(operator, plan, dtype, remark)
+        return self._derived_launches.derive(_call_key(operator, plan), dtype, remark)
 
     def can_be_certain(self, operator: Operator, plan: CallPlan) -> bool:
         """Return True if the launches of a successful call are seen, unless an argument is a guess.
@@ -338,6 +338,10 @@ class Caller:
 def _remark(operator: Operator, plan: CallPlan, dtype: str) -> str:
     """Return the remark about a call for the lines of its launches."""
     return f"{operator.name} ({plan.label}, {dtype})"
+
+
+def _call_key(operator: Operator, plan: CallPlan) -> CallKey:
+    return CallKey(operator.name, plan.identity, plan.sets_dtype)
 
 
 def _attempt(

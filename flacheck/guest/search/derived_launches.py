@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..inference.operators import Operator
-from ..inference.plans import CallPlan
 from ..recorder.journal import Journal, Line, identity_of
 from .trust import LaunchTrust, Rank
 
@@ -20,13 +18,26 @@ from .trust import LaunchTrust, Rank
 _OTHER_DTYPES = {"bf16": ("fp16", "fp32"), "fp16": ("bf16", "fp32")}
 _LARGER_DTYPE = "fp32"
 _LARGER_BY = 2
-# The names of arguments whose effect depends on the dtype of others.
-_DTYPE_IN_NAME = re.compile(r"dtype|[bf]p?\d\d|float")
 # A tensor whose address may be divisible by more if its elements are larger.
 _UNALIGNED = re.compile(r'"align":(?!16\b)')
 # The description of a dtype in a launch's form, and in its line.
 _IN_FORM = '"dtype":"%s"'
 _IN_LINE = '"dtype": "%s"'
+
+
+@dataclass(frozen=True)
+class CallKey:
+    """A call without its dtype.
+
+    Attributes:
+        operator: the operator's name.
+        plan: the identity of the plan.
+        sets_dtype: True if the plan sets a dtype, so that its effect depends on the call's.
+    """
+
+    operator: str
+    plan: str
+    sets_dtype: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,7 +49,7 @@ class _Call:
     has_guesses: bool
 
 
-class _Comparison:
+class _ComparedKernels:
     """The kernels whose launches in one other dtype were compared with derived ones.
 
     Attributes:
@@ -64,25 +75,21 @@ class DerivedLaunches:
         self._journal = journal
         self._trust = trust
         self._first_dtype = first_dtype
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[CallKey, _Call] = {}
         other_dtypes = _OTHER_DTYPES.get(first_dtype, ())
-        self._comparisons = {dtype: _Comparison() for dtype in other_dtypes}
+        self._comparisons = {dtype: _ComparedKernels() for dtype in other_dtypes}
         if other_dtypes:
             journal.keep_forms()
 
-    def end_call(
-        self, operator: Operator, plan: CallPlan, dtype: str, rank: Rank, has_guesses: bool
-    ) -> None:
+    def end_call(self, call: CallKey, dtype: str, rank: Rank, has_guesses: bool) -> None:
         """Note the launches of a call before their trust is set.
 
         Args:
-            operator: The called operator.
-            plan: The plan of the call.
+            call: The operator and the plan.
             dtype: The dtype of the call.
             rank: The trust in its arguments.
             has_guesses: True if an argument was inferred without any evidence.
         """
-        call = _identity(operator, plan)
         launches = self._trust.launches_of_call
         if dtype == self._first_dtype:
             self._calls[call] = _Call(launches, rank, has_guesses)
@@ -90,7 +97,7 @@ class DerivedLaunches:
         comparison = self._comparisons.get(dtype)
         if comparison is None or call not in self._calls:
             return
-        comparison.operators.add(operator.name)
+        comparison.operators.add(call.operator)
         derived = {self._derive(launch, dtype): launch for launch in self._calls[call].launches}
         for identity in derived.keys() ^ set(launches):
             launch = derived.get(identity, identity)
@@ -98,27 +105,26 @@ class DerivedLaunches:
         for identity in derived.keys() & set(launches):
             comparison.equal.add(self._trust.kernel_of(identity))
 
-    def derive(self, operator: Operator, plan: CallPlan, dtype: str, label: str) -> int:
+    def derive(self, call: CallKey, dtype: str, label: str) -> int:
         """Record the derived launches of a call; return their number, 0 if none can be derived.
 
         Args:
-            operator: An operator that was called in the first dtype.
-            plan: The plan of that call.
+            call: The operator and the plan, which was called in the first dtype.
             dtype: The dtype of the derived launches.
             label: The remark for their lines, as that of a call.
         """
         comparison = self._comparisons.get(dtype)
-        original = self._calls.get(_identity(operator, plan))
+        original = self._calls.get(call)
         if comparison is None or original is None:
             return 0
         kernels = {self._trust.kernel_of(launch) for launch in original.launches}
         if not comparison.allows(kernels):
             return 0
         larger = dtype == _LARGER_DTYPE
-        if larger and operator.name not in comparison.operators:
+        if larger and call.operator not in comparison.operators:
             # It may refuse a dtype that its kernels take.
             return 0
-        if larger and (_names_dtype(plan) or any(map(self._has_unaligned, original.launches))):
+        if larger and (call.sets_dtype or any(map(self._has_unaligned, original.launches))):
             return 0
         before, after = _IN_LINE % self._first_dtype, _IN_LINE % dtype
         for launch in original.launches:
@@ -143,13 +149,3 @@ class DerivedLaunches:
         """Return the identity of a launch in another dtype."""
         before, after = _IN_FORM % self._first_dtype, _IN_FORM % dtype
         return identity_of(self._journal.form(launch).replace(before, after))
-
-
-def _identity(operator: Operator, plan: CallPlan) -> str:
-    return operator.name + plan.identity
-
-
-def _names_dtype(plan: CallPlan) -> bool:
-    """Return True if a plan sets the dtype of an argument, or one such as `residual_in_fp32`."""
-    names = plan.values.keys() | plan.build.keys() | plan.include
-    return bool(plan.dtypes) or any(map(_DTYPE_IN_NAME.search, names))

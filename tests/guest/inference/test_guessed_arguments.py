@@ -141,7 +141,7 @@ def test_an_annotation_says_how_wide_integers_are() -> None:
     def multiply(
         weight: torch.IntTensor,
         codes: torch.ByteTensor,
-        small: Int8["n"],  # type: ignore[name-defined]  # noqa: F821
+        small: Int8["b n"],  # type: ignore[name-defined]  # noqa: F821, F722
         rows: torch.LongTensor,
     ) -> None: ...
 

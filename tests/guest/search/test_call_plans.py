@@ -327,3 +327,18 @@ def test_packed_sequences_may_have_no_batch_around_them() -> None:
     plan = next(Variations(op, Shapes([op], Recipe({}))).unusual(base))
     assert (plan.label, plan.include) == ("packed, flat", {"cu_seqlens"})
     assert plan.shapes == {"x": ("T", "D")}
+
+
+@pytest.mark.parametrize(
+    ("plan", "sets_one"),
+    [
+        (CallPlan(values={"residual_in_fp32": True}), True),
+        (CallPlan(build={"out_dtype": None}), True),
+        (CallPlan(include=frozenset({"float_mask"})), True),
+        (CallPlan(dtypes={"x": "fp16"}), True),
+        (CallPlan(values={"reduction": "sum"}, sizes={"K": 2}), False),
+    ],
+)
+def test_a_plan_that_sets_a_dtype_is_known(plan: CallPlan, sets_one: bool) -> None:
+    """By the names of its arguments, or because an argument has a dtype of its own."""
+    assert plan.sets_dtype is sets_one

@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from flacheck.guest.inference.plans import CallPlan
 from flacheck.guest.recorder.journal import Journal
-from flacheck.guest.search.derived_launches import DerivedLaunches
+from flacheck.guest.search.derived_launches import CallKey, DerivedLaunches
 from flacheck.guest.search.trust import LaunchTrust, Rank
 
-# A plan that only serves to tell one call of an operator from another.
-WIDE = CallPlan(label="wide", sizes={"K": 2})
+WIDE = "wide"
 
 
 class Calls:
@@ -36,7 +34,8 @@ class Calls:
         sums: str = "fp32",
         size: int = 1,
         align: int = 16,
-        plan: CallPlan = CallPlan(),
+        plan: str = "plain",
+        sets_dtype: bool = False,
     ) -> None:
         """Launch kernels with a tensor in the call's dtype, and one in that of `sums`."""
         for kernel in kernels:
@@ -47,7 +46,8 @@ class Calls:
             memory = functools.partial(self._memory, dtype, sums)
             self._journal.launch(line, f"text of {kernel}", remarks, memory, (name,))
             self._trust.add_kernel(kernel)
-        self._derived.end_call(_operator(name), plan, dtype, Rank.DOCUMENTED, False)
+        key = CallKey(name, plan, sets_dtype)
+        self._derived.end_call(key, dtype, Rank.DOCUMENTED, False)
         self._trust.end_call(Rank.DOCUMENTED)
 
     def _memory(self, *dtypes: str) -> dict[str, Any]:
@@ -55,18 +55,14 @@ class Calls:
         storages = [32 if dtype == "fp32" else 16 for dtype in dtypes]
         return {"storages": storages, "tensors": {"x": {"storage": 0}, "sums": {"storage": 1}}}
 
-    def derive(self, name: str, dtype: str, plan: CallPlan = CallPlan()) -> int:
-        return self._derived.derive(_operator(name), plan, dtype, f"{name} {dtype}")
+    def derive(self, name: str, dtype: str, plan: str = "plain", sets_dtype: bool = False) -> int:
+        return self._derived.derive(CallKey(name, plan, sets_dtype), dtype, f"{name} {dtype}")
 
     def launches(self) -> list[dict[str, Any]]:
         self._journal.flush()
         self._trust.remove_untrusted(str(self._file))
         lines = map(json.loads, self._file.read_text().splitlines())
         return [line for line in lines if "kernel" in line]
-
-
-def _operator(name: str) -> Any:
-    return SimpleNamespace(name=name)
 
 
 @pytest.fixture
@@ -130,22 +126,14 @@ def test_an_operator_is_called_once_before_it_is_trusted_in_fp32(calls: Calls) -
     assert calls.derive("outer", "fp32", WIDE) == 1
 
 
-@pytest.mark.parametrize(
-    "plan",
-    [
-        CallPlan(values={"residual_in_fp32": True}),
-        CallPlan(build={"out_dtype": None}),
-        CallPlan(dtypes={"x": "fp16"}),
-    ],
-)
-def test_an_argument_about_dtypes_needs_a_call_in_fp32(calls: Calls, plan: CallPlan) -> None:
+def test_an_argument_about_dtypes_needs_a_call_in_fp32(calls: Calls) -> None:
     """`residual_in_fp32` changes nothing where all is in fp32; fp16 is as large as bf16."""
     calls.call("f", "bf16", "m:k")
-    calls.call("f", "bf16", "m:k", size=2, plan=plan)
+    calls.call("f", "bf16", "m:k", size=2, plan=WIDE, sets_dtype=True)
     calls.call("f", "fp32", "m:k")
     calls.call("f", "fp16", "m:k")
-    assert calls.derive("f", "fp32", plan) == 0
-    assert calls.derive("f", "fp16", plan) == 1
+    assert calls.derive("f", "fp32", WIDE, sets_dtype=True) == 0
+    assert calls.derive("f", "fp16", WIDE, sets_dtype=True) == 1
 
 
 def test_the_alignment_of_larger_elements_is_seen_in_a_call(calls: Calls) -> None:
