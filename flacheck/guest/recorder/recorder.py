@@ -127,7 +127,8 @@ class FakeCompiledKernel:
         self._launch = launch
 
     def __getitem__(self, grid: object) -> Callable[..., None]:
-        return lambda *args: self._launch(grid, args)
+        # Triton's own takes a stream by name.
+        return lambda *args, **kwargs: self._launch(grid, args)
 
     def _init_handles(self) -> None: ...
 
