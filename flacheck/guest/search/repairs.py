@@ -53,7 +53,7 @@ _GRADIENT_ERROR = re.compile(
 )
 # torch's error for floats that are passed as the indices of an embedding's rows.
 _INDEX_ERROR = re.compile(r"'indices' to have one of the following scalar types: Long, Int")
-# torch's error for a view whose size is a multiple of the tensor's.
+# torch's error for a view with another number of elements than the tensor.
 _VIEW_ERROR = re.compile(r"shape '\[([\d, ]+)\]' is invalid for input of size (\d+)")
 _TOKENS = ("B", "T")
 # The last source lines of an error, which are searched for names of arguments.
@@ -94,7 +94,36 @@ class Repairs:
             return plans
         if not plans:
             plans = self._change_mentioned(plan, error.text, text)
-        return [*self._apply_shape(plan, error.text), *plans]
+        return [
+            *self._resize_viewed(plan, error.text),
+            *self._apply_shape(plan, error.text),
+            *plans,
+        ]
+
+    def _resize_viewed(self, plan: CallPlan, message: str) -> list[CallPlan]:
+        """Return the plan with one-dimensional tensors of the length that a view requires.
+
+        All tensors of the present length change, as they mostly are viewed alike.
+        """
+        match = _VIEW_ERROR.search(message)
+        if match is None:
+            return []
+        count = _element_count(match[1])
+        sizes = {**SIZES, **plan.sizes}
+        shapes: dict[str, Any] = {}
+        for parameter in self._operator.takes:
+            name = parameter.name
+            is_passed = parameter.default is NOTHING or name in plan.include
+            if not is_passed or name in plan.values or not self._is_tensor(parameter):
+                continue
+            extents = extents_of(self._candidates(plan, name)[0], sizes)
+            if extents is None:
+                continue
+            if [extent for extent in extents if extent != 1] == [int(match[2])]:
+                shapes[name] = (count,)
+        if not shapes:
+            return []
+        return [plan.with_changes(shapes=shapes)]
 
     def _apply_shape(self, plan: CallPlan, message: str) -> list[CallPlan]:
         """Return plans with the shape that an error requires of a tensor: `x must be (N, 3)`."""
@@ -335,11 +364,16 @@ def _shrink_batch(plan: CallPlan, message: str) -> list[CallPlan]:
     match = _VIEW_ERROR.search(message)
     if match is None:
         return []
-    count = math.prod(int(extent) for extent in match[1].split(","))
+    count = _element_count(match[1])
     batch = {**SIZES, **plan.sizes}["B"]
     if count != batch * int(match[2]):
         return []
     return [plan.with_changes(sizes={"B": 1})]
+
+
+def _element_count(extents: str) -> int:
+    """Return the number of elements of a tensor with extents such as `64, 2`."""
+    return math.prod(int(extent) for extent in extents.split(","))
 
 
 def _mentioned(parameters: Iterable[Parameter], text: str, preceded_by: str) -> list[Parameter]:
