@@ -3,11 +3,13 @@
 Torch, Triton and packages that only a GPU needs are left out. The manifest lists other omissions.
 """
 
+import compileall
 import importlib.metadata
 import logging
 import shutil
+import warnings
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ _STAND_IN_VERSION = "9999.0"
 # The most versions of stand-ins that pip is offered one after the other: each time it names one
 # bound that they violate.
 _MOST_OFFERS = 8
+# The most modules with bytecode; larger packages import a part of theirs.
+_MOST_COMPILED = 1000
 # The most requirements that a message names one by one.
 _MOST_NAMES = 6
 
@@ -128,6 +132,19 @@ def _installable(requires: Sequence[str]) -> Iterator[str]:
         applies = marker is None or marker.evaluate({"extra": ""})
         if applies and name not in STAND_INS and not name.startswith("nvidia-"):
             yield text
+
+
+def write_bytecode(files: Iterable[Path]) -> None:
+    """Write the bytecode of a package's modules beside them, at most some hundred.
+
+    Captures, which may only read the folder, would compile them each time.
+    """
+    modules = [file for file in files if file.suffix == ".py"]
+    with warnings.catch_warnings():
+        # Those about a package's syntax are of no use to its users.
+        warnings.simplefilter("ignore")
+        for module in modules[:_MOST_COMPILED]:
+            compileall.compile_file(module, quiet=2)
 
 
 def remark(manifest: Mapping[str, Any]) -> str | None:

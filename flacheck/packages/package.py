@@ -313,7 +313,9 @@ def _build(checkout: Path, state: str, into: Path) -> dict[str, Any]:
 
 
 def _facts(into: Path, name: str, version: str) -> dict[str, Any]:
-    own = digest({d.name: _files(d) for d in _own(into, name)})
+    files = {distribution.name: _files(distribution) for distribution in _own(into, name)}
+    own = digest(files)
+    installing.write_bytecode(into / file for file in chain(*files.values()))
     return {"name": name, "version": version, "digest": own, "contains": wheels.contents(into)}
 
 

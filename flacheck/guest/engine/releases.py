@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -131,6 +132,7 @@ def watch_visits(visit: Callable[[Any, Callable[[], Any]], Any]) -> None:
 
 def end_before_stages() -> None:
     """End every compile as soon as the front end has read the kernel."""
+    import triton.compiler.code_generator as code_generator
     import triton.compiler.compiler as compiler
 
     def stop(stage: str) -> None:
@@ -139,6 +141,58 @@ def end_before_stages() -> None:
     mark_stages(stop, lambda stage, result, metadata: None)
     # Some releases store what the front end has read before the first stage.
     setattr(compiler, "get_cache_manager", _EmptyCache)  # noqa: B010
+    if hasattr(code_generator, "warnings"):
+        setattr(code_generator, "warnings", _OutermostFilters())  # noqa: B010
+
+
+def parse_once() -> None:
+    """Keep the syntax trees of kernels, which the front end parses again for every launch."""
+    from triton.runtime.jit import JITFunction
+
+    plain_parse = JITFunction.parse
+    trees: dict[str, Any] = {}
+
+    def parse(function: Kernel) -> Any:
+        source = function.src
+        if source not in trees:
+            trees[source] = plain_parse(function)
+        return trees[source]
+
+    JITFunction.parse = parse
+
+
+class _OutermostFilters:
+    """Python's `warnings` for the code generator, which sets the same filters for every node.
+
+    Only those of the outermost node are set; they hold for all nodes inside.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._outermost: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(warnings, name)
+
+    def catch_warnings(self) -> Any:
+        """Return this object as the context of a node."""
+        return self
+
+    def simplefilter(self, *category: Any) -> None:
+        """Add a filter in the outermost context."""
+        if self._depth == 1:
+            warnings.simplefilter(*category)
+
+    def __enter__(self) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            self._outermost = warnings.catch_warnings()
+            self._outermost.__enter__()
+
+    def __exit__(self, *exception: Any) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._outermost.__exit__(*exception)
 
 
 class _EmptyCache:

@@ -186,14 +186,8 @@ class KnownValues(TorchDispatchMode):
         KnownValues.operations += 1
         if KnownValues.operations > KnownValues._most:
             KnownValues._over()
-        if isinstance(operator, torch._ops.HigherOrderOperator):
-            # The rule is stored under the base class of our mode.
-            rule = operator.python_key_table.get(FakeTensorMode)
-            if rule is not None:
-                with _disable_current_modes():
-                    return rule(self._fake_mode, *args, **kwargs)
         if not isinstance(operator, torch._ops.OpOverload):
-            return operator(*args, **kwargs)
+            return self._run_higher_order(operator, args, kwargs)
         if operator in _READS:
             return self._read(args[0])
         body = BODIES.of(operator)
@@ -214,6 +208,16 @@ class KnownValues(TorchDispatchMode):
             result = self._fake_result(known_value, args, kwargs)
         _keep(operator, args, result, known_value)
         return result
+
+    def _run_higher_order(self, operator: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator that takes functions or operators."""
+        if isinstance(operator, torch._ops.HigherOrderOperator):
+            # The rule is stored under the base class of our mode.
+            rule = operator.python_key_table.get(FakeTensorMode)
+            if rule is not None:
+                with _disable_current_modes():
+                    return rule(self._fake_mode, *args, **kwargs)
+        return operator(*args, **kwargs)
 
     def _read(self, tensor: Any) -> Any:
         """Return the result of `.item()`; for an unknown tensor, a guess."""

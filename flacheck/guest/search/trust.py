@@ -13,6 +13,7 @@ import enum
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from ..recorder.recorder import Recorder
@@ -126,20 +127,20 @@ class LaunchTrust:
             self._journal.begin()
             return
         with open(path, encoding="utf-8") as file:
-            lines = list(_read_lines(file))
-        launches = [line for line in lines if "kernel" in line]
+            entries = list(_read_entries(file))
+        launches = [entry.line for entry in entries if "kernel" in entry.line]
         trusted = list(self._trusted_launches(launches))
         kept_ids = {line["id"] for line in self._without_refused(trusted)}
-        _move_texts(lines, kept_ids)
+        _move_sources(entries, kept_ids)
         kept_paths: set[str] = set()
-        for line in lines:
-            if _launch_id(line) in kept_ids:
-                kept_paths.update(line.get("paths", ()))
+        for entry in entries:
+            if entry.launch_id in kept_ids:
+                kept_paths.update(entry.line.get("paths", ()))
         with open(f"{path}.part", "w", encoding="utf-8") as file:
-            for line in lines:
-                is_kept = "schema" in line or _launch_id(line) in kept_ids
-                if is_kept or line.get("path") in kept_paths:
-                    file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            for entry in entries:
+                is_kept = "schema" in entry.line or entry.launch_id in kept_ids
+                if is_kept or entry.line.get("path") in kept_paths:
+                    file.write(entry.written())
         os.replace(f"{path}.part", path)
 
     def _trusted_launches(self, launches: list[_Line]) -> Iterator[_Line]:
@@ -184,24 +185,52 @@ class LaunchTrust:
         return self._ranks.get(identity, Rank.FAILED)
 
 
-def _read_lines(file: Iterable[str]) -> Iterator[_Line]:
+@dataclass
+class _FileLine:
+    """A line of a launches file, with its text there unless it has changed otherwise."""
+
+    line: _Line
+    text: str | None
+
+    @property
+    def launch_id(self) -> str | None:
+        """The identity of the launch that the line is or belongs to."""
+        identity: str | None = self.line.get("of", self.line.get("id"))
+        return identity
+
+    def written(self) -> str:
+        """Return the new text of the line; to write a launch again takes far longer than this."""
+        if self.text is None:
+            return json.dumps(self.line, ensure_ascii=False) + "\n"
+        if "made_up" not in self.line:
+            return self.text
+        mark = json.dumps(self.line["made_up"])
+        return f'{self.text.rstrip().removesuffix("}")}, "made_up": {mark}}}\n'
+
+
+def _read_entries(file: Iterable[str]) -> Iterator[_FileLine]:
     """Yield the lines of a launches file, with the launches that are derived from others."""
     texts: dict[str, str] = {}
     for text in file:
         line = json.loads(text)
+        if "derived" in line:
+            yield _FileLine(_derived_line(line, texts[line["from"]]), None)
+            continue
         if "kernel" in line:
             texts[line["id"]] = text
-        elif "derived" in line:
-            derived = json.loads(texts[line["from"]].replace(*line["replace"]))
-            derived.update(id=line["derived"], by=line["by"])
-            if "element_scale" in line:
-                original = json.loads(texts[line["from"]])
-                _scale_storages(derived, original, line["element_scale"])
-            # The line of the launch has them.
-            derived.pop("defined", None)
-            derived.pop("text", None)
-            line = derived
-        yield line
+        yield _FileLine(line, text)
+
+
+def _derived_line(line: _Line, original_text: str) -> _Line:
+    """Return the launch that a line derives from another one."""
+    derived: _Line = json.loads(original_text.replace(*line["replace"]))
+    derived.update(id=line["derived"], by=line["by"])
+    if "element_scale" in line:
+        _scale_storages(derived, json.loads(original_text), line["element_scale"])
+    # The line of the launch has them.
+    derived.pop("defined", None)
+    derived.pop("text", None)
+    return derived
 
 
 def _scale_storages(derived: _Line, original: _Line, scale: int) -> None:
@@ -226,21 +255,19 @@ def _tensor_dtypes(arguments: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield from _tensor_dtypes({f"{path}[{index}]": item for index, item in enumerate(items)})
 
 
-def _launch_id(line: _Line) -> str | None:
-    """Return the identity of the launch that a line is or belongs to."""
-    identity: str | None = line.get("of", line.get("id"))
-    return identity
-
-
-def _move_texts(lines: list[_Line], kept_ids: set[str]) -> None:
+def _move_sources(entries: list[_FileLine], kept_ids: set[str]) -> None:
     """Move the text of each source to the first kept line that uses it."""
-    texts = {}
-    for line in lines:
-        if "text" in line:
-            texts[line["source"]] = line.pop("text")
-    for line in lines:
-        if line.get("id") in kept_ids and line.get("source") in texts:
-            line["text"] = texts.pop(line["source"])
+    holders: dict[str, _FileLine] = {}
+    for entry in entries:
+        if "text" in entry.line:
+            holders[entry.line["source"]] = entry
+    for entry in entries:
+        if entry.line.get("id") not in kept_ids:
+            continue
+        holder = holders.pop(entry.line.get("source", ""), entry)
+        if holder is not entry:
+            entry.line["text"] = holder.line.pop("text")
+            entry.text = holder.text = None
 
 
 class _ArgumentProperties:
