@@ -9,6 +9,7 @@ at least one call that was made in both dtypes.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass
 
 from ..recorder.journal import Journal, Line, identity_of
@@ -53,19 +54,24 @@ class _ComparedKernels:
     """The kernels whose launches in one other dtype were compared with derived ones.
 
     Attributes:
-        equal: those with a derived launch that a call made as well.
-        different: those with a launch that differed from the derived one.
-        operators: the operators whose calls made these launches.
+        equal: those with a derived launch that a call made as well, by the call's operator.
+        different: those with a launch that differed from the derived one, by operator.
     """
 
     def __init__(self) -> None:
-        self.equal: set[str] = set()
-        self.different: set[str] = set()
-        self.operators: set[str] = set()
+        self.equal: defaultdict[str, set[str]] = defaultdict(set)
+        self.different: defaultdict[str, set[str]] = defaultdict(set)
 
-    def allows(self, kernels: set[str]) -> bool:
-        """Return True if all launches of these kernels that were compared are equal."""
-        return kernels <= self.equal - self.different
+    def allows(self, operator: str, kernels: set[str]) -> bool:
+        """Return True if all launches of these kernels that were compared are equal.
+
+        Those of a kernel that differ in calls of another operator must be equal in one of this.
+        """
+        own_equal = self.equal.get(operator, set())
+        own_different = self.different.get(operator, set())
+        all_equal = set().union(*self.equal.values())
+        all_different = set().union(*self.different.values())
+        return kernels <= (all_equal - all_different) | (own_equal - own_different)
 
 
 class DerivedLaunches:
@@ -97,13 +103,14 @@ class DerivedLaunches:
         comparison = self._comparisons.get(dtype)
         if comparison is None or call not in self._calls:
             return
-        comparison.operators.add(call.operator)
+        equal = comparison.equal[call.operator]
+        different = comparison.different[call.operator]
         derived = {self._derive(launch, dtype): launch for launch in self._calls[call].launches}
         for identity in derived.keys() ^ set(launches):
             launch = derived.get(identity, identity)
-            comparison.different.add(self._trust.kernel_of(launch))
+            different.add(self._trust.kernel_of(launch))
         for identity in derived.keys() & set(launches):
-            comparison.equal.add(self._trust.kernel_of(identity))
+            equal.add(self._trust.kernel_of(identity))
 
     def derive(self, call: CallKey, dtype: str, label: str) -> int:
         """Record the derived launches of a call; return their number, 0 if none can be derived.
@@ -118,10 +125,10 @@ class DerivedLaunches:
         if comparison is None or original is None:
             return 0
         kernels = {self._trust.kernel_of(launch) for launch in original.launches}
-        if not comparison.allows(kernels):
+        if not comparison.allows(call.operator, kernels):
             return 0
         larger = dtype == _LARGER_DTYPE
-        if larger and call.operator not in comparison.operators:
+        if larger and call.operator not in comparison.equal:
             # It may refuse a dtype that its kernels take.
             return 0
         if larger and (call.sets_dtype or any(map(self._has_unaligned, original.launches))):
