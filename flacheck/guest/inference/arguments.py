@@ -531,6 +531,13 @@ def other_numbers(parameter: inspect.Parameter) -> list[Any]:
     return []
 
 
+def is_optional_integer(parameter: inspect.Parameter) -> bool:
+    """Return True for an integer, not a tensor, that is None by default."""
+    annotation = str(parameter.annotation)
+    is_integer = re.search(r"\bint\b", annotation) is not None and "Tensor" not in annotation
+    return parameter.default is None and is_integer
+
+
 def is_axis(operator: Operator, parameter: inspect.Parameter) -> bool:
     """Return True for the dimension that a function works along."""
     return operator.kind == FUNCTION and bool(_AXIS_NAME.match(parameter.name))

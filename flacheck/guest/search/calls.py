@@ -211,7 +211,7 @@ class Caller:
         if not launches:
             return result
         self._derived_launches.end_call(_call_key(operator, plan), dtype, rank, has_guesses)
-        new_launches = self._trust.end_call(rank, has_guesses)
+        new_launches = self._trust.end_call(rank, has_guesses, plan.sought)
         return replace(result, new_launches=new_launches)
 
     def derive(self, operator: Operator, plan: CallPlan, dtype: str) -> int:
@@ -219,6 +219,9 @@ class Caller:
 
         Return their number, 0 if they cannot be derived.
         """
+        if plan.sought:
+            # Only some of the launches are trusted.
+            return 0
         remark = _remark(operator, plan, dtype)
         return self._derived_launches.derive(_call_key(operator, plan), dtype, remark)
 

@@ -155,6 +155,7 @@ class OperatorSearch:
                 remaining.append(operator)
         self._run_round("remaining functions", self._call_inner, remaining, 0.9)
         self._run_round("variants of remaining functions", self._search_inner, remaining, 0.95)
+        self._run_round("rare variants", self._call_rare, [*outer, *inner], 0.97)
         self._round_end = self._end
         self._phase = "other dtypes"
         self._call_other_dtypes()
@@ -180,6 +181,7 @@ class OperatorSearch:
             self._invert_branches,
             self._call_unusual,
             self._search_inner,
+            self._call_rare,
         )
         for operator in operators:
             if self._is_time_over():
@@ -310,6 +312,15 @@ class OperatorSearch:
         for plan in variants:
             self._vary(operator, plan, 1, _FRUITLESS_NESTED_SECONDS)
         self._is_nested = False
+
+    def _call_rare(self, operator: Operator) -> None:
+        """Call variants that only matter for kernels that are still missing."""
+        base, _ = self._base_plan(operator)
+        for plan in self._variations(operator).rare(base):
+            kernels = self._sought_kernels(operator)
+            if self._is_time_over() or not kernels:
+                break
+            self._call_with_repairs(operator, replace(plan, sought=kernels), 1)
 
     def _vary(
         self, operator: Operator, base: CallPlan, tries: int, fruitless_seconds: float

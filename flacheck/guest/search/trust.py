@@ -12,7 +12,7 @@ where those calls pass a tensor in fp32, another dtype is wrong.
 import enum
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,12 +94,22 @@ class LaunchTrust:
         """Return the kernels with a launch of at least this trust."""
         return {kernel for kernel, best in self._best_ranks.items() if best <= rank}
 
-    def end_call(self, rank: Rank, has_guesses: bool = False) -> int:
+    def end_call(
+        self,
+        rank: Rank,
+        has_guesses: bool = False,
+        sought: Collection[str] = (),
+    ) -> int:
         """Rank the launches since the last end of a call.
 
         Return the number of those that are kept and were not, or were only as made up, before this
         call. `has_guesses` is True if an argument was inferred without any evidence in the package.
+        If kernels are `sought`, the launches of others have no trust.
         """
+        if sought:
+            for identity in self.launches_of_call:
+                if self.kernel_of(identity) not in sought:
+                    del self._launches_of_call[identity]
         has_certain_arguments = is_certain(rank, has_guesses)
         new_launches = 0
         for identity in self._launches_of_call:

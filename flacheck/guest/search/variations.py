@@ -5,7 +5,15 @@ from dataclasses import replace
 from inspect import Parameter
 from typing import Any
 
-from ..inference.arguments import NOTHING, choices, is_axis, is_length, is_tensor, other_numbers
+from ..inference.arguments import (
+    NOTHING,
+    choices,
+    is_axis,
+    is_length,
+    is_optional_integer,
+    is_tensor,
+    other_numbers,
+)
 from ..inference.branches import compared_tensors
 from ..inference.objects import annotated_class
 from ..inference.operators import LAYER, Operator
@@ -20,6 +28,10 @@ K=128, V=128; K=512, V=512; T=32, TQ=32; BT=16; BT=32; K=32, V=32; K=256, V=256;
 T=1, TQ=1; K=64, V=128; HV=8; D=2048, C=2048; D=40960; HQ=64; T=16, TQ=16; T=2048, TQ=2048;
 K=100, V=100; K=8192, V=8192; B=1, T=1, H=1
 """
+# An integer where None is passed by default.
+_INTEGER = 64
+# Odd extents everywhere: many functions have another kernel for what does not fill whole blocks.
+_ODD = {**dict.fromkeys(("B", "N", "H"), 1), **dict.fromkeys("T TQ L D C K V".split(), 37)}
 # Layers use another kernel for sequences as short as this.
 _SHORT = {"T": 32, "TQ": 32, "L": 32}
 # Ranks, and dtypes, of one tensor.
@@ -84,6 +96,14 @@ class Variations:
             if self._is_optional_tensor(parameter):
                 optional_tensors.append(parameter.name)
         yield base.including(*optional_tensors).with_changes("all optional")
+
+    def rare(self, base: CallPlan) -> Plans:
+        """Yield variants for kernels that no other variant launches."""
+        yield base.with_changes("odd sizes", sizes=_ODD)
+        for parameter in self._operator.takes:
+            if is_optional_integer(parameter):
+                name = parameter.name
+                yield base.with_changes(f"{name}={_INTEGER}", values={name: _INTEGER})
 
     def _packed_lengths(self) -> list[Parameter]:
         """Return the parameters for offsets of packed sequences on the GPU."""
