@@ -3,10 +3,11 @@
 Torch, Triton and packages that only a GPU needs are left out. The manifest lists other omissions.
 """
 
-import compileall
 import importlib.metadata
 import logging
+import py_compile
 import shutil
+import sys
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -139,12 +140,15 @@ def write_bytecode(files: Iterable[Path]) -> None:
 
     Captures, which may only read the folder, would compile them each time.
     """
-    modules = [file for file in files if file.suffix == ".py"]
+    modules = [file for file in files if file.suffix == ".py" and file.is_file()]
     with warnings.catch_warnings():
         # Those about a package's syntax are of no use to its users.
         warnings.simplefilter("ignore")
         for module in modules[:_MOST_COMPILED]:
-            compileall.compile_file(module, quiet=2)
+            # Beside the module, whatever folder this process keeps its own in.
+            name = f"{module.stem}.{sys.implementation.cache_tag}.pyc"
+            compiled = module.parent / "__pycache__" / name
+            py_compile.compile(str(module), str(compiled), quiet=2)
 
 
 def remark(manifest: Mapping[str, Any]) -> str | None:

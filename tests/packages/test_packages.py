@@ -50,6 +50,18 @@ def test_the_digest_covers_the_package_and_what_it_pins(fake: Path) -> None:
     assert provide_package("fake-package==1.3").digest != first.digest
 
 
+def test_own_modules_have_bytecode(fake: Path) -> None:
+    """Captures only read the folder, so that they would compile them each time."""
+    path = Path(provide_package("fake-package==1.2").path)
+    modules = {str(file.parent / file.stem) for file in path.rglob("*.py")}
+    tag = f".{sys.implementation.cache_tag}"
+    compiled = {
+        str(file.parent.parent / file.stem.removesuffix(tag)) for file in path.rglob("*.pyc")
+    }
+    assert modules
+    assert compiled == modules
+
+
 def test_a_version_that_does_not_exist_names_its_neighbours(
     fake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,7 +132,6 @@ def watch_visits(visit: Callable[[Any, Callable[[], Any]], Any]) -> None:
 
 def end_before_stages() -> None:
     """End every compile as soon as the front end has read the kernel."""
-    import triton.compiler.code_generator as code_generator
     import triton.compiler.compiler as compiler
 
     def stop(stage: str) -> None:
@@ -141,8 +140,6 @@ def end_before_stages() -> None:
     mark_stages(stop, lambda stage, result, metadata: None)
     # Some releases store what the front end has read before the first stage.
     setattr(compiler, "get_cache_manager", _EmptyCache)  # noqa: B010
-    if hasattr(code_generator, "warnings"):
-        setattr(code_generator, "warnings", _OutermostFilters())  # noqa: B010
 
 
 def parse_once() -> None:
@@ -159,6 +156,14 @@ def parse_once() -> None:
         return trees[source]
 
     JITFunction.parse = parse
+
+
+def filter_once() -> None:
+    """Make the code generator filter warnings once for a kernel, not for each of its nodes."""
+    import triton.compiler.code_generator as code_generator
+
+    if hasattr(code_generator, "warnings"):
+        setattr(code_generator, "warnings", _OutermostFilters())  # noqa: B010
 
 
 class _OutermostFilters:

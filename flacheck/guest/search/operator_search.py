@@ -232,11 +232,16 @@ class OperatorSearch:
 
         An operator beside a kernel, in the same module, is the likeliest to launch it.
         """
+        missing = self._missing_kernels(operator)
+        affordable = [kernel for kernel in missing if self._efforts[kernel] < _MAX_EFFORT]
+        return self._kernels_beside(operator).union(affordable)
+
+    def _kernels_beside(self, operator: Operator) -> frozenset[str]:
+        """Return the missing kernels of an operator in its module."""
         module = operator.name.partition(":")[0]
         kernels = []
         for kernel in self._missing_kernels(operator):
-            is_beside = kernel.partition(":")[0] == module
-            if is_beside or self._efforts[kernel] < _MAX_EFFORT:
+            if kernel.partition(":")[0] == module:
                 kernels.append(kernel)
         return frozenset(kernels)
 
@@ -314,10 +319,10 @@ class OperatorSearch:
         self._is_nested = False
 
     def _call_rare(self, operator: Operator) -> None:
-        """Call variants that only matter for kernels that are still missing."""
+        """Call variants for kernels of the operator's module that no other call launches."""
         base, _ = self._base_plan(operator)
         for plan in self._variations(operator).rare(base):
-            kernels = self._sought_kernels(operator)
+            kernels = self._kernels_beside(operator)
             if self._is_time_over() or not kernels:
                 break
             self._call_with_repairs(operator, replace(plan, sought=kernels), 1)

@@ -99,6 +99,28 @@ def test_a_view_that_lacks_all_but_the_first_of_a_batch(repairs: Repairs) -> Non
     assert all(not plan.sizes for plan in repairs.after_error(CallPlan(), "forward", other))
 
 
+def test_a_view_tells_the_length_of_its_tensor() -> None:
+    """Of all tensors with one dimension and the length that does not fit."""
+
+    def count(x: torch.Tensor, y: torch.Tensor, points: torch.Tensor) -> None:
+        """Count points.
+
+        Args:
+            x: Shape `[N_X]`.
+            y: Shape `[N_X]`.
+            points: Shape `[M, D]`.
+        """
+
+    op = Operator("m:count", count, FUNCTION, True, frozenset(), parameters_of(count), count)
+    text = "shape '[16, 2]' is invalid for input of size 64"
+    error = CaughtError("RuntimeError", text, ("return x.view(rows, block)",), "")
+    plans = Repairs(op, Shapes([op], Recipe({}))).after_error(CallPlan(), "forward", error)
+    assert plans[0].shapes == {"x": (32,), "y": (32,)}
+    other = replace(error, text=text.replace("64", "48"))
+    for plan in Repairs(op, Shapes([op], Recipe({}))).after_error(CallPlan(), "forward", other):
+        assert (32,) not in plan.shapes.values()
+
+
 def test_the_shape_in_an_error_is_tried_before_all_others(repairs: Repairs) -> None:
     """Once; the constraints that follow from the code come next."""
     constraint = Constraint(SHAPE, "x", (2, 3, 4))

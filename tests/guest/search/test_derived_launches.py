@@ -102,6 +102,19 @@ def test_a_kernel_whose_host_names_a_dtype_is_called(calls: Calls) -> None:
     assert calls.derive("h", "fp16") == 0
 
 
+def test_a_kernel_that_differs_in_one_operator_is_derived_in_others_that_were_compared(
+    calls: Calls,
+) -> None:
+    """An operator without a call of its own in the other dtype proves nothing."""
+    for name in ("f", "g", "h"):
+        calls.call(name, "bf16", "m:k", sums="bf16" if name == "g" else "fp32")
+        calls.call(name, "bf16", "m:k", size=2, plan=WIDE)
+    calls.call("f", "fp16", "m:k")
+    calls.call("g", "fp16", "m:k", sums="bf16")
+    derived = {name: calls.derive(name, "fp16", WIDE) for name in ("f", "g", "h")}
+    assert derived == {"f": 1, "g": 0, "h": 0}
+
+
 def test_larger_elements_take_more_memory(calls: Calls, tmp_path: Path) -> None:
     """A launch derived in fp32 is the one that a call would make, with its bytes of memory."""
     made = Calls(tmp_path / "made.jsonl", "bf16")

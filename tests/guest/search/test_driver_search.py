@@ -53,6 +53,10 @@ def never(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
     return CallResult(0, frozenset(), "forward", raised("no"))
 
 
+def launching_nothing(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+    return CallResult(0, frozenset(), "backward", None)
+
+
 class Caller:
     """In place of calls of a package: it notes them, and each ends as a test says."""
 
@@ -386,6 +390,36 @@ def test_a_branch_behind_two_doors_is_found() -> None:
     op = Operator("m:op", gated, FUNCTION, True, kernels, parameters_of(gated), gated)
     caller, _ = searched(op, ending=nested)
     assert caller.recorded_kernels == {"a", "b"}
+
+
+def test_odd_sizes_are_for_kernels_that_no_other_call_launches() -> None:
+    """The plan names them, in the other dtypes too."""
+    plans: list[tuple[str, frozenset[str], str]] = []
+
+    def odd(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+        plans.append((plan.label, plan.sought, dtype))
+        kernels = {"m:whole"}
+        if plan.label == "odd sizes":
+            kernels.add("m:rest")
+        return CallResult(1, frozenset(kernels), "backward", None)
+
+    searched(operator("f", "m:whole"), ending=odd, dtypes=("bf16", "fp16"))
+    assert not any(sought for _, sought, _ in plans)
+    plans.clear()
+    searched(operator("f", "m:whole", "m:rest"), ending=odd, dtypes=("bf16", "fp16"))
+    rest = frozenset({"m:rest"})
+    assert [plan for plan in plans if plan[1]] == [
+        ("odd sizes", rest, "bf16"),
+        ("odd sizes", rest, "fp16"),
+    ]
+
+
+def test_an_integer_that_is_none_by_default_is_passed_for_a_missing_kernel() -> None:
+    def plain(x: torch.Tensor, count: int | None = None) -> None: ...
+
+    op = Operator("m:op", plain, FUNCTION, True, frozenset({"m:k"}), parameters_of(plain), plain)
+    caller, _ = searched(op, ending=launching_nothing)
+    assert [label for _, label, _ in caller.calls][-2:] == ["odd sizes", "count=64"]
 
 
 def test_a_kernel_that_does_not_take_its_launch_is_asked_for_again() -> None:

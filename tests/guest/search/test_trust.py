@@ -28,12 +28,13 @@ class Drive:
         source: str = "s",
         path: tuple[str, ...] = (),
         guessed: bool = False,
+        sought: tuple[str, ...] = (),
         **args: Any,
     ) -> None:
         line = {"kernel": kernel, "source": source, "launch": {"args": args}}
         self._journal.launch(line, f"text of {source}", {}, dict, path)
         self.witness.add_kernel(kernel)
-        self.witness.end_call(rank, guessed)
+        self.witness.end_call(rank, guessed, sought)
 
     def sifted(self) -> list[dict[str, Any]]:
         self._journal.flush()
@@ -63,6 +64,32 @@ def test_guesses_stay_where_nothing_better_is_known(drive: Drive) -> None:
         ("m:seen", True),
         ("m:guessed", True),
     ]
+
+
+def test_a_call_for_some_kernels_leaves_no_launches_of_others(drive: Drive) -> None:
+    drive.launch(Rank.OUTER, "m:seen", n={"int": 1})
+    drive.launch(Rank.OUTER, "m:seen", n={"int": 37}, sought=("m:rest",))
+    drive.launch(Rank.OUTER, "m:rest", n={"int": 37}, sought=("m:rest",))
+    _, *launches = drive.sifted()
+    told = [(line["kernel"], line["launch"]["args"]["n"]["int"]) for line in launches]
+    assert told == [("m:seen", 1), ("m:rest", 37)]
+
+
+def test_lines_that_stay_are_written_as_they_were(drive: Drive, tmp_path: Path) -> None:
+    """With a mark at their end; the text of a source moves to the first line that stays."""
+    drive.launch(Rank.FAILED, "m:k", n={"int": 1})
+    drive.launch(Rank.DOCUMENTED, "m:k", n={"int": 2}, path=("m:ä",))
+    drive.launch(Rank.DOCUMENTED, "m:k", n={"int": 3}, source="t")
+    before = (tmp_path / "l.jsonl").read_text().splitlines()
+    _, path, second, third = drive.sifted()
+    after = (tmp_path / "l.jsonl").read_text().splitlines()
+    assert (path["through"], second["text"], third["text"]) == (
+        ["m:ä"],
+        "text of s",
+        "text of t",
+    )
+    assert after[1] == before[2]
+    assert after[3] == before[4].removesuffix("}") + ', "made_up": false}'
 
 
 def test_a_layer_that_was_built_with_a_guess_is_made_up(drive: Drive) -> None:
