@@ -15,6 +15,7 @@ from ..engine.messages import Kernel
 from ..recorder import frontend
 from ..recorder.recorder import Recorder
 from ..solver.kernel_constraints import Refusal
+from ..solver.unrolled_loops import unrolled_loop
 from .trust import LaunchTrust
 
 # Checks of one kernel in calls of one dtype: if none succeeded by then, others probably fail, too.
@@ -123,6 +124,9 @@ class FrontendChecks:
             self._is_set_up = True
             frontend.set_up()
         self._check_counts[self._counter_key(kernel)] += 1
+        loop = unrolled_loop(function.src, arguments)
+        if loop is not None:
+            return loop
         error = frontend.argument_error(self._recorder.refusal(function, arguments))
         self.queries.add(kernel, function, arguments, frontend.comparable_error(error))
         return error

@@ -20,6 +20,7 @@ import torch
 from ..pysource.functions import called_name, calls_in, passed_arguments, walk
 from ..workers.values import TORCH_NAMES
 from .argument_dataflow import DTYPE, GIVE, SHAPE, VALUE, Constraint
+from .unrolled_loops import UnrolledLoop, unrolled_constraints
 
 # Assignments and calls through which a value is traced.
 _MAX_DEPTH = 24
@@ -87,6 +88,8 @@ class _RefusedLine:
 
 def kernel_constraints(refusal: Refusal, arguments: Mapping[str, Any]) -> list[Constraint]:
     """Return constraints on a call's `arguments` that may avoid a refusal, the likeliest first."""
+    if isinstance(refusal.error, UnrolledLoop):
+        return list(unrolled_constraints(refusal.error, arguments))[:_MAX_CONSTRAINTS]
     try:
         line = _refused_line(refusal.error)
     except (SyntaxError, RecursionError):

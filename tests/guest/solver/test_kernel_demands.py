@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 
 from flacheck.guest.solver.argument_dataflow import DTYPE, GIVE, SHAPE, VALUE
 from flacheck.guest.solver.kernel_constraints import Refusal, kernel_constraints
+from flacheck.guest.solver.unrolled_loops import unrolled_loop
 
 Wanted = list[tuple[int, str, Any]]
 
@@ -232,3 +233,28 @@ def test_an_address_in_arithmetic_is_to_be_a_number() -> None:
     )
     arguments = {"x": x, "scale": scale}
     assert (VALUE, "factor", 1.0) in refused(error, arguments, {"x": x, "factor": scale})
+
+
+POINTS = """
+def kernel(points, n, D: tl.constexpr, BLOCK: tl.constexpr):
+    for block in range(0, n, BLOCK):
+        for d in tl.static_range(D):
+            tl.store(points + block * D + d, 1)
+        for d in tl.static_range(0, BLOCK, 64):
+            tl.store(points + d, 1)
+"""
+
+
+def test_a_loop_that_is_unrolled_too_often_wants_a_smaller_size() -> None:
+    """Of the tensors and numbers that have it; a loop with a step is not unrolled so often."""
+    points = torch.zeros(2, 256)
+    arguments = {"points": points, "n": 2, "D": 256, "BLOCK": 512}
+    loop = unrolled_loop(POINTS, arguments)
+    assert loop is not None
+    given = {"points": points, "width": 256, "n": 2}
+    constraints = kernel_constraints(Refusal("m:kernel", arguments, loop), given)
+    assert [(each.kind, each.name, each.value) for each in constraints] == [
+        (SHAPE, "points", (2, 4)),
+        (VALUE, "width", 4),
+    ]
+    assert unrolled_loop(POINTS, {**arguments, "D": 64}) is None
