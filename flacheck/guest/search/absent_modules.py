@@ -64,6 +64,18 @@ class AbsentObject:
             return args[0]
         return AbsentObject()
 
+    def __getitem__(self, key: object) -> Any:
+        return AbsentObject()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __or__(self, other: object) -> Any:
+        """Return a union of types, as in annotations."""
+        return AbsentObject()
+
+    __ror__ = __or__
+
     def __lt__(self, other: object) -> bool:
         return False
 

@@ -18,6 +18,9 @@ from .attempts import CaughtError, attempt
 # CPU seconds for one import: some packages compile or probe while they are imported.
 _IMPORT_SECONDS = 30.0
 
+# Packages that are missing in turn for one module.
+_MAX_ABSENT = 8
+
 
 class NotImported(Exception):
     """A package that cannot be imported: its name and the error."""
@@ -169,8 +172,14 @@ def _load_beside_stand_ins(
     with absent.installed():
         for name in candidates:
             show_progress(f"importing {name} without what is not installed")
-            errors: dict[str, str] = {}
-            _load_module(name, skip_patterns, modules, errors)
+            for _ in range(_MAX_ABSENT):
+                errors: dict[str, str] = {}
+                _load_module(name, skip_patterns, modules, errors)
+                # Behind the first missing package there may be others.
+                package = missing_package(errors.get(name, ""), name.partition(".")[0])
+                if package is None or package in absent.packages:
+                    break
+                absent.packages.add(package)
 
 
 def _is_skipped(name: str, skip_patterns: Sequence[str]) -> bool:

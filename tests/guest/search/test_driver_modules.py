@@ -58,6 +58,19 @@ def test_stand_ins_are_removed_after_the_imports(package: Writer) -> None:
         importlib.import_module("no_such_package")
 
 
+def test_a_module_may_miss_several_packages(package: Writer) -> None:
+    """Each is found missing after the one before; their objects stand in annotations as well."""
+    text = "import no_such_package\nfrom no_other_package import Layout, names\n"
+    text += "shapes: int | Layout[int] = 0\nfound = list(names)\n"
+    text += "class triton:\n    jit = no_such_package.jit\n@triton.jit\ndef kernel(x): ...\n"
+    package({"kernels.py": text})
+    modules, failures = loaded()
+    assert modules == [NAME, f"{NAME}.kernels"]
+    assert list(failures) == [f"{NAME}.kernels"]
+    assert sys.modules[f"{NAME}.kernels"].found == []
+    assert "no_other_package" not in sys.modules
+
+
 def test_modules_that_a_release_of_triton_removed_have_stand_ins(
     package: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
