@@ -235,7 +235,8 @@ class Repairs:
         extent = extents[different[0]]
         sizes = {dimension: extent}
         letter = size_letter(dimension)
-        if letter:
+        # A size that an earlier constraint has set is that of other dimensions, too.
+        if letter and letter not in plan.sizes:
             sizes[letter] = extent
         return sizes
 

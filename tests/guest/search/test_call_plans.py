@@ -302,6 +302,9 @@ def test_a_demanded_extent_holds_for_all_that_have_the_dimension() -> None:
     assert first.sizes == {"batch": 1, "B": 1}
     assert second.sizes == {}
     assert second.shapes == {"q": (1, 512, 4, 64)}
+    # An extent that an earlier one has set is not taken back.
+    later, *_ = varied.after_error(CallPlan(sizes={"B": 4}), "forward", error)
+    assert later.sizes == {"batch": 1, "B": 4}
     # A tensor that is to have another's shape leaves the dimensions alone.
     wants = (Constraint(SHAPE, "q", (2, 4, 512, 64)),)
     (only,) = varied.after_error(
