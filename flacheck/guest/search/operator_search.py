@@ -535,6 +535,9 @@ class OperatorSearch:
         """
         if result.new_kernels:
             return True
+        if result.refusal is not None and plan.label == "plain" and not plan.dtypes:
+            # A kernel may take one dtype only, which is not the first.
+            return True
         if not result.succeeded or self._is_nested or not result.new_launches:
             return False
         return not plan.from_torch and operator.kind != METHOD

@@ -446,6 +446,21 @@ def _refusal(dtype: Any) -> CaughtError:
     return CaughtError("KernelRefused", "wants floats", (), "", (Constraint(DTYPE, "x", dtype),))
 
 
+def test_a_kernel_that_takes_another_dtype_only_is_called_in_that() -> None:
+    """Although the call fails after the launch, and no repair helps."""
+
+    def halves(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+        failed = raised("no backward here")
+        if dtype == "fp16":
+            return CallResult(1, operator.kernels, "forward", failed)
+        refused = CaughtError("KernelRefused", "Got fp16 and bf16", (), "")
+        return CallResult(1, frozenset(), "forward", failed, refused)
+
+    caller, _ = searched(operator("op", "a"), ending=halves, dtypes=("bf16", "fp16"))
+    assert caller.recorded_kernels == {"a"}
+    assert caller.calls[-1] == ("op", "plain", "fp16")
+
+
 def test_a_dtype_that_was_repaired_is_inferred_again_for_another_dtype() -> None:
     """What the kernel takes beside bf16 may be wrong beside fp16."""
 
