@@ -162,7 +162,7 @@ def filter_once() -> None:
     """Make the code generator filter warnings once for a kernel, not for each of its nodes."""
     import triton.compiler.code_generator as code_generator
 
-    if hasattr(code_generator, "warnings"):
+    if getattr(code_generator, "warnings", None) is warnings:
         setattr(code_generator, "warnings", _OutermostFilters())  # noqa: B010
 
 
@@ -219,6 +219,8 @@ def front_end_error(
 
     Every compile must end before its stages (`end_before_stages`).
     """
+    # Only now, because the code generator imports modules that a package may have asked for.
+    filter_once()
     try:
         run(function, grid=None, warmup=True, **arguments)
     except StageReached:

@@ -19,7 +19,6 @@ def set_up() -> None:
     releases.skip_library_hash("")
     releases.end_before_stages()
     releases.parse_once()
-    releases.filter_once()
     releases.watch_front_end(_note_removed_api)
 
 
