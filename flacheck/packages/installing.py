@@ -3,6 +3,7 @@
 Torch, Triton and packages that only a GPU needs are left out. The manifest lists other omissions.
 """
 
+import contextlib
 import importlib.metadata
 import logging
 import py_compile
@@ -136,9 +137,10 @@ def _installable(requires: Sequence[str]) -> Iterator[str]:
 
 
 def write_bytecode(files: Iterable[Path]) -> None:
-    """Write the bytecode of a package's modules beside them, at most some hundred.
+    """Write the bytecode of a package's modules beside them, of at most a thousand.
 
-    Captures, which may only read the folder, would compile them each time.
+    Captures, which may only read the folder, would compile them each time. A module without
+    bytecode works, too, so that nothing fails where a file cannot be written.
     """
     modules = [file for file in files if file.suffix == ".py" and file.is_file()]
     with warnings.catch_warnings():
@@ -148,7 +150,8 @@ def write_bytecode(files: Iterable[Path]) -> None:
             # Beside the module, whatever folder this process keeps its own in.
             name = f"{module.stem}.{sys.implementation.cache_tag}.pyc"
             compiled = module.parent / "__pycache__" / name
-            py_compile.compile(str(module), str(compiled), quiet=2)
+            with contextlib.suppress(OSError):
+                py_compile.compile(str(module), str(compiled), quiet=2)
 
 
 def remark(manifest: Mapping[str, Any]) -> str | None:

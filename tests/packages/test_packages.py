@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from pathlib import Path
 
@@ -60,6 +61,17 @@ def test_own_modules_have_bytecode(fake: Path) -> None:
     }
     assert modules
     assert compiled == modules
+
+
+def test_a_package_without_room_for_bytecode_is_installed(
+    fake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("flacheck.packages.installing.py_compile.compile", full)
+    path = Path(provide_package("fake-package==1.2").path)
+    assert not list(path.rglob("*.pyc"))
 
 
 def test_a_version_that_does_not_exist_names_its_neighbours(
