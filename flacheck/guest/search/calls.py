@@ -180,10 +180,12 @@ class Caller:
         plan: CallPlan,
         dtype: str,
         path: PathConditions | None = None,
+        solves_backward: bool = False,
     ) -> CallResult:
         """Call an operator's forward, and backward if a result is differentiable.
 
-        `path` is traced during the forward.
+        `path` is traced during the forward. `solves_backward` adds the constraints of an error in
+        the backward.
         """
         kernels_before = self.recorded_kernels
         launches_before = self._recorder.calls
@@ -196,7 +198,7 @@ class Caller:
         self._recorder.during = _remark(operator, plan, dtype)
         self._arguments = {}
         self._functions = ()
-        stage, error = self._run_stages(operator, plan, arguments, path)
+        stage, error = self._run_stages(operator, plan, arguments, path, solves_backward)
         has_guesses = arguments.has_guesses or operator.module in self._guessed_modules
         is_documented = not has_guesses and self._is_documented(operator, plan)
         rank = call_rank(operator, plan, _has_succeeded(stage, error), is_documented)
@@ -289,6 +291,7 @@ class Caller:
         plan: CallPlan,
         arguments: Arguments,
         path: PathConditions | None,
+        solves_backward: bool,
     ) -> tuple[str, CaughtError | None]:
         """Return the last stage that the call reached, and the error that ended it."""
         function = operator.call
@@ -330,7 +333,11 @@ class Caller:
         self._functions = tuple(local_functions(result))
         if not plan.training:
             return "forward", None
-        error = _attempt(lambda: _backward(list(_tensors(result)), 1.0), _STAGE_SECONDS)
+        error = _attempt(
+            lambda: _backward(list(_tensors(result)), 1.0),
+            _STAGE_SECONDS,
+            values if solves_backward else None,
+        )
         if error is None:
             # Losses read their gradient, and launch no kernel for a gradient of 1. An error of the
             # second pass is ignored, because a graph may be freed after one pass.

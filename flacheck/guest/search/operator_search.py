@@ -109,6 +109,9 @@ class OperatorSearch:
         self._efforts: dict[str, float] = defaultdict(float)
         # True in the rounds that search for missing kernels.
         self._is_searching = False
+        # True in the round that repairs backward passes, and the operators with a failed one.
+        self._solves_backward = False
+        self._failed_backwards: set[str] = set()
         # Successful plans of inner operators with arguments that the package passed.
         self._observed_bases: dict[str, list[CallPlan]] = {}
         # The name of the round, the calls so far, and when one was shown last.
@@ -155,6 +158,7 @@ class OperatorSearch:
                 remaining.append(operator)
         self._run_round("remaining functions", self._call_inner, remaining, 0.9)
         self._run_round("variants of remaining functions", self._search_inner, remaining, 0.95)
+        self._run_round("backward passes", self._repair_backward, [*outer, *inner], 0.96)
         self._run_round("rare variants", self._call_rare, [*outer, *inner], 0.97)
         self._round_end = self._end
         self._phase = "other dtypes"
@@ -181,8 +185,10 @@ class OperatorSearch:
             self._invert_branches,
             self._call_unusual,
             self._search_inner,
+            self._repair_backward,
             self._call_rare,
         )
+        self._solves_backward = step == self._repair_backward
         for operator in operators:
             if self._is_time_over():
                 return
@@ -326,6 +332,17 @@ class OperatorSearch:
             if self._is_time_over() or not kernels:
                 break
             self._call_with_repairs(operator, replace(plan, sought=kernels), 1)
+
+    def _repair_backward(self, operator: Operator) -> None:
+        """Repair a plan whose backward fails, for kernels that no other call launches.
+
+        Other rounds repair no backward: a base plan with its shapes would launch many kernels
+        differently.
+        """
+        kernels = self._sought_kernels(operator)
+        if kernels and operator.name in self._failed_backwards:
+            base, _ = self._base_plan(operator)
+            self._call_with_repairs(operator, replace(base, sought=kernels), _PLAIN_TRIES)
 
     def _vary(
         self, operator: Operator, base: CallPlan, tries: int, fruitless_seconds: float
@@ -490,7 +507,7 @@ class OperatorSearch:
         start = self._clock()
         self._call_count += 1
         self._show_call(operator, plan, dtype)
-        result = self._caller.call(operator, plan, dtype, path)
+        result = self._caller.call(operator, plan, dtype, path, self._solves_backward)
         if self._is_searching:
             for kernel in self._missing_kernels(operator):
                 self._efforts[kernel] += self._clock() - start
@@ -500,6 +517,8 @@ class OperatorSearch:
         entry = self._report_entry(operator)
         entry["calls"] += 1
         entry["launches"] += result.launches
+        if result.stage == "backward" and not result.succeeded:
+            self._failed_backwards.add(operator.name)
         label = plan.label
         if dtype != self._dtypes[0]:
             label = f"{label}, {dtype}"

@@ -171,15 +171,24 @@ class ArgumentDataflow:
         tensor, shape = self._shape_of(node.value)
         if tensor is None:
             return
-        bounds: list[Any] = []
-        for bound in (node.slice.lower, node.slice.upper):
-            bounds.append(bound and self._value(bound))
         extents = list(shape)
-        extents[slice(*bounds)] = tuple(value)
+        extents[self._slice(node.slice)] = tuple(value)
         yield from self._constrain_shape(tensor, tuple(extents))
 
+    def _slice(self, node: ast.Slice) -> slice:
+        """Return the value of `lower:upper`."""
+        bounds: list[Any] = []
+        for bound in (node.lower, node.upper):
+            bounds.append(bound and self._value(bound))
+        return slice(*bounds)
+
     def _constrain_extent(self, node: ast.expr, index: int, value: Any) -> Constraints:
-        """Yield constraints that give one dimension of `x.shape` or `x.size()` an extent."""
+        """Yield constraints that give one dimension of `x.shape` or `x.size()[:3]` an extent."""
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+            _, shape = self._shape_of(node.value)
+            dimensions = range(len(shape))[self._slice(node.slice)]
+            yield from self._constrain_extent(node.value, dimensions[index], value)
+            return
         tensor, shape = self._shape_of(node)
         if tensor is None or isinstance(value, bool) or not isinstance(value, (int, float)):
             return
@@ -468,9 +477,17 @@ def _with_product(extents: Extents, product: int) -> Iterator[Extents]:
 def _unpacked_value(
     target: ast.Tuple, value: ast.expr, variable: str
 ) -> ast.expr | tuple[ast.expr, int] | None:
-    """Return a variable's value in `x, y = value`: an expression, or the sequence and the index."""
+    """Return a variable's value in `x, y = value`: an expression, or the sequence and the index.
+
+    The index is negative after a starred name: `*batch, length = x.shape`.
+    """
+    is_starred = False
     for index, element in enumerate(target.elts):
-        if isinstance(element, ast.Name) and element.id == variable:
+        if isinstance(element, ast.Starred):
+            is_starred = True
+        elif isinstance(element, ast.Name) and element.id == variable:
+            if is_starred:
+                return value, index - len(target.elts)
             if isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts):
                 return value.elts[index]
             return value, index

@@ -246,6 +246,39 @@ def test_a_recipe_skips_operators_with_a_reason(tmp_path: Path) -> None:
     assert report["operators"]["tiny.ops:odd"]["skipped"] == "needs a second device"
 
 
+CHECKED_BACKWARD = """
+import torch
+from tiny.kernels import scale, scale_back
+
+class Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k):
+        scale[(1,)](q, k, q, q.shape[2], K=64)
+        ctx.save_for_backward(q, k)
+        return torch.empty_like(q)
+
+    @staticmethod
+    def backward(ctx, do):
+        q, k = ctx.saved_tensors
+        batch, heads, length = q.shape[:3]
+        assert length % 384 == 0
+        scale_back[(1,)](do, k, length, K=64)
+        return do, do
+
+attention = Attention.apply
+"""
+
+
+def test_a_check_in_the_backward_is_met_by_the_forwards_arguments(tmp_path: Path) -> None:
+    """The saved tensors are the arguments of the call; `H` is 4 without the check."""
+    launches, _ = driven(package(tmp_path, kernels=KERNELS, ops=CHECKED_BACKWARD))
+    lengths = set()
+    for launch in launches.launches:
+        if launch.kernel == "tiny.kernels:scale_back":
+            lengths.add(launch.launch.args["T"]["int"])
+    assert lengths == {384}
+
+
 HALF_WAY = """
 import torch
 from tiny.kernels import rare, scale

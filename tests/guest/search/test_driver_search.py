@@ -87,7 +87,12 @@ class Caller:
         return []
 
     def call(
-        self, operator: Operator, plan: CallPlan, dtype: str, path: object = None
+        self,
+        operator: Operator,
+        plan: CallPlan,
+        dtype: str,
+        path: object = None,
+        solves_backward: bool = False,
     ) -> CallResult:
         self.calls.append((operator.name[2:], plan.label, dtype))
         ended = self._ending(operator, plan, dtype)

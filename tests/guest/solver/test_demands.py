@@ -346,6 +346,22 @@ def test_what_is_indexed_has_so_many_entries() -> None:
     assert wanted(indexing, x=zeros(2, 4, 8), sizes=3) == [(VALUE, "sizes", (3, 3))]
 
 
+def checked_length(x: Any) -> None:
+    _, _, length = x.shape[:3]
+    assert length % 128 == 0
+
+
+def checked_width(x: Any) -> None:
+    *_, width = x.size()
+    assert width % 128 == 0
+
+
+def test_an_extent_is_unpacked_from_a_part_of_a_shape() -> None:
+    """A slice of it, or the rest after a starred name."""
+    assert wanted(checked_length, x=zeros(2, 5, 4, 8)) == [(SHAPE, "x", (2, 5, 128, 8))]
+    assert wanted(checked_width, x=zeros(2, 5, 8)) == [(SHAPE, "x", (2, 5, 128))]
+
+
 def unpacking_sizes(size: Any) -> int:
     height, width = size
     return int(height * width)
