@@ -8,10 +8,10 @@
 A SPEC is NAME==VERSION or a checkout. *Launchable* is counted by `launchable.py`; *recorded* says
 of how many of those the capture has a launch; *answered* (with `--compile`) of how many a launch
 ended `compiles` or `fails` and is not untested. Captures stay in flacheck's cache and records in
-FOLDER, so that a second run compiles only what has changed. `--dtype` compiles the launches in that
-dtype first, and in all dtypes only those of kernels that were not answered in it, which says the
-same sooner. `--timeout` is the scan's. `--missed` names each kernel that was not recorded, with
-flacheck's reason for it.
+FOLDER, so that a second run compiles only what has changed. The usual configurations are compiled
+first, and the others only of kernels that were not answered by these, which says the same sooner;
+so are the other dtypes than `--dtype`. `--timeout` is the scan's. `--missed` names each kernel that
+was not recorded, with flacheck's reason for it.
 """
 
 from __future__ import annotations
@@ -106,17 +106,20 @@ def measure(spec: str, triton: str, target: str, keep: Path, compiling: Compilin
 
 
 def _answer(row: Row, command: list[str], keep: Path, dtype: str | None) -> None:
+    """Ask for little first, and for more of the kernels that have no answer yet."""
+    steps = [("", ["--configs", "usual"]), ("-all", [])]
+    if dtype is not None:
+        steps.insert(0, (f"-{dtype}", ["--configs", "usual", "--dtype", dtype]))
     name = f"{row.package}-{row.version}"
-    if dtype is None:
-        said = [_scanned(row, command, keep, name)]
-    else:
-        said = [_scanned(row, [*command, "--dtype", dtype], keep, name)]
+    said: list[dict[str, Any] | None] = []
+    kernels: list[str] = []
+    for suffix, options in steps:
+        said.append(_scanned(row, [*command, *options, *kernels], keep, name + suffix))
         _count(row, said)
         left = sorted(set(row.recorded) - set(row.answered or ()))
-        if left:
-            kernels = [part for kernel in left for part in ("--kernel", kernel)]
-            said.append(_scanned(row, [*command, *kernels], keep, f"{name}-all"))
-    _count(row, said)
+        if not left:
+            return
+        kernels = [part for kernel in left for part in ("--kernel", kernel)]
 
 
 def _scanned(row: Row, command: list[str], keep: Path, name: str) -> dict[str, Any] | None:

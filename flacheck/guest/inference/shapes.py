@@ -439,6 +439,9 @@ def _unpacked_dimensions(target: ast.Tuple, value: ast.expr) -> Iterator[tuple[s
         return
     tensor = variable_name(value.value)
     if tensor and names and all(names):
+        if len(names) == len(_QUERY) and "h" in names and names[-1] == "d":
+            # `b, h, n, d`: beside a number of heads, the width is that of one head.
+            names[-1] = "K"
         yield tensor, tuple("X" if set(name) == {"_"} else name for name in names)
 
 
