@@ -317,14 +317,35 @@ class ArgumentDataflow:
                 next_multiple = -(-left // right) * right
                 yield from self.constrain(node.left, next_multiple)
                 yield from self.constrain(node.right, left)
+            case ast.LShift() if left > 0 and value >= left:
+                yield from self.constrain(node.right, (value // left).bit_length() - 1)
+            case ast.Pow() if left == 2 and value > 0:
+                yield from self.constrain(node.right, value.bit_length() - 1)
             case ast.BitAnd() if value == 0:
                 next_power = 1 << (int(left) - 1).bit_length()
                 yield from self.constrain(node.left, next_power)
 
     def _constrain_shape(self, tensor: ast.expr, shape: Extents) -> Constraints:
-        """Yield a shape for the arguments that a tensor is a form of."""
+        """Yield a shape for the arguments that a tensor is a form of.
+
+        An attribute of the object that is called is an argument of its constructor.
+        """
         for name in self._source_arguments(tensor):
             yield Constraint(SHAPE, name, shape)
+        attribute = self._own_attribute(tensor)
+        if attribute is not None:
+            dtype = str(self._value(tensor).dtype).removeprefix("torch.")
+            yield Constraint(BUILD, attribute, {"shape": shape, "of": dtype})
+
+    def _own_attribute(self, node: ast.expr) -> str | None:
+        """Return the attribute's name if an expression is `self.weight`, else None."""
+        if isinstance(node, ast.Name):
+            assignment = self._last_assignment(node.id)
+            if isinstance(assignment, ast.expr):
+                node = assignment
+        if isinstance(node, ast.Attribute) and variable_name(node.value) == "self":
+            return node.attr
+        return None
 
     def _constrain_rank(self, tensor: ast.expr, rank: Any) -> Constraints:
         """Yield shapes of a rank: leading dimensions are added, or joined, or dropped."""

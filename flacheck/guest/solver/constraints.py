@@ -169,6 +169,8 @@ class ErrorSolver(ConditionSolver):
                 yield from ignore_errors(self._make_scalar(node))
             case ast.Call(func=ast.Attribute(attr="expand")), RuntimeError():
                 yield from ignore_errors(self._reduce_expanded(node, text))
+            case ast.Call(func=ast.Attribute(attr="cat" | "concat")), RuntimeError():
+                yield from ignore_errors(self._fit_joined(node))
 
     def _add_missing_arguments(self, statement: ast.stmt, text: str) -> Constraints:
         """Yield constraints for a launch that lacks arguments of its kernel.
@@ -260,6 +262,33 @@ class ErrorSolver(ConditionSolver):
             tensor = tensor.value
         surplus = int(ranks["actual"]) - int(ranks["most"])
         yield from self._constrain_rank(tensor, self._value(tensor).dim() - surplus)
+
+    def _fit_joined(self, node: ast.Call) -> Constraints:
+        """Yield the first tensor's shape for the others of `torch.cat([x, y], dim=1)`.
+
+        They keep their extent of the joined dimension if they have as many dimensions.
+        """
+        operands = node.args[0]
+        if not isinstance(operands, (ast.List, ast.Tuple)):
+            return
+        dimension = 0
+        for keyword in node.keywords:
+            if keyword.arg == "dim":
+                dimension = self._value(keyword.value)
+        if len(node.args) > 1:
+            dimension = self._value(node.args[1])
+        first_shape = self._value(operands.elts[0]).shape
+        for operand in operands.elts[1:]:
+            shape = self._value(operand).shape
+            extents = list(first_shape)
+            if len(shape) == len(extents):
+                extents[dimension] = shape[dimension]
+            if tuple(extents) == tuple(shape):
+                continue
+            if isinstance(operand, ast.Subscript) and isinstance(operand.slice, ast.Slice):
+                # `x[1:]` has the dimensions of `x`.
+                operand = operand.value
+            yield from self._constrain_shape(operand, tuple(extents))
 
     def _make_subscriptable(self, node: ast.Subscript) -> Constraints:
         """Yield constraints for a subscript of a value that does not support it.

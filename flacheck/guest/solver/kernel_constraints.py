@@ -29,12 +29,12 @@ _MAX_CONSTRAINTS = 8
 _LOADS = ("load", "atomic_add", "atomic_max", "atomic_min", "atomic_cas", "atomic_xchg")
 _CASTS = ("to", "cast")
 # Functions whose results do not depend on the arguments' dtypes.
-_GENERATORS = ("arange", "program_id", "num_programs", "zeros", "full", "cdiv", "constexpr")
+_GENERATORS = ("arange", "program_id", "num_programs", "zeros", "full", "constexpr")
 _BLOCK_POINTERS = ("make_block_ptr", "advance", "make_tensor_descriptor")
 _BOOLEAN_ERROR = re.compile(r"unary invert|invalid operands .*int1|bool")
 _MISMATCH_ERROR = re.compile(
     r"nconsistent return|[Mm]ismatch|same dtype|initial type|re-assigned|[Bb]oth operands"
-    r"|32 bit .offsets"
+    r"|32 bit .offsets|block redefines it"
 )
 # Mathematical functions accept floats, most of them in single precision only.
 _FLOAT_ERROR = re.compile(
@@ -44,7 +44,9 @@ _FLOAT_ERROR = re.compile(
 _LOOP_VARIABLE = re.compile(
     r"Loop-carried variable (\w+) has initial type (?:<.*?, |pointer<)(\w+)>"
 )
-_BRANCH_VARIABLE = re.compile(r"Mismatched type for (\w+) between then block")
+_BRANCH_VARIABLE = re.compile(
+    r"Mismatched type for (\w+) between then block|nitial value for `(\w+)` is of type"
+)
 _OPERAND_DTYPES = re.compile(r"Got (\w+) and (\w+)")
 _NONE_ERROR = re.compile(r"'NoneType' object has no attribute")
 _POINTER_ERROR = re.compile(r"pointer<")
@@ -249,10 +251,13 @@ class _RefusalSolver:
         if same_storage:
             yield from same_storage
             return
-        # The host code made another tensor of the argument: it probably has a similar name.
-        for name, tensor in tensors.items():
-            if tensor.dtype.is_floating_point and _name_similarity(name, parameter) >= len(name):
-                yield name
+        # The host code made another tensor of the argument: it probably has a similar name. Offsets
+        # have the length of the counts that they are sums of.
+        floats = [name for name, tensor in tensors.items() if tensor.dtype.is_floating_point]
+        similar = [name for name in floats if _name_similarity(name, parameter) >= len(name)]
+        if not similar and value.dim() == 1:
+            similar = [name for name in floats if tensors[name].shape == value.shape]
+        yield from similar
 
 
 def _full_message(error: BaseException) -> str:
@@ -334,7 +339,8 @@ def _refused_variable(error: BaseException) -> ast.Name | None:
     variable = _LOOP_VARIABLE.search(message) or _BRANCH_VARIABLE.search(message)
     if variable is None:
         return None
-    return ast.Name(variable[1])
+    name = next(filter(None, variable.groups()))
+    return ast.Name(name)
 
 
 def _to_outermost(

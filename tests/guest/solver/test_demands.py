@@ -381,6 +381,47 @@ def test_what_is_made_a_number_is_a_number() -> None:
     assert wanted(converting, threshold=zeros(4)) == [(VALUE, "threshold", 1.0)]
 
 
+def shifted(x: Any) -> None:
+    levels, width = x.shape
+    if 1 << levels != width:
+        raise ValueError("one level for each bit")
+
+
+def test_a_shift_leads_to_the_number_of_bits() -> None:
+    """`1 << levels` is 16 for four of them."""
+    assert wanted(shifted, x=zeros(8, 16))[0] == (SHAPE, "x", (4, 16))
+
+
+def joined(first: Any, rest: Any) -> Any:
+    return torch.cat([first.unsqueeze(0), rest[:-1]], dim=0)
+
+
+def test_joined_tensors_have_the_dimensions_of_the_first() -> None:
+    """They may differ in the joined one."""
+    assert wanted(joined, first=zeros(2, 4), rest=zeros(3, 8))[0] == (SHAPE, "rest", (1, 2, 4))
+    assert wanted(joined, first=zeros(2, 4), rest=zeros(3, 8, 8))[0] == (SHAPE, "rest", (2, 2, 4))
+
+
+class Weights:
+    def __init__(self, weight: Any) -> None:
+        self.weight = weight
+
+    def apply(self, x: Any) -> Any:
+        weight = self.weight
+        if weight.shape[-1] != x.shape[-1]:
+            raise ValueError("as wide as the weight")
+        return x @ weight
+
+
+def test_a_tensor_of_the_object_is_built_in_another_shape() -> None:
+    """It is an argument of the constructor."""
+    weights = Weights(zeros(2, 8))
+    assert wanted(weights.apply, x=zeros(3, 4)) == [
+        (BUILD, "weight", {"shape": (2, 4), "of": "float32"}),
+        (SHAPE, "x", (3, 8)),
+    ]
+
+
 class Plan:
     def __init__(self, chunk: int) -> None:
         self.chunk = chunk

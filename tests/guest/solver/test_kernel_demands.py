@@ -223,6 +223,35 @@ def test_pointers_that_a_variable_is_in_turn_have_one_dtype(message: str) -> Non
     assert refused(error, arguments, {"h0": first, "x": x}) == [(DTYPE, "h0", torch.float32)]
 
 
+def test_offsets_are_sums_of_an_argument_of_that_length() -> None:
+    """Where no argument has a similar name."""
+    x, counts = torch.zeros(8, 2), torch.zeros(3)
+    error = FrontEndError(COUNTING, "for i", "For loop bounds and step must all be ints")
+    arguments = {"x": x, "starts": counts.cumsum(0), "n": 8, "BLOCK": 2}
+    wanted = refused(error, arguments, {"x": x, "counts": counts})
+    assert {name for _, name, _ in wanted} == {"counts"}
+
+
+def test_a_variable_that_a_branch_makes_wider() -> None:
+    """The lengths are 64 bits wide, and the branch divides them."""
+    source = """
+    def kernel(x, lengths, per_block, BLOCK):
+        blocks = per_block
+        if BLOCK > 1:
+            blocks = min(per_block, tl.cdiv(tl.load(lengths), BLOCK))
+        tl.store(x, blocks)
+    """
+    x, lengths = torch.zeros(8), torch.zeros(3, dtype=torch.int64)
+    message = (
+        "initial value for `blocks` is of type int32[], but the else block redefines it as int64[]"
+    )
+    error = FrontEndError(source, "if BLOCK", message)
+    arguments = {"x": x, "lengths": lengths, "per_block": 8, "BLOCK": 16}
+    assert refused(error, arguments, {"x": x, "seq_lens": lengths}) == [
+        (DTYPE, "seq_lens", torch.int32)
+    ]
+
+
 def test_an_address_in_arithmetic_is_to_be_a_number() -> None:
     """The tensor was made up for a parameter that the kernel multiplies with."""
     x, scale = torch.zeros(8), torch.zeros(8)
