@@ -40,7 +40,6 @@ def install() -> None:
     os.environ.update(_ENVIRONMENT)
     # Dynamo and Inductor have fake tensors of their own, which must not use the device either.
     FakeTensorMode.avoid_device_init = True
-    torch._C._cuda_getCurrentRawStream = constant(0)
     guards = torch._C._dynamo.guards
     guards._empty_strided_cuda = _empty_strided
     guards._reinterpret_tensor = _reinterpret

@@ -86,6 +86,9 @@ class AbsentObject:
 class _AbsentModule(types.ModuleType):
     """A module that is not installed."""
 
+    # Packages compare it.
+    __version__ = "0"
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)

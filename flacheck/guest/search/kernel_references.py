@@ -33,7 +33,7 @@ def kernel_name(value: Any) -> str | None:
     # Some objects have every attribute, such as mocks. A kernel's arguments have names, and the
     # number of its wrappers is small.
     for _ in range(_MAX_WRAPPERS):
-        has_names = isinstance(getattr(value, "arg_names", None), (list, tuple))
+        has_names = isinstance(_attribute(value, "arg_names"), (list, tuple))
         if not (has_names and hasattr(value, "run") and hasattr(value, "fn")):
             return None
         if inspect.isfunction(value.fn):
@@ -41,6 +41,14 @@ def kernel_name(value: Any) -> str | None:
             return f"{value.fn.__module__}:{qualified_name}"
         value = value.fn
     return None
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """Return an attribute, or None: a stand-in for an absent package raises its own errors."""
+    try:
+        return getattr(value, name, None)
+    except Exception:
+        return None
 
 
 @dataclass(frozen=True)
@@ -124,11 +132,12 @@ class KernelReferences:
         elif isinstance(value, (tuple, list, set)):
             yield from value
         elif isinstance(value, dict):
-            yield from value.values()
+            # A lazy dictionary may import a module for each of its own values, and may fail.
+            yield from dict.values(value)
         elif inspect.ismethod(value):
             yield value.__func__
             yield value.__self__
-        elif hasattr(value, "__wrapped__"):
+        elif _attribute(value, "__wrapped__") is not None:
             yield value.__wrapped__
         elif isinstance(value, property):
             yield value.fget

@@ -50,6 +50,10 @@ _TOO_MANY_DIMENSIONS = re.compile(
     r"sizes provided \((?P<most>\d+)\).* dimensions in the tensor \((?P<actual>\d+)\)"
 )
 _PRINTED_SHAPE = re.compile(r"[(\[](\d+(?:, \d+)+)[)\]]")
+_EXTENTS = r"[(\[](\d+(?:, \d+)*),?[)\]]"
+_NO_BRACKETS = r"[^()\[\]]{0,24}"
+# After an argument's name: two shapes, one of them its own.
+_TWO_SHAPES = rf"{_NO_BRACKETS}\(?{_EXTENTS}{_NO_BRACKETS}{_EXTENTS}"
 _EXTENT = 16
 _HUGE_EXTENT = 1 << 16
 
@@ -68,6 +72,8 @@ def refusal_constraints(error: BaseException, arguments: Mapping[str, Any]) -> l
         constraints += itertools.islice(suggestions, _MAX_CONSTRAINTS)
         if constraints:
             break
+    if not constraints:
+        constraints = list(_named_shapes(str(error), arguments))
     if not constraints and isinstance(error, (ValueError, AssertionError)):
         # A package's own check; torch's errors about shapes are RuntimeErrors with other remedies.
         constraints = list(_match_shapes(str(error), arguments))
@@ -75,11 +81,30 @@ def refusal_constraints(error: BaseException, arguments: Mapping[str, Any]) -> l
     return sorted(unique.values(), key=_is_huge)
 
 
+def _parse_extents(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.replace(",", " ").split()))
+
+
+def _named_shapes(message: str, arguments: Mapping[str, Any]) -> Constraints:
+    """Yield the other shape for each tensor whose name comes before its own and another shape."""
+    for name, value in arguments.items():
+        if not isinstance(value, torch.Tensor):
+            continue
+        match = re.search(rf"\b{re.escape(name)}\b{_TWO_SHAPES}", message)
+        if match is None:
+            continue
+        shapes = [_parse_extents(text) for text in match.groups()]
+        own_shape = tuple(value.shape)
+        if own_shape in shapes and shapes[0] != shapes[1]:
+            shapes.remove(own_shape)
+            yield Constraint(SHAPE, name, shapes[0])
+
+
 def _match_shapes(message: str, arguments: Mapping[str, Any]) -> Constraints:
     """Yield the other's shape for each of two tensors whose shapes an error message prints."""
     printed: list[tuple[int, ...]] = []
     for extents in _PRINTED_SHAPE.findall(message):
-        printed.append(tuple(map(int, extents.replace(",", " ").split())))
+        printed.append(_parse_extents(extents))
     if len(printed) != 2 or printed[0] == printed[1]:
         return
     for shape, other_shape in (printed[::-1], printed):

@@ -243,6 +243,8 @@ def turn(card: CardRow) -> None:
     torch._C._cuda_jiterator_compile_and_launch_kernel = _run_jiterator_kernel
     # Modules that were imported earlier hold torch's own function, which calls this one.
     torch._C._cuda_synchronize = constant(None)
+    # Launchers of packages and of Inductor import it; a torch without CUDA lacks it.
+    torch._C._cuda_getCurrentRawStream = constant(0)
     nvidia_smi.provide(card)
     torch.Generator = Generator
     torch.cuda.default_generators = (Generator("cuda"),)

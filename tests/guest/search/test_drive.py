@@ -49,6 +49,8 @@ def rare(x, y, K: tl.constexpr): ...
 OPS = '''
 from __future__ import annotations
 import torch
+# A torch without CUDA lacks it; launchers import it.
+from torch._C import _cuda_getCurrentRawStream as stream
 from tiny.kernels import packed, rare, scale, scale_back
 
 class Scale(torch.autograd.Function):

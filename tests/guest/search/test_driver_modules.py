@@ -61,6 +61,7 @@ def test_stand_ins_are_removed_after_the_imports(package: Writer) -> None:
 def test_a_module_may_miss_several_packages(package: Writer) -> None:
     """Each is found missing after the one before; their objects stand in annotations as well."""
     text = "import no_such_package\nfrom no_other_package import Layout, names\n"
+    text += "from packaging.version import Version\nVersion(no_such_package.__version__)\n"
     text += "shapes: int | Layout[int] = 0\nfound = list(names)\n"
     text += "class triton:\n    jit = no_such_package.jit\n@triton.jit\ndef kernel(x): ...\n"
     package({"kernels.py": text})
@@ -227,6 +228,42 @@ def test_a_kernel_that_a_function_imports_itself_is_found(package: Writer) -> No
         f"{NAME}.a:near": frozenset({f"{NAME}.kernels:one"}),
         f"{NAME}.a:far": frozenset({f"{NAME}.kernels:two"}),
     }
+
+
+def test_objects_that_refuse_to_be_read_are_passed_over(package: Writer) -> None:
+    """A lazy table imports what is not there, and a stand-in for an absent class tells so."""
+    from flacheck.guest.search.entry_points import find_operators
+
+    text = """
+    class Kernel:
+        arg_names = ("x",)
+        def __init__(self, fn): self.fn = fn
+        def run(self): ...
+
+    def one(x): ...
+    first = Kernel(one)
+
+    class Lazy(dict):
+        def values(self): raise ValueError("could not find R")
+
+    class Refusing(type):
+        def __getattribute__(cls, name):
+            if name.startswith("_"):
+                return super().__getattribute__(name)
+            raise ImportError("needs TensorFlow")
+
+    class Absent(metaclass=Refusing): ...
+
+    models = Lazy(first=Absent)
+
+    def operator(x):
+        models["first"](x)
+        first[(1,)](x)
+    """
+    package({"a.py": textwrap.dedent(text)})
+    modules, _ = load([NAME], ())
+    offered = {each.name: each.kernels for each in find_operators(modules, [NAME])}
+    assert offered == {f"{NAME}.a:operator": frozenset({f"{NAME}.a:one"})}
 
 
 def test_a_kernel_of_a_module_that_a_function_imports_is_found(package: Writer) -> None:

@@ -402,6 +402,18 @@ def test_joined_tensors_have_the_dimensions_of_the_first() -> None:
     assert wanted(joined, first=zeros(2, 4), rest=zeros(3, 8, 8))[0] == (SHAPE, "rest", (2, 2, 4))
 
 
+def listed(role: Any, left: Any) -> None:
+    expected = {"role": (64, 512), "left": (64, 16)}
+    actual = {"role": tuple(role.shape), "left": tuple(left.shape)}
+    wrong = {name: (actual[name], shape) for name, shape in expected.items()}
+    raise RuntimeError(f"Invalid shapes: {wrong}.")
+
+
+def test_a_message_that_lists_shapes_by_name() -> None:
+    """Of two after a name, one is the tensor's own; the other is wanted."""
+    assert wanted(listed, role=zeros(2, 4, 8), left=zeros(64, 16)) == [(SHAPE, "role", (64, 512))]
+
+
 class Weights:
     def __init__(self, weight: Any) -> None:
         self.weight = weight
