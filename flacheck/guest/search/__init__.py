@@ -34,6 +34,7 @@ import gc
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -74,6 +75,21 @@ def main() -> None:
     os._exit(0)
 
 
+def _skip_sleep() -> None:
+    """Make `time.sleep` in this thread return at once.
+
+    Nothing that the package waits for here takes time, and a call is limited in CPU time only: one
+    that repeats a download of weights would wait for minutes.
+    """
+    plain_sleep = time.sleep
+
+    def sleep(seconds: float) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            plain_sleep(seconds)
+
+    time.sleep = sleep
+
+
 class _Capture:
     """One capture of a package."""
 
@@ -107,6 +123,7 @@ class _Capture:
 
         config = self._config
         recipe = Recipe(config.get("recipe") or {})
+        _skip_sleep()
         reset_seeds()
         own_modules = config.get("own") or ()
         try:

@@ -248,6 +248,23 @@ def test_a_recipe_skips_operators_with_a_reason(tmp_path: Path) -> None:
     assert report["operators"]["tiny.ops:odd"]["skipped"] == "needs a second device"
 
 
+PATIENT = """
+import time
+import torch
+from tiny.kernels import rare
+
+def patient(x: torch.Tensor):
+    time.sleep(600)
+    rare[(1,)](x, x, K=16)
+"""
+
+
+def test_a_package_that_waits_does_not_take_time(tmp_path: Path) -> None:
+    """Retries of a download sleep between two attempts."""
+    launches, _ = driven(package(tmp_path, kernels=KERNELS, ops=PATIENT))
+    assert {each.kernel for each in launches.launches} == {"tiny.kernels:rare"}
+
+
 CHECKED_BACKWARD = """
 import torch
 from tiny.kernels import scale, scale_back
