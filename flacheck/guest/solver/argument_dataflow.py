@@ -509,9 +509,14 @@ def _unpacked_value(
         elif isinstance(element, ast.Name) and element.id == variable:
             if is_starred:
                 return value, index - len(target.elts)
-            if isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts):
-                return value.elts[index]
-            return value, index
+            if not isinstance(value, ast.Tuple):
+                return value, index
+            # Of `*x.shape, y.shape[-1]`, only the values after the starred one are followed: `x`
+            # has the dimensions that the code reads.
+            position = index - len(target.elts)
+            others = [each for each in value.elts if not isinstance(each, ast.Starred)]
+            if -position <= len(others):
+                return others[position]
     return None
 
 

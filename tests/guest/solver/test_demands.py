@@ -356,8 +356,14 @@ def checked_width(x: Any) -> None:
     assert width % 128 == 0
 
 
+def checked_value_width(q: Any, v: Any) -> None:
+    _, _, width = *q.shape, v.shape[-1]
+    assert width in (16, 32)
+
+
 def test_an_extent_is_unpacked_from_a_part_of_a_shape() -> None:
-    """A slice of it, or the rest after a starred name."""
+    """A slice of it, the rest after a starred name, or what follows the starred shape."""
+    assert wanted(checked_value_width, q=zeros(2, 16), v=zeros(2, 5))[0] == (SHAPE, "v", (2, 16))
     assert wanted(checked_length, x=zeros(2, 5, 4, 8)) == [(SHAPE, "x", (2, 5, 128, 8))]
     assert wanted(checked_width, x=zeros(2, 5, 8)) == [(SHAPE, "x", (2, 5, 128))]
 
