@@ -247,7 +247,11 @@ class Identities:
         if module == "__main__":
             module = program()
         if module not in self._by_module:
-            self._by_module[module] = self.package_of(function.__code__.co_filename)
+            file = function.__code__.co_filename
+            if not os.path.isfile(file):
+                # The module executes text of its own, under a name that is no file's.
+                file = function.__globals__.get("__file__") or file
+            self._by_module[module] = self.package_of(file)
         name = f"{module}:{function.__qualname__.replace('.<locals>', '')}"
         return name, self._by_module[module]
 
@@ -295,7 +299,11 @@ def _above(file: str) -> Iterator[str]:
 
 def _all(folder: str) -> Iterable[Distribution]:
     """Return the distributions of a folder; most folders above a file have none."""
-    for name in os.listdir(folder):
-        if name.endswith(".dist-info"):
-            return distributions(path=[folder])
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        # A folder above those that the process may read.
+        return ()
+    if any(name.endswith(".dist-info") for name in names):
+        return distributions(path=[folder])
     return ()

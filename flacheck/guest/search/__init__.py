@@ -119,11 +119,13 @@ class _Capture:
 
         from ..inference.plans import Recipe
         from .modules import NotImported, load
+        from .redirected_writes import redirect_writes
         from .seeding import reset_seeds
 
         config = self._config
         recipe = Recipe(config.get("recipe") or {})
         _skip_sleep()
+        redirect_writes(config.get("packages") or ())
         reset_seeds()
         own_modules = config.get("own") or ()
         try:

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ..pysource.functions import called_name, method_name, walk
+from ..pysource.functions import called_name, method_name, variable_name, walk
 from .argument_dataflow import (
     ATTRIBUTES,
     DTYPE,
@@ -38,6 +38,7 @@ _MAX_VALUES = 6
 # Numbers in place of a tensor with one element, by the function that converts it.
 _SCALARS = {"int": 1, "float": 1.0, "bool": True}
 _NOT_A_SCALAR = re.compile(r"one element tensors|converted to Scalar")
+_NOT_AN_INDEX = re.compile(r"can be converted to an index")
 _NOT_A_SEQUENCE = re.compile(r"has no len\(\)|is not iterable|must support iteration")
 _MISSING_ARGUMENT = re.compile(r"missing \d+ required positional argument")
 # The shape of the operand that does not fit, and that of the result.
@@ -55,6 +56,8 @@ _NO_BRACKETS = r"[^()\[\]]{0,24}"
 # After an argument's name: two shapes, one of them its own.
 _TWO_SHAPES = rf"{_NO_BRACKETS}\(?{_EXTENTS}{_NO_BRACKETS}{_EXTENTS}"
 _EXTENT = 16
+# An integer in place of a tensor: a count, a degree or a level.
+_INTEGER = 2
 _HUGE_EXTENT = 1 << 16
 
 
@@ -173,6 +176,8 @@ class ErrorSolver(ConditionSolver):
             yield from ignore_errors(self._wrap_numbers(head))
         if _NOT_A_SHAPE.search(text):
             yield from ignore_errors(self._replace_shapes(head))
+        if _NOT_AN_INDEX.search(text):
+            yield from ignore_errors(self._make_index(head))
         if isinstance(statement, ast.Assign) and "unpack" in text:
             yield from ignore_errors(self._unpack(statement))
         if isinstance(error, (RuntimeError, IndexError, TypeError)):
@@ -232,6 +237,20 @@ class ErrorSolver(ConditionSolver):
             for name in self._source_arguments(node):
                 yield Constraint(VALUE, name, _EXTENT)
                 yield Constraint(VALUE, name, (_EXTENT, _EXTENT))
+
+    def _make_index(self, head: ast.AST) -> Constraints:
+        """Yield an integer for a tensor that is an extent.
+
+        Code reads no attribute of an integer, as `x.shape` of a tensor.
+        """
+        owners = set()
+        for node in walk(self._frame.function or head):
+            if isinstance(node, ast.Attribute):
+                owners.add(variable_name(node.value))
+        for name_node in self._tensor_names(head):
+            if name_node.id not in owners:
+                for name in self._source_arguments(name_node):
+                    yield Constraint(VALUE, name, _INTEGER)
 
     def _tensor_names(self, node: ast.AST) -> Iterator[ast.Name]:
         """Yield the names of tensors in an expression."""

@@ -124,3 +124,12 @@ def test_a_folder_may_be_said_to_be_a_package(tmp_path: Path) -> None:
     (tmp_path / "tiny").mkdir()
     kernel = function_of(tmp_path / "tiny" / "ops.py", "tiny.ops")
     assert Identities({str(tmp_path): "tiny==3"}).of(kernel)[1] == "tiny==3"
+
+
+def test_text_that_a_module_executes_belongs_to_its_package(tmp_path: Path) -> None:
+    """It has the name of no file."""
+    home = tmp_path / "ops.py"
+    scope: dict[str, Any] = {"__name__": "tiny.ops", "__file__": str(home)}
+    exec(compile("def kernel(): ...", "kernel_dispatcher.py", "exec"), scope)
+    identities = Identities({str(tmp_path): "tiny==3"})
+    assert identities.of(scope["kernel"]) == ("tiny.ops:kernel", "tiny==3")

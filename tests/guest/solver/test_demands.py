@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -418,6 +419,15 @@ def listed(role: Any, left: Any) -> None:
 def test_a_message_that_lists_shapes_by_name() -> None:
     """Of two after a name, one is the tensor's own; the other is wanted."""
     assert wanted(listed, role=zeros(2, 4, 8), left=zeros(64, 16)) == [(SHAPE, "role", (64, 512))]
+
+
+def of_degree(q: Any, degree: Any) -> Any:
+    return math.comb(q.shape[0], degree)
+
+
+def test_a_tensor_that_is_an_extent_is_an_integer() -> None:
+    """Not the one whose attributes are read."""
+    assert wanted(of_degree, q=zeros(2, 3), degree=zeros(4, 5))[0] == (VALUE, "degree", 2)
 
 
 class Weights:
