@@ -33,6 +33,7 @@ class Journal:
         self.on_launch: Callable[[str], object] = lambda identity: None
         # The number of values that were made up for the program so far.
         self.guesses = 0
+        self.seconds_between_counts = _SECONDS_BETWEEN_COUNTS
         # Reentrant, because a signal may interrupt. The journal never waits for the program while
         # it holds the lock.
         self._lock = threading.RLock()
@@ -129,7 +130,7 @@ class Journal:
         self._more[identity] = self._more.get(identity, 0) + 1
         if new_path:
             self._more_paths.setdefault(identity, []).extend(new_path)
-        if time.monotonic() - self._last_count > _SECONDS_BETWEEN_COUNTS:
+        if time.monotonic() - self._last_count > self.seconds_between_counts:
             self.flush()
 
     def _new_path(self, identity: str, path: Path) -> list[str]:

@@ -32,6 +32,7 @@ from __future__ import annotations
 import functools
 import gc
 import json
+import math
 import os
 import sys
 import threading
@@ -102,6 +103,9 @@ class _Capture:
     ) -> None:
         self._config = config
         self._recorder = recorder
+        # The file of a capture that is killed is not kept, and the lines of others must not depend
+        # on the machine's load.
+        recorder.journal.seconds_between_counts = math.inf
         self._trust = trust
         self._trace = trace
         # Before the package is imported, because an import may launch kernels.
