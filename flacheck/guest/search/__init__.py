@@ -84,7 +84,7 @@ def _skip_sleep() -> None:
     """
     plain_sleep = time.sleep
 
-    def sleep(seconds: float) -> None:
+    def sleep(seconds: Any) -> None:
         if threading.current_thread() is not threading.main_thread():
             plain_sleep(seconds)
 
