@@ -353,13 +353,13 @@ def checked_length(x: Any) -> None:
 
 
 def checked_width(x: Any) -> None:
-    *_, width = x.size()
+    *_batch, width = x.size()
     assert width % 128 == 0
 
 
 def checked_value_width(q: Any, v: Any) -> None:
-    _, _, width = *q.shape, v.shape[-1]
-    assert width in (16, 32)
+    _batch, _length, width = *q.shape, v.shape[-1]
+    assert width in (16, 32)  # type: ignore[has-type]
 
 
 def test_an_extent_is_unpacked_from_a_part_of_a_shape() -> None:
