@@ -595,7 +595,7 @@ def guest_environment(
         # Only a build of torch for CUDA replaces operators by Triton kernels of its own; a package
         # launches the same with every build.
         "TORCH_DISABLE_NATIVE_JIT": "1",
-        # There is no network: a model that is not here is not asked for.
+        # There is no network: otherwise transformers retries the download of each model.
         "HF_HUB_OFFLINE": "1",
         # torch falls back on it where the system does not list the user.
         "USER": "flacheck",

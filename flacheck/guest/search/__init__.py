@@ -103,8 +103,8 @@ class _Capture:
     ) -> None:
         self._config = config
         self._recorder = recorder
-        # The file of a capture that is killed is not kept, and the lines of others must not depend
-        # on the machine's load.
+        # Flushing by time would make the order of lines depend on the machine's load, and nothing
+        # is lost: the file of a killed capture is not kept.
         recorder.journal.seconds_between_counts = math.inf
         self._trust = trust
         self._trace = trace

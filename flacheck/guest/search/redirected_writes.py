@@ -36,13 +36,16 @@ class _RedirectedFiles:
         """Open a file; replaces `open`."""
         try:
             return self._plain_open(file, mode, *args, **kwargs)
-        except (PermissionError, FileNotFoundError):
+        except (PermissionError, FileNotFoundError) as error:
             path = self._redirected_path(file)
             if path is None:
                 raise
             needed = path
             if not _WRITE_MODES.isdisjoint(mode):
                 needed = os.path.dirname(path)
+                if isinstance(error, PermissionError):
+                    # The package's own folder exists.
+                    os.makedirs(needed, exist_ok=True)
             if not os.path.exists(needed):
                 raise
             return self._plain_open(path, mode, *args, **kwargs)

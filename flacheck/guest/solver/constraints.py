@@ -89,7 +89,10 @@ def _parse_extents(text: str) -> tuple[int, ...]:
 
 
 def _named_shapes(message: str, arguments: Mapping[str, Any]) -> Constraints:
-    """Yield the other shape for each tensor whose name comes before its own and another shape."""
+    """Yield shapes for the tensors that a message names.
+
+    After the name, the message prints two shapes: the tensor's own and the one that it must have.
+    """
     for name, value in arguments.items():
         if not isinstance(value, torch.Tensor):
             continue
@@ -239,9 +242,9 @@ class ErrorSolver(ConditionSolver):
                 yield Constraint(VALUE, name, (_EXTENT, _EXTENT))
 
     def _make_index(self, head: ast.AST) -> Constraints:
-        """Yield an integer for a tensor that is an extent.
+        """Yield an integer for a tensor that is used as an index or extent.
 
-        Code reads no attribute of an integer, as `x.shape` of a tensor.
+        A tensor stays one if the function reads its attributes, as in `x.shape`.
         """
         owners = set()
         for node in walk(self._frame.function or head):

@@ -254,7 +254,9 @@ import torch
 from tiny.kernels import rare
 
 def patient(x: torch.Tensor):
-    time.sleep(600)
+    before = time.monotonic()
+    time.sleep(2)
+    assert time.monotonic() - before < 2
     rare[(1,)](x, x, K=16)
 """
 
@@ -263,6 +265,31 @@ def test_a_package_that_waits_does_not_take_time(tmp_path: Path) -> None:
     """Retries of a download sleep between two attempts."""
     launches, _ = driven(package(tmp_path, kernels=KERNELS, ops=PATIENT))
     assert {each.kernel for each in launches.launches} == {"tiny.kernels:rare"}
+
+
+SLOW = """
+import time
+import torch
+from tiny.kernels import rare
+
+clock, passed = time.monotonic, []
+
+def slow(x: torch.Tensor):
+    for _ in range(3):
+        rare[(1,)](x, x, K=16)
+        passed.append(10.0)
+        time.monotonic = lambda: clock() + sum(passed)
+"""
+
+
+def test_repetitions_are_counted_in_one_line_however_long_a_call_takes(tmp_path: Path) -> None:
+    """Two captures of one package have equal lines on a fast and on a busy machine."""
+    folder = package(tmp_path, kernels=KERNELS, ops=SLOW)
+    driven(folder)
+    lines = [json.loads(line) for line in (folder / "l.jsonl").read_text().splitlines()]
+    counted = [line["of"] for line in lines if "of" in line]
+    assert counted
+    assert len(counted) == len(set(counted))
 
 
 CHECKED_BACKWARD = """

@@ -19,6 +19,14 @@ torch = pytest.importorskip("torch")
 from flacheck.guest.search.modules import NoFakeTensor, NotImported, load
 
 NAME = "made_up_shop"
+# As one of Triton: it has the names of its arguments, a function and `run`.
+KERNEL_CLASS = """
+class Kernel:
+    arg_names = ("x",)
+    def __init__(self, fn): self.fn = fn
+    def run(self): ...
+
+"""
 Writer = Callable[[dict[str, str]], None]
 
 
@@ -38,6 +46,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Writer]
     sys.meta_path[:] = finders
     for name in [name for name in sys.modules if name.partition(".")[0] == NAME]:
         del sys.modules[name]
+
+
+def with_kernels(text: str) -> str:
+    return KERNEL_CLASS + textwrap.dedent(text)
 
 
 def loaded(*skipped: str) -> tuple[list[str], dict[str, str]]:
@@ -170,11 +182,6 @@ def test_a_kernel_in_an_object_of_the_packages_own_is_found(package: Writer) -> 
     from flacheck.guest.search.entry_points import find_operators
 
     kernel = """
-    class Kernel:
-        arg_names = ("x",)
-        def __init__(self, fn): self.fn = fn
-        def run(self): ...
-
     class Tuner:
         def __init__(self, kernel): self.inner = {"best": [kernel]}
         def launch(self, x): ...
@@ -185,7 +192,7 @@ def test_a_kernel_in_an_object_of_the_packages_own_is_found(package: Writer) -> 
     def operator(x):
         tuner.launch(x)
     """
-    package({"a.py": textwrap.dedent(kernel)})
+    package({"a.py": with_kernels(kernel)})
     modules, _ = load([NAME], ())
     offered = {each.name: each.kernels for each in find_operators(modules, [NAME])}
     assert offered == {f"{NAME}.a:operator": frozenset({f"{NAME}.a:scale"})}
@@ -196,11 +203,6 @@ def test_a_kernel_that_a_function_imports_itself_is_found(package: Writer) -> No
     from flacheck.guest.search.entry_points import find_operators
 
     kernels = """
-    class Kernel:
-        arg_names = ("x",)
-        def __init__(self, fn): self.fn = fn
-        def run(self): ...
-
     def one(x): ...
     def two(x): ...
     first, second = Kernel(one), Kernel(two)
@@ -220,7 +222,7 @@ def test_a_kernel_that_a_function_imports_itself_is_found(package: Writer) -> No
         absent[(1,)](x)
     """
     lazy = "def __getattr__(name): raise ImportError(name)"
-    files = {"kernels.py": kernels, "a.py": functions, "lazy.py": lazy}
+    files = {"kernels.py": with_kernels(kernels), "a.py": functions, "lazy.py": lazy}
     package({name: textwrap.dedent(text) for name, text in files.items()})
     modules, _ = load([NAME], ())
     offered = {each.name: each.kernels for each in find_operators(modules, [NAME])}
@@ -235,11 +237,6 @@ def test_objects_that_refuse_to_be_read_are_passed_over(package: Writer) -> None
     from flacheck.guest.search.entry_points import find_operators
 
     text = """
-    class Kernel:
-        arg_names = ("x",)
-        def __init__(self, fn): self.fn = fn
-        def run(self): ...
-
     def one(x): ...
     first = Kernel(one)
 
@@ -260,7 +257,7 @@ def test_objects_that_refuse_to_be_read_are_passed_over(package: Writer) -> None
         models["first"](x)
         first[(1,)](x)
     """
-    package({"a.py": textwrap.dedent(text)})
+    package({"a.py": with_kernels(text)})
     modules, _ = load([NAME], ())
     offered = {each.name: each.kernels for each in find_operators(modules, [NAME])}
     assert offered == {f"{NAME}.a:operator": frozenset({f"{NAME}.a:one"})}
@@ -271,11 +268,6 @@ def test_a_kernel_of_a_module_that_a_function_imports_is_found(package: Writer) 
     from flacheck.guest.search.entry_points import find_operators
 
     kernels = """
-    class Kernel:
-        arg_names = ("x",)
-        def __init__(self, fn): self.fn = fn
-        def run(self): ...
-
     def one(x): ...
     def two(x): ...
     def three(x): ...
@@ -291,7 +283,7 @@ def test_a_kernel_of_a_module_that_a_function_imports_is_found(package: Writer) 
         held.first[(1,)](x)
         return inner(x)
     """
-    package({"kernels.py": textwrap.dedent(kernels), "a.py": textwrap.dedent(functions)})
+    package({"kernels.py": with_kernels(kernels), "a.py": textwrap.dedent(functions)})
     modules, _ = load([NAME], ())
     offered = {each.name: each.kernels for each in find_operators(modules, [NAME])}
     home = f"{NAME}.kernels"
@@ -307,11 +299,6 @@ def test_methods_of_objects_are_found(package: Writer) -> None:
     text = """
     import enum
     import torch
-
-    class Kernel:
-        arg_names = ("x",)
-        def __init__(self, fn): self.fn = fn
-        def run(self): ...
 
     def one(x): ...
     def two(x): ...
@@ -344,7 +331,7 @@ def test_methods_of_objects_are_found(package: Writer) -> None:
         def step(self, closure=None): second[(1,)](1)
         def other(self): first[(1,)](1)
     """
-    package({"a.py": textwrap.dedent(text)})
+    package({"a.py": with_kernels(text)})
     modules, _ = load([NAME], ())
     offered = {each.name.partition(":")[2]: each for each in find_operators(modules, [NAME])}
     one, two = f"{NAME}.a:one", f"{NAME}.a:two"
@@ -390,16 +377,11 @@ def test_a_part_of_an_autograd_function_is_not_called(package: Writer) -> None:
     from flacheck.guest.search.entry_points import find_operators
 
     text = """
-    class Kernel:
-        arg_names = ("x",)
-        def __init__(self, fn): self.fn = fn
-        def run(self): ...
-
     def one(x): ...
     first = Kernel(one)
 
     def _backward(ctx, dy): first[(1,)](dy)
     """
-    package({"a.py": textwrap.dedent(text)})
+    package({"a.py": with_kernels(text)})
     modules, _ = load([NAME], ())
     assert find_operators(modules, [NAME]) == []

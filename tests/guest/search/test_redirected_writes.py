@@ -37,6 +37,8 @@ rendered.mkdir(exist_ok=True)
 with open(rendered / "kernel.py") as file:
     assert file.read() == "x = 1"
 assert (Path(folder) / "own.py").read_text() == "own"
+(Path(folder) / "ops" / "tuned.json").write_text("{}")
+assert (Path(folder) / "ops" / "tuned.json").read_text() == "{}"
 for name in ("nothing.py", "nowhere/nothing.py"):
     try:
         open(os.path.join(folder, name))
