@@ -37,8 +37,8 @@ rendered.mkdir(exist_ok=True)
 with open(rendered / "kernel.py") as file:
     assert file.read() == "x = 1"
 assert (Path(folder) / "own.py").read_text() == "own"
-(Path(folder) / "ops" / "tuned.json").write_text("{}")
-assert (Path(folder) / "ops" / "tuned.json").read_text() == "{}"
+(Path(folder) / "layers" / "tuned.json").write_text("{}")
+assert (Path(folder) / "layers" / "tuned.json").read_text() == "{}"
 for name in ("nothing.py", "nowhere/nothing.py"):
     try:
         open(os.path.join(folder, name))
@@ -53,8 +53,9 @@ def test_what_is_written_beside_the_modules_can_be_read(tmp_path: Path) -> None:
     """The folder stays as it is; files that are nowhere are missing under their own name."""
     folder = tmp_path / "package"
     (folder / "ops").mkdir(parents=True)
+    (folder / "layers").mkdir()
     (folder / "own.py").write_text("own")
     command = [sys.executable, "-c", PROGRAM, str(folder)]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert sorted(path.name for path in folder.rglob("*")) == ["ops", "own.py"]
+    assert sorted(path.name for path in folder.rglob("*")) == ["layers", "ops", "own.py"]
