@@ -325,7 +325,7 @@ def _try_reuse(
     request |= {"earlier": earlier, "scratch": str(scratch)}
     # Without a report the package is captured anew, whatever the reason.
     programs.run(
-        ["-c", channel.BOOT, str(GUEST), ".capture_reuse.reuse", json.dumps(request)],
+        programs.guest_arguments(".capture_reuse.reuse", request, scratch),
         guest_environment(job.toolchain, job.package, scratch),
         scratch,
         folder / _REUSE_LOG,
@@ -358,7 +358,7 @@ def _capture(config: Json, folder: Path, job: CaptureJob, stop: threading.Event,
 
     log = folder / _LOG_FILE
     end = programs.run(
-        ["-c", channel.BOOT, str(GUEST), ".search", json.dumps(config)],
+        programs.guest_arguments(".search", config, scratch),
         guest_environment(job.toolchain, job.package, scratch),
         scratch,
         log,
@@ -557,7 +557,7 @@ def run_guest(
         )
 
     end = programs.run(
-        ["-c", channel.BOOT, str(GUEST), module, json.dumps(config)],
+        programs.guest_arguments(module, config, folder),
         environment,
         folder,
         log,

@@ -9,13 +9,11 @@ from pathlib import Path
 
 from flacheck.engine import programs
 from flacheck.errors import IncompleteError
-from flacheck.guest.engine import channel
 from flacheck.guest.engine.confinement import Policy
 from flacheck.model import Json
 from flacheck.toolchains.scratch import temporary_folder
 
 _LOG = logging.getLogger(__name__)
-GUEST = Path(channel.GUEST)
 # Of CPU, for all tests together: twice a driver's, because tests also compute references.
 TEST_SECONDS = 120
 # By the clock, for tests that hang and ignore signals: the machine may be busy otherwise.
@@ -53,7 +51,7 @@ def run(
             _LOG.info(f"{what} … {seconds:.0f} s, {_doing(Path(ours['progress']))}")
 
         end = programs.run(
-            ["-c", channel.BOOT, str(GUEST), ".test_suite", json.dumps({**config, **ours})],
+            programs.guest_arguments(".test_suite", {**config, **ours}, Path(work)),
             environment,
             Path(work),
             log,

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from flacheck.guest.engine import channel, confinement
 from flacheck.guest.engine.confinement import Policy
@@ -67,6 +68,17 @@ def environment(scratch: str | Path, more: Mapping[str, str] | None = None) -> d
     }
 
 
+def guest_arguments(module: str, config: Mapping[str, Any], folder: Path) -> list[str]:
+    """Return Python's arguments for the `main` of a module of the guest.
+
+    The config is written to the folder, because the names of a large package's modules exceed what
+    Linux accepts as one argument.
+    """
+    file = folder / f"config{module}.json"
+    file.write_text(json.dumps(config), encoding="utf-8")
+    return ["-c", channel.BOOT, channel.GUEST, module, str(file)]
+
+
 def run(
     arguments: Sequence[str],
     environment: Mapping[str, str],
@@ -103,14 +115,18 @@ def run(
             }
             boot = ["-I", "-S", "-c", channel.BOOT, channel.GUEST, ".engine.warden"]
             warden = subprocess.Popen(
-                [sys.executable, *boot, json.dumps(config)],
+                [sys.executable, *boot],
                 env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
                 pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
+            assert warden.stdin is not None
+            # A warden that could not start reads nothing, and makes no report.
+            with contextlib.suppress(BrokenPipeError), warden.stdin:
+                warden.stdin.write(json.dumps(config).encode())
         try:
             return _report(mine, seconds + _GRACE, beat, stop or threading.Event())
         finally:

@@ -89,8 +89,10 @@ def _oddity(config: Config) -> tuple[float, ...]:
 
     That has four warps, the smallest tile and few stages.
     """
-    warps = math.log2(config.get("num_warps", _USUAL_WARPS) / _USUAL_WARPS)
-    return abs(warps), -warps, _tile(config), config.get("num_stages", 0)
+    warps = config.get("num_warps") or _USUAL_WARPS
+    # Triton refuses less than one warp.
+    distance = math.log2(max(warps, 1) / _USUAL_WARPS)
+    return abs(distance), -distance, _tile(config), config.get("num_stages") or 0
 
 
 def demand(config: Config) -> tuple[float, ...]:

@@ -56,6 +56,8 @@ OPTIONS = frozenset(
     max_num_imprecise_acc_default default_dot_input_precision enable_reflect_ftz schedule_hint
     sanitize_overflow debug minRegAutoWS maxRegAutoWS cluster_dims""".split()
 )
+# Options that are numbers.
+_COUNTS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _SCALARS = (bool, int, float, str)
 # Lone surrogates, which UTF-8 cannot encode.
@@ -447,13 +449,20 @@ def _name_part(value: Any, path: Sequence[str | int]) -> None:
 
 
 def check_options(options: Any, path: Sequence[str | int] = ()) -> None:
-    """Raise FormError for an option that no supported compiler has or that could name a file."""
+    """Raise FormError for an option that no supported compiler has or that could name a file.
+
+    Numbers of warps, stages, CTAs and registers are numbers.
+    """
     if not isinstance(options, dict):
         raise FormError("options are a mapping", path=path)
     for name in options:
         if name not in OPTIONS:
             names = ", ".join(sorted(OPTIONS))
             raise FormError(f"option {name!r} is unknown", f"known are {names}", path)
+    for name in _COUNTS:
+        value = options.get(name)
+        if value is not None and not isinstance(value, (int, float)):
+            raise FormError(f"option {name}: {value!r}", "it is a number", path)
     check_constants(options, path)
 
 

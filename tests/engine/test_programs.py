@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -43,6 +44,23 @@ def test_a_program_has_an_environment_of_its_own(
     warden = "import os; print(open(f'/proc/{os.getppid()}/environ').read())"
     run(tmp_path, warden)
     assert "hush" not in (tmp_path / "log").read_text()
+
+
+def test_a_config_may_be_longer_than_an_argument(tmp_path: Path) -> None:
+    """Linux accepts 128 KiB in one: a large package has more names of modules, and folders."""
+    config = {"modules": [f"package.module_{number}" for number in range(20_000)]}
+    arguments = programs.guest_arguments(".search", config, tmp_path)
+    assert json.loads(Path(arguments[-1]).read_text()) == config
+    ended = programs.run(
+        ["-c", "import sys; assert sys.stdin.read() == ''", *arguments],
+        programs.environment(tmp_path),
+        tmp_path,
+        tmp_path / "log",
+        seconds=30,
+        memory_mb=2000,
+        policy=policies.of_package([f"{tmp_path}/{name}" for name in range(8_000)], str(tmp_path)),
+    )
+    assert ended.exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from flacheck.inputs.configurations import choices
 from flacheck.inputs.expand import Selection, Source, expand
 from flacheck.inputs.matrix import Block, Matrix
@@ -41,6 +43,16 @@ def test_the_one_that_is_usual_has_the_others_behind_it() -> None:
     assert settings({"configs": ("usual",)}) == [
         ((32, 4, 3), (64, 2, 1), (32, 8, 3), (64, 4, 4)),
     ]
+
+
+@pytest.mark.parametrize("warps", [None, 0, -1])
+def test_a_configuration_without_warps_is_usual_only_where_others_are_none(
+    warps: int | None,
+) -> None:
+    """Triton has a default for None, and refuses less than one warp."""
+    configs = ({"kwargs": {"BK": 32}, "num_warps": warps, "num_stages": None}, CONFIGS[1])
+    (chosen,) = choices(Launch(LAUNCH.args, ("BK",), configs), {"configs": ("usual",)}, {})
+    assert (chosen.options.get("num_warps") == 8) == (warps is not None), chosen
 
 
 def test_a_choice_that_was_made_by_name_has_none() -> None:

@@ -94,6 +94,12 @@ def test_options_that_could_name_a_file_are_none() -> None:
         check_options({"ptx_options": "-f"})
 
 
+@pytest.mark.parametrize("value", ["four", {"unknown": "a.B"}])
+def test_a_number_of_warps_is_a_number(value: object) -> None:
+    with pytest.raises(FormError, match=r"option num_warps: .*; it is a number"):
+        check_options({"num_warps": value})
+
+
 def test_the_dtype_of_a_launch_is_also_that_of_its_descriptors_and_tuples() -> None:
     """A kernel that reads by tensor descriptors only has a dtype."""
     fields = {"align": 16, "shape": [64], "strides": [1], "block": [64]}

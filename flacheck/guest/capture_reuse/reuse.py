@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-from ..engine import releases, vendor_libraries
+from ..engine import channel, releases, vendor_libraries
 from ..engine.driver import TargetDriver
 from ..engine.loader import module_from
 from ..recorder import frontend, refusals
@@ -123,7 +123,7 @@ class ImportState:
 
 def main() -> None:
     """Write the first capture that can be reused under this release."""
-    config = json.loads(sys.argv[1])
+    config = channel.read_config()
     # The front end makes millions of small objects, and the process is short.
     gc.disable()
     release = _CurrentRelease(config["card"], config["scratch"], config.get("progress"))

@@ -36,6 +36,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..engine import channel
 from ..recorder.recorder import Recorder
 from ..recorder.session import Settings, session
 
@@ -44,7 +45,7 @@ _MORE = 3
 
 
 def main() -> None:
-    config = json.loads(sys.argv[1])
+    config = channel.read_config()
     settings = Settings(
         config["output"], config["card"], config.get("packages") or {}, config.get("package")
     )

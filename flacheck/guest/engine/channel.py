@@ -12,12 +12,13 @@ import array
 import json
 import os
 import socket
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 # The guest is imported from its folder under the name `flacheck_guest`, because flacheck is not
 # installed in the interpreter. The arguments are that folder, the module whose `main` runs, and the
-# arguments of `main`.
+# arguments of `main`: mostly a file with its config.
 GUEST = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BOOT = (
     "import importlib.util as u, sys; f = sys.argv.pop(1); n = 'flacheck_guest'; "
@@ -35,6 +36,13 @@ LONGEST = 64 << 20
 FRESH, ANY, FRESH_FILE, ANY_FILE = b"!", b".", b"?", b":"
 # A compiler's dump of a module can fill megabytes.
 LOG_LIMIT = 120_000
+
+
+def read_config() -> dict[str, Any]:
+    """Return the config in the file that is the program's first argument."""
+    with open(sys.argv[1], encoding="utf-8") as file:
+        config: dict[str, Any] = json.load(file)
+    return config
 
 
 class Garbled(Exception):

@@ -37,13 +37,15 @@ _FILE_BYTES = 4 << 30
 
 
 def main() -> None:
-    """Run as the warden; the config is the process's argument.
+    """Run as the warden; the config is read from the standard input.
 
     `command` is run in `folder` with its output in `log`. `memory_mb` limits the memory of the
     program and its children, `seconds` its time. `pipe` closes when flacheck is gone, and takes the
     report. `confinement` is the program's policy or None.
     """
-    config: dict[str, Any] = json.loads(sys.argv[1])
+    config: dict[str, Any] = json.load(sys.stdin)
+    # The program has no input.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

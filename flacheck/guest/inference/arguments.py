@@ -78,6 +78,7 @@ _LAUNCH_NUMBERS = (
 )
 _FLAG_ANNOTATIONS = ("bool", "<class 'bool'>", "Optional[bool]", "bool | None")
 _INTEGER_ANNOTATIONS = ("int", "<class 'int'>")
+_DTYPE_ANNOTATIONS = (usage.DTYPE, "Optional[torch.dtype]", "torch.dtype | None")
 # The number of bits of an element.
 _BITS_NAME = re.compile(r"bits?$|bit_?width")
 _BITS = 8
@@ -437,7 +438,9 @@ def _is_implied(parameter: inspect.Parameter) -> bool:
     """
     name = parameter.name
     annotation = str(parameter.annotation)
-    if "dtype" in name or "device" in name or name in _USUAL_FLOATS:
+    if "dtype" in name or annotation in _DTYPE_ANNOTATIONS:
+        return True
+    if "device" in name or name in _USUAL_FLOATS:
         return True
     if isinstance(parameter.default, bool) or annotation in _FLAG_ANNOTATIONS:
         return True
@@ -456,7 +459,7 @@ def plain_value(operator: Operator, parameter: inspect.Parameter, sizes: Sizes) 
     if "dtype" in name and annotation in _INTEGER_ANNOTATIONS:
         # The index of a dtype in a table of the package.
         return 0
-    if "dtype" in name:
+    if "dtype" in name or annotation in _DTYPE_ANNOTATIONS:
         return torch.float32
     if "device" in name:
         return torch.device("cuda")

@@ -42,11 +42,12 @@ FLAG = "bool"
 FRACTION = "float"
 INTEGERS = "list[int]"
 FRACTIONS = "list[float]"
+DTYPE = "torch.dtype"
 # Names of numbers that are neither sizes nor offsets.
 _FRACTION_NAMES = re.compile(r"scale|eps|alpha|beta|temp|softcap|momentum|rate|slope|(^|_)p$")
 _SEQUENCE_KINDS = {"int": INTEGERS, "float": FRACTIONS}
 # If usages disagree, a parameter has the first of these kinds.
-_PRECEDENCE = (INDICES, TENSOR, INTEGERS, FRACTIONS, FRACTION, NUMBER, FLAG)
+_PRECEDENCE = (INDICES, TENSOR, INTEGERS, FRACTIONS, DTYPE, FRACTION, NUMBER, FLAG)
 # Levels of callees.
 _MAX_DEPTH = 4
 _MAX_ADDRESS_DEPTH = 16
@@ -207,8 +208,11 @@ def _direct_usages(node: ast.FunctionDef) -> Usages:
 
 
 def _call_usages(call: ast.Call) -> Usages:
-    """Yield the arguments of a function for tensors or for numbers."""
+    """Yield the arguments of a function for tensors, for numbers or for dtypes."""
     function = called_name(call)
+    for keyword in call.keywords:
+        if keyword.arg == "dtype" and isinstance(keyword.value, ast.Name):
+            yield keyword.value.id, DTYPE
     if function in _TENSOR_FUNCTIONS:
         for name in _plain_names(call.args):
             yield name, TENSOR

@@ -482,7 +482,10 @@ class Recorder:
             host_options -= first.config.all_kwargs().keys()
         options = {}
         for option in sorted(host_options):
-            options[option] = constant(first.options[option], {})
+            description = constant(first.options[option], {})
+            # A value that an absent package would compute: the compiler's default remains.
+            if not (isinstance(description, dict) and "unknown" in description):
+                options[option] = description
         name, package = self._identities.of(first.function.fn)
         line = {
             "kernel": name,

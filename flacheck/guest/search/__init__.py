@@ -42,6 +42,7 @@ from typing import Any
 
 from ..capture_reuse.reuse import ImportState
 from ..capture_reuse.triton_api_trace import TritonApiTrace
+from ..engine import channel
 from ..recorder.recorder import Recorder
 from ..recorder.session import Settings, session
 from ..recorder.warnings_log import WarningsLog, record_warnings
@@ -56,7 +57,7 @@ _OLDER_COLLECTIONS = 20, 20
 
 def main() -> None:
     """Capture the package that the first argument describes."""
-    config = json.loads(sys.argv[1])
+    config = channel.read_config()
     # Imports make millions of objects that live to the end.
     gc.disable()
     packages = config.get("packages") or {}

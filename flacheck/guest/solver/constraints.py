@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 import re
 import types
 from collections.abc import Iterator, Mapping
@@ -50,6 +51,7 @@ _NOT_A_SHAPE = re.compile(r"must be tuple of ints")
 _TOO_MANY_DIMENSIONS = re.compile(
     r"sizes provided \((?P<most>\d+)\).* dimensions in the tensor \((?P<actual>\d+)\)"
 )
+_NOT_A_VIEW = re.compile(r"is invalid for input of size")
 _PRINTED_SHAPE = re.compile(r"[(\[](\d+(?:, \d+)+)[)\]]")
 _EXTENTS = r"[(\[](\d+(?:, \d+)*),?[)\]]"
 _NO_BRACKETS = r"[^()\[\]]{0,24}"
@@ -204,6 +206,9 @@ class ErrorSolver(ConditionSolver):
                 yield from ignore_errors(self._reduce_expanded(node, text))
             case ast.Call(func=ast.Attribute(attr="cat" | "concat")), RuntimeError():
                 yield from ignore_errors(self._fit_joined(node))
+            case ast.Call(func=ast.Attribute(attr="view" | "reshape")), RuntimeError():
+                if _NOT_A_VIEW.search(text):
+                    yield from ignore_errors(self._fit_view(node))
 
     def _add_missing_arguments(self, statement: ast.stmt, text: str) -> Constraints:
         """Yield constraints for a launch that lacks arguments of its kernel.
@@ -336,6 +341,28 @@ class ErrorSolver(ConditionSolver):
                 # `x[1:]` has the dimensions of `x`.
                 operand = operand.value
             yield from self._constrain_shape(operand, tuple(extents))
+
+    def _fit_view(self, node: ast.Call) -> Constraints:
+        """Yield constraints for `x.view(batch, length, width)` with another number of elements.
+
+        One extent follows from the tensor and the other extents. Else the tensor has as many
+        elements as the view.
+        """
+        assert isinstance(node.func, ast.Attribute)
+        tensor = node.func.value
+        current = self._value(tensor)
+        nodes = node.args
+        if len(nodes) == 1 and isinstance(nodes[0], (ast.Tuple, ast.List)):
+            nodes = nodes[0].elts
+        extents = [self._value(extent) for extent in nodes]
+        for extent_node, extent in zip(nodes, extents):
+            if -1 in extents or extent <= 0:
+                continue
+            others = math.prod(extents) // extent
+            if current.numel() % others == 0:
+                yield from self.constrain(extent_node, current.numel() // others)
+        if len(extents) == current.dim() and -1 not in extents:
+            yield from self._constrain_shape(tensor, tuple(extents))
 
     def _make_subscriptable(self, node: ast.Subscript) -> Constraints:
         """Yield constraints for a subscript of a value that does not support it.

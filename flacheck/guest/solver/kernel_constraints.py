@@ -47,6 +47,10 @@ _LOOP_VARIABLE = re.compile(
 _BRANCH_VARIABLE = re.compile(
     r"Mismatched type for (\w+) between then block|nitial value for `(\w+)` is of type"
 )
+# An integer that is replaced by a float on one path.
+_BRANCH_INTEGER = re.compile(
+    r"is of type (?:<\[.*?\], )?u?int\d.*block redefines it as .*(?:fp|bf)\d"
+)
 _OPERAND_DTYPES = re.compile(r"Got (\w+) and (\w+)")
 _NONE_ERROR = re.compile(r"'NoneType' object has no attribute")
 _POINTER_ERROR = re.compile(r"pointer<")
@@ -125,6 +129,9 @@ class _RefusalSolver:
             # Terms of a sum of integers must be small integers.
             for origin in line.origins:
                 yield from self._replace_floats(origin, (torch.int8, torch.int32))
+        elif _BRANCH_INTEGER.search(self._message):
+            for origin in line.origins:
+                yield from self._replace_floats(origin, (torch.int32, torch.int64))
         elif _NONE_ERROR.search(self._message):
             for origin in line.origins:
                 yield from self._pass_missing(origin.name)

@@ -17,11 +17,12 @@ import sys
 import time
 from typing import Any
 
+from ..engine import channel
 from ..recorder.session import Settings, session
 
 
 def main() -> None:
-    config = json.loads(sys.argv[1])
+    config = channel.read_config()
     settings = Settings(
         output=config["output"],
         card=config["card"],

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from flacheck.captures import capture_job
-from flacheck.captures.capture_job import GUEST, CaptureJob
+from flacheck.captures.capture_job import CaptureJob
 from flacheck.captures.cards import card
 from flacheck.engine import programs
 from flacheck.guest.capture_reuse import triton_api_trace as asked
@@ -32,7 +32,6 @@ from flacheck.guest.capture_reuse.triton_api_trace import (
     first_difference,
     run_query,
 )
-from flacheck.guest.engine import channel
 from flacheck.guest.workers import values
 from flacheck.guest.workers.cut import CutResult
 from flacheck.packages.package import Package
@@ -96,7 +95,7 @@ def best(x: torch.Tensor):
 def moved(x: torch.Tensor, steps: torch.Tensor):
     shifted[(1,)](x, steps, x.numel(), B=16)
 """
-_BOOT = ["-c", channel.BOOT, str(GUEST), ".capture_reuse.reuse"]
+_MODULE = ".capture_reuse.reuse"
 
 
 def lines(file: Path) -> list[Any]:
@@ -134,7 +133,7 @@ def again(first: Path, folder: Path, earlier: dict[str, Any], *before: str) -> s
     }
     paths = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
     ended = subprocess.run(
-        [sys.executable, *_BOOT, json.dumps(config)],
+        [sys.executable, *programs.guest_arguments(_MODULE, config, folder)],
         env={**os.environ, "PYTHONPATH": paths},
         stderr=subprocess.PIPE,
         text=True,
@@ -574,9 +573,9 @@ def test_what_a_comparison_left_behind_is_not_kept(
     run = programs.run
 
     def killed(arguments: list[str], *rest: Any, **named: Any) -> programs.ProgramEnd:
-        if ".capture_reuse.reuse" not in arguments:
+        if _MODULE not in arguments:
             return run(arguments, *rest, **named)
-        config = json.loads(arguments[-1])
+        config = json.loads(Path(arguments[-1]).read_text())
         Path(config["output"]).write_text('{"schema": "half')
         Path(config["asked"]).write_text('{"half')
         return programs.ProgramEnd(signal="SIGKILL")

@@ -10,16 +10,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from flacheck.captures import capture_job
-from flacheck.captures.capture_job import GUEST
 from flacheck.captures.cards import card
+from flacheck.engine import programs
 from flacheck.errors import IncompleteError
-from flacheck.guest.engine import channel
 from flacheck.inputs.launches import Launches, read
 from flacheck.model import Json
 from flacheck.packages.package import Package
@@ -133,8 +131,7 @@ def driven(folder: Path, recipe: dict[str, Any] | None = None, **more: Any) -> D
     }
     output, report = Path(config["output"]), Path(config["report"])
     output.write_text("")
-    boot = ["-c", channel.BOOT, str(GUEST), ".search"]
-    command = [sys.executable, *boot, json.dumps(config)]
+    command = [sys.executable, *programs.guest_arguments(".search", config, folder)]
     paths = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
     subprocess.run(
         command, env={**os.environ, "PYTHONPATH": paths, "TORCHDYNAMO_DISABLE": "1"}, check=True
@@ -732,7 +729,9 @@ def test_captures_are_made_side_by_side_and_each_is_kept(
         "if not c['fails']: open(c['report'], 'w').write('{}')"
     )
     monkeypatch.setattr(capture_job, "driver_config", config)
-    monkeypatch.setattr(capture_job, "channel", SimpleNamespace(BOOT=fake))
+    monkeypatch.setattr(
+        programs, "guest_arguments", lambda module, config, folder: ["-c", fake, json.dumps(config)]
+    )
     made = Package("tiny", "1.0", str(tmp_path), "digest", {})
     asked = [
         capture_job.CaptureJob(
