@@ -595,6 +595,8 @@ def guest_environment(
         # Only a build of torch for CUDA replaces operators by Triton kernels of its own; a package
         # launches the same with every build.
         "TORCH_DISABLE_NATIVE_JIT": "1",
+        # Backends of other vendors, which a package may require, fail without their libraries.
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         # There is no network: otherwise transformers retries the download of each model.
         "HF_HUB_OFFLINE": "1",
         # torch falls back on it where the system does not list the user.

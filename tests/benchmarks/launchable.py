@@ -9,8 +9,9 @@ launched where the host subscripts and calls it (`kernel[grid](…)`, `self.kern
 `wrap_triton(kernel)[grid](…)`), calls its `run` or `warmup`, or does so with a name that it bound
 to the kernel: `kernel = autotune(…)(f)`, `kernel = a if new else b`, `KERNELS = {"a": a}`. Where a
 module launches something that no name tells (an argument, an attribute), the kernels that this
-module or those that import it hand around as values count, too. Tests, benchmarks, `__main__` and
-what is for the devices of other vendors than NVIDIA are left out.
+module or those that import it hand around as values count, too. A function that returns a value is
+none: Triton compiles it into its callers only. Tests, benchmarks, `__main__` and what is for the
+devices of other vendors than NVIDIA are left out.
 """
 
 from __future__ import annotations
@@ -90,8 +91,9 @@ class Module:
                 qualified = f"{prefix}{child.name}"
                 jitted = isinstance(child, _FUNCTION) and any(map(_is_jit, child.decorator_list))
                 if jitted:
-                    self.kernels[child.name] = qualified
                     self._jitted.add(child)
+                    if not _returns_value(child):
+                        self.kernels[child.name] = qualified
                 elif isinstance(child, _FUNCTION):
                     self.functions.add(child.name)
                 self._define(child, f"{qualified}.", inside or jitted)
@@ -156,6 +158,16 @@ def _is_jit(decorator: ast.expr) -> bool:
     if isinstance(decorator, ast.Call):
         decorator = decorator.func
     return _dotted(decorator) in ("triton.jit", "jit", "tl.jit", "triton.runtime.jit")
+
+
+def _returns_value(function: ast.AST) -> bool:
+    """Whether a function itself returns something, not one inside it."""
+    for child in ast.iter_child_nodes(function):
+        if isinstance(child, ast.Return) and child.value is not None:
+            return not (isinstance(child.value, ast.Constant) and child.value.value is None)
+        if not isinstance(child, (*_FUNCTION, ast.Lambda)) and _returns_value(child):
+            return True
+    return False
 
 
 def _dotted(node: ast.expr) -> str:

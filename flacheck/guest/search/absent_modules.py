@@ -1,9 +1,9 @@
-"""Stand-ins for modules that a package imports and that are not installed.
+"""Stand-ins for modules that a package imports, and that are not installed or raise an error.
 
 A module with kernels may import an optional requirement, or a name under which the package was
-developed. Its kernels can be launched all the same if they do not use what is missing. A module
-that this Triton release does not have has a stand-in, too, so that the scan can report for each
-kernel that the release cannot import it.
+developed, or one that downloads files first. Its kernels can be launched all the same if they do
+not use what is missing. A module that this Triton release does not have has a stand-in, too, so
+that the scan can report for each kernel that the release cannot import it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import importlib.abc
 import re
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from typing import Any
 
@@ -38,6 +38,17 @@ def missing_package(message: str, own_package: str) -> str | None:
     return None if package in _REQUIRED else package
 
 
+def failed_module(importers: Sequence[str], name: str) -> str | None:
+    """Return the module whose own import fails when another one imports it, else None.
+
+    `importers` are the modules whose import the error passed through, innermost last.
+    """
+    failed = importers[-1] if importers else name
+    if failed == name or name.startswith(f"{failed}.") or failed.partition(".")[0] in _REQUIRED:
+        return None
+    return failed
+
+
 def defines_kernels(path: str) -> bool:
     """Return True if a Python file has a function with the decorator `triton.jit`."""
     try:
@@ -48,7 +59,7 @@ def defines_kernels(path: str) -> bool:
 
 
 class AbsentObject:
-    """Any object of a module that is not installed.
+    """Any object of a module that cannot be imported.
 
     It has all attributes, can be called, and is sorted behind no other.
     """
@@ -84,7 +95,7 @@ class AbsentObject:
 
 
 class _AbsentModule(types.ModuleType):
-    """A module that is not installed."""
+    """A module that cannot be imported."""
 
     # Packages compare it.
     __version__ = "0"
@@ -124,7 +135,8 @@ class AbsentModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
         Code that imports an optional package when it is called takes its other branch.
         """
-        sys.meta_path.append(self)
+        # The file of a module that raises an error would be found, too.
+        sys.meta_path.insert(0, self)
         try:
             yield
         finally:

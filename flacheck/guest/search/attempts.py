@@ -34,6 +34,7 @@ class CaughtError:
         lines: the source lines that the error passed through, innermost last.
         trace: the whole traceback; empty if the attempt does not keep it.
         constraints: constraints on the arguments that may avoid the error.
+        modules: the modules whose import the error passed through, innermost last.
     """
 
     kind: str
@@ -41,6 +42,7 @@ class CaughtError:
     lines: tuple[str, ...]
     trace: str
     constraints: tuple[Constraint, ...] = ()
+    modules: tuple[str, ...] = ()
 
     @property
     def identity(self) -> str:
@@ -100,8 +102,14 @@ def _caught_error(
     constraints: tuple[Constraint, ...] = ()
     if arguments is not None and not isinstance(error, TooLong):
         constraints = tuple(refusal_constraints(error, arguments))
-    lines = _source_lines(error.__traceback__)
-    return CaughtError(type(error).__name__, str(error), lines, trace, constraints)
+    return CaughtError(
+        kind=type(error).__name__,
+        text=str(error),
+        lines=_source_lines(error.__traceback__),
+        trace=trace,
+        constraints=constraints,
+        modules=_imported_modules(error.__traceback__),
+    )
 
 
 def _source_lines(trace: TracebackType | None) -> tuple[str, ...]:
@@ -111,6 +119,15 @@ def _source_lines(trace: TracebackType | None) -> tuple[str, ...]:
         line = linecache.getline(frame.f_code.co_filename, number, frame.f_globals)
         lines.append(line.strip())
     return tuple(lines[1:])
+
+
+def _imported_modules(trace: TracebackType | None) -> tuple[str, ...]:
+    """Return the modules whose own code a traceback passed through."""
+    modules = []
+    for frame, _ in traceback.walk_tb(trace):
+        if frame.f_code.co_name == "<module>":
+            modules.append(str(frame.f_globals.get("__name__", "")))
+    return tuple(modules)
 
 
 def _is_within_torch(frame: FrameType | None) -> bool:

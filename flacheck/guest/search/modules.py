@@ -12,7 +12,7 @@ from types import ModuleType
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..engine.loader import LazyPackages
-from .absent_modules import AbsentModules, defines_kernels, missing_package
+from .absent_modules import AbsentModules, defines_kernels, failed_module, missing_package
 from .attempts import CaughtError, attempt
 
 # CPU seconds for one import: some packages compile or probe while they are imported.
@@ -47,14 +47,14 @@ def load(
         NotImported: no module of any package can be imported.
     """
     modules: dict[str, ModuleType] = {}
-    failures: dict[str, str] = {}
+    failures: dict[str, CaughtError] = {}
     package_errors: dict[str, CaughtError] = {}
     names = list(names)
     for name in names:
         show_progress(f"importing {name}")
         package = import_package(name)
         if isinstance(package, CaughtError):
-            failures[name] = package.brief()
+            failures[name] = package
             package_errors[name] = package
         count_before = len(modules)
         modules[name] = sys.modules[name]
@@ -71,7 +71,7 @@ def load(
     _load_beside_stand_ins(skip_patterns, modules, failures, show_progress)
     for loaded_module in modules.values():
         _hide_fake_tensor_class(loaded_module)
-    return list(modules.values()), failures
+    return list(modules.values()), {name: error.brief() for name, error in failures.items()}
 
 
 class NoFakeTensor:
@@ -128,7 +128,7 @@ def _load_module(
     name: str,
     skip_patterns: Sequence[str],
     modules: dict[str, ModuleType],
-    failures: dict[str, str],
+    failures: dict[str, CaughtError],
 ) -> None:
     """Import a module, or add its error to the failures."""
     if _is_skipped(name, skip_patterns):
@@ -137,7 +137,7 @@ def _load_module(
     if not isinstance(module, CaughtError):
         modules[name] = module
         return
-    failures[name] = module.brief()
+    failures[name] = module
     folder = os.path.join(_parent_folder(name), name.rpartition(".")[2])
     if os.path.isdir(folder):
         # Modules inside a package that fails may be imported without it.
@@ -149,18 +149,18 @@ def _load_module(
 def _load_beside_stand_ins(
     skip_patterns: Sequence[str],
     modules: dict[str, ModuleType],
-    failures: dict[str, str],
+    failures: dict[str, CaughtError],
     show_progress: Callable[[str], None],
 ) -> None:
-    """Import modules with kernels that failed for a package or module that is not installed.
+    """Import modules with kernels that failed for another module, which is not installed or raises.
 
     All modules are imported that fail for what Triton lacks, because each leads to kernels. Their
     errors stay among the failures, because no program can import them here.
     """
     absent = AbsentModules()
     candidates = []
-    for name, message in failures.items():
-        package = missing_package(message, name.partition(".")[0])
+    for name, error in failures.items():
+        package = _blocking_module(name, error)
         path = os.path.join(_parent_folder(name), name.rpartition(".")[2] + ".py")
         if package is None:
             continue
@@ -171,15 +171,23 @@ def _load_beside_stand_ins(
         return
     with absent.installed():
         for name in candidates:
-            show_progress(f"importing {name} without what is not installed")
+            show_progress(f"importing {name} without what cannot be imported")
             for _ in range(_MAX_ABSENT):
-                errors: dict[str, str] = {}
+                errors: dict[str, CaughtError] = {}
                 _load_module(name, skip_patterns, modules, errors)
+                if name not in errors:
+                    break
                 # Behind the first missing package there may be others.
-                package = missing_package(errors.get(name, ""), name.partition(".")[0])
+                package = _blocking_module(name, errors[name])
                 if package is None or package in absent.packages:
                     break
                 absent.packages.add(package)
+
+
+def _blocking_module(name: str, error: CaughtError) -> str | None:
+    """Return the package or module without which a module can perhaps be imported."""
+    package = missing_package(error.brief(), name.partition(".")[0])
+    return package or failed_module(error.modules, name)
 
 
 def _is_skipped(name: str, skip_patterns: Sequence[str]) -> bool:

@@ -345,8 +345,8 @@ class ErrorSolver(ConditionSolver):
     def _fit_view(self, node: ast.Call) -> Constraints:
         """Yield constraints for `x.view(batch, length, width)` with another number of elements.
 
-        One extent follows from the tensor and the other extents. Else the tensor has as many
-        elements as the view.
+        One extent follows from the tensor and the other extents, first those that are numbers of
+        the call. Else the tensor has as many elements as the view.
         """
         assert isinstance(node.func, ast.Attribute)
         tensor = node.func.value
@@ -355,12 +355,15 @@ class ErrorSolver(ConditionSolver):
         if len(nodes) == 1 and isinstance(nodes[0], (ast.Tuple, ast.List)):
             nodes = nodes[0].elts
         extents = [self._value(extent) for extent in nodes]
+        constraints = []
         for extent_node, extent in zip(nodes, extents):
             if -1 in extents or extent <= 0:
                 continue
             others = math.prod(extents) // extent
             if current.numel() % others == 0:
-                yield from self.constrain(extent_node, current.numel() // others)
+                constraints += self.constrain(extent_node, current.numel() // others)
+        # Another extent of a tensor changes all tensors with this dimension, too.
+        yield from sorted(constraints, key=lambda constraint: constraint.kind != VALUE)
         if len(extents) == current.dim() and -1 not in extents:
             yield from self._constrain_shape(tensor, tuple(extents))
 
@@ -398,11 +401,14 @@ class ErrorSolver(ConditionSolver):
         if isinstance(current, torch.Size):
             if len(current) < length:
                 yield from self._constrain_length(node, length)
-        elif isinstance(current, (int, float)) and isinstance(node, ast.Name):
+        elif isinstance(current, (int, float, list, tuple)) and isinstance(node, ast.Name):
             for key in self._constant_keys(node.id, node):
                 if type(key) is int:
                     length = max(length, key + 1)
-            yield from self._repeat(node, current, length)
+            if not isinstance(current, (list, tuple)):
+                yield from self._repeat(node, current, length)
+            elif 0 < len(current) < length:
+                yield from self._repeat(node, current[0], length)
 
     def _use_table_keys(self, node: ast.Subscript) -> Constraints:
         """Yield the keys of the table in `TABLE[x.dtype]` as values of the subscript."""

@@ -50,6 +50,13 @@ def test_a_function_tells_by_what_it_does() -> None:
     assert parameter_kinds(host) == {"x": "Tensor", "n": "int", "causal": "bool", "where": "Tensor"}
 
 
+def test_a_keyword_tells_a_dtype() -> None:
+    def quantized(x, kind):  # type: ignore[no-untyped-def]
+        return torch.empty_like(x, dtype=kind)
+
+    assert parameter_kinds(quantized) == {"x": "Tensor", "kind": "torch.dtype"}
+
+
 def annotated(q: Any, scale: Any) -> Any:
     return q.shape, scale % 2
 

@@ -70,6 +70,27 @@ def test_stand_ins_are_removed_after_the_imports(package: Writer) -> None:
         importlib.import_module("no_such_package")
 
 
+def test_a_module_is_imported_without_one_that_raises(package: Writer) -> None:
+    """Its kernels are launched; a module that raises itself is not imported."""
+    kernel = "class triton:\n    jit = staticmethod(lambda f: f)\n@triton.jit\ndef kernel(x): ...\n"
+    package(
+        {
+            "downloads.py": "def fetch(): raise RuntimeError('no network')\nfetch()\n",
+            "kernels.py": f"from {NAME}.downloads import tool\n{kernel}",
+            "raising.py": f"{kernel}raise RuntimeError('not here')\n",
+        }
+    )
+    modules, failures = loaded()
+    assert modules == [NAME, f"{NAME}.kernels"]
+    assert failures == {
+        f"{NAME}.downloads": "RuntimeError: no network",
+        f"{NAME}.kernels": "RuntimeError: no network",
+        f"{NAME}.raising": "RuntimeError: not here",
+    }
+    with pytest.raises(RuntimeError, match="no network"):
+        importlib.import_module(f"{NAME}.downloads")
+
+
 def test_a_module_may_miss_several_packages(package: Writer) -> None:
     """Each is found missing after the one before; their objects stand in annotations as well."""
     text = "import no_such_package\nfrom no_other_package import Layout, names\n"

@@ -409,6 +409,24 @@ def test_joined_tensors_have_the_dimensions_of_the_first() -> None:
     assert wanted(joined, first=zeros(2, 4), rest=zeros(3, 8, 8))[0] == (SHAPE, "rest", (2, 2, 4))
 
 
+def viewed(x: Any, batch: int, levels: int) -> Any:
+    return x.view(batch, levels, 4)
+
+
+def test_a_view_has_as_many_elements_as_its_tensor() -> None:
+    """One extent follows from the others, or the tensor has those of the view."""
+    constraints = wanted(viewed, x=zeros(2, 8, 4), batch=2, levels=3)
+    assert constraints == [(VALUE, "levels", 8), (SHAPE, "x", (2, 3, 4))]
+
+
+def indexed(sizes: Any) -> Any:
+    return sizes[0] + sizes[3]
+
+
+def test_a_list_is_as_long_as_the_code_reads() -> None:
+    assert wanted(indexed, sizes=[64, 64]) == [(VALUE, "sizes", (64,) * 4)]
+
+
 def listed(role: Any, left: Any) -> None:
     expected = {"role": (64, 512), "left": (64, 16)}
     actual = {"role": tuple(role.shape), "left": tuple(left.shape)}

@@ -252,6 +252,26 @@ def test_a_variable_that_a_branch_makes_wider() -> None:
     ]
 
 
+def test_an_integer_that_a_branch_would_make_a_float() -> None:
+    """What is subtracted from it was loaded."""
+    source = """
+    def kernel(x, bins, row):
+        place = row
+        if row > 0:
+            place -= tl.load(bins + row)
+        tl.store(x + place, 0)
+    """
+    x, bins = torch.zeros(8), torch.zeros(4)
+    message = (
+        "initial value for `place` is of type int32[], but the then block redefines it as fp32[]"
+    )
+    error = FrontEndError(source, "if row", message)
+    assert refused(error, {"x": x, "bins": bins, "row": 1}, {"x": x, "bins": bins}) == [
+        (DTYPE, "bins", torch.int32),
+        (DTYPE, "bins", torch.int64),
+    ]
+
+
 def test_an_address_in_arithmetic_is_to_be_a_number() -> None:
     """The tensor was made up for a parameter that the kernel multiplies with."""
     x, scale = torch.zeros(8), torch.zeros(8)
