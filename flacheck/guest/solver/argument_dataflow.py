@@ -379,7 +379,8 @@ class ArgumentDataflow:
         current = self._variable(node.id)
         if isinstance(current, torch.Tensor):
             for name, argument in self._arguments.items():
-                if argument is current:
+                # `for x in tensors`: a constraint on one tensor applies to all.
+                if argument is current or _contains(argument, current):
                     yield name
                     return
         if node.id in self._arguments and self._frame.has_original_arguments():
@@ -518,6 +519,11 @@ def _unpacked_value(
             if -position <= len(others):
                 return others[position]
     return None
+
+
+def _contains(argument: Any, value: Any) -> bool:
+    """Return True if an argument is a list with a value."""
+    return isinstance(argument, (list, tuple)) and any(element is value for element in argument)
 
 
 def _contains_name(node: ast.expr, name: str) -> bool:

@@ -355,7 +355,7 @@ class ErrorSolver(ConditionSolver):
         if len(nodes) == 1 and isinstance(nodes[0], (ast.Tuple, ast.List)):
             nodes = nodes[0].elts
         extents = [self._value(extent) for extent in nodes]
-        constraints = []
+        constraints: list[Constraint] = []
         for extent_node, extent in zip(nodes, extents):
             if -1 in extents or extent <= 0:
                 continue

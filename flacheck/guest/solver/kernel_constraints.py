@@ -53,9 +53,12 @@ _BRANCH_INTEGER = re.compile(
 )
 _OPERAND_DTYPES = re.compile(r"Got (\w+) and (\w+)")
 _NONE_ERROR = re.compile(r"'NoneType' object has no attribute")
+_SIZE_ERROR = re.compile(r"exceeds triton maximum tensor numel")
 _POINTER_ERROR = re.compile(r"pointer<")
 # The extent of a dimension that is added to a tensor.
 _NEW_EXTENT = 2
+# The least extent of a product of matrices.
+_SMALL_EXTENT = 16
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,9 @@ class _RefusalSolver:
                 for length in line.tuple_lengths:
                     yield from self._change_rank(origin.name, value, length)
         loop_variable = _LOOP_VARIABLE.search(self._message)
-        if _FLOAT_ERROR.search(self._message):
+        if _SIZE_ERROR.search(self._message):
+            yield from self._shrink_tiles()
+        elif _FLOAT_ERROR.search(self._message):
             for origin in line.origins:
                 for name in self._source_arguments(origin.name, self._launch_value(origin)):
                     yield Constraint(DTYPE, name, torch.float32)
@@ -144,6 +149,20 @@ class _RefusalSolver:
                     yield from self._make_integer(origin)
                 else:
                     yield from self._make_number(origin)
+
+    def _shrink_tiles(self) -> Iterator[Constraint]:
+        """Yield small extents for the numbers and dimensions that are constants of the launch."""
+        constants = set()
+        for value in self._launch_arguments.values():
+            if type(value) is int and value > _SMALL_EXTENT:
+                constants.add(value)
+        for constant in sorted(constants, reverse=True):
+            for name, argument in self._call_arguments.items():
+                if type(argument) is int and argument == constant:
+                    yield Constraint(VALUE, name, _SMALL_EXTENT)
+                elif isinstance(argument, torch.Tensor) and constant in argument.shape:
+                    extents = [_SMALL_EXTENT if n == constant else n for n in argument.shape]
+                    yield Constraint(SHAPE, name, tuple(extents))
 
     def _make_integer(self, origin: _Origin) -> Iterator[Constraint]:
         """Yield an integer, or boolean, in place of a float or a tensor of floats."""

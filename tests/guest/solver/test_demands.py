@@ -419,6 +419,17 @@ def test_a_view_has_as_many_elements_as_its_tensor() -> None:
     assert constraints == [(VALUE, "levels", 8), (SHAPE, "x", (2, 3, 4))]
 
 
+def of_each(queries: Any) -> None:
+    for query in queries:
+        if query.ndim != 1:
+            raise ValueError("each has one dimension")
+
+
+def test_each_tensor_of_a_list() -> None:
+    """What one of them should be is what all should be."""
+    assert wanted(of_each, queries=[zeros(2, 4), zeros(2, 4)])[0] == (SHAPE, "queries", (8,))
+
+
 def indexed(sizes: Any) -> Any:
     return sizes[0] + sizes[3]
 

@@ -272,6 +272,20 @@ def test_an_integer_that_a_branch_would_make_a_float() -> None:
     ]
 
 
+def test_a_tile_that_is_too_large() -> None:
+    """Any number or dimension that is a constant of the launch may be smaller."""
+    x, rank = torch.zeros(512, 4), 64
+    error = FrontEndError(
+        "def kernel(x, M, R):\n    y = tl.zeros((M, R), tl.float32)\n",
+        "y =",
+        "numel (4194304) exceeds triton maximum tensor numel (1048576)",
+    )
+    assert refused(error, {"x": x, "M": 512, "R": 64}, {"x": x, "rank": rank}) == [
+        (SHAPE, "x", (16, 4)),
+        (VALUE, "rank", 16),
+    ]
+
+
 def test_an_address_in_arithmetic_is_to_be_a_number() -> None:
     """The tensor was made up for a parameter that the kernel multiplies with."""
     x, scale = torch.zeros(8), torch.zeros(8)
