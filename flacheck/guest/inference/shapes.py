@@ -443,9 +443,6 @@ def _unpacked_dimensions(target: ast.Tuple, value: ast.expr) -> Iterator[tuple[s
         if len(names) == len(_QUERY) and is_headed and names[-1] in ("d", "D"):
             # `b, h, n, d`: beside a number of heads, the width is that of one head.
             names[-1] = "K"
-        elif names == ["M", "N"]:
-            # Beside a number of rows, N is not a batch.
-            names[-1] = "D"
         yield tensor, tuple("X" if set(name) == {"_"} else name for name in names)
 
 

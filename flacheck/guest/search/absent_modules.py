@@ -9,6 +9,7 @@ that the scan can report for each kernel that the release cannot import it.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.abc
 import re
 import sys
@@ -20,6 +21,8 @@ from typing import Any
 _MISSING = re.compile(r"No module named '([A-Za-z_]\w*)([.\w]*)'")
 # Without these no kernel can be launched.
 _REQUIRED = ("torch", "triton")
+# Names under which packages export Triton to others: `from vllm.triton_utils import tl, triton`.
+_EXPORTS = {"triton": "triton", "tl": "triton.language"}
 _KERNEL = re.compile(r"^\s*@(triton\.)?jit\b", re.MULTILINE)
 
 
@@ -103,6 +106,8 @@ class _AbsentModule(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name in _EXPORTS:
+            return importlib.import_module(_EXPORTS[name])
         return AbsentObject()
 
 

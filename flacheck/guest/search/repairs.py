@@ -126,10 +126,21 @@ class Repairs:
         return [plan.with_changes(shapes=shapes)]
 
     def _apply_shape(self, plan: CallPlan, message: str) -> list[CallPlan]:
-        """Return plans with the shape that an error requires of a tensor: `x must be (N, 3)`."""
+        """Return plans with the shape that an error requires of a tensor: `x must be (N, 3)`.
+
+        Without a name, all required tensors have the shape.
+        """
         dimensions = dimensions_in(message)
+        mentioned = _mentioned(self._operator.takes, message, preceded_by=r"[\w.]")
         plans = []
-        for parameter in _mentioned(self._operator.takes, message, preceded_by=r"[\w.]"):
+        if dimensions and not mentioned and "with shape" in message:
+            shapes: dict[str, Any] = {}
+            for parameter in self._operator.takes:
+                is_required = parameter.default is NOTHING and parameter.name not in plan.values
+                if is_required and self._is_tensor(parameter):
+                    shapes[parameter.name] = dimensions
+            plans.append(plan.with_changes(shapes=shapes))
+        for parameter in mentioned:
             name = parameter.name
             if dimensions and plan.shapes.get(name) != dimensions and self._is_tensor(parameter):
                 changed_plan = plan.with_changes(shapes={name: dimensions})

@@ -54,11 +54,15 @@ _BRANCH_INTEGER = re.compile(
 _OPERAND_DTYPES = re.compile(r"Got (\w+) and (\w+)")
 _NONE_ERROR = re.compile(r"'NoneType' object has no attribute")
 _SIZE_ERROR = re.compile(r"exceeds triton maximum tensor numel")
+# Of a quotient of two sizes that is 0.
+_EMPTY_ERROR = re.compile(
+    r"end argument must be greater than the start|cannot change total number of elements"
+)
 _POINTER_ERROR = re.compile(r"pointer<")
 # The extent of a dimension that is added to a tensor.
 _NEW_EXTENT = 2
-# The least extent of a product of matrices.
-_SMALL_EXTENT = 16
+# The least extent of a product of matrices, and a width that most block sizes divide.
+_SMALL_EXTENT, _LARGE_EXTENT = 16, 256
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,8 @@ class _RefusalSolver:
         loop_variable = _LOOP_VARIABLE.search(self._message)
         if _SIZE_ERROR.search(self._message):
             yield from self._shrink_tiles()
+        elif _EMPTY_ERROR.search(self._message):
+            yield from self._widen_tensors()
         elif _FLOAT_ERROR.search(self._message):
             for origin in line.origins:
                 for name in self._source_arguments(origin.name, self._launch_value(origin)):
@@ -163,6 +169,14 @@ class _RefusalSolver:
                 elif isinstance(argument, torch.Tensor) and constant in argument.shape:
                     extents = [_SMALL_EXTENT if n == constant else n for n in argument.shape]
                     yield Constraint(SHAPE, name, tuple(extents))
+
+    def _widen_tensors(self) -> Iterator[Constraint]:
+        """Yield larger widths for narrow tensors."""
+        for name, argument in self._call_arguments.items():
+            if isinstance(argument, torch.Tensor) and argument.dim() > 1:
+                shape = tuple(argument.shape)
+                if shape[-1] < _SMALL_EXTENT:
+                    yield Constraint(SHAPE, name, (*shape[:-1], _LARGE_EXTENT))
 
     def _make_integer(self, origin: _Origin) -> Iterator[Constraint]:
         """Yield an integer, or boolean, in place of a float or a tensor of floats."""

@@ -34,19 +34,6 @@ def test_a_dimension_has_a_size_by_its_letter_or_word(name: str, expected: int) 
     assert size_of(name, SIZES) == expected
 
 
-def test_n_beside_rows_is_a_width() -> None:
-    """Elsewhere it is a batch."""
-
-    def matrix(x: Any) -> None:
-        M, N = x.shape
-
-    def batch(x: Any) -> None:
-        N, H = x.shape
-
-    assert unpacked_shapes(matrix) == {"x": ("M", "D")}
-    assert unpacked_shapes(batch) == {"x": ("N", "H")}
-
-
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [("H*K", 256), ("N + 1", 3), ("T/BT", 8), ("T // 0", None), ("x is y", None), ("", None)],

@@ -286,6 +286,19 @@ def test_a_tile_that_is_too_large() -> None:
     ]
 
 
+def test_a_tile_that_is_empty() -> None:
+    """The width of a tensor is less than what it is divided by."""
+    x, scales = torch.zeros(64, 2), torch.zeros(64, 64)
+    error = FrontEndError(
+        "def kernel(x, groups):\n    columns = tl.arange(0, groups)\n",
+        "columns =",
+        "arange's end argument must be greater than the start argument",
+    )
+    assert refused(error, {"x": x, "groups": 0}, {"x": x, "scales": scales, "group": 64}) == [
+        (SHAPE, "x", (64, 256))
+    ]
+
+
 def test_an_address_in_arithmetic_is_to_be_a_number() -> None:
     """The tensor was made up for a parameter that the kernel multiplies with."""
     x, scale = torch.zeros(8), torch.zeros(8)
