@@ -131,6 +131,16 @@ def test_the_shape_in_an_error_is_tried_before_all_others(repairs: Repairs) -> N
     assert [plan.shapes["x"] for plan in plans] == [(2, 3, 4)]
 
 
+def test_a_shape_without_a_name_is_that_of_all_tensors() -> None:
+    def evaluate(points: torch.Tensor, queries: torch.Tensor, width: float) -> None: ...
+
+    takes = parameters_of(evaluate)
+    op = Operator("m:evaluate", evaluate, FUNCTION, True, frozenset(), takes, evaluate)
+    error = CaughtError("ValueError", "expected tensor with shape (N, 16).", ("raise",), "")
+    (plan, *_) = Repairs(op, Shapes([op], Recipe({}))).after_error(CallPlan(), "forward", error)
+    assert plan.shapes == {"points": ("N", "16"), "queries": ("N", "16")}
+
+
 def test_packed_sequences_have_the_shape_that_a_call_had(variations: Variations) -> None:
     """Without its batch."""
     base = CallPlan(shapes={"x": ("B", "T", "D")})

@@ -91,6 +91,21 @@ def test_a_module_is_imported_without_one_that_raises(package: Writer) -> None:
         importlib.import_module(f"{NAME}.downloads")
 
 
+def test_an_absent_package_may_export_triton(
+    package: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a module with kernels imports from it is Triton itself."""
+    triton = types.ModuleType("triton")
+    triton.jit = lambda function: function  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "triton", triton)
+    monkeypatch.setitem(sys.modules, "triton.language", types.ModuleType("triton.language"))
+    text = "from no_such_package.triton_utils import tl, triton\n@triton.jit\ndef kernel(x): ...\n"
+    package({"kernels.py": text})
+    loaded()
+    kernels = importlib.import_module(f"{NAME}.kernels")
+    assert (kernels.triton, kernels.tl) == (triton, sys.modules["triton.language"])
+
+
 def test_a_module_may_miss_several_packages(package: Writer) -> None:
     """Each is found missing after the one before; their objects stand in annotations as well."""
     text = "import no_such_package\nfrom no_other_package import Layout, names\n"
