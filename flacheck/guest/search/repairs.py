@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import Parameter
 from typing import Any
@@ -58,6 +58,8 @@ _VIEW_ERROR = re.compile(r"shape '\[([\d, ]+)\]' is invalid for input of size (\
 _TOKENS = ("B", "T")
 # The last source lines of an error, which are searched for names of arguments.
 _ERROR_LINES = 3
+# Larger sizes are set once.
+_LARGE_SIZE = 512
 # Values of one parameter.
 _MAX_BUILD_VALUES = 4
 _MAX_VALUES = 5
@@ -192,7 +194,7 @@ class Repairs:
         value = constraint.value
         if constraint.kind == SHAPE:
             sizes = self._sizes_for_shape(plan, name, value)
-            if sizes:
+            if sizes and not _grows_again(sizes, plan):
                 # All tensors with this dimension change together.
                 yield plan.with_changes(sizes=sizes)
             shapes = {name: self._symbolic_shape(plan, name, value)}
@@ -320,6 +322,18 @@ class Repairs:
             if is_passed and self._is_tensor(parameter):
                 for dimensions in self._candidates(plan, name)[1:4]:
                     yield plan.with_changes(shapes={name: dimensions})
+
+
+def _grows_again(sizes: Mapping[str, int], plan: CallPlan) -> bool:
+    """Return True if a size that a plan has set would be multiplied once more.
+
+    Where a tensor must be a multiple of another one with the same dimension, no size is enough.
+    """
+    for name, extent in sizes.items():
+        before = plan.sizes.get(name, extent)
+        if extent > max(before, _LARGE_SIZE) and extent % before == 0:
+            return True
+    return False
 
 
 def omit_objects(operator: Operator, plan: CallPlan) -> Plans:

@@ -345,8 +345,8 @@ class ErrorSolver(ConditionSolver):
     def _fit_view(self, node: ast.Call) -> Constraints:
         """Yield constraints for `x.view(batch, length, width)` with another number of elements.
 
-        One extent follows from the tensor and the other extents, first those that are numbers of
-        the call. Else the tensor has as many elements as the view.
+        An extent that is a number of the call follows from the tensor and the other extents. Else
+        the tensor has the shape of the view, or another extent follows.
         """
         assert isinstance(node.func, ast.Attribute)
         tensor = node.func.value
@@ -362,10 +362,11 @@ class ErrorSolver(ConditionSolver):
             others = math.prod(extents) // extent
             if current.numel() % others == 0:
                 constraints += self.constrain(extent_node, current.numel() // others)
-        # Another extent of a tensor changes all tensors with this dimension, too.
-        yield from sorted(constraints, key=lambda constraint: constraint.kind != VALUE)
-        if len(extents) == current.dim() and -1 not in extents:
+        yield from (each for each in constraints if each.kind == VALUE)
+        if -1 not in extents:
             yield from self._constrain_shape(tensor, tuple(extents))
+        # Another extent of a tensor changes all tensors with this dimension, too.
+        yield from (each for each in constraints if each.kind != VALUE)
 
     def _make_subscriptable(self, node: ast.Subscript) -> Constraints:
         """Yield constraints for a subscript of a value that does not support it.

@@ -323,6 +323,31 @@ def test_a_demanded_extent_holds_for_all_that_have_the_dimension() -> None:
     assert only.sizes == {}
 
 
+def test_a_size_is_not_multiplied_again_and_again() -> None:
+    """A tensor that must be twice as wide as one of the same dimension would never be."""
+
+    def rotated(q: torch.Tensor, cos: torch.Tensor) -> None:
+        """Rotate.
+
+        Args:
+            q: Shape `[T, K]`.
+            cos: Shape `[T, K]`.
+        """
+
+    op = Operator(
+        "m:rotated", rotated, FUNCTION, True, frozenset(), parameters_of(rotated), rotated
+    )
+    rotations = Repairs(op, Shapes([op], Recipe({})))
+
+    def sizes(width: int) -> list[dict[str, int]]:
+        plan = CallPlan(sizes={"K": width})
+        plans = rotations.meet(plan, [Constraint(SHAPE, "q", (512, 2 * width))])
+        return [dict(each.sizes) for each in plans]
+
+    assert sizes(128) == [{"K": 256}, {"K": 128}]
+    assert sizes(512) == [{"K": 512}]
+
+
 def test_what_is_for_inference_only_is_called_so(repairs: Repairs) -> None:
     """Nothing else of the plan changes."""
     error = CaughtError("NotImplementedError", "this kernel is inference-only", (), "")
