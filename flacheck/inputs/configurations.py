@@ -89,7 +89,9 @@ def _oddity(config: Config) -> tuple[float, ...]:
 
     That has four warps, the smallest tile and few stages.
     """
-    warps = config.get("num_warps") or _USUAL_WARPS
+    warps = config.get("num_warps")
+    if warps is None:
+        warps = _USUAL_WARPS
     # Triton refuses less than one warp.
     distance = math.log2(max(warps, 1) / _USUAL_WARPS)
     return abs(distance), -distance, _tile(config), config.get("num_stages") or 0

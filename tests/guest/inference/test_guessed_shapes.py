@@ -163,7 +163,7 @@ def test_the_sequence_may_be_called_s_or_n() -> None:
         "gates": ("B", "NH", "T"),
         "rows": ("N", "D"),
     }
-    assert unpacked_shapes(by_n) == {"q": ("B", "H", "T", "D")}
+    assert unpacked_shapes(by_n) == {"q": ("B", "H", "T", "K")}
     assert unpacked_shapes(with_time) == {
         "q": ("B", "T", "H", "K"),
         "block_indices": ("X", "X", "X", "S"),
