@@ -126,7 +126,7 @@ def run(
             assert warden.stdin is not None
             # A warden that could not start reads nothing, and makes no report.
             with contextlib.suppress(BrokenPipeError), warden.stdin:
-                warden.stdin.write(json.dumps(config).encode())
+                warden.stdin.write(json.dumps(config).encode() + b"\n")
         try:
             return _report(mine, seconds + _GRACE, beat, stop or threading.Event())
         finally:

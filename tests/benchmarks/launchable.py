@@ -163,8 +163,8 @@ def _is_jit(decorator: ast.expr) -> bool:
 def _returns_value(function: ast.AST) -> bool:
     """Whether a function itself returns something, not one inside it."""
     for child in ast.iter_child_nodes(function):
-        if isinstance(child, ast.Return) and child.value is not None:
-            return not (isinstance(child.value, ast.Constant) and child.value.value is None)
+        if isinstance(child, ast.Return) and ast.unparse(child) not in ("return", "return None"):
+            return True
         if not isinstance(child, (*_FUNCTION, ast.Lambda)) and _returns_value(child):
             return True
     return False

@@ -37,13 +37,14 @@ _FILE_BYTES = 4 << 30
 
 
 def main() -> None:
-    """Run as the warden; the config is read from the standard input.
+    """Run as the warden; the config is the first line of the standard input.
 
     `command` is run in `folder` with its output in `log`. `memory_mb` limits the memory of the
     program and its children, `seconds` its time. `pipe` closes when flacheck is gone, and takes the
     report. `confinement` is the program's policy or None.
     """
-    config: dict[str, Any] = json.load(sys.stdin)
+    # The end of the input may come late: another process can hold the pipe.
+    config: dict[str, Any] = json.loads(sys.stdin.readline())
     # The program has no input.
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     libc = ctypes.CDLL(None)

@@ -126,6 +126,11 @@ def constant(value: Any, functions: Functions) -> Any:
     return {"unknown": f"{kind.__module__}.{kind.__qualname__}"}
 
 
+def is_unknown(description: Any) -> bool:
+    """Return True for the description of a constant whose value is unknown."""
+    return isinstance(description, dict) and "unknown" in description
+
+
 def _number(value: float) -> float | str:
     """Return the number, or its text for infinity and NaN, which JSON lacks."""
     if math.isfinite(value):
@@ -141,7 +146,10 @@ def _constant_number(value: float) -> Any:
 
 
 def configuration(config: Any, functions: Functions) -> Json:
-    """Return `kwargs`, num_warps, num_stages, and the options that differ from defaults."""
+    """Return `kwargs`, num_warps, num_stages, and the options that differ from defaults.
+
+    An option that an absent package would compute is left out: the compiler's default remains.
+    """
     kwargs = {}
     for name, value in config.kwargs.items():
         kwargs[name] = constant(value, functions)
@@ -153,7 +161,9 @@ def configuration(config: Any, functions: Functions) -> Json:
             continue
         is_usual = name in usual and value == usual[name]
         if name in ("num_warps", "num_stages") or not (value is None or is_usual):
-            entry[name] = constant(value, functions)
+            description = constant(value, functions)
+            if not is_unknown(description):
+                entry[name] = description
     return entry
 
 

@@ -28,6 +28,7 @@ from .launch_description import (
     argument,
     configuration,
     constant,
+    is_unknown,
     memory_layout,
 )
 from .places import Places
@@ -484,7 +485,7 @@ class Recorder:
         for option in sorted(host_options):
             description = constant(first.options[option], {})
             # A value that an absent package would compute: the compiler's default remains.
-            if not (isinstance(description, dict) and "unknown" in description):
+            if not is_unknown(description):
                 options[option] = description
         name, package = self._identities.of(first.function.fn)
         line = {

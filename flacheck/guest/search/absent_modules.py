@@ -116,12 +116,16 @@ class AbsentModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     Attributes:
         packages: the names of the packages, or of single modules of installed packages.
+        present: the names of modules within them that have no stand-in.
     """
 
     def __init__(self) -> None:
         self.packages: set[str] = set()
+        self.present: set[str] = set()
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name in self.present:
+            return None
         parts = name.split(".")
         for length in range(1, len(parts) + 1):
             if ".".join(parts[:length]) in self.packages:

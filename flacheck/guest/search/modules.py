@@ -169,6 +169,7 @@ def _load_beside_stand_ins(
             candidates.append(name)
     if not candidates:
         return
+    absent.present.update(candidates)
     with absent.installed():
         for name in candidates:
             show_progress(f"importing {name} without what cannot be imported")

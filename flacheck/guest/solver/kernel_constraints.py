@@ -157,7 +157,7 @@ class _RefusalSolver:
                     yield from self._make_number(origin)
 
     def _shrink_tiles(self) -> Iterator[Constraint]:
-        """Yield small extents for the numbers and dimensions that are constants of the launch."""
+        """Yield small extents for the numbers and dimensions that the launch received."""
         constants = set()
         for value in self._launch_arguments.values():
             if type(value) is int and value > _SMALL_EXTENT:

@@ -6,7 +6,7 @@ import enum
 import math
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -95,6 +95,18 @@ def test_a_configuration_says_what_is_not_as_triton_would_have_it() -> None:
         "num_stages": 3,
         "num_ctas": 2,
     }
+
+
+def test_an_option_that_is_unknown_is_left_out() -> None:
+    """An absent package would compute it."""
+
+    class Config:
+        kwargs: ClassVar[dict[str, Any]] = {}
+
+        def all_kwargs(self) -> dict[str, Any]:
+            return {"num_warps": object(), "num_stages": 3}
+
+    assert configuration(Config(), {}) == {"kwargs": {}, "num_stages": 3}
 
 
 def function_of(file: Path, module: str) -> Any:

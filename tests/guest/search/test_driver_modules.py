@@ -91,6 +91,21 @@ def test_a_module_is_imported_without_one_that_raises(package: Writer) -> None:
         importlib.import_module(f"{NAME}.downloads")
 
 
+def test_a_module_in_a_package_that_raises_is_imported_itself(package: Writer) -> None:
+    """Although the package has a stand-in for another module."""
+    kernel = "class triton:\n    jit = staticmethod(lambda f: f)\n@triton.jit\ndef kernel(x): ...\n"
+    package(
+        {
+            "inner/__init__.py": "raise RuntimeError('not here')\n",
+            "inner/kernels.py": f"import no_such_package\n{kernel}",
+            "before.py": f"from {NAME}.inner import other\n{kernel}",
+        }
+    )
+    modules, _ = loaded()
+    assert {f"{NAME}.before", f"{NAME}.inner.kernels"} <= set(modules)
+    assert hasattr(sys.modules[f"{NAME}.inner.kernels"], "kernel")
+
+
 def test_an_absent_package_may_export_triton(
     package: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
