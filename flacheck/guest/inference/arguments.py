@@ -456,6 +456,9 @@ def plain_value(operator: Operator, parameter: inspect.Parameter, sizes: Sizes) 
     name = parameter.name
     annotation = str(parameter.annotation)
     default = parameter.default
+    if objects.is_library_object(operator, parameter):
+        # Such as a group of processes: a single one has none.
+        return None
     if "dtype" in name and annotation in _INTEGER_ANNOTATIONS:
         # The index of a dtype in a table of the package.
         return 0

@@ -21,6 +21,7 @@ _LIBRARIES = ("torch", "triton", "numpy")
 # The class for arguments that may be any of torch's modules.
 MODEL = torch.nn.Linear
 _NOT_OBJECTS = (torch.Tensor, torch.dtype, torch.device, torch.nn.Module, torch.Generator)
+_VALUES = (tuple, int, float, str)
 _UNIONS = (typing.Union, types.UnionType)
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
@@ -64,6 +65,16 @@ def accepts_none(operator: Operator, parameter: inspect.Parameter) -> bool:
     if type(None) not in alternatives:
         return False
     return any(_is_package_class(each) or each is torch.Tensor for each in alternatives)
+
+
+def is_library_object(operator: Operator, parameter: inspect.Parameter) -> bool:
+    """Return True for an object of a class of torch, such as a group of processes or a stream."""
+    annotation = _evaluate_annotation(operator, parameter)
+    alternatives = (annotation,)
+    if typing.get_origin(annotation) in _UNIONS:
+        alternatives = typing.get_args(annotation)
+    classes = [each for each in alternatives if each is not type(None)]
+    return bool(classes) and all(_is_library_class(each) for each in classes)
 
 
 def is_model(operator: Operator, parameter: inspect.Parameter) -> bool:
@@ -190,6 +201,13 @@ def _is_package_class(value: Any) -> bool:
         return False
     package = value.__module__.partition(".")[0]
     return package not in sys.stdlib_module_names and package not in _LIBRARIES
+
+
+def _is_library_class(value: Any) -> bool:
+    """Return True for classes of the common libraries that only their own functions make."""
+    if not isinstance(value, type) or issubclass(value, (*_NOT_OBJECTS, *_VALUES)):
+        return False
+    return value.__module__.partition(".")[0] in _LIBRARIES
 
 
 def class_name(value: type) -> str:

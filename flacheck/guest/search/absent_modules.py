@@ -23,7 +23,8 @@ _MISSING = re.compile(r"No module named '([A-Za-z_]\w*)([.\w]*)'")
 _REQUIRED = ("torch", "triton")
 # Names under which packages export Triton to others: `from vllm.triton_utils import tl, triton`.
 _EXPORTS = {"triton": "triton", "tl": "triton.language"}
-_KERNEL = re.compile(r"^\s*@(triton\.)?jit\b", re.MULTILINE)
+# A kernel's decorator, or the import of Triton by a module that launches others' kernels.
+_TRITON_USE = re.compile(r"^\s*(@(triton\.)?jit|(import|from)\s+triton)\b", re.MULTILINE)
 
 
 def missing_package(message: str, own_package: str) -> str | None:
@@ -52,11 +53,11 @@ def failed_module(importers: Sequence[str], name: str) -> str | None:
     return failed
 
 
-def defines_kernels(path: str) -> bool:
-    """Return True if a Python file has a function with the decorator `triton.jit`."""
+def uses_triton(path: str) -> bool:
+    """Return True if a Python file imports Triton or has the decorator `triton.jit`."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return bool(_KERNEL.search(file.read()))
+            return bool(_TRITON_USE.search(file.read()))
     except OSError:
         return False
 

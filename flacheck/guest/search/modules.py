@@ -12,7 +12,7 @@ from types import ModuleType
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ..engine.loader import LazyPackages
-from .absent_modules import AbsentModules, defines_kernels, failed_module, missing_package
+from .absent_modules import AbsentModules, failed_module, missing_package, uses_triton
 from .attempts import CaughtError, attempt
 
 # CPU seconds for one import: some packages compile or probe while they are imported.
@@ -152,7 +152,7 @@ def _load_beside_stand_ins(
     failures: dict[str, CaughtError],
     show_progress: Callable[[str], None],
 ) -> None:
-    """Import modules with kernels that failed for another module, which is not installed or raises.
+    """Import modules that use Triton and failed for another one, which is not installed or raises.
 
     All modules are imported that fail for what Triton lacks, because each leads to kernels. Their
     errors stay among the failures, because no program can import them here.
@@ -164,7 +164,7 @@ def _load_beside_stand_ins(
         path = os.path.join(_parent_folder(name), name.rpartition(".")[2] + ".py")
         if package is None:
             continue
-        if defines_kernels(path) or package.startswith("triton."):
+        if uses_triton(path) or package.startswith("triton."):
             absent.packages.add(package)
             candidates.append(name)
     if not candidates:
