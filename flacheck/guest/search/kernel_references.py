@@ -212,7 +212,7 @@ class KernelReferences:
         for base in value_class.__mro__:
             if base.__module__.partition(".")[0] == "torch":
                 return False
-        return isinstance(getattr(value, "__dict__", None), dict)
+        return isinstance(_attribute(value, "__dict__"), dict)
 
     def _is_own(self, module: str | None) -> bool:
         """Return True for modules of the packages."""
@@ -274,4 +274,6 @@ def _may_refer(value: Any) -> bool:
     """Return True for functions, classes and containers, which may refer to kernels."""
     if inspect.isfunction(value) or inspect.ismethod(value):
         return True
-    return isinstance(value, _REFERRING_TYPES) or hasattr(value, "__wrapped__")
+    if isinstance(value, _REFERRING_TYPES):
+        return True
+    return _attribute(value, "__wrapped__") is not None

@@ -175,6 +175,25 @@ def test_a_plain_value_follows_its_name(name: str, expected: Any) -> None:
     assert plain_value(operator(plain), parameter(plain, name), SIZES) == expected
 
 
+def grouped(
+    x: torch.Tensor,
+    group: Optional[torch.Stream],  # noqa: UP045
+    stream: torch.Stream,
+    shape: torch.Size,
+    either: torch.Stream | int,
+) -> None: ...
+
+
+def test_an_object_that_only_torch_makes_is_none() -> None:
+    """Such as a stream or a group of processes, whether or not its annotation includes None."""
+    values = {}
+    for name in ("group", "stream", "shape", "either"):
+        values[name] = plain_value(operator(grouped), parameter(grouped, name), SIZES)
+    assert (values["group"], values["stream"]) == (None, None)
+    # A shape and an integer can be made up.
+    assert None not in (values["shape"], values["either"])
+
+
 def test_what_a_plan_says_comes_before_what_is_guessed() -> None:
     """Optional arguments stay out unless they are given; a recipe's value may call a function."""
     of = operator(annotated)

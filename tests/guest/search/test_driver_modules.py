@@ -70,6 +70,15 @@ def test_stand_ins_are_removed_after_the_imports(package: Writer) -> None:
         importlib.import_module("no_such_package")
 
 
+def test_a_module_that_launches_kernels_of_another_has_stand_ins(package: Writer) -> None:
+    """It imports Triton and has no kernel itself."""
+    text = "import no_such_package\ndef launch():\n    import triton\n"
+    package({"launches.py": text, "plain.py": "import no_such_package\n"})
+    modules, failures = loaded()
+    assert modules == [NAME, f"{NAME}.launches"]
+    assert sorted(failures) == [f"{NAME}.launches", f"{NAME}.plain"]
+
+
 def test_a_module_is_imported_without_one_that_raises(package: Writer) -> None:
     """Its kernels are launched; a module that raises itself is not imported."""
     kernel = "class triton:\n    jit = staticmethod(lambda f: f)\n@triton.jit\ndef kernel(x): ...\n"
