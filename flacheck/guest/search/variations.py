@@ -101,9 +101,12 @@ class Variations:
         """Yield variants for kernels that no other variant launches."""
         yield base.with_changes("odd sizes", sizes=_ODD)
         for parameter in self._operator.takes:
+            name = parameter.name
             if is_optional_integer(parameter):
-                name = parameter.name
                 yield base.with_changes(f"{name}={_INTEGER}", values={name: _INTEGER})
+            elif type(parameter.default) is int and parameter.default == 0:
+                # A number that turns off what it counts.
+                yield base.with_changes(f"{name}=1", values={name: 1})
 
     def _packed_lengths(self) -> list[Parameter]:
         """Return the parameters for offsets of packed sequences on the GPU."""

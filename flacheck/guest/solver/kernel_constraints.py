@@ -93,10 +93,12 @@ class _RefusedLine:
     Attributes:
         origins: the parameters of the outermost kernel that the line's values come from.
         tuple_lengths: the lengths of the literal tuples that the line's function was passed.
+        is_sum: True if the error is in a sum, such as that of an address and its offset.
     """
 
     origins: list[_Origin]
     tuple_lengths: set[int]
+    is_sum: bool = False
 
 
 def kernel_constraints(refusal: Refusal, arguments: Mapping[str, Any]) -> list[Constraint]:
@@ -150,7 +152,11 @@ class _RefusalSolver:
             for origin in line.origins:
                 yield from self._change_width(origin)
         else:
-            for origin in line.origins:
+            origins = line.origins
+            if line.is_sum:
+                # An offset must be an integer; the address is rather right.
+                origins = sorted(origins, key=lambda origin: not origin.is_loaded)
+            for origin in origins:
                 if origin.is_loaded or not _POINTER_ERROR.search(self._message):
                     yield from self._make_integer(origin)
                 else:
@@ -347,8 +353,9 @@ def _refused_line(error: BaseException) -> _RefusedLine:
             callee, _ = callee_level
             call = _find_call(node, callee.name)
         if callee_level is None or call is None:
-            origins = dataflow.statement_origins(node)
-            return _RefusedLine(_to_outermost(outer_origins, origins), tuple_lengths)
+            origins = _to_outermost(outer_origins, dataflow.statement_origins(node))
+            is_sum = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
+            return _RefusedLine(origins, tuple_lengths, is_sum)
         callee_origins = {}
         tuple_lengths = set()
         for name, value in passed_arguments(call, callee.parameters):
