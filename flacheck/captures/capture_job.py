@@ -345,7 +345,7 @@ def _capture(config: Json, folder: Path, job: CaptureJob, stop: threading.Event,
     scratch = Path(config["output"]).parent
     doing = Path(config["progress"])
 
-    total = _count_kernels(job.package.path, job.package.modules)
+    total = len(_launchable_kernels(job.package.path, job.package.modules))
 
     def beat(seconds: float) -> None:
         recorded = len(_recorded_kernels(Path(config["output"])))
@@ -464,6 +464,7 @@ def driver_config(scratch: Path, job: CaptureJob) -> Json:
         "card": job.card,
         "modules": list(package.modules),
         "own": list(package.own_modules),
+        "launchable": _launchable_kernels(package.path, package.modules),
         "package": package.identity,
         "packages": {package.path: package.identity},
         "recipe": recipe_of(package.name),
@@ -477,18 +478,18 @@ def driver_config(scratch: Path, job: CaptureJob) -> Json:
 def _seconds(package: Package) -> float:
     """Return the CPU seconds for a package's capture."""
     return min(
-        max(SECONDS, _SECONDS_A_KERNEL * _count_kernels(package.path, package.modules)),
+        max(SECONDS, _SECONDS_A_KERNEL * len(_launchable_kernels(package.path, package.modules))),
         _MOST_SECONDS,
     )
 
 
 @functools.cache
-def _count_kernels(folder: str, modules: tuple[str, ...]) -> int:
-    """Return the number of kernels that modules in a folder launch."""
-    kernels = 0
+def _launchable_kernels(folder: str, modules: tuple[str, ...]) -> list[str]:
+    """Return the kernels that modules in a folder launch."""
+    kernels: set[str] = set()
     for module in modules:
-        kernels += len(launchable(folder, module))
-    return kernels
+        kernels.update(launchable(folder, module))
+    return sorted(kernels)
 
 
 def _recorded_kernels(launches: Path) -> set[str]:

@@ -52,6 +52,16 @@ def _tests(run: Mapping[str, Any]) -> TestsOutcome:
 
 
 def _reason(kernel: str, launchers: tuple[str, ...], report: Mapping[str, Any]) -> str:
+    """Return why no operator launched a kernel, and why it could not be launched alone."""
+    reason = _operators_reason(kernel, launchers, report)
+    alone = report.get("alone", {}).get(kernel)
+    if alone is None:
+        return reason
+    errors = [*alone["failures"].values(), report.get("untaken", {}).get(kernel, "")]
+    return f"{reason}; launched alone: {errors[0][:200]}"
+
+
+def _operators_reason(kernel: str, launchers: tuple[str, ...], report: Mapping[str, Any]) -> str:
     for module, error in report.get("modules", {}).items():
         if any(launcher.startswith(module + ":") for launcher in launchers):
             return f"{module} cannot be imported: {error}"

@@ -10,7 +10,7 @@ from typing import Any
 from ..pysource.functions import Function, function_text
 from . import usage
 
-FUNCTION, LAYER, METHOD = "function", "layer", "method"
+FUNCTION, LAYER, METHOD, KERNEL = "function", "layer", "method", "kernel"
 # A name that a function reads from its `**kwargs`.
 _KEYWORD_IN_KWARGS = re.compile(r"kwargs(?:\.get|\.pop)?[(\[]\s*['\"](\w+)['\"]")
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -5,6 +5,7 @@ The recorder writes the launches. `main` runs with one argument, a JSON object:
 - `output` (the launches file), `report` (a JSON file),
 - `card` (a row of the table of GPUs),
 - `modules` (the packages), `own` (all modules of the distribution, if they are listed),
+- `launchable` (the kernels that the package launches),
 - `package` (`name==version`), `packages` (folder → `name==version`),
 - `recipe` (a parsed recipe), `dtypes`,
 - `ops`, `kernels` (globs; of each kind that has some, only what can reach a match is called),
@@ -18,6 +19,7 @@ The report is a JSON object:
 - `modules`: {module: its import error},
 - `operators`: {name: {"kernels", "calls", "launches", "worked", "failures": {plan: error},
   "skipped"?}},
+- `alone`: the same of kernels that were launched alone,
 - `seconds` (CPU), `late`: True if the time was over before each plan was called in each dtype,
 - `cut`: the operators that were not called for lack of time,
 - `refused`: {kernel: the error of Triton's launcher},
@@ -37,8 +39,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..capture_reuse.reuse import ImportState
 from ..capture_reuse.triton_api_trace import TritonApiTrace
@@ -48,6 +50,10 @@ from ..recorder.session import Settings, session
 from ..recorder.warnings_log import WarningsLog, record_warnings
 from .derived_launches import DerivedLaunches
 from .trust import LaunchTrust
+
+if TYPE_CHECKING:
+    # The driver imports torch only when it runs.
+    from ..inference.operators import Operator
 
 # New objects between two collections, and how many collections of one age come before one of the
 # next. They take about 100 MB.
@@ -195,12 +201,14 @@ class _Capture:
             self._show_progress,
             caller.work,
             functools.partial(returned_operators, KernelReferences(config["modules"])),
+            self._kernels_alone,
         )
         search.run()
         self._show_progress("writing the launches")
         report = {
             "modules": failures,
             "operators": search.report,
+            "alone": search.report_alone,
             "late": search.late,
             "cut": search.cut,
             "refused": self._recorder.rejections,
@@ -209,6 +217,19 @@ class _Capture:
         if sought is not None:
             report["sought"] = sought
         return report
+
+    def _kernels_alone(self) -> Iterator[Operator]:
+        """Yield the kernels that the package launches and that have no launch here."""
+        from .kernel_operators import kernel_operators
+        from .narrowing import selected_kernels
+
+        if self._config.get("ops"):
+            # Nothing can tell that a selected function launches it.
+            return iter(())
+        found = self._recorder.kernels.keys() | self._recorder.rejections.keys()
+        names = [name for name in self._config.get("launchable") or () if name not in found]
+        globs = self._config.get("kernels") or ()
+        return kernel_operators(selected_kernels(names, globs))
 
     def finish(self, report: dict[str, Any], warnings_log: WarningsLog) -> None:
         """Write the files of the capture; the report comes last."""

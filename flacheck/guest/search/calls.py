@@ -13,7 +13,7 @@ from ..capture_reuse.frontend_queries import FrontendQueries
 from ..fake_cuda.registrations import BODIES
 from ..inference import optimizers, torch_calls
 from ..inference.arguments import NOTHING, Arguments, as_number, is_length, is_tensor
-from ..inference.operators import LAYER, METHOD, Operator
+from ..inference.operators import KERNEL, LAYER, METHOD, Operator
 from ..inference.plans import CallPlan, Plans, Recipe
 from ..inference.shapes import Shapes
 from ..recorder import frontend
@@ -471,6 +471,8 @@ def _tensors(result: Any) -> Iterator[torch.Tensor]:
 
 def call_rank(operator: Operator, plan: CallPlan, succeeded: bool, is_documented: bool) -> Rank:
     """Return how far the arguments of a call's launches are trusted."""
+    if operator.kind == KERNEL:
+        return Rank.ALONE
     if not succeeded:
         return Rank.FAILED
     if operator.kind == LAYER:

@@ -31,11 +31,17 @@ def narrow(
         if op_globs and not _matches_function(op_globs, operator.name):
             kernels &= _kernels_through(operator, op_globs, references)
             outer = False
-        if kernel_globs:
-            kernels = frozenset(name for name in kernels if _matches_kernel(kernel_globs, name))
+        kernels = frozenset(selected_kernels(kernels, kernel_globs))
         if kernels:
             narrowed.append(dataclasses.replace(operator, kernels=kernels, outer=outer))
     return narrowed
+
+
+def selected_kernels(kernels: Iterable[str], globs: Sequence[str]) -> list[str]:
+    """Return the kernels that match a glob; all without globs."""
+    if not globs:
+        return list(kernels)
+    return [name for name in kernels if _matches_kernel(globs, name)]
 
 
 def _kernels_through(

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..inference.operators import LAYER, METHOD, Operator
+from ..inference.operators import KERNEL, LAYER, METHOD, Operator
 from ..inference.plans import CallPlan
+from ..inference.shapes import SIZES
 from ..solver.path_conditions import PathConditions
 from .attempts import CaughtError
 from .calls import Caller, CallResult
@@ -52,6 +53,8 @@ _MAX_CALLS = 60
 # Methods that are searched for a kernel without success before further methods are skipped: a
 # package may have dozens of classes that do the same for other formats.
 _MAX_FRUITLESS_METHODS = 24
+# The sizes of a kernel that is launched alone: blocks of this size suit products of matrices.
+_SIZE_ALONE = 64
 # Seconds of work that are left for the end of the capture.
 _END_SECONDS = 3.0
 _SHOW_SECONDS = 1.0
@@ -66,6 +69,7 @@ class OperatorSearch:
 
     Attributes:
         report: the calls of each operator and their failures.
+        report_alone: the same of kernels that were launched alone.
         late: True if the time was over before every plan was called in every dtype.
     """
 
@@ -78,10 +82,13 @@ class OperatorSearch:
         show_progress: Callable[[str], None] = lambda activity: None,
         clock: Callable[[], float] = time.process_time,
         find_returned: _Returned = lambda operator, functions: (),
+        kernels_alone: Callable[[], Iterable[Operator]] = lambda: (),
     ) -> None:
         self._show_progress = show_progress
         self._clock = clock
         self._find_returned = find_returned
+        # Returns the kernels without a launch as operators.
+        self._kernels_alone = kernels_alone
         # The operators among returned functions, by name; the last one of a name counts.
         self._returned_operators: dict[str, Operator] = {}
         self._operators = operators
@@ -120,6 +127,7 @@ class OperatorSearch:
         self._last_shown = -_SHOW_SECONDS
         self.late = False
         self.report: dict[str, dict[str, Any]] = {}
+        self.report_alone: dict[str, dict[str, Any]] = {}
 
     def run(self) -> None:
         """Call the most promising operators first; each round ends at its share of the time."""
@@ -160,6 +168,7 @@ class OperatorSearch:
         self._run_round("variants of remaining functions", self._search_inner, remaining, 0.95)
         self._run_round("backward passes", self._repair_backward, [*outer, *inner], 0.96)
         self._run_round("rare variants", self._call_rare, [*outer, *inner], 0.97)
+        self._run_round("kernels alone", self._launch_alone, self._kernels_alone(), 0.98)
         self._round_end = self._end
         self._phase = "other dtypes"
         self._call_other_dtypes()
@@ -261,15 +270,18 @@ class OperatorSearch:
 
     def _report_entry(self, operator: Operator) -> dict[str, Any]:
         """Return an operator's entry in the report."""
-        if operator.name not in self.report:
-            self.report[operator.name] = {
+        report = self.report
+        if operator.kind == KERNEL:
+            report = self.report_alone
+        if operator.name not in report:
+            report[operator.name] = {
                 "kernels": sorted(operator.kernels),
                 "calls": 0,
                 "launches": 0,
                 "worked": [],
                 "failures": {},
             }
-        return self.report[operator.name]
+        return report[operator.name]
 
     def _variations(self, operator: Operator) -> Variations:
         return Variations(operator, self._caller.shapes)
@@ -332,6 +344,17 @@ class OperatorSearch:
             if self._is_time_over() or not kernels:
                 break
             self._call_with_repairs(operator, replace(plan, sought=kernels), 1)
+
+    def _launch_alone(self, operator: Operator) -> None:
+        """Launch a kernel with arguments that its own code implies."""
+        sizes = dict.fromkeys(SIZES, _SIZE_ALONE)
+        plan = self._recipe.plain(operator).with_changes(sizes=sizes, training=False)
+        success = self._call_with_repairs(operator, plan, _PLAIN_TRIES)
+        base = success or self._furthest_plans.get(operator.name, plan)
+        for variant in self._variations(operator).other_arguments(base):
+            if self._is_time_over() or not self._missing_kernels(operator):
+                break
+            self._call_with_repairs(operator, variant, 1)
 
     def _repair_backward(self, operator: Operator) -> None:
         """Repair a plan whose backward fails, for kernels that no other call launches.

@@ -36,6 +36,8 @@ class Rank(enum.IntEnum):
     PASSED = 4
     INNER = 5
     FAILED = 6
+    # A kernel without its host function, with arguments that its own code implies.
+    ALONE = 7
 
 
 def is_certain(rank: Rank, has_guesses: bool) -> bool:
@@ -121,7 +123,7 @@ class LaunchTrust:
             is_newly_certain = has_certain_arguments and identity not in self._certain
             if rank <= worst_kept and (not was_kept or is_newly_certain):
                 new_launches += 1
-            self._ranks[identity] = min(rank, self._rank(identity))
+            self._ranks[identity] = min(rank, self._ranks.get(identity, rank))
         if has_certain_arguments:
             self._certain.update(self._launches_of_call)
             for identity in self._launches_of_call:
@@ -180,7 +182,8 @@ class LaunchTrust:
     def _without_refused(self, launches: list[_Line]) -> Iterator[_Line]:
         """Yield launches without made-up ones that the front end refuses if it accepts others.
 
-        The first launch of a kernel in each dtype is compiled later, so it should be accepted.
+        The first launch of a kernel in each dtype is compiled later, so it should be accepted. A
+        kernel that was launched alone and never accepted has no launch.
         """
         accepted_kernels = set()
         for line in launches:
@@ -188,8 +191,12 @@ class LaunchTrust:
                 accepted_kernels.add(line["kernel"])
         for line in launches:
             is_wrong = line["made_up"] and self.is_refused(line["id"])
-            if not is_wrong or line["kernel"] not in accepted_kernels:
-                yield line
+            has_accepted = line["kernel"] in accepted_kernels
+            if has_accepted and is_wrong:
+                continue
+            if not has_accepted and self._rank(line["id"]) == Rank.ALONE:
+                continue
+            yield line
 
     def _rank(self, identity: str) -> Rank:
         return self._ranks.get(identity, Rank.FAILED)

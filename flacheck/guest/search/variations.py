@@ -75,7 +75,7 @@ class Variations:
     def unusual(self, base: CallPlan) -> Plans:
         """Yield variants in which one argument or size is changed."""
         yield from self._without_batch(base)
-        yield from self._other_arguments(base)
+        yield from self.other_arguments(base)
         yield from self._without_objects(base)
         yield from self._compared_tensors(base)
         if self._operator.is_built:
@@ -134,7 +134,7 @@ class Variations:
         if lengths and shapes:
             yield pack_sequences(base, *lengths).with_changes("packed, flat", shapes=shapes)
 
-    def _other_arguments(self, base: CallPlan) -> Plans:
+    def other_arguments(self, base: CallPlan) -> Plans:
         """Yield plans with an optional tensor or object, or another value of an argument."""
         for parameter in self._operator.takes:
             name = parameter.name

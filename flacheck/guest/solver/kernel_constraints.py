@@ -50,6 +50,8 @@ _BRANCH_VARIABLE = re.compile(
 # An integer that is replaced by a float on one path.
 _BRANCH_INTEGER = re.compile(
     r"is of type (?:<\[.*?\], )?u?int\d.*block redefines it as .*(?:fp|bf)\d"
+    r"|between then block \(u?int\d+\) and else block \((?:fp|bf)\d"
+    r"|between then block \((?:fp|bf)\d+\) and else block \(u?int\d"
 )
 _OPERAND_DTYPES = re.compile(r"Got (\w+) and (\w+)")
 _NONE_ERROR = re.compile(r"'NoneType' object has no attribute")
@@ -93,12 +95,12 @@ class _RefusedLine:
     Attributes:
         origins: the parameters of the outermost kernel that the line's values come from.
         tuple_lengths: the lengths of the literal tuples that the line's function was passed.
-        is_sum: True if the error is in a sum, such as that of an address and its offset.
+        addends: the parameters that the line adds as they are, such as an address to its offset.
     """
 
     origins: list[_Origin]
     tuple_lengths: set[int]
-    is_sum: bool = False
+    addends: frozenset[str] = frozenset()
 
 
 def kernel_constraints(refusal: Refusal, arguments: Mapping[str, Any]) -> list[Constraint]:
@@ -153,11 +155,12 @@ class _RefusalSolver:
                 yield from self._change_width(origin)
         else:
             origins = line.origins
-            if line.is_sum:
+            if line.addends:
                 # An offset must be an integer; the address is rather right.
-                origins = sorted(origins, key=lambda origin: not origin.is_loaded)
+                origins = sorted(origins, key=lambda origin: origin.name in line.addends)
             for origin in origins:
-                if origin.is_loaded or not _POINTER_ERROR.search(self._message):
+                is_offset = bool(line.addends) and origin.name not in line.addends
+                if origin.is_loaded or is_offset or not _POINTER_ERROR.search(self._message):
                     yield from self._make_integer(origin)
                 else:
                     yield from self._make_number(origin)
@@ -354,8 +357,9 @@ def _refused_line(error: BaseException) -> _RefusedLine:
             call = _find_call(node, callee.name)
         if callee_level is None or call is None:
             origins = _to_outermost(outer_origins, dataflow.statement_origins(node))
-            is_sum = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
-            return _RefusedLine(origins, tuple_lengths, is_sum)
+            addends = [_Origin(each, False) for each in _addends(node, dataflow.parameters)]
+            outer_addends = {each.name for each in _to_outermost(outer_origins, addends)}
+            return _RefusedLine(origins, tuple_lengths, frozenset(outer_addends))
         callee_origins = {}
         tuple_lengths = set()
         for name, value in passed_arguments(call, callee.parameters):
@@ -365,6 +369,15 @@ def _refused_line(error: BaseException) -> _RefusedLine:
                 tuple_lengths.add(len(value.elts))
         outer_origins = callee_origins
     return _RefusedLine([], tuple_lengths)
+
+
+def _addends(node: ast.AST, parameters: Iterable[str]) -> Iterator[str]:
+    """Yield the parameters that a sum adds as they are."""
+    match node:
+        case ast.BinOp(op=ast.Add()):
+            for operand in (node.left, node.right):
+                if isinstance(operand, ast.Name) and operand.id in parameters:
+                    yield operand.id
 
 
 def _kernel_levels(error: BaseException) -> list[tuple[_KernelDataflow, ast.AST]]:

@@ -388,6 +388,69 @@ def test_a_kernel_says_what_it_takes(tmp_path: Path) -> None:
     assert "missing 1 required positional argument: 'n'" in next(iter(failures.values()))
 
 
+ALONE = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def _read(start, i):
+    return tl.load(start + i)
+
+@triton.autotune([triton.Config({"BLOCK": 32}), triton.Config({"BLOCK": 64})], key=["n"])
+@triton.jit
+def gather(x, where, out, n, stride_xa, stride_xb, eps, ADDS: tl.constexpr, BLOCK: tl.constexpr,
+           KIND: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    row = _read(where, i)
+    values = tl.load(x + row * stride_xa).to(KIND)
+    if ADDS:
+        values += eps
+    tl.store(out + i, values, mask=i < n)
+
+@triton.jit
+def hopeless(x, K: tl.constexpr):
+    tl.store(x + tl.arange(0, K) * "three", 1.0)
+
+@triton.jit
+def removed(x):
+    tl.there_is_no_such_thing(x)
+
+def from_a_file(path):
+    weights = torch.load(path)
+    gather[(1,)](weights, weights, weights, 1, 1, 1, 1.0, ADDS=True, KIND=tl.float32)
+    hopeless[(1,)](weights, K=1)
+    removed[(1,)](weights)
+"""
+
+
+def test_a_kernel_whose_function_cannot_be_called_is_launched_alone(tmp_path: Path) -> None:
+    """With the kinds of arguments that its code implies; the launch is made up.
+
+    One that accepts none of them has no launch, one that the release cannot compile has.
+    """
+    kernels = ["tiny.ops:gather", "tiny.ops:hopeless", "tiny.ops:removed"]
+    launches, report = driven(package(tmp_path, ops=ALONE), launchable=kernels)
+    assert report["operators"]["tiny.ops:from_a_file"]["launches"] == 0
+    assert {one.kernel for one in launches.launches} == {"tiny.ops:gather", "tiny.ops:removed"}
+    assert {one.made_up for one in launches.launches} == {True}
+    gathers = [one.launch for one in launches.launches if one.kernel == "tiny.ops:gather"]
+    args = gathers[0].args
+    assert args["where"]["dtype"] in ("i32", "i64")
+    assert args["x"]["dtype"] in ("bf16", "fp32")
+    assert args["stride_xb"] == {"int": 1}
+    assert {len(launch.configs) for launch in gathers} == {2}
+    assert report["untaken"].keys() == {"tiny.ops:hopeless"}
+
+
+def test_selected_kernels_are_launched_alone_and_no_kernel_of_an_operator(tmp_path: Path) -> None:
+    """Nothing can tell that an operator which could not be called launches a kernel."""
+    kernels = ["tiny.ops:gather", "tiny.ops:hopeless"]
+    folder = package(tmp_path, ops=ALONE)
+    launches, report = driven(folder, launchable=kernels, kernels=["hopeless"])
+    assert list(report["alone"]) == ["tiny.ops:hopeless"]
+    launches, report = driven(folder, launchable=kernels, ops=["from_a_file"])
+    assert (launches.launches, report["alone"]) == ((), {})
+
+
 COLLECTING = """
 import torch, triton, triton.language as tl
 

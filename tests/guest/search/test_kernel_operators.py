@@ -1,0 +1,122 @@
+"""Kernels as operators: the kind of each argument by its use in the kernel."""
+
+# The driver imports torch.
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from flacheck.guest.inference import usage
+from flacheck.guest.inference.operators import KERNEL, Operator
+from flacheck.guest.search.kernel_operators import kernel_operators
+from flacheck.guest.solver.pointer_parameters import pointer_parameters
+
+tl: Any = None
+
+
+class Parameter:
+    def __init__(self, name: str, is_constexpr: bool) -> None:
+        self.name, self.is_constexpr = name, is_constexpr
+
+
+class Kernel:
+    """As Triton's: constants have names in capitals here."""
+
+    def __init__(self, fn: Any) -> None:
+        self.fn, self.src = fn, ""
+        self.arg_names = list(fn.__annotations__) or list(
+            fn.__code__.co_varnames[: fn.__code__.co_argcount]
+        )
+        self.params = [Parameter(name, name.isupper()) for name in self.arg_names]
+        self.launched: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    def run(self) -> None: ...
+
+    def __getitem__(self, grid: Any) -> Any:
+        return lambda *args, **kwargs: self.launched.append((args, kwargs))
+
+
+class Tuner:
+    """As an autotuner with one configuration, or as heuristics."""
+
+    def __init__(self, fn: Any, configs: list[Any], values: dict[str, Any]) -> None:
+        self.fn, self.configs, self.values, self.arg_names = fn, configs, values, fn.arg_names
+
+    def run(self) -> None: ...
+
+    def __getitem__(self, grid: Any) -> Any:
+        return self.fn[grid]
+
+
+class Config:
+    def __init__(self, **kwargs: Any) -> None:
+        self.kwargs = kwargs
+
+
+def _add(first, second, PREC):  # type: ignore[no-untyped-def]
+    return tl.dot(tl.load(first), second, input_precision=PREC)
+
+
+add: Any = Kernel(_add)
+
+
+def _scale(x, y, n, stride_xa, stride_xb, eps, BLOCK, SIZE, DOES, KIND, PRECISION, N):  # type: ignore[no-untyped-def]
+    start = x + n * stride_xa
+    start += stride_xb
+    out = tl.advance(tl.make_block_ptr(base=y), (0, 0))
+    if DOES and not SIZE:
+        tl.store(out, add(start[None, :], eps, PRECISION).to(KIND) + SIZE)
+    if N:
+        return tl.arange(0, N)
+
+
+inner = Kernel(_scale)
+scale = Tuner(Tuner(inner, [Config(BLOCK=16)], {}), [], {"SIZE": len})
+scale_name = f"{__name__}:_scale"
+
+
+def operator(monkeypatch: pytest.MonkeyPatch) -> Operator:
+    monkeypatch.setattr(sys.modules[__name__], "_scale", scale)
+    (found,) = kernel_operators([scale_name, f"{__name__}:no_such", "no_module:kernel"])
+    return found
+
+
+def test_addresses_are_followed_to_the_parameters_that_they_start_with() -> None:
+    """Through sums, block pointers, views and the kernels that are called."""
+    assert pointer_parameters(inner) == {"x", "y"}
+    assert pointer_parameters(add) == {"first"}
+
+
+def test_arguments_are_annotated_by_their_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tuners and heuristics pass is no argument; a number that is tested, too, is no flag."""
+    found = operator(monkeypatch)
+    assert (found.kind, found.kernels) == (KERNEL, frozenset({scale_name}))
+    annotations = {each.name: each.annotation for each in found.parameters}
+    assert annotations == {
+        "x": "Tensor",
+        "y": "Tensor",
+        "n": "int",
+        "stride_xa": "int",
+        "eps": "float",
+        "DOES": "bool",
+        "KIND": usage.DTYPE,
+        "N": "int",
+    }
+
+
+def test_a_launch_passes_as_much_as_it_can_by_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tuners read only such arguments. Flags are off, and the last stride is that of neighbours."""
+    found = operator(monkeypatch)
+    monkeypatch.setattr(sys.modules[__name__], "tl", type("tl", (), {"float32": "fp32"}))
+    monkeypatch.setitem(sys.modules, "triton.language", tl)
+    monkeypatch.setitem(sys.modules, "triton", type("triton", (), {"language": tl}))
+    found.call(x="X", y="Y", n=3, stride_xa=64, eps=0.5, KIND=torch.float32, N=16)
+    positional, keywords = inner.launched.pop()
+    assert positional == ("X", "Y", 3, 64, 1, 0.5)
+    assert keywords == {"DOES": False, "KIND": "fp32", "PRECISION": "tf32", "N": 16}
