@@ -66,7 +66,7 @@ def kernel_operators(names: Iterable[str]) -> Iterator[Operator]:
         if not hasattr(function, "params"):
             # The package's own kind of kernel.
             continue
-        launch = _Launch(kernel, function)
+        launch = _SingleLaunch(kernel, function)
         yield Operator(
             name=name,
             call=launch,
@@ -85,7 +85,7 @@ def _innermost(kernel: Any) -> Any:
     return kernel
 
 
-class _Launch:
+class _SingleLaunch:
     """A function that launches a kernel with one program."""
 
     def __init__(self, kernel: Any, function: Any) -> None:
