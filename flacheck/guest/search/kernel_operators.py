@@ -92,14 +92,18 @@ class _SingleLaunch:
         self._kernel = kernel
         self._function = function
         self._kinds = _constant_kinds(function)
-        # The arguments that are not inferred.
+        # The arguments that are not inferred, and flags, which are off unless a plan turns them on.
         self._fixed: dict[str, Any] = dict.fromkeys(_last_strides(function.arg_names), 1)
+        self._flags: dict[str, bool] = {}
         for parameter in function.params:
-            if parameter.is_constexpr and self._kinds.get(parameter.name) == _PRECISION:
+            kind = self._kinds.get(parameter.name)
+            if parameter.is_constexpr and kind == _PRECISION:
                 self._fixed[parameter.name] = _USUAL_PRECISION
+            elif parameter.is_constexpr and kind == _FLAG:
+                self._flags[parameter.name] = False
 
     def __call__(self, **arguments: Any) -> None:
-        values = dict(self._fixed)
+        values = {**self._fixed, **self._flags}
         for name, value in arguments.items():
             if isinstance(value, torch.dtype):
                 value = _triton_dtype(value)
@@ -128,9 +132,8 @@ class _SingleLaunch:
             elif _FLOAT_NAME.search(name):
                 annotation = "float"
             default = _default(self._function.fn, name)
-            if annotation == "bool" and default is inspect.Parameter.empty:
-                default = False
-                self._fixed[name] = False
+            if default is inspect.Parameter.empty:
+                default = self._flags.get(name, default)
             kind = inspect.Parameter.KEYWORD_ONLY
             yield inspect.Parameter(name, kind, default=default, annotation=annotation)
 

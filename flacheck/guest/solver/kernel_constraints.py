@@ -60,6 +60,8 @@ _SIZE_ERROR = re.compile(r"exceeds triton maximum tensor numel")
 _EMPTY_ERROR = re.compile(
     r"end argument must be greater than the start|cannot change total number of elements"
 )
+# Of addresses in memory, which are 64-bit integers there.
+_ADDRESS_ERROR = re.compile(r"cannot cast .*(?:fp|bf)\d.* to .*pointer<")
 _POINTER_ERROR = re.compile(r"pointer<")
 # The extent of a dimension that is added to a tensor.
 _NEW_EXTENT = 2
@@ -144,6 +146,9 @@ class _RefusalSolver:
             # Terms of a sum of integers must be small integers.
             for origin in line.origins:
                 yield from self._replace_floats(origin, (torch.int8, torch.int32))
+        elif _ADDRESS_ERROR.search(self._message):
+            for origin in line.origins:
+                yield from self._replace_floats(origin, (torch.int64,))
         elif _BRANCH_INTEGER.search(self._message):
             for origin in line.origins:
                 yield from self._replace_floats(origin, (torch.int32, torch.int64))
@@ -351,7 +356,7 @@ def _refused_line(error: BaseException) -> _RefusedLine:
     for (dataflow, node), callee_level in zip(levels, [*levels[1:], None]):
         call = None
         if callee_level is None:
-            node = _refused_variable(error) or node
+            node = _refused_variable(error) or _refused_address(error, node) or node
         else:
             callee, _ = callee_level
             call = _find_call(node, callee.name)
@@ -369,6 +374,15 @@ def _refused_line(error: BaseException) -> _RefusedLine:
                 tuple_lengths.add(len(value.elts))
         outer_origins = callee_origins
     return _RefusedLine([], tuple_lengths)
+
+
+def _refused_address(error: BaseException, node: ast.AST) -> ast.expr | None:
+    """Return the value that cannot be cast to an address."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=value, attr="to")):
+            if _ADDRESS_ERROR.search(_full_message(error)):
+                return value
+    return None
 
 
 def _addends(node: ast.AST, parameters: Iterable[str]) -> Iterator[str]:
