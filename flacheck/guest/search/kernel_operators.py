@@ -14,6 +14,7 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -36,17 +37,26 @@ _FLOAT_NAME = re.compile(
     re.IGNORECASE,
 )
 _STRIDE_NAME = re.compile(r"stride")
-# Kinds of constants, and the value of a precision.
-_FLAG, _DTYPE, _PRECISION = "flag", "dtype", "precision"
-_USUAL_PRECISION = "tf32"
+
+
+@dataclass(frozen=True)
+class _Text:
+    """The kind of a constant that is one of a few texts, with the first of them."""
+
+    value: str
+
+
+# The other kinds of constants.
+_FLAG, _DTYPE = "flag", "dtype"
+_Kind = str | _Text
 # Methods and functions whose argument is a dtype, with its position, and keywords of all functions.
 _CASTS = {"to": 0, "cast": 1, "pointer_type": 0, "zeros": 1, "full": 2}
-_KEYWORD_KINDS = {
+_KEYWORD_KINDS: dict[str, _Kind] = {
     **dict.fromkeys(("dtype", "out_dtype"), _DTYPE),
     "allow_tf32": _FLAG,
-    "input_precision": _PRECISION,
+    "input_precision": _Text("tf32"),
 }
-_ANNOTATIONS = {_FLAG: "bool", _DTYPE: usage.DTYPE}
+_ANNOTATIONS: dict[_Kind, str] = {_FLAG: "bool", _DTYPE: usage.DTYPE}
 # Kernels that call each other, outermost first.
 _MAX_CALLEES = 4
 
@@ -97,8 +107,8 @@ class _SingleLaunch:
         self._flags: dict[str, bool] = {}
         for parameter in function.params:
             kind = self._kinds.get(parameter.name)
-            if parameter.is_constexpr and kind == _PRECISION:
-                self._fixed[parameter.name] = _USUAL_PRECISION
+            if parameter.is_constexpr and isinstance(kind, _Text):
+                self._fixed[parameter.name] = kind.value
             elif parameter.is_constexpr and kind == _FLAG:
                 self._flags[parameter.name] = False
 
@@ -181,19 +191,25 @@ def _tensor_of_stride(name: str) -> str:
     return head
 
 
-def _constant_kinds(kernel: Any, depth: int = 0) -> dict[str, str]:
-    """Return the names that a kernel and its callees use as flags, dtypes and precisions only."""
+def _constant_kinds(kernel: Any, depth: int = 0) -> dict[str, _Kind]:
+    """Return the names that a kernel and its callees use as flags, dtypes and texts only.
+
+    Texts that the kernel itself compares are found with the other constants of its module.
+    """
     tree = function_tree(kernel.fn)
     if tree is None:
         return {}
     uses: Counter[str] = Counter()
-    kinds: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    kinds: defaultdict[str, Counter[_Kind]] = defaultdict(Counter)
     for node in walk(tree):
         if isinstance(node, ast.Name):
             uses[node.id] += 1
         elif isinstance(node, (ast.If, ast.IfExp)):
             for name in _tested_names(node.test):
                 kinds[name][_FLAG] += 1
+        elif isinstance(node, ast.Compare) and depth:
+            for name, text in _compared_texts(node):
+                kinds[name][_Text(text)] += 1
         elif isinstance(node, ast.Call):
             for name, kind in _kinds_of_arguments(node):
                 kinds[name][kind] += 1
@@ -203,7 +219,7 @@ def _constant_kinds(kernel: Any, depth: int = 0) -> dict[str, str]:
                 for parameter, value in passed_arguments(node, callee.arg_names):
                     if isinstance(value, ast.Name) and parameter in inner_kinds:
                         kinds[value.id][inner_kinds[parameter]] += 1
-    result = {}
+    result: dict[str, _Kind] = {}
     for name, counts in kinds.items():
         (kind, _), *_ = counts.most_common(1)
         # A number is tested, too: a flag has no other use.
@@ -224,8 +240,15 @@ def _tested_names(test: ast.expr) -> Iterator[str]:
                 yield from _tested_names(value)
 
 
-def _kinds_of_arguments(call: ast.Call) -> Iterator[tuple[str, str]]:
-    """Yield the variables that a call takes as dtypes, flags or precisions, each with its kind."""
+def _compared_texts(comparison: ast.Compare) -> Iterator[tuple[str, str]]:
+    """Yield a variable with the text that it is compared with."""
+    match comparison:
+        case ast.Compare(left=ast.Name(id=name), comparators=[ast.Constant(value=str() as text)]):
+            yield name, text
+
+
+def _kinds_of_arguments(call: ast.Call) -> Iterator[tuple[str, _Kind]]:
+    """Yield the variables that a call takes as dtypes, flags or texts, each with its kind."""
     position = _CASTS.get(called_name(call))
     if position is not None and len(call.args) > position:
         argument = call.args[position]

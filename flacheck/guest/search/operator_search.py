@@ -354,7 +354,7 @@ class OperatorSearch:
         for variant in self._variations(operator).other_arguments(base):
             if self._is_time_over() or not self._missing_kernels(operator):
                 break
-            self._call_with_repairs(operator, variant, 1)
+            self._call_with_repairs(operator, variant, _USUAL_TRIES)
 
     def _repair_backward(self, operator: Operator) -> None:
         """Repair a plan whose backward fails, for kernels that no other call launches.

@@ -59,19 +59,21 @@ class Config:
         self.kwargs = kwargs
 
 
-def _add(first, second, PREC):  # type: ignore[no-untyped-def]
+def _add(first, second, PREC, MODE):  # type: ignore[no-untyped-def]
+    if MODE == "fast":
+        return tl.load(first)
     return tl.dot(tl.load(first), second, input_precision=PREC)
 
 
 add: Any = Kernel(_add)
 
 
-def _scale(x, y, n, stride_xa, stride_xb, eps, BLOCK, SIZE, DOES, KIND, PRECISION, N):  # type: ignore[no-untyped-def]
+def _scale(x, y, n, stride_xa, stride_xb, eps, BLOCK, SIZE, DOES, KIND, PRECISION, HOW, N):  # type: ignore[no-untyped-def]
     start = x + n * stride_xa
     start += stride_xb
     out = tl.advance(tl.make_block_ptr(base=y), (0, 0))
     if DOES and not SIZE:
-        tl.store(out, add(start[None, :], eps, PRECISION).to(KIND) + SIZE)
+        tl.store(out, add(start[None, :], eps, PRECISION, HOW).to(KIND) + SIZE)
     if N:
         return tl.arange(0, N)
 
@@ -119,4 +121,4 @@ def test_a_launch_passes_as_much_as_it_can_by_position(monkeypatch: pytest.Monke
     found.call(x="X", y="Y", n=3, stride_xa=64, eps=0.5, KIND=torch.float32, N=16)
     positional, keywords = inner.launched.pop()
     assert positional == ("X", "Y", 3, 64, 1, 0.5)
-    assert keywords == {"DOES": False, "KIND": "fp32", "PRECISION": "tf32", "N": 16}
+    assert keywords == {"DOES": False, "KIND": "fp32", "PRECISION": "tf32", "HOW": "fast", "N": 16}
