@@ -98,11 +98,13 @@ class _RefusedLine:
         origins: the parameters of the outermost kernel that the line's values come from.
         tuple_lengths: the lengths of the literal tuples that the line's function was passed.
         addends: the parameters that the line adds as they are, such as an address to its offset.
+        asserted: a parameter of the outermost kernel and the number that the line asserts it is.
     """
 
     origins: list[_Origin]
     tuple_lengths: set[int]
     addends: frozenset[str] = frozenset()
+    asserted: tuple[str, int] | None = None
 
 
 def kernel_constraints(refusal: Refusal, arguments: Mapping[str, Any]) -> list[Constraint]:
@@ -134,7 +136,9 @@ class _RefusalSolver:
                 for length in line.tuple_lengths:
                     yield from self._change_rank(origin.name, value, length)
         loop_variable = _LOOP_VARIABLE.search(self._message)
-        if _SIZE_ERROR.search(self._message):
+        if line.asserted:
+            yield from self._resize(*line.asserted)
+        elif _SIZE_ERROR.search(self._message):
             yield from self._shrink_tiles()
         elif _EMPTY_ERROR.search(self._message):
             yield from self._widen_tensors()
@@ -183,6 +187,24 @@ class _RefusalSolver:
                 elif isinstance(argument, torch.Tensor) and constant in argument.shape:
                     extents = [_SMALL_EXTENT if n == constant else n for n in argument.shape]
                     yield Constraint(SHAPE, name, tuple(extents))
+
+    def _resize(self, parameter: str, size: int) -> Iterator[Constraint]:
+        """Yield arguments that make a kernel's constant the size that it asserts.
+
+        Args:
+            parameter: the name of the constant.
+            size: the size that it must be.
+        """
+        value = self._launch_arguments.get(parameter)
+        if type(value) is not int:
+            return
+        for name, argument in self._call_arguments.items():
+            if type(argument) is int and argument == value:
+                yield Constraint(VALUE, name, size)
+        for name, argument in self._call_arguments.items():
+            if isinstance(argument, torch.Tensor) and value in argument.shape:
+                extents = [size if extent == value else extent for extent in argument.shape]
+                yield Constraint(SHAPE, name, tuple(extents))
 
     def _widen_tensors(self) -> Iterator[Constraint]:
         """Yield larger widths for narrow tensors."""
@@ -364,7 +386,11 @@ def _refused_line(error: BaseException) -> _RefusedLine:
             origins = _to_outermost(outer_origins, dataflow.statement_origins(node))
             addends = [_Origin(each, False) for each in _addends(node, dataflow.parameters)]
             outer_addends = {each.name for each in _to_outermost(outer_origins, addends)}
-            return _RefusedLine(origins, tuple_lengths, frozenset(outer_addends))
+            asserted = None
+            for parameter, number in _asserted_sizes(node):
+                for each in _to_outermost(outer_origins, [_Origin(parameter, False)]):
+                    asserted = each.name, number
+            return _RefusedLine(origins, tuple_lengths, frozenset(outer_addends), asserted)
         callee_origins = {}
         tuple_lengths = set()
         for name, value in passed_arguments(call, callee.parameters):
@@ -383,6 +409,17 @@ def _refused_address(error: BaseException, node: ast.AST) -> ast.expr | None:
             if _ADDRESS_ERROR.search(_full_message(error)):
                 return value
     return None
+
+
+def _asserted_sizes(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """Yield the variable and the number of `tl.static_assert(n == 4)`."""
+    if called_name(node) != "static_assert":
+        return
+    assert isinstance(node, ast.Call)
+    match node.args:
+        case [ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[right]), *_]:
+            if isinstance(right, ast.Constant) and type(right.value) is int:
+                yield name, right.value
 
 
 def _addends(node: ast.AST, parameters: Iterable[str]) -> Iterator[str]:

@@ -252,7 +252,15 @@ def test_a_variable_that_a_branch_makes_wider() -> None:
     ]
 
 
-def test_an_integer_that_a_branch_would_make_a_float() -> None:
+@pytest.mark.parametrize(
+    "message",
+    [
+        "initial value for `place` is of type int32[], but the then block redefines it as fp32[]",
+        "Mismatched type for place between then block (fp32) and else block (int32)",
+        "Mismatched type for place between then block (int32) and else block (bf16)",
+    ],
+)
+def test_an_integer_that_a_branch_would_make_a_float(message: str) -> None:
     """What is subtracted from it was loaded."""
     source = """
     def kernel(x, bins, row):
@@ -262,9 +270,6 @@ def test_an_integer_that_a_branch_would_make_a_float() -> None:
         tl.store(x + place, 0)
     """
     x, bins = torch.zeros(8), torch.zeros(4)
-    message = (
-        "initial value for `place` is of type int32[], but the then block redefines it as fp32[]"
-    )
     error = FrontEndError(source, "if row", message)
     assert refused(error, {"x": x, "bins": bins, "row": 1}, {"x": x, "bins": bins}) == [
         (DTYPE, "bins", torch.int32),
@@ -319,6 +324,66 @@ def kernel(points, n, D: tl.constexpr, BLOCK: tl.constexpr):
         for d in tl.static_range(0, BLOCK, 64):
             tl.store(points + d, 1)
 """
+
+
+def expression_error(source: str, text: str, message: str) -> FrontEndError:
+    """An error at an expression within a statement."""
+    error = FrontEndError(source, "def")
+    error.error_message = message
+    for node in ast.walk(ast.parse(error.src)):
+        if isinstance(node, ast.expr) and ast.unparse(node) == text:
+            error.node = node  # type: ignore[assignment]
+    return error
+
+
+OFFSETS = """
+def kernel(x, where, out, stride):
+    row = first(where, 0)
+    offset = row * stride
+    tl.store(out, tl.load(x + offset))
+"""
+
+
+def test_an_offset_is_an_integer_before_its_address_is_a_number() -> None:
+    """Also where another function loads it."""
+    x, where, out = torch.zeros(8), torch.zeros(3), torch.zeros(8)
+    message = "invalid operands of type pointer<fp32> and triton.language.float32"
+    error = expression_error(OFFSETS, "x + offset", message)
+    arguments = {"x": x, "where": where, "out": out, "stride": 2}
+    assert refused(error, arguments, {"x": x, "where": where, "out": out}) == [
+        (DTYPE, "where", torch.int32),
+        (DTYPE, "where", torch.int64),
+        (VALUE, "x", 1.0),
+    ]
+
+
+def test_an_address_in_memory_is_a_large_integer() -> None:
+    """The tensor that it is loaded from has 64-bit integers."""
+    source = "def kernel(x, tables):\n    y = tl.load(tables).to(tl.pointer_type(tl.uint8))\n"
+    tables = torch.zeros(3)
+    cast = "tl.load(tables).to(tl.pointer_type(tl.uint8))"
+    error = expression_error(source, cast, "cannot cast fp32[constexpr[4]] to pointer<uint8>")
+    arguments = {"x": torch.zeros(2), "tables": tables}
+    assert refused(error, arguments, {"tables": tables}) == [(DTYPE, "tables", torch.int64)]
+
+
+ASSERTING = """
+def kernel(x, n, m):
+    tl.static_assert(n == 4)
+    tl.static_assert(m > 4)
+"""
+
+
+def test_a_constant_is_the_size_that_a_kernel_asserts() -> None:
+    """A number of the call that equals it becomes that size, and so does a tensor's extent."""
+    x, y = torch.zeros(2, 8, 8), torch.zeros(3)
+    error = expression_error(ASSERTING, "tl.static_assert(n == 4)", "")
+    arguments = {"x": x, "n": 8, "m": 2}
+    given = {"x": x, "y": y, "count": 8, "other": 3}
+    assert refused(error, arguments, given) == [(VALUE, "count", 4), (SHAPE, "x", (2, 4, 4))]
+    assert refused(error, {**arguments, "n": None}, given) == []
+    error = expression_error(ASSERTING, "tl.static_assert(m > 4)", "")
+    assert refused(error, arguments, given) == []
 
 
 def test_a_loop_that_is_unrolled_too_often_wants_a_smaller_size() -> None:
