@@ -147,7 +147,8 @@ class KernelReferences:
 
     def _class_references(self, owner: type) -> Iterator[Any]:
         """Yield the methods and base classes of a class."""
-        for attribute in vars(owner).values():
+        # To look up an attribute may import modules, which add others.
+        for attribute in list(vars(owner).values()):
             if _may_refer(attribute):
                 yield attribute
         for base in owner.__bases__:
