@@ -56,6 +56,8 @@ OPTIONS = frozenset(
     max_num_imprecise_acc_default default_dot_input_precision enable_reflect_ftz schedule_hint
     sanitize_overflow debug minRegAutoWS maxRegAutoWS cluster_dims""".split()
 )
+# The GPU is that of the cell: an option that names another one may only be unset.
+_UNSET_OPTIONS = frozenset(("arch",))
 # Options that are numbers.
 _COUNTS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -455,7 +457,9 @@ def check_options(options: Any, path: Sequence[str | int] = ()) -> None:
     """
     if not isinstance(options, dict):
         raise FormError("options are a mapping", path=path)
-    for name in options:
+    for name, value in options.items():
+        if name in _UNSET_OPTIONS and value is None:
+            continue
         if name not in OPTIONS:
             names = ", ".join(sorted(OPTIONS))
             raise FormError(f"option {name!r} is unknown", f"known are {names}", path)

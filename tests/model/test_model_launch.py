@@ -94,6 +94,13 @@ def test_options_that_could_name_a_file_are_none() -> None:
         check_options({"ptx_options": "-f"})
 
 
+def test_the_option_that_names_a_gpu_may_only_be_unset() -> None:
+    """The GPU is that of the cell."""
+    check_options({"arch": None})
+    with pytest.raises(FormError, match="option 'arch' is unknown"):
+        check_options({"arch": "sm_90a"})
+
+
 @pytest.mark.parametrize("value", ["four", {"unknown": "a.B"}])
 def test_a_number_of_warps_is_a_number(value: object) -> None:
     with pytest.raises(FormError, match=r"option num_warps: .*; it is a number"):

@@ -31,15 +31,17 @@ The report is a JSON object:
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
+import importlib
 import json
 import math
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..capture_reuse.reuse import ImportState
@@ -98,6 +100,19 @@ def _skip_sleep() -> None:
     time.sleep = sleep
 
 
+def _import_torch(package_folders: Collection[str]) -> None:
+    """Import torch with its own `typing_extensions`: a package may bring an older release.
+
+    The module is shared from then on.
+    """
+    search_path = list(sys.path)
+    sys.path[:] = [folder for folder in sys.path if folder not in package_folders]
+    with contextlib.suppress(ImportError):
+        importlib.import_module("typing_extensions")
+    sys.path[:] = search_path
+    importlib.import_module("torch")
+
+
 class _Capture:
     """One capture of a package."""
 
@@ -126,7 +141,8 @@ class _Capture:
     def run(self) -> dict[str, Any]:
         """Call the package's operators and return the report."""
         self._show_progress("importing torch")
-        import torch  # noqa: F401 the fake device must exist before the package is imported
+        # The fake device must exist before the package is imported.
+        _import_torch(self._config.get("packages") or ())
 
         from ..inference.plans import Recipe
         from .modules import NotImported, load

@@ -212,6 +212,15 @@ def test_a_package_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
     assert "other.py" in error["traceback"]
 
 
+def test_a_package_with_an_old_module_of_torchs_can_be_captured(tmp_path: Path) -> None:
+    """The newer one of torch's environment serves both."""
+    folder = package(tmp_path, kernels=KERNELS, ops=OPS)
+    (folder / "typing_extensions.py").write_text("raise ImportError('too old')\n")
+    launches, report = driven(folder)
+    assert "import_error" not in report
+    assert "tiny.kernels:scale" in {one.kernel for one in launches.launches}
+
+
 UNGUESSABLE = """
 import torch
 from tiny.kernels import rare
