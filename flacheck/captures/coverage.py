@@ -57,8 +57,12 @@ def _reason(kernel: str, launchers: tuple[str, ...], report: Mapping[str, Any]) 
     alone = report.get("alone", {}).get(kernel)
     if alone is None:
         return reason
-    errors = [*alone["failures"].values(), report.get("untaken", {}).get(kernel, "")]
-    return f"{reason}; launched alone: {errors[0][:200]}"
+    errors = list(alone["failures"].values())
+    if kernel in report.get("untaken", {}):
+        errors.append(report["untaken"][kernel])
+    if not errors:
+        return reason
+    return f"{reason}; launched alone it fails: {errors[0][:200]}"
 
 
 def _operators_reason(kernel: str, launchers: tuple[str, ...], report: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ launches are made up.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import itertools
 import re
@@ -28,6 +29,7 @@ from ..pysource.functions import (
     walk,
 )
 from ..solver.pointer_parameters import callee_of, pointer_parameters
+from .attempts import attempt
 from .kernel_references import kernel_name
 
 _POINTER_NAME = re.compile(r"_?(ptrs?|pointer)$|^p_", re.IGNORECASE)
@@ -57,6 +59,8 @@ _KEYWORD_KINDS: dict[str, _Kind] = {
     "input_precision": _Text("tf32"),
 }
 _ANNOTATIONS: dict[_Kind, str] = {_FLAG: "bool", _DTYPE: usage.DTYPE}
+# CPU seconds to read the code of one kernel and of those that it calls.
+_READ_SECONDS = 4.0
 # Kernels that call each other, outermost first.
 _MAX_CALLEES = 4
 
@@ -64,28 +68,37 @@ _MAX_CALLEES = 4
 def kernel_operators(names: Iterable[str]) -> Iterator[Operator]:
     """Yield kernels as operators; only modules' own variables are found.
 
+    A kernel whose code or wrappers cannot be read is left out: the capture goes on.
+
     Args:
         names: kernels as `module:name`.
     """
     for name in names:
-        module, _, variable = name.partition(":")
-        kernel = vars(sys.modules.get(module, object)).get(variable)
-        if kernel_name(kernel) != name:
-            continue
-        function = _innermost(kernel)
-        if not hasattr(function, "params"):
-            # The package's own kind of kernel.
-            continue
-        launch = _SingleLaunch(kernel, function)
-        yield Operator(
-            name=name,
-            call=launch,
-            kind=KERNEL,
-            outer=False,
-            kernels=frozenset((name,)),
-            parameters=tuple(launch.parameters()),
-            source=function.fn,
-        )
+        operator = attempt(functools.partial(_as_operator, name), _READ_SECONDS, keeps_trace=False)
+        if isinstance(operator, Operator):
+            yield operator
+
+
+def _as_operator(name: str) -> Operator | None:
+    """Return the kernel `module:name` as an operator, None without one that Triton made."""
+    module, _, variable = name.partition(":")
+    kernel = vars(sys.modules.get(module, object)).get(variable)
+    if kernel_name(kernel) != name:
+        return None
+    function = _innermost(kernel)
+    if not hasattr(function, "params"):
+        # The package's own kind of kernel.
+        return None
+    launch = _SingleLaunch(kernel, function)
+    return Operator(
+        name=name,
+        call=launch,
+        kind=KERNEL,
+        outer=False,
+        kernels=frozenset((name,)),
+        parameters=tuple(launch.parameters()),
+        source=function.fn,
+    )
 
 
 def _innermost(kernel: Any) -> Any:

@@ -122,3 +122,10 @@ def test_a_launch_passes_as_much_as_it_can_by_position(monkeypatch: pytest.Monke
     positional, keywords = inner.launched.pop()
     assert positional == ("X", "Y", 3, 64, 1, 0.5)
     assert keywords == {"DOES": False, "KIND": "fp32", "PRECISION": "tf32", "HOW": "fast", "N": 16}
+
+
+def test_a_kernel_that_cannot_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrapper of the package's own may have anything under the names of an autotuner."""
+    broken = Tuner(inner, [object()], {})
+    monkeypatch.setattr(sys.modules[__name__], "_scale", broken)
+    assert list(kernel_operators([scale_name])) == []
