@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -122,6 +123,25 @@ def skip_without_index(item: pytest.Item) -> Generator[None, object, object]:
         if is_required:
             pytest.fail(f"--require-index forbids this skip: {skip.msg}")
         raise
+
+
+@pytest.fixture(autouse=True, scope="session")
+def default_signals() -> Iterator[None]:
+    """Tests and the processes that they start get the signals of a foreground process.
+
+    A shell starts a background job with SIGINT ignored, `nohup` with SIGHUP, and each process
+    inherits that.
+    """
+    handlers = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+        signal.SIGQUIT: signal.SIG_DFL,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)

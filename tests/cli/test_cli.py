@@ -261,14 +261,8 @@ def test_ctrl_c_stores_what_is_finished_and_says_how_to_go_on(tmp_path: Path) ->
         "-j",
         "1",
     ]
-    # Where tests run in the background SIGINT is ignored, and children inherit that.
     scanning = subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     file = tmp_path / ".flacheck" / "flacheck.sqlite"
     end = time.monotonic() + 120

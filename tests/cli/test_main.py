@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,22 @@ def test_an_interrupt_ends_the_command_line_wherever_it_is(where: str) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 130, done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("where", ["flacheck.cli:<module>", "flacheck.reports.output:write"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_that_is_ignored_at_the_start_stays_ignored(where: str, name: str) -> None:
+    """A background job of a script outlives a Ctrl-C, and a command started so a SIGTERM."""
+    script = INTERRUPTED_AT.format(where=where).replace("signal.SIGINT", f"signal.{name}")
+    number = signal.Signals[name]
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_IGN),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "sm90" in done.stdout
 
 
 @pytest.mark.parametrize("words", [["list", "kernels"], ["gate"], ["report"], ["doctor"]])

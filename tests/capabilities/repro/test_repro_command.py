@@ -148,13 +148,11 @@ def test_a_budget_of_compiles_ends_the_search_and_not_the_verification(folder: P
 
 
 @pytest.fixture
-def at_improvement(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, int], None]]:
+def at_improvement(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
     """Sends this process a signal as soon as the search has told of its n-th improvement: an event
     that comes on every machine at the same point, however fast it is.
     """
     search = Reproduction.search
-    # A shell that starts the tests in the background has SIGINT ignored.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def interrupt(number: int, count: int) -> None:
         def interrupted(self: Reproduction) -> Iterator[Improvement]:
@@ -165,8 +163,7 @@ def at_improvement(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, i
 
         monkeypatch.setattr(Reproduction, "search", interrupted)
 
-    yield interrupt
-    signal.signal(signal.SIGINT, before)
+    return interrupt
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

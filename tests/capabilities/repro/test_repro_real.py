@@ -112,7 +112,6 @@ def interrupted(self):
         yield event
         os.kill(os.getpid(), signal.SIGINT)
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
 Reproduction.search = interrupted
 cli.main()
 """
