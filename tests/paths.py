@@ -4,4 +4,5 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
-SCHEMAS = ROOT / "flacheck" / "tables" / "schemas"
+TABLES = ROOT / "flacheck" / "tables"
+SCHEMAS = TABLES / "schemas"
