@@ -54,15 +54,20 @@ def _row(path: tuple[str, ...], parameter: Any) -> str:
 def settings() -> Iterator[str]:
     """A row for each setting, with its variable and the commands that have it."""
     yield f"# Settings\n\n{_NOTE} `flacheck help settings` explains their order.\n"
-    yield "\n| setting | variable | commands |\n|---|---|---|\n"
+    yield "\nA project's `[tool.flacheck]` may hold those marked in the third column.\n"
+    yield "\n| setting | variable | project | commands |\n|---|---|---|---|\n"
     commands: dict[str, list[str]] = {}
+    selections: set[str] = set()
     for path, command in pages.commands(COMMAND):
         for parameter in command.params:
             name = pages.setting_name(path, parameter)
             if name is not None:
                 commands.setdefault(name, []).append(" ".join(path))
+                if parameter.name in pages.page_of(command).selections:
+                    selections.add(name)
     for name, users in sorted(commands.items()):
-        yield f"| `{name}` | `{pages.variable_name(name)}` | {', '.join(users)} |\n"
+        mark = "yes" if name in selections else "–"
+        yield f"| `{name}` | `{pages.variable_name(name)}` | {mark} | {', '.join(users)} |\n"
 
 
 def advisories() -> Iterator[str]:

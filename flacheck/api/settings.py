@@ -1,4 +1,4 @@
-"""A project's settings and variables, as defaults of the API's arguments."""
+"""Settings and variables, as defaults of the API's arguments."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from flacheck.api.arguments import (
 )
 from flacheck.config import settings
 from flacheck.config.durations import rounded as rounded
-from flacheck.config.settings import ProjectSettings as ProjectSettings
+from flacheck.config.settings import SettingsFile as SettingsFile
+from flacheck.config.settings import read_user as read_user
+from flacheck.config.settings import user_file as user_file
 from flacheck.errors import UsageError, did_you_mean
 
 # The one setting that is not an argument.
 WAIVERS = settings.WAIVERS
 
 
-def read_project(folder: Path) -> ProjectSettings:
+def read_project(folder: Path) -> SettingsFile:
     """Return the nearest `[tool.flacheck]`; UsageError for settings or waivers that are wrong."""
     project = settings.read(folder)
     settings.waivers(folder)
@@ -33,6 +35,20 @@ def read_project(folder: Path) -> ProjectSettings:
 def suggest(name: str, known: list[str]) -> str:
     """Return `; did you mean NAME?`, or "" where no known name is close."""
     return did_you_mean(name, known)
+
+
+def is_compiler_path(text: str) -> bool:
+    """Return True if a specification of compilers is, or has a part that is, a path."""
+    from flacheck.toolchains import is_path, split_specs
+
+    return any(map(is_path, (text, *split_specs(text))))
+
+
+def split_packages(text: str) -> list[str]:
+    """Return the packages in a text that is not a folder's name."""
+    from flacheck.toolchains import split_specs
+
+    return split_specs(text)
 
 
 def check(name: str, value: Any) -> None:

@@ -102,13 +102,21 @@ def autotune(
 
 
 def _source(context: typer.Context) -> dict[str, Any]:
-    """Return the source options; a typed one replaces the defaults of the others."""
+    """Return the source options; a typed one replaces the defaults of the others.
+
+    Raises UsageError with --bench for a source that is not typed: its code gets the user's rights.
+    """
     names = ("package", "launches", "matrix")
     typed_options = [name for name in names if common.is_typed(context, name)]
     is_file = context.params["kernel"].partition(":")[0].endswith(".jsonl")
     values = dict(context.params)
     if typed_options or is_file:
         values.update({name: None for name in names if name not in typed_options})
+    elif context.params["bench"] and any(values[name] for name in names):
+        raise UsageError(
+            "--bench runs a package with your rights on this machine's card, and settings may come "
+            "from a stranger's checkout: name it with --package, --matrix or --launches"
+        )
     return {name: values[name] for name in names}
 
 

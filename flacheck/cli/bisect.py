@@ -39,7 +39,9 @@ _TRITON = (
 def bisect(
     context: typer.Context,
     cell: flags.Cell = None,
-    find: str = flags.option("change", panel=flags.HOW, metavar="fail|pass|change", help=_FIND),
+    find: str = flags.option(
+        "change", panel=flags.HOW, selects=True, metavar="fail|pass|change", help=_FIND
+    ),
     every: bool = flags.option(
         False,
         "--every",
@@ -56,6 +58,7 @@ def bisect(
     until: str | None = flags.option(
         None,
         panel=flags.HOW,
+        selects=True,
         metavar="STAGE",
         help="Run each commit's compile up to this stage.",
         complete=completion.stages,
@@ -70,7 +73,7 @@ def bisect(
     num_stages: flags.NumStages = [],
     toolchain: flags.Toolchain = [],
     triton: list[str] = flags.option(
-        [], panel=flags.WITH, metavar="X", complete=completion.releases, help=_TRITON
+        [], panel=flags.WITH, selects=True, metavar="X", complete=completion.releases, help=_TRITON
     ),
     torch: flags.Torch = [],
     define: flags.Define = [],

@@ -81,10 +81,19 @@ def command(
         parameters = [*signature.parameters.values(), *extra]
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
-        pages.mark(run, pages.Page(tuple(examples), tuple(exits.items())))
+        selections = frozenset(filter(None, map(_selection, parameters)))
+        pages.mark(run, pages.Page(tuple(examples), tuple(exits.items()), selections))
         return run  # type: ignore[return-value]
 
     return decorate
+
+
+def _selection(parameter: inspect.Parameter) -> str | None:
+    """Return the name of a parameter that a project's settings may hold; None for the others."""
+    declarations = (parameter.default, *getattr(parameter.annotation, "__metadata__", ()))
+    if any(getattr(each, "selects", False) for each in declarations):
+        return parameter.name
+    return None
 
 
 def _with_exit_code(function: Callable[..., Any]) -> Callable[..., None]:

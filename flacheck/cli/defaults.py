@@ -1,7 +1,8 @@
 """Defaults of options: a variable (FLACHECK_TARGET for --target), else a setting.
 
-Settings are those of the nearest `[tool.flacheck]`. Both are checked for all commands, whichever
-runs: an unknown name or a wrong value is an error with its place.
+Settings are those of the user's own file, else of the nearest `[tool.flacheck]`, which may hold the
+options that select and no others. All are checked for all commands, whichever runs: an unknown name
+or a wrong value is an error with its place.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from flacheck.cli import pages
 
 # Variables that belong to flacheck and are not options.
 _OTHER_VARIABLES = ("FLACHECK_CACHE_DIR", "FLACHECK_CAPTURE_SETTINGS")
-# Options whose values may be paths: a project's are relative to its pyproject.toml.
-_PATHS = ("matrix", "package", "store", "baseline", "cache_from", "cache_to")
+# Options whose values may be paths: a project's are relative to its pyproject.toml, and inside its
+# folder.
+_PATHS = ("matrix", "package", "baseline")
 # Versions and specifiers. 3.10 as a number is 3.1.
 _VERSIONS = ("triton", "toolchain", "torch", "releases")
 # Options whose values may hold a space.
@@ -44,6 +46,11 @@ class _Option:
     parameter: Any
 
     @property
+    def selects(self) -> bool:
+        """Return True if a project's settings may hold the option."""
+        return self.parameter.name in pages.page_of(self.command).selections
+
+    @property
     def choices(self) -> tuple[str, ...]:
         """All values that it takes, where its metavar lists them."""
         metavar = self.parameter.metavar or ""
@@ -60,7 +67,9 @@ class _Given:
     value: Any
     where: str
     # Variables are text; what a settings file holds has a type.
-    is_text: bool
+    is_text: bool = False
+    # A project's value is for the commands whose option selects.
+    is_of_project: bool = False
 
 
 def of(command: Any, folder: Path, variables: Mapping[str, str]) -> dict[str, Map]:
@@ -68,11 +77,14 @@ def of(command: Any, folder: Path, variables: Mapping[str, str]) -> dict[str, Ma
     options = _options(command)
     project = settings.read_project(folder)
     given = {each.option: each for each in _of_project(project, options, folder)}
+    given |= {each.option: each for each in _of_user(settings.read_user(), options)}
     given |= {each.option: each for each in _of_environment(variables, options)}
     maps: dict[str, Map] = {name: {} for name in command.commands}
     for name, each in given.items():
         value = _checked(each, options[name])
         for option in options[name]:
+            if each.is_of_project and not option.selects:
+                continue
             # A format, say, that only other commands have.
             if not option.choices or value in option.choices:
                 _put(maps, option, value)
@@ -101,37 +113,94 @@ def _options(command: Any) -> dict[str, list[_Option]]:
     return options
 
 
+def _of_user(user: settings.SettingsFile, options: Iterable[str]) -> Iterator[_Given]:
+    """Yield the settings in the user's own file: any option."""
+    for key, value in user.values.items():
+        yield _Given(_option_of(user, key, options), value, user.where(key))
+
+
 def _of_project(
-    project: settings.ProjectSettings, options: Iterable[str], folder: Path
+    project: settings.SettingsFile, options: Mapping[str, list[_Option]], folder: Path
 ) -> Iterator[_Given]:
-    names = [name.replace("_", "-") for name in options]
+    """Yield the settings in `[tool.flacheck]`.
+
+    Raises UsageError for an option that does more than select, or a path out of the project.
+    """
     for key, value in project.values.items():
-        name = key.replace("-", "_")
-        if name == settings.WAIVERS:
+        if key == settings.WAIVERS:
             continue
-        if name not in options:
-            hint = settings.suggest(key.replace("_", "-"), [*names, settings.WAIVERS])
+        name = _option_of(project, key, options, (settings.WAIVERS,))
+        if not any(option.selects for option in options[name]):
             raise UsageError(
-                f"{project.where(key)}: {key!r} is no setting: in [tool.flacheck] stand options "
-                f"of the commands by their names, and waivers{hint}"
+                f"{project.where(key)}: a project may not set {key!r}: its settings select what is "
+                f"checked and do nothing else; {_instead(name)}"
             )
         if name in _PATHS and project.file is not None:
-            value = _from_project(value, project.file.parent, folder)
-        yield _Given(name, value, project.where(key), is_text=False)
+            value = _from_project(value, project.file.parent, folder, project.where(key), name)
+        if name in _VERSIONS:
+            _refuse_paths(value, project.where(key), name)
+        yield _Given(name, value, project.where(key), is_of_project=True)
 
 
-def _from_project(value: Any, project: Path, folder: Path) -> Any:
-    """A relative path, or each of a list, as seen from the current folder, below the project's."""
+def _option_of(
+    file: settings.SettingsFile, key: str, options: Iterable[str], others: tuple[str, ...] = ()
+) -> str:
+    """Return the option of a key in a settings file; raise UsageError if there is none."""
+    name = key.replace("-", "_")
+    if name in options:
+        return name
+    names = [each.replace("_", "-") for each in options]
+    hint = settings.suggest(key.replace("_", "-"), [*names, *others])
+    waivers = "".join(f", and {each}" for each in others)
+    raise UsageError(
+        f"{file.where(key)}: {key!r} is no setting: the keys are options of the commands by their "
+        f"names{waivers}{hint}"
+    )
+
+
+def _instead(name: str) -> str:
+    """Return where to set an option that a project may not set."""
+    setting = name.replace("_", "-")
+    return (
+        f"give --{setting}, set {pages.variable_name(setting)}, or write {setting} into "
+        f"{settings.user_file()}"
+    )
+
+
+def _from_project(value: Any, project: Path, folder: Path, where: str, name: str) -> Any:
+    """Return a path, or each of a list, as seen from the current folder.
+
+    Raises UsageError for one that leads out of the project's folder, by a link too.
+    """
     if isinstance(value, list):
-        return [_from_project(each, project, folder) for each in value]
+        return [_from_project(each, project, folder, where, name) for each in value]
     if not isinstance(value, str):
         return value
-    if "://" in value:
+    path = project / Path(value).expanduser()
+    if name == "package" and "," in value and not path.is_dir():
+        parts = settings.split_packages(value)
+        return _from_project(parts, project, folder, where, name)
+    is_path = value == "." or "/" in value or path.exists()
+    if not is_path:
         return value
-    is_path = value == "." or "/" in value or (project / value).exists()
-    if project == folder or not is_path:
+    if not path.resolve().is_relative_to(project.resolve()):
+        raise UsageError(
+            f"{where}: {value!r} lies outside of the project, whose settings may only name what is "
+            f"in it; {_instead(name)}"
+        )
+    if project == folder:
         return value
-    return str(project / value)
+    return str(path)
+
+
+def _refuse_paths(value: Any, where: str, name: str) -> None:
+    """Raise UsageError for a compiler that a project names by its path: it would be run."""
+    for each in value if isinstance(value, list) else [value]:
+        if isinstance(each, str) and settings.is_compiler_path(each):
+            raise UsageError(
+                f"{where}: {each!r} is a compiler's path, and a project may only name releases; "
+                f"{_instead(name)}"
+            )
 
 
 def _of_environment(variables: Mapping[str, str], options: Iterable[str]) -> Iterator[_Given]:

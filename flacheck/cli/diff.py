@@ -55,7 +55,9 @@ def diff(
     to: Annotated[str, flags.argument(metavar="TO", help=_TO)],
     package: flags.Package = [],
     matrix: flags.Matrix = None,
-    configs: str | None = option(None, panel=flags.WHAT, metavar="usual|edges|own", help=_CONFIGS),
+    configs: str | None = option(
+        None, panel=flags.WHAT, selects=True, metavar="usual|edges|own", help=_CONFIGS
+    ),
     kernel: flags.Kernel = [],
     op: flags.Op = [],
     target: flags.Target = [],
@@ -81,7 +83,7 @@ def diff(
     trust: flags.Trust = False,
     no_published: flags.NoPublished = False,
     results: flags.Results = None,
-    strict: bool = option(False, "--strict", panel=flags.OUTPUT, help=_STRICT),
+    strict: bool = option(False, "--strict", panel=flags.OUTPUT, selects=True, help=_STRICT),
     store: flags.StoreDir = Path(".flacheck"),
     format: flags.Format = "table",
     output: flags.Output = None,

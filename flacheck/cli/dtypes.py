@@ -55,11 +55,14 @@ def dtypes(
     autocast: list[str] = flags.option(
         ["fp16", "bf16"],
         panel=flags.WITH,
+        selects=True,
         complete=completion.dtypes,
         metavar="DTYPE",
         help=_AUTOCAST,
     ),
-    params: str = flags.option("fp32", panel=flags.WITH, metavar="fp32|bf16|fp16", help=_PARAMS),
+    params: str = flags.option(
+        "fp32", panel=flags.WITH, selects=True, metavar="fp32|bf16|fp16", help=_PARAMS
+    ),
     arg: list[str] = flags.option([], panel=flags.WHAT, metavar="NAME=VALUE", help=_ARG),
     device: str = flags.option("h100", panel=flags.WITH, metavar="CARD", help=_DEVICE),
     triton: list[str] = flags.option(
@@ -83,13 +86,16 @@ def dtypes(
         "--target",
         "-t",
         panel=flags.WITH,
+        selects=True,
         complete=completion.targets,
         metavar="GPU",
         help=_TARGETS,
     ),
     jobs: flags.Jobs = 0,
     store: flags.StoreDir = Path(".flacheck"),
-    baseline: Path | None = flags.option(None, panel=flags.OUTPUT, metavar="FILE", help=_BASELINE),
+    baseline: Path | None = flags.option(
+        None, panel=flags.OUTPUT, selects=True, metavar="FILE", help=_BASELINE
+    ),
     write_baseline: Path | None = flags.option(
         None, panel=flags.OUTPUT, metavar="FILE", help=_WRITE
     ),

@@ -19,16 +19,19 @@ def option(
     help: str,
     metavar: str | None = None,
     complete: Callable[..., Any] | None = None,
+    selects: bool = False,
     **more: Any,
 ) -> Any:
     """Return an option; without Annotated it stands after its default.
 
     Every option has a `panel`, its group in the help page: WHAT, WITH, HOW or OUTPUT. A metavar in
     lower case lists all values of the option: `table|json`. `complete` lists values for the shell.
+    A project's settings may hold the option if it `selects` what is checked and does nothing else:
+    a stranger's checkout must not run programs, write files, open connections or spend memory.
     """
     if complete is None and metavar is not None:
         complete = completion.of_choices(metavar)
-    return typer.Option(
+    declaration = typer.Option(
         *names,
         help=help,
         metavar=metavar,
@@ -36,17 +39,26 @@ def option(
         autocompletion=complete,
         **more,
     )
+    declaration.selects = selects
+    return declaration
 
 
 def argument(
-    *, metavar: str, help: str, complete: Callable[..., Any] | None = None, **more: Any
+    *,
+    metavar: str,
+    help: str,
+    complete: Callable[..., Any] | None = None,
+    selects: bool = False,
+    **more: Any,
 ) -> Any:
-    """Return a positional argument, for Annotated; its group is WHAT."""
+    """Return a positional argument, for Annotated; its group is WHAT, `selects` as in `option`."""
     if complete is None:
         complete = completion.of_choices(metavar.strip("[]"))
-    return typer.Argument(
+    declaration = typer.Argument(
         metavar=metavar, help=help, rich_help_panel=WHAT, autocompletion=complete, **more
     )
+    declaration.selects = selects
+    return declaration
 
 
 _CELL = "A key or its first 8 characters, FILE.jsonl:LINE, or a matrix. Default: search the store."
@@ -54,16 +66,25 @@ Cell = Annotated[str | None, argument(metavar="CELL", help=_CELL, complete=compl
 _KERNEL = "Select kernels whose whole name or last part matches."
 Kernel = Annotated[
     list[str],
-    option("--kernel", "-k", panel=WHAT, complete=completion.kernels, metavar="GLOB", help=_KERNEL),
+    option(
+        "--kernel",
+        "-k",
+        panel=WHAT,
+        complete=completion.kernels,
+        metavar="GLOB",
+        selects=True,
+        help=_KERNEL,
+    ),
 ]
 _OP = "Select what functions, classes or modules of this name launch, by recorded call paths."
-Op = Annotated[list[str], option("--op", panel=WHAT, metavar="GLOB", help=_OP)]
+Op = Annotated[list[str], option("--op", panel=WHAT, metavar="GLOB", selects=True, help=_OP)]
 _TARGET = option(
     "--target",
     "-t",
     panel=WITH,
     complete=completion.targets,
     metavar="GPU",
+    selects=True,
     help="Select GPUs: sm90, h100, gfx942 …",
 )
 Target = Annotated[list[str], _TARGET]
@@ -72,56 +93,100 @@ _DTYPE = option(
     panel=WHAT,
     complete=completion.dtypes,
     metavar="DTYPE",
+    selects=True,
     help="Select dtypes: bf16, fp16, fp32 …",
 )
 Dtype = Annotated[list[str], _DTYPE]
 NumWarps = Annotated[
-    list[str], option("--num-warps", panel=WHAT, metavar="N", help="Override num_warps.")
+    list[str],
+    option("--num-warps", panel=WHAT, metavar="N", selects=True, help="Override num_warps."),
 ]
 NumStages = Annotated[
-    list[str], option("--num-stages", panel=WHAT, metavar="N", help="Override num_stages.")
+    list[str],
+    option("--num-stages", panel=WHAT, metavar="N", selects=True, help="Override num_stages."),
 ]
 _DEFINE = "Define this macro in CUDA units; repeat it for other values and names."
 Define = Annotated[
-    list[str], option("--define", "-D", panel=WITH, metavar="NAME=VALUE", help=_DEFINE)
+    list[str],
+    option("--define", "-D", panel=WITH, metavar="NAME=VALUE", selects=True, help=_DEFINE),
 ]
 _OPTION = "Give the compiler this option: std=c++20, host=clang++, maxnreg=128. Repeatable."
-Option = Annotated[list[str], option("--option", panel=WITH, metavar="NAME=VALUE", help=_OPTION)]
+Option = Annotated[
+    list[str], option("--option", panel=WITH, metavar="NAME=VALUE", selects=True, help=_OPTION)
+]
 _TOOLCHAIN = "Use these compilers: installed, triton==X, a specifier, or a path."
 Toolchain = Annotated[
     list[str],
     option(
-        "--toolchain", panel=WITH, complete=completion.toolchains, metavar="SPEC", help=_TOOLCHAIN
+        "--toolchain",
+        panel=WITH,
+        complete=completion.toolchains,
+        metavar="SPEC",
+        selects=True,
+        help=_TOOLCHAIN,
     ),
 ]
 _TRITON = "Use these Triton releases: a version or a specifier. Short for --toolchain triton==X."
 Triton = Annotated[
     list[str],
-    option("--triton", panel=WITH, complete=completion.releases, metavar="X", help=_TRITON),
+    option(
+        "--triton",
+        panel=WITH,
+        complete=completion.releases,
+        metavar="X",
+        selects=True,
+        help=_TRITON,
+    ),
 ]
 _TORCH = "Use the Triton releases that these torch releases require: 2.9, 2.9.1, >=2.5,<2.9."
 Torch = Annotated[
     list[str],
-    option("--torch", panel=WITH, complete=completion.torch_releases, metavar="X", help=_TORCH),
+    option(
+        "--torch",
+        panel=WITH,
+        complete=completion.torch_releases,
+        metavar="X",
+        selects=True,
+        help=_TORCH,
+    ),
 ]
 # What a command is about; scan's own positional argument stands for --matrix.
 MATRIX_HELP = "A matrix by name, a YAML file, or a launches file (.jsonl)."
 Matrix = Annotated[
     str | None,
     option(
-        "--matrix", panel=WHAT, complete=completion.matrices, metavar="NAME|FILE", help=MATRIX_HELP
+        "--matrix",
+        panel=WHAT,
+        complete=completion.matrices,
+        metavar="NAME|FILE",
+        selects=True,
+        help=MATRIX_HELP,
     ),
 ]
 _PACKAGE = "What a package, or its checkout, launches, instead of a matrix."
 _SPEC = "NAME[==VERSION]|DIR"
 Package = Annotated[
     list[str],
-    option("--package", panel=WHAT, complete=completion.packages, metavar=_SPEC, help=_PACKAGE),
+    option(
+        "--package",
+        panel=WHAT,
+        selects=True,
+        complete=completion.packages,
+        metavar=_SPEC,
+        help=_PACKAGE,
+    ),
 ]
 _PACKAGES = f"{_PACKAGE} Repeatable. NAME>=1.0 scans every release in the range."
 Packages = Annotated[
     list[str],
-    option("--package", panel=WHAT, complete=completion.packages, metavar=_SPEC, help=_PACKAGES),
+    option(
+        "--package",
+        panel=WHAT,
+        selects=True,
+        complete=completion.packages,
+        metavar=_SPEC,
+        help=_PACKAGES,
+    ),
 ]
 _JOBS = "Run N workers. Default: number of CPUs."
 # The help text explains the default, 0.
@@ -166,7 +231,7 @@ _SHORT = option("--format", panel=OUTPUT, metavar="table|json", help=_FORMAT)
 ShortFormat = Annotated[str, _SHORT]
 _BASELINE = "Judge by this baseline what the store does not know; only new failures fail."
 BaselineFile = Annotated[
-    Path | None, option("--baseline", panel=OUTPUT, metavar="FILE", help=_BASELINE)
+    Path | None, option("--baseline", panel=OUTPUT, metavar="FILE", selects=True, help=_BASELINE)
 ]
 _WRITE_BASELINE = "Write what is known now into a baseline, to be committed."
 WriteBaseline = Annotated[

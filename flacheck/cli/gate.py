@@ -53,7 +53,7 @@ def gate(
     ),
     scan: bool = option(False, "--scan", panel=flags.HOW, help=_SCAN),
     refresh: bool = option(False, "--refresh", panel=flags.HOW, help=_REFRESH),
-    strict: bool = option(False, "--strict", panel=flags.OUTPUT, help=_STRICT),
+    strict: bool = option(False, "--strict", panel=flags.OUTPUT, selects=True, help=_STRICT),
     matrix: flags.Matrix = None,
     package: flags.Package = [],
     kernel: flags.Kernel = [],

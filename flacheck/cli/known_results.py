@@ -40,9 +40,11 @@ RESULTS = "Read published results from this folder or URL instead of flacheck's 
 )
 def known(
     package: Annotated[str, flags.argument(metavar="PACKAGE[==V]", help=_PACKAGE)],
-    target: list[str] = option([], "--target", "-t", panel=WHAT, metavar="GPU", help=_TARGET),
-    triton: list[str] = option([], panel=WITH, metavar="X", help=_TRITON),
-    torch: list[str] = option([], panel=WITH, metavar="X", help=_TORCH),
+    target: list[str] = option(
+        [], "--target", "-t", panel=WHAT, selects=True, metavar="GPU", help=_TARGET
+    ),
+    triton: list[str] = option([], panel=WITH, selects=True, metavar="X", help=_TRITON),
+    torch: list[str] = option([], panel=WITH, selects=True, metavar="X", help=_TORCH),
     results: str | None = option(None, panel=WHAT, metavar="DIR|URL", help=RESULTS),
     format: str = option("table", "--format", panel=flags.OUTPUT, metavar=_FORMATS, help=_FORMAT),
     output: flags.Output = None,

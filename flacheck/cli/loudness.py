@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from flacheck import UsageError
+from flacheck.api import settings
 from flacheck.cli import pages
 
 _LOGGER = "flacheck"
@@ -226,6 +227,15 @@ def _settings_in_effect(context: Any) -> Iterator[str]:
         if source is None or source.name != "DEFAULT_MAP" or value is None:
             continue
         name = pages.setting_name((context.info_name,), parameter) or parameter.name
-        variable = pages.variable_name(name)
-        place = variable if os.environ.get(variable) else "[tool.flacheck]"
-        yield f"{name} = {value} ({place})"
+        yield f"{name} = {value} ({_place_of(name)})"
+
+
+def _place_of(setting: str) -> str:
+    """Return the source of a setting in effect."""
+    variable = pages.variable_name(setting)
+    if os.environ.get(variable):
+        return variable
+    user = settings.read_user()
+    if {setting, setting.replace("-", "_")} & user.values.keys():
+        return str(user.file)
+    return "[tool.flacheck]"

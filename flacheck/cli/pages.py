@@ -34,10 +34,12 @@ class Page:
     Attributes:
         examples: Pairs of a question or a task and the command line that answers it.
         exits: The exit codes of this command, beside those of every command.
+        selections: The parameters that a project's settings may hold.
     """
 
     examples: tuple[tuple[str, str], ...] = ()
     exits: tuple[tuple[int, str], ...] = ()
+    selections: frozenset[str] = frozenset()
 
     @property
     def all_exits(self) -> dict[int, str]:

@@ -38,7 +38,9 @@ def report(
     matrix: flags.Matrix = None,
     package: flags.Package = [],
     op: flags.Op = [],
-    target: list[str] = option([], "--target", "-t", panel=flags.WHAT, metavar="GPU", help=_TARGET),
+    target: list[str] = option(
+        [], "--target", "-t", panel=flags.WHAT, selects=True, metavar="GPU", help=_TARGET
+    ),
     no_published: flags.NoPublished = False,
     results: flags.Results = None,
     store: flags.StoreDir = Path(".flacheck"),

@@ -46,6 +46,7 @@ def repro(
     triton: list[str] = option(
         [],
         panel=flags.WITH,
+        selects=True,
         metavar="X",
         complete=completion.releases,
         help="Select the release that fails: a version, a wheel or a build.",
@@ -53,6 +54,7 @@ def repro(
     torch: list[str] = option(
         [],
         panel=flags.WITH,
+        selects=True,
         metavar="X",
         complete=completion.torch_releases,
         help="Select the release that fails, by torch.",
@@ -60,6 +62,7 @@ def repro(
     releases: list[str] = option(
         [],
         panel=flags.WITH,
+        selects=True,
         metavar="SPEC",
         complete=completion.releases,
         help="Verify the script on these releases or builds. Default: all.",

@@ -49,10 +49,14 @@ def scan(
     context: typer.Context,
     matrix: Annotated[
         str | None,
-        flags.argument(metavar="MATRIX", help=flags.MATRIX_HELP, complete=completion.matrices),
+        flags.argument(
+            metavar="MATRIX", selects=True, help=flags.MATRIX_HELP, complete=completion.matrices
+        ),
     ] = None,
     package: flags.Packages = [],
-    configs: str | None = option(None, panel=flags.WHAT, metavar="usual|edges|own", help=_CONFIGS),
+    configs: str | None = option(
+        None, panel=flags.WHAT, selects=True, metavar="usual|edges|own", help=_CONFIGS
+    ),
     kernel: flags.Kernel = [],
     op: flags.Op = [],
     target: flags.Target = [],
@@ -79,6 +83,7 @@ def scan(
     until: str | None = option(
         None,
         panel=flags.HOW,
+        selects=True,
         metavar="STAGE",
         complete=completion.stages,
         help="Stop after this compiler stage, such as ttgir.",
@@ -95,7 +100,7 @@ def scan(
         False, "--fallbacks", panel=flags.HOW, help="Search and compile fallbacks for each failure."
     ),
     fallback_budget: int = option(48, panel=flags.HOW, metavar="N", min=1, help=_BUDGET),
-    strict: bool = option(False, "--strict", panel=flags.OUTPUT, help=_STRICT),
+    strict: bool = option(False, "--strict", panel=flags.OUTPUT, selects=True, help=_STRICT),
     store: flags.StoreDir = Path(".flacheck"),
     baseline: flags.BaselineFile = None,
     write_baseline: flags.WriteBaseline = None,

@@ -40,6 +40,7 @@ from flacheck.model.launch import (
     with_known_dtypes,
 )
 from flacheck.tables import find_shipped_folder, targets
+from flacheck.toolchains import is_path
 
 # Options of an autotuner's configuration; every other name in one is a constexpr of the kernel.
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -334,6 +335,12 @@ _OPTION_VALUES = (
     "is not a mapping of options",
     "for example {maxnreg: 128}",
 )
+# A matrix may be a stranger's, and a compiler at a path would be run.
+_RELEASE = (
+    lambda item: isinstance(item, str) and item != "" and not is_path(item),
+    "is not a release",
+    "quote a version or a specifier; give a compiler's path with --toolchain",
+)
 _CONFIGS = ("own", "first", "usual")
 # Each axis: a test of its values, the error for other values, and its hint.
 _AXES: Mapping[str, tuple[Callable[[Any], bool], str, str]] = {
@@ -360,6 +367,6 @@ _AXES: Mapping[str, tuple[Callable[[Any], bool], str, str]] = {
     "num_stages": _COUNT,
     "options": _OPTION_VALUES,
     "target": (lambda item: True, "", ""),
-    "triton": _TEXT,
-    "toolchain": _TEXT,
+    "triton": _RELEASE,
+    "toolchain": _RELEASE,
 }

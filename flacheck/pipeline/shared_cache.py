@@ -38,6 +38,8 @@ _NO_FILE = Path()
 # Fields of a cell's document that its key covers.
 _OF_KEY = ("key", "kernel", "toolchain", "target", "launch", "options")
 _READ_ONLY = ("http", "https")
+# fsspec has many more protocols: some open what a document names (reference), some run others.
+_PROTOCOLS = ("", "file", "s3", "gs", "gcs", "abfs", "abfss", "az", *_READ_ONLY)
 
 
 class BadEntry(Exception):
@@ -65,7 +67,13 @@ class SharedCache:
             from fsspec.core import url_to_fs
         except ImportError:
             raise UsageError(f"{option} needs fsspec: {INSTALL}") from None
-        if is_written and urlsplit(url).scheme in _READ_ONLY:
+        protocol = urlsplit(url).scheme
+        if protocol not in _PROTOCOLS or "::" in url:
+            raise UsageError(
+                f"{option} {_without_credentials(url)}: not a shared cache; expected a folder or a "
+                f"URL of {', '.join(filter(None, _PROTOCOLS))}"
+            )
+        if is_written and protocol in _READ_ONLY:
             raise UsageError(f"{option} {url}: HTTP is read only; write to a folder or to s3://")
         try:
             files, root = url_to_fs(url)

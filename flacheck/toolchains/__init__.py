@@ -62,22 +62,24 @@ def resolve(specs: Iterable[str]) -> Resolution:
 
 def _single_specs(text: str) -> list[str]:
     """Return the specifications in a text; a path may hold commas and is one."""
-    if _is_path(text):
+    if is_path(text):
         return [text]
     return split_specs(text)
 
 
-def _is_path(text: str) -> bool:
-    """Return True for a file or folder. `NAME==VERSION` never is one: a store may hold it."""
-    if _IDENTITY.match(text):
-        return False
-    return text.endswith(".whl") or "/" in text or Path(text).is_dir()
+def is_path(text: str) -> bool:
+    """Return True for a wheel file, or a path with a slash.
+
+    `NAME==VERSION` never is one: a store may hold it. Nor is a bare name: a folder `3.2.0` in the
+    current folder, which may be a stranger's, must not take a release's place.
+    """
+    return not _IDENTITY.match(text) and (text.endswith(".whl") or "/" in text)
 
 
 def _resolve(spec: str) -> Resolution:
     if spec == "installed":
         return Resolution((FAMILIES[_DEFAULT].find_installed(),))
-    if _is_path(spec):
+    if is_path(spec):
         return Resolution((_family_at(spec).at(spec),))
     name, rest = _DEFAULT, spec
     match = _NAME_AND_SPEC.fullmatch(spec)
@@ -120,7 +122,7 @@ def language_of(specs: Iterable[str]) -> str:
 
 
 def _family_of_spec(spec: str) -> Family:
-    if _is_path(spec):
+    if is_path(spec):
         return _family_at(spec)
     match = _NAME_AND_SPEC.fullmatch(spec)
     if match is None:

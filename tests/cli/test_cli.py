@@ -14,6 +14,7 @@ import pytest
 
 from flacheck.model import Record
 from flacheck.store import Store
+from tests.config.test_settings import write_user_settings
 from tests.made_records import PACKAGE, record, records_in, scanned
 from tests.paths import TESTS
 from tests.warm import WarmCommand
@@ -153,12 +154,16 @@ def test_a_closed_pipe_is_no_error(stored: Path) -> None:
     assert said.stderr == ""
 
 
-def test_settings_come_from_flag_then_variable_then_file(stored: Path) -> None:
-    """[tool.flacheck] is found from folders below, too."""
-    (stored / "pyproject.toml").write_text(
-        '[tool.flacheck]\nformat = "markdown"\nstore = ".flacheck"\n'
-    )
-    assert flacheck("report", cwd=stored).stdout.startswith("#")
+def test_settings_come_from_flag_then_variable_then_file(
+    stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """-v names the place of each value."""
+    (stored / "pyproject.toml").write_text('[tool.flacheck]\ntarget = "sm90"\n')
+    file = write_user_settings(stored, 'format = "markdown"\n', monkeypatch)
+    found = flacheck("report", "-v", cwd=stored)
+    assert found.stdout.startswith("#")
+    for line in ("target = ['sm90'] ([tool.flacheck])", f"format = markdown ({file})"):
+        assert line in found.stderr
     assert flacheck("report", cwd=stored, FLACHECK_FORMAT="json").stdout.startswith("{")
     assert flacheck(
         "report", "--format", "jsonl", cwd=stored, FLACHECK_FORMAT="json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 import typer
 
 from flacheck.api.arguments import packages_of
-from flacheck.cli import app, defaults
+from flacheck.cli import app, defaults, pages
+from flacheck.config import settings
 from flacheck.errors import UsageError
 from tests.cli.test_cli import flacheck
-from tests.config.test_settings import write
+from tests.config.test_settings import write, write_user_settings
+from tests.paths import ROOT
 
 COMMAND: Any = typer.main.get_command(app)
 
@@ -25,21 +28,119 @@ def of(folder: Path, text: str = "", **variables: str) -> dict[str, dict[str, An
 
 def test_a_setting_is_the_default_of_the_option_of_its_name(here: Path) -> None:
     """With a dash or without; one value is a list for an option that is repeatable."""
-    text = 'target = "H100"\nkernel = ["a", "b"]\nnum-warps = 4\ntimeout = 60\nfresh = true'
+    text = 'target = "H100"\nkernel = ["a", "b"]\nnum-warps = 4\nuntil = "ttgir"\nstrict = true'
     scan = of(here, text)["scan"]
     assert scan["target"] == ["H100"]
     assert scan["kernel"] == ["a", "b"]
     assert scan["num_warps"] == ["4"]
-    assert (scan["timeout"], scan["fresh"]) == ("60", True)
+    assert (scan["until"], scan["strict"]) == ("ttgir", True)
 
 
-def test_every_option_of_every_command_has_a_variable(here: Path) -> None:
+def test_the_users_own_settings_may_hold_every_option(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come before a project's, and behind variables; waivers belong to a project."""
+    mine = 'timeout = 60\ntarget = "sm80"\noutput = "mine.txt"\njobs = 4\n'
+    file = write_user_settings(here, mine, monkeypatch)
+    scan = of(here, 'target = "H100"\nkernel = "a"', FLACHECK_JOBS="2")["scan"]
+    assert (scan["timeout"], scan["target"], scan["kernel"]) == ("60", ["sm80"], ["a"])
+    assert (scan["output"], scan["jobs"]) == (Path("mine.txt"), 2)
+    file.write_text('target = "sm90"\nwaivers = []\n')
+    with pytest.raises(UsageError, match=rf"^{file}:2: 'waivers' is no setting"):
+        of(here)
+
+
+HARMFUL = [
+    'executor = "dask:tcp://203.0.113.7:8786"',
+    'output = "/etc/cron.d/x"',
+    'report = ["html=.bashrc"]',
+    'cache-from = "reference://x"',
+    'cache-to = "s3://theirs/x"',
+    'store = "/srv/store"',
+    "trust = true",
+    'results = "https://theirs.example/results"',
+    "with-tests = true",
+    'captured = "captures.tar"',
+    'write-baseline = "b.json"',
+    "fix = true",
+    "bench = true",
+    'format = "html"',
+    "jobs = 4096",
+    "memory = 1000000",
+    'timeout = "1d"',
+    "refresh = true",
+    "mend = true",
+    'emit = "fla"',
+]
+
+
+@pytest.mark.parametrize("text", HARMFUL)
+def test_a_project_may_not_set_what_does_more_than_select(here: Path, text: str) -> None:
+    """The error names key and line, and where the option may be set."""
+    key = text.partition(" ")[0]
+    variable = f"FLACHECK_{key.upper().replace('-', '_')}"
+    said = (
+        rf"^pyproject\.toml:2: a project may not set '{key}': .* --{key}, set {variable}, or write"
+    )
+    with pytest.raises(UsageError, match=rf"{said} {key} into {settings.user_file()}"):
+        of(here, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('package = ".."', "'..' lies outside of the project"),
+        ('package = ".,../other"', "'../other' lies outside of the project"),
+        ('package = "link"', "'link' lies outside of the project"),
+        ('matrix = "/srv/m.yaml"', "'/srv/m.yaml' lies outside of the project"),
+        ('matrix = "link/launches.jsonl"', "lies outside of the project"),
+        ('baseline = "../b.json"', "'../b.json' lies outside of the project"),
+        ('baseline = "~/b.json"', "lies outside of the project"),
+        ('toolchain = "./cuda"', "'./cuda' is a compiler's path"),
+        ('toolchain = ["3.2.0", "nvcc/bin"]', "'nvcc/bin' is a compiler's path"),
+        ('triton = "theirs.whl"', "'theirs.whl' is a compiler's path"),
+        ('triton = "3.2.0,theirs.whl"', "is a compiler's path"),
+    ],
+)
+def test_a_project_names_only_what_is_in_it(
+    here: Path, tmp_path_factory: pytest.TempPathFactory, text: str, said: str
+) -> None:
+    """No path out of its folder, by a link too, and no compiler by its path."""
+    (here / "link").symlink_to(tmp_path_factory.mktemp("other"))
+    with pytest.raises(UsageError, match=rf"^pyproject\.toml:2: .*{re.escape(said)}"):
+        of(here, text)
+
+
+def test_a_projects_package_is_not_run_on_the_card(here: Path) -> None:
+    """`bench` runs a package with the user's rights: only the user names one."""
+    maps = of(here, 'package = "two==2.0"')
+    assert maps["scan"]["package"] == ["two==2.0"]
+    assert "package" not in maps["bench"]
+
+
+def test_security_names_what_a_project_may_set() -> None:
+    """Its list is that of the options which are declared to select."""
+    declared = set()
+    for path, command in pages.commands(COMMAND):
+        for parameter in command.params:
+            name = pages.setting_name(path, parameter)
+            if name and parameter.name in pages.page_of(command).selections:
+                declared.add(name)
+    text = (ROOT / "SECURITY.md").read_text()
+    row = next(line for line in text.splitlines() if line.startswith("| a project's settings"))
+    assert set(re.findall(r"`([a-z-]+)`", row)) == {*declared, "waivers"}
+
+
+def test_every_option_of_every_command_has_a_variable(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of its name; a variable comes before a setting, and an empty one is none."""
     names = {name for name, sub in COMMAND.commands.items() for _ in sub.params}
     assert {"scan", "gate", "bisect", "repro", "autotune", "report"} <= names
+    write_user_settings(here, "jobs = 4\n", monkeypatch)
     maps = of(
         here,
-        'target = "sm80"\njobs = 4',
+        'target = "sm80"',
         FLACHECK_TARGET="sm90 h200,l4",
         FLACHECK_TRITON=">=3.2, <3.5",
         FLACHECK_MAX_FAILURES="3",
@@ -64,7 +165,7 @@ def test_what_scans_are_about_says_nothing_of_where_a_cell_is(here: Path) -> Non
 
 def test_a_format_is_for_the_commands_that_have_it(here: Path) -> None:
     """The others keep theirs."""
-    maps = of(here, 'format = "markdown"')
+    maps = of(here, FLACHECK_FORMAT="markdown")
     commands = [name for name, chosen in maps.items() if "format" in chosen]
     assert {"scan", "gate", "report", "autotune"} <= set(commands)
     assert "explain" not in commands
@@ -75,7 +176,7 @@ def test_a_projects_paths_are_its_own(here: Path, monkeypatch: pytest.MonkeyPatc
     below = here / "below"
     below.mkdir()
     (here / "m.yaml").write_text("version: 1\naxes: {target: [sm90]}\n")
-    text = '[tool.flacheck]\nmatrix = "m.yaml"\nstore = ".flacheck"\n'
+    text = '[tool.flacheck]\nmatrix = "m.yaml"\n'
     write(here, text)
     monkeypatch.chdir(below)
     assert defaults.of(COMMAND, below, {})["scan"]["matrix"] == str(here / "m.yaml")
@@ -105,15 +206,11 @@ def test_a_project_may_have_several_packages(here: Path, monkeypatch: pytest.Mon
         ('matrix = "lanches.jsonl"', "did you mean launches.jsonl?"),
         ('package = "fla>1"', "'fla>1' names no package"),
         ('package = "./nothing"', "there is no such folder"),
-        ('format = "jsn"', "expected one of .*; did you mean json?"),
         ('configs = "usal"', "expected one of usual, edges, own; did you mean usual?"),
         ('find = "always"', "expected one of fail, pass, change"),
         ('until = "tgir"', "did you mean ttgir?"),
-        ('jobs = "many"', "jobs = 'many': .*integer"),
-        ("memory = 100", "memory = 100: .*256"),
-        ("timeout = 0", "expected auto or a duration"),
         ("num-warps = 'four'", "takes whole numbers"),
-        ("fresh = 1", "expected true or false"),
+        ("strict = 1", "expected true or false"),
         ('matrix = ["quick", "seeds"]', "expected one value, not a list"),
         ("kernel = {a = 1}", "expected a text or a number"),
         ("triton = 3.10", "a version is a text: write it in quotes"),
@@ -127,6 +224,25 @@ def test_an_unknown_setting_or_value_is_named_with_its_line(
     (here / "launches.jsonl").write_text("")
     with pytest.raises(UsageError, match=rf"(?s)^pyproject\.toml:2: .*{said}"):
         of(here, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('format = "jsn"', "expected one of .*; did you mean json?"),
+        ('jobs = "many"', "jobs = 'many': .*integer"),
+        ("memory = 100", "memory = 100: .*256"),
+        ("timeout = 0", "expected auto or a duration"),
+        ("fresh = 1", "expected true or false"),
+    ],
+)
+def test_a_wrong_value_in_the_users_file_is_named_with_its_line(
+    here: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
+    """As one of a project is."""
+    file = write_user_settings(here, f"\n{text}\n", monkeypatch)
+    with pytest.raises(UsageError, match=rf"(?s)^{file}:2: .*{said}"):
+        of(here)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,27 @@ def write(folder: Path, text: str) -> Path:
     return folder
 
 
+def write_user_settings(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own settings in a folder of the test's; their file is returned."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+    file = settings.user_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def test_the_users_settings_are_a_file_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lies where XDG_CONFIG_HOME leads, and its keys stand in no table."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nothing"))
+    assert settings.read_user().values == {}
+    file = write_user_settings(tmp_path, "# mine\njobs = 4\n", monkeypatch)
+    user = settings.read_user()
+    assert (file, user.values) == (tmp_path / "config/flacheck/config.toml", {"jobs": 4})
+    assert user.where("jobs") == f"{file}:2"
+
+
 def test_settings_are_what_the_table_holds(tmp_path: Path) -> None:
     """As it is written there, with the line of each value."""
     text = """[project]

@@ -95,6 +95,8 @@ BOMB = "version: 1\na: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
         ("  stage: [[compile]]", "is unknown"),
         ("  dtype: [{bf16: 1}]", "is unknown"),
         ("  configs: [[own]]", "is unknown"),
+        ("  toolchain: [./cuda]", "is not a release"),
+        ("  triton: theirs.whl", "is not a release"),
     ],
 )
 def test_hostile_values_are_named_with_their_line(tmp_path: Path, change: str, said: str) -> None:

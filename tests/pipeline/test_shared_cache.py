@@ -215,10 +215,12 @@ def test_a_cache_that_cannot_be_written_costs_one_warning(
     assert caplog.text.count("could not be written") == 1
 
 
-@pytest.mark.parametrize("url", ["nowhere://bucket/path", "s4://x"])
+@pytest.mark.parametrize(
+    "url", ["nowhere://bucket/path", "s4://x", "reference://x", "simplecache::s3://x", "memory://x"]
+)
 def test_an_unknown_kind_of_storage_is_a_usage_error(url: str, tmp_path: Path) -> None:
     """With the name of the option."""
-    with pytest.raises(flacheck.UsageError, match=rf"--cache-from {url}: .*rotocol"):
+    with pytest.raises(flacheck.UsageError, match=rf"--cache-from {url}: not a shared cache"):
         flacheck.scan("quick", cache_from=url, store=tmp_path)
     assert not (tmp_path / "flacheck.sqlite").exists()
 

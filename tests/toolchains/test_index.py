@@ -27,6 +27,7 @@ from flacheck.toolchains import (
     wheels,
 )
 from flacheck.toolchains.index_sources import Sources
+from tests.config.test_settings import write_user_settings
 from tests.package_index import Index, Page, refused, served
 
 PAGE = f"{cache.python_tag()}:here:wheels"
@@ -409,7 +410,7 @@ def test_offline_is_an_option_a_variable_and_a_setting(
     elif place == "variable":
         monkeypatch.setenv("FLACHECK_OFFLINE", "1")
     else:
-        (tmp_path / "pyproject.toml").write_text("[tool.flacheck]\noffline = true\n")
+        write_user_settings(tmp_path, "offline = true\n", monkeypatch)
     monkeypatch.setattr(sys, "argv", ["flacheck", *words])
     with pytest.raises(SystemExit) as end:
         main()

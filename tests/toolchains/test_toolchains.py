@@ -27,6 +27,19 @@ def test_an_exact_version_has_one_spelling(installer_log: Path, spec: str) -> No
     assert identities(spec) == ["triton==3.2.0"]
 
 
+def test_a_folder_takes_no_releases_place(
+    installer_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger's checkout may hold a folder with a release's name."""
+    theirs = tmp_path / "checkout" / "3.2.0" / "triton"
+    (theirs / "_C").mkdir(parents=True)
+    (theirs / "_C" / "libtriton.so").touch()
+    (theirs / "__init__.py").write_text("__version__ = '3.2.0'\n")
+    monkeypatch.chdir(tmp_path / "checkout")
+    assert identities("3.2.0") == ["triton==3.2.0"]
+    assert identities("./3.2.0")[0].startswith("triton==3.2.0+")
+
+
 @pytest.mark.parametrize(
     "text, parts",
     [
