@@ -25,6 +25,7 @@ PACKAGE = ROOT / "flacheck"
 # import each other.
 ROOMS: tuple[tuple[str, ...], ...] = (
     ("errors",),
+    ("files",),
     ("model",),
     ("tables",),
     ("config",),
@@ -77,7 +78,7 @@ GUEST_ROOMS = (
     "test_suite",
     "dtypes",
 )
-LOOSE = {"__init__", "__main__", "errors", "version"}
+LOOSE = {"__init__", "__main__", "errors", "files", "version"}
 # Data that ships with the package and holds no module.
 FOLDERS_WITHOUT_MODULES = {"kernels", "matrices", "results", "__pycache__"}
 # Test files that test no single room.
@@ -85,6 +86,7 @@ TESTS_OF_THE_WHOLE = {
     "test_architecture",
     "test_conftest",
     "test_documents",
+    "test_files",
     "test_hostile_input",
     "test_readme_commands",
     "test_soak",
@@ -358,6 +360,54 @@ def test_the_command_line_imports_neither_triton_nor_torch() -> None:
     code += "print({'torch', 'triton'} & set(sys.modules))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "set()"
+
+
+# Calls that open a file by its path and follow links.
+FOLLOWING_CALLS = {
+    *("open", "read_text", "read_bytes", "write_text", "write_bytes"),
+    *("copy", "copy2", "copyfile", "copytree", "move", "extractall"),
+}
+
+
+def following_calls(tree: ast.Module) -> Iterator[str]:
+    """Each call that opens a path by itself, `files` aside, with its line."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(ast.Name("open")):
+                yield f"{node.lineno} open"
+            case ast.Call(ast.Attribute(value, name)) if name in FOLLOWING_CALLS:
+                if not (isinstance(value, ast.Name) and value.id == "files"):
+                    yield f"{node.lineno} {name}"
+
+
+def starts_guests(file: Path) -> bool:
+    """True for a module that starts a confined program, or that has its folder."""
+    names = {"flacheck.engine.programs", "flacheck.captures.capture_job.run_guest"}
+    return bool(names.union({"flacheck.files.GuestFolder"}).intersection(imports(file)))
+
+
+def test_guest_folders_are_read_through_one_module() -> None:
+    """A guest may put a link in place of any file, so `files` alone opens what is there."""
+    guests = {name: file for name, file in modules().items() if starts_guests(file)}
+    assert len(guests) > 4
+    wrong = []
+    for name, file in guests.items():
+        wrong += [f"{name}:{call}" for call in following_calls(tree_of(file))]
+    assert wrong == []
+
+
+def test_another_way_into_a_guest_folder_would_be_seen() -> None:
+    """The search finds each of the calls that flacheck once read a guest's files by."""
+    text = """
+json.loads(Path(config["report"]).read_text(encoding="utf-8"))
+shutil.copyfile(config[name], partial)
+with file.open() as stream, open(path) as other: ...
+os.open(path, os.O_RDONLY)
+files.read_text(path)
+"""
+    assert sorted(following_calls(ast.parse(text))) == [
+        *("2 read_text", "3 copyfile", "4 open", "4 open", "5 open"),
+    ]
 
 
 def test_class_names_are_unique() -> None:

@@ -7,19 +7,27 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from flacheck import files
 from flacheck.errors import UsageError
+from flacheck.files import UnusableFile
 from flacheck.toolchains.scratch import temporary_folder
 
+# The files of a capture that go into an archive.
+LAUNCHES, REPORT = "launches.jsonl", "report.json"
 # The members of such a file; nothing else is unpacked.
 _MEMBER = re.compile(r"[\w.+-]+/(launches\.jsonl|report\.json)")
 # The size of a capture's launches. Those of the largest known package take 30 MB.
 _MOST_BYTES = 1_000_000_000
+# Errors of a damaged or an encrypted archive.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ def open_archive(file: Path | None) -> Iterator[Captures | None]:
 
 def _unpack(file: Path, folder: Path) -> None:
     try:
-        with zipfile.ZipFile(file) as archive:
+        with files.open_bytes(file, _MOST_BYTES) as packed, zipfile.ZipFile(packed) as archive:
             size = 0
             is_ours = True
             for member in archive.infolist():
@@ -61,8 +69,18 @@ def _unpack(file: Path, folder: Path) -> None:
             if not is_ours or size > _MOST_BYTES:
                 raise UsageError(f"{file}: this file was not written by --captured")
             archive.extractall(folder)
-    except (zipfile.BadZipFile, OSError) as error:
+    except UnusableFile:
+        raise
+    except (*_DAMAGE, OSError) as error:
         raise UsageError(f"{file}: cannot be read as captures ({error})") from None
+
+
+def add(archive: Captures, folder: Path) -> None:
+    """Add a capture's folder to an archive that is being made."""
+    into = archive.folder / folder.name
+    into.mkdir(exist_ok=True)
+    for name in (LAUNCHES, REPORT):
+        shutil.copyfile(folder / name, into / name)
 
 
 def _pack(folder: Path, file: Path) -> None:

@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import site
 import sys
 import threading
@@ -25,12 +24,15 @@ from typing import Any
 
 import yaml
 
-from flacheck.captures import tests
-from flacheck.captures.capture_archive import Captures
+from flacheck import files
+from flacheck.captures import capture_archive, tests
+from flacheck.captures.capture_archive import LAUNCHES, REPORT, Captures
+from flacheck.captures.capture_report import check_report
 from flacheck.config import durations
 from flacheck.engine import policies, programs
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import INSTALL_TORCH, IncompleteError, UsageError
+from flacheck.files import GuestFileError, GuestFolder
 from flacheck.guest.engine import channel
 from flacheck.guest.engine.confinement import Policy
 from flacheck.model import Json, digest
@@ -51,6 +53,8 @@ _SECONDS_A_KERNEL = 0.55
 _MOST_SECONDS = 300
 _PATIENCE = 15
 _LOG_FILE = "log.txt"
+_PROGRESS = "doing"
+_TRACE = "asked.json"
 # The log of the comparison with captures under other releases, and its time by the clock as a
 # multiple of the package's CPU seconds.
 _REUSE_LOG = "earlier.txt"
@@ -86,12 +90,29 @@ class CaptureResult:
     @property
     def kernels(self) -> Counter[str]:
         """The number of distinct recorded launches of each kernel."""
-        counts: Counter[str] = Counter()
-        with self.launches.open(encoding="utf-8") as file:
-            for line in map(json.loads, file):
-                if "kernel" in line:
-                    counts[line["kernel"]] += 1
-        return counts
+        content = files.read_bytes(self.launches, files.MOST_LAUNCHES)
+        return Counter(line["kernel"] for line in files.json_objects(content) if "kernel" in line)
+
+
+@dataclass(frozen=True)
+class CaptureContent:
+    """What a guest wrote: its launches file, its report, and its trace for other releases."""
+
+    launches: bytes
+    report: Json
+    trace: bytes | None = None
+
+    def write(self, folder: Path, trace_file: Path) -> None:
+        """Write the files of a capture, each in one step.
+
+        The report marks a complete capture, so it comes last.
+        """
+        contents = {_report(folder): json.dumps(self.report, indent=1).encode()}
+        contents = {_launches(folder): self.launches, **contents}
+        if self.trace is not None:
+            contents = {trace_file: self.trace, **contents}
+        for file, content in contents.items():
+            files.write_whole(file, content)
 
 
 @dataclass(frozen=True)
@@ -145,8 +166,9 @@ def capture_package(
         filling.keep(folder)
         prepare_captures([job])
     if archive and not archive.file:
-        shutil.copytree(folder, archive.folder / name, ignore=_not_archived, dirs_exist_ok=True)
-    return CaptureResult(_launches(folder), json.loads(_report(folder).read_text(encoding="utf-8")))
+        capture_archive.add(archive, folder)
+    report = GuestFolder(folder).read_json(REPORT, files.MOST_REPORT) or {}
+    return CaptureResult(_launches(folder), check_report(report))
 
 
 def prepare_captures(jobs: Sequence[CaptureJob], at_once: int = 1) -> None:
@@ -251,11 +273,11 @@ def earlier_captures(folder: Path, job: CaptureJob) -> list[Json]:
 
 
 def _launches(folder: Path) -> Path:
-    return folder / "launches.jsonl"
+    return folder / LAUNCHES
 
 
 def _report(folder: Path) -> Path:
-    return folder / "report.json"
+    return folder / REPORT
 
 
 def _capture_together(jobs: Sequence[tuple[Path, CaptureJob]]) -> None:
@@ -286,96 +308,103 @@ def _make(folder: Path, job: CaptureJob, stop: threading.Event) -> None:
     release = job.toolchain.identity
     what = f"capturing {job.package.identity} under {release} on {job.card['gpu']}"
     _LOG.info(f"{what} …")
-    with temporary_folder() as work:
-        config = driver_config(Path(work), job)
-        _try_reuse(config, folder, job, stop, what)
-        if Path(config["report"]).exists():
-            _log_reuse(config, what)
-        else:
-            _capture(config, folder, job, stop, what)
-        if job.suite is not None:
-            _add_tests(config, job, work, folder, stop)
-        # The report marks a complete capture, so it comes last; each file appears in one step.
-        files = [("output", _launches(folder)), ("report", _report(folder))]
-        if job.suite is None and Path(config.get("asked", "")).is_file():
-            files.insert(0, ("asked", _trace_file(folder, _kind(job))))
-        for name, file in files:
-            partial = folder / f"{file.name}.{os.getpid()}"
-            shutil.copyfile(config[name], partial)
-            partial.replace(file)
+    content = _try_reuse(folder, job, stop, what) or _capture(folder, job, stop, what)
+    if job.suite is not None:
+        content = _add_tests(content, job, folder, stop)
+    content.write(folder, _trace_file(folder, _kind(job)))
 
 
 def _try_reuse(
-    config: Json, folder: Path, job: CaptureJob, stop: threading.Event, what: str
-) -> None:
-    """Reuse a capture if this release answers every recorded query identically.
+    folder: Path, job: CaptureJob, stop: threading.Event, what: str
+) -> CaptureContent | None:
+    """Return an earlier capture if this release answers every recorded query identically.
 
     The comparison takes a fraction of a capture's time, without torch and without the package.
     """
     earlier = earlier_captures(folder, job)
     if not earlier:
-        return
-    scratch = Path(config["output"]).parent
-    doing = Path(config["progress"])
+        return None
+    with temporary_folder() as work:
+        scratch = Path(work)
+        config = driver_config(scratch, job)
 
-    def beat(seconds: float) -> None:
-        _LOG.info(f"{what} … {seconds:.0f} s, {_doing(doing)}")
+        def beat(seconds: float) -> None:
+            _LOG.info(f"{what} … {seconds:.0f} s, {read_progress(scratch)}")
 
-    request = {name: config[name] for name in ("output", "report", "asked", "card", "progress")}
-    request |= {"earlier": earlier, "scratch": str(scratch)}
-    # Without a report the package is captured anew, whatever the reason.
-    programs.run(
-        programs.guest_arguments(".capture_reuse.reuse", request, scratch),
-        guest_environment(job.toolchain, job.package, scratch),
-        scratch,
-        folder / _REUSE_LOG,
-        seconds=REUSE_PATIENCE * config["seconds"],
-        memory_mb=_MEMORY_MB,
-        policy=_policy(job, scratch),
-        beat=beat,
-        stop=stop,
-    )
-
-
-def _capture(config: Json, folder: Path, job: CaptureJob, stop: threading.Event, what: str) -> None:
-    """Capture the package anew."""
-    # Remove the results of the comparison.
-    Path(config["output"]).write_text("", encoding="utf-8")
-    Path(config["asked"]).unlink(missing_ok=True)
-    scratch = Path(config["output"]).parent
-    doing = Path(config["progress"])
-
-    total = len(_launchable_kernels(job.package.path, job.package.modules))
-
-    def beat(seconds: float) -> None:
-        recorded = len(_recorded_kernels(Path(config["output"])))
-        share = 100 * min(recorded, total) // max(total, 1)
-        rest = durations.rounded(max(config["seconds"] - seconds, 1))
-        _LOG.info(
-            f"{what} … {seconds:.0f} s, {recorded} of {total} kernels, {share} %, at most about "
-            f"{rest} left, {_doing(doing)}"
+        request = {name: config[name] for name in ("output", "report", "asked", "card", "progress")}
+        request |= {"earlier": earlier, "scratch": work}
+        # Without a report the package is captured anew, whatever the reason.
+        programs.run(
+            programs.guest_arguments(".capture_reuse.reuse", request, scratch),
+            guest_environment(job.toolchain, job.package, scratch),
+            scratch,
+            folder / _REUSE_LOG,
+            seconds=REUSE_PATIENCE * config["seconds"],
+            memory_mb=_MEMORY_MB,
+            policy=_policy(job, scratch),
+            beat=beat,
+            stop=stop,
         )
+        content = read_content(GuestFolder(scratch))
+    if content is not None:
+        _LOG.info(
+            f"{what}: Triton answers the package's queries as under {content.report.get('like')}, "
+            "so its launches are the same"
+        )
+    return content
 
-    log = folder / _LOG_FILE
-    end = programs.run(
-        programs.guest_arguments(".search", config, scratch),
-        guest_environment(job.toolchain, job.package, scratch),
-        scratch,
-        log,
-        seconds=_PATIENCE * config["seconds"],
-        memory_mb=_MEMORY_MB,
-        policy=_policy(job, scratch),
-        beat=beat,
-        stop=stop,
-    )
-    if Path(config["report"]).exists():
-        return
-    sentence = f"{what} ended without a report while {_doing(doing)}: {end.how}"
-    if stop.is_set() or not save_partial(config, f"all after {_doing(doing)}: {end.how}"):
+
+def _capture(folder: Path, job: CaptureJob, stop: threading.Event, what: str) -> CaptureContent:
+    """Capture the package anew."""
+    total = len(_launchable_kernels(job.package.path, job.package.modules))
+    with temporary_folder() as work:
+        scratch = GuestFolder(Path(work))
+        config = driver_config(scratch.path, job)
+        scratch.write_new(LAUNCHES, "")
+
+        def beat(seconds: float) -> None:
+            recorded = len(_recorded_kernels(scratch))
+            share = 100 * min(recorded, total) // max(total, 1)
+            rest = durations.rounded(max(config["seconds"] - seconds, 1))
+            _LOG.info(
+                f"{what} … {seconds:.0f} s, {recorded} of {total} kernels, {share} %, at most "
+                f"about {rest} left, {read_progress(scratch.path)}"
+            )
+
+        log = folder / _LOG_FILE
+        end = programs.run(
+            programs.guest_arguments(".search", config, scratch.path),
+            guest_environment(job.toolchain, job.package, work),
+            scratch.path,
+            log,
+            seconds=_PATIENCE * config["seconds"],
+            memory_mb=_MEMORY_MB,
+            policy=_policy(job, work),
+            beat=beat,
+            stop=stop,
+        )
+        content = read_content(scratch)
+        if content is not None:
+            return content
+        doing = read_progress(scratch.path)
+        sentence = f"{what} ended without a report while {doing}: {end.how}"
+        launches = scratch.read(LAUNCHES, files.MOST_LAUNCHES) or b""
+    partial = partial_content(launches, f"all after {doing}: {end.how}")
+    if stop.is_set() or partial is None:
         raise IncompleteError(f"{sentence}; its log is {log}: {_last_line(log)}")
     _LOG.warning(f"{sentence}; what it launched until then is kept")
     _ENDED_EARLY.add(folder)
     (folder / _EARLY).touch()
+    return partial
+
+
+def read_content(scratch: GuestFolder) -> CaptureContent | None:
+    """Return the files of a guest; None without a report, which marks the end of its work."""
+    report = scratch.read_json(REPORT, files.MOST_REPORT)
+    if report is None:
+        return None
+    launches = scratch.read(LAUNCHES, files.MOST_LAUNCHES) or b""
+    return CaptureContent(launches, check_report(report), scratch.read(_TRACE, files.MOST_REPORT))
 
 
 def _policy(job: CaptureJob, scratch: str | Path) -> Policy:
@@ -386,59 +415,48 @@ def _policy(job: CaptureJob, scratch: str | Path) -> Policy:
     return policies.of_package(folders, str(scratch))
 
 
-def _log_reuse(config: Json, what: str) -> None:
-    report = json.loads(Path(config["report"]).read_text(encoding="utf-8"))
-    _LOG.info(
-        f"{what}: Triton answers the package's queries as under {report['like']}, so its launches "
-        "are the same"
-    )
-
-
-def save_partial(config: Json, cut: str) -> bool:
-    """Write the report for a driver that ended without one; return False without a launch.
+def partial_content(launches: bytes, cut: str) -> CaptureContent | None:
+    """Return the content of a driver that ended without a report; None without a launch.
 
     All launches count as made up, because the log does not show which calls were completed.
     """
-    output = Path(config["output"])
     lines = []
-    for text in output.read_text(encoding="utf-8").splitlines():
-        # The last line may be incomplete.
-        with contextlib.suppress(ValueError):
-            line = json.loads(text)
-            if "kernel" in line:
-                line["made_up"] = True
-            lines.append(line)
-    if not any("kernel" in line for line in lines):
-        return False
-    text = "".join(f"{json.dumps(line)}\n" for line in lines)
-    output.write_text(text, encoding="utf-8")
+    has_launch = False
+    # The last line may be incomplete.
+    for line in files.json_objects(launches):
+        if "kernel" in line:
+            line["made_up"] = has_launch = True
+        lines.append(line)
+    if not has_launch:
+        return None
     report = {"modules": {}, "operators": {}, "late": True, "cut": [cut], "said": []}
-    Path(config["report"]).write_text(json.dumps(report), encoding="utf-8")
-    return True
+    return CaptureContent(files.json_lines(lines), report)
 
 
 def _add_tests(
-    config: Json, job: CaptureJob, scratch: str, folder: Path, stop: threading.Event
-) -> None:
-    """Run the checkout's tests, too, and merge their launches into the driver's files."""
+    content: CaptureContent, job: CaptureJob, folder: Path, stop: threading.Event
+) -> CaptureContent:
+    """Run the checkout's tests, too, and merge their launches into the driver's."""
     checkout = str(job.suite)
+    package = job.package.identity
     request = {
-        "card": config["card"],
-        "package": config["package"],
-        "packages": {**config["packages"], checkout: config["package"]},
+        "card": job.card,
+        "package": package,
+        "packages": {job.package.path: package, checkout: package},
         "checkout": checkout,
         "seconds": tests.TEST_SECONDS,
     }
-    environment = guest_environment(job.toolchain, job.package, scratch)
     what = f"running the tests of {checkout} under {job.toolchain.identity}"
+
+    def environment(scratch: str) -> Mapping[str, str]:
+        return guest_environment(job.toolchain, job.package, scratch)
+
     policy = functools.partial(_policy, job)
     run = tests.run(request, environment, what, folder / "tests.txt", policy, stop)
-    output = Path(config["output"])
-    report_file = Path(config["report"])
-    report = json.loads(report_file.read_text(encoding="utf-8"))
-    report["tests"] = {**run.report, "kernels": tests.by_source(run, output)}
-    output.write_text("".join(tests.merge_lines(run, output)), encoding="utf-8")
-    report_file.write_text(json.dumps(report, indent=1), encoding="utf-8")
+    driver = list(files.json_objects(content.launches))
+    outcome = {**run.report, "kernels": tests.by_source(run, driver)}
+    lines = files.json_lines(tests.merge_lines(run, driver))
+    return CaptureContent(lines, check_report({**content.report, "tests": outcome}))
 
 
 def _is_complete(folder: Path) -> bool:
@@ -447,20 +465,18 @@ def _is_complete(folder: Path) -> bool:
     return _report(folder).exists() and whole
 
 
-def _doing(progress: Path) -> str:
-    """Return the driver's present step."""
-    with contextlib.suppress(OSError):
-        return progress.read_text(encoding="utf-8", errors="replace")[:200] or "starting"
-    return "starting"
+def read_progress(scratch: Path) -> str:
+    """Return the present step of the guest in a folder."""
+    return GuestFolder(scratch).read_end(_PROGRESS, 200) or "starting"
 
 
 def driver_config(scratch: Path, job: CaptureJob) -> Json:
     package = job.package
     return {
-        "output": str(scratch / "launches.jsonl"),
-        "report": str(scratch / "report.json"),
-        "progress": str(scratch / "doing"),
-        "asked": str(scratch / "asked.json"),
+        "output": str(scratch / LAUNCHES),
+        "report": str(scratch / REPORT),
+        "progress": str(scratch / _PROGRESS),
+        "asked": str(scratch / _TRACE),
         "card": job.card,
         "modules": list(package.modules),
         "own": list(package.own_modules),
@@ -492,16 +508,12 @@ def _launchable_kernels(folder: str, modules: tuple[str, ...]) -> list[str]:
     return sorted(kernels)
 
 
-def _recorded_kernels(launches: Path) -> set[str]:
+def _recorded_kernels(scratch: GuestFolder) -> set[str]:
     """Return the kernels in a file of launches that is being written."""
-    with contextlib.suppress(OSError):
-        return set(_KERNEL.findall(launches.read_text(encoding="utf-8", errors="replace")))
+    with contextlib.suppress(GuestFileError):
+        content = scratch.read(LAUNCHES, files.MOST_LAUNCHES) or b""
+        return set(_KERNEL.findall(content.decode(errors="replace")))
     return set()
-
-
-def _not_archived(folder: str, names: list[str]) -> list[str]:
-    """Return logs and incomplete files of other processes, which do not go into the archive."""
-    return [name for name in names if name not in ("launches.jsonl", "report.json")]
 
 
 def recipe_of(package: str) -> Json:
@@ -510,7 +522,7 @@ def recipe_of(package: str) -> Json:
     if not file.is_file():
         return {}
     try:
-        recipe = yaml.safe_load(file.read_text(encoding="utf-8"))
+        recipe = yaml.safe_load(files.read_text(file))
     except yaml.YAMLError as error:
         raise UsageError(f"{file}: not valid YAML: {error}") from None
     if isinstance(recipe, dict):
@@ -525,7 +537,7 @@ def capture_key(package: Package, toolchain: Toolchain | None, card: Json, recip
     """
     guest = {}
     for file in sorted([*GUEST.rglob("*.py"), *GUEST.rglob("*.jsonl")]):
-        guest[str(file.relative_to(GUEST))] = file.read_text()
+        guest[str(file.relative_to(GUEST))] = files.read_text(file)
     under = toolchain.identity if toolchain else None
     return digest([package.digest, under, card, recipe, guest], 16)
 
@@ -534,31 +546,33 @@ def run_guest(
     module: str,
     config: Json,
     environment: Mapping[str, str],
-    folder: Path,
+    scratch: GuestFolder,
     seconds: float,
     policy: Policy | None,
     what: str = "",
-) -> None:
-    """Run `main` of one of the guest's modules with a config in a scratch folder.
+) -> Json:
+    """Run `main` of one of the guest's modules in a new scratch folder, and return its report.
 
-    `what` is the work in messages about progress. The module writes the `report` of the config,
-    and limits its own CPU seconds. Raises IncompleteError without torch, or if the guest is killed
-    or hangs.
+    `what` is the work in messages about progress. The module writes LAUNCHES and REPORT there, and
+    limits its own CPU seconds. Raises IncompleteError without torch, or if the guest is killed,
+    hangs, or writes no report that can be read.
     """
     _check_torch()
+    folder = scratch.path
     log = folder / _LOG_FILE
+    scratch.write_new(LAUNCHES, "")
+    paths = {"output": str(folder / LAUNCHES), "report": str(folder / REPORT)}
 
     def beat(elapsed: float) -> None:
         share = min(100 * elapsed / seconds, 100)
         rest = durations.rounded(max(seconds - elapsed, 1))
-        kernels = len(_recorded_kernels(Path(config["output"])))
         _LOG.info(
-            f"{what} … {elapsed:.0f} s, {kernels} kernels launched, {share:.0f} % of its time, "
-            f"at most about {rest} left"
+            f"{what} … {elapsed:.0f} s, {len(_recorded_kernels(scratch))} kernels launched, "
+            f"{share:.0f} % of its time, at most about {rest} left"
         )
 
     end = programs.run(
-        programs.guest_arguments(module, config, folder),
+        programs.guest_arguments(module, {**config, **paths}, folder),
         environment,
         folder,
         log,
@@ -567,14 +581,16 @@ def run_guest(
         policy=policy,
         beat=beat,
     )
-    if not Path(config["report"]).exists():
+    report = scratch.read_json(REPORT, files.MOST_REPORT)
+    if report is None:
         raise IncompleteError(
             f"the target's process ended without a report: {end.how}; {_last_line(log)}"
         )
+    return report
 
 
 def _last_line(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    lines = GuestFolder(log.parent).read_end(log.name, files.MOST_LOG).strip().splitlines()
     return "".join(lines[-1:])[:500]
 
 

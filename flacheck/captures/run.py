@@ -1,13 +1,13 @@
 """Commands under the recorder, which runs in every Python process that they start."""
 
-import contextlib
 import json
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from flacheck import files
 from flacheck.captures.cards import card
 from flacheck.errors import Terminated, UsageError
 from flacheck.model import Json
@@ -117,7 +117,7 @@ def statistics(output: Path) -> Json:
     uncut: dict[str, str] = {}
     guesses: Counter[str] = Counter()
     uncertain = 0
-    for line in _lines(output):
+    for line in files.json_objects(files.read_bytes(output, files.MOST_LAUNCHES)):
         if "kernel" in line:
             kernels[line["id"]] = line["kernel"]
             uncertain += "guessed" in line
@@ -162,11 +162,3 @@ def summary(output: Path) -> str:
         f"values that the program read, most of them at {most}; "
         f"distinct launches that may depend on them: {guesses['launches']}"
     )
-
-
-def _lines(output: Path) -> Iterator[Json]:
-    """Yield the complete lines: a process may have been killed while it wrote."""
-    with output.open(encoding="utf-8") as file:
-        for line in file:
-            with contextlib.suppress(ValueError):
-                yield json.loads(line)

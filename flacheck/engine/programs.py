@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flacheck.files import GuestFolder
 from flacheck.guest.engine import channel, confinement
 from flacheck.guest.engine.confinement import Policy
 
@@ -74,8 +75,7 @@ def guest_arguments(module: str, config: Mapping[str, Any], folder: Path) -> lis
     The config is written to the folder, because the names of a large package's modules exceed what
     Linux accepts as one argument.
     """
-    file = folder / f"config{module}.json"
-    file.write_text(json.dumps(config), encoding="utf-8")
+    file = GuestFolder(folder).write_new(f"config{module}.json", json.dumps(config))
     return ["-c", channel.BOOT, channel.GUEST, module, str(file)]
 
 

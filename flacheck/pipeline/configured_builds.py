@@ -13,11 +13,12 @@ from pathlib import Path
 
 from flacheck.engine import policies, programs
 from flacheck.errors import MatrixError
+from flacheck.files import GuestFolder
 from flacheck.pipeline import build_stand_ins
 from flacheck.source import builds
 from flacheck.source.builds import ProjectBuild, cmake_options, compile_commands, make_output
 from flacheck.source.builds.arguments import BuildUnits, printable
-from flacheck.source.builds.build_file import is_file, lies_inside, read_text
+from flacheck.source.builds.build_file import is_file, read_text
 from flacheck.toolchains.scratch import temporary_folder
 
 _CMAKE_FILE = "CMakeLists.txt"
@@ -25,6 +26,7 @@ _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 _MOST_BYTES = 1 << 20
 # Output of `make -n` and databases may be large: one command line a unit.
 _MOST_OUTPUT = 64 << 20
+_LOG = "log.txt"
 _SECONDS = 300.0
 _MEMORY_MB = 4096
 _PROGRAMS_BESIDE_PYTHON = str(Path(sys.executable).parent)
@@ -117,10 +119,6 @@ class _Sandbox:
     tools: Path
     scratch: Path
 
-    @property
-    def log(self) -> Path:
-        return self.scratch / "log.txt"
-
     def run(
         self, program: str, arguments: Sequence[str], more: Mapping[str, str]
     ) -> programs.ProgramEnd:
@@ -130,7 +128,7 @@ class _Sandbox:
             arguments,
             programs.environment(self.scratch, more),
             self.scratch,
-            self.log,
+            self.scratch / _LOG,
             seconds=_SECONDS,
             memory_mb=_MEMORY_MB,
             policy=policies.of_package(folders, str(self.scratch)),
@@ -162,13 +160,8 @@ class _Sandbox:
         )
 
     def output(self) -> str:
-        """Return the output of the last program; empty if it was larger than any build needs."""
-        try:
-            if not lies_inside(self.log, self.scratch) or self.log.stat().st_size > _MOST_OUTPUT:
-                return ""
-            return self.log.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
+        """Return the end of the last program's output, which no build needs more of."""
+        return GuestFolder(self.scratch).read_end(_LOG, _MOST_OUTPUT)
 
     def without_own_folders(self, build: BuildUnits) -> BuildUnits:
         """Return a build without the include folders that end with this sandbox.
@@ -221,11 +214,10 @@ def _of_cmake(program: str, file: Path, sandbox: _Sandbox) -> BuildUnits:
         arguments += ["-G", "Unix Makefiles"]
     arguments += [f"-D{name}={value}" for name, value in options.items()]
     end = sandbox.run(program, arguments, environment)
-    database = build / "compile_commands.json"
-    if end.exit_code != 0 or not is_file(database):
+    database = GuestFolder(sandbox.scratch).read("build/compile_commands.json", _MOST_OUTPUT)
+    if end.exit_code != 0 or database is None:
         return BuildUnits((), (sandbox.failure(file, end),))
-    text = read_text(database, sandbox.scratch, _MOST_OUTPUT)
-    return compile_commands.read_entries(text, file, sandbox.root)
+    return compile_commands.read_entries(database.decode(errors="replace"), file, sandbox.root)
 
 
 def _of_make(program: str, file: Path, sandbox: _Sandbox) -> BuildUnits:

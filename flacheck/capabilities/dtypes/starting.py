@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import tempfile
@@ -13,12 +12,15 @@ from typing import Any
 
 import msgspec
 
+from flacheck import files
 from flacheck.capabilities.dtypes import observation
 from flacheck.capabilities.dtypes.observation import Mode, Observation
+from flacheck.captures.capture_archive import LAUNCHES, REPORT
 from flacheck.captures.capture_job import guest_environment, recipe_of, run_guest
 from flacheck.captures.cards import card
 from flacheck.engine import policies
 from flacheck.errors import UsageError
+from flacheck.files import GuestFileError, GuestFolder
 from flacheck.guest.engine.confinement import Policy
 from flacheck.model import Json
 from flacheck.packages.package import Package
@@ -94,15 +96,11 @@ def observe(
 
     Raises IncompleteError for a run without a report.
     """
-    work = Path(tempfile.mkdtemp(dir=folder))
-    launches, report = work / "launches.jsonl", work / "report.json"
-    launches.write_text("", encoding="utf-8")
+    scratch = GuestFolder(Path(tempfile.mkdtemp(dir=folder)))
     seconds = SECONDS_OF_PACKAGE
     if question.targets:
         seconds = SECONDS_OF_TARGET * len(question.targets)
     config: Json = {
-        "output": str(launches),
-        "report": str(report),
         "card": card(question.device),
         "targets": list(map(_resolve_target, question.targets)),
         "settings": dict(question.settings),
@@ -119,10 +117,16 @@ def observe(
         beside = f" with stand-ins for {', '.join(stand_ins)}"
     what = f"following the dtypes of {describe_question(question)}{beside}"
     _LOG.info(f"{what} …")
-    environment = _environment(question, work, overlay)
-    policy = _policy(question, environment, work)
-    run_guest(".dtypes", config, environment, work, seconds, policy, what)
-    seen_by_guest = observation.from_report(json.loads(report.read_text(encoding="utf-8")))
+    environment = _environment(question, scratch.path, overlay)
+    policy = _policy(question, environment, scratch.path)
+    report = run_guest(".dtypes", config, environment, scratch, seconds, policy, what)
+    # Beside the guest's folder, where nothing changes it any more.
+    launches = scratch.path.with_suffix(".jsonl")
+    files.write_whole(launches, scratch.read(LAUNCHES, files.MOST_LAUNCHES) or b"")
+    try:
+        seen_by_guest = observation.from_report(report)
+    except msgspec.ValidationError as error:
+        raise GuestFileError(REPORT, f"has an unexpected form ({error})") from None
     return DtypesAnswer(seen_by_guest, (launches,), _roots(question.package, overlay))
 
 

@@ -14,6 +14,7 @@ from flacheck.capabilities.repro.oracle import SameFailure
 from flacheck.capabilities.repro.output.script import CANNOT_TELL
 from flacheck.engine import policies, programs
 from flacheck.engine.judge import judge
+from flacheck.files import GuestFolder
 from flacheck.model import Cell, Outcome
 from flacheck.toolchains.base import Toolchain
 from flacheck.toolchains.scratch import temporary_folder
@@ -24,6 +25,8 @@ LONGEST_RUN = 900.0
 _MEMORY_MB = 8192
 # The least timeout in seconds, even if the budget has less.
 _SHORTEST_RUN = 1.0
+# The end of a run's output, which holds the failure; a compiler may dump megabytes before.
+_LOG, _MOST_OUTPUT = "log", 16 << 20
 _LOCATION = re.compile(r"\s*loc\((?:[^()]|\([^()]*\))*\)")
 
 
@@ -51,7 +54,7 @@ def plain_python(toolchain: Toolchain) -> Iterator[Path]:
         venv.EnvBuilder(symlinks=True).create(there / "python")
         [packages] = (there / "python").glob("lib/python*/site-packages")
         lines = [f"{path}\n" for path in toolchain.paths]
-        (packages / "release.pth").write_text("".join(lines))
+        GuestFolder(packages).write_new("release.pth", "".join(lines))
         yield there
 
 
@@ -64,8 +67,7 @@ def run_script(
     """
     end = time.monotonic() + seconds
     with plain_python(toolchain) as folder:
-        file = folder / "repro.py"
-        file.write_text(script, encoding="utf-8")
+        file = GuestFolder(folder).write_new("repro.py", script)
         runs: list[ScriptRun] = []
         while len(runs) < times and (not runs or time.monotonic() < end):
             runs.append(_run(folder, file, toolchain, end - time.monotonic()))
@@ -81,7 +83,7 @@ def _run(folder: Path, file: Path, toolchain: Toolchain, seconds: float) -> Scri
     }
     # The log is elsewhere, because the folder holds only the files that a maintainer has.
     with temporary_folder() as aside:
-        log = Path(aside, "log")
+        log = Path(aside) / _LOG
         run = programs.run(
             [str(file)],
             programs.environment(folder, more),
@@ -92,7 +94,7 @@ def _run(folder: Path, file: Path, toolchain: Toolchain, seconds: float) -> Scri
             policy=policies.of_script(toolchain.paths, str(folder)),
             python=str(folder / "python/bin/python"),
         )
-        output = log.read_text(encoding="utf-8", errors="replace")
+        output = GuestFolder(log.parent).read_end(_LOG, _MOST_OUTPUT)
     if run.over:
         return ScriptRun(CANNOT_TELL, has_ended=False)
     exit_code = CANNOT_TELL if run.exit_code is None else run.exit_code

@@ -5,7 +5,6 @@ launches.
 from __future__ import annotations
 
 import itertools
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from flacheck.captures.cards import card
 from flacheck.captures.coverage import coverage
 from flacheck.engine import policies
 from flacheck.errors import UsageError
+from flacheck.files import json_lines
 from flacheck.guest.engine.confinement import Policy
 from flacheck.guest.test_suite import cases
 from flacheck.inputs.expand import Selection
@@ -66,14 +66,15 @@ def run(folder: Path, seconds: float = 60.0, **files: str) -> suite.TestRun:
     def policy(scratch: str) -> Policy:
         return policies.of_package([str(folder)], scratch)
 
-    return suite.run(config, environment, "running tests", folder / "log.txt", policy)
+    log = folder / "log.txt"
+    return suite.run(config, lambda scratch: environment, "running tests", log, policy)
 
 
 @needs_torch
 def test_tests_are_run_and_their_launches_recorded(tmp_path: Path) -> None:
     """Passed or failed; a failure says whether it read what nobody computed."""
     made = run(tmp_path, test_tiny=TESTS, test_broken="import nobody_has_this\n")
-    launched = [json.loads(line) for line in made.lines]
+    launched = list(made.lines)
     by = {line["by"] for line in launched if "kernel" in line}
     assert by == {
         "test_tiny.py::test_rare[16]",
@@ -107,7 +108,7 @@ def test_a_checkout_without_tests_says_so(tmp_path: Path) -> None:
     """Its launches file is whole all the same."""
     made = run(tmp_path)
     assert made.report["ended"] == "it has no tests that pytest finds"
-    assert [json.loads(line)["package"] for line in made.lines] == ["tiny==1.0"]
+    assert [line["package"] for line in made.lines] == ["tiny==1.0"]
 
 
 MANY = """
@@ -149,16 +150,15 @@ def test_cases_that_bring_new_values_come_first() -> None:
     assert cases.in_order([{}]) == [0]
 
 
-def line(identity: str, kernel: str, **more: Any) -> str:
-    return json.dumps({"id": identity, "kernel": kernel, **more}) + "\n"
+def line(identity: str, kernel: str, **more: Any) -> dict[str, Any]:
+    return {"id": identity, "kernel": kernel, **more}
 
 
-def test_what_both_launched_stands_there_once(tmp_path: Path) -> None:
+def test_what_both_launched_stands_there_once() -> None:
     """As the tests launched it; the driver's own launches follow."""
-    header = json.dumps({"schema": "flacheck.launches/1"}) + "\n"
+    header = {"schema": "flacheck.launches/1"}
     made = suite.TestRun((header, line("a", "m:one", by="test")), {})
-    driver = tmp_path / "l.jsonl"
-    driver.write_text(header + line("a", "m:one", made_up=True) + line("b", "m:two"))
+    driver = [header, line("a", "m:one", made_up=True), line("b", "m:two")]
     assert suite.merge_lines(made, driver) == [
         header,
         line("a", "m:one", by="test"),
@@ -166,7 +166,7 @@ def test_what_both_launched_stands_there_once(tmp_path: Path) -> None:
     ]
     assert suite.by_source(made, driver) == {"tests": [], "driver": ["m:two"], "both": ["m:one"]}
     alone = suite.TestRun((), {})
-    assert suite.merge_lines(alone, driver) == driver.read_text().splitlines(keepends=True)
+    assert suite.merge_lines(alone, driver) == driver
 
 
 def test_the_coverage_tells_how_tests_ended() -> None:
@@ -196,5 +196,5 @@ def test_the_launches_of_tests_are_read_as_seen(tmp_path: Path) -> None:
     """Nobody made their arguments up."""
     made = run(tmp_path, test_tiny=TESTS)
     file = tmp_path / "l.jsonl"
-    file.write_text("".join(made.lines))
+    file.write_bytes(json_lines(made.lines))
     assert {entry.made_up for entry in read(file).launches} == {False}
