@@ -46,6 +46,8 @@ def judge(cell: Cell, attempt: Attempt) -> Record:
     tolerated = attempt.tolerated and _has_choice(cell)
     if rules.RULES[code].effect == "unknown":
         reason = _own_words(findings[0]) or findings[0].title
+        if attempt.host_error:
+            reason = f"{reason} ({attempt.host_error})"
         return _record(cell, attempt, Verdict.UNKNOWN, findings, reason=reason, tolerated=tolerated)
     return with_facts(
         _record(cell, attempt, Verdict.FAILS, findings, tolerated=tolerated), cause(attempt)

@@ -260,7 +260,7 @@ class Loop:
         memory_mb = self.provider.memory_mb
         if record.how == Unit.how:
             memory_mb = self.provider.most_memory_mb
-        return _still_good(record, self.timeouts.fixed_seconds, memory_mb)
+        return is_still_good(record, self.timeouts.fixed_seconds, memory_mb)
 
     def _plan(self, cell: Cell) -> Task | Record:
         refusal = self.provider.refusal(cell)
@@ -391,14 +391,17 @@ def is_silent(attempt: Attempt) -> bool:
     return attempt.outcome is Outcome.DIED and not rules.decisive(attempt.log)
 
 
-def _still_good(record: Record, timeout: float | None, memory_mb: int) -> bool:
+def is_still_good(record: Record, timeout: float | None, memory_mb: int) -> bool:
     """Return True for a verdict, and for an unknown whose limit still holds.
 
-    A failure of a made-up launch that an older flacheck did not compare with newer releases is
-    compiled again. Every other unknown has its cause in the machine (a compiler that was absent or
-    killed, a failure that did not repeat), and that cause may be gone.
+    Some failures that an older flacheck stored are compiled again: the machine's errors, and those
+    of made-up launches that were not compared with newer releases. Every other unknown has its
+    cause in the machine (a compiler that was absent or killed, a failure that did not repeat), and
+    that cause may be gone.
     """
     if record.verdict is Verdict.FAILS:
+        if _is_host_error(record):
+            return False
         (cell,) = observe([record])
         return not is_undecided(cell) or _REFUSED in record.findings[0]["facts"]
     if record.verdict is not Verdict.UNKNOWN:
@@ -414,6 +417,14 @@ def _still_good(record: Record, timeout: float | None, memory_mb: int) -> bool:
         limit: float = facts.get(_LIMIT, memory_mb)
         return not facts.get("killed") and limit >= memory_mb
     return False
+
+
+def _is_host_error(record: Record) -> bool:
+    """Return True for a failure that an older flacheck did not recognise as the machine's error."""
+    if record.code != rules.UNCLASSIFIED:
+        return False
+    findings = rules.read(record.message, is_failed=True)
+    return bool(findings) and rules.RULES[findings[0].code].effect == "unknown"
 
 
 def request(cell: Cell) -> Json:

@@ -50,6 +50,8 @@ class Attempt:
     release's own Autotuner catches (`tolerated`). `seconds` is the compile's wall time and
     `cpu_seconds` its processor time with that of its children; both exclude worker start and
     warm-up. `facts` holds the observations of an autotuner run (`keys`: expected and actual).
+    `host_error` is the error of the machine that ended the attempt, by its name in C (`ENOSPC`,
+    `SIGXFSZ`): a limit, the disk, the sandbox, a signal from outside.
     `oom_killed` is true if the system killed processes for lack of memory while the attempt ran.
     """
 
@@ -66,6 +68,7 @@ class Attempt:
     resources: Resources = field(default_factory=Resources)
     facts: Mapping[str, Any] = field(default_factory=dict)
     oom_killed: bool = False
+    host_error: str | None = None
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Attempt:

@@ -7,6 +7,7 @@ same kernels.
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -72,6 +73,8 @@ _LACKS = re.compile(
     r"No module named '?triton\.|cannot import name '\w+' from "
     r"(?:partially initialized module )?'?triton\b"
 )
+# The number in Python's text of an error of the system.
+_ERROR_NUMBER = re.compile(r"\[Errno (\d+)\] ")
 _REFUSAL = re.compile(r"\bTriton\b[^\n]*\d+\.\d+")
 
 
@@ -396,7 +399,11 @@ def _import_cell(capture: PackageCapture, module: str | None = None) -> Cell:
 def _import_attempt(traceback: str) -> Attempt:
     last = [line for line in traceback.splitlines() if line.strip()][-1]
     kind = last.partition(":")[0].rpartition(".")[2]
-    return Attempt(Outcome.RAISED, stage="import", log=traceback, exception=(kind,))
+    number = _ERROR_NUMBER.search(last)
+    host_error = errno.errorcode.get(int(number[1])) if number else None
+    return Attempt(
+        Outcome.RAISED, stage="import", log=traceback, exception=(kind,), host_error=host_error
+    )
 
 
 def _select(captures: Sequence[PackageCapture], job: Job) -> Iterator[SelectedLaunches]:

@@ -3,6 +3,7 @@
 from flacheck.rules.base import RULES as RULES
 from flacheck.rules.base import UNCLASSIFIED as UNCLASSIFIED
 from flacheck.rules.base import blames_release as blames_release
+from flacheck.rules.base import host_rule as host_rule
 from flacheck.rules.classify import classify as classify
 from flacheck.rules.classify import read as read
 from flacheck.rules.decisive import decisive as decisive

@@ -31,7 +31,8 @@ class Rule:
     that decides between a release that is too old and one that is too new: `pins` or `names`.
     `effect` is the verdict that follows from the finding: `fails`, `unknown`, `compiles` or
     `advisory`; `shows` is where the failure shows: in a `compile` without a GPU, only `partly`
-    there, in a `run` on a GPU, or on this `machine`.
+    there, in a `run` on a GPU, or on this `machine`. `host_errors` are the machine's errors that
+    the rule names, as in `Attempt.host_error`.
     """
 
     code: str
@@ -52,6 +53,7 @@ class Rule:
     confidence: str = "certain"
     direction: str = ""
     warning: bool = False
+    host_errors: tuple[str, ...] = ()
 
     def search(self, log: str) -> re.Match[str] | None:
         """Return the match of the first pattern that matches; None if no pattern does."""
@@ -86,7 +88,7 @@ def _load() -> dict[str, Rule]:
 
 
 def _rule(entry: dict[str, Any]) -> Rule:
-    for name in ("bad", "good", "links"):
+    for name in ("bad", "good", "links", "host_errors"):
         entry[name] = tuple(entry.get(name, ()))
     # A long pattern is a list of parts in the file.
     patterns = ["".join(parts) for parts in entry.get("patterns", ())]
@@ -97,6 +99,14 @@ def _rule(entry: dict[str, Any]) -> Rule:
 
 
 RULES = _load()
+# The rule of a host error that no other rule names.
+_ANY_HOST_ERROR = "FC905"
+_HOST_ERRORS = {name: rule for rule in RULES.values() for name in rule.host_errors}
+
+
+def host_rule(error: str) -> Rule:
+    """Return the rule of an error of the machine."""
+    return _HOST_ERRORS.get(error, RULES[_ANY_HOST_ERROR])
 
 
 def blames_release(code: str) -> bool:

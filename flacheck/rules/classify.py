@@ -12,6 +12,7 @@ from flacheck.rules.base import (
     UNCLASSIFIED,
     WRAPPER,
     Rule,
+    host_rule,
     lower_confidence,
 )
 from flacheck.rules.decisive import (
@@ -30,6 +31,8 @@ _EXCERPT = 300
 _ONE_FAILURE = 200
 _BY_WEIGHT = sorted(RULES.values(), key=lambda rule: -rule.specificity)
 _SIGKILL = "FC905"
+# Signals by which the kernel enforces a limit or the sandbox; no compiler sends them to itself.
+_LIMIT_SIGNALS = ("SIGXFSZ", "SIGXCPU", "SIGSYS")
 _TAIL_LINES = 5
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 # Frames that every failure of a kind passes through; none of them is the cause.
@@ -242,4 +245,15 @@ def classify(attempt: Attempt) -> list[Finding]:
         if attempt.oom_killed:
             facts["killed"] = True
         return [RULES["FC902"].finding(message, facts=facts)]
+    if attempt.host_error or attempt.signal in _LIMIT_SIGNALS:
+        return [_host_finding(attempt, attempt.host_error or str(attempt.signal))]
     return _classify_failure(attempt, keys)
+
+
+def _host_finding(attempt: Attempt, error: str) -> Finding:
+    """Return the finding of an attempt that an error of the machine ended."""
+    lines = decisive_lines(clean(attempt.log))
+    message = join([line.text for line in lines]) or _describe_end(attempt)
+    if error == "SIGKILL" and attempt.oom_killed:
+        return RULES["FC902"].finding(message, facts={"killed": True})
+    return host_rule(error).finding(without_library_versions(message), facts={"error": error})

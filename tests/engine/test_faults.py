@@ -109,6 +109,24 @@ def test_a_worker_that_the_system_killed_was_out_of_memory(
     assert (record.verdict, record.code) == (Verdict.UNKNOWN, "FC902")
 
 
+@pytest.mark.parametrize(
+    ("limit", "code", "error"),
+    [
+        ("file", "FC904", "EFBIG"),
+        ("child", "FC904", "SIGXFSZ"),
+        ("memory", "FC902", "ENOMEM"),
+        ("descriptors", "FC905", "EMFILE"),
+    ],
+)
+def test_a_limit_of_the_machine_is_never_a_failure(limit: str, code: str, error: str) -> None:
+    """The compiler's own message hides the cause, which is recorded with the exception."""
+    what = f"exhaust {limit}"
+    attempt = among_others(what, timeout=20.0)[what]
+    record = judge(fake.cell("k"), attempt)
+    assert (record.verdict, record.code, attempt.host_error) == (Verdict.UNKNOWN, code, error)
+    assert error in (record.reason or "")
+
+
 def test_a_limit_on_processor_time_is_a_time_out() -> None:
     """flacheck sets it, to end an assembler that outlives its worker."""
     (attempt,) = among_others("signal SIGXCPU").values()

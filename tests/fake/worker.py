@@ -9,6 +9,7 @@ by the dtype of its argument `x` (`"by": "dtype"`) and by toolchain version (`"=
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -134,6 +135,33 @@ class Worker:
             )
             sys.stderr.flush()
             os.abort()
+
+    def do_exhaust(self, rest: str) -> None:
+        """Meets a limit of the machine, and reports it as compilers do: by an error of its own."""
+        try:
+            getattr(self, "_exhaust_" + rest)()
+        except Exception:
+            raise RuntimeError("Internal codegen error")  # noqa: B904  # as compilers do
+
+    def _exhaust_file(self) -> None:
+        with open("large", "wb") as file:
+            file.write(bytes(65 << 20))
+
+    def _exhaust_child(self) -> None:
+        """The limit ends the assembler, not the worker."""
+        with open("large", "wb") as file:
+            subprocess.run(["head", "-c", "65M", "/dev/zero"], stdout=file, check=True)
+
+    def _exhaust_memory(self) -> None:
+        bytearray(1 << 50)
+
+    def _exhaust_descriptors(self) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
+        try:
+            subprocess.run(["true"])
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     def do_grow(self, rest: str) -> None:
         self.hoard = b"x" * (int(rest) << 20)

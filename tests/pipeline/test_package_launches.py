@@ -122,6 +122,24 @@ def test_a_package_that_asks_triton_for_what_is_gone_fails_to_import(
         assert judge(cell, plan.attempts[cell.key]).verdict is Verdict.FAILS
 
 
+@pytest.mark.parametrize(
+    ("said", "verdict"),
+    [
+        ("PermissionError: [Errno 13] Permission denied: '/root/.shop'", Verdict.UNKNOWN),
+        ("OSError: [Errno 28] No space left on device", Verdict.UNKNOWN),
+        ("ValueError: key contains names that are not kernel arguments", Verdict.FAILS),
+    ],
+)
+def test_an_import_that_the_sandbox_ends_is_unknown(
+    drives: Report, said: str, verdict: Verdict
+) -> None:
+    """The package may import where it has the rights."""
+    drives.said["import_error"] = {"traceback": f"Traceback …\n{said}"}
+    plan = resolved(Selection()).capture().expand()
+    (cell,) = plan.cells
+    assert judge(cell, plan.attempts[cell.key]).verdict is verdict
+
+
 def test_a_release_without_a_wheel_is_not_captured(
     drives: Report, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,9 @@ import pytest
 
 import flacheck
 from flacheck import IncompleteError, toolchains
+from flacheck.capabilities.results import building
 from flacheck.capabilities.results.building import Building, build
+from flacheck.capabilities.results.verifying import find_unclassified
 from flacheck.capabilities.scan.views import published_view
 from flacheck.pipeline.events import RecordSettled, drain
 from flacheck.pipeline.job import RunOptions
@@ -29,9 +31,9 @@ def _combination(*releases: str, about: str = "quick") -> Combination:
 def _build(folder: Path, *combinations: Combination) -> list[Any]:
     """Build into a folder; return the events."""
     events: list[Any] = []
-    building = Building(folder / "c.yaml", combinations, folder / "out", RunOptions(jobs=1))
+    request = Building(folder / "c.yaml", combinations, folder / "out", RunOptions(jobs=1))
     with Store.open(folder / "store") as store:
-        drain(build(building, store), events.append)
+        drain(build(request, store), events.append)
     return events
 
 
@@ -69,6 +71,24 @@ def test_a_combination_that_cannot_be_built_leaves_the_others(folder: Path) -> N
     with pytest.raises(IncompleteError, match=r"1 combination is not built.*no matrix 'nowhere'"):
         _build(folder, _combination("1.0", about="nowhere"), _combination("1.0"))
     assert len(open_library(folder / "out").entries()) == 1
+
+
+def test_a_failure_without_a_rule_is_not_published(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be flacheck's own; the error quotes it, and a file that has one does not hold."""
+    table = {"*": {"==2.0": "raise words that no rule contains", "else": "compile"}}
+    monkeypatch.setitem(toolchains.FAMILIES, "fake", FakeFamily(table))
+    with pytest.raises(IncompleteError, match="FC000: RuntimeError: words that no rule contains"):
+        _build(folder, _combination("1.0", "2.0"))
+    library = open_library(folder / "out")
+    assert [entry.toolchain for entry in library.entries()] == ["fake==1.0"]
+    assert list(find_unclassified(library, library.entries())) == []
+    monkeypatch.setattr(building, "unclassified_failures", lambda records: [])
+    _build(folder, _combination("2.0"))
+    library = open_library(folder / "out")
+    broken = list(find_unclassified(library, library.entries()))
+    assert {(each.what, each.file) for each in broken} == {("code", library.entries()[1].file)}
 
 
 def test_a_comparison_by_published_results_is_that_of_the_store(folder: Path) -> None:

@@ -17,6 +17,7 @@ import flacheck
 from flacheck import UsageError
 from flacheck.api.results import library_of
 from flacheck.capabilities.results.building import select, write_manifest
+from flacheck.capabilities.results.verifying import find_unclassified
 from flacheck.model import KeySet, Question, Record, RequestedCells, RequestedPlace
 from flacheck.published.combinations import read_combinations
 from flacheck.published.form import SCHEMA, decode_body, decode_header, encode, file_name
@@ -305,6 +306,7 @@ def test_the_shipped_results_are_whole_and_of_keys_that_this_flacheck_computes()
     entries = library.entries()
     assert entries
     assert all(library.place(entry) is not None for entry in entries)
+    assert not list(find_unclassified(library, entries))
     assert sum(entry.bytes for entry in entries) < 5_000_000
     assert library.combinations()
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from flacheck import rules
 from flacheck.analysis.fallbacks import ReportedFallback
 from flacheck.analysis.observation import observe
 from flacheck.analysis.order import count_noun
@@ -114,7 +115,8 @@ def build(building: Building, store: Store) -> Generator[Event, None, list[FileE
     goes on. Returns the entries of the folder's new manifest.
 
     Raises:
-        IncompleteError: If a combination could not be built; the others are.
+        IncompleteError: If a combination could not be built, or has a failure without a rule; the
+            others are built.
     """
     building.folder.mkdir(parents=True, exist_ok=True)
     failures = []
@@ -188,6 +190,7 @@ def _build_release(
         if place.keys is None:
             continue
         records = list(store.current(place.possible_keys))
+        _refuse_unclassified(records, combination)
         facts = _facts(plan, place, captures)
         facts = replace(facts, fallbacks=_fallbacks(place, records, plan))
         header, body = pack(place, records, combination.configs, origin, facts)
@@ -199,6 +202,22 @@ def _build_release(
         temporary = path.with_suffix(".tmp")
         temporary.write_bytes(content)
         temporary.replace(path)
+
+
+def _refuse_unclassified(records: Iterable[Record], combination: Combination) -> None:
+    """Raise IncompleteError for a failure without a rule: it may be flacheck's own."""
+    for record in unclassified_failures(records):
+        line = record.message.partition("\n")[0]
+        raise IncompleteError(
+            f"{record.kernel} fails under {record.toolchain} on {record.target} in a way that no "
+            f"rule names ({rules.UNCLASSIFIED}: {line}); a failure is published only with a rule: "
+            f"add one to flacheck/rules/families/, then build {combination.about} again"
+        )
+
+
+def unclassified_failures(records: Iterable[Record]) -> list[Record]:
+    """Return the failures without a rule."""
+    return [each for each in records if each.code == rules.UNCLASSIFIED]
 
 
 def _fallbacks(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from flacheck.capabilities.results.building import job_of
+from flacheck.capabilities.results.building import job_of, unclassified_failures
 from flacheck.engine.judge import judge
 from flacheck.errors import EmptySelection, Exit
 from flacheck.model import Cell, Record, Verdict
@@ -89,7 +89,7 @@ def verify(
     if not entries:
         raise EmptySelection(f"{library.folder} holds no results to verify")
     drawn = sorted(drawing.sample(entries, min(places, len(entries))), key=lambda each: each.file)
-    broken: list[BrokenResult] = []
+    broken = list(find_unclassified(library, entries))
     notes: list[str] = []
     published: list[tuple[FileEntry, PublishedPlace]] = []
     for entry in drawn:
@@ -112,6 +112,18 @@ def verify(
         count += outcome.cells
     files = tuple(entry.file for entry, _ in published)
     return Verification(count, files, tuple(broken), tuple(notes))
+
+
+def find_unclassified(
+    library: ResultsFolder, entries: Sequence[FileEntry]
+) -> Iterator[BrokenResult]:
+    """Yield the published failures without a rule, of all files: each may be flacheck's own."""
+    for entry in entries:
+        place = library.place(entry)
+        for record in unclassified_failures(place.records if place else ()):
+            line = record.message.partition("\n")[0]
+            published = f"{record.code}: {line}"
+            yield BrokenResult(entry.file, record.kernel, "code", published, "a rule's code")
 
 
 def _verifiable(place: PublishedPlace) -> list[Record]:

@@ -104,7 +104,8 @@ class WorkerConfig(TypedDict, total=False):
 class Reply(TypedDict, total=False):
     """The result of a request.
 
-    `outcome` is "finished" or "raised", `exception` the class names of an error and its causes.
+    `outcome` is "finished" or "raised", `exception` the class names of an error and its causes,
+    `host_error` the machine's error among them (`ENOSPC`, `SIGXFSZ`).
     `tolerated` is True if the release's Autotuner would skip it. `exit_code` belongs to a compiler
     that is a program of its own.
     """
@@ -118,6 +119,7 @@ class Reply(TypedDict, total=False):
     resources: Json
     facts: Json
     exception: list[str]
+    host_error: str | None
     tolerated: bool
     log: str
 

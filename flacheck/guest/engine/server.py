@@ -34,6 +34,7 @@ from typing import Any
 
 from . import channel
 from .confinement import Confinement
+from .host_errors import host_error
 from .loader import module_from
 from .log import Log
 from .messages import CompilerWorker, Reply, Request, WorkerConfig
@@ -289,6 +290,7 @@ def attempt_of(worker: CompilerWorker, request: Request, page: SharedPage, log: 
     except BaseException as error:
         traceback.print_exc()
         answer["outcome"], answer["exception"] = "raised", exception_chain(error)
+        answer["host_error"] = host_error(error)
         answer["tolerated"] = worker.tolerates(error)
         answer["facts"] = getattr(error, "facts", {})
         answer["resources"] = getattr(error, "resources", {})

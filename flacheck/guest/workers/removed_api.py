@@ -18,6 +18,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from ..engine.host_errors import causes
 from ..engine.messages import Kernel
 
 # Python's messages about a call that does not fit a function's parameters. They lack the function's
@@ -37,7 +38,7 @@ _NODES = (ast.Call, ast.Attribute, ast.Name)
 
 def removed_api(error: BaseException) -> str | None:
     """Return the API as the kernel's source names it (`tl.dot`), None for another failure."""
-    for cause in reversed(list(_chain(error))):
+    for cause in reversed(list(causes(error))):
         unsupported_node = _UNSUPPORTED_NODE.search(str(cause))
         if type(cause).__name__ == "UnsupportedLanguageConstruct" and unsupported_node is not None:
             # No release compiles a `raise`: the branch that ends in it rejects the arguments.
@@ -65,16 +66,6 @@ def collecting_parameter(function: Kernel) -> str | None:
         index += 1
     name: str = code.co_varnames[index]
     return name
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and its causes, even those that the traceback hides."""
-    ids: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in ids:
-        ids.add(id(current))
-        yield current
-        current = current.__cause__ or current.__context__
 
 
 def _visits(error: BaseException) -> Iterator[tuple[Any, ast.AST]]:
