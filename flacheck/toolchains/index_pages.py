@@ -19,7 +19,7 @@ from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 import msgspec
 
-from flacheck.toolchains.index_sources import Sources, is_remote, local_path
+from flacheck.toolchains.index_sources import NEUTRAL_FOLDER, Sources, is_remote, local_path
 from flacheck.version import __version__
 
 # Seconds without a byte after which a host counts as unreachable.
@@ -213,6 +213,7 @@ def read_keyring(service: str, user: str) -> str:
             capture_output=True,
             text=True,
             timeout=_KEYRING_TIMEOUT,
+            cwd=NEUTRAL_FOLDER,
         )
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,14 @@ from urllib.request import url2pathname
 DEFAULT_INDEX = "https://pypi.org/simple"
 # Seconds that pip may take to print its configuration.
 _PIP_TIMEOUT = 60.0
+# Installers run here. The current folder may be a stranger's checkout: `python -m pip` imports
+# modules from it, and uv reads the indexes in its uv.toml or pyproject.toml.
+NEUTRAL_FOLDER = "/"
+# Variables of installers whose relative paths start at the current folder.
+_PATHS = """
+PIP_FIND_LINKS UV_FIND_LINKS PIP_CONFIG_FILE UV_CONFIG_FILE PIP_CERT PIP_CLIENT_CERT SSL_CERT_FILE
+SSL_CLIENT_CERT REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NETRC
+""".split()
 # Values of the setting `keyring-provider` with which pip and uv read a keyring.
 _KEYRINGS = frozenset({"import", "subprocess"})
 _TRUE = ("1", "true", "yes", "on", "y", "t")
@@ -63,6 +72,19 @@ def local_path(place: str) -> Path:
     return Path(place).expanduser()
 
 
+def with_absolute_paths(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return variables of an installer that mean the same in another folder."""
+
+    def absolute(place: re.Match[str]) -> str:
+        is_relative = not urlsplit(place[0]).scheme and not place[0].startswith("~")
+        return os.path.abspath(place[0]) if is_relative else place[0]
+
+    changed = {name: environment[name] for name in _PATHS if name in environment}
+    for name, value in changed.items():
+        changed[name] = re.sub(r"[^\s,]+", absolute, value)
+    return {**environment, **changed}
+
+
 def read(pip: Sequence[str]) -> Sources:
     """Return the sources in pip's configuration, its files and variables, and in uv's variables.
 
@@ -76,7 +98,13 @@ def _pip_configuration(pip: Sequence[str]) -> dict[str, str]:
     command = [*pip, "config", "list"]
     try:
         result = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PIP_TIMEOUT
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PIP_TIMEOUT,
+            cwd=NEUTRAL_FOLDER,
+            env=with_absolute_paths(os.environ),
         )
     except (OSError, subprocess.SubprocessError):
         return {}

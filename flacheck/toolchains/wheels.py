@@ -24,7 +24,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from flacheck.errors import ToolchainError
-from flacheck.toolchains import connections
+from flacheck.toolchains import connections, index_sources
 from flacheck.toolchains.cache import size_mb
 from flacheck.toolchains.downloads import Download
 from flacheck.toolchains.filling import no_permission, no_space
@@ -268,7 +268,8 @@ def run(
     """Return exit status and joined output of an installer's command; log every eight seconds.
 
     It runs in the user's environment with its index settings, without those for other installs, and
-    with `environment` added.
+    with `environment` added; the settings and modules in the current folder are left out. Paths in
+    the command are absolute.
     """
     start = time.monotonic()
     user_environment = {name: value for name, value in os.environ.items() if name not in _CONTRARY}
@@ -277,7 +278,10 @@ def run(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**user_environment, **_INSTEAD, **(environment or {})},
+        cwd=index_sources.NEUTRAL_FOLDER,
+        env=index_sources.with_absolute_paths(
+            {**user_environment, **_INSTEAD, **(environment or {})}
+        ),
         preexec_fn=_die_with_parent,
     ) as process:
         pip = require_installers()[-1].pip

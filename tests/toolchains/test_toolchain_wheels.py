@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from flacheck.errors import ToolchainError
-from flacheck.toolchains import wheels
+from flacheck.toolchains import index_sources, wheels
 from tests.made_toolchains import failure
+from tests.package_index import served
 
 
 def test_no_installer_at_all_is_said(installer_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +50,52 @@ def test_the_users_constraints_do_not_reach_what_is_installed_elsewhere(
     assert seen["PIP_CONSTRAINT"] == os.devnull
     assert "UV_CONSTRAINT" not in seen
     assert seen["PIP_INDEX_URL"] == "https://index.example/simple"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stranger's checkout as the current folder; its modules write `run` if they are imported."""
+    folder = tmp_path / "checkout"
+    (folder / "wheels").mkdir(parents=True)
+    for name in ("pip", "packaging", "sitecustomize"):
+        (folder / f"{name}.py").write_text(f"open({str(folder / 'run')!r}, 'w')\n")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_pip_imports_no_module_of_the_current_folder(checkout: Path) -> None:
+    """A checkout with a `pip.py` would run with the user's rights."""
+    command = [sys.executable, "-m", "pip"]
+    status, output = wheels.run([*command, "--version"], "nothing")
+    assert (status, output.startswith("pip ")) == (0, True), output
+    assert index_sources.read(command).indexes
+    assert not (checkout / "run").exists()
+
+
+def test_uv_reads_no_index_from_the_current_folder(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkout's uv.toml would name the index from which every compiler comes."""
+    uv = next((each for each in wheels.installers() if each.name == "uv"), None)
+    if uv is None:
+        pytest.skip("uv is not installed")
+    with served() as mine, served() as theirs:
+        for name, table in (("uv.toml", "index"), ("pyproject.toml", "tool.uv.index")):
+            (checkout / name).write_text(f'[[{table}]]\nurl = "{theirs.url}/simple"\n')
+        monkeypatch.setenv("UV_DEFAULT_INDEX", f"{mine.url}/simple")
+        wheels.run([*uv.install, "--target", str(tmp_path / "into"), "evil==1.0"], "evil")
+        assert (mine.requests != [], theirs.requests) == (True, [])
+
+
+def test_relative_places_start_at_the_current_folder(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though installers run elsewhere; URLs and absolute paths stay."""
+    monkeypatch.setenv("PIP_FIND_LINKS", "wheels https://x.example/links /srv/wheels")
+    code = "import os; print(os.environ['PIP_FIND_LINKS'], os.getcwd())"
+    _, output = wheels.run([sys.executable, "-c", code], "nothing")
+    places = f"{checkout}/wheels https://x.example/links /srv/wheels"
+    assert output == f"{places} /\n"
 
 
 def test_what_is_constrained_holds_whatever_versions_a_package_asks_for(
