@@ -54,7 +54,6 @@ def promotion(mode: Mode, line: int = 8, source: str = "k = k + self.gain") -> D
         result_dtype="fp32",
         mode=str(mode),
         place=Place(f"/somewhere/{FILE}", line),
-        half="k",
         parameter="gain",
         kind="parameter",
         reached_kernels=(reached(SHARED),),

@@ -12,7 +12,7 @@ from flacheck.capabilities.dtypes.costs import CostBench
 from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.following import DtypesAnswer, DtypesQuestion
 from flacheck.capabilities.dtypes.observation import Mode
-from flacheck.capabilities.dtypes.result import Cure, DtypesResult, NotFollowed, split_subjects
+from flacheck.capabilities.dtypes.result import Cure, DtypesResult, split_subjects
 from flacheck.captures.cards import card
 from flacheck.errors import IncompleteError, UsageError
 from flacheck.inputs.launches import RecordedLaunch
@@ -89,9 +89,12 @@ def examine(
         if bench is not None:
             # Findings in a fixed copy are not the user's.
             judge = _Compiling(bench, target).findings
-        fix_result = autofix.fix(rerun, findings, folder, judge)
+        fix_result = autofix.fix(rerun, answer, findings, folder, judge)
         cures = _cures(answer, result, other_modes, fix_result, judge)
-        every_finding = (*result.findings, *fix_result.behind)
+        tried_findings = [
+            replace(each, fix=None) if each in fix_result.not_fixed else each for each in findings
+        ]
+        every_finding = (*tried_findings, *fix_result.behind)
         return replace(result, findings=every_finding, fix_result=fix_result, cures=tuple(cures))
 
 
@@ -200,7 +203,7 @@ def _cures(
     cures = []
     for mode in modes:
         if mode not in result.modes:
-            cures.append(_cure_by(answer, mode, result.not_followed, judge))
+            cures.append(_cure_by(answer, mode, result.modes, judge))
     if fix_result.diff:
         # A cast is a larger change than another autocast dtype, and a smaller one than parameters
         # in half precision.
@@ -211,15 +214,12 @@ def _cures(
     return cures
 
 
-def _cure_by(answer: DtypesAnswer, mode: Mode, before: Sequence[NotFollowed], judge: Judge) -> Cure:
+def _cure_by(answer: DtypesAnswer, mode: Mode, before: Sequence[Mode], judge: Judge) -> Cure:
     """Return what another mode leaves: findings, and errors that did not occur before."""
-    remaining = len(judge(answer, [mode]))
-    _, not_followed = split_subjects(answer.observation.subjects, [mode])
-    earlier = {(each.subject, each.reason) for each in before}
-    for each in not_followed:
-        if (each.subject, each.reason) not in earlier:
-            remaining += 1
-    return Cure(str(mode), remaining)
+    findings = judge(answer, [mode])
+    known_errors = following.find_errors(answer, before)
+    new_errors = following.find_new_errors(answer, known_errors, findings, [mode])
+    return Cure(str(mode), len(findings) + len(new_errors))
 
 
 def _describe_casts(fix_result: FixResult) -> str:

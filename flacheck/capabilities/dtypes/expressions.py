@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from flacheck.capabilities.dtypes.observation import Operand, Place
+
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,12 @@ class SourceFile:
 
     def segment(self, node: ast.AST) -> str:
         return ast.get_source_segment(self.text, node) or ""
+
+    def unused_name(self, stem: str) -> str:
+        """Return `stem`, or the first of `stem_2`, `stem_3` and so on that the file lacks."""
+        words = set(_WORD.findall(self.text))
+        names = itertools.chain([stem], (f"{stem}_{number}" for number in itertools.count(2)))
+        return next(name for name in names if name not in words)
 
 
 @functools.cache
@@ -106,13 +116,24 @@ def find_assigned(place: Place) -> Place:
             continue
         value = node.value
         if isinstance(value, (ast.Call, ast.BinOp)) and isinstance(node.targets[0], ast.Name):
-            ends = (value.end_lineno, value.col_offset, value.end_col_offset)
-            return Place(place.file, value.lineno, *ends)
+            return place_of(place.file, value)
     return place
 
 
 def find_operand(node: ast.expr, import_names: frozenset[str], at: str) -> ast.expr | None:
-    """Return the operand of an operation at a position or keyword."""
+    """Return the operand of an operation at a position or keyword, or its part at an index."""
+    argument, *indices = at.split(".")
+    operand = _find_argument(node, import_names, argument)
+    for index in indices:
+        # The source shows the parts of a tuple or list alone that is written in the call.
+        parts = operand.elts if isinstance(operand, (ast.Tuple, ast.List)) else []
+        if int(index) >= len(parts) or any(isinstance(part, ast.Starred) for part in parts):
+            return None
+        operand = parts[int(index)]
+    return operand
+
+
+def _find_argument(node: ast.expr, import_names: frozenset[str], at: str) -> ast.expr | None:
     if isinstance(node, ast.BinOp):
         return {"0": node.left, "1": node.right}.get(at)
     if not isinstance(node, ast.Call):
@@ -141,25 +162,44 @@ def _root(node: ast.expr) -> str:
     return ""
 
 
-def find_operand_text(place: Place, direct: bool, operand: Operand) -> str | None:
-    """Return the source text of an operand, or None if the source does not show it."""
-    if not direct:
-        return None
-    node = find_expression(place)
+def find_operand_place(place: Place, direct: bool, operand: Operand) -> Place | None:
+    """Return the place of an operand, or None if the source does not show it."""
+    node = find_expression(place) if direct else None
     if node is None:
         return None
-    file = read_source(place.file)
-    match = find_operand(node, file.import_names, operand.at)
+    match = find_operand(node, read_source(place.file).import_names, operand.at)
     if match is None:
         return None
-    return " ".join(file.segment(match).split())
+    return place_of(place.file, match)
+
+
+def place_of(file: str, node: ast.expr) -> Place:
+    """Return the place of a node in a file."""
+    return Place(file, node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
+
+
+def find_span(text: bytes, place: Place) -> slice:
+    """Return the bytes of a file's text at a place with columns."""
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    begin = starts[place.line - 1] + (place.column or 0)
+    return slice(begin, starts[(place.end_line or place.line) - 1] + (place.end_column or 0))
+
+
+def text_at(place: Place) -> str:
+    """Return the source text at a place with columns."""
+    content = read_source(place.file).text.encode()
+    return content[find_span(content, place)].decode()
 
 
 def describe_operand(place: Place, direct: bool, operand: Operand) -> str:
-    """Return an operand's source text, else its name in the module."""
-    text = find_operand_text(place, direct, operand)
-    if text:
-        return text
+    """Return an operand's source text, else that of its list, else its name in the module."""
+    whole = Operand(operand.dtype, operand.dims, (), at=operand.at.partition(".")[0])
+    for each in (operand, whole):
+        match = find_operand_place(place, direct, each)
+        if match is not None:
+            return " ".join(text_at(match).split())
     if operand.name and operand.kind in ("parameter", "buffer"):
         return f"self.{operand.name}"
     if operand.name:

@@ -119,12 +119,13 @@ class DtypeFinding:
     """A broken dtype contract.
 
     `file` and `line` are those of the promotion, the rejected operation or the constant; `place` is
-    the same position on this machine. `operand` makes the result wide and `half` is the other
-    operand, both as source text; `parameter` is the operand's name in the module. `reached_kernels`
-    receive the result; `beyond` are the kernels that would receive it without the assertion that
-    ends the run. `is_cast` is True if the program or autocast widened the operand, no promotion.
-    `fix` is a unified diff; `is_known` is True if a baseline lists the finding, `is_after_fix` if
-    only a copy with other casts has it.
+    the same position on this machine. `operand` is the source text of the operand that makes the
+    result wide; `wide` and `half` are the places of that operand and of the other one, and
+    `parameter` is the operand's name in the module. `reached_kernels` receive the result; `beyond`
+    are the kernels that would receive it without the assertion that ends the run. `is_cast` is True
+    if the program or autocast widened the operand, no promotion. `fix` is a unified diff;
+    `is_known` is True if a baseline lists the finding, `is_after_fix` if only a copy with other
+    casts has it.
     """
 
     code: str
@@ -137,7 +138,8 @@ class DtypeFinding:
     result_dtype: str
     mode: str
     place: Place
-    half: str | None = None
+    half: Place | None = None
+    wide: Place | None = None
     parameter: str | None = None
     kind: str | None = None
     reached_kernels: tuple[ReachedKernel, ...] = ()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from flacheck.capabilities.dtypes import judging, missing_modules, scripts
 from flacheck.capabilities.dtypes.finding import DtypeFinding
-from flacheck.capabilities.dtypes.observation import Mode, Observation
+from flacheck.capabilities.dtypes.observation import Mode, Observation, ObservedError
 from flacheck.capabilities.dtypes.starting import DtypesAnswer as DtypesAnswer
 from flacheck.capabilities.dtypes.starting import DtypesQuestion as DtypesQuestion
 from flacheck.capabilities.dtypes.starting import describe_question as describe_question
@@ -65,6 +65,39 @@ def _check(question: DtypesQuestion, observation: Observation) -> None:
     if observation.error is not None:
         subject = describe_question(question)
         raise IncompleteError(f"{subject}: cannot be imported: {observation.error}")
+
+
+# The subject, type, text and line of an error.
+ErrorKey = tuple[str, str, str, int]
+
+
+def find_errors(
+    answer: DtypesAnswer, modes: Sequence[Mode] = ()
+) -> Mapping[ErrorKey, ObservedError]:
+    """Return the errors that end runs in some modes, by default in all, or calls of a subject."""
+    errors = {}
+    for subject in answer.observation.subjects:
+        own_errors = [run.error for run in subject.runs if not modes or run.mode in modes]
+        for error in own_errors or subject.errors:
+            if error is not None:
+                line = error.place.line if error.place else 0
+                errors[subject.name, error.type, error.text, line] = error
+    return errors
+
+
+def find_new_errors(
+    answer: DtypesAnswer,
+    known_errors: Container[ErrorKey],
+    findings: Iterable[DtypeFinding],
+    modes: Sequence[Mode] = (),
+) -> list[ObservedError]:
+    """Return the errors of a run that neither an earlier run nor a finding has."""
+    texts = {each.error_at_end.text for each in findings if each.error_at_end is not None}
+    errors = []
+    for key, error in find_errors(answer, modes).items():
+        if key not in known_errors and error.brief not in texts:
+            errors.append(error)
+    return errors
 
 
 def findings(answer: DtypesAnswer, modes: Sequence[Mode]) -> list[DtypeFinding]:

@@ -310,9 +310,11 @@ class _Judgement:
                 halves.append(each)
             elif each.dims:
                 wide.append(each)
-        operand, parameter, kind = "", None, None
+        operand, parameter, kind, wide_place = "", None, None, None
+        is_direct = error.kind == "refused"
         if wide:
-            operand = expressions.describe_operand(place, error.kind == "refused", wide[0])
+            operand = expressions.describe_operand(place, is_direct, wide[0])
+            wide_place = expressions.find_operand_place(place, is_direct, wide[0])
             parameter, kind = wide[0].name, wide[0].kind
         finding = DtypeFinding(
             REJECTION,
@@ -325,7 +327,8 @@ class _Judgement:
             short(wide[0].dtype) if wide else "fp32",
             str(self._run.mode),
             place,
-            half=_half(place, error.kind == "refused", halves),
+            half=_half(place, is_direct, halves),
+            wide=wide_place,
             parameter=parameter,
             kind=kind,
             error_at_end=error_at_end,
@@ -361,7 +364,7 @@ def describe_promotion(
         short(promotion.result),
         str(run.mode),
         place,
-        half=_half_text(place, promotion.direct, promotion.halves),
+        half=_half_or_argument(place, promotion.direct, promotion.halves),
         parameter=wide.name,
         kind=wide.kind,
         message=f"{operand} is {short(wide.dtype)}, so the result is {short(promotion.result)}",
@@ -405,39 +408,41 @@ def describe_cast(
         short(cast.result),
         str(run.mode),
         expressions.find_assigned(place),
-        half=_half_text(place, cast.direct, cast.halves),
+        half=_half_or_argument(place, cast.direct, cast.halves),
         message=f"{operand} is {short(cast.source)}, and the result is {short(cast.result)}",
         is_cast=True,
     )
 
 
-def _half(place: Place, direct: bool, halves: Sequence[Operand]) -> str | None:
-    """Return the source text of a half operand, a plain name before a computed value."""
-    texts = []
+def _half(place: Place, direct: bool, halves: Sequence[Operand]) -> Place | None:
+    """Return the place of a half operand, a plain name before a computed value."""
+    places = []
     for each in halves:
-        text = expressions.find_operand_text(place, direct, each)
-        if text:
-            texts.append(text)
-    return min(texts, key=len, default=None)
+        match = expressions.find_operand_place(place, direct, each)
+        if match is not None:
+            places.append(match)
+    return min(places, key=lambda each: len(expressions.text_at(each)), default=None)
 
 
-def _half_text(place: Place, direct: bool, halves: Sequence[Operand]) -> str | None:
-    """Return the source text of a half operand, or of the one argument of a module's call."""
-    return _half(place, direct, halves) or _only_argument(place, halves)
+def _half_or_argument(place: Place, direct: bool, halves: Sequence[Operand]) -> Place | None:
+    """Return the place of a half operand, or of the one argument of a module's call."""
+    if direct:
+        return _half(place, direct, halves)
+    return _only_argument(place, halves)
 
 
-def _only_argument(place: Place, halves: Sequence[Operand]) -> str | None:
-    """Return the source text of the one argument of a call, such as that of a module.
+def _only_argument(place: Place, halves: Sequence[Operand]) -> Place | None:
+    """Return the place of the one argument of a call, such as that of a module.
 
     The call itself casts, so its half tensor is that argument unless it is a parameter or a buffer.
     """
     node = expressions.find_expression(place)
     if not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
         return None
-    if isinstance(node.args[0], ast.Starred) or any(each.kind in _OWN for each in halves):
+    is_tensor = not isinstance(node.args[0], (ast.Starred, ast.Tuple, ast.List))
+    if not is_tensor or any(each.kind in _OWN for each in halves):
         return None
-    file = expressions.read_source(place.file)
-    return " ".join(file.segment(node.args[0]).split())
+    return expressions.place_of(place.file, node.args[0])
 
 
 def _events(operands: Iterable[Operand]) -> list[int]:

@@ -55,7 +55,10 @@ class Place(Struct, frozen=True):
 
 
 class Operand(Struct, frozen=True):
-    """A tensor of a call or a launch; `at` is its position, keyword or variable."""
+    """A tensor of a call or a launch.
+
+    `at` is its position, keyword or variable, with an index in a list behind it: `0.1`.
+    """
 
     dtype: str
     dims: int

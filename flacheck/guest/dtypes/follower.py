@@ -60,7 +60,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class CallOperand:
-    """One tensor of a call; `at` is its position or keyword."""
+    """One tensor of a call; `at` is its position or keyword, with indices of lists behind it."""
 
     at: str
     dtype: str
@@ -355,10 +355,17 @@ def _operands(args: Any, kwargs: Mapping[str, Any]) -> Iterator[CallOperand]:
 
 
 def _tensors(args: Any, kwargs: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors of a call with their positions or keywords; tensors of a list share one."""
+    """Yield the tensors of a call with their positions or keywords, `0.1` for a list's second."""
     for at, value in itertools.chain(enumerate(args), kwargs.items()):
-        for tensor in _flat(value):
-            yield str(at), tensor
+        yield from _positioned(str(at), value)
+
+
+def _positioned(at: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(value, torch.Tensor):
+        yield at, value
+    elif isinstance(value, (tuple, list)):
+        for number, part in enumerate(value):
+            yield from _positioned(f"{at}.{number}", part)
 
 
 def _sort_operands(
@@ -398,11 +405,8 @@ def _flat_operands(args: Any, kwargs: Mapping[str, Any]) -> Iterator[torch.Tenso
 
 
 def _flat(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for part in value:
-            yield from _flat(part)
+    for _, tensor in _positioned("", value):
+        yield tensor
 
 
 def _inherit(

@@ -35,6 +35,7 @@ PROMOTIONS = {
     "k = k + self.gain": "self.gain",
     "k = torch.where(a > 0.5, k, self.gain)": "self.gain",
     "k = k * self.gain.sigmoid().view(1, -1)": "self.gain.sigmoid().view(1, -1)",
+    "k = torch.stack([k, self.gain.expand_as(k)]).sum(0)": "self.gain.expand_as(k)",
 }
 # What gives float32 by design, keeps float16, or reaches no kernel.
 HARMLESS = (

@@ -71,16 +71,19 @@ def test_lines_are_enough_where_an_operation_stands_alone(tmp_path: Path) -> Non
     file.write_text(SOURCE)
     wide = Operand("float32", 1, (), at="1", kind="parameter", name="gain")
     alone, two = Place(str(file), 2), Place(str(file), 3)
-    assert expressions.find_operand_text(alone, True, wide) == "self.gain"
+    assert expressions.describe_operand(alone, True, wide) == "self.gain"
     assert expressions.find_statement(alone) == "k = k + self.gain"
-    assert expressions.find_operand_text(two, True, wide) is None
+    assert expressions.find_operand_place(two, True, wide) is None
     assert expressions.describe_operand(two, True, wide) == "self.gain"
     assert expressions.find_statement(two) == "k = k * a + self.gain"
     (first, *_) = answer().findings
     from dataclasses import replace
 
-    assert autofix.make_edit(replace(first, place=alone, half="k")) is not None
-    assert autofix.make_edit(replace(first, place=two, half="k")) is None
+    half = Operand("float16", 1, (), at="0")
+    half_place = expressions.find_operand_place(alone, True, half)
+    assert half_place is not None
+    assert autofix.make_edit(replace(first, place=alone, half=half_place)) is not None
+    assert autofix.make_edit(replace(first, place=two, half=half_place)) is None
 
 
 def test_a_place_has_columns_where_python_tells_them() -> None:
