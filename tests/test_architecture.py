@@ -89,6 +89,7 @@ TESTS_OF_THE_WHOLE = {
     "test_files",
     "test_hostile_input",
     "test_readme_commands",
+    "test_recall",
     "test_soak",
     "test_wheel",
 }

@@ -1,0 +1,200 @@
+"""How many failures that people reported in public flacheck shows.
+
+    python -m tests.benchmarks.recall --keep FOLDER [--open | --sealed] [--mended] [--only ID …]
+                                      [--narrow] [--budget 1800] [--configs usual]
+
+Asks for each report of `recall.yaml` as its user would: a scan of the package at that version,
+under that Triton release, for that GPU. A report is *shown* if a failure of the kernel that it
+names has the message that it prints. `--mended` asks for the newer release of a report instead: it
+is right if the kernel compiles. `--narrow` selects the kernel, which is faster and less of a
+question. Each scan may take `--budget` seconds. FOLDER keeps the answers and the records: a second
+run compiles only what is new. Of sealed reports only the number shown is printed, unless `--why`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from flacheck.tables import read_yaml
+
+REPORTS = Path(__file__).with_name("recall.yaml")
+
+
+class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a report's user would ask instead for a newer release."""
+
+    package: str | None = None
+    triton: str | None = None
+
+
+class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A reported failure: see the head of `recall.yaml`."""
+
+    id: str
+    source: str
+    package: str
+    triton: str
+    target: str
+    kernel: str = "*"
+    message: str = ""
+    version: Literal["report", "date", "next", "later"]
+    when: str = ""
+    sealed: bool = False
+    mended: Question | None = None
+
+    def names(self, kernel: str) -> bool:
+        """Return True if the report is about a kernel: by its whole name or its last part."""
+        last_part = re.split(r"[:.]", kernel)[-1]
+        return fnmatchcase(kernel, self.kernel) or fnmatchcase(last_part, self.kernel)
+
+    def prints(self, record: dict[str, Any]) -> bool:
+        """Return True if a record has the reported message."""
+        text = f"{record['message'] or ''}\n{record['signature'] or ''}"
+        return re.search(self.message, text) is not None
+
+    def move(self) -> Report:
+        """Return the report's question for the newer release that mends it."""
+        assert self.mended is not None
+        package, triton = self.mended.package or self.package, self.mended.triton or self.triton
+        return msgspec.structs.replace(self, package=package, triton=triton)
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """Whether an answer is the right one, and the facts behind it."""
+
+    is_right: bool
+    why: str
+
+
+def load_reports() -> list[Report]:
+    """Return all reports of the file."""
+    content = read_yaml(REPORTS.read_text(encoding="utf-8"))
+    return msgspec.convert(content["reports"], list[Report])
+
+
+def judge(report: Report, answer: dict[str, Any]) -> Outcome:
+    """Return whether a scan's JSON shows a report, and why not."""
+    records = [each for each in answer["records"] if report.names(each["kernel"])]
+    if not records:
+        return Outcome(False, _explain_absence(report, answer))
+    failures = [each for each in records if each["verdict"] == "fails"]
+    reported = Counter(each["kernel"] for each in failures if report.prints(each))
+    untested = Counter[str]()
+    for group in answer["summary"]["untested"]:
+        untested[group["kernel"]] += group["cells"]
+    failed = Counter(each["kernel"] for each in failures)
+    shown = [kernel for kernel in reported if failed[kernel] > untested[kernel]]
+    if shown:
+        return Outcome(True, f"{sum(reported[each] for each in shown)} cells of {shown[0]}")
+    if reported:
+        return Outcome(False, "fails as reported, but not tested")
+    return Outcome(False, _count_verdicts(records, failures))
+
+
+def judge_mended(report: Report, answer: dict[str, Any]) -> Outcome:
+    """Return whether a scan's JSON has the kernel compile where the report is mended."""
+    records = [each for each in answer["records"] if report.names(each["kernel"])]
+    if not records:
+        return Outcome(False, _explain_absence(report, answer))
+    still = [each for each in records if each["verdict"] == "fails" and report.prints(each)]
+    if still:
+        return Outcome(False, f"{len(still)} of {len(records)} cells fail as reported")
+    compiles = sum(each["verdict"] == "compiles" for each in records)
+    return Outcome(bool(compiles), f"{compiles} of {len(records)} cells compile")
+
+
+def ask(report: Report, keep: Path, scope: list[str], budget: int) -> dict[str, Any] | str:
+    """Return the JSON of a scan, or the reason why there is none."""
+    output = keep / f"{report.id}-{report.package}-{report.triton}.json"
+    output.unlink(missing_ok=True)
+    question = ["--package", report.package, "--triton", report.triton, "--target", report.target]
+    run = [sys.executable, "-m", "flacheck", "scan", *question, *scope, "-j", "1", "-q"]
+    run += ["--store", str(keep / "store"), "--format", "json", "-o", str(output)]
+    with subprocess.Popen(run, stderr=subprocess.PIPE, text=True) as scan:
+        try:
+            _, errors = scan.communicate(timeout=budget)
+        except subprocess.TimeoutExpired:
+            # The scan stores what it has; SIGINT ends its workers.
+            scan.send_signal(2)
+            scan.communicate()
+            return f"no answer within {budget} s"
+    if not output.exists():
+        last_line = [*errors.strip().splitlines(), "no output"][-1 if errors.strip() else 0]
+        return f"exit {scan.returncode}: {last_line}"
+    answer: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
+    return answer
+
+
+def select(given: argparse.Namespace) -> Iterator[Report]:
+    """Yield the reports that the command line selects."""
+    for report in load_reports():
+        if given.only and report.id not in given.only:
+            continue
+        if (given.open and report.sealed) or (given.sealed and not report.sealed):
+            continue
+        if not given.mended:
+            yield report
+        elif report.mended is not None:
+            yield report.move()
+
+
+def _explain_absence(report: Report, answer: dict[str, Any]) -> str:
+    """Return why no record names the kernel: flacheck's own reason where it has one."""
+    for place in answer["summary"]["coverage"]:
+        for missed in place["missed"]:
+            if report.names(missed["kernel"]):
+                return f"not recorded: {missed['reason']}"
+    return "not counted"
+
+
+def _count_verdicts(records: list[dict[str, Any]], failures: list[dict[str, Any]]) -> str:
+    verdicts = Counter(each["verdict"] for each in records)
+    text = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items())
+    signatures = Counter(each["signature"] for each in failures).most_common(1)
+    return f"{text}; {signatures[0][0]}" if signatures else text
+
+
+def main() -> None:
+    """Ask for the selected reports and print a line for each."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keep", type=Path, required=True)
+    half = parser.add_mutually_exclusive_group()
+    half.add_argument("--open", action="store_true")
+    half.add_argument("--sealed", action="store_true")
+    parser.add_argument("--mended", action="store_true")
+    parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--narrow", action="store_true")
+    parser.add_argument("--why", action="store_true")
+    parser.add_argument("--budget", type=int, default=1800)
+    parser.add_argument("--configs")
+    given = parser.parse_args()
+    given.keep.mkdir(parents=True, exist_ok=True)
+    outcomes = []
+    for report in select(given):
+        scope = ["--kernel", report.kernel] if given.narrow and report.kernel != "*" else []
+        scope += ["--configs", given.configs] if given.configs else []
+        answer = ask(report, given.keep, scope, given.budget)
+        judged = judge_mended if given.mended else judge
+        outcome = Outcome(False, answer) if isinstance(answer, str) else judged(report, answer)
+        outcomes.append(outcome.is_right)
+        if given.why or not report.sealed:
+            word = "right" if given.mended else "shown"
+            place = f"{report.package} × {report.triton} × {report.target}"
+            state = word if outcome.is_right else f"not {word}"
+            print(f"{report.id:22} {place:52} {state}: {outcome.why}", flush=True)
+    print(f"{sum(outcomes)} of {len(outcomes)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The reports of `recall.yaml`, and how an answer is judged."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from flacheck.tables import table
+from flacheck.tables.targets import TARGETS
+from tests.benchmarks.recall import Report, judge, judge_mended, load_reports
+
+REPORT = Report(
+    id="r",
+    source="https://example.org/1",
+    package="p==1",
+    triton="3.5.0",
+    target="sm90",
+    kernel="bwd_*",
+    message="does not dominate",
+    version="report",
+)
+FAILURE = {"kernel": "p.ops:bwd_k", "verdict": "fails", "message": "operand #2 does not dominate"}
+
+
+def answer(*records: dict[str, Any], untested: int = 0, missed: str = "") -> dict[str, Any]:
+    """A scan's JSON with these records of `bwd_k`."""
+    group = {"kernel": "p.ops:bwd_k", "cells": untested}
+    kernel = {"kernel": "p.ops:bwd_k", "reason": missed}
+    return {
+        "records": [{"message": None, "signature": None, **each} for each in records],
+        "summary": {
+            "untested": [group] if untested else [],
+            "coverage": [{"missed": [kernel] if missed else []}],
+        },
+    }
+
+
+def test_half_of_the_reports_are_sealed_and_ten_are_mended() -> None:
+    """At least 40 reports, half of them sealed, and at least ten with a newer release that mends."""
+    reports = load_reports()
+    assert len({each.id for each in reports}) == len(reports) >= 40
+    assert sum(each.sealed for each in reports) == len(reports) // 2
+    assert sum(each.mended is not None for each in reports) >= 10
+
+
+@pytest.mark.parametrize("report", load_reports(), ids=lambda report: report.id)
+def test_every_report_can_be_asked_for(report: Report) -> None:
+    """A report names an exact package, a Triton release and a GPU of the tables, a link and a regular expression."""
+    assert re.fullmatch(r"[a-z0-9-]+==[\w.]+", report.package)
+    assert report.triton in table("triton_releases")["releases"]
+    assert report.target in TARGETS
+    assert report.source.startswith("https://github.com/")
+    re.compile(report.message)
+
+
+@pytest.mark.parametrize(
+    ("scan", "is_right", "why"),
+    [
+        (answer(FAILURE), True, "1 cells of p.ops:bwd_k"),
+        (answer(FAILURE, FAILURE, untested=1), True, "2 cells of p.ops:bwd_k"),
+        (answer(FAILURE, untested=1), False, "fails as reported, but not tested"),
+        (answer({**FAILURE, "verdict": "compiles"}), False, "1 compiles"),
+        (answer({**FAILURE, "message": "other", "signature": "S"}), False, "1 fails; S"),
+        (answer({**FAILURE, "kernel": "p.ops:fwd"}), False, "not counted"),
+        (answer(missed="no arguments"), False, "not recorded: no arguments"),
+    ],
+)
+def test_a_report_is_shown_by_a_tested_failure_with_its_message(
+    scan: dict[str, Any], is_right: bool, why: str
+) -> None:
+    """A kernel that is missing, compiles, fails otherwise or is untested shows nothing, for that reason."""
+    outcome = judge(REPORT, scan)
+    assert (outcome.is_right, outcome.why) == (is_right, why)
+
+
+def test_a_mended_report_compiles() -> None:
+    """Under the newer release, one cell that still fails as reported is wrong."""
+    compiled = {**FAILURE, "verdict": "compiles", "message": None}
+    assert judge_mended(REPORT, answer(compiled)).is_right
+    assert not judge_mended(REPORT, answer(compiled, FAILURE)).is_right
+    assert not judge_mended(REPORT, answer()).is_right
