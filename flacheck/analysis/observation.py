@@ -179,7 +179,7 @@ def _observe(
         parts=shared[launch],
         options=shared.setdefault(("options", options), record.options),
         call=once(launch[1] + options),
-        seconds=record.seconds,
+        seconds=record.compile_seconds,
         verdict=record.verdict,
         tolerated=record.tolerated,
         code=once(record.code),

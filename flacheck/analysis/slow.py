@@ -16,7 +16,7 @@ TIMES = 5.0
 
 @dataclass(frozen=True)
 class SlowCompile:
-    """The seconds of this compile, and the median of the same cell on the other releases."""
+    """The CPU seconds of this compile, and their median over the same cell's other releases."""
 
     seconds: float
     median: float

@@ -196,6 +196,8 @@ def _record(
         message=message[:MESSAGE_LIMIT],
         findings=tuple(map(_recorded_finding, findings or ())),
         seconds=round(attempt.seconds, 4),
+        # A worker that died reports none.
+        cpu_seconds=round(attempt.cpu_seconds, 2) or None,
         peak_mb=peak_mb,
         cached=False,
         resources=_resources(cell, attempt),

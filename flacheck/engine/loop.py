@@ -16,6 +16,7 @@ from flacheck.engine import judge
 from flacheck.engine.executors import Executor, Task
 from flacheck.engine.provider import Provider, Unavailable
 from flacheck.engine.sandbox import WorkerKind
+from flacheck.engine.slow_candidates import SlowCandidates, quicker
 from flacheck.model import Attempt, Cell, Json, Outcome, Record, Unit, Verdict
 from flacheck.model.kernel import origin_to_json
 from flacheck.tables import targets
@@ -206,16 +207,45 @@ class Loop:
         yield from early_records
         self.sink.add_many(self.run, untried_records)
         yield from untried_records
+        candidates = SlowCandidates(cells)
+        try:
+            for results in self.executor.results():
+                records: list[Record] = []
+                for task, attempt in results:
+                    self.timeouts.learn(task.name.cell, attempt)
+                    unsent.count_end(task)
+                for task, attempt in results:
+                    records += self._judge_attempt(task, attempt)
+                records = [record for record in records if not candidates.hold(record)]
+                self.sink.add_many(self.run, records)
+                yield from records
+                yield from self._send(unsent)
+            yield from self._settle_slow(candidates)
+        finally:
+            # After an interruption the first compile counts.
+            self.sink.add_many(self.run, candidates.held_records.values())
+
+    def _settle_slow(self, candidates: SlowCandidates) -> Iterator[Record]:
+        """Yield the held records; slow ones are compiled again, and the quicker compile counts."""
+        held_records = candidates.held_records
+        slow_keys = candidates.slow_keys(self.sink)
+        for key in slow_keys:
+            cell = held_records[key].cell
+            kind = self.provider.worker_kind(cell)
+            assert not isinstance(kind, Unavailable)
+            self.executor.submit([Task(Trial(cell), kind, request(cell))])
+        for key in set(held_records) - slow_keys:
+            yield from self._settle(held_records.pop(key))
         for results in self.executor.results():
             for task, attempt in results:
-                self.timeouts.learn(task.name.cell, attempt)
-                unsent.count_end(task)
-            records: list[Record] = []
-            for task, attempt in results:
-                records += self._judge_attempt(task, attempt)
-            self.sink.add_many(self.run, records)
-            yield from records
-            yield from self._send(unsent)
+                cell = task.name.cell
+                first = held_records.pop(cell.key)
+                yield from self._settle(quicker(first, judge.judge(cell, attempt)))
+
+    def _settle(self, record: Record) -> Iterator[Record]:
+        """Store a record and yield it."""
+        self.sink.add_many(self.run, [record])
+        yield record
 
     def _send(self, unsent: _Unsent) -> Iterator[Record]:
         """Send more tasks; yield the records of cells that another process finished meanwhile."""

@@ -20,7 +20,7 @@ MESSAGE_LIMIT = 2_000
 # Fields of a record beside its cell and verdict, in the order of its JSON.
 _OWN_FIELDS = (
     *("reason", "tolerated", "code", "signature", "stage", "signal", "message", "findings"),
-    *("seconds", "peak_mb", "cached", "resources"),
+    *("seconds", "cpu_seconds", "peak_mb", "cached", "resources"),
 )
 
 
@@ -61,8 +61,9 @@ class RecordedResources(_FunctionResources):
 class RecordDocument(CellDocument, frozen=True):
     """A cell with its verdict: cause, cost and resources.
 
-    `shared_cache` is the place of the shared cache that the record came from, if it was not
-    compiled here.
+    `seconds` is the compile's wall time, `cpu_seconds` its CPU time with that of the assembler;
+    null if it is not known. `shared_cache` is the place of the shared cache that the record came
+    from, if it was not compiled here.
     """
 
     verdict: Verdict
@@ -78,6 +79,7 @@ class RecordDocument(CellDocument, frozen=True):
     peak_mb: Seconds | None
     cached: bool
     resources: RecordedResources
+    cpu_seconds: Seconds | None = None
     shared_cache: str | UnsetType = UNSET
 
 
@@ -104,12 +106,20 @@ class Record:
     peak_mb: float | None
     cached: bool
     resources: Mapping[str, Any]
+    cpu_seconds: float | None = None
     formerly: str | None = None
     shared_cache: str | None = None
 
     @property
     def key(self) -> str:
         return self.cell.key
+
+    @property
+    def compile_seconds(self) -> float:
+        """The CPU time, which does not depend on other processes; the wall time of old records."""
+        if self.cpu_seconds is None:
+            return self.seconds
+        return self.cpu_seconds
 
     @property
     def kernel(self) -> str:
@@ -183,7 +193,7 @@ class Record:
             stage=stage,
             until=until,
         ).with_key(value["key"])
-        own = {name: value[name] for name in _OWN_FIELDS}
+        own = {name: value[name] for name in _OWN_FIELDS if name in value}
         own["findings"] = tuple(own["findings"])
         own["shared_cache"] = value.get("shared_cache")
         return Record(cell=cell, verdict=Verdict(value["verdict"]), **own)

@@ -42,5 +42,5 @@ def _of_record(record: Record) -> Iterator[Highlight]:
     shared, limit = resources.get("shared"), resources.get("shared_limit")
     if shared and limit and shared >= _NEARLY_FULL * limit:
         yield Highlight(kernel=record.kernel, kind="shared", value=shared, of=limit)
-    if record.seconds >= SECONDS:
-        yield Highlight(kernel=record.kernel, kind="slow", value=round(record.seconds, 1))
+    if record.compile_seconds >= SECONDS:
+        yield Highlight(kernel=record.kernel, kind="slow", value=round(record.compile_seconds, 1))

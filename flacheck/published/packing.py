@@ -168,7 +168,7 @@ def pack(
                 dtype=record.dtype,
                 shape=shapes.add(dict(record.shape)),
                 stage=record.cell.stage,
-                seconds=round(record.seconds, 1),
+                seconds=round(record.compile_seconds, 1),
                 is_widened=record.cell.is_widened,
                 is_made_up=record.key in keys.made_up,
                 is_requested=record.key in keys.kernels,

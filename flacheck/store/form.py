@@ -81,6 +81,7 @@ class StoredRecord(Struct):
     peak_mb: Amount | None
     # Figures; for a compile of several functions also the figures of each.
     resources: dict[str, int | float | list[dict[str, Any]] | None]
+    cpu_seconds: Amount | None = None
     shared_cache: str | None = None
 
 

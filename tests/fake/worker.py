@@ -77,7 +77,30 @@ class Worker:
         return {"resources": {"shared": int(rest), "threads": 128}}
 
     def do_slow(self, rest: str) -> dict:
-        return {"seconds": float(rest), "resources": {"shared": 0, "threads": 128}}
+        seconds = float(rest)
+        return {
+            "seconds": seconds,
+            "cpu_seconds": seconds,
+            "resources": {"shared": 0, "threads": 128},
+        }
+
+    def do_burn(self, rest: str) -> dict:
+        """Takes so many seconds of CPU time, half of them in an assembler; the wall time is real."""
+        started, half = time.perf_counter(), float(rest) / 2
+        burn = "import sys, time\nwhile time.process_time() < float(sys.argv[1]): pass"
+        subprocess.run([sys.executable, "-I", "-S", "-c", burn, str(half)], check=True)
+        end = time.process_time() + half
+        while time.process_time() < end:
+            pass
+        return {"seconds": time.perf_counter() - started, "resources": {"threads": 128}}
+
+    def do_hiccup(self, rest: str) -> dict:
+        """Is slow the first time, and quick from then on."""
+        seconds, path = rest.split()
+        if os.path.exists(path):
+            return self.do_slow("1")
+        os.close(os.open(path, os.O_CREAT))
+        return self.do_slow(seconds)
 
     def do_abort(self, rest: str) -> None:
         sys.stderr.write(rest + "\n")

@@ -214,12 +214,12 @@ def decisive_lines(records: Sequence[Record]) -> dict[str, str]:
 
 def entries(records: Sequence[Record]) -> list[Entry]:
     """Return an entry for each record, in their order."""
-    times = [record.seconds for record in records if record.verdict is Verdict.COMPILES]
+    times = [record.compile_seconds for record in records if record.verdict is Verdict.COMPILES]
     # The fastest, because two of three releases may be slow, and then the median is slow.
     fastest = min(times, default=0.0)
     history = []
     for record in records:
-        seconds, slow = record.seconds, None
+        seconds, slow = record.compile_seconds, None
         if record.verdict is Verdict.COMPILES and seconds >= max(SECONDS, TIMES * fastest):
             slow = round(seconds / fastest, 1)
         cause = (record.signature, record.code, record.reason)

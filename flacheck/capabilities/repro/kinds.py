@@ -67,11 +67,11 @@ def _over_limit(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
 
 
 def _slow(cell: Cell, record: Record, specimen: Specimen) -> Symptom:
-    limit = max(1.0, round(record.seconds / 2, 1))
+    limit = max(1.0, round(record.compile_seconds / 2, 1))
     check = f'if time.perf_counter() - started > {limit}:  # seconds\n    print("{SLOW_WORDS}")\n'
     prepare = "import time\n\nstarted = time.perf_counter()\n"
     release, gpu = cell.toolchain.replace("==", " "), targets.find(cell.target).name
-    slow_title = f"{release} takes {record.seconds:.0f} s to compile this for {gpu}"
+    slow_title = f"{release} takes {record.compile_seconds:.0f} s to compile this for {gpu}"
     return Symptom(SLOW_WORDS, slow_title, check, _timeout(record), prepare)
 
 

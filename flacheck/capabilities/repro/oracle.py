@@ -74,7 +74,7 @@ class SameFailure:
             record.verdict is self.verdict
             and self.signature in (None, record.signature)
             and self.code in (None, record.code)
-            and record.seconds >= self.seconds
+            and record.compile_seconds >= self.seconds
         )
 
 
@@ -143,7 +143,7 @@ class Oracle:
         here = self.compilers.compile(specimen, self.release, self.failure.until)
         for release, verdict in self.contrasts.items():
             there = self.compilers.compile(specimen, release, self.failure.until)
-            is_fast = there.seconds * self.failure.faster <= here.seconds
+            is_fast = there.compile_seconds * self.failure.faster <= here.compile_seconds
             if not self.failure.agrees(verdict, there) or not is_fast:
                 self._slip_keys.add(specimen.key)
                 return False

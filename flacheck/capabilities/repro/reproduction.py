@@ -459,8 +459,8 @@ def begin(cell: Cell, compilers: Compilers) -> Reproduction:
     original = kind.original(cell, compilers)
     alone = compilers.compile(original, cell.toolchain, failure.until)
     compiles = f"{cell.key[:12]} compiles under {cell.toolchain} in"
-    if first.verdict is Verdict.COMPILES and alone.seconds < SECONDS:
-        raise NotReproduced(f"{compiles} {alone.seconds:.1f} s: there is nothing to reduce")
+    if first.verdict is Verdict.COMPILES and alone.compile_seconds < SECONDS:
+        raise NotReproduced(f"{compiles} {alone.compile_seconds:.1f} s: there is nothing to reduce")
     if not failure.shows(alone):
         raise NotReproduced(
             f"cut out of its program, {cell.kernel.name} does not fail in the same way: "

@@ -26,7 +26,7 @@ class ReleaseVerdict:
         signature = None
         if record.verdict is Verdict.FAILS:
             signature = record.signature
-        return cls(record.verdict, signature, record.seconds)
+        return cls(record.verdict, signature, record.compile_seconds)
 
     @property
     def compiles(self) -> bool:
@@ -104,13 +104,13 @@ def as_slow(record: Record, table: Table) -> Record | None:
     for name, there in table.items():
         if there.compiles and name != record.toolchain:
             others.append(there.seconds)
-    if record.verdict is not Verdict.COMPILES or not others or record.seconds < SECONDS:
+    if record.verdict is not Verdict.COMPILES or not others:
         return None
-    usual = median(others)
-    if record.seconds < TIMES * usual:
+    seconds, usual = record.compile_seconds, median(others)
+    if seconds < SECONDS or seconds < TIMES * usual:
         return None
-    times = record.seconds / usual
-    message = f"the compile took {record.seconds:.0f} s, {times:.0f} times what other releases take"
+    times = seconds / usual
+    message = f"the compile took {seconds:.0f} s, {times:.0f} times what other releases take"
     return record.with_(
         verdict=Verdict.FAILS, code=CODE, signature=f"{CODE}:-:-:slow", message=message
     )

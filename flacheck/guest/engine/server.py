@@ -34,6 +34,7 @@ from typing import Any
 
 from . import channel
 from .confinement import Confinement
+from .cpu_time import cpu_seconds
 from .host_errors import host_error
 from .loader import module_from
 from .log import Log
@@ -280,7 +281,7 @@ def attempt_of(worker: CompilerWorker, request: Request, page: SharedPage, log: 
         page.stage(stage)
         log.note_stage(stage)
 
-    start, cpu = time.perf_counter(), _cpu()
+    start, cpu = time.perf_counter(), cpu_seconds()
     # Reset the peak. If a sandbox refuses this, the peak is that of the worker's whole life.
     with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
         file.write("5")
@@ -296,7 +297,7 @@ def attempt_of(worker: CompilerWorker, request: Request, page: SharedPage, log: 
         answer["resources"] = getattr(error, "resources", {})
     answer.setdefault("stage", page.read()[2])
     answer.setdefault("seconds", time.perf_counter() - start)
-    answer["cpu_seconds"] = _cpu() - cpu
+    answer.setdefault("cpu_seconds", cpu_seconds() - cpu)
     # If the compiler is a program of its own, the worker reports that program's peak.
     answer.setdefault("peak_mb", _peak_mb())
     return answer
@@ -315,17 +316,11 @@ def exception_chain(error: BaseException) -> list[str]:
     return names
 
 
-def _cpu() -> float:
-    """Return the seconds of CPU time, with those of ended children."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
-
-
 def _limit_cpu(seconds: float | None) -> None:
     """Limit the CPU time, which ends an orphaned assembler if no process is left to kill it."""
     if seconds:
         # Twice the timeout plus a margin: a living flacheck ends the worker earlier, by the clock.
-        soft = int(_cpu() + 2 * seconds) + 10
+        soft = int(cpu_seconds() + 2 * seconds) + 10
         resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..engine import admission, releases
 from ..engine.assembler import Assembler
+from ..engine.cpu_time import cpu_seconds
 from ..engine.driver import TargetDriver
 from ..engine.loader import Importing, Loader, Turn
 from ..engine.messages import CardRow, Json, Kernel, Mark, Reply, Request, WorkerConfig
@@ -81,7 +82,7 @@ class TritonWorker:
         return is_tolerated
 
     def run(self, request: Request, mark: Mark) -> Reply:
-        """Run a request and return its reply; `seconds` exclude the import."""
+        """Run a request and return its reply; its times exclude the import."""
         self._mark = mark
         self._until = request.get("until")
         self._shown = None
@@ -98,11 +99,12 @@ class TritonWorker:
         if self._loader.is_admitted(request["kernel"]):
             admission.check_launch(kernel, request)
             guard = releases.without_launches(admission.NotAdmitted("the source launches a kernel"))
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), cpu_seconds()
         with guard:
             operation = getattr(self, "op_" + request["op"])
             answer: Reply = operation(kernel, request)
         answer.setdefault("seconds", time.perf_counter() - start)
+        answer.setdefault("cpu_seconds", cpu_seconds() - cpu)
         return answer
 
     def op_compile(self, kernel: Kernel, request: Request) -> Reply:
