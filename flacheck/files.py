@@ -5,14 +5,17 @@ folder's own descriptor, one component at a time, and all checks use the open fi
 """
 
 import errno
+import hashlib
+import io
 import json
 import os
 import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from flacheck.errors import IncompleteError, UsageError
 
@@ -28,10 +31,14 @@ _PROBLEMS = {
     errno.ENXIO: _NOT_REGULAR,
 }
 # The size of a file without a limit of its own: a lock of a thousand packages has a megabyte.
-MOST_BYTES = 64 << 20
+MOST_BYTES = 16 << 20
+# A loader of YAML reads a megabyte in seconds.
+MOST_YAML = 1 << 20
 # The files of a capture: the launches of the largest known package take 30 MB. A capture has one
-# file of launches, one report and one trace, so all together have at most 192 MB.
-MOST_LAUNCHES, MOST_REPORT = 128 << 20, 32 << 20
+# file of launches, one report and one trace, so all together have at most 160 MB.
+MOST_LAUNCHES, MOST_REPORT = 128 << 20, 16 << 20
+# The length of a line of launches, whose values take many times its size in memory.
+MOST_LINE = 8 << 20
 # The end of a log from which messages are made.
 MOST_LOG = 1 << 16
 # Names of open files of this process, by which a shell passes a pipe: `<(command)`.
@@ -165,7 +172,7 @@ def json_objects(content: bytes) -> Iterator[dict[str, Any]]:
     """
     for line in content.split(b"\n"):
         with suppress(ValueError, RecursionError):
-            value = json.loads(line)
+            value = json.loads(line[: MOST_LINE + 1])
             if isinstance(value, dict) and isinstance(value.get("kernel", ""), str):
                 yield value
 
@@ -198,10 +205,25 @@ def read_bytes(path: Path, most_bytes: int = MOST_BYTES, links: bool = False) ->
     return content
 
 
-def read_text(path: Path, most_bytes: int = MOST_BYTES, errors: str = "strict") -> str:
+def read_text(
+    path: Path, most_bytes: int = MOST_BYTES, links: bool = False, errors: str = "strict"
+) -> str:
     """Return the text of such a file in UTF-8, with universal line ends."""
-    text = read_bytes(path, most_bytes).decode("utf-8", errors)
+    text = read_bytes(path, most_bytes, links).decode("utf-8", errors)
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def open_text(path: Path, most_bytes: int) -> TextIO:
+    """Open such a file as text in UTF-8, to be read by lines."""
+    return io.TextIOWrapper(open_bytes(path, most_bytes), encoding="utf-8")
+
+
+def lines(path: Path, file: TextIO) -> Iterator[str]:
+    """Yield the lines of an open file; UnusableFile for one that is too long."""
+    while line := file.readline(MOST_LINE + 1):
+        if len(line) > MOST_LINE:
+            raise UnusableFile(path, f"has a line of more than {MOST_LINE >> 20} MB")
+        yield line
 
 
 def open_bytes(path: Path, most_bytes: int = MOST_BYTES, links: bool = False) -> BinaryIO:
@@ -223,6 +245,15 @@ def open_bytes(path: Path, most_bytes: int = MOST_BYTES, links: bool = False) ->
         raise
 
 
+def content_hash(path: Path) -> "hashlib._Hash":
+    """Return the SHA-256 of a file of any size."""
+    digest = hashlib.sha256()
+    with open_bytes(path, sys.maxsize, links=True) as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest
+
+
 def _too_large(path: Path, most_bytes: int) -> UnusableFile:
     return UnusableFile(path, f"is larger than {most_bytes >> 20:,} MB")
 
@@ -231,12 +262,12 @@ def _check_link(path: Path) -> None:
     """Raise UnusableFile for a link out of its checkout, whose content no message may contain."""
     if not path.is_symlink() or str(path).startswith(_INHERITED):
         return
-    root = _checkout_of(path)
+    root = checkout_of(path)
     if not lies_inside(path, root):
         raise UnusableFile(path, f"is a link to a file outside of {root}; name that file itself")
 
 
-def _checkout_of(path: Path) -> Path:
+def checkout_of(path: Path) -> Path:
     """Return the nearest repository above a file, or its folder."""
     folder = Path(os.path.abspath(path)).parent
     for parent in (folder, *folder.parents):

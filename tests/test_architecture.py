@@ -397,6 +397,29 @@ def test_guest_folders_are_read_through_one_module() -> None:
     assert wrong == []
 
 
+# Modules that read only what the system, flacheck's own data or an installed compiler have.
+READ_OWN_FILES = {
+    *("api.lists", "cli.topics", "reports.board", "reports.formats.html", "rules.base", "tables"),
+    *("engine.executors", "engine.sandbox", "inputs.nearby", "published.library"),
+    *("toolchains.cache", "toolchains.downloads", "toolchains.filling", "toolchains.identity"),
+    *("toolchains.triton", "packages.checkouts", "packages.package"),
+}
+
+
+def reads_paths(file: Path) -> bool:
+    """True for a module that reads files by their path."""
+    calls = {call.partition(" ")[2] for call in following_calls(tree_of(file))}
+    return bool(calls & {"read_text", "read_bytes"})
+
+
+def test_files_of_users_are_read_through_one_module() -> None:
+    """A checkout may hold a pipe, a device or a link in place of any file that flacheck reads."""
+    names = {
+        name.removeprefix("flacheck.") for name, file in modules().items() if reads_paths(file)
+    }
+    assert names - {"files"} == READ_OWN_FILES
+
+
 def test_another_way_into_a_guest_folder_would_be_seen() -> None:
     """The search finds each of the calls that flacheck once read a guest's files by."""
     text = """

@@ -43,8 +43,10 @@ def _sparse(there: Path, outside: Path) -> None:
 
 def _socket(there: Path, outside: Path) -> None:
     # The name of a socket has at most 108 bytes.
-    with contextlib.chdir(there.parent), socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(there.name)
+    folder = os.open(there.parent, os.O_RDONLY)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"/proc/self/fd/{folder}/{there.name}")
+    os.close(folder)
 
 
 ATTACKS: dict[str, Callable[[Path, Path], object]] = {

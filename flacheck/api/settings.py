@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from flacheck import files
 from flacheck.api.arguments import (
     dtypes,
     numbers,
@@ -74,7 +75,7 @@ def _check_matrix(value: str) -> None:
         matrix.find(value)
         return
     try:
-        file.open("rb").close()
+        files.open_bytes(file, files.MOST_LAUNCHES).close()
     except OSError as error:
         raise matrix.unreadable(file, error) from None
 

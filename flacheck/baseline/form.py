@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, ValidationError, convert, field, to_builtins
 
-from flacheck import rules
+from flacheck import files, rules
 from flacheck.analysis.standing_state import Share
 from flacheck.errors import UsageError
 from flacheck.model import canonical
@@ -177,7 +177,7 @@ def read(path: Path) -> Baseline:
     Raises UsageError with the fault and its remedy.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = files.read_text(path)
     except OSError as error:
         raise UsageError(
             f"{path}: cannot be read ({error.strerror}); write a baseline with "

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flacheck import files
 from flacheck.config import toml
 from flacheck.config.waivers import Waiver, from_toml
 from flacheck.errors import UsageError
@@ -56,7 +57,8 @@ def read_user() -> SettingsFile:
     file = user_file()
     if not file.is_file():
         return SettingsFile(table=())
-    text = file.read_text(encoding="utf-8", errors="replace")
+    # Many users keep their settings elsewhere, and link to them.
+    text = files.read_text(file, links=True, errors="replace")
     return SettingsFile(file, toml.loads(text, str(file)), text, table=())
 
 
@@ -68,7 +70,7 @@ def read(folder: Path) -> SettingsFile:
     file = _find_nearest(folder)
     if file is None:
         return SettingsFile()
-    text = file.read_text(encoding="utf-8", errors="replace")
+    text = files.read_text(file, errors="replace")
     # A project's file that does not mention flacheck may be malformed.
     if "flacheck" not in text:
         return SettingsFile()

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from flacheck import files
 from flacheck.errors import UsageError, did_you_mean
 from flacheck.inputs.located_yaml import LocatedYaml, Location
 from flacheck.model import Launch
@@ -116,7 +117,7 @@ def find(name: str) -> Matrix:
 def read(path: Path) -> Matrix:
     """Read the matrix in a file."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = files.read_text(path, files.MOST_YAML)
     except OSError as error:
         raise unreadable(path, error) from None
     except UnicodeDecodeError:

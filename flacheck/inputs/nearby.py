@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlparse
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from flacheck import files
 from flacheck.captures.cards import target_of
 from flacheck.config import toml
 from flacheck.errors import UsageError
@@ -155,7 +156,7 @@ def _project(folder: Path) -> Iterator[KernelPackage]:
         return
     name = folder.absolute().name
     with contextlib.suppress(OSError, UsageError):
-        text = (folder / "pyproject.toml").read_text(encoding="utf-8", errors="replace")
+        text = files.read_text(folder / "pyproject.toml", errors="replace")
         project = toml.loads(text, "pyproject.toml").get("project", {})
         name = project.get("name", name)
     name = canonicalize_name(str(name))

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from flacheck import files
 from flacheck.errors import MatrixError
 from flacheck.inputs.expand import Source
 from flacheck.model import Kernel, Launch, Unit, digest
@@ -30,7 +31,7 @@ def read(folder: Path) -> Iterator[Source]:
 
 
 def _units(file: Path, folder: Path) -> Iterator[Source]:
-    text = file.read_text(encoding="utf-8")
+    text = files.read_text(file)
     declaration = _declaration(file, text)
     shapes = _shapes(file, declaration["shapes"])
     identity = digest(_sources(file, text))
@@ -103,6 +104,6 @@ def _sources(file: Path, text: str) -> dict[str, str]:
         name = waiting.pop()
         header = file.parent / name
         if name not in sources and header.is_file():
-            sources[name] = header.read_text(encoding="utf-8")
+            sources[name] = files.read_text(header)
             waiting += _OWN_INCLUDE.findall(sources[name])
     return sources

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from flacheck.errors import UsageError
+from flacheck.files import content_hash, lies_inside, read_text
 from flacheck.toolchains.scratch import temporary_folder
 
 if sys.version_info >= (3, 11):
@@ -76,7 +77,7 @@ def cannot_build(path: Path) -> str | None:
                 return "its build requires torch"
     setup = path / "setup.py"
     if setup.is_file():
-        text = setup.read_text(encoding="utf-8", errors="replace")
+        text = read_text(setup, errors="replace")
         if re.search(r"^\s*(import torch|from torch)\b", text, re.MULTILINE):
             return "its setup.py imports torch"
     return None
@@ -90,7 +91,7 @@ def read_metadata(path: Path) -> tuple[str, str, list[str]]:
     project = _table(path, "project")
     information = email.message_from_string("")
     if (path / "PKG-INFO").is_file():
-        text = (path / "PKG-INFO").read_text(encoding="utf-8", errors="replace")
+        text = read_text(path / "PKG-INFO", errors="replace")
         information = email.message_from_string(text)
     # The archive lacks requirements that its setup.py computes.
     requires = information.get_all("Requires-Dist") or project.get("dependencies")
@@ -105,7 +106,7 @@ def _table(path: Path, name: str) -> dict[str, Any]:
     """Return a table of a checkout's pyproject.toml, empty if it cannot be read."""
     file = path / "pyproject.toml"
     try:
-        table = tomllib.loads(file.read_text(encoding="utf-8")).get(name)
+        table = tomllib.loads(read_text(file)).get(name)
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
         return {}
     if isinstance(table, dict):
@@ -118,7 +119,7 @@ def _required_by_setup(file: Path) -> list[str]:
     if not file.is_file():
         return []
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8", errors="replace"))
+        tree = ast.parse(read_text(file, errors="replace"))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     for node in ast.walk(tree):
@@ -134,7 +135,15 @@ def take(path: Path, into: Path) -> None:
     The metadata that an installer would write is added.
     """
     name, version, requires = read_metadata(path)
-    ignore = shutil.ignore_patterns("__pycache__", "*.pyc", "*.so")
+
+    def ignore(folder: str, names: list[str]) -> set[str]:
+        # A link in a stranger's checkout may lead to any file of the user, a pipe may have no end.
+        ignored = shutil.ignore_patterns("__pycache__", "*.pyc", "*.so")(folder, names)
+        for file in map(Path(folder).joinpath, names):
+            if not lies_inside(file, path) or not (file.is_file() or file.is_dir()):
+                ignored.add(file.name)
+        return ignored
+
     copies: list[Path] = []
     for package in importable(path):
         shutil.copytree(package, into / package.name, ignore=ignore, symlinks=False)
@@ -148,8 +157,7 @@ def take(path: Path, into: Path) -> None:
     (info / "direct_url.json").write_text(json.dumps(link), encoding="utf-8")
     rows = []
     for file in filter(Path.is_file, copies):
-        content_hash = hashlib.sha256(file.read_bytes()).digest()
-        text = base64.urlsafe_b64encode(content_hash).rstrip(b"=").decode()
+        text = base64.urlsafe_b64encode(content_hash(file).digest()).rstrip(b"=").decode()
         rows.append(f"{file.relative_to(into).as_posix()},sha256={text},{file.stat().st_size}\n")
     (info / "RECORD").write_text("".join(rows), encoding="utf-8")
 
@@ -158,8 +166,7 @@ def digest(path: Path) -> str:
     """Return a hash of all files of the package: after an edit it counts as another package."""
     total = hashlib.sha256()
     for file in sorted(files(path)):
-        content = hashlib.sha256(file.read_bytes()).hexdigest()
-        total.update(f"{file.relative_to(path)}\0{content}\n".encode())
+        total.update(f"{file.relative_to(path)}\0{content_hash(file).hexdigest()}\n".encode())
     return total.hexdigest()[:16]
 
 

@@ -15,6 +15,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from flacheck import files
 from flacheck.errors import ToolchainError, UsageError
 from flacheck.model import digest
 from flacheck.packages import checkouts, installing
@@ -341,7 +342,7 @@ def _names_triton(file: Path) -> bool:
     if file.suffix != ".py":
         return False
     try:
-        return b"triton" in file.read_bytes()
+        return b"triton" in files.read_bytes(file, links=True)
     except OSError:
         return False
 

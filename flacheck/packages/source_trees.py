@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flacheck.errors import UsageError
+from flacheck.files import content_hash
 from flacheck.packages import archives, checkouts
 from flacheck.packages.package import Package, parse
 from flacheck.toolchains import cache, filling, wheels
@@ -76,7 +77,7 @@ def _digest(root: Path) -> str:
     for folder, _, names in sorted(os.walk(root)):
         for name in sorted(names):
             path = Path(folder) / name
-            content = hashlib.sha256(path.read_bytes()).hexdigest()
+            content = content_hash(path).hexdigest()
             total.update(f"{path.relative_to(root)}\0{content}\n".encode())
     return total.hexdigest()[:32]
 

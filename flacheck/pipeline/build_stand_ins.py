@@ -6,6 +6,7 @@ They suffice to configure a build. Nothing that they make can run.
 import sysconfig
 from pathlib import Path
 
+from flacheck import files
 from flacheck.engine.provider import torch_folder
 
 # The version of the toolkit that a build finds.
@@ -135,7 +136,7 @@ def _torch_version(root: Path) -> str:
     """Return the version of an installed torch, or a recent one."""
     file = root / "version.py"
     if file.is_file():
-        for line in file.read_text().splitlines():
+        for line in files.read_text(file, links=True).splitlines():
             if line.startswith("__version__"):
                 return line.split("'")[1].partition("+")[0]
     return _USUAL_TORCH

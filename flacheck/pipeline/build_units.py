@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from flacheck import files
 from flacheck.captures.capture_archive import Captures
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import INSTALL_TORCH, EmptySelection, IncompleteError, UsageError
+from flacheck.files import lies_inside
 from flacheck.inputs.expand import Source, check_kernels, expand
 from flacheck.inputs.extents import extents, of_cells
 from flacheck.inputs.matrix import Block, Matrix
@@ -23,7 +25,7 @@ from flacheck.pipeline.plan import Plan
 from flacheck.source import builds
 from flacheck.source.builds import ProjectBuild, generated_sources
 from flacheck.source.builds.arguments import BuildUnit, is_chosen_by_scan
-from flacheck.source.builds.build_file import is_file, is_folder, lies_inside
+from flacheck.source.builds.build_file import is_file, is_folder
 from flacheck.toolchains import Resolver
 
 # What most of these projects are written for.
@@ -200,7 +202,7 @@ def _versions(unit: BuildUnit) -> list[str]:
         return []
     folder = torch_folder()
     version = Path(folder or "") / "torch" / "version.py"
-    return [version.read_text()] if version.is_file() else []
+    return [files.read_text(version, links=True)] if version.is_file() else []
 
 
 def _standard_of_torch() -> str | None:
@@ -208,7 +210,7 @@ def _standard_of_torch() -> str | None:
     file = Path(torch_folder() or "") / _EXTENSIONS_OF_TORCH
     if not file.is_file():
         return None
-    standards = _STANDARD.findall(file.read_text(encoding="utf-8"))
+    standards = _STANDARD.findall(files.read_text(file, links=True))
     return max(standards, key=standards.count, default=None)
 
 
@@ -279,7 +281,7 @@ def replaced_libraries(build: ProjectBuild, root: Path) -> Iterator[str]:
 def _texts(root: Path) -> Iterator[str]:
     for file in sorted(root.rglob("*")):
         if file.suffix in _HEADERS and file.is_file() and lies_inside(file, root):
-            yield file.read_text(encoding="utf-8", errors="replace")
+            yield files.read_text(file, errors="replace")
 
 
 def _dropped(build: ProjectBuild) -> Iterator[str]:

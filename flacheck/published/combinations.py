@@ -10,6 +10,7 @@ import msgspec
 import yaml
 from msgspec import Meta, Struct
 
+from flacheck import files
 from flacheck.errors import UsageError
 from flacheck.model.launch import FormError, check_plain
 from flacheck.published.form import Configs, place_file
@@ -76,7 +77,7 @@ def read_combinations(file: Path) -> list[Combination]:
         UsageError: If the file is missing or malformed.
     """
     try:
-        plain: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+        plain: Any = yaml.safe_load(files.read_text(file, files.MOST_YAML))
         check_plain(plain)
         content = msgspec.convert(plain, _CombinationsFile)
     except OSError as error:

@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from flacheck import files
 from flacheck.analysis.fallbacks import ReportedFallback
 from flacheck.baseline.form import BaselinePlace
 from flacheck.errors import UsageError
@@ -337,9 +338,7 @@ def read_manifest(file: Path) -> Manifest:
         UsageError: If the file is missing, damaged or of another schema.
     """
     try:
-        if file.stat().st_size > MOST_BYTES:
-            raise UsageError(f"{file}: too large for a manifest of published results")
-        content = file.read_bytes()
+        content = files.read_bytes(file, MOST_BYTES)
     except OSError as error:
         raise UsageError(
             f"{file}: cannot be read ({error.strerror}); a folder of published results holds the "

@@ -12,12 +12,14 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from flacheck import files
 from flacheck.analysis.order import by_target, by_version
 from flacheck.errors import FlacheckError, UsageError
 from flacheck.model import digest
 from flacheck.packages import package as packages
 from flacheck.published.combinations import Combination, read_combinations
 from flacheck.published.form import (
+    MOST_BYTES,
     FileEntry,
     Header,
     Manifest,
@@ -121,12 +123,10 @@ def read_checked(folder: Path, entry: FileEntry) -> bytes:
     """
     path = folder / entry.file
     try:
-        if path.stat().st_size != entry.bytes:
-            raise _differs(path)
-        content = path.read_bytes()
+        content = files.read_bytes(path, MOST_BYTES)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); {_REMEDY}") from None
-    if hashlib.sha256(content).hexdigest() != entry.sha256:
+    if (len(content), hashlib.sha256(content).hexdigest()) != (entry.bytes, entry.sha256):
         raise _differs(path)
     return content
 

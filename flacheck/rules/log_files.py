@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from flacheck import files
 from flacheck.errors import UsageError
 
 if sys.version_info >= (3, 14):
@@ -43,7 +44,7 @@ def logs(path: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
             yield from _logs_of_file(path, str(path))
             return
         for file in sorted(path.rglob("*")):
-            if file.is_file():
+            if file.is_file() and files.lies_inside(file, path):
                 yield from _logs_of_file(file, str(file.relative_to(path)))
     except OSError as error:
         why = f"cannot be read ({error.strerror or error})"
@@ -51,13 +52,17 @@ def logs(path: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
 
 
 def _logs_of_file(path: Path, name: str) -> Iterator[tuple[str, Iterator[bytes]]]:
-    with path.open("rb") as file:
+    with files.open_bytes(path, MOST, links=True) as file:
         start = file.read(4)
-        if start != _ZIP or not path.is_file():
+        if start != _ZIP or not file.seekable():
             file_chunks = chunks(file, name, start)
             yield name, file_chunks
             return
-    with _refusing_damage(name), zipfile.ZipFile(path) as archive:
+        yield from _logs_of_archive(file, name)
+
+
+def _logs_of_archive(file: IO[bytes], name: str) -> Iterator[tuple[str, Iterator[bytes]]]:
+    with _refusing_damage(name), zipfile.ZipFile(file) as archive:
         for member in sorted(archive.namelist()):
             if member.endswith("/"):
                 continue

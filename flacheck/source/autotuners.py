@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from flacheck import files
 from flacheck.errors import MatrixError
 from flacheck.source.kernel_source import KernelSource
 from flacheck.source.modules import file_of
@@ -102,7 +103,7 @@ def names_in(file: Path, tuners: Sequence[str] = _TUNERS) -> list[str]:
     """Return the functions of a file with one of these decorators; none if it is not Python."""
     try:
         # A package has hundreds of files, and few of them have an autotuner.
-        if b"autotune" not in file.read_bytes():
+        if b"autotune" not in files.read_bytes(file, links=True):
             return []
         source = KernelSource.of(file)
     except (MatrixError, UnicodeDecodeError):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from flacheck import files
 from flacheck.errors import MatrixError
 from flacheck.guest.pysource.functions import names_of
 from flacheck.source.syntax import DEFINITION, first_line, parse
@@ -36,7 +37,7 @@ class KernelSource:
 
         The syntax tree of an unchanged file is shared: do not change it.
         """
-        return _parsed(file, file.read_text(encoding="utf-8"))
+        return _parsed(file, files.read_text(file, links=True))
 
     @staticmethod
     def from_text(file: Path, text: str) -> KernelSource:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from flacheck import files
 from flacheck.guest.pysource.functions import dotted_name, last_name
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -42,7 +43,7 @@ def tree(source: bytes | str) -> ast.Module:
 def content(file: Path) -> bytes:
     """Return the bytes of a file, empty if the file cannot be read."""
     try:
-        return file.read_bytes()
+        return files.read_bytes(file, links=True)
     except OSError:
         return b""
 

@@ -19,6 +19,7 @@ from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 import msgspec
 
+from flacheck import files
 from flacheck.toolchains.index_sources import NEUTRAL_FOLDER, Sources, is_remote, local_path
 from flacheck.version import __version__
 
@@ -100,7 +101,8 @@ def why_no_connection(place: str, sources: Sources) -> str | None:
 
 def _read_local(page: Path) -> list[IndexFile]:
     try:
-        return _parse_html(page.read_text(errors="replace"), page.absolute().as_uri())
+        text = files.read_text(page, links=True, errors="replace")
+        return _parse_html(text, page.absolute().as_uri())
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:

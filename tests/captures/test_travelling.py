@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from pathlib import Path
 
@@ -66,6 +67,10 @@ def test_what_is_no_such_file_is_said(tmp_path: Path) -> None:
     file = tmp_path / "captures.zip"
     file.write_text("not a zip")
     with pytest.raises(UsageError, match=r"captures\.zip: cannot be read as captures"):
+        capture_archive.open_archive(file).__enter__()
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(UsageError, match=r"captures\.zip: is not a regular file"):
         capture_archive.open_archive(file).__enter__()
     unwritable = capture_archive.open_archive(tmp_path / "no" / "folder.zip")
     with pytest.raises(UsageError, match="cannot be written"), unwritable:

@@ -8,6 +8,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from flacheck import files
 from flacheck.analysis.order import some
 from flacheck.capabilities.autotune.results import TunedLaunch
 from flacheck.errors import UsageError
@@ -67,7 +68,7 @@ def _plain(spec: str, names: Sequence[str]) -> Iterator[str]:
 def reads_files(package: Package) -> bool:
     """Return True if a module of the package uses the name `FLA_CONFIG_DIR` as a string."""
     for file in _files(package):
-        content = file.read_bytes()
+        content = files.read_bytes(file, links=True)
         if _VARIABLE.encode() not in content:
             continue
         try:

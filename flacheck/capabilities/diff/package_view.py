@@ -11,6 +11,7 @@ from msgspec import field
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from flacheck import files
 from flacheck.analysis.order import count_noun
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind
 from flacheck.capabilities.diff.matching import match
@@ -116,7 +117,7 @@ class OwnCapture:
         file = modules.file_of(Path(self.package.path), module)
         if file is None:
             return False
-        text = file.read_text(encoding="utf-8", errors="replace")
+        text = files.read_text(file, links=True, errors="replace")
         return re.search(rf"\b{re.escape(name.rpartition('.')[2])}\b", text) is not None
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from flacheck import toolchains
+from flacheck import files, toolchains
 from flacheck.analysis.order import toolchain_label
 from flacheck.analysis.standings import standings
 from flacheck.errors import FlacheckError, UsageError
@@ -28,6 +28,8 @@ from flacheck.toolchains import by_torch
 from flacheck.toolchains.base import Choice
 
 RUN_SCHEMA = "flacheck.run/1"
+# A run of a hundred thousand records has so many bytes as JSON.
+_MOST_BYTES = 256 << 20
 _RUN = "run:"
 # A package at an exact version: the kernels change, and both sides have one compiler.
 _PACKAGE = re.compile(r"[\w.-]*\w\s*==\s*[\w.!+]+")
@@ -265,7 +267,7 @@ def _path(text: str) -> Side:
         (choice,) = toolchains.resolve([text]).choices
         return ReleaseSide(text, text, choice)
     try:
-        with file.open(encoding="utf-8") as stream:
+        with files.open_text(file, _MOST_BYTES) as stream:
             first = stream.readline()
             if _schema(first) == LAUNCHES_SCHEMA:
                 return _launches_file(text)

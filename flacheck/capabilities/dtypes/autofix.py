@@ -14,6 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from flacheck import files
 from flacheck.capabilities.dtypes import expressions, following
 from flacheck.capabilities.dtypes.finding import OVERFLOW, PROMOTION, DtypeFinding
 from flacheck.capabilities.dtypes.following import DtypesAnswer, DtypesQuestion
@@ -241,7 +242,7 @@ class _MendedCopy:
         self._before = {}
         for file, changes in by_file.items():
             target = _copy(Path(file), self._question, self._path)
-            text = target.read_text(encoding="utf-8")
+            text = files.read_text(target)
             self._before[target] = text
             self._original.setdefault(target, text)
             target.write_text(apply_edits(text, changes), "utf-8")
@@ -270,7 +271,7 @@ class _MendedCopy:
         diffs = []
         for target, original in self._original.items():
             name = target.relative_to(self._path).as_posix()
-            diffs.append(diff(names.get(name, name), original, target.read_text(encoding="utf-8")))
+            diffs.append(diff(names.get(name, name), original, files.read_text(target)))
         return "".join(diffs)
 
 

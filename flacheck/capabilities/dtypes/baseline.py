@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 from msgspec import MsgspecError, Struct, to_builtins
 
+from flacheck import files
 from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.result import DtypesResult
 from flacheck.errors import UsageError
@@ -36,7 +37,7 @@ def read_identities(file: Path) -> set[str]:
     Raises UsageError for a file that is not a baseline.
     """
     try:
-        baseline = msgspec.json.decode(file.read_bytes(), type=DtypesBaseline)
+        baseline = msgspec.json.decode(files.read_bytes(file), type=DtypesBaseline)
         return {entry.finding for entry in baseline.known}
     except OSError as error:
         raise UsageError(

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from flacheck import files
 from flacheck.capabilities.dtypes.observation import Operand, Place
 
 _WORD = re.compile(r"\w+")
@@ -42,7 +43,7 @@ class SourceFile:
 def read_source(path: str) -> SourceFile:
     """Return a file with its syntax tree; an empty one for a file that is not valid Python."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = files.read_text(Path(path), links=True)
         tree = ast.parse(text)
     except (OSError, SyntaxError, ValueError):
         return SourceFile("", None, frozenset())

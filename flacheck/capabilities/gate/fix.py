@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from flacheck import files
 from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.gate.pins import PinChange
 from flacheck.capabilities.gate.sources.pin_files import encoding_of
@@ -32,7 +33,7 @@ def fix(changes: Sequence[PinChange]) -> tuple[list[PinChange], list[PinChange]]
     for path, own_changes in by_file.items():
         name = own_changes[0].pin.file
         try:
-            _replace(path, edit_content(path.read_bytes(), name, own_changes))
+            _replace(path, edit_content(files.read_bytes(path), name, own_changes))
         except UnicodeDecodeError:
             raise _was_changed(name) from None
         except OSError as error:

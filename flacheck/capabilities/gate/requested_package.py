@@ -7,6 +7,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from flacheck import files
 from flacheck.analysis.order import by_version
 from flacheck.baseline.standings import name_and_version
 from flacheck.config import toml
@@ -60,7 +61,7 @@ def _project_name(folder: Path) -> str:
     """
     file = folder / "pyproject.toml"
     if file.is_file():
-        project = toml.loads(file.read_text(encoding="utf-8"), str(file)).get("project", {})
+        project = toml.loads(files.read_text(file), str(file)).get("project", {})
         if isinstance(project, dict) and isinstance(project.get("name"), str):
             return str(canonicalize_name(project["name"]))
     raise UsageError(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from flacheck import files
 from flacheck.capabilities.repro.compilers import Compilers
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.syntax_trees import expression
@@ -129,7 +130,7 @@ def _faulty(folder: Path) -> Iterator[tuple[str, ast.FunctionDef, list[str]]]:
     """Yield module, function and keys of each kernel with a key that is not its parameter."""
     for file in sorted(folder.rglob("*.py")):
         try:
-            tree = ast.parse(file.read_text(encoding="utf-8"))
+            tree = ast.parse(files.read_text(file, links=True))
         except (SyntaxError, UnicodeDecodeError):
             # Packages ship templates and files of other Python versions.
             continue

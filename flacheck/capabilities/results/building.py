@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from flacheck import rules
+from flacheck import files, rules
 from flacheck.analysis.fallbacks import ReportedFallback
 from flacheck.analysis.observation import observe
 from flacheck.analysis.order import count_noun
@@ -78,7 +78,7 @@ class Building:
 def _is_current(path: Path) -> bool:
     if not path.is_file():
         return False
-    return decode_header(path.read_bytes(), str(path)).flacheck == __version__
+    return decode_header(files.read_bytes(path, MOST_BYTES), str(path)).flacheck == __version__
 
 
 def select(
@@ -273,7 +273,7 @@ def write_manifest(folder: Path, combinations: Path | None = None) -> list[FileE
     entries = []
     dates = []
     for path in sorted(folder.glob("*/*.zst")):
-        content = path.read_bytes()
+        content = files.read_bytes(path, MOST_BYTES)
         header = decode_header(content, str(path))
         dates.append(header.date)
         entries.append(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from flacheck import files
 from flacheck.analysis.order import split
 from flacheck.errors import UsageError
 from flacheck.published.combinations import Combination
@@ -83,7 +84,7 @@ def add(file: Path, entries: Sequence[NewEntry]) -> None:
         return
     lines = [each.line for each in entries]
     try:
-        text = file.read_text(encoding="utf-8").rstrip("\n")
+        text = files.read_text(file, files.MOST_YAML).rstrip("\n")
         file.write_text("\n".join([text, *lines]) + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{file}: cannot be written ({error.strerror})") from None

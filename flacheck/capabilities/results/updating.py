@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from flacheck import files
 from flacheck.errors import IncompleteError, UsageError
 from flacheck.pipeline.events import Event, Progress
 from flacheck.published.combinations import read_combinations
@@ -22,6 +23,7 @@ from flacheck.published.form import (
     decode_body,
     decode_header,
     decode_manifest,
+    read_manifest,
 )
 from flacheck.published.library import COMBINATIONS, FOLDER, MANIFEST, ResultsFolder
 from flacheck.toolchains import cache, connections
@@ -66,7 +68,7 @@ def update(source: str, folder: Path | None = None) -> Generator[Event, None, Ma
                 yield Progress(f"{number} of {len(manifest.files)} files")
         (into / MANIFEST).write_bytes(fetch(MANIFEST, MOST_BYTES))
         # Read once more: the manifest of a server may have changed meanwhile.
-        library = ResultsFolder(into, decode_manifest((into / MANIFEST).read_bytes(), source))
+        library = ResultsFolder(into, read_manifest(into / MANIFEST))
         for entry in library.entries():
             library.header(entry)
         _take_combinations(fetch, into)
@@ -121,9 +123,7 @@ def _from_folder(folder: Path) -> _Fetch:
     def fetch(name: str, most: int) -> bytes:
         path = folder / name
         try:
-            if path.stat().st_size > most:
-                raise UsageError(f"{path}: larger than {most:,} bytes; nothing was changed")
-            return path.read_bytes()
+            return files.read_bytes(path, most)
         except OSError as error:
             raise UsageError(
                 f"{path}: cannot be read ({error.strerror}); name a folder that `flacheck results "

@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import ValidationError, convert, structs
 
+from flacheck import files
 from flacheck.errors import MatrixError, UsageError
 from flacheck.inputs.launches.admission import check_source
 from flacheck.inputs.launches.choosing import (
@@ -130,8 +131,8 @@ def stream(path: Path, ours: bool = False, trust: bool = False) -> Iterator[Entr
     """Yield the file's entries in their order, a header first."""
     reader = _LaunchesReader(str(path), ours, trust)
     try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
+        with files.open_text(path, files.MOST_LAUNCHES) as file:
+            for number, line in enumerate(files.lines(path, file), 1):
                 if line.endswith("\n") or line.strip():
                     yield from reader.entry(number, line)
     except OSError as error:

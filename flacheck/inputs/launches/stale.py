@@ -3,11 +3,13 @@
 Sources are read if they are available, never imported.
 """
 
+import io
 import tokenize
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from flacheck import files
 from flacheck.guest.recorder.definitions import Definitions, digest
 from flacheck.inputs.launches.entries import DefinedAt, RecordedLaunch
 from flacheck.model import Json
@@ -106,8 +108,9 @@ class _Sources:
 
 def _read(path: Path) -> tuple[str, Definitions | None]:
     try:
-        with tokenize.open(path) as file:
-            text = file.read()
+        content = io.BytesIO(files.read_bytes(path, links=True))
+        encoding, _ = tokenize.detect_encoding(content.readline)
+        text = io.TextIOWrapper(io.BytesIO(content.getvalue()), encoding).read()
     except (SyntaxError, UnicodeDecodeError):
         return "", None
     try:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from flacheck.files import lies_inside
 from flacheck.source.builds import compile_commands, ninja, setup_script
 from flacheck.source.builds.arguments import (
     BuildUnit,
@@ -14,7 +15,7 @@ from flacheck.source.builds.arguments import (
     is_read_as_option,
     printable,
 )
-from flacheck.source.builds.build_file import is_file, lies_inside
+from flacheck.source.builds.build_file import is_file
 
 # A record of a build comes before a script that would build.
 _READERS: Sequence[tuple[tuple[str, ...], Callable[[Path, Path], BuildUnits]]] = (

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flacheck.errors import MatrixError
+from flacheck.files import lies_inside
 from flacheck.source.builds.arguments import printable
-from flacheck.source.builds.build_file import is_file, lies_inside, read_text
+from flacheck.source.builds.build_file import is_file, read_text
 
 _CMAKE_FILE = "CMakeLists.txt"
 _SETUP_SCRIPT = "setup.py"

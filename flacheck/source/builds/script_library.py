@@ -13,8 +13,9 @@ from typing import Any
 
 from packaging.version import Version
 
+from flacheck.files import lies_inside
 from flacheck.source.builds.arguments import relative
-from flacheck.source.builds.build_file import is_file, is_folder, lies_inside
+from flacheck.source.builds.build_file import is_file, is_folder
 from flacheck.source.builds.script_values import (
     MOST_ITEMS,
     NotWorkedOut,

@@ -69,7 +69,8 @@ def _of_lock(document: TomlDocument, names: Collection[str]) -> Iterator[Package
 def _of_lines(file: PinFile, names: Collection[str]) -> Iterator[PackagePin]:
     """Yield the packages of a requirements file and of those that it includes."""
     for included, number, text in requirements.plain_requirements(file):
-        parsed = requirement.parse(text, included.where(number))
+        with requirements.quoting(included, number):
+            parsed = requirement.parse(text, included.where(number))
         yield from _of_requirement(parsed, included.where(number), names)
 
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from flacheck import files
 from flacheck.capabilities.gate.pins import file_line
 from flacheck.config import toml
 from flacheck.errors import UsageError
@@ -34,10 +35,14 @@ def encoding_of(content: bytes) -> tuple[str, bytes]:
 
 @dataclass(frozen=True)
 class PinFile:
-    """A file with pins, called `display_name` in messages."""
+    """A file with pins, called `display_name` in messages.
+
+    Messages do not quote a file that is `outside` of the checkout whose file includes it.
+    """
 
     path: Path
     display_name: str
+    outside: bool = False
 
     def where(self, line: int | None) -> str:
         """Return file and line for a message."""
@@ -50,7 +55,7 @@ class PinFile:
             UsageError: If the file cannot be read or decoded.
         """
         try:
-            content = self.path.read_bytes()
+            content = files.read_bytes(self.path)
         except OSError as error:
             why = f"cannot be read ({error.strerror}); check name and permissions"
             raise UsageError(f"{self.display_name}: {why}") from None

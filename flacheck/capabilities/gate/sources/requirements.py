@@ -4,9 +4,11 @@ import logging
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from flacheck import files
 from flacheck.capabilities.gate.pins import LabelledPin, Pin
 from flacheck.capabilities.gate.sources import requirement
 from flacheck.capabilities.gate.sources.pin_files import PinFile
@@ -64,9 +66,22 @@ def plain_requirements(file: PinFile) -> Iterator[tuple[PinFile, int, str]]:
 
 def _pins(file: PinFile) -> Iterator[Pin]:
     for own_file, text, line in _lines(file, set()):
-        pin = _pin(own_file, text, line)
+        with quoting(own_file, line.number):
+            pin = _pin(own_file, text, line)
         if pin:
             yield pin
+
+
+@contextmanager
+def quoting(file: PinFile, line: int) -> Iterator[None]:
+    """Replace errors about a line of a file outside of the checkout, which quote it."""
+    try:
+        yield
+    except UsageError:
+        if not file.outside:
+            raise
+        where = file.where(line)
+        raise UsageError(f"{where}: is not a requirement; write NAME>=VERSION") from None
 
 
 def _lines(file: PinFile, read_files: set[Path]) -> Iterator[tuple[PinFile, str, _Line]]:
@@ -99,7 +114,9 @@ def _lines_of_include(
             f"{where}: {name} is included and is not there; its name is relative to {folder}"
         )
     display_name = os.path.normpath(os.path.join(os.path.dirname(file.display_name), name))
-    yield from _lines(PinFile(folder / name, display_name), read_files)
+    inside = files.lies_inside(folder / name, files.checkout_of(file.path))
+    included = PinFile(folder / name, display_name, outside=file.outside or not inside)
+    yield from _lines(included, read_files)
 
 
 def _pin(file: PinFile, text: str, line: _Line) -> Pin | None:
