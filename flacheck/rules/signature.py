@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 from flacheck.model import MESSAGE_LIMIT, Finding
@@ -16,13 +17,24 @@ _NAMELESS = re.compile(
 _TEMPLATE = re.compile(r"<[^<>]*>")
 _NAME = re.compile(r"(~?\w+)\s*$")
 
+_EXCEPTION = r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Resources|Failure|Expired|Impl)"
+
+
+def _without_escapes(match: re.Match[str]) -> str:
+    """Return the first line of the text that `repr` wrote."""
+    return re.sub(r"\\(['\"])", r"\1", match["text"]).partition(r"\n")[0]
+
+
 # The order matters: quotations and paths go before the numbers inside them.
-_NOISE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+_NOISE: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = tuple(
     (re.compile(pattern), by)
     for pattern, by in (
-        (r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Resources|Failure|Expired|Impl): ?", ""),
+        # Releases print an exception with its type, its module, its cause, or by `repr`.
+        (rf"^(?:{_EXCEPTION}: ?)+", ""),
         (r"^what\(\):\s*", ""),
-        (r"^(?:[A-Z]\w*Error)\((['\"])(.*)\1\)$", r"\2"),
+        (rf"^{_EXCEPTION}\((?P<quote>['\"])(?P<text>.*)(?P=quote)\)$", _without_escapes),
+        # The text of a KeyError is the `repr` of its key.
+        (r"^(['\"])([^'\"]*)\1$", r"\2"),
         (r"loc\([^()]*(?:\([^()]*\)[^()]*)*\)", "@"),
         (r"#loc\d*", "@"),
         # The lookbehind lets a match begin only where a path begins. Without it a long line of

@@ -2,22 +2,21 @@
 
 import re
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
 from flacheck.model import Record
+from flacheck.rules import normalise
 
-# Text that differs between runs, machines, releases or specimens: paths, addresses, values, numbers
-# that stand alone, a word that LLVM writes in two ways, and flacheck's mark for a cut message.
-_VARIABLE = re.compile(
-    r"\S*[/\\]\S*|<scratch>\S*|0x[0-9a-fA-F]+|%\w+|(?<![\w.])\d+(?![\w.]*[A-Za-z])|loc\([^)]*\)"
-    r"|\bcould(?:n't| not)\b|…"
-)
+# LLVM writes this word in two ways; flacheck marks a cut message.
+_VARIABLE = re.compile(r"\bcould(?:n't| not)\b|…")
+# The `repr` of a text with both kinds of quotes escapes one.
+_VARIABLE_IN_REPR = re.compile(rf"{_VARIABLE.pattern}|\\?'")
+# Shorter words stand in the output of other failures, too.
+_LEAST = 4
 # Variable text that other machines do not have: paths, addresses, names of values.
 _NAMES = re.compile(r"\S*[/\\]\S*|<scratch>\S*|0x[0-9a-fA-F]+|%\w+|loc\([^)]*\)|…")
 # A preposition before a removed path.
 _DANGLING = re.compile(r"[\s,;(]+(?:at|in|from)\s+$")
-# The rules join these names with text from another line, so the compiler never prints the two
-# together: see `flacheck.rules.decisive`.
-_ADDED_NAMES = re.compile(r"AssertionError: (?=assert )|CompileTimeAssertionFailure: ")
 # The rules describe an end without an error in these words, before the log's last lines.
 _SILENT_END = re.compile(
     r"(?P<how>exit status \d+|\w+) in stage \w+, (?:nothing on|the last lines)"
@@ -26,8 +25,8 @@ _ASSERTION = re.compile(r"Assertion [`'](?P<text>.+?)' failed")
 # Characters that remain at the ends of a piece after the cut.
 _EDGES = " \t,;:.`'\"()[]{}"
 _CLOSING = "`'\")]}"
-# The text before a message in its line: a program, a path with slashes, a position.
-_BEFORE = re.compile(r".*(?:[:;]\s+|[/\\]\S*\s+)")
+# The text before a message and its exception: a program, a path with slashes, a position.
+_BEFORE = re.compile(r".*(?:(?<!Error)[:;]\s+|[/\\]\S*\s+)")
 
 
 @dataclass(frozen=True)
@@ -47,10 +46,11 @@ class Symptom:
 
 
 def words(record: Record) -> str:
-    """Return the longest piece of the failure's first line that every run prints on every machine.
+    """Return the longest piece of the failure's first line that its signature keeps as it is.
 
-    Return the name of the signal (`SIGSEGV`) or the exit status (`exit status 3`) if the compiler
-    died without printing anything.
+    Every run on every machine prints it, in whatever form it prints an exception. Return the name
+    of the signal (`SIGSEGV`) or the exit status (`exit status 3`) if the compiler died without
+    printing anything.
     """
     line, _, rest = record.message.partition("\n")
     if record.signal and (line.startswith(record.signal) or not line):
@@ -65,9 +65,21 @@ def words(record: Record) -> str:
         return silent_end["how"]
     if silent_end:
         line = rest.rpartition("\n")[2]
-    line = _ADDED_NAMES.sub("", line, count=1)
-    pieces = [piece.strip(_EDGES) for piece in _VARIABLE.split(line)]
-    return max(pieces, key=len)
+    return _longest_piece(line)
+
+
+def _longest_piece(line: str) -> str:
+    """Return the longest piece that normalisation keeps; the line if that is too short."""
+    variable = _VARIABLE
+    if {"'", '"'} <= set(normalise(line)):
+        variable = _VARIABLE_IN_REPR
+    pieces = []
+    for part in variable.split(line):
+        kept = normalise(part)
+        match = SequenceMatcher(None, part, kept, autojunk=False).find_longest_match()
+        pieces.append(part[match.a : match.a + match.size].strip(_EDGES))
+    longest = max(pieces, key=len)
+    return longest if len(longest) >= _LEAST else line.strip(_EDGES)
 
 
 def readable_words(record: Record) -> str:
@@ -82,8 +94,7 @@ def readable_words(record: Record) -> str:
         prefix = _BEFORE.match(before)
         opening = before[prefix.end() :] if prefix else before
         text = f"{opening}{text}{_rest(after)}"
-    # The assembler writes `error   : Feature …`.
-    return re.sub(r"\s+(?=:)", "", text)
+    return text
 
 
 def _rest(after: str) -> str:

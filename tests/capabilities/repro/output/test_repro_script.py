@@ -14,7 +14,8 @@ import pytest
 from flacheck.capabilities.repro.output.script import is_typed, render, render_short
 from flacheck.capabilities.repro.output.symptom import Symptom, readable_words, words
 from flacheck.capabilities.repro.passes.autotuner import add_autotuner
-from flacheck.rules import read
+from flacheck.model import Finding
+from flacheck.rules import read, signature
 from tests.made_records import record
 from tests.made_specimens import POINTER, chain, specimen
 from tests.rule_logs import log_of, logs
@@ -26,7 +27,7 @@ from tests.rule_logs import log_of, logs
         (
             "ptxas /tmp/a.ptx, line 63; error   : Feature '.bf16' requires .target sm_80 or higher",
             None,
-            "error   : Feature '.bf16' requires .target sm_80 or higher",
+            "Feature '.bf16' requires .target sm_80 or higher",
         ),
         ("python: /project/x.cpp:5: int f(): Assertion `a == b' failed.", "SIGABRT", "a == b"),
         ("SIGSEGV in stage llir, nothing on stderr", "SIGSEGV", "SIGSEGV"),
@@ -64,6 +65,40 @@ def test_the_words_of_a_failure_stand_in_one_line_of_its_log(name: str) -> None:
     findings = read(log_of(name))
     failing = record("fails", code=findings[0].code, message=findings[0].message)
     assert any(words(failing) in line for line in log_of(name).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            """AttributeError("module 'triton.language' has no attribute 'tanh'")""",
+            "AttributeError: module 'triton.language' has no attribute 'tanh'",
+        ),
+        (
+            r"""ValueError('fp8e4nv isn\'t supported, use "fp8e5"')""",
+            """ValueError: fp8e4nv isn't supported, use "fp8e5\"""",
+        ),
+        (
+            "triton.compiler.errors.CompilationError: acc is not defined",
+            "CompilationError: acc is not defined",
+        ),
+        ("CompilationError: NameError('acc is not defined')", "NameError: acc is not defined"),
+        ("CompilationError: NameError: acc is not defined", "NameError: acc is not defined"),
+        ("KeyError('accumulator')", "KeyError: 'accumulator'"),
+        (r"ValueError('first is wrong\nsecond')", "ValueError: first is wrong"),
+        ("LLVM ERROR: couldn't allocate a register", "LLVM ERROR: could not allocate a register"),
+    ],
+)
+def test_forms_of_one_exception_have_one_signature_and_one_check(one: str, other: str) -> None:
+    """A script of one release shows the failure of another that prints the exception otherwise."""
+    assert signature_of(one) == signature_of(other)
+    for message, printed in ((one, other), (other, one)):
+        assert words(record("fails", message=message)) in printed
+
+
+def signature_of(message: str) -> str:
+    """The signature of a failure with this message."""
+    return signature(Finding("FC100", "", message), "ast")
 
 
 @pytest.mark.parametrize("asserted", ["B > 100", "B > 100, 'block too small'"])
@@ -109,7 +144,7 @@ def test_a_script_compares_the_exit_status_of_a_silent_end(
     [
         (
             "ptxas /tmp/a.ptx, line 63; error   : Feature '.bf16' requires .target sm_80 or higher",
-            "error: Feature '.bf16' requires .target sm_80 or higher",
+            "Feature '.bf16' requires .target sm_80 or higher",
         ),
         (
             "python: /project/x.cpp:5: int f(): Assertion `a == b' failed.",
