@@ -271,6 +271,9 @@ class Reproduction:
         budget.reserve_seconds /= 2
         budget.reserve_compiles = 0
         reduction = self._readable()
+        if reduction.lines > self.original.lines:
+            # The readable form has more lines, and so may a body with a helper's statements in it.
+            reduction = min(self.best, self.original, key=lambda each: each.lines)
         budget.release()
         if self.oracle.ended_early:
             self.log.append("the search ended: its short body had lost no line for a while")
@@ -307,6 +310,7 @@ class Reproduction:
             original_script=self._script(self.original),
             effort=self.oracle.effort,
             runs=Runs(statuses.count(SHOWS), len(statuses)),
+            releases=tuple(self.compilers.releases),
             original_table=self.table,
             reduced_table=table,
             exits=self._in_order(exits),
@@ -314,7 +318,7 @@ class Reproduction:
             original_exit=original_run.status if original_run else None,
             output=script_runs[0].output if script_runs else "",
             failing_pass=self._failing_pass(reduction),
-            complete=self.complete,
+            complete=self.complete and set(self.table) == set(self.compilers.releases),
             ttir=self._surviving_ir(reduction),
             short_script=self._short_script(reduction, symptom),
             log=tuple(self.log),

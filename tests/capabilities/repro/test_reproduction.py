@@ -17,10 +17,10 @@ from flacheck.capabilities.repro.kinds import OVER_LIMIT, SLOW
 from flacheck.capabilities.repro.original import NotReproduced
 from flacheck.capabilities.repro.output.result import Runs
 from flacheck.capabilities.repro.output.script import DOES_NOT, SHOWS
-from flacheck.capabilities.repro.reproduction import begin
+from flacheck.capabilities.repro.reproduction import Reproduction, begin
 from flacheck.model import Cell, Cut, Imported, Kernel, Launch, Verdict
 from tests.fake.family import FakeToolchain
-from tests.made_specimens import chain, shown_on
+from tests.made_specimens import POINTER, chain, shown_on, specimen
 
 ABORT = "abort LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: "
 ABORT += "Assertion `ok' failed."
@@ -130,6 +130,35 @@ def test_before_the_search_the_best_is_the_original(
     assert sought.best == sought.original
     assert sought.draft()["repro.py"] == sought.draft()["original.py"]
     assert sought.oracle.effort.candidates == 0
+
+
+def test_a_reduction_is_never_larger_than_the_original(
+    compilers: Callable[..., Compilers],
+) -> None:
+    """One line stays one line, although its readable form has four."""
+    block = "tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]"
+    load = f"tl.load(x + {block})"
+    start = specimen(f"tl.store(y + {block}, tl.dot({load}, {load}))", x=POINTER, y=POINTER)
+    kernel = Kernel("mine.kernel", None, "0", Cut(start.source, "kernel"))
+    sought = begin(replace(cell(), kernel=kernel, launch=Launch(start.args)), compilers(TABLE, 99))
+    for _ in sought.search():
+        pass
+    assert sought.finish(runs=1).reduction.lines == start.lines == 1
+
+
+def test_a_release_that_is_not_reached_leaves_the_result_incomplete(
+    compilers: Callable[..., Compilers], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time for further releases ends before 3.0 compiles the original."""
+    monkeypatch.setattr(reproduction, "_FAR_SECONDS", -1.0)
+    monkeypatch.setattr(Reproduction, "_compare_outward", lambda sought: None)
+    sought = begin(cell(), compilers(TABLE, 200))
+    for _ in sought.search():
+        pass
+    result = sought.finish(runs=1)
+    assert result.releases == ("fake==1.0", "fake==2.0", "fake==3.0")
+    assert list(result.original_table) == ["fake==2.0"]
+    assert not result.complete
 
 
 def test_an_end_in_mid_search_leaves_the_best_so_far(compilers: Callable[..., Compilers]) -> None:

@@ -94,8 +94,9 @@ class Specimen:
 
     @cached_property
     def lines(self) -> int:
-        """The number of lines of the kernel's body, one statement a line."""
-        return sum(len(ast.unparse(statement).splitlines()) for statement in self.function.body)
+        """The number of lines of the bodies of kernel and helpers, one statement a line."""
+        statements = [statement for each in self._functions for statement in each.body]
+        return sum(len(ast.unparse(statement).splitlines()) for statement in statements)
 
     @cached_property
     def nodes(self) -> int:

@@ -32,8 +32,8 @@ _MODULE = re.compile(
 )
 # Releases print the passes of the failing stage; these passes begin with Triton's own IR.
 _PIPELINE = re.compile(r'^ *pipeline: "(.*\bconvert-triton-to-tritongpu\b.*)",?$', re.MULTILINE)
-# None means that the script did not run on that release.
-_STATUS_TEXT = {SHOWS: "fails", DOES_NOT: "does not show it", CANNOT_TELL: "cannot tell", None: ""}
+_STATUS_TEXT = {SHOWS: "fails", DOES_NOT: "does not show it", CANNOT_TELL: "cannot tell"}
+_NOT_REACHED = "not reached"
 # Older releases import setuptools, which environments of Python 3.12 and later lack.
 _DECLARES_SETUPTOOLS = Version("3.3")
 # A title is one line of a tracker's list.
@@ -195,12 +195,10 @@ def _pass(result: Reproduced) -> Iterator[str]:
 def _releases(result: Reproduced) -> Iterator[str]:
     """Yield a table of each release's verdicts on the original and on the script."""
     yield from ("| Triton | the original kernel | this reproducer |", "|---|---|---|")
-    for release, original in result.original_table.items():
-        exit_code = result.exits.get(release)
-        script = _STATUS_TEXT.get(exit_code, "")
-        if exit_code == DOES_NOT and release in result.reduced_table:
-            script = _verdict_text(result.reduced_table[release], result)
-        yield f"| {release.partition('==')[2]} | {_verdict_text(original, result)} | {script} |"
+    for release in result.releases:
+        original = _verdict_text(result.original_table.get(release), result)
+        script = _script_text(release, result)
+        yield f"| {release.partition('==')[2]} | {original} | {script} |"
     yield ""
     if result.lost_releases:
         yield (
@@ -217,8 +215,20 @@ def _changes(result: Reproduced) -> Iterator[str]:
         yield from ("", *(f"- {line}" for line in lines), "")
 
 
-def _verdict_text(verdict: ReleaseVerdict, result: Reproduced) -> str:
+def _script_text(release: str, result: Reproduced) -> str:
+    """Return what the script shows on a release; its verdict where it shows another thing."""
+    exit_code = result.exits.get(release)
+    verdict = result.reduced_table.get(release)
+    shows_elsewhere = verdict is not None and verdict.signature != result.record.signature
+    if exit_code is None or (exit_code == DOES_NOT and shows_elsewhere):
+        return _verdict_text(verdict, result)
+    return _STATUS_TEXT.get(exit_code, "")
+
+
+def _verdict_text(verdict: ReleaseVerdict | None, result: Reproduced) -> str:
     """Return a release's verdict as the table shows it."""
+    if verdict is None:
+        return _NOT_REACHED
     if verdict.compiles and result.record.code == SLOW:
         return f"compiles in {verdict.seconds:.1f} s"
     if verdict.signature is None:

@@ -34,7 +34,7 @@ class Runs:
 
 
 class SpecimenSize(JsonStruct, frozen=True):
-    """The lines of a kernel's body, and the nodes of its module's syntax tree."""
+    """The lines of the bodies of a kernel and its helpers, and the nodes of the syntax tree."""
 
     lines: Natural
     nodes: Count
@@ -57,11 +57,12 @@ class SpecimenVerdict(JsonStruct, frozen=True):
 class VerifiedRelease(JsonStruct, frozen=True):
     """The verdicts of a release on the original and on the reduction.
 
-    `exit` is the script's exit status: 0 shows the failure, 1 does not, 125 cannot tell.
+    A verdict is null where the time or the budget did not suffice. `exit` is the script's exit
+    status: 0 shows the failure, 1 does not, 125 cannot tell.
     """
 
     toolchain: str
-    original: SpecimenVerdict
+    original: SpecimenVerdict | None
     reduced: SpecimenVerdict | None
     exit: int | None
 
@@ -72,9 +73,9 @@ class ReproDocument(JsonStruct, frozen=True):
     `cell` is the cell's key, `toolchain` the release on which it fails. `asked` counts the
     candidates that the oracle judged, `ran` their compiles on all releases, `slipped` the
     candidates that failed in another way. `complete` is false if the search or the verification was
-    interrupted or ran out of budget. `lost_neighbours` are the nearest releases on which the script
-    and the original differ; `failing_pass` is the compiler's pass in which the script ends, if the
-    compiler names it.
+    interrupted, ran out of budget, or did not reach a release. `lost_neighbours` are the nearest
+    releases on which the script and the original differ; `failing_pass` is the compiler's pass in
+    which the script ends, if the compiler names it.
     """
 
     schema: Literal["flacheck.repro/1"]
@@ -106,11 +107,11 @@ class Reproduced:
     `runs` count the script's runs on the failing release in fresh processes. `exits` has its exit
     status on each release that ran it, `original_exit` that of the original's script on the failing
     release. `lost_neighbours` are the nearest releases that judge the two unlike each other up to
-    the failing stage; `original_table` lacks the releases that did not compile the original.
-    `output` is the text that the script printed, `failing_pass` the last pass that the compiler
-    began. `complete` is False if
-    the search or the verification ended early; `ttir` is the module's text if the failure also
-    shows from there, `short_script` a script without any check that was seen to fail in this way.
+    the failing stage. `releases` are all that were to be verified; `original_table` lacks those
+    that did not compile the original. `output` is the text that the script printed, `failing_pass`
+    the last pass that the compiler began. `complete` is False if the search or the verification
+    ended early or left a release out; `ttir` is the module's text if the failure also shows from
+    there, `short_script` a script without any check that was seen to fail in this way.
     """
 
     cell: Cell
@@ -121,6 +122,7 @@ class Reproduced:
     original_script: str
     effort: Effort
     runs: Runs
+    releases: tuple[str, ...]
     original_table: Table
     reduced_table: Table
     exits: Mapping[str, int]
@@ -176,14 +178,15 @@ class Reproduced:
 
     def _versions(self) -> list[VerifiedRelease]:
         versions = []
-        for name, verdict in self.original_table.items():
-            reduced = None
-            if name in self.reduced_table:
-                reduced = _verdict(self.reduced_table[name])
-            versions.append(VerifiedRelease(name, _verdict(verdict), reduced, self.exits.get(name)))
+        for name in self.releases:
+            original = _verdict(self.original_table.get(name))
+            reduced = _verdict(self.reduced_table.get(name))
+            versions.append(VerifiedRelease(name, original, reduced, self.exits.get(name)))
         return versions
 
 
-def _verdict(verdict: ReleaseVerdict) -> SpecimenVerdict:
+def _verdict(verdict: ReleaseVerdict | None) -> SpecimenVerdict | None:
     """Return a verdict without its seconds, which differ between runs."""
+    if verdict is None:
+        return None
     return SpecimenVerdict(verdict.verdict, verdict.signature)

@@ -40,6 +40,7 @@ def result() -> Reproduced:
         original_script=render(chain(), Symptom("boom", "triton 3.2.0 fails")),
         effort=Effort(3, 5, 1, 0.5),
         runs=Runs(3, 3),
+        releases=tuple(table),
         original_table=table,
         reduced_table=table,
         exits={FAILS: 0, "triton==3.4.0": 1},
@@ -85,6 +86,16 @@ def test_a_release_that_was_not_asked_again_is_null() -> None:
     assert [entry["exit"] for entry in about["versions"]] == [None, None]
 
 
+def test_a_release_that_was_not_reached_has_a_row() -> None:
+    """It has neither verdict nor exit status, in the table and in the document."""
+    partial = replace(result(), releases=(*result().releases, "triton==3.5.0"))
+    about = partial.to_json(["repro.json"])
+    jsonschema.validate(about, SCHEMA)
+    missing = {"toolchain": "triton==3.5.0", "original": None, "reduced": None, "exit": None}
+    assert about["versions"][-1] == missing
+    assert "| 3.5.0 | not reached | not reached |" in list(issue(partial))
+
+
 def test_files_of_an_older_reproduction_do_not_stay_beside_a_newer_script(tmp_path: Path) -> None:
     """An unverified draft removes them too: its issue is not known yet."""
     files.write(files.contents(replace(result(), ttir="module {}\n")), tmp_path)
@@ -105,7 +116,7 @@ def test_an_issue_says_where_a_reduction_does_not_show_the_failure() -> None:
     lost = list(issue(replace(result(), exits={FAILS: 1, "triton==3.4.0": 1})))
     said = "The original kernel also fails in this way on 3.2.0; "
     assert said + "the reproducer does not show it there." in lost
-    assert "| 3.2.0 | fails | fails |" in lost
+    assert "| 3.2.0 | fails | does not show it |" in lost
 
 
 def test_an_issue_keeps_the_lines_of_python_in_an_error() -> None:
@@ -165,7 +176,7 @@ def test_another_failure_is_told_apart_in_an_issue() -> None:
     table = {FAILS: other, "triton==3.4.0": front}
     lines = list(issue(replace(result(), original_table=table, exits={FAILS: 0})))
     assert "| 3.2.0 | fails differently (FC302, `chooseStMatrix`) | fails |" in lines
-    assert "| 3.4.0 | fails differently (FC101) |  |" in lines
+    assert "| 3.4.0 | fails differently (FC101) | compiles |" in lines
 
 
 def test_an_issue_shows_the_short_script_and_attaches_the_other() -> None:
