@@ -13,6 +13,7 @@ from flacheck.capabilities.repro.passes.autotuner import (
     distinct_values,
     keys,
 )
+from flacheck.capabilities.repro.passes.bare_expressions import bare_expressions
 from flacheck.capabilities.repro.passes.blocks import dimensions, pointers, smallest
 from flacheck.capabilities.repro.passes.expressions import expressions, sinks
 from flacheck.capabilities.repro.passes.launch import dtypes, launch, options, parameters
@@ -23,7 +24,7 @@ from flacheck.capabilities.repro.passes.statements import control_flow, statemen
 
 # The passes that run first and once, by the kind of failure.
 FIRST: tuple[Pass, ...] = (partial_evaluation, smallest, slices)
-FRONT_END: tuple[Pass, ...] = (partial_evaluation, control_flow, sinks)
+FRONT_END: tuple[Pass, ...] = (partial_evaluation, bare_expressions, control_flow, sinks)
 # For slow compiles: a probe of twelve slices would take twelve times as long.
 SLICES: tuple[Pass, ...] = (partial_evaluation, single_slices)
 PIPELINE: tuple[Pass, ...] = (partial_evaluation, pipelines)

@@ -13,8 +13,9 @@ the deepest pipeline comes first, and shallower ones only as long as they still 
 import ast
 import copy
 import itertools
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from flacheck.capabilities.repro.kernel import plain_addresses
@@ -24,15 +25,18 @@ from flacheck.capabilities.repro.kernel.candidates import cost, is_valid
 from flacheck.capabilities.repro.kernel.rewriting import rewrite
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.kernel.value_graph import Value, operations
-from flacheck.capabilities.repro.passes.search import Probe, Proposals, ProposalsAndProbes
+from flacheck.capabilities.repro.passes.search import (
+    TOGETHER,
+    Proposals,
+    ProposalsAndProbes,
+    propose_in_batches,
+)
 
 # No kernel has more than six dtypes in memory.
 _POINTERS = "xyzwuv"
 SLICE_DEPTHS = (1, 2, 3, 4)
 # A limit for kernels of hundreds of operations; shallow slices come first and are within it.
 MOST = 160
-# The number of slices in one probe: enough to skip most slices, few enough to compile quickly.
-TOGETHER = 12
 # The operations that fail most often come first.
 _FIRST = "tl.dot tl.associative_scan tl.sum tl.max tl.reduce tl.cumsum tl.sort tl.trans".split()
 _RANK = {operation: rank for rank, operation in enumerate(_FIRST)}
@@ -40,7 +44,6 @@ _RANK = {operation: rank for rank, operation in enumerate(_FIRST)}
 LOOP_DEPTHS = (8, 4, 2, 1)
 # More iterations than any pipeline has stages.
 TURN, SUM, TURNS = "i", "sum", 64
-Search = Generator["Specimen | Probe", bool, bool]
 
 
 class NewKernel:
@@ -97,39 +100,12 @@ class SlicePlan:
 
 def slices(best: Specimen) -> ProposalsAndProbes:
     """Propose slices in place of the whole kernel; a probe contains a dozen of them."""
-    yield from _in_batches(best, TOGETHER)
+    yield from propose_in_batches(distinct(best), partial(build_slices, best), TOGETHER)
 
 
 def single_slices(best: Specimen) -> ProposalsAndProbes:
     """Propose slices in place of the whole kernel, one by one."""
-    yield from _in_batches(best, 1)
-
-
-def _in_batches(best: Specimen, size: int) -> ProposalsAndProbes:
-    plans = distinct(best)
-    batch = list(itertools.islice(plans, size))
-    while batch:
-        if (yield from _search_batch(best, batch)):
-            return
-        batch = list(itertools.islice(plans, size))
-
-
-def _search_batch(before: Specimen, plans: Sequence[SlicePlan], hides: bool = False) -> Search:
-    """Propose these slices until one is accepted; return True if one was.
-
-    Several slices are first probed as one kernel: if it compiles, none of them fails. With
-    `hides`, an earlier probe of these slices failed.
-    """
-    if len(plans) == 1:
-        return (yield build_slices(before, plans))
-    if not hides and not (yield Probe(build_slices(before, plans))):
-        return False
-    middle = len(plans) // 2
-    first, second = plans[:middle], plans[middle:]
-    in_first = yield Probe(build_slices(before, first))
-    if in_first and (yield from _search_batch(before, first, hides=True)):
-        return True
-    return (yield from _search_batch(before, second, hides=not in_first))
+    yield from propose_in_batches(distinct(best), partial(build_slices, best), 1)
 
 
 def distinct(specimen: Specimen) -> Iterator[SlicePlan]:

@@ -1,12 +1,15 @@
 """The search of a pass: it proposes smaller specimens and receives True for each accepted one."""
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 
 Item = TypeVar("Item")
+# The number of parts in one probe: enough to skip most parts, few enough to compile quickly.
+TOGETHER = 12
 
 
 @dataclass(frozen=True)
@@ -64,3 +67,34 @@ def propose_at_each(
         else:
             best = smaller
             remaining = places(best)
+
+
+def propose_in_batches(
+    parts: Iterator[Item], build: Callable[[Sequence[Item]], Specimen], size: int
+) -> ProposalsAndProbes:
+    """Propose a kernel of each part until one is accepted; a probe holds `size` parts."""
+    batch = list(itertools.islice(parts, size))
+    while batch:
+        if (yield from _propose_batch(batch, build)):
+            return
+        batch = list(itertools.islice(parts, size))
+
+
+def _propose_batch(
+    parts: Sequence[Item], build: Callable[[Sequence[Item]], Specimen], hides: bool = False
+) -> Generator[Specimen | Probe, bool, bool]:
+    """Propose a kernel of each part until one is accepted; return True if one was.
+
+    Several parts are first probed as one kernel: if it compiles, none of them fails. With `hides`,
+    an earlier probe of these parts failed.
+    """
+    if len(parts) == 1:
+        return (yield build(parts))
+    if not hides and not (yield Probe(build(parts))):
+        return False
+    middle = len(parts) // 2
+    first, second = parts[:middle], parts[middle:]
+    in_first = yield Probe(build(first))
+    if in_first and (yield from _propose_batch(first, build, hides=True)):
+        return True
+    return (yield from _propose_batch(second, build, hides=not in_first))

@@ -9,8 +9,8 @@ import pytest
 from flacheck.capabilities.repro.kernel.candidates import is_valid
 from flacheck.capabilities.repro.kernel.syntax_trees import callee_name
 from flacheck.capabilities.repro.kernel.value_graph import operations
+from flacheck.capabilities.repro.passes.bare_expressions import bare_expressions
 from flacheck.capabilities.repro.passes.new_kernels import (
-    TOGETHER,
     build_slices,
     distinct,
     in_loop,
@@ -19,6 +19,7 @@ from flacheck.capabilities.repro.passes.new_kernels import (
     slices,
 )
 from flacheck.capabilities.repro.passes.partial_evaluation import evaluate_constants
+from flacheck.capabilities.repro.passes.search import TOGETHER
 from flacheck.capabilities.repro.reducer import reduce
 from tests.made_specimens import (
     POINTER,
@@ -26,6 +27,7 @@ from tests.made_specimens import (
     calls,
     chain,
     oracle,
+    reduced,
     specimen,
 )
 
@@ -37,6 +39,42 @@ def test_operations_are_found_across_statements() -> None:
     assert names[:7] == [".to", "tl.exp", "Mult", ".to", "tl.trans", "tl.dot", "Add"]
     dot = values[names.index("tl.dot")]
     assert [operand.operation for _, operand in dot.operands] == [".to", "tl.trans"]
+
+
+CONVERSION = """\
+for t in range(n):
+    if t > 3:
+        at = t * 64 + tl.arange(0, 64)
+        tl.store(y + at, tl.load(x + at, mask=at < n).to(tl.float8e4nv), mask=at < n)
+    tl.store(y + t, 0.0)"""
+BLOCK = "b = tl.make_block_ptr(x, (n, 64), (64, 1), (0, 0), (64, 64), (1, 0))\nc = tl.load(b)"
+
+
+@pytest.mark.parametrize(
+    ("body", "refused", "expected"),
+    [
+        (CONVERSION, ".to(tl.float8e4nv)", "tl.zeros([64], dtype=tl.float16).to(tl.float8e4nv)"),
+        (f"{BLOCK}\ntl.store(y, c)", "tl.make_block_ptr(", BLOCK.partition("\n")[0][4:]),
+        ("a = tl.libdevice.tanh(tl.load(x))\ntl.store(y, a)", "tl.libdevice", "tl.libdevice"),
+        (
+            "a = tl.load(x + tl.arange(0, 16))\nb = a * a - n\ntl.store(y, b)",
+            " - n",
+            "tl.zeros([16], dtype=tl.float16) - n",
+        ),
+        (
+            "p = x + tl.arange(0, 16)\na = tl.atomic_add(p, 1.0)\ntl.store(y, a)",
+            "tl.atomic_add(",
+            "tl.atomic_add(x + tl.arange(0, 16), 1.0)",
+        ),
+    ],
+)
+def test_an_expression_that_is_refused_stands_alone(body: str, refused: str, expected: str) -> None:
+    """Its operands are zeros or parameters, whatever computes and stores them in the kernel."""
+    start = specimen(body, x=POINTER, y=POINTER, n={"int": 8})
+    small = reduced(start, lambda found: refused in found.source, bare_expressions)
+    assert small.source.partition("):\n")[2].strip() == expected
+    names = {node.id for node in ast.walk(ast.parse(expected)) if isinstance(node, ast.Name)}
+    assert set(small.args) == names & set(start.args)
 
 
 def test_slices_are_built_from_small_to_large() -> None:
