@@ -8,6 +8,7 @@ path. This also decides branches over the release of Triton.
 from __future__ import annotations
 
 import ast
+import contextlib
 import enum
 import functools
 import hashlib
@@ -30,6 +31,8 @@ _HEAD = "import triton\nimport triton.language as tl\n"
 _TYPE = re.compile(r"[*a-z0-9]{1,16}")
 # Python's own types. Triton derives the dtype of a number without one from them.
 _PLAIN_TYPES = (bool, int, float)
+# What a call with fixed arguments may raise.
+_ERRORS = (TypeError, ValueError, ArithmeticError, AttributeError, RuntimeError)
 # The options of @triton.jit that change how a launch is specialised or compiled.
 _FLAGS = ("do_not_specialize", "do_not_specialize_on_alignment", "noinline")
 
@@ -264,10 +267,8 @@ class _Rewriter(ast.NodeTransformer):
         while isinstance(root, ast.Attribute):
             names.append(root.attr)
             root = root.value
-        if not isinstance(root, ast.Name):
-            return self.generic_visit(node)
-        if root.id not in self._outside:
-            return self.generic_visit(node)
+        if not isinstance(root, ast.Name) or root.id not in self._outside:
+            return self._result(node) or self.generic_visit(node)
         value, name = self._outside[root.id], root.id
         while names and _is_namespace(value):
             name = names.pop()
@@ -279,6 +280,34 @@ class _Rewriter(ast.NodeTransformer):
         for attribute in reversed(names):
             result = ast.Attribute(result, attribute, ast.Load())
         return result
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        return self._result(node) or self.generic_visit(node)
+
+    def _result(self, node: ast.expr) -> ast.expr | None:
+        """Return the result of calls that Triton makes while it compiles, else None.
+
+        `torch.iinfo(torch.long).max`, `math.log(2.0)`: a class or a built-in function of the
+        program, with fixed arguments.
+        """
+        with contextlib.suppress(UnwritableValue, LookupError, *_ERRORS):
+            return _expression(literal(self._evaluate(node)))
+        return None
+
+    def _evaluate(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value):
+                return value
+            case ast.Name(name):
+                return self._outside[name]
+            case ast.Attribute(owner, name):
+                return getattr(self._evaluate(owner), name)
+            case ast.Call(function, arguments, []):
+                called = self._evaluate(function)
+                own = not str(getattr(called, "__module__", None)).startswith("triton")
+                if own and isinstance(called, (type, types.BuiltinFunctionType)):
+                    return called(*map(self._evaluate, arguments))
+        raise UnwritableValue(f"{ast.unparse(node)} has no fixed value")
 
     def _attribute_expression(self, value: Any) -> ast.expr:
         """Return the value of an attribute of a module or class, which needs no declaration."""

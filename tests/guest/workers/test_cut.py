@@ -26,6 +26,7 @@ from flacheck.guest.workers.cut import (
 from flacheck.inputs.launches.admission import check_source
 
 SOURCE = """\
+import math
 import types
 
 import triton
@@ -50,6 +51,17 @@ def helper(x, n=SIZE):
 def kernel(x, n: "i32", m: float, B: tl.constexpr = SIZE, other: Config = None):
     size = helper(n) * SCALE + m + names.rate + Config.block
     tl.store(x + tl.arange(0, B), size)
+
+
+class Info:
+    def __init__(self, bits):
+        self.max = 2**bits - 1
+
+
+@triton.jit
+def calling(x, n):
+    start = tl.full([16], Info(names.rate).max, tl.int32) + math.floor(2.5)
+    tl.store(x + start, tl.constexpr(4) + n.bit_length(1))
 
 
 @triton.jit
@@ -93,6 +105,14 @@ def test_a_kernel_takes_all_that_it_uses_along(module: ModuleType) -> None:
     """Helpers by source, constants by value, attributes of namespaces as what they are."""
     assert Cutter().cut(module.kernel, {}).text == TEXT
     check_source(TEXT)
+
+
+def test_a_call_with_fixed_arguments_is_written_as_its_result(module: ModuleType) -> None:
+    """Triton makes it while it compiles: a class or a built-in function of the program, as `torch.iinfo(torch.long).max`."""
+    text = Cutter().cut(module.calling, {}).text
+    assert text is not None
+    assert "tl.full([16], 7, tl.int32) + 2" in text
+    assert "tl.constexpr(4) + n.bit_length(1)" in text
 
 
 LIBRARY = """\
