@@ -172,7 +172,7 @@ def measures(node: ast.expr) -> bool:
 
 def launches_in_package(root: Path, kernel: str, names: tuple[str, ...]) -> list[HostLaunch]:
     """Return every launch of `module:kernel`, with these parameters, in a folder's package."""
-    name = kernel.rpartition(":")[2]
+    name = _last(kernel.rpartition(":")[2])
     launchers = launchable(root, kernel.partition(":")[0])
     files = set()
     for launcher in launchers.get(kernel, ()):
@@ -192,9 +192,13 @@ def launches_in_file(file: Path, kernel: str, names: tuple[str, ...]) -> tuple[H
         if not isinstance(function, syntax.FUNCTION):
             continue
         for call in ast.walk(function):
-            if isinstance(call, ast.Call) and syntax.launched_name(call) == kernel:
+            if isinstance(call, ast.Call) and kernel in map(_last, syntax.launched_names(call)):
                 launches.append(_launch(function, call, names))
     return tuple(launches)
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 def _launch(function: syntax.Function, call: ast.Call, names: tuple[str, ...]) -> HostLaunch:

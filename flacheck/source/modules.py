@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from flacheck.source import syntax
+from flacheck.source.launched_kernels import LaunchedKernels
 
 # flacheck neither compiles kernels for other vendors' devices nor calls their modules.
 OTHER_VENDORS = frozenset(
@@ -19,8 +20,9 @@ OTHER_VENDORS = frozenset(
 # Folders and files whose modules users of a package do not import; importing some runs code.
 _INTERNAL = frozenset("test tests testing benchmark benchmarks examples docs".split())
 _RUNS = ("__main__", "setup", "conftest")
-# `kernel[grid](…)`, also over several lines; text without a match contains no launch.
-_MAY_LAUNCH = re.compile(rb"\][\s\\)]*(?:#[^\n]*\n[\s\\)]*)*\(")
+# `kernel[grid](…)`, also over several lines, `kernel.run(…)`, or a module with kernels, which may
+# return `kernel[grid]`; text without a match contains no launch.
+_MAY_LAUNCH = re.compile(rb"\][\s\\)]*(?:#[^\n]*\n[\s\\)]*)*\(|\.(?:run|warmup)\b|\bjit\b")
 # Re-exports go a few modules deep; the limit also ends a circle of imports.
 DEEPEST = 16
 
@@ -38,9 +40,8 @@ class PackageModule:
     """The names of a module: empty if the module is missing or not Python.
 
     A name that branches bind anew has several imports. Imports within functions count as if they
-    stood outside. `file` is relative to the package's folder; `kernels` are the functions that
-    Triton compiles, `launches` pairs (top-level function or class, dotted name of the kernel), and
-    `aliases` are the names that a variable may stand for: `tuned = triton.autotune(…)(kernel)`.
+    stood outside. `file` is relative to the package's folder; LaunchedKernels describes `kernels`,
+    `launches` and `aliases`.
     """
 
     file: str = ""
@@ -106,14 +107,14 @@ def read(root: Path, module: str) -> PackageModule:
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
             for name, target in _imports(statement, package):
                 imports.setdefault(name, []).append(target)
-    kernels, launches, aliases = _kernels_and_launches(tree)
+    found = LaunchedKernels.of(tree)
     return PackageModule(
         file.relative_to(root).as_posix(),
         {name: tuple(bound) for name, bound in imports.items()},
         frozenset(name for name, _ in definitions(tree)),
-        frozenset(kernels),
-        tuple(launches),
-        {name: tuple(values) for name, values in aliases.items()},
+        frozenset(found.kernels),
+        tuple(found.launches),
+        {name: tuple(values) for name, values in found.aliases.items()},
     )
 
 
@@ -156,35 +157,37 @@ def launchable(folder: str | Path, prefix: str) -> Mapping[str, tuple[str, ...]]
             continue
         module = module_name(root, file)
         for launcher, name in read(root, module).launches:
-            for kernel in _kernels(root, module, name):
+            for kernel in _kernels(root, module, name, set()):
                 if kernel.startswith((f"{prefix}.", f"{prefix}:")):
                     launchers.setdefault(kernel, set()).add(f"{module}:{launcher}")
     return {kernel: tuple(sorted(names)) for kernel, names in sorted(launchers.items())}
 
 
-def _kernels(root: Path, module: str, name: str, depth: int = 0) -> Iterator[str]:
+def _kernels(root: Path, module: str, name: str, seen: set[tuple[str, str]]) -> Iterator[str]:
     """Yield `module:name` of each kernel that a dotted name in a module may refer to.
 
-    Imports and assignments are followed.
+    Imports and assignments are followed. `seen` are the names that were followed before.
     """
-    here = read(root, module)
-    head, _, rest = name.partition(".")
-    if depth > DEEPEST:
+    if (module, name) in seen:
         return
-    if not rest and name in here.kernels:
+    seen.add((module, name))
+    here = read(root, module)
+    if name in here.kernels:
         yield f"{module}:{name}"
         return
+    head, _, rest = name.partition(".")
     for target in here.imports.get(head, ()):
         if not rest and target.name:
             # An import without a name is a module, which cannot be launched.
-            yield from _kernels(root, target.module, target.name, depth + 1)
+            yield from _kernels(root, target.module, target.name, seen)
         elif rest:
             source = ".".join(filter(None, (target.module, target.name)))
-            yield from _kernels(root, source, rest, depth + 1)
-    # `self.kernel` is bound by an assignment to an attribute of that name.
-    for value in here.aliases.get(name.rpartition(".")[2], ()):
-        if value != name:
-            yield from _kernels(root, module, value, depth + 1)
+            yield from _kernels(root, source, rest, seen)
+    # `self.kernel` is bound by an assignment to an attribute of that name, and what `TABLE.get`
+    # returns is among the values of `TABLE`.
+    for part in dict.fromkeys((name.rpartition(".")[2], head)):
+        for value in here.aliases.get(part, ()):
+            yield from _kernels(root, module, value, seen)
 
 
 def _imports(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[tuple[str, Import]]:
@@ -202,33 +205,3 @@ def _imports(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[tuple[
     module = ".".join(filter(None, (*above, node.module)))
     for item in node.names:
         yield item.asname or item.name, Import(module, item.name)
-
-
-def _kernels_and_launches(
-    module: ast.Module,
-) -> tuple[set[str], list[tuple[str, str]], dict[str, dict[str, None]]]:
-    """Return kernels, launches and aliases from one walk: a package has a million nodes."""
-    kernels: set[str] = set()
-    launches: list[tuple[str, str]] = []
-    aliases: dict[str, dict[str, None]] = {}
-    functions: set[str] = set()
-    wrapped_names: set[str] = set()
-    for owner in module.body:
-        for node in ast.walk(owner):
-            if isinstance(node, syntax.FUNCTION):
-                functions.add(node.name)
-                if syntax.is_kernel(node):
-                    kernels.add(node.name)
-            elif isinstance(node, ast.Assign):
-                for target in node.targets:
-                    name = syntax.called_name(target)
-                    for value in syntax.possible_names(node.value):
-                        aliases.setdefault(name, {})[value] = None
-            elif isinstance(node, ast.Call):
-                for name in syntax.launched_names(node):
-                    launches.append((getattr(owner, "name", "<module>"), name))
-                if syntax.is_jit(node.func):
-                    wrapped_names.update(syntax.names_in(node.args))
-    # `kernel = triton.jit(function)`.
-    kernels |= functions & wrapped_names
-    return kernels, launches, aliases

@@ -112,9 +112,13 @@ def is_jit(node: ast.AST) -> bool:
 
 
 def launched_names(node: ast.AST) -> Iterator[str]:
-    """Yield the names of what a call may launch: `name[grid](…)`, `wrap_triton(name)[grid](…)`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
-        yield from possible_names(node.func.value)
+    """Yield the names of what a call may launch.
+
+    `name[grid](…)`, `wrap_triton(name)[grid](…)`, `(a if c else b)[grid](…)`, `name.run(…)`.
+    """
+    match getattr(node, "func", None):
+        case ast.Subscript(value) | ast.Attribute(value, "run" | "warmup"):
+            yield from possible_names(value)
 
 
 def possible_names(node: ast.AST) -> Iterator[str]:
@@ -130,23 +134,20 @@ def possible_names(node: ast.AST) -> Iterator[str]:
     match node:
         case ast.IfExp():
             parts = [node.body, node.orelse]
+        case ast.Call(ast.Name("getattr"), [owner, ast.Constant(str(attribute)), *_]):
+            yield f"{dotted_name(owner)}.{attribute}"
         case ast.Call():
             parts = [node.func, *node.args, *(keyword.value for keyword in node.keywords)]
-        case ast.Tuple() | ast.List():
+        case ast.Tuple() | ast.List() | ast.Set():
             parts = [*node.elts]
         case ast.Dict() | ast.BoolOp():
             parts = [*node.values]
-        case ast.Subscript():
+        case ast.Subscript() | ast.Starred() | ast.DictComp():
             parts = [node.value]
+        case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
+            parts = [node.elt]
     for part in parts:
         yield from possible_names(part)
-
-
-def launched_name(node: ast.AST) -> str | None:
-    """Return the name of the kernel that a call launches (`name[grid](…)`), else None."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
-        return getattr(node.func.value, "id", None)
-    return None
 
 
 def first_line(statement: ast.stmt) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from textwrap import dedent
 
@@ -215,3 +217,154 @@ def test_kernels_count_where_another_name_for_them_is_launched(tmp_path: Path) -
         "pkg.kernels:second": ("pkg.ops:Op",),
         "pkg.kernels:third": ("pkg.ops:Op",),
     }
+
+
+KERNEL = """
+import functools
+import triton
+
+@triton.jit
+def one(x): pass
+
+@triton.jit
+def two(x): pass
+
+@triton.jit
+def helper(x): pass
+
+"""
+OTHERS = "from pkg import kernels\nfrom pkg.kernels import one, two, helper\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("def op(x):\n (one if x else two)[(1,)](x)", ["one", "two"]),
+        ("def op(x):\n (kernels.one if x else two)[(1,)](x)", ["one", "two"]),
+        ("K = {'a': one, 'b': two}\ndef op(x):\n K[x][(1,)](x)", ["one", "two"]),
+        ("K = {}\nK['a'] = one\ndef op(x):\n K.get(x)[(1,)](x)", ["one"]),
+        ("K = [one, two]\ndef op(x):\n for k in K:\n  k[(1,)](x)", ["one", "two"]),
+        ("def op(*xs):\n for k, x in zip((one, two), xs):\n  k[(1,)](x)", ["one", "two"]),
+        ("def op(x):\n return [k[(1,)](x) for k in (one, two)]", ["one", "two"]),
+        ("class Op:\n kernel = one\n def run(self, x):\n  self.kernel[(1,)](x)", ["one"]),
+        ("class Op:\n kernel: object = one\n def run(self, x):\n  self.kernel[(1,)](x)", ["one"]),
+        ("def op(x):\n getattr(kernels, 'one')[(1,)](x)", ["one"]),
+        ("@functools.lru_cache\ndef make():\n return one\ndef op(x):\n make()[(1,)](x)", ["one"]),
+        (
+            "def op(x):\n functools.partial(one.run, x, grid=(1,))()\n one.run(x, grid=(1,))",
+            ["one"],
+        ),
+        (
+            "def launch(k, x):\n k[(1,)](x)\ndef op(x):\n launch(one, x)\n launch(k=two, x=x)",
+            ["one", "two"],
+        ),
+        (
+            "class Op:\n def __init__(self, k):\n  self.k = k\n def run(self, x):\n  self.k[(1,)](x)\nOp(two)",
+            ["two"],
+        ),
+        ("k = None\ndef use():\n global k\n k = one\ndef op(x):\n k[(1,)](x)", ["one"]),
+        (
+            "made = make_module([('one', one), ('two', two)])\ndef op(x):\n m = made.get()\n (m.one if x else m.two)[(1,)](x)",
+            ["one", "two"],
+        ),
+        ("K = {'a': one}\ndef op(x):\n act = K[x]\n two[(1,)](x, act)", ["two"]),
+    ],
+)
+def test_kernels_are_counted_however_the_host_reaches_them(
+    tmp_path: Path, text: str, names: list[str]
+) -> None:
+    """Through branches, containers, loops, attributes, factories, parameters and `run`; a mere lookup launches nothing."""
+    written(tmp_path, "pkg/__init__.py", "")
+    written(tmp_path, "pkg/kernels.py", KERNEL)
+    (tmp_path / "pkg" / "ops.py").write_text(f"import functools\n{OTHERS}\n{text}\n")
+    assert list(launchable(tmp_path, "pkg")) == [f"pkg.kernels:{name}" for name in names]
+
+
+def test_kernels_within_functions_and_classes_have_qualified_names(tmp_path: Path) -> None:
+    """A name means the kernel of the nearest scope; `return kernel[grid]` is a launch, a returned device function is none."""
+    written(tmp_path, "pkg/__init__.py", "")
+    written(
+        tmp_path,
+        "pkg/made.py",
+        """
+        import triton
+
+        def device(f):
+            @triton.jit
+            def _kernel(x): return f(x)
+            return _kernel
+
+        def launcher(f):
+            @triton.jit
+            def _kernel(x): f(x)
+            return _kernel[(1,)]
+
+        def factory(f):
+            @triton.jit
+            def _kernel(x): f(x)
+            def launch(x):
+                _kernel[(1,)](x)
+            return launch
+
+        def made():
+            @triton.jit
+            def _kernel(x): pass
+            return _kernel
+
+        def op(x):
+            kernel = made()
+            launch = kernel[(1,)]
+            launch(x)
+
+        def wrapped():
+            def plain(x): pass
+            return triton.jit(plain)
+
+        class Ops:
+            @staticmethod
+            @triton.jit
+            def inner(x): pass
+
+            def run(self, x):
+                self.inner[(1,)](x)
+                wrapped()[(1,)](x)
+        """,
+    )
+    assert launchable(tmp_path, "pkg") == {
+        "pkg.made:Ops.inner": ("pkg.made:Ops",),
+        "pkg.made:factory._kernel": ("pkg.made:factory",),
+        "pkg.made:launcher._kernel": ("pkg.made:launcher",),
+        "pkg.made:made._kernel": ("pkg.made:op",),
+        "pkg.made:wrapped.plain": ("pkg.made:Ops",),
+    }
+
+
+@pytest.mark.network
+@pytest.mark.parametrize(
+    ("package", "module", "kernels"),
+    [
+        (
+            "triton-submodular==0.1.0a1",
+            "triton_submodular",
+            {
+                "functions.feature_based:triton_elemwise_to_torch_inplace._kernel",
+                "optimizers.lazy_greedy:get_lazy_greedy_kernel._kernel",
+                "optimizers.naive_greedy:get_naive_greedy_kernel._kernel",
+                "optimizers.stochastic_greedy:get_stochastic_greedy_kernel._kernel",
+            },
+        ),
+        (
+            "tokenspeed-triton-kernels==1.0.0.post20260510",
+            "triton_kernels",
+            {"matmul_details._matmul:_matmul", "matmul_details._p_matmul:_p_matmul"},
+        ),
+    ],
+)
+def test_released_packages_count_closures_and_branches(
+    tmp_path: Path, package: str, module: str, kernels: set[str]
+) -> None:
+    """Kernels of factory functions, and those between which a branch chooses at the launch."""
+    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target"]
+    subprocess.run([*install, str(tmp_path), package], check=True)
+    counted = {name.removeprefix(f"{module}.") for name in launchable(tmp_path, module)}
+    assert kernels <= counted

@@ -120,9 +120,17 @@ def test_a_kernel_is_known_by_its_decorator(decorators: str, is_kernel: bool) ->
 
 def test_a_launch_names_its_kernel() -> None:
     """`name[grid](…)`; what is computed has no name."""
-    assert syntax.launched_name(expression("k[(1,)](x)")) == "k"
-    assert syntax.launched_name(expression("k(x)")) is None
-    assert syntax.launched_name(expression("kernels[0][grid](x)")) is None
+    launches = {
+        "k[(1,)](x)": ["k"],
+        "k(x)": [],
+        "kernels[0][grid](x)": ["kernels"],
+        "(ops.a if fast else b)[grid](x)": ["ops.a", "b"],
+        "getattr(ops, 'a')[grid](x)": ["ops.a"],
+        "{'a': a, 'b': b}[name][grid](x)": ["a", "b"],
+        "k.warmup(x, grid=grid)": ["k"],
+    }
+    for text, names in launches.items():
+        assert list(syntax.launched_names(expression(text))) == names
 
 
 def test_a_definition_begins_with_its_decorators() -> None:
