@@ -402,7 +402,7 @@ READ_OWN_FILES = {
     *("api.lists", "cli.topics", "reports.board", "reports.formats.html", "rules.base", "tables"),
     *("engine.executors", "engine.sandbox", "inputs.nearby", "published.library"),
     *("toolchains.cache", "toolchains.downloads", "toolchains.filling", "toolchains.identity"),
-    *("toolchains.triton", "packages.checkouts", "packages.package"),
+    *("toolchains.triton", "packages.package"),
 }
 
 

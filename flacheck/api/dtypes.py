@@ -19,8 +19,8 @@ from flacheck.capabilities.dtypes.heads import TARGETS
 from flacheck.capabilities.dtypes.observation import Mode
 from flacheck.capabilities.dtypes.result import DtypesResult
 from flacheck.captures.cards import card
+from flacheck.engine.package_builds import provide_package
 from flacheck.errors import UsageError
-from flacheck.packages.package import provide_package
 from flacheck.pipeline.events import OnEvent, Progress, ignore
 from flacheck.reports.output import write
 from flacheck.toolchains.base import Choice

@@ -52,6 +52,18 @@ def split_packages(text: str) -> list[str]:
     return split_specs(text)
 
 
+def check_dry_run(packages: list[str] | None) -> None:
+    """Raise UsageError if a dry run would build a checkout that nobody named for it."""
+    from flacheck.packages import package
+
+    for name in packages_of(packages):
+        if package.has_to_be_built(name):
+            raise UsageError(
+                f"--dry-run builds no checkout that only settings name, and {name} is not built "
+                f"yet: give --package {name}"
+            )
+
+
 def check(name: str, value: Any) -> None:
     """Raise UsageError if an argument cannot have that value."""
     function = _CHECKS.get(name)

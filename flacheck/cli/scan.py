@@ -9,6 +9,7 @@ import typer
 
 import flacheck
 from flacheck import Exit
+from flacheck.api import settings
 from flacheck.cli import common, completion, flags
 from flacheck.cli.flags import option
 from flacheck.cli.progress import follow
@@ -141,6 +142,8 @@ def _list_cells(context: typer.Context, format: str, output: Path | None) -> int
     """Write the cells that a scan would compile; return the exit code."""
     from flacheck.reports import plan as plan_report
 
+    if not common.is_typed(context, "package"):
+        settings.check_dry_run(common.subject(context)["package"])
     with follow(resumable=False) as on_event:
         arguments = common.arguments(
             context, flacheck.plan_scan, **common.subject(context), on_event=on_event

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from flacheck.engine.package_builds import provide_package
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import UsageError
 from flacheck.inputs import launches
@@ -15,7 +16,6 @@ from flacheck.inputs.expand import Source
 from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model import Imported, Kernel, Launch, Stubbed, digest
 from flacheck.model.kernel import Origin
-from flacheck.packages import package as packages
 from flacheck.packages.package import Package
 
 # The most kernels that an error names.
@@ -44,7 +44,7 @@ def provide_packages(
     specs = {entry.package for entry in importing if entry.package}
     by_spec = {}
     for spec in sorted(specs):
-        by_spec[spec] = packages.provide_package(spec)
+        by_spec[spec] = provide_package(spec)
     return by_spec
 
 

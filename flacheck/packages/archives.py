@@ -29,6 +29,7 @@ def _metadata(folder, config_settings=None):
     return info
 
 
+_path = os.environ.get("_PYPROJECT_HOOKS_BACKEND_PATH") or os.environ.get("PEP517_BACKEND_PATH")
 if _name:
     _module, _, _attributes = _name.partition(":")
     _parts = _module.split(".")
@@ -37,6 +38,8 @@ if _name:
         _made.__path__ = []
         sys.modules[_made.__name__] = _made
     _holder = sys.modules[_module]
+    # pip checks that a backend in the sources lies there.
+    _holder.__file__ = os.path.join((_path or "").split(os.pathsep)[0], "backend.py")
     for _part in filter(None, _attributes.split(".")):
         setattr(_holder, _part, types.SimpleNamespace())
         _holder = getattr(_holder, _part)

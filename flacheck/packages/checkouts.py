@@ -5,13 +5,12 @@ import base64
 import contextlib
 import email
 import hashlib
-import importlib.metadata
-import json
 import os
 import re
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +80,33 @@ def cannot_build(path: Path) -> str | None:
         if re.search(r"^\s*(import torch|from torch)\b", text, re.MULTILINE):
             return "its setup.py imports torch"
     return None
+
+
+@dataclass(frozen=True)
+class BuildSystem:
+    """What builds a checkout: the table `[build-system]` of its pyproject.toml (PEP 518)."""
+
+    requires: tuple[str, ...]
+    backend: str
+    backend_path: tuple[str, ...] = ()
+
+
+def build_system(path: Path) -> BuildSystem:
+    """Return what builds a checkout; without a table, or for a malformed one, setuptools."""
+    table = _table(path, "build-system")
+    requires, backend = table.get("requires"), table.get("build-backend")
+    if not isinstance(requires, list):
+        return _SETUPTOOLS
+    if not isinstance(backend, str):
+        return replace(_SETUPTOOLS, requires=tuple(map(str, requires)))
+    folders = table.get("backend-path")
+    if not isinstance(folders, list):
+        folders = []
+    return BuildSystem(tuple(map(str, requires)), backend, tuple(map(str, folders)))
+
+
+# The backend that installers use where none is named.
+_SETUPTOOLS = BuildSystem(("setuptools>=40.8",), "setuptools.build_meta:__legacy__")
 
 
 def read_metadata(path: Path) -> tuple[str, str, list[str]]:
@@ -153,8 +179,6 @@ def take(path: Path, into: Path) -> None:
     lines = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"]
     lines += [f"Requires-Dist: {each}\n" for each in requires]
     (info / "METADATA").write_text("".join(lines), encoding="utf-8")
-    link = {"url": path.as_uri(), "dir_info": {}}
-    (info / "direct_url.json").write_text(json.dumps(link), encoding="utf-8")
     rows = []
     for file in filter(Path.is_file, copies):
         text = base64.urlsafe_b64encode(content_hash(file).digest()).rstrip(b"=").decode()
@@ -193,12 +217,3 @@ def temporary_copy(path: Path) -> Iterator[Path]:
         ignore = shutil.ignore_patterns(*_TOOL_FOLDERS, "*.egg-info", ".venv", ".tox", ".nox")
         shutil.copytree(path, copy, symlinks=True, ignore=ignore, ignore_dangling_symlinks=True)
         yield copy
-
-
-def find_built(into: Path) -> importlib.metadata.Distribution:
-    """Return the distribution that was built from a folder, by the installer's metadata."""
-    for distribution in importlib.metadata.distributions(path=[str(into)]):
-        text = distribution.read_text("direct_url.json")
-        if text and "dir_info" in json.loads(text):
-            return distribution
-    raise UsageError("the build of the checkout has no package; does `pip install` of it work?")

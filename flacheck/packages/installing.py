@@ -13,16 +13,17 @@ import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from flacheck.errors import ToolchainError
 from flacheck.packages import archives, checkouts
-from flacheck.toolchains import torch_pins, triton_releases, wheels
+from flacheck.toolchains import index, torch_pins, triton_releases, wheels
+from flacheck.toolchains.scratch import temporary_folder
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,7 +40,18 @@ _MOST_COMPILED = 1000
 _MOST_NAMES = 6
 
 
-def from_index(name: str, version: str, into: Path, aside: Path) -> dict[str, Any]:
+class BuildWheel(Protocol):
+    """A function that builds the wheel of the sources in `root`, and returns its file in `into`.
+
+    Raises ToolchainError if the build fails.
+    """
+
+    def __call__(self, root: Path, into: Path) -> Path: ...
+
+
+def from_index(
+    name: str, version: str, into: Path, aside: Path, build: BuildWheel
+) -> dict[str, Any]:
     """Install `NAME==VERSION` and its requirements from its wheel, else from its sources.
 
     Sources are unpacked `aside`. Returns the entries for a manifest. Raises NotFound without a
@@ -47,27 +59,28 @@ def from_index(name: str, version: str, into: Path, aside: Path) -> dict[str, An
     """
     what = f"{name} {version}"
     try:
-        manifest = install([f"{name}=={version}"], what, into, alone=True, binary_only=(name,))
+        manifest = install([f"{name}=={version}"], what, into, alone=True)
     except wheels.NotFound as error:
         try:
             root = archives.fetch(name, version, aside)
         except wheels.NotFound:
             raise error from None
-        return from_sources(root, what, into)
-    return {**manifest, **require(_requirements_of(into, name), into)}
+        return from_sources(root, what, into, build)
+    return {**manifest, **_Requirements(into, build).install_of(name)}
 
 
-def from_sources(root: Path, what: str, into: Path) -> dict[str, Any]:
+def from_sources(root: Path, what: str, into: Path, build: BuildWheel) -> dict[str, Any]:
     """Install a package and its requirements from its sources.
 
     If it cannot be built, its Python files are copied. A build may create folders in the sources.
+    The manifest has the `name` and `version` of the package.
     """
+    requirements = _Requirements(into, build)
     why = checkouts.cannot_build(root)
     if why is None:
         try:
-            manifest = install([str(root)], what, into, alone=True)
-            name = checkouts.find_built(into).name
-            return {**manifest, **require(_requirements_of(into, name), into)}
+            manifest = _install_built(root, what, into, build)
+            return {**manifest, **requirements.install_of(manifest["name"])}
         except wheels.Offline:
             raise
         except ToolchainError as error:
@@ -75,10 +88,19 @@ def from_sources(root: Path, what: str, into: Path) -> dict[str, Any]:
                 raise
             why = str(error).splitlines()[0]
     _empty(into)
-    _, _, requires = checkouts.read_metadata(root)
-    left_out = require(requires, into)
+    name, version, requires = checkouts.read_metadata(root)
+    left_out = requirements.install(requires)
     checkouts.take(root, into)
-    return {"installer": "copy", "why": why, **left_out}
+    return {"installer": "copy", "why": why, "name": name, "version": version, **left_out}
+
+
+def _install_built(root: Path, what: str, into: Path, build: BuildWheel) -> dict[str, Any]:
+    """Build a package's wheel and install it without its requirements."""
+    with temporary_folder() as aside:
+        wheel = build(root, Path(aside))
+        manifest = install([str(wheel)], what, into, alone=True)
+        name, version, _, _ = parse_wheel_filename(wheel.name)
+    return {**manifest, "name": str(name), "version": str(version)}
 
 
 def _empty(folder: Path) -> None:
@@ -90,39 +112,86 @@ def _empty(folder: Path) -> None:
             path.unlink()
 
 
-def _requirements_of(into: Path, name: str) -> Sequence[str]:
-    """Return the requirements of a distribution in a folder."""
-    for distribution in importlib.metadata.distributions(path=[str(into)]):
-        if canonicalize_name(distribution.name) == canonicalize_name(name):
-            return distribution.requires or []
-    return []
+class _Requirements:
+    """The requirements of a package, installed in its folder.
 
+    They come as wheels; the sources of those without a wheel are built. `_tried` holds the names
+    that were installed one by one.
+    """
 
-def require(requires: Sequence[str], into: Path) -> dict[str, Any]:
-    """Install those requirements that can be installed; `left_out` names the others."""
-    requirements = list(_installable(requires))
-    if not requirements:
-        return {}
-    try:
-        install(requirements, "its requirements", into)
-        return {}
-    except wheels.Offline:
-        raise
-    except ToolchainError as error:
-        _LOG.debug(f"not all at once: {error}")
-    left_out = []
-    for each in requirements:
+    def __init__(self, into: Path, build: BuildWheel) -> None:
+        self._into = into
+        self._build = build
+        self._tried: set[str] = set()
+
+    def install_of(self, name: str) -> dict[str, Any]:
+        """Install what a distribution in the folder requires, as `install` does."""
+        return self.install(self._of(name))
+
+    def install(self, requires: Sequence[str]) -> dict[str, Any]:
+        """Install those requirements that can be installed; `left_out` names the others."""
+        requirements = list(installable(requires))
+        if not requirements:
+            return {}
+        # An installer would build what a URL leads to.
+        has_url = any(Requirement(each).url for each in requirements)
+        if not has_url and self._install_wheels(requirements, "its requirements"):
+            return {}
+        left_out = [each for each in requirements if not self._install_one(each)]
+        return {"left_out": left_out}
+
+    def _install_one(self, text: str) -> bool:
+        """Install a requirement with its own; return False if it cannot be installed."""
+        requirement = Requirement(text)
+        name = canonicalize_name(requirement.name)
+        if requirement.url:
+            return False
+        if name in self._tried or self._install_wheels([text], text):
+            return True
+        self._tried.add(name)
+        is_there = self._install_wheels([text], text, alone=True)
+        if not is_there and not self._install_sources(requirement):
+            return False
+        return not self.install_of(name).get("left_out")
+
+    def _install_wheels(self, requirements: Sequence[str], what: str, alone: bool = False) -> bool:
+        """Install requirements from wheels; return False if one has none."""
         try:
-            install([each], each, into)
+            install(requirements, what, self._into, alone)
         except wheels.Offline:
             raise
         except ToolchainError as error:
             _LOG.debug(str(error))
-            left_out.append(each)
-    return {"left_out": left_out}
+            return False
+        return True
+
+    def _install_sources(self, requirement: Requirement) -> bool:
+        """Build the newest release of a requirement, and install it without its own."""
+        try:
+            available = index.available(requirement.name, binary_only=False)
+            versions = list(requirement.specifier.filter(available))
+            if not versions:
+                return False
+            version = str(max(versions))
+            with temporary_folder() as aside:
+                root = archives.fetch(requirement.name, version, Path(aside))
+                _install_built(root, f"{requirement.name} {version}", self._into, self._build)
+        except wheels.Offline:
+            raise
+        except ToolchainError as error:
+            _LOG.debug(str(error))
+            return False
+        return True
+
+    def _of(self, name: str) -> Sequence[str]:
+        """Return the requirements of a distribution in the folder."""
+        for distribution in importlib.metadata.distributions(path=[str(self._into)]):
+            if canonicalize_name(distribution.name) == canonicalize_name(name):
+                return distribution.requires or []
+        return []
 
 
-def _installable(requires: Sequence[str]) -> Iterator[str]:
+def installable(requires: Sequence[str]) -> Iterator[str]:
     """Yield the requirements that apply here, without the guest's packages and those for GPUs."""
     for text in requires:
         try:
@@ -177,11 +246,11 @@ def install(
     what: str,
     into: Path,
     alone: bool = False,
-    binary_only: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Install requirements beside stand-ins for torch and Triton, which are removed afterwards.
 
-    `alone` leaves out their own requirements. Builds use the stand-ins in place of torch, too.
+    They come as wheels, for an installer would run a build with the user's rights. `alone` leaves
+    out their own requirements.
     """
     versions = dict.fromkeys(STAND_INS, _STAND_IN_VERSION)
     bounds = dict.fromkeys(STAND_INS, SpecifierSet())
@@ -199,7 +268,6 @@ def install(
                 requirements,
                 into,
                 what=what,
-                binary_only=binary_only,
                 constraints=constraints,
                 alone=alone,
             )

@@ -19,6 +19,7 @@ from flacheck import files
 from flacheck.errors import ToolchainError, UsageError
 from flacheck.model import digest
 from flacheck.packages import checkouts, installing
+from flacheck.packages.installing import BuildWheel
 from flacheck.source.modules import file_of, importable
 from flacheck.toolchains import cache, filling, identity, index, wheels
 from flacheck.toolchains.scratch import temporary_folder
@@ -105,24 +106,34 @@ class Package:
         return requirements
 
 
-def provide_package(spec: str) -> Package:
+def provide_package(spec: str, build: BuildWheel) -> Package:
     """Return the package `NAME==VERSION`, or that of a checkout's folder; install it if necessary.
 
-    A checkout's version ends in a hash of its files. Raises UsageError for a package that does not
-    exist, ToolchainError if it cannot be installed.
+    `build` builds the wheels of sources. A checkout's version ends in a hash of its files. Raises
+    UsageError for a package that does not exist, ToolchainError if it cannot be installed.
     """
     if checkouts.is_path(spec):
         checkout = checkouts.folder(spec)
         # After every edit the checkout is installed again, with its dependencies.
         state = checkouts.digest(checkout)
         folder = _folder(f"checkout-{state}")
-        return _package(filling.fill(folder, lambda into: _build(checkout, state, into)))
+        return _package(filling.fill(folder, lambda into: _build(checkout, state, into, build)))
     name, version = parse(spec)
     folder = _folder(f"{name}-{version}")
     try:
-        return _package(filling.fill(folder, lambda into: _download(name, version, into)))
+        return _package(filling.fill(folder, lambda into: _download(name, version, into, build)))
     except wheels.NotFound as error:
         raise UsageError(_unknown(name, version, error)) from error
+
+
+def has_to_be_built(spec: str) -> bool:
+    """Return True for a checkout's folder whose build would run now."""
+    if not checkouts.is_path(spec):
+        return False
+    checkout = checkouts.folder(spec)
+    if checkouts.cannot_build(checkout) is not None:
+        return False
+    return cache.read_shelf(_folder(f"checkout-{checkouts.digest(checkout)}")) is None
 
 
 def installed_package(spec: str) -> Package | None:
@@ -293,22 +304,21 @@ def _unknown(name: str, version: str, error: ToolchainError) -> str:
     return f"there is no {name} {version}; the nearest are {near}"
 
 
-def _download(name: str, version: str, into: Path) -> dict[str, Any]:
+def _download(name: str, version: str, into: Path, build: BuildWheel) -> dict[str, Any]:
     with temporary_folder() as aside:
-        manifest = installing.from_index(name, version, into, Path(aside))
+        manifest = installing.from_index(name, version, into, Path(aside), build)
     return {**manifest, **_facts(into, name, version)}
 
 
-def _build(checkout: Path, state: str, into: Path) -> dict[str, Any]:
+def _build(checkout: Path, state: str, into: Path, build: BuildWheel) -> dict[str, Any]:
     # Only a build needs a copy, and a copy of a large history takes time.
     if checkouts.cannot_build(checkout):
-        manifest = installing.from_sources(checkout, checkout.name, into)
+        manifest = installing.from_sources(checkout, checkout.name, into, build)
     else:
         with checkouts.temporary_copy(checkout) as copy:
-            manifest = installing.from_sources(copy, checkout.name, into)
-    distribution = checkouts.find_built(into)
-    name = canonicalize_name(distribution.name)
-    version = Version(distribution.version)
+            manifest = installing.from_sources(copy, checkout.name, into, build)
+    name = canonicalize_name(manifest["name"])
+    version = Version(manifest["version"])
     local = ".".join(filter(None, [version.local, f"h{state[:8]}"]))
     return {**manifest, **_facts(into, name, f"{version.public}+{local}")}
 

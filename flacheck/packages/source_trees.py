@@ -90,7 +90,7 @@ def library_headers(spec: str, alone: bool = False) -> tuple[str, ...]:
     folder_name = re.sub(r"[^\w.]+", "-", spec).strip("-")
 
     def install(into: Path) -> dict[str, Any]:
-        manifest = wheels.install([spec], into, what=spec, binary_only=(":all:",), alone=alone)
+        manifest = wheels.install([spec], into, what=spec, alone=alone)
         for folder, _, names in os.walk(into):
             for name in names:
                 if re.search(r"\.(?:so|a)(?:\.|$)", name):

@@ -28,6 +28,7 @@ from flacheck.captures.capture_job import (
 )
 from flacheck.captures.cards import card
 from flacheck.captures.coverage import coverage
+from flacheck.engine.package_builds import provide_package
 from flacheck.errors import EmptySelection, ToolchainError
 from flacheck.inputs import call_paths, launches, replay
 from flacheck.inputs.chosen_cells import ChosenCells, RecordedKernels, choose_cells
@@ -49,7 +50,6 @@ from flacheck.model import (
 )
 from flacheck.model.coverage import PackageCoverage
 from flacheck.packages import checkouts
-from flacheck.packages import package as packages
 from flacheck.packages.package import Package
 from flacheck.pipeline.job import Job, count_processors
 from flacheck.pipeline.plan import Plan
@@ -252,7 +252,7 @@ def resolve_package(job: Job, resolver: Resolver | None = None) -> ResolvedPacka
         if not _is_imitated(target):
             on = next(iter(nvidia_targets), DEFAULT_TARGETS[0])
         rows.append((targets.find(target).name, card(on)))
-    package = packages.provide_package(str(job.subject.package))
+    package = provide_package(str(job.subject.package))
     # The tests of a checkout may bring kernels of their own.
     if not job.subject.with_tests and not package.may_contain_kernels:
         raise EmptySelection(

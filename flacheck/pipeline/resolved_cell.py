@@ -15,6 +15,7 @@ from typing import Any
 
 from flacheck.analysis.observation import BLOCK, observe, take_apart
 from flacheck.analysis.slow import slow_compiles
+from flacheck.engine.package_builds import provide_package
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.inputs import corpus, matrix
@@ -344,7 +345,7 @@ def _package_of(kernel: Kernel, trust: bool) -> Package:
     """
     spec = str(kernel.package)
     if trust:
-        return packages.provide_package(spec)
+        return provide_package(spec)
     package = packages.installed_package(spec)
     if package is None:
         raise _not_installed(kernel)

@@ -148,7 +148,7 @@ def _run(root: Path, flag: str) -> str:
 def _download(choice: Choice, into: Path) -> dict[str, Any]:
     requirements = releases.requirements(Version(choice.version))
     what = f"{NAME} {choice.version}"
-    report = wheels.install(requirements, into, what=what, binary_only=(":all:",))
+    report = wheels.install(requirements, into, what=what)
     if not (into / _IN_WHEELS / "bin" / NAME).is_file():
         raise ToolchainError(f"{what} from the index contains no {_IN_WHEELS}/bin/{NAME}")
     about = {"name": NAME, "version": choice.version, "identity": choice.identity}

@@ -155,7 +155,7 @@ def _download(choice: Choice, into: Path) -> dict[str, Any]:
         f"nvidia-cuda-{name}-cu12=={minor[name]}" for name in ("runtime", "cccl", "nvcc")
     ]
     what = f"{NAME} {choice.version}"
-    report = wheels.install(requirements, into, what=what, binary_only=(":all:",))
+    report = wheels.install(requirements, into, what=what)
     if not (into / _LIBRARY).is_file():
         raise ToolchainError(f"{what} from the index contains no {_LIBRARY}")
     about = {"name": NAME, "version": choice.version, "identity": choice.identity}

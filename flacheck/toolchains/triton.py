@@ -192,7 +192,7 @@ def _install(choice: Choice, requirement: str, into: Path) -> dict[str, Any]:
         requirements += _SUPPORT
     about = {"name": NAME, "version": choice.version, "identity": choice.identity}
     what = f"{NAME} {choice.version}"
-    report = wheels.install(requirements, into, what=what, binary_only=(NAME,))
+    report = wheels.install(requirements, into, what=what)
     if identity.is_altered(into, NAME):
         # uv links its own cache's files, so an edit in some environment can reach every later
         # install.

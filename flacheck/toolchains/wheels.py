@@ -51,7 +51,7 @@ _NO_NETWORK = re.compile(
 )
 _NOT_FOUND = re.compile(
     r"No matching distribution|no version of|was not found in the package registry|no versions of|"
-    r"has no (usable )?wheels|were found in the package registry"
+    r"ha(s|ve) no (usable )?wheels|were found in the package registry"
 )
 # From pip's report of a conflict: "toy 1.0 depends on torch<2.8 and >=2.1".
 _DEPENDS = re.compile(r"depends on ([\w.-]+?)((?:(?: and |,)?[<>=!~]=?=?\s*[\w.*+!-]+)+)")
@@ -145,28 +145,25 @@ def install(
     folder: Path,
     *,
     what: str,
-    binary_only: Sequence[str] = (),
     constraints: Path | None = None,
     alone: bool = False,
 ) -> dict[str, Any]:
-    """Install requirements into a folder and return a report for its manifest.
+    """Install requirements from wheels into a folder and return a report for its manifest.
 
     Dependencies are installed too, unless `alone`. `what` is the subject in messages. `constraints`
-    hold for all requirements, in builds too, whatever versions are required; with pip only within
-    these. Raises NotFound, Offline, BoundsConflict or another ToolchainError.
+    hold for all requirements, whatever versions are required; with pip only within these. Raises
+    NotFound, Offline, BoundsConflict or another ToolchainError.
     """
     start = time.monotonic()
     _LOG.info(f"installing {what} …")
-    flags = []
-    for name in binary_only:
-        flags += ["--only-binary", name]
+    # An installer would build sources with the user's rights.
+    flags = ["--only-binary", ":all:"]
     if alone:
         flags.append("--no-deps")
     environment = {}
     if constraints:
         flags += ["--constraint", str(constraints)]
-        # Old versions of pip apply the first to builds, too; newer ones have the second for them.
-        environment = dict.fromkeys(("PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT"), str(constraints))
+        environment["PIP_CONSTRAINT"] = str(constraints)
     errors: list[ToolchainError] = []
     usable = require_installers()
     pip = usable[-1].pip
@@ -180,7 +177,7 @@ def install(
         overrides = []
         # pip lacks such an option: with pip an upper bound must admit the constraint.
         if constraints and installer.name == "uv":
-            overrides = ["--override", str(constraints), "--build-constraint", str(constraints)]
+            overrides = ["--override", str(constraints)]
         command = [*installer.install, *flags, *overrides]
         if connections.has_no_index() and installer.name == "uv":
             command.append("--offline")

@@ -67,16 +67,3 @@ def test_a_copy_has_the_history_and_not_what_builds_left(checkout: Path) -> None
         names = sorted(path.name for path in copy.iterdir())
     assert names == [".git", "pyproject.toml", "tiny"]
     assert not copy.exists()
-
-
-def test_what_was_built_is_found_by_what_installers_note(tmp_path: Path) -> None:
-    """Its dependencies lie beside it."""
-    for name, noted in (("other", None), ("tiny", '{"url": "file:///x", "dir_info": {}}')):
-        info = tmp_path / f"{name}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        if noted:
-            (info / "direct_url.json").write_text(noted)
-    assert checkouts.find_built(tmp_path).name == "tiny"
-    with pytest.raises(UsageError, match="has no package"):
-        checkouts.find_built(tmp_path / "empty")

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
+from flacheck.engine.package_builds import provide_package
 from flacheck.errors import ToolchainError
+from flacheck.guest.engine.confinement import available_confinement
 from flacheck.packages import installing
-from flacheck.packages.package import provide_package
 from flacheck.toolchains import wheels
 from tests import fake_installer
 
@@ -117,6 +118,66 @@ def test_sources_whose_build_wants_torch_are_taken_as_they_stand(
     assert package.own_modules == ("fast", "fast.ops")
     assert sorted(package.contains) == ["fast", "inner"]
     assert "fast 1.0 is not built (its build requires torch)" in caplog.text
+
+
+# A backend in the archive itself, so that its build requires nothing.
+OWN_BACKEND = """
+import os, zipfile
+
+def build_wheel(folder, *_):
+    try:
+        open({outside!r}, "w").close()
+    except OSError:
+        pass
+    with zipfile.ZipFile(f"{{folder}}/{name}-1.0-py3-none-any.whl", "w") as file:
+        info = "{name}-1.0.dist-info"
+        file.writestr("{name}.py", "")
+        file.writestr(f"{{info}}/METADATA", "Metadata-Version: 2.1\\nName: {name}\\nVersion: 1.0\\n")
+        file.writestr(f"{{info}}/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
+        file.writestr(f"{{info}}/RECORD", "{name}.py,,\\n")
+    return "{name}-1.0-py3-none-any.whl"
+"""
+
+
+def buildable(shop: Path, name: str, outside: Path) -> None:
+    """A source distribution without a wheel, whose build tries to write a file outside."""
+    system = "[build-system]\nrequires = []\nbuild-backend = 'own'\nbackend-path = ['.']\n"
+    own = OWN_BACKEND.format(name=name, outside=str(outside))
+    sources(shop, name, {"pyproject.toml": system, "own.py": own})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_pip_alone", [False, True])
+def test_sources_in_the_index_are_built_in_the_sandbox(
+    shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_pip_alone: bool
+) -> None:
+    """A requirement's requirement without a wheel; an installer would build it as the user."""
+    if is_pip_alone:
+        with_pip_alone(monkeypatch)
+    outside = tmp_path / "outside"
+    wheel(shop, "outer", ("inner",))
+    wheel(shop, "inner", ("deepest",))
+    buildable(shop, "deepest", outside)
+    package = provide_package("outer==1.0")
+    assert sorted(package.contains) == ["deepest", "inner", "outer"]
+    assert outside.exists() is not bool(available_confinement()["landlock"])
+    buildable(shop, "alone", outside)
+    assert provide_package("alone==1.0").contains == {"alone": "1.0"}
+    assert outside.exists() is not bool(available_confinement()["landlock"])
+
+
+def test_a_requirement_at_an_address_is_left_out(
+    shop: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would be fetched from there, and built as the user."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "setup.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')\n")
+    wheel(shop, "outer", (f"theirs @ {theirs.as_uri()}", "inner"))
+    wheel(shop, "inner")
+    assert sorted(provide_package("outer==1.0").contains) == ["inner", "outer"]
+    assert not (tmp_path / "run").exists()
+    assert "could not be installed: theirs @ file:" in caplog.text
 
 
 def test_the_highest_version_that_a_bound_admits_is_offered() -> None:

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from flacheck.engine.package_builds import provide_package
 from flacheck.errors import UsageError
 from flacheck.packages import checkouts
-from flacheck.packages.package import parse, provide_package
+from flacheck.packages.package import parse
 from flacheck.toolchains import index, wheels
 from tests import fake_installer
+from tests.cli.test_cli import flacheck
 
 
 @pytest.fixture
@@ -192,6 +194,21 @@ def test_a_checkout_without_a_build_is_taken_as_it_stands(
     assert not (Path(package.path) / "shop" / "fast.so").exists()
     assert "is not built (it has no build configuration)" in caplog.text
     assert provide_package(str(folder)) == package
+
+
+def test_a_dry_run_builds_no_checkout_that_settings_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its setup.py would run before anybody has seen what it is."""
+    project = tmp_path / "theirs"
+    project.mkdir()
+    (project / "setup.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')\n")
+    (project / "pyproject.toml").write_text('[tool.flacheck]\npackage = "."\n')
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
+    found = flacheck("scan", "--dry-run", cwd=project)
+    assert (found.returncode, "give --package ." in found.stderr) == (2, True), found.stderr
+    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "cache" / "packages").exists()
 
 
 def test_requirements_are_read_where_they_are_plain(tmp_path: Path) -> None:

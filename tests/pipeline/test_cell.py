@@ -226,7 +226,7 @@ def test_a_stored_cell_installs_no_package(
     """Nor does one of a CUDA unit; what the user installed is there."""
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
     asked: list[str] = []
-    monkeypatch.setattr(packages, "provide_package", lambda spec: asked.append(spec))
+    monkeypatch.setattr(cell, "provide_package", lambda spec: asked.append(spec))
     monkeypatch.setattr(source_trees, "provide_sources", lambda spec: asked.append(spec))
     for number, held in enumerate((origin, Unit("kernel.cu"))):
         key = stored(store, some[number], held)

@@ -69,7 +69,7 @@ def drives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
     monkeypatch.setattr(package_launches, "Resolver", Resolver)
     monkeypatch.setattr(package_launches, "prepare_captures", prepare)
     monkeypatch.setattr(package_launches, "capture_package", lambda *_: CaptureResult(file, report))
-    monkeypatch.setattr(package_launches.packages, "provide_package", lambda spec: SHOP)
+    monkeypatch.setattr(package_launches, "provide_package", lambda spec: SHOP)
     monkeypatch.setattr(
         package_launches, "provide", lambda choice: SimpleNamespace(identity="triton")
     )

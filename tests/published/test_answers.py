@@ -42,7 +42,7 @@ def _install_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(spec: str) -> None:
         raise UsageError(f"{spec} would be installed")
 
-    monkeypatch.setattr("flacheck.packages.package.provide_package", refuse)
+    monkeypatch.setattr("flacheck.pipeline.package_launches.provide_package", refuse)
 
 
 @pytest.mark.parametrize(

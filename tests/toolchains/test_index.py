@@ -13,9 +13,9 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from flacheck.cli import main
+from flacheck.engine.package_builds import provide_package
 from flacheck.errors import ToolchainError, UsageError
 from flacheck.packages import installing
-from flacheck.packages.package import provide_package
 from flacheck.toolchains import (
     cache,
     connections,

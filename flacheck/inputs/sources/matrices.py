@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
+from flacheck.engine.package_builds import provide_package
 from flacheck.errors import EmptySelection
 from flacheck.inputs import corpus, matrix
 from flacheck.inputs.expand import Selection, Source, check_kernels
 from flacheck.inputs.matrix import DeclaredLaunch, Matrix
 from flacheck.inputs.subject import DEFAULT_MATRIX, Kernels, Subject
 from flacheck.model import Kernel, Launch, Stubbed, digest
-from flacheck.packages import package as packages
 from flacheck.packages.package import Package
 
 SUFFIXES = (".yaml", ".yml")
@@ -24,7 +24,7 @@ def kernels(subject: Subject, selection: Selection) -> Kernels:
             f"matrix {read.name}: its launches are declared, so no call path leads to them and --op"
             " selects none; use --kernel, or name a package or a launches file"
         )
-    by_spec = {spec: packages.provide_package(spec) for spec in _package_specs(read, selection)}
+    by_spec = {spec: provide_package(spec) for spec in _package_specs(read, selection)}
     return Kernels(read, sources_of(read, by_spec), by_spec)
 
 

@@ -18,6 +18,7 @@ from flacheck import toolchains
 from flacheck.capabilities.autotune import emit, fla_package, judging
 from flacheck.capabilities.autotune.results import TunedLaunch
 from flacheck.capabilities.autotune.trials import trials
+from flacheck.engine.package_builds import provide_package
 from flacheck.errors import UsageError
 from flacheck.model import Cell, Imported, Kernel, Launch
 from flacheck.packages import package as packages
@@ -105,7 +106,7 @@ def taken(
 
 def test_flas_autotuner_takes_the_emitted_configuration_of_its_own_key(tmp_path: Path) -> None:
     """For a head size that was not examined it would have to tune."""
-    package = packages.provide_package("flash-linear-attention==0.6.0")
+    package = provide_package("flash-linear-attention==0.6.0")
     emitted(package, tmp_path)
     for head, config in ((64, CONFIG), (128, OTHER)):
         options = {name: config[name] for name in ("num_warps", "num_stages")}
@@ -121,7 +122,7 @@ def test_flas_autotuner_takes_the_emitted_configuration_of_its_own_key(tmp_path:
 @pytest.mark.parametrize(("version", "reads"), [("0.5.0", False), ("0.5.1", True), ("0.6.0", True)])
 def test_a_release_of_fla_reads_the_files_or_not(version: str, reads: bool) -> None:
     """Its source tells; a release that does not is refused before anything is compiled."""
-    package = packages.provide_package(f"flash-linear-attention=={version}")
+    package = provide_package(f"flash-linear-attention=={version}")
     assert fla_package.reads_files(package) is reads
     assert (KERNEL in fla_package.reading_kernels(package)) is reads
     cell = Cell(

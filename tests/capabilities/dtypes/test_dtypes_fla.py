@@ -12,8 +12,8 @@ from flacheck.capabilities.dtypes import following
 from flacheck.capabilities.dtypes.examination import Experiments, examine
 from flacheck.capabilities.dtypes.following import DtypesQuestion
 from flacheck.capabilities.dtypes.observation import Mode
+from flacheck.engine.package_builds import provide_package
 from flacheck.errors import Exit
-from flacheck.packages.package import provide_package
 
 pytestmark = [
     pytest.mark.network,

@@ -41,7 +41,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         specs.append(spec)
         return PACKAGE
 
-    monkeypatch.setattr(replay.packages, "provide_package", provide)
+    monkeypatch.setattr(replay, "provide_package", provide)
     return specs
 
 

@@ -93,7 +93,7 @@ def test_a_package_is_provided_where_a_selected_kernel_needs_it(
         asked.append(spec)
         return package()
 
-    monkeypatch.setattr(matrices.packages, "provide_package", provide)
+    monkeypatch.setattr(matrices, "provide_package", provide)
     text = f"version: 1\npackages: [{SPEC}]\nlaunches:\n  shop.ops:k:\n"
     text += "    - args: {x: {dtype: bf16, align: 16}}\naxes: {target: [sm90]}\n"
     read(tmp_path, text)
