@@ -55,8 +55,13 @@ class Standing:
     launch_of: Mapping[str, str] = field(default_factory=dict, compare=False)
     # Keys of failures that a waiver or a baseline accepts: they count as answers.
     accepted_keys: frozenset[str] = frozenset()
-    # A baseline holds the shares, not the launches.
+    # Keys of failures that every compiled release has: they speak against the package.
+    package_keys: frozenset[str] = frozenset()
+    # A baseline holds the shares and the kernels without a compile, not the launches.
     stored_shares: tuple[Share, Share] | None = None
+    unproven_kernels: frozenset[str] = frozenset()
+    # The files of published results behind it.
+    sources: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def place(self) -> tuple[str, str]:
@@ -86,10 +91,29 @@ class Standing:
         return frozenset(packages)
 
     @cached_property
-    def failing(self) -> tuple[ObservedCell, ...]:
+    def blocking(self) -> tuple[ObservedCell, ...]:
         """The failures that matter: untolerated, or of a launch that never compiles."""
         failures = find_blocking_failures((*self.cells, *self.further_cells))
         return tuple(cell for cell in failures if cell.key not in self.accepted_keys)
+
+    @cached_property
+    def failing(self) -> tuple[ObservedCell, ...]:
+        """The failures that speak against the release: another release is free of them."""
+        return tuple(cell for cell in self.blocking if cell.key not in self.package_keys)
+
+    @cached_property
+    def package_failures(self) -> tuple[ObservedCell, ...]:
+        """The failures that every compiled release has."""
+        return tuple(cell for cell in self.blocking if cell.key in self.package_keys)
+
+    @cached_property
+    def kernels_with_evidence(self) -> frozenset[str]:
+        """The kernels with a launch that compiles or fails."""
+        kernels = set()
+        for cell in (*self.cells, *self.further_cells):
+            if cell.fails or (cell.is_evidence and cell.kernel not in self.unproven_kernels):
+                kernels.add(cell.kernel)
+        return frozenset(kernels)
 
     @cached_property
     def compiled_launches(self) -> frozenset[tuple[Any, ...]]:
@@ -131,15 +155,6 @@ class Standing:
         return self.state is StandingState.GOOD
 
     @property
-    def was_good(self) -> bool:
-        """True if an older flacheck stored the scan and called its result good.
-
-        It did not store the number of configurations, so the result is screened now.
-        """
-        is_counted = self.extent is not None or self.configurations.of is not None
-        return self.state is StandingState.SCREENED and not is_counted and compile_all(self.cells)
-
-    @property
     def is_passing(self) -> bool:
         """True if the toolchain is good or screened."""
         return self.state in (StandingState.GOOD, StandingState.SCREENED)
@@ -155,6 +170,8 @@ class Standing:
         if not self.compiled_launches or any(cell.partial for cell in self.cells):
             return StandingState.NO_RECORD
         is_whole = self.configurations.is_whole and self.kernel_share.is_whole
+        if self.package_failures:
+            return StandingState.SCREENED
         others = [cell for cell in self.cells if cell.key not in self.accepted_keys]
         if is_whole and not self.undecided_cells and compile_all(others):
             return StandingState.GOOD

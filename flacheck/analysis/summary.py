@@ -10,6 +10,7 @@ from flacheck.analysis.context import Context
 from flacheck.analysis.exit_code import Tally, tally
 from flacheck.analysis.fallbacks import Fallback, ReportedFallback
 from flacheck.analysis.groups import FailureGroup, SignatureGroup, by_signature
+from flacheck.analysis.judgement import PackageFailure, package_failures
 from flacheck.analysis.known_good import (
     KnownGood,
     KnownGoodRelease,
@@ -46,7 +47,10 @@ class ReleaseAdvisory(JsonStruct, frozen=True):
 
 
 class RunSummary(JsonStruct, frozen=True, kw_only=True):
-    """The counts of cells and the conclusions from them, as in flacheck.run/1."""
+    """The counts of cells and the conclusions from them, as in flacheck.run/1.
+
+    `package_failures` are failures that every compiled release has: they make no release bad.
+    """
 
     compiles: Natural
     fails: Natural
@@ -63,6 +67,7 @@ class RunSummary(JsonStruct, frozen=True, kw_only=True):
     operators: tuple[OperatorAnswer, ...]
     advisories: tuple[ReleaseAdvisory, ...]
     package_releases: tuple[PackageReleaseAnswer, ...]
+    package_failures: tuple[PackageFailure, ...]
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,7 @@ class Summary:
             operators=tuple(operators),
             advisories=tuple(ReleaseAdvisory(*each) for each in self.advisories),
             package_releases=tuple(each.document() for each in self.package_releases),
+            package_failures=package_failures(self.standings),
         )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
+from flacheck.analysis.observation import ObservedCell
+from flacheck.analysis.standing import Standing
 from flacheck.api.arguments import (
     STORE,
     PathLike,
@@ -22,10 +25,12 @@ from flacheck.capabilities.diff.published_sides import PublishedSides, published
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.capabilities.diff.sides import Side
 from flacheck.config import settings, waivers
+from flacheck.config.waivers import Waiver
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.subject import Subject
 from flacheck.model import Record
 from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
+from flacheck.published.evidence import judged_evidence
 from flacheck.published.library import ResultsFolder
 from flacheck.store import FILE, Store
 
@@ -124,11 +129,12 @@ def diff(
     is_chosen = chosen and bool(matrix or package)
     # Published results would answer about any two packages.
     comparison_plan.check_packages(before, after, is_chosen)
+    library = None if no_published else library_or_none(results)
+    failures_of = _Failures(folder, library, selection, valid)
     if not (no_published or fresh):
-        library = library_or_none(results)
         published = _by_published(before, after, subject, selection, library, folder)
         if isinstance(published, PublishedSides):
-            return compare_published(published, is_waived)
+            return compare_published(published, is_waived, failures_of)
         if published:
             handle(Progress(f"not answered by published results: {published}"))
     plan = comparison_plan.plan_comparison(before, after, subject, is_chosen, selection)
@@ -138,7 +144,49 @@ def diff(
         # Two stored results are compared without a store.
         return drain(compare(plan, None, is_waived, run), on_event)
     with Store.open(folder) as open_store:
-        return drain(compare(plan, open_store, is_waived, run), on_event)
+        return drain(compare(plan, open_store, is_waived, run, failures_of), on_event)
+
+
+class _Failures:
+    """A lookup of failures by all evidence: stored scans and published results."""
+
+    def __init__(
+        self,
+        folder: Path,
+        library: ResultsFolder | None,
+        selection: Selection,
+        valid_waivers: Sequence[Waiver],
+    ) -> None:
+        self._folder = folder
+        self._library = library
+        self._selection = selection
+        self._waivers = valid_waivers
+        self._judged: dict[tuple[str, tuple[str, ...]], list[Standing]] = {}
+
+    def __call__(self, about: str, toolchain: str, on: Sequence[str]) -> list[ObservedCell]:
+        """Return the failures of the selected kernels under a compiler on some GPUs."""
+        question = (about, tuple(on))
+        if question not in self._judged:
+            self._judged[question] = self._judge(about, on)
+        cells: list[ObservedCell] = []
+        for standing in self._judged[question]:
+            if standing.toolchain == toolchain:
+                cells += filter(self._selects, standing.failing)
+        return cells
+
+    def _judge(self, about: str, on: Sequence[str]) -> list[Standing]:
+        # The operators of a published cell are unknown.
+        if self._selection.ops:
+            return []
+        if not (self._folder / FILE).is_file():
+            return judged_evidence(about, on, None, self._library)
+        with Store.open(self._folder, create=False) as store:
+            return judged_evidence(about, on, store, self._library)
+
+    def _selects(self, cell: ObservedCell) -> bool:
+        if self._selection.dtypes and cell.dtype not in (None, *self._selection.dtypes):
+            return False
+        return self._selection.names(cell.kernel) and not waivers.are_waived(self._waivers, cell)
 
 
 def _by_published(

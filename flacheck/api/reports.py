@@ -30,6 +30,7 @@ from flacheck.packages import checkouts
 from flacheck.packages import package as packages
 from flacheck.pipeline.events import OnEvent, Progress, ignore
 from flacheck.published.answers import why_not_published, widest_entries
+from flacheck.published.evidence import published_evidence
 from flacheck.published.library import nearest, why_not_valid
 from flacheck.store import FILE, Store, StoredRun, questions
 from flacheck.tables.targets import find as find_target
@@ -88,7 +89,8 @@ def report(
                 if published is None:
                     raise
                 return published
-        return Run(view(open_store, run_ids or ["last"], waived))
+        library = None if no_published else library_or_none(results)
+        return Run(view(open_store, run_ids or ["last"], waived, library=library))
 
 
 def _refuse_unpublished(package: str, results: PathLike | None) -> None:
@@ -150,7 +152,8 @@ def _published(
             continue
         places.append(place)
     if places:
-        return Run(published_view(places, waived))
+        beside = published_evidence(library, [about], names).standings
+        return Run(published_view(places, waived, beside))
     if results is not None:
         near = nearest(about, library.abouts)
         hint = f"; the nearest published version is {near}" if near else ""

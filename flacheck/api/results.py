@@ -51,6 +51,15 @@ def library_or_none(results: PathLike | None) -> ResultsFolder | None:
         raise
 
 
+def library_if_intact(handle: OnEvent) -> ResultsFolder | None:
+    """Return flacheck's own results; None, with a warning, if they are damaged."""
+    try:
+        return library_or_none(None)
+    except UsageError as error:
+        handle(Progress(f"published results do not count: {error}"))
+        return None
+
+
 def build_results(
     combinations: PathLike,
     *,

@@ -16,6 +16,7 @@ from flacheck.api.arguments import (
     subjects_of,
 )
 from flacheck.api.baselines import summary_of, update_baseline
+from flacheck.api.results import library_if_intact
 from flacheck.api.runs import Run
 from flacheck.baseline.comparing import compare
 from flacheck.capabilities.scan.scanning import for_each, prepare, scan_all
@@ -149,7 +150,8 @@ def scan(
         runs = drain(
             scan_all(scans, open_store, excuse_of(project_waivers, known_failures), budget), handle
         )
-        run_view = view(open_store, runs, project_waivers, known_failures)
+        library = library_if_intact(handle)
+        run_view = view(open_store, runs, project_waivers, known_failures, library)
     comparison = None
     if known_failures is not None:
         comparison = compare(known_failures, run_view.summary.standings, str(baseline), __version__)

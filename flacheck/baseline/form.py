@@ -58,8 +58,8 @@ class BaselinePlace(
     `asked` is None if the number of the question's cells was unknown. Each cell with a record is in
     one count: `compiles`; `made_up_for` by another config of its launch; `skipped`; `untested`;
     `undecided`; or it is one of the `failures`. `without` are kernels of the question without a
-    cell here. `configurations` and `kernels` are those of all launches, asked or not; older files
-    have neither.
+    cell here, `unproven` those without a compile. `configurations` and `kernels` are those of all
+    launches, asked or not; older files have neither.
     """
 
     toolchain: str
@@ -76,6 +76,7 @@ class BaselinePlace(
     undecided_counts: CellsOf = field(name="undecided", default_factory=dict)
     failures: tuple[KnownFailure, ...] = ()
     without: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
     configurations: Share | None = None
     kernels: Share | None = None
 

@@ -145,6 +145,8 @@ def _collect_kernels(standing: Standing) -> set[str]:
 
 
 def _make_place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
+    # A file of one release cannot show that every release has a failure.
+    standing = replace_fields(standing, package_keys=frozenset())
     failing = {cell.key for cell in standing.failing}
     further_count = len(failing - {cell.key for cell in find_blocking_failures(standing.cells)})
     compiles = made_up_for = 0
@@ -181,9 +183,19 @@ def _make_place(standing: Standing, without: Iterable[str]) -> BaselinePlace:
         undecided_counts=_sort_by_kernel(open_counts),
         failures=tuple(_list_failures(standing.failing)),
         without=tuple(sorted(without)),
+        unproven=tuple(sorted(_unproven_kernels(standing))),
         configurations=standing.configurations,
         kernels=standing.kernel_share,
     )
+
+
+def _unproven_kernels(standing: Standing) -> set[str]:
+    """Return the kernels with cells of which none compiles."""
+    kernels = _collect_kernels(standing)
+    for cell in (*standing.cells, *standing.further_cells):
+        if cell.compiles and not cell.partial:
+            kernels.discard(cell.kernel)
+    return kernels
 
 
 def _stored_shares(place: BaselinePlace) -> tuple[Share, Share] | None:
@@ -258,6 +270,7 @@ def _make_standing(question: BaselineQuestion, place: BaselinePlace) -> Standing
         ),
         kernels=frozenset(question.kernels) - set(place.without),
         stored_shares=_stored_shares(place),
+        unproven_kernels=frozenset(place.unproven),
     )
 
 
@@ -308,6 +321,7 @@ class _Cells:
         """Return the kernels that compile: those without any other entry."""
         place = self._place
         listed_kernels = {*place.without, *place.undecided_counts, *place.skip_counts}
+        listed_kernels.update(place.unproven)
         for failure in place.failures:
             listed_kernels.update(failure.kernels)
         unlisted_kernels = [
@@ -321,7 +335,7 @@ class _Cells:
         self._count += 1
         plain: dict[str, object] = {"code": None, "signature": None, "stage": None, "line": ""}
         return ObservedCell(
-            key=f"baseline {self._question.about} {self._place.place} {self._count}",
+            key=f"baseline {self._question.identity} {self._place.place} {self._count}",
             kernel=kernel,
             package=next(self._packages),
             toolchain=self._place.toolchain,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import flacheck
@@ -46,6 +47,7 @@ def known(
     triton: list[str] = option([], panel=WITH, selects=True, metavar="X", help=_TRITON),
     torch: list[str] = option([], panel=WITH, selects=True, metavar="X", help=_TORCH),
     results: str | None = option(None, panel=WHAT, metavar="DIR|URL", help=RESULTS),
+    store: flags.StoreDir = Path(".flacheck"),
     format: str = option("table", "--format", panel=flags.OUTPUT, metavar=_FORMATS, help=_FORMAT),
     output: flags.Output = None,
 ) -> int:
@@ -54,7 +56,9 @@ def known(
     from flacheck.reports import known_results as known_report
 
     reports.check(format, known_report.FORMATS)
-    answer = flacheck.known(package, target=target, triton=triton, torch=torch, results=results)
+    answer = flacheck.known(
+        package, target=target, triton=triton, torch=torch, results=results, store=store
+    )
     views = []
     if format == "html":
         releases = [place.toolchain.partition("==")[2] for place in answer.places]

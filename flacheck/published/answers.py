@@ -8,14 +8,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from flacheck.analysis.judgement import WIDEST
 from flacheck.analysis.order import by_version
 from flacheck.model.wire import JsonStruct, Natural
 from flacheck.published.form import FileEntry, Header
 from flacheck.published.library import ResultsFolder, nearest, why_not_valid
 from flacheck.published.packing import PublishedPlace
 
-# The widest question first.
-WIDEST = ("own", "edges", "usual")
 _REMEDY = "--fresh compiles here"
 
 
@@ -61,28 +60,6 @@ def source(headers: Iterable[Header], own_cells: int = 0) -> PublishedSource:
         cells=sum(header.cells for header in all_headers),
         own_cells=own_cells,
     )
-
-
-def deciding(headers: Iterable[Header]) -> list[Header]:
-    """Return the answer that decides about each package, release and GPU.
-
-    A failure in any configuration decides; otherwise the widest question that passes does, which
-    may be wider than one that is incomplete.
-    """
-    by_place: dict[tuple[str, str, str], list[Header]] = {}
-    for header in headers:
-        place = (header.about, header.toolchain, header.target)
-        by_place.setdefault(place, []).append(header)
-    return [min(own, key=_by_weight) for own in by_place.values()]
-
-
-def _by_weight(header: Header) -> tuple[int, int]:
-    weight = 2
-    if header.place.state == "bad":
-        weight = 0
-    elif header.place.state in ("good", "screened"):
-        weight = 1
-    return weight, WIDEST.index(header.configs)
 
 
 @dataclass(frozen=True)

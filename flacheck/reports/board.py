@@ -78,15 +78,14 @@ def _file_names(names: Sequence[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Row:
-    """The places of a version on one GPU with one choice of configurations."""
+    """The places of a version on one GPU."""
 
     about: str
-    configs: str
     target: str
 
     @staticmethod
     def of(place: KnownPlace) -> _Row:
-        return _Row(place.about, place.configs, place.target)
+        return _Row(place.about, place.target)
 
 
 def _package(answer: Known, file_name: str) -> dict[str, Any]:
@@ -121,7 +120,8 @@ def _rows(answer: Known, toolchains: Sequence[str]) -> list[dict[str, Any]]:
     keys = sorted(by_row, key=lambda row: by_target(row.target))
     for row in sorted(keys, key=lambda row: by_version(row.about), reverse=True):
         cells = []
-        words = [answer.package, row.about, row.target, row.configs]
+        configs = dict.fromkeys(place.configs for place in by_row[row].values())
+        words = [answer.package, row.about, row.target, *configs]
         for toolchain in toolchains:
             on_release = by_row[row].get(toolchain)
             if on_release is None:
@@ -134,7 +134,7 @@ def _rows(answer: Known, toolchains: Sequence[str]) -> list[dict[str, Any]]:
         rows.append(
             {
                 "title": title,
-                "note": f"--configs {row.configs}",
+                "note": f"--configs {'; '.join(configs)}",
                 "cells": cells,
                 "search": " ".join(dict.fromkeys(words)).lower(),
             }
@@ -144,21 +144,21 @@ def _rows(answer: Known, toolchains: Sequence[str]) -> list[dict[str, Any]]:
 
 def _words(place: KnownPlace) -> list[str]:
     """Return the words by which a search finds a place."""
-    words = [split(place.toolchain)[1], place.standing, *place.torch, *place.failing_kernels]
+    words = [split(place.toolchain)[1], place.standing.value, *place.torch, *place.failing_kernels]
     for cause in place.causes:
         words += [cause.code, _title(cause.code), cause.line]
     return words
 
 
 def _id(place: KnownPlace) -> str:
-    text = f"{place.about}-{place.configs}-{split(place.toolchain)[1]}-{place.target}"
+    text = f"{place.about}-{split(place.toolchain)[1]}-{place.target}"
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text)
 
 
 def _short(place: KnownPlace) -> str:
     if place.failing_kernels:
         return f"{len(place.failing_kernels)} fail"
-    text: str = place.standing
+    text = place.standing.value
     if place.advisories:
         text += ", advised against"
     return text
@@ -167,7 +167,7 @@ def _short(place: KnownPlace) -> str:
 def _tone(place: KnownPlace) -> str:
     if place.standing in _GOOD and place.advisories:
         return "advised"
-    return place.standing
+    return place.standing.value
 
 
 def _place(place: KnownPlace) -> dict[str, Any]:
@@ -176,8 +176,9 @@ def _place(place: KnownPlace) -> dict[str, Any]:
     option = f"--package {place.about}" if "==" in place.about else place.about
     command = f"flacheck known {place.about} --triton {release} --target {place.target}"
     scan = f"flacheck scan {option} --triton {release} --target {place.target}"
-    if place.configs != "usual":
-        scan += f" --configs {place.configs}"
+    widest = place.configs.partition(" ")[0]
+    if widest != "usual":
+        scan += f" --configs {widest}"
     configurations, kernels = place.configurations, place.kernels
     return {
         "id": _id(place),
@@ -185,7 +186,7 @@ def _place(place: KnownPlace) -> dict[str, Any]:
         "configs": place.configs,
         "release": release,
         "target": place.target,
-        "standing": place.standing,
+        "standing": place.standing.value,
         "tone": _tone(place),
         "cells": place.cells,
         "extent": (

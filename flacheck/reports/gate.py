@@ -75,6 +75,7 @@ def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[
         yield document.Table((*names, "state", ""), rows)
     yield from items("Contradictions", map(_conflict, result.conflicts), Tone.BAD)
     yield from phrases.failures(_failures(result))
+    yield from phrases.list_package_failures(result.package_failures)
     lines = []
     for text, releases in _releases_by_advisory(result).items():
         lines.append(f"{', '.join(releases)}: {text}")

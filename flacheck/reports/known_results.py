@@ -7,11 +7,11 @@ from dataclasses import asdict
 from functools import partial
 
 from flacheck.analysis.order import by_target, by_version, count_noun, kernel_name, short, some
-from flacheck.analysis.standing_state import Share
+from flacheck.analysis.standing_state import Share, StandingState
 from flacheck.analysis.summary import RunView
 from flacheck.capabilities.known_results.document import Known, KnownPair, KnownPlace
 from flacheck.capabilities.results.verifying import Verification
-from flacheck.reports import chart
+from flacheck.reports import chart, phrases
 from flacheck.reports.document import (
     Heading,
     Item,
@@ -84,10 +84,11 @@ def _parts(answer: Known) -> Iterator[Part]:
             break
     for about in dict.fromkeys(place.about for place in answer.places):
         own = [place for place in answer.places if place.about == about]
-        for configs in dict.fromkeys(place.configs for place in own):
-            yield Heading(f"{about} --configs {configs}")
-            yield _grid([place for place in own if place.configs == configs])
+        configs = dict.fromkeys(place.configs for place in own)
+        yield Heading(f"{about} --configs {'; '.join(configs)}")
+        yield _grid(own)
         yield from _causes(own)
+    yield from phrases.list_package_failures(answer.package_failures)
     yield from _pairs(answer)
     if answer.pins:
         yield Heading("Pins")
@@ -116,10 +117,10 @@ def _grid(places: list[KnownPlace]) -> Table:
 
 
 def _cell(place: KnownPlace) -> Words:
-    text: str = place.standing
+    text = place.standing.value
     if place.failing_kernels:
         text = f"{count_noun(len(place.failing_kernels), 'kernel fails', 'kernels fail')}"
-    elif place.standing == "screened":
+    elif place.standing is StandingState.SCREENED:
         text = f"screened, {_share(place.kernels)} kernels"
     tone = _TONES[place.standing]
     if place.advisories:

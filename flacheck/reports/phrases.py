@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.groups import SignatureGroup
+from flacheck.analysis.judgement import PackageFailure
 from flacheck.analysis.order import (
     by_target,
     by_version,
@@ -117,6 +118,19 @@ def list_untested(entries: Sequence[UntestedGroup]) -> Iterator[Part]:
         names = ", ".join(some(list(kernels), MAX_KERNELS))
         yield Item(f"{count} × {reason}", notes=(f"{names} · {places_of(alike)}",))
     yield from rest(len(by_reason), "reason")
+
+
+def list_package_failures(entries: Sequence[PackageFailure]) -> Iterator[Part]:
+    """Yield the failures that every compiled release has, by their message."""
+    by_message = group_by(entries, lambda each: f"{each.code} {each.line}".strip())
+    lines = []
+    for message, alike in list(by_message.items())[:MAX_ITEMS]:
+        names = ", ".join(some([kernel_name(each.kernel) for each in alike], MAX_KERNELS))
+        targets = sorted({target for each in alike for target in each.targets}, key=by_target)
+        lines.append(f"{names} on {', '.join(targets)}: {message}")
+    heading = "Fails under every compiled release: report it to the package"
+    yield from items(heading, lines, Tone.DOUBT)
+    yield from rest(len(by_message), "message")
 
 
 def failures(groups: Iterable[SignatureGroup]) -> Iterator[Part]:

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, UnsetType, structs
 
 from flacheck.analysis.grid import Grid, KernelOf, Row, Square, grid
 from flacheck.analysis.groups import UNCLASSIFIED
+from flacheck.analysis.judgement import package_failures
 from flacheck.analysis.known_good import Place
 from flacheck.analysis.order import count_noun, kernel_name, settings, short, some, toolchain_label
 from flacheck.analysis.slow import CODE as SLOW
@@ -146,6 +147,7 @@ def _parts(view: RunView, baseline: BaselineComparison | None) -> Iterator[Part]
     if baseline is not None:
         yield from _baseline_parts(baseline)
     yield from phrases.failures(view.summary.by_signature)
+    yield from phrases.list_package_failures(package_failures(view.summary.standings))
     yield from _autotuner_reach(view)
     yield from _slow(view)
     yield from _reasons(view, Verdict.UNKNOWN)

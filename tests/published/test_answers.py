@@ -17,14 +17,15 @@ from msgspec.structs import replace
 import flacheck as package
 from flacheck import UsageError
 from flacheck.capabilities.results.building import write_manifest
+from flacheck.model import Record
 from flacheck.published.form import decode_body, decode_header, encode
 from flacheck.published.library import open_library
 from flacheck.store import Store
 from flacheck.tables import find_shipped_folder
 from tests.cli.test_cli import flacheck
 from tests.made_records import PACKAGE, record, scanned
+from tests.published.test_published import answers, recomputed
 from tests.published.test_published import folder as folder
-from tests.published.test_published import recomputed
 
 OLD, NEW = "triton==3.4.0", "triton==3.2.0"
 FILE = "flash-linear-attention-0.1.1/usual-triton-3.2.0-sm90.zst"
@@ -188,14 +189,30 @@ def test_a_scan_in_the_store_comes_before_pinned_packages(
     assert gate.questions == ("mine",)
 
 
-def test_a_complete_standing_of_the_store_comes_before_a_published_one(folder: Path) -> None:
-    """A scan of the package here compiled what the published one did not."""
-    good = [record(toolchain=NEW, options={"num_warps": 2, "num_stages": 2})]
+def test_a_record_of_the_store_comes_before_the_published_one(folder: Path) -> None:
+    """The cell that failed when the results were built compiles here."""
+    compiling, failing = recomputed(answers(NEW))
+    mended = Record.from_json(
+        {**compiling.to_json(), "key": failing.key, "options": failing.options}
+    )
     with Store.open(folder / "store") as store:
-        scanned(store, good, PACKAGE)
+        scanned(store, [mended], PACKAGE)
     gate = package.gate(triton="==3.2.0", package=PACKAGE, results=folder, store=folder / "store")
     assert gate.versions[0].state.value != "bad"
-    assert gate.published_releases == ("3.4.0",)
+
+
+def test_a_published_failure_counts_beside_a_scan_of_other_configurations(folder: Path) -> None:
+    """Every command has the same standing, whatever was compiled here."""
+    good = [record(toolchain=NEW, options={"num_warps": 2, "num_stages": 2})]
+    store_folder = folder / "store"
+    with Store.open(store_folder) as store:
+        scanned(store, good, PACKAGE)
+    gate = package.gate(triton="==3.2.0", package=PACKAGE, results=folder, store=store_folder)
+    assert gate.versions[0].state.value == "bad"
+    assert gate.published_releases == ("3.2.0", "3.4.0")
+    run = package.report(store=store_folder, results=folder)
+    assert [each.state.value for each in run.standings] == ["bad"]
+    assert run.known_good == ()
 
 
 def test_gate_without_published_results_has_no_record(folder: Path) -> None:

@@ -45,10 +45,21 @@ from flacheck.tables.advisories import Advisory
 from flacheck.toolchains import torch_pins, triton_releases
 
 Waives = Callable[[Record], bool]
+# Returns the failures of a package or matrix under a compiler on some GPUs, by all evidence.
+FailuresOf = Callable[[str, str, Sequence[str]], Sequence[ObservedCell]]
+
+
+def find_no_failures(about: str, toolchain: str, on: Sequence[str]) -> Sequence[ObservedCell]:
+    """Return no failures; for a comparison without other evidence."""
+    return ()
 
 
 def compare(
-    comparison_plan: ComparisonPlan, store: Store | None, waives: Waives, options: RunOptions
+    comparison_plan: ComparisonPlan,
+    store: Store | None,
+    waives: Waives,
+    options: RunOptions,
+    failures_of: FailuresOf = find_no_failures,
 ) -> Generator[Event, None, Comparison]:
     """Compile the missing cells of a comparison; return its result.
 
@@ -57,16 +68,19 @@ def compare(
         store: Where the records go; None where both sides are stored results.
         waives: True for failures that are waived.
         options: How the cells are compiled.
+        failures_of: Looks up failures by all evidence, beside those of the compared cells.
     """
-    comparison = _Comparison(comparison_plan, store, waives)
+    comparison = _Comparison(comparison_plan, store, waives, failures_of)
     if comparison_plan.plan is not None:
         yield from comparison.compile(comparison_plan.plan, options)
     return comparison.result()
 
 
-def compare_published(sides: PublishedSides, waives: Waives) -> Comparison:
+def compare_published(
+    sides: PublishedSides, waives: Waives, failures_of: FailuresOf = find_no_failures
+) -> Comparison:
     """Return the result of a comparison by published results; nothing is compiled."""
-    comparison = _Comparison(sides.plan, None, waives, sides)
+    comparison = _Comparison(sides.plan, None, waives, failures_of, sides)
     comparison.take(sides)
     return comparison.result()
 
@@ -78,6 +92,7 @@ class _Comparison:
     comparison_plan: ComparisonPlan
     store: Store | None
     waives: Waives
+    failures_of: FailuresOf
     published: PublishedSides | None = None
     _records: dict[str, Record] = field(default_factory=dict, init=False)
     _run: str | None = field(default=None, init=False)
@@ -158,10 +173,11 @@ class _Comparison:
             configs=plan.configs,
             coverage=self._coverage,
             run=self._run,
+            failures=(self._failures(plan.before, on), self._failures(plan.after, on)),
             published=self._source,
             locate=KernelLocator(Path.cwd()).find,
         )
-        if not result.is_regression and not any(result.advisories):
+        if not (result.is_regression or any(result.advisories) or any(result.failures)):
             return result
         others = self._others(kernels[0], on)
         return replace(
@@ -323,10 +339,20 @@ class _Comparison:
                 continue
             cells = (replace(record.cell, toolchain=f"triton=={version}") for record in records)
             keys = [cell.key for cell in cells]
-            verdicts = self._verdicts(f"triton=={version}", keys)
-            if all(verdicts.get(key) is Verdict.COMPILES for key in keys):
+            toolchain = f"triton=={version}"
+            verdicts = self._verdicts(toolchain, keys)
+            if not all(verdicts.get(key) is Verdict.COMPILES for key in keys):
+                continue
+            if not self.failures_of(self.comparison_plan.about, toolchain, on):
                 good.append(version)
         return good
+
+    def _failures(self, side: Side, on: Sequence[str]) -> tuple[ObservedCell, ...]:
+        """Return the failures under a side's compiler by all evidence about the subject."""
+        if not isinstance(side, ReleaseSide):
+            return ()
+        about = side.package or self.comparison_plan.about
+        return tuple(self.failures_of(about, side.choice.identity, on))
 
     @property
     def _source(self) -> PublishedSource | None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, field
 
 from flacheck.analysis.fallbacks import ReportedFallback
+from flacheck.analysis.observation import ObservedCell
 from flacheck.capabilities.diff.compared_side import AdvisedPin, ComparedSide
 from flacheck.capabilities.diff.differences import Difference, ResourceGrowth
 from flacheck.capabilities.diff.package_view import PackageNotice
@@ -135,6 +136,23 @@ class DiffAdvisories(JsonStruct, frozen=True):
     after: tuple[PublishedAdvisory, ...] = field(name="to")
 
 
+class DiffFailure(JsonStruct, frozen=True):
+    """A kernel that fails on a GPU by any evidence, once for each cause."""
+
+    kernel: NotEmpty
+    target: str
+    code: Code | None
+    signature: str | None
+    message: str
+
+
+class DiffFailures(JsonStruct, frozen=True):
+    """The failures under each side by all evidence."""
+
+    before: tuple[DiffFailure, ...] = field(name="from")
+    after: tuple[DiffFailure, ...] = field(name="to")
+
+
 class DiffDocument(JsonStruct, frozen=True, kw_only=True):
     """The changes between two releases, or two sets of stored results, for the same kernels.
 
@@ -146,9 +164,10 @@ class DiffDocument(JsonStruct, frozen=True, kw_only=True):
     launches whose invented arguments may have caused the failure; `only_from` and `only_to` exist
     on one side, with the reason. `moved` are kernels that two releases of a package have in
     different modules; the rows name them as TO does. `package` are the package's own requirements,
-    refusals and warnings; `fallbacks` are those of regressed cells under TO. `source` is published
-    if published results answer, which are then `published`, with the cells of the user's own
-    records.
+    refusals and warnings; `failures` are those of stored scans and published results, whatever
+    configurations they cover: a side with any is not pinned; `fallbacks` are those of regressed
+    cells under TO. `source` is published if published results answer, which are then `published`,
+    with the cells of the user's own records.
     """
 
     schema: Literal["flacheck.diff/1"]
@@ -173,6 +192,7 @@ class DiffDocument(JsonStruct, frozen=True, kw_only=True):
     package: tuple[PackageNotice, ...]
     pin: AdvisedPin
     moved: tuple[MovedKernel, ...]
+    failures: DiffFailures
     fallbacks: tuple[ReportedFallback, ...]
     source: Literal["own", "published"]
     published: PublishedSource | None
@@ -192,6 +212,15 @@ def diff_side(side: ComparedSide) -> DiffSide:
         partial=side.partial,
         package=side.package,
     )
+
+
+def diff_failures(cells: Iterable[ObservedCell]) -> tuple[DiffFailure, ...]:
+    """Return failing cells as one row for each kernel, GPU and cause."""
+    rows: dict[tuple[str | None, ...], DiffFailure] = {}
+    for cell in cells:
+        failure = DiffFailure(cell.kernel, cell.target, cell.code, cell.signature, cell.line)
+        rows.setdefault((cell.kernel, cell.target, cell.code, cell.signature), failure)
+    return tuple(rows[key] for key in sorted(rows, key=str))
 
 
 def diff_rows(changes: Iterable[Difference]) -> tuple[DiffRow, ...]:

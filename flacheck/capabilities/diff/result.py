@@ -7,6 +7,7 @@ from functools import cached_property
 from packaging.version import Version
 
 from flacheck.analysis.fallbacks import Fallback
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import count_noun, kernel_name, some, split, toolchain_label
 from flacheck.capabilities.diff.compared_side import (
     AdvisedPin,
@@ -19,7 +20,9 @@ from flacheck.capabilities.diff.document import (
     ComparedKernels,
     DiffAdvisories,
     DiffDocument,
+    DiffFailures,
     MovedKernel,
+    diff_failures,
     diff_rows,
     diff_side,
     grown_rows,
@@ -28,7 +31,7 @@ from flacheck.capabilities.diff.document import (
 from flacheck.capabilities.diff.package_view import PackageNotice
 from flacheck.capabilities.diff.tally import KernelTally, tally_kernels
 from flacheck.errors import Exit
-from flacheck.model import Json
+from flacheck.model import Json, Verdict
 from flacheck.model.coverage import PackageCoverage
 from flacheck.model.source_location import Locate, locate_nowhere
 from flacheck.published.answers import PublishedSource
@@ -58,6 +61,8 @@ class Comparison:
         configs: The compared configurations: `usual`, `edges` or `own`; None for stored cells.
         coverage: The kernels that a capture reached and missed.
         run: The run that compiled; None without one.
+        failures: The failures under each side by all evidence about the subject: stored scans and
+            published results, whatever configurations they cover.
         published: The published results that answer; None for records of the store.
         locate: Returns the file and line of a kernel.
     """
@@ -76,6 +81,7 @@ class Comparison:
     configs: str | None = None
     coverage: tuple[PackageCoverage, ...] = ()
     run: str | None = None
+    failures: tuple[tuple[ObservedCell, ...], tuple[ObservedCell, ...]] = ((), ())
     published: PublishedSource | None = None
     locate: Locate = field(default=locate_nowhere, compare=False)
 
@@ -108,9 +114,20 @@ class Comparison:
     @property
     def is_regression(self) -> bool:
         """True if a kernel or call that worked under FROM fails, or is refused, under TO."""
-        if self.kernels.refused_by_package or self.unmet:
+        if self.kernels.refused_by_package or self.unmet or self.further_failing:
             return True
         return any(change.counts_against for change in (*self.refusals, *self.changes))
+
+    @cached_property
+    def further_failing(self) -> list[str]:
+        """The kernels that fail under TO by other evidence alone, and not under FROM."""
+        before, after = self.failures
+        failing = {cell.kernel for cell in after} - {cell.kernel for cell in before}
+        for change in (*self.refusals, *self.changes):
+            record = change.pair.before
+            if change.is_waived or (record is not None and record.verdict is Verdict.FAILS):
+                failing.discard(change.kernel)
+        return sorted(failing - set(self.kernels.failing))
 
     @property
     def unmet(self) -> list[PackageNotice]:
@@ -216,6 +233,12 @@ class Comparison:
                 parts.append(f"{len(names)} {verb} ({shown_names})")
         if kernels.not_tested:
             parts.append(f"{len(kernels.not_tested)} not tested")
+        if self.further_failing:
+            number = count_noun(len(self.further_failing), "kernel fails", "kernels fail")
+            shown_names = ", ".join(
+                some(sorted(map(kernel_name, self.further_failing)), _SHOWN_KERNELS)
+            )
+            parts.append(f"{number} in configurations that are not compared ({shown_names})")
         return parts
 
     @property
@@ -246,7 +269,7 @@ class Comparison:
         keeps = self._keeps_kernels
         if keeps and not has_advisories[1]:
             return advise_pin("to", after, self._reason_for_to)
-        if before.can_be_pinned and not has_advisories[0]:
+        if before.can_be_pinned and not has_advisories[0] and not self.failures[0]:
             return advise_pin("from", before, self._reason_against_to)
         if self.others:
             triton, torches = self.others[-1]
@@ -264,8 +287,11 @@ class Comparison:
 
     @property
     def _keeps_kernels(self) -> bool:
-        """True if TO breaks no kernel and compiles some, of FROM's if FROM compiled any."""
-        if self.is_regression or not self.after.can_be_pinned:
+        """True if TO breaks no kernel and compiles some, of FROM's if FROM compiled any.
+
+        By all evidence nothing fails under TO, so that the gate passes it.
+        """
+        if self.is_regression or self.failures[1] or not self.after.can_be_pinned:
             return False
         return self.kernels.still > 0 or not self.kernels.compiled_before
 
@@ -286,6 +312,9 @@ class Comparison:
         after = self.after
         if self.is_regression:
             return f"{after.release} breaks kernels that compiled"
+        if self.failures[1]:
+            names = sorted({kernel_name(cell.kernel) for cell in self.failures[1]})
+            return f"under {after.release} fails {', '.join(some(names, _SHOWN_KERNELS))}"
         if self.advisories[1]:
             return f"{after.release} is advised against"
         if after.partial:
@@ -345,6 +374,7 @@ class Comparison:
             advisories=advisories,
             package=self.package,
             pin=self.pin,
+            failures=DiffFailures(*(diff_failures(cells) for cells in self.failures)),
             moved=tuple(MovedKernel(*names) for names in self.moved),
             fallbacks=tuple(fallback.reported() for fallback in self.fallbacks),
             source="published" if self.published else "own",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from flacheck.analysis.judgement import judge
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_version, split
 from flacheck.analysis.standing import Standing
@@ -24,7 +25,7 @@ from flacheck.packages import checkouts
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.plan import Plan
-from flacheck.published.answers import PublishedSource
+from flacheck.published.evidence import OwnRecords, PublishedEvidence
 from flacheck.store import FILE, Store, questions
 
 _LOG = logging.getLogger(__name__)
@@ -192,8 +193,9 @@ class Evidence:
         baseline_standings: The standings that come from a baseline, which has no records.
         accepts: True for failing cells that the baseline accepts.
         baseline: The use of the baseline; None without one.
-        published: The published results behind some standings; None without any.
-        published_toolchains: The releases of those standings.
+        beside: Standings that only add failures to the others.
+        published: The published results among the standings.
+        own_records: Returns the stored records of keys; None without a store.
     """
 
     standings: Sequence[Standing] = ()
@@ -202,8 +204,13 @@ class Evidence:
     baseline_standings: Sequence[Standing] = ()
     accepts: Callable[[ObservedCell], bool] = lambda cell: False
     baseline: BaselineUse | None = None
-    published: PublishedSource | None = None
-    published_toolchains: tuple[str, ...] = ()
+    beside: Sequence[Standing] = ()
+    published: PublishedEvidence = field(default_factory=PublishedEvidence)
+    own_records: OwnRecords | None = None
+
+    def judged(self) -> Evidence:
+        """Return the evidence with one standing for each subject, release and GPU."""
+        return replace(self, standings=judge(self.standings, self.beside))
 
 
 @contextmanager
@@ -238,7 +245,7 @@ def of_store(store: Store, record_filter: RecordFilter) -> Evidence:
     for place in places:
         keys.update(place.possible_keys)
     records = [record for record in store.current(keys) if record_filter.selects(record)]
-    return Evidence(current_standings, records, store.failed_with)
+    return Evidence(current_standings, records, store.failed_with, own_records=store.latest_records)
 
 
 def _standings_by_operator(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from flacheck.analysis.groups import by_signature
+from flacheck.analysis.judgement import package_failures
 from flacheck.analysis.known_good import group_by_key
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version, split
@@ -25,6 +26,7 @@ from flacheck.capabilities.gate.suggest import Acceptance, suggest
 from flacheck.config import waivers
 from flacheck.config.waivers import Waivable, Waiver
 from flacheck.model import Record, Verdict
+from flacheck.published.answers import source
 from flacheck.toolchains import torch_pins
 
 # (kernels, triton, target, packages) → the advisories against some of these kernels there.
@@ -55,7 +57,8 @@ class Judge:
         self, installations: Sequence[Installation], evidence: Evidence, about: str = ""
     ) -> Gate:
         """Judge every release that the installations allow, and suggest changes of pins."""
-        evidence = _of_family(evidence, self.releases.compiler.family)
+        evidence = _of_family(evidence, self.releases.compiler.family).judged()
+        headers = evidence.published.deciding(evidence.standings)
         with_records = self._releases_with_records(evidence)
         releases = self.releases.with_recorded(with_records)
         admissions = tuple(admit(installation, releases) for installation in installations)
@@ -75,8 +78,9 @@ class Judge:
             questions=_question_names(evidence),
             untested=tuple(group_untested(not_evidence)),
             baseline=evidence.baseline,
-            published=evidence.published,
-            published_releases=_releases(evidence.published_toolchains),
+            published=source(headers) if headers else None,
+            published_releases=_releases({header.toolchain for header in headers}),
+            package_failures=package_failures(evidence.standings),
             compiler=self.releases.compiler,
         )
 
@@ -140,7 +144,7 @@ class Judge:
         rest = _accept(with_cells, let_pass)
         if not all(each.is_good for each in rest):
             extent = _extent(with_cells)
-            why = "; ".join([f"compiled: {extent}", *_upgrade_notes(with_cells)])
+            why = f"compiled: {extent}"
             release = replace(release, state=ReleaseState.SCREENED, extent=extent, why=why)
         if advisories:
             return replace(release, state=ReleaseState.ADVISED)
@@ -244,6 +248,7 @@ def _of_family(evidence: Evidence, family: str) -> Evidence:
     return replace(
         evidence,
         standings=list(filter(is_own, evidence.standings)),
+        beside=list(filter(is_own, evidence.beside)),
         baseline_standings=list(filter(is_own, evidence.baseline_standings)),
     )
 
@@ -265,17 +270,6 @@ def _extent(standings: Sequence[Standing]) -> str:
     configurations = add_shares(each.configurations for each in standings)
     kernels = add_shares(each.kernel_share for each in standings)
     return describe_extent(configurations, kernels)
-
-
-def _upgrade_notes(standings: Sequence[Standing]) -> Iterator[str]:
-    """Yield the places whose standing an older flacheck called good."""
-    for standing in standings:
-        if standing.was_good:
-            question = f"{standing.question.name} on {standing.target}"
-            yield (
-                f"{question} was good for an older flacheck, which did not store the number of "
-                "configurations: scan again to count them"
-            )
 
 
 def _total_cells(standings: Sequence[Standing]) -> int | None:

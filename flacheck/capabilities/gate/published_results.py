@@ -1,21 +1,16 @@
 """A gate's evidence, completed by published results where the store is incomplete."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from flacheck.analysis.standing import Standing
-from flacheck.baseline.form import Baseline, BaselineQuestion
-from flacheck.baseline.standings import name_and_version, standings_of
 from flacheck.capabilities.gate.baseline import limit_to
 from flacheck.capabilities.gate.compilers import TRITON
 from flacheck.capabilities.gate.evidence import Evidence, RecordFilter
 from flacheck.capabilities.gate.sources.package_pins import PackagePin
 from flacheck.packages import package
 from flacheck.pipeline.package_launches import DEFAULT_TARGETS
-from flacheck.published.answers import deciding, source, why_not_published
-from flacheck.published.form import FileEntry, Header
-from flacheck.published.library import ResultsFolder, nearest, why_not_valid
-from flacheck.version import __version__
+from flacheck.published.evidence import published_evidence
+from flacheck.published.library import ResultsFolder, nearest
 
 
 def published_subject(record_filter: RecordFilter) -> tuple[str, ...]:
@@ -86,81 +81,33 @@ def with_published(
     """Return the evidence with published standings, and notes on results that were left out.
 
     Published are standings of packages at exact versions, and of matrices of flacheck's own
-    kernels, which `abouts` names; they count on releases and GPUs without a complete standing in
-    the store or in the baseline. A failure there always counts.
+    kernels, which `abouts` names. About other subjects of the store they only add failures.
     """
     on = record_filter.targets or _targets(evidence) or DEFAULT_TARGETS
-    settled_places = set()
-    for answer in evidence.standings:
-        if not answer.is_partial or answer.failing:
-            settled_places.add((answer.question.about, *answer.place))
-    headers = []
-    notes: dict[str, None] = {}
-    unpublished = why_not_published(library, abouts)
-    if unpublished:
-        notes[unpublished] = None
-    for entry in library.entries(accepts=lambda entry: entry.about in abouts):
-        if entry.target not in on:
-            continue
-        header = library.header(entry)
-        why = why_not_valid(header) or _why_other_keys(library, entry, header)
-        if why is not None:
-            notes[why] = None
-        elif (entry.about, entry.toolchain, entry.target) not in settled_places:
-            headers.append(header)
-    headers = deciding(headers)
-    if headers and record_filter.ops:
+    others = {each.question.about for each in evidence.standings} - set(abouts)
+    if record_filter.compiler is not TRITON:
+        others = set()
+    published = published_evidence(library, [*abouts, *others], on, evidence.own_records)
+    notes = tuple(note for note in published.notes if abouts)
+    if published.headers and record_filter.ops:
         return evidence, ("they hold no call paths, so they do not answer --op",)
     new_standings = []
-    for standing in _standings(headers):
+    beside = []
+    for standing in published.standings:
         part = limit_to(standing, record_filter)
-        if part is not None:
+        if part is not None and part.question.about in abouts:
             new_standings.append(part)
-    if not new_standings:
-        return evidence, tuple(notes)
-    places = {(standing.question.about, *standing.place) for standing in new_standings}
-    kept = []
-    for each in evidence.standings:
-        if (each.question.about, *each.place) not in places:
-            kept.append(each)
-    used_headers = []
-    for header in headers:
-        if (header.about, *header.place.place) in places:
-            used_headers.append(header)
+        elif part is not None:
+            beside.append(part)
     completed = replace(
         evidence,
-        standings=[*kept, *new_standings],
-        baseline_standings=[*evidence.baseline_standings, *new_standings],
-        published=source(used_headers),
-        published_toolchains=tuple(dict.fromkeys(each.toolchain for each in new_standings)),
+        standings=[*evidence.standings, *new_standings],
+        baseline_standings=[*evidence.baseline_standings, *new_standings, *beside],
+        beside=[*evidence.beside, *beside],
+        published=published,
     )
-    return completed, tuple(notes)
-
-
-def _why_other_keys(library: ResultsFolder, entry: FileEntry, header: Header) -> str | None:
-    """Return the reason if this flacheck computes other keys; one of the same version does not."""
-    if header.flacheck == __version__ or library.place(entry) is not None:
-        return None
-    return (
-        f"{header.about} under {header.toolchain} on {header.target}: this flacheck computes other "
-        "keys than the one that compiled it"
-    )
+    return completed, notes
 
 
 def _targets(evidence: Evidence) -> list[str]:
     return list(dict.fromkeys(each.target for each in evidence.standings))
-
-
-def _standings(headers: Sequence[Header]) -> Iterator[Standing]:
-    """Yield the standing of each file, by its counts."""
-    for header in headers:
-        name, _ = name_and_version(header.about)
-        question = BaselineQuestion(
-            about=name,
-            selection={"configs": [header.configs]},
-            packages=(),
-            kernels=header.kernels,
-            places=(header.place,),
-        )
-        baseline = Baseline(flacheck=__version__, accepted_releases=(), questions=(question,))
-        yield from standings_of(baseline)

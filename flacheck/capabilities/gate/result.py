@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, structs
 
 from flacheck.analysis.groups import SignatureGroup
+from flacheck.analysis.judgement import PackageFailure
 from flacheck.analysis.standing_state import StandingState
 from flacheck.analysis.untested_cells import UntestedGroup
 from flacheck.capabilities.gate.admission import Admission, Conflict
@@ -220,7 +221,8 @@ class GateDocument(JsonStruct, frozen=True):
 
     `compiler` is the compiler whose releases are judged. `questions` are those that decided: a
     matrix, package or launches file, with its narrowing; `untested` their launches that are not
-    evidence, because flacheck invented the arguments. `baseline` is null without one. `source` is
+    evidence, because flacheck invented the arguments. `package_failures` are failures that every
+    compiled release has: they make no release bad. `baseline` is null without one. `source` is
     published if published results decide about a release, and `published` says which.
     """
 
@@ -230,6 +232,7 @@ class GateDocument(JsonStruct, frozen=True):
     versions: tuple[GateRelease, ...]
     questions: tuple[str, ...]
     untested: tuple[UntestedGroup, ...]
+    package_failures: tuple[PackageFailure, ...]
     baseline: BaselineUse | None
     conflicts: tuple[GateConflict, ...]
     waived: tuple[GateWaiver, ...]
@@ -256,6 +259,7 @@ class Gate:
         compiler: The judged compiler.
         published: The published results behind some releases; None without any.
         published_releases: Those releases.
+        package_failures: The failures that every compiled release has.
     """
 
     admissions: tuple[Admission, ...]
@@ -271,6 +275,7 @@ class Gate:
     compiler: GatedCompiler = TRITON
     published: PublishedSource | None = None
     published_releases: tuple[str, ...] = ()
+    package_failures: tuple[PackageFailure, ...] = ()
 
     @property
     def pins(self) -> tuple[Pin, ...]:
@@ -331,6 +336,7 @@ class Gate:
             versions=tuple(map(_gate_release, self.versions)),
             questions=self.questions,
             untested=self.untested,
+            package_failures=self.package_failures,
             baseline=self.baseline,
             conflicts=tuple(map(_gate_conflict, self.conflicts)),
             waived=tuple(map(_gate_waiver, self.judged_waivers)),

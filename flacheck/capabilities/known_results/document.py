@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from flacheck.analysis.fallbacks import ReportedFallback
-from flacheck.analysis.standing_state import Share
+from flacheck.analysis.judgement import PackageFailure
+from flacheck.analysis.standing_state import Share, StandingState
 from flacheck.model.wire import JsonStruct
 from flacheck.published.form import Highlight
 
@@ -22,8 +23,9 @@ class KnownCause(JsonStruct, frozen=True, kw_only=True):
 class KnownPlace(JsonStruct, frozen=True, kw_only=True):
     """The published answer of a package version on one release and GPU.
 
-    `failing_kernels` are those with a failure that counts. `reason` is null if the answer is about
-    the package that is installed here, else the difference.
+    `configs` are the configurations of its files, `edges and usual`. `failing_kernels` are those
+    with a failure that counts. `reason` is null if the answer is about the package that is
+    installed here, else the difference.
     """
 
     about: str
@@ -31,7 +33,7 @@ class KnownPlace(JsonStruct, frozen=True, kw_only=True):
     toolchain: str
     torch: tuple[str, ...]
     target: str
-    standing: Literal["good", "screened", "bad", "partial", "no-record"]
+    standing: StandingState
     cells: int
     configurations: Share
     kernels: Share
@@ -79,7 +81,10 @@ class KnownGap(JsonStruct, frozen=True, kw_only=True):
 
 
 class Known(JsonStruct, frozen=True, kw_only=True):
-    """The published results of a package or a matrix."""
+    """The published results of a package or a matrix.
+
+    `package_failures` are failures that every compiled release has: they make no release bad.
+    """
 
     schema: Literal["flacheck.known/1"]
     source: Literal["published"]
@@ -88,4 +93,5 @@ class Known(JsonStruct, frozen=True, kw_only=True):
     places: tuple[KnownPlace, ...]
     known_good: tuple[KnownPair, ...]
     pins: tuple[KnownPin, ...]
+    package_failures: tuple[PackageFailure, ...]
     not_built: tuple[KnownGap, ...]

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from flacheck.analysis.groups import UNCLASSIFIED
+from flacheck.analysis.judgement import WIDEST, judge, package_failures
+from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.order import by_target, by_version, count_noun, split
-from flacheck.analysis.standing_state import Share, add_shares
+from flacheck.analysis.standing import Standing
+from flacheck.analysis.standing_state import StandingState, add_shares
+from flacheck.baseline.standings import signature_of
 from flacheck.capabilities.known_results.document import (
     Known,
     KnownCause,
@@ -20,14 +28,15 @@ from flacheck.capabilities.known_results.document import (
     KnownPlace,
 )
 from flacheck.errors import UsageError, did_you_mean
-from flacheck.published.answers import deciding
 from flacheck.published.combinations import Combination
+from flacheck.published.evidence import standing_of
 from flacheck.published.form import FileEntry, Header, file_name
 from flacheck.published.library import ResultsFolder, nearest, source_of, why_not_valid
 from flacheck.tables import advisories, targets
 from flacheck.toolchains import torch_pins, triton_releases
 
-_PASSING = ("good", "screened")
+_PASSING = (StandingState.GOOD, StandingState.SCREENED)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,11 @@ class KnownRequest:
     triton: tuple[str, ...] = ()
     torch: str = ""
     versions: SpecifierSet | None = None
+
+    @property
+    def toolchains(self) -> list[str]:
+        """The releases as toolchains."""
+        return [f"triton=={release}" for release in self.triton]
 
     @cached_property
     def name(self) -> str:
@@ -66,8 +80,10 @@ class KnownRequest:
         return self.versions is None or self.versions.contains(version, prereleases=True)
 
 
-def look_up(library: ResultsFolder, request: KnownRequest) -> Known:
-    """Return what is published about a package.
+def look_up(
+    library: ResultsFolder, request: KnownRequest, beside: Sequence[Standing] = ()
+) -> Known:
+    """Return what is published about a package, with the failures of other evidence `beside`.
 
     Raises:
         UsageError: If nothing is published about it; the nearest version is named.
@@ -80,24 +96,40 @@ def look_up(library: ResultsFolder, request: KnownRequest) -> Known:
     if not entries and not gaps:
         raise UsageError(_unknown(library, listed, request))
     headers = [library.header(entry) for entry in entries]
-    places = tuple(map(_place, headers))
-    decisive = deciding(headers)
-    decisive_files = set(map(file_name, decisive))
-    deciding_places = []
-    for header, place in zip(headers, places):
-        if file_name(header) in decisive_files:
-            deciding_places.append(place)
-    pairs = tuple(_pairs(deciding_places))
+    # Releases that were not asked for show whose a failure is.
+    others = library.entries(accepts=_filter(replace(request, triton=()), target_names))
+    published = [standing_of(library.header(entry)) for entry in others]
+    own = [each for each in published if not request.triton or each.toolchain in request.toolchains]
+    judged = judge(own, [*published, *beside])
+    places = []
+    for standing in sorted(judged, key=_in_order):
+        answers = [header for header in headers if _is_about(header, standing)]
+        places.append(_place(standing, answers))
+    pairs = tuple(_pairs(places))
     return Known(
         schema="flacheck.known/1",
         source="published",
         package=request.package,
-        answer=_answer(request, decisive, pairs, gaps),
-        places=places,
+        answer=_answer(request, headers, places, pairs, gaps),
+        places=tuple(places),
         known_good=pairs,
-        pins=tuple(_pins(deciding_places)),
+        pins=tuple(_pins(places)),
+        package_failures=package_failures(judged),
         not_built=tuple(gaps),
     )
+
+
+def _in_order(standing: Standing) -> tuple[object, ...]:
+    return (
+        by_version(standing.question.about),
+        by_version(standing.toolchain),
+        by_target(standing.target),
+    )
+
+
+def _is_about(header: Header, standing: Standing) -> bool:
+    place = (header.about, header.toolchain, header.target)
+    return place == (standing.question.about, *standing.place)
 
 
 def _filter(request: KnownRequest, target_names: set[str]) -> Callable[[FileEntry], bool]:
@@ -169,50 +201,58 @@ def _unknown(library: ResultsFolder, listed: Sequence[Combination], request: Kno
     return f"nothing is published about {request.package} on {on}"
 
 
-def _place(header: Header) -> KnownPlace:
-    release = split(header.toolchain)[1]
+def _place(standing: Standing, headers: Sequence[Header]) -> KnownPlace:
+    """Return the answer of a place; its files are the headers."""
+    first = next(each for each in headers if file_name(each) in standing.sources)
+    release = split(standing.toolchain)[1]
     torch: Sequence[str] = ()
     against: Sequence[str] = ()
-    if header.toolchain.startswith("triton=="):
+    kernels = dict.fromkeys(kernel for header in headers for kernel in header.kernels)
+    if standing.toolchain.startswith("triton=="):
         torch = torch_pins.torch_for(release)
-        packages = [header.about] if header.version else []
-        against = advisories.of(header.kernels, release, header.target, packages)
-    causes = []
-    failing: dict[str, None] = {}
-    for failure in header.place.failures:
-        failing.update(dict.fromkeys(failure.kernels))
-        causes.append(
-            KnownCause(
-                code=failure.code,
-                signature=failure.signature,
-                line=failure.line,
-                kernels=dict(failure.kernels),
-            )
-        )
+        packages = [first.about] if first.version else []
+        against = advisories.of(list(kernels), release, standing.target, packages)
     return KnownPlace(
-        about=header.about,
-        configs=header.configs,
-        toolchain=header.toolchain,
+        about=first.about,
+        configs=" and ".join(sorted({header.configs for header in headers}, key=WIDEST.index)),
+        toolchain=standing.toolchain,
         torch=tuple(torch),
-        target=header.target,
-        standing=header.place.state,
-        cells=header.place.answered_count,
-        configurations=_share(header.place.configurations),
-        kernels=_share(header.place.kernels),
-        failing_kernels=tuple(sorted(failing)),
-        causes=tuple(causes),
+        target=standing.target,
+        standing=standing.state,
+        cells=standing.answered_count,
+        configurations=standing.configurations,
+        kernels=standing.kernel_share,
+        failing_kernels=tuple(sorted({cell.kernel for cell in standing.failing})),
+        causes=tuple(_causes(standing.failing)),
         advisories=tuple(against),
-        fallbacks=header.fallbacks,
-        highlights=header.highlights,
-        date=header.date,
-        flacheck=header.flacheck,
-        python=header.python,
-        reason=why_not_valid(header),
+        fallbacks=_each_once(each for header in headers for each in header.fallbacks),
+        highlights=_each_once(each for header in headers for each in header.highlights),
+        date=first.date,
+        flacheck=first.flacheck,
+        python=first.python,
+        reason=why_not_valid(first),
     )
 
 
-def _share(share: Share | None) -> Share:
-    return share or Share(answered=0, of=None)
+def _each_once(items: Iterable[_T]) -> tuple[_T, ...]:
+    """Return items without repetition; a kernel may be in the files of several configurations."""
+    different: list[_T] = []
+    for item in items:
+        if item not in different:
+            different.append(item)
+    return tuple(different)
+
+
+def _causes(failing: Iterable[ObservedCell]) -> Iterator[KnownCause]:
+    """Yield each cause of failures with its kernels."""
+    by_signature = group_by_key((signature_of(cell), cell) for cell in failing)
+    for signature, cells in sorted(by_signature.items()):
+        yield KnownCause(
+            code=cells[0].code or UNCLASSIFIED,
+            signature=signature,
+            line=cells[0].line,
+            kernels=dict(sorted(Counter(cell.kernel for cell in cells).items())),
+        )
 
 
 def _pairs(places: Iterable[KnownPlace]) -> list[KnownPair]:
@@ -220,7 +260,7 @@ def _pairs(places: Iterable[KnownPlace]) -> list[KnownPair]:
     groups: dict[tuple[str, str, str, str], list[KnownPlace]] = {}
     for place in places:
         if place.standing in _PASSING:
-            key = (place.about, place.configs, place.toolchain, place.standing)
+            key = (place.about, place.configs, place.toolchain, place.standing.value)
             groups.setdefault(key, []).append(place)
     pairs = []
     for (about, configs, toolchain, standing), own in groups.items():
@@ -263,22 +303,23 @@ def _pins(places: Sequence[KnownPlace]) -> list[KnownPin]:
 def _answer(
     request: KnownRequest,
     headers: Sequence[Header],
+    known_places: Sequence[KnownPlace],
     pairs: Sequence[KnownPair],
     gaps: Sequence[KnownGap],
 ) -> str:
-    """Return the answer in one sentence; the headers are one for each pair of release and GPU."""
+    """Return the answer in one sentence."""
     if not headers:
         return f"{request.package}: not built; the project lists {_list_gaps(gaps)}"
     source = source_of(headers)
     is_matrix = headers[0].version is None
     if request.version is None and request.triton and not is_matrix:
-        return f"{_fitting(request, headers, pairs)} ({source})"
+        return f"{_fitting(request, known_places, pairs)} ({source})"
     name = request.package
     if is_matrix:
         name = f"flacheck's own kernels (matrix {request.package})"
     releases = sorted({pair.toolchain for pair in pairs}, key=by_version)
     versions = sorted({pair.about for pair in pairs}, key=lambda about: by_version(about))
-    places = count_noun(len(headers), "pair of release and GPU", "pairs of release and GPU")
+    places = count_noun(len(known_places), "pair of release and GPU", "pairs of release and GPU")
     if not releases:
         return f"{name}: none of {places} is good or screened ({source})"
     passing = sum(len(pair.targets) for pair in pairs)
@@ -289,7 +330,9 @@ def _answer(
     return f"{text} ({source})"
 
 
-def _fitting(request: KnownRequest, headers: Sequence[Header], pairs: Sequence[KnownPair]) -> str:
+def _fitting(
+    request: KnownRequest, places: Sequence[KnownPlace], pairs: Sequence[KnownPair]
+) -> str:
     """Return the versions of a package that fit some releases: they pass on every published GPU."""
     of_releases = f"torch {request.torch}"
     if not request.torch:
@@ -299,18 +342,18 @@ def _fitting(request: KnownRequest, headers: Sequence[Header], pairs: Sequence[K
         for target in pair.targets:
             passing_places.add((pair.about, pair.toolchain, target))
     failing_releases = set()
-    for header in headers:
-        if (header.about, header.toolchain, header.target) not in passing_places:
-            failing_releases.add((header.about, header.toolchain))
-    on = sorted({header.target for header in headers}, key=by_target)
+    for place in places:
+        if (place.about, place.toolchain, place.target) not in passing_places:
+            failing_releases.add((place.about, place.toolchain))
+    on = sorted({place.target for place in places}, key=by_target)
     fitting = []
     others = []
-    for about in sorted({header.about for header in headers}, key=by_version):
+    for about in sorted({place.about for place in places}, key=by_version):
         version = about.partition("==")[2]
-        own = [header for header in headers if header.about == about]
-        own_targets = sorted({header.target for header in own}, key=by_target)
+        own = [place for place in places if place.about == about]
+        own_targets = sorted({place.target for place in own}, key=by_target)
         releases = []
-        for toolchain in sorted({header.toolchain for header in own}, key=by_version):
+        for toolchain in sorted({place.toolchain for place in own}, key=by_version):
             if (about, toolchain) not in failing_releases:
                 releases.append(split(toolchain)[1])
         if not releases:
@@ -323,7 +366,7 @@ def _fitting(request: KnownRequest, headers: Sequence[Header], pairs: Sequence[K
     where = f"{of_releases} on {', '.join(on)}"
     if not fitting:
         text = f"{request.package}: none of {', '.join(others)} fits {where}"
-        return f"{text}; {_nearest_version(headers)}"
+        return f"{text}; {_nearest_version(places)}"
     verb = "fits" if len(fitting) == 1 else "fit"
     text = f"{request.package}: {', '.join(fitting)} {verb} {where}"
     if others:
@@ -331,19 +374,17 @@ def _fitting(request: KnownRequest, headers: Sequence[Header], pairs: Sequence[K
     return text
 
 
-def _nearest_version(headers: Sequence[Header]) -> str:
+def _nearest_version(places: Sequence[KnownPlace]) -> str:
     """Return the version, release and GPU with the fewest failing kernels, the newest of several.
 
     The text is `0.6.0 comes nearest: 2 kernels fail under Triton 3.7.1 (torch 2.12.1) on sm90`.
     """
     best = None
     fewest = 0
-    for header in sorted(headers, key=lambda each: by_version(each.about), reverse=True):
-        failing = set[str]()
-        for failure in header.place.failures:
-            failing.update(failure.kernels)
+    for place in sorted(places, key=lambda each: by_version(each.about), reverse=True):
+        failing = place.failing_kernels
         if best is None or len(failing) < fewest:
-            best, fewest = header, len(failing)
+            best, fewest = place, len(failing)
     assert best is not None
     release = split(best.toolchain)[1]
     under = f"Triton {release}"

@@ -11,6 +11,7 @@ from msgspec import convert
 
 from flacheck.analysis.context import Context, FormsOf, forms_from_json
 from flacheck.analysis.fallbacks import Fallback
+from flacheck.analysis.judgement import judge
 from flacheck.analysis.observation import ObservedCell
 from flacheck.analysis.slow import SlowCompile, mark_slow
 from flacheck.analysis.standing import Standing
@@ -27,6 +28,8 @@ from flacheck.model.coverage import PackageCoverage
 from flacheck.packages.kernel_locations import KernelLocator
 from flacheck.pipeline.run import Excuse
 from flacheck.published.answers import source
+from flacheck.published.evidence import evidence_beside
+from flacheck.published.library import ResultsFolder
 from flacheck.published.packing import PublishedPlace
 from flacheck.store import Store, StoredRun, questions
 from flacheck.tables import advisories
@@ -53,11 +56,13 @@ def view(
     names: Sequence[str],
     waived: Sequence[Waiver] = (),
     baseline: Baseline | None = None,
+    library: ResultsFolder | None = None,
 ) -> RunView:
     """Return stored runs with their analysis.
 
     Of several runs the newest record of each cell counts. Expired waivers excuse nothing; a
-    baseline excuses its failures.
+    baseline excuses its failures. Failures of the same subjects by other scans and by the published
+    results of `library` count, too.
     """
     runs_by_id = {run.id: run for run in map(store.run, names)}
     runs = sorted(runs_by_id.values(), key=lambda run: run.started, reverse=True)
@@ -66,7 +71,8 @@ def view(
         forms.update(forms_from_json(run.context))
     kernels = [name for run in runs for name in run.context.get("kernels", ())]
     places = questions.of_runs(store, runs)
-    run_standings = standings(places, store.current, questions.further_records(store))
+    own_standings = standings(places, store.current, questions.further_records(store))
+    run_standings = judge(own_standings, evidence_beside(own_standings, store, library))
     coverage = [entry for run in runs for entry in run.context.get("coverage", ())]
     context = _context(forms, kernels, coverage, run_standings, places, waived, baseline)
     stored_fallbacks = [
@@ -101,8 +107,15 @@ def view(
     )
 
 
-def published_view(places: Sequence[PublishedPlace], waived: Sequence[Waiver] = ()) -> RunView:
-    """Return published results about one package or matrix as a run with its analysis."""
+def published_view(
+    places: Sequence[PublishedPlace],
+    waived: Sequence[Waiver] = (),
+    beside: Sequence[Standing] = (),
+) -> RunView:
+    """Return published results about one package or matrix as a run with its analysis.
+
+    Failures of the standings `beside` count, too.
+    """
     headers = [place.header for place in places]
     records = [record for place in places for record in place.records]
     forms: dict[tuple[str | None, str], tuple[str, str]] = {}
@@ -113,7 +126,7 @@ def published_view(places: Sequence[PublishedPlace], waived: Sequence[Waiver] = 
         coverage += place.coverage
         for each in place.header.fallbacks:
             fallbacks.append(Fallback.from_reported(each, place.header.package))
-    place_standings = [place.standing() for place in places]
+    place_standings = judge((place.standing() for place in places), beside)
     kernels = [name for header in headers for name in header.kernels]
     questions_with_keys = [place.place for place in places]
     context = _context(forms, kernels, coverage, place_standings, questions_with_keys, waived, None)

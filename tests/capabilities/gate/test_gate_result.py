@@ -49,6 +49,7 @@ def test_json_holds_pins_releases_waivers_and_changes() -> None:
         ],
         "questions": ["seeds"],
         "untested": [],
+        "package_failures": [],
         "baseline": None,
         "source": "own",
         "published": None,
