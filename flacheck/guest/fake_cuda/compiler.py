@@ -39,9 +39,14 @@ def put_off() -> None:
     sys.meta_path.insert(0, _LateFinder(compiler))
 
 
+# The functions that torch has asked to leave uncompiled before the compiler was there.
+_left_functions: list[Any] = []
+
+
 def _left_alone(function: Any = None, *args: object, **kwargs: object) -> Any:
     if function is None:
-        return lambda decorated: decorated
+        return _left_alone
+    _left_functions.append(function)
     return function
 
 
@@ -61,6 +66,9 @@ class _LateModule(ModuleType):
         self.__class__ = ModuleType  # type: ignore[assignment]
         assert self.__spec__ is not None and self.__spec__.loader is not None
         self.__spec__.loader.exec_module(self)
+        # torch keeps the answer to its request. Now it asks the compiler again.
+        for function in _left_functions:
+            vars(function).pop("__dynamo_disable", None)
 
 
 class _LateFinder(importlib.abc.MetaPathFinder):

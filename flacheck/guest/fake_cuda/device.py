@@ -73,7 +73,14 @@ class FakeDevice:
         compiler.put_off()
         # Only now, because these modules use torch's internals when they are imported.
         from ..workers import torch_cuda
-        from . import autograd, inductor, known_values, registrations, tensor_moves
+        from . import (
+            autograd,
+            card_kernels,
+            inductor,
+            known_values,
+            registrations,
+            tensor_moves,
+        )
 
         self._mode = known_values.NoDeviceMode(allow_non_fake_inputs=True)
         self._values = known_values.KnownValues(self._mode, on_guess)
@@ -90,6 +97,8 @@ class FakeDevice:
         registry = (ctypes.c_void_p * _SLOTS).in_dll(library, _REGISTRY)
         registry[_CUDA] = next(guard for guard in registry[_CUDA + 1 :] if guard)
         torch_cuda.turn(card)
+        # Before the registrations of a program are noted.
+        card_kernels.install(self._mode, self.entered)
         autograd.install()
         tensor_moves.install()
         registrations.install()
@@ -98,7 +107,7 @@ class FakeDevice:
         self.compiler_actions: dict[str, Callable[[], None]] = {}
         if compiles:
             inductor.install()
-            self.compiler_actions = inductor.actions(self.entered)
+            self.compiler_actions = inductor.actions()
         else:
             torch_cuda.leave_functions_uncompiled()
             # Nothing is compiled, so no operation needs torch's guard against the compiler.

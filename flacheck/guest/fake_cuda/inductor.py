@@ -7,32 +7,29 @@ runs in the program's process.
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ..engine.driver import constant, nothing
 
 # Inductor may compile in a pool of processes, which do not have the imitated card.
 _ENVIRONMENT = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
 _DEVICES = "torch._dynamo.device_interface"
-_TESTING = "torch._dynamo.testing"
+_RULES = "torch._dynamo.trace_rules"
+_PADDING = "torch._inductor.fx_passes.pad_mm"
 _BENCHMARKS = "torch._inductor.runtime.benchmarking"
 _HELPERS = "torch._inductor.runtime.triton_helpers"
 _GRAPHS = "torch._inductor.cudagraph_utils"
 _SELECTION = "torch._inductor.select_algorithm"
-_REQUESTS = "torch._inductor.autotune_process"
 # Milliseconds of a library's kernel. One of Inductor's templates takes one: then Inductor chooses a
 # template, and writes the kernels that are fused into it.
 _LIBRARY_MS = 2.0
-
-Entered = Callable[[], AbstractContextManager[object]]
 
 
 def install() -> None:
@@ -47,20 +44,35 @@ def install() -> None:
     guards.copy_if_misaligned = _return_tensor
 
 
-def actions(entered: Entered) -> dict[str, Callable[[], None]]:
-    """Return the functions to call after the import of Inductor's modules, by module.
-
-    `entered` makes tensors fake until its block ends: Inductor benchmarks while it compiles,
-    outside of all modes.
-    """
+def actions() -> dict[str, Callable[[], None]]:
+    """Return the functions to call after the import of the compiler's modules, by module."""
     return {
+        _RULES: _skip_own_frames,
         _DEVICES: _give_stream,
         _HELPERS: _leave_driver,
-        _TESTING: lambda: _enter_for(_TESTING, "", "rand_strided", entered),
-        _REQUESTS: lambda: _enter_for(_REQUESTS, "TritonBenchmarkRequest", "make_run_fn", entered),
+        _PADDING: _leave_modes,
         _SELECTION: _prefer_templates,
         _GRAPHS: _leave_out_graphs,
     }
+
+
+def _skip_own_frames() -> None:
+    """Keep the compiler from frames of flacheck's functions, which stand for torch's own in C++.
+
+    It would compile them where an uncompiled part of a program calls them. In a compiled part it
+    may inline them.
+    """
+    rules: Any = sys.modules[_RULES]
+    room = __name__.rpartition(".")[0]
+    for name in (room, room.rpartition(".")[0] + ".recorder"):
+        rules.add(name)
+    if hasattr(rules, "BUILTIN_INLINE_WHEN_CALLED"):
+        rules.BUILTIN_INLINE_WHEN_CALLED.add(os.path.dirname(__file__))
+
+
+def _leave_modes() -> None:
+    """Make a benchmark leave the modes, which can be entered again, not torch's dispatch."""
+    setattr(sys.modules[_PADDING], "no_dispatch", _disable_current_modes)  # noqa: B010
 
 
 def _give_stream() -> None:
@@ -70,21 +82,6 @@ def _give_stream() -> None:
 def _leave_driver() -> None:
     """Keep Inductor's kernels from a search for a driver: the imitated card's is in use."""
     setattr(sys.modules[_HELPERS], "set_driver_to_gpu", nothing)  # noqa: B010
-
-
-def _enter_for(module: str, owner: str, name: str, entered: Entered) -> None:
-    """Make a function, or a method of the class `owner`, run with fake tensors."""
-    place: Any = sys.modules[module]
-    if owner:
-        place = getattr(place, owner)
-    plain = getattr(place, name)
-
-    @functools.wraps(plain)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        with entered():
-            return plain(*args, **kwargs)
-
-    setattr(place, name, run)
 
 
 def _leave_out_graphs() -> None:

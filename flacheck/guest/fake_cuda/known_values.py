@@ -85,6 +85,14 @@ def keep_value(tensor: Any, value: Any) -> None:
     setattr(tensor, _VALUE, value)
 
 
+def keep_zeros(tensor: Any) -> None:
+    """Set the value of fresh memory of few elements, whose content is undefined, to zeros."""
+    if value_of(tensor) is None and tensor.numel() <= _limit(tensor):
+        size, strides = tuple(tensor.shape), tensor.stride()
+        with _disable_current_modes():
+            keep_value(tensor, torch.empty_strided(size, strides, dtype=tensor.dtype).zero_())
+
+
 def read(tensor: Any) -> list[int] | None:
     """Return the values of an integer tensor in the order of its indices, None if unknown.
 

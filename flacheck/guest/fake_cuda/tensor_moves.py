@@ -184,12 +184,12 @@ def _placing(plain: Callable[..., Any]) -> Any:
 
 
 def _making(plain: Callable[..., Any]) -> Any:
-    """Return a function that takes a device by name; most calls need no change."""
+    """Return a function that takes a device by name."""
 
     @functools.wraps(plain)
     def make(*args: Any, **kwargs: Any) -> Any:
-        if type(kwargs.get("device")) is int:
-            kwargs["device"] = torch.device("cuda", kwargs["device"])
+        if kwargs.get("device") is not None:
+            kwargs["device"] = _with_index(kwargs["device"])
         return plain(*args, **kwargs)
 
     return make

@@ -54,3 +54,49 @@ def test_who_asks_for_it_has_it_whole(tmp_path: Path, how: str) -> None:
     launch(torch.empty(64, device="cuda"))
     """
     assert exit_code(tmp_path, program) == 0
+
+
+@needs_torch
+def test_what_torch_left_uncompiled_before_the_import_stays_uncompiled(tmp_path: Path) -> None:
+    """torch keeps the compiler's answer for each such function."""
+    program = """
+    from torch._compile import _disable_dynamo
+
+    @_disable_dynamo
+    def add(x): return x + 1
+
+    x = torch.empty(64, device="cuda")
+    add(x)
+    whole = torch.compile(lambda x: add(x) * 2, backend="eager", fullgraph=True)
+    try:
+        whole(x)
+    except torch._dynamo.exc.Unsupported:
+        launch(x)
+    else:
+        sys.exit(5)
+    """
+    assert exit_code(tmp_path, program) == 0
+
+
+@needs_torch
+def test_it_compiles_no_function_of_flacheck(tmp_path: Path) -> None:
+    """An uncompiled loop calls stand-ins for torch's functions; a compiled part inlines them."""
+    program = """
+    @torch.compile(backend="eager")
+    def loop(x):
+        for _ in range(2):
+            x = torch.zeros_like(x) + x.to(torch.float16)
+            torch._dynamo.graph_break()
+        return x
+
+    @torch.compile(backend="eager", fullgraph=True)
+    def whole(x):
+        y = torch.zeros_like(x) + torch.arange(64, device=x.device)
+        return y.to("cuda") + y.cuda()
+
+    x = torch.empty(64, device="cuda")
+    loop(x)
+    assert torch._dynamo.utils.counters["frames"]["total"] == 1
+    launch(whole(x))
+    """
+    assert exit_code(tmp_path, program) == 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from flacheck.captures.run import capture
 from flacheck.inputs.launches import read
 from tests.captured import needs_torch
@@ -37,3 +39,32 @@ def test_kernels_of_a_compiled_function_are_recorded(tmp_path: Path) -> None:
         assert launch.kernel.startswith("inductor:triton_")
         assert launch.text is not None
         assert launch.launch.configs
+
+
+# The fewest kernels that a compile of each model writes, forward and backward.
+_FEWEST = {
+    "gpt": 15,
+    "bert": 20,
+    "vit": 8,
+    "resnet": 10,
+    "unet": 15,
+    "recurrent": 5,
+    "lstm": 3,
+    "experts": 8,
+    "routed_expert": 6,
+    "diffusion": 15,
+    "recommender": 8,
+    "transducer": 6,
+    "scan": 10,
+    "adversaries": 12,
+}
+
+
+@pytest.mark.slow
+@needs_torch
+@pytest.mark.parametrize("model", _FEWEST)
+def test_a_step_of_training_is_recorded(tmp_path: Path, model: str) -> None:
+    """Each kind of model compiles forward and backward, and an optimizer makes a step."""
+    output = tmp_path / "l.jsonl"
+    assert capture([sys.executable, "-m", "tests.compiled_models", model], output) == 0
+    assert len(read(output).launches) >= _FEWEST[model]
