@@ -125,8 +125,9 @@ def ask(report: Report, keep: Path, scope: list[str], budget: int) -> dict[str, 
         try:
             _, errors = scan.communicate(timeout=budget)
         except subprocess.TimeoutExpired:
-            # The scan stores what it has; SIGINT ends its workers.
-            scan.send_signal(2)
+            # The scan stores what it has and ends its workers. A command in the background ignores
+            # SIGINT, and so does all that it starts.
+            scan.terminate()
             scan.communicate()
             return f"no answer within {budget} s"
     if not output.exists():
