@@ -35,9 +35,7 @@ class ObservedCell:
     a compile that was stopped on request before its last stage, `is_crash` an attempt that a signal
     ended. `made_up` marks arguments that flacheck's driver invented; `reason` and `formerly` are
     the record's; `api` is a name of Triton or of a module that the kernel's source uses and the
-    release lacks. `fails_alike` marks a front-end error that no other arguments avoid,
-    `depends_on` are the arguments of which others avoid it, and `compiles_under` is a newer release
-    whose front end accepts the same launch. `instantiation` are the template arguments with which a
+    release lacks. `instantiation` are the template arguments with which a
     C++ error occurs. If the question lists several configurations of this launch,
     `configuration_of` is the key of the cell that it requests.
     """
@@ -66,9 +64,6 @@ class ObservedCell:
     made_up: bool = False
     formerly: str | None = None
     api: str | None = None
-    fails_alike: bool = False
-    depends_on: tuple[str, ...] = ()
-    compiles_under: str | None = None
     instantiation: str | None = None
     configuration_of: str | None = None
 
@@ -164,7 +159,6 @@ def _observe(
     size, options = canonical(dict(record.shape)), canonical(dict(record.options))
     launch = ("launch", canonical(record.launch and record.launch.to_json()), size)
     facts = _decisive_facts(record)
-    variations = facts.get("variations") or {}
     if launch not in shared:
         shared[launch] = take_apart(record.launch, record.shape)
     return ObservedCell(
@@ -194,9 +188,6 @@ def _observe(
         made_up=made_up,
         formerly=once(record.formerly),
         api=once(facts.get("api")),
-        fails_alike=bool(variations.get("alike")),
-        depends_on=once(tuple(variations.get("depends_on", ()))),
-        compiles_under=once(facts.get("compiles_under")),
         instantiation=once(facts.get("instantiation")),
         configuration_of=configuration_of,
     )

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from flacheck import rules
-from flacheck.model import MESSAGE_LIMIT, Attempt, Cell, Finding, Json, Outcome, Record, Verdict
+from flacheck.model import MESSAGE_LIMIT, Attempt, Cell, Finding, Outcome, Record, Verdict
 from flacheck.model.record import RecordedFinding
 from flacheck.tables import targets
 
@@ -49,9 +49,10 @@ def judge(cell: Cell, attempt: Attempt) -> Record:
         if attempt.host_error:
             reason = f"{reason} ({attempt.host_error})"
         return _record(cell, attempt, Verdict.UNKNOWN, findings, reason=reason, tolerated=tolerated)
-    return with_facts(
-        _record(cell, attempt, Verdict.FAILS, findings, tolerated=tolerated), cause(attempt)
-    )
+    record = _record(cell, attempt, Verdict.FAILS, findings, tolerated=tolerated)
+    # The API that the release lacks.
+    facts = {name: attempt.facts[name] for name in ("api",) if name in attempt.facts}
+    return with_facts(record, facts)
 
 
 def _own_words(finding: Finding) -> str:
@@ -72,15 +73,6 @@ def _has_choice(cell: Cell) -> bool:
     that its program tries beside others for a launch may fail as well.
     """
     return cell.stage != "compile" or len(cell.configs) > 1 or cell.kernel.is_candidate
-
-
-def cause(attempt: Attempt) -> Json:
-    """Return the API that the release lacks, or the arguments that a front-end error depends on."""
-    facts = {}
-    for name in ("api", "variations"):
-        if name in attempt.facts:
-            facts[name] = attempt.facts[name]
-    return facts
 
 
 def _record_finished(cell: Cell, attempt: Attempt) -> Record:

@@ -9,9 +9,6 @@ from functools import cache
 from typing import Any, Protocol
 
 from flacheck import rules
-from flacheck.analysis.observation import observe
-from flacheck.analysis.order import by_version
-from flacheck.analysis.untested_cells import is_guess_likely, is_undecided
 from flacheck.engine import judge
 from flacheck.engine.executors import Executor, Task
 from flacheck.engine.provider import Provider, Unavailable
@@ -34,11 +31,6 @@ _REPEATS, _SILENT_REPEATS, _MOST_REPEATS = 1, 2, 6
 # Tasks that are looked up and sent together. Then the tasks of a kind that are with the executor:
 # in seconds of its work, per worker, and at most.
 _BLOCK, _SECONDS_OUT, _EACH_OUT, _MOST_OUT = 8, 1, 2, 4096
-# Newer releases under which a refused launch is compiled, up to this stage, and the names of the
-# facts about them.
-_MAX_NEWER = 3
-_LAST_STAGE = "ttir"
-_ACCEPTED, _REFUSED = "compiles_under", "refused_under"
 # Keys that are looked up in the store at once, so that few records are in memory at a time.
 _PAGE = 500
 
@@ -87,16 +79,13 @@ class Trial:
     """A task's name: its cell, and the failure that the task is to confirm.
 
     `confirmations` counts how often that failure was confirmed before, `kind` groups failures that
-    may have the same cause. `newer` is the newer release under which the task compiles the launch
-    of a confirmed failure; the task with `varies` tries other arguments for it.
+    may have the same cause.
     """
 
     cell: Cell
     confirms: Record | None = None
     confirmations: int = 0
     kind: str | None = None
-    newer: str | None = None
-    varies: bool = False
 
 
 class _Unsent:
@@ -164,11 +153,7 @@ class _Unsent:
 
 @dataclass
 class Loop:
-    """Compiles cells for one run. `again` ignores stored records.
-
-    `newer_releases` may show that a release refuses a launch that others accept; the first are
-    compared first.
-    """
+    """Compiles cells for one run. `again` ignores stored records."""
 
     provider: Provider
     run: str
@@ -176,7 +161,6 @@ class Loop:
     executor: Executor
     timeouts: Timeouts
     again: bool = False
-    newer_releases: Sequence[str] = ()
     # Failures of each kind that did not repeat. The more there are, the more likely the next
     # failure is an accident.
     _accidents: Counter[str | None] = field(default_factory=Counter)
@@ -311,12 +295,6 @@ class Loop:
         """
         trial: Trial = task.name
         cell = trial.cell
-        if trial.newer and trial.confirms:
-            yield from self._compare_release(trial.confirms, trial.newer, attempt)
-            return
-        if trial.varies and trial.confirms:
-            yield judge.with_facts(trial.confirms, judge.cause(attempt))
-            return
         record = judge.judge(cell, attempt)
         if record.verdict is Verdict.FAILS and cell.stage == "autotune":
             record = judge.with_facts(record, self.provider.facts(cell))
@@ -359,55 +337,7 @@ class Loop:
         if trial.confirmations < self._enough_repeats(trial.kind):
             self._confirm(task, trial)
         else:
-            yield from self._compare_releases(first)
-
-    def _compare_release(self, failure: Record, newer: str, attempt: Attempt) -> Iterator[Record]:
-        """Add to a failure if a newer release accepts the launch.
-
-        A newer release may also convert operands, or pad tiles, that are wrong guesses.
-        """
-        if attempt.outcome is Outcome.FINISHED:
-            evidence = judge.with_facts(failure, {_ACCEPTED: newer})
-            (cell,) = observe([evidence])
-            if is_guess_likely(cell):
-                refusals = failure.findings[0]["facts"].get(_REFUSED, ())
-                self._vary(judge.with_facts(evidence, {_REFUSED: list(refusals)}))
-            else:
-                yield evidence
-            return
-        refusals = [*failure.findings[0]["facts"].get(_REFUSED, ()), newer]
-        yield from self._compare_releases(judge.with_facts(failure, {_REFUSED: refusals}))
-
-    def _compare_releases(self, failure: Record) -> Iterator[Record]:
-        """Yield a failure, or first compile its launch under the next newer release.
-
-        Only a failure that made-up arguments may have caused is compared.
-        """
-        (cell,) = observe([failure])
-        refusals: Sequence[str] = failure.findings[0]["facts"].get(_REFUSED, ())
-        if not is_undecided(cell):
-            yield failure
-            return
-        for newer in self.newer_releases:
-            if len(refusals) >= _MAX_NEWER:
-                break
-            if newer in refusals or by_version(newer) <= by_version(failure.toolchain):
-                continue
-            newer_cell = replace(failure.cell, toolchain=newer, until=_LAST_STAGE)
-            kind = self.provider.worker_kind(newer_cell)
-            if self.provider.refusal(newer_cell) or isinstance(kind, Unavailable):
-                continue
-            trial = Trial(failure.cell, failure, newer=newer)
-            self.executor.submit([Task(trial, kind, request(newer_cell))])
-            return
-        self._vary(judge.with_facts(failure, {_REFUSED: list(refusals)}))
-
-    def _vary(self, failure: Record) -> None:
-        """Try other arguments for a launch whose made-up ones may have caused its failure."""
-        trial = Trial(failure.cell, failure, varies=True)
-        kind = self.provider.worker_kind(failure.cell)
-        assert not isinstance(kind, Unavailable)
-        self.executor.submit([Task(trial, kind, {**request(failure.cell), "vary": True})])
+            yield first
 
     def _enough_repeats(self, kind: str | None) -> int:
         least = _REPEATS
@@ -424,16 +354,12 @@ def is_silent(attempt: Attempt) -> bool:
 def is_still_good(record: Record, timeout: float | None, memory_mb: int) -> bool:
     """Return True for a verdict, and for an unknown whose limit still holds.
 
-    Some failures that an older flacheck stored are compiled again: the machine's errors, and those
-    of made-up launches that were not compared with newer releases. Every other unknown has its
-    cause in the machine (a compiler that was absent or killed, a failure that did not repeat), and
-    that cause may be gone.
+    The machine's errors that an older flacheck stored as failures are compiled again. Every other
+    unknown has its cause in the machine (a compiler that was absent or killed, a failure that did
+    not repeat), and that cause may be gone.
     """
     if record.verdict is Verdict.FAILS:
-        if _is_host_error(record):
-            return False
-        (cell,) = observe([record])
-        return not is_undecided(cell) or _REFUSED in record.findings[0]["facts"]
+        return not _is_host_error(record)
     if record.verdict is not Verdict.UNKNOWN:
         return True
     if record.code == "FC901":

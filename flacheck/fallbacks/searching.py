@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from flacheck.analysis.fallbacks import Fallback
 from flacheck.analysis.known_good import group_by_key
+from flacheck.analysis.order import by_version, split
 from flacheck.engine.loop import Loop, Sink
 from flacheck.fallbacks.candidates import Candidate
 from flacheck.fallbacks.exploration import BRIEF, BUDGET, Exploration, Oracle, Patience, explore
@@ -22,12 +23,14 @@ from flacheck.fallbacks.failing import Failing, Place, ScanResult
 from flacheck.fallbacks.others import Others
 from flacheck.fallbacks.ranking import order
 from flacheck.model import Cell, Purpose, Record, Verdict
-from flacheck.pipeline.available_releases import cached_choices
 from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import ActiveRun, open_run
 from flacheck.store import Store
+from flacheck.toolchains import Resolver, installed_toolchains, triton_releases
+from flacheck.toolchains.base import Choice
 
+_TRITON = "triton"
 _LOG = logging.getLogger(__name__)
 
 # The number of kernels with one failure that are searched with patience before the others.
@@ -52,12 +55,28 @@ def search_with_workers(
     The store keeps the candidates in a run of their own, with the fallbacks and the `scan` that
     they belong to. The search may use `extra_records` beside the store's.
     """
-    plan = replace(plan, choices={**cached_choices(), **plan.choices})
+    plan = replace(plan, choices={**_cached_choices(), **plan.choices})
     with searching(plan, store, options, extra_records) as (oracle, active):
         advice = list(search(plan, records, oracle, budget))
         document = [[fallback.package, fallback.to_json()] for fallback in advice]
         active.finish({"of": scan, "fallbacks": document} if scan else None)
     return advice
+
+
+def _cached_choices() -> Mapping[str, Choice]:
+    """Return the Triton releases in the user's cache, oldest first."""
+    resolver = Resolver()
+    suffix = triton_releases.suffix()
+    identities = set()
+    for toolchain in installed_toolchains():
+        if toolchain.path.name.endswith(suffix):
+            identities.add(str(toolchain.manifest.get("identity")))
+    for identity in sorted(identities, key=by_version):
+        version = split(identity)[1]
+        # A local build lacks a release number, and therefore neighbours.
+        if version in triton_releases.known_releases():
+            resolver(f"{_TRITON}=={version}")
+    return resolver.choices
 
 
 def search(

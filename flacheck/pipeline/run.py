@@ -4,7 +4,7 @@ import logging
 import platform
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 from flacheck.analysis.alternatives import is_skipped
@@ -17,7 +17,6 @@ from flacheck.engine.loop import Loop, Timeouts
 from flacheck.engine.provider import Provider
 from flacheck.model import Cell, Json, Record, Verdict
 from flacheck.pipeline import adaptive, interim
-from flacheck.pipeline.available_releases import newer_choices
 from flacheck.pipeline.events import Event, Progress, RecordSettled, RunFinished, RunStarted
 from flacheck.pipeline.job import ADAPTIVE, DASK, MEMORY_MB, RunOptions
 from flacheck.pipeline.plan import Plan
@@ -196,12 +195,10 @@ def open_run(
         cache_to = SharedCache.open(options.cache_to, "--cache-to", is_written=True)
     run = begin_run(plan, store, run)
     timeouts = Timeouts(options.timeout)
-    newer = {choice.identity: choice for choice in newer_choices(plan.cells)}
-    compared_plan = replace(plan, choices={**newer, **plan.choices})
-    provider = provider_of(compared_plan, options.memory_mb)
+    provider = provider_of(plan, options.memory_mb)
     executor = make_executor(options, timeouts)
     try:
-        loop = Loop(provider, run, store, executor, timeouts, options.fresh, tuple(newer))
+        loop = Loop(provider, run, store, executor, timeouts, options.fresh)
         yield ActiveRun(run, store, loop, cache_from, cache_to)
     finally:
         executor.close()

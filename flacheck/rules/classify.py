@@ -31,6 +31,7 @@ _EXCERPT = 300
 _ONE_FAILURE = 200
 _BY_WEIGHT = sorted(RULES.values(), key=lambda rule: -rule.specificity)
 _SIGKILL = "FC905"
+_REMOVED_API = "FC101"
 # Signals by which the kernel enforces a limit or the sandbox; no compiler sends them to itself.
 _LIMIT_SIGNALS = ("SIGXFSZ", "SIGXCPU", "SIGSYS")
 _TAIL_LINES = 5
@@ -216,6 +217,11 @@ def _classify_failure(attempt: Attempt, keys: list[Finding]) -> list[Finding]:
     if findings[0].code == _SIGKILL and attempt.oom_killed:
         signal = findings.pop(0)
         findings.insert(0, RULES["FC902"].finding(signal.message, facts={"killed": True}))
+    if attempt.facts.get("api") and RULES[findings[0].code].specificity < GENERIC:
+        # The worker found the name that the release lacks; the message has any words.
+        first = findings.pop(0)
+        removed = RULES[_REMOVED_API].finding(first.message, function=first.function)
+        findings.insert(0, replace(removed, line=first.line, excerpt=first.excerpt))
     audits = {finding.code: finding for finding in keys}
     result = []
     for finding in findings:

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from flacheck.analysis.observation import observe
 from flacheck.analysis.standing import Standing
 from flacheck.analysis.standings import standing
-from flacheck.analysis.untested_cells import group_untested, separate_untested, why_untested
+from flacheck.analysis.untested_cells import group_untested, why_untested
 from flacheck.model import KeySet, Question, Record, RequestedCells
 from tests.made_records import failure, record, skipped, unknown
 
@@ -66,10 +65,6 @@ def test_a_configuration_without_a_verdict_matters_only_alone() -> None:
     assert alone.obstacle == "1 cell without a verdict"
 
 
-# What MLIR says of operands that do not go together.
-VERIFIED = """loc("k.py":345:31): error: 'arith.divf' op requires the same type for all operands"""
-
-
 @pytest.mark.parametrize(
     ("made", "reason"),
     [
@@ -87,9 +82,8 @@ VERIFIED = """loc("k.py":345:31): error: 'arith.divf' op requires the same type 
             "the made-up dtypes may be none that the GPU is used with",
         ),
         (failure("FC302", stage="ttgir"), None),
-        (failure("FC000", VERIFIED, stage="ttir"), "the made-up arguments may not fit the kernel"),
-        (failure("FC000", VERIFIED, stage="ttgir"), None),
-        (failure("FC000", stage="ttir"), None),
+        (failure("FC000", stage="ttir"), "the made-up arguments may not fit the kernel"),
+        (failure("FC201", stage="ttgir"), None),
         (failure("FC000", stage="ast", signal="SIGABRT"), None),
         (failure("FC501", stage="load"), "the made-up sizes need more than the GPU has"),
         (unknown(), "time-out after 300 s"),
@@ -106,31 +100,6 @@ def test_what_made_up_arguments_may_have_caused_is_untested(
     (cell,) = (*found.cells, *found.untested_cells)
     assert why_untested(cell) == reason
     assert why_untested(replace(cell, made_up=False)) is None
-
-
-def test_small_tiles_that_another_size_avoids_are_untested() -> None:
-    """A newer release pads them."""
-    made = failure("FC105", stage="ast")
-    (cell,) = stands([made], made_up=[made]).untested_cells
-    cell = replace(cell, compiles_under="triton==3.9.0")
-    assert why_untested(cell) is None
-    assert why_untested(replace(cell, depends_on=("BLOCK_N",))) == (
-        "the kernel's line may need other made-up arguments than these: BLOCK_N"
-    )
-
-
-@pytest.mark.parametrize("stage", ["ast", "ttir"])
-def test_operands_that_only_made_up_dtypes_make_different_are_untested(stage: str) -> None:
-    """A newer release converts them, and other dtypes avoid the error."""
-    made = failure("FC201", stage=stage)
-    stood = stands([made], made_up=[made])
-    (cell,) = (*stood.cells, *stood.untested_cells)
-    line = "x.py:3:4: error: 'arith.divf' op requires the same type for all operands and results"
-    cell = replace(cell, line=line, compiles_under="triton==3.9.0")
-    assert why_untested(cell) is None
-    assert why_untested(replace(cell, depends_on=("the dtypes of all tensors",))) == (
-        "the kernel's line may need other made-up arguments than these: the dtypes of all tensors"
-    )
 
 
 def test_untested_counts_neither_for_nor_against() -> None:
@@ -160,65 +129,6 @@ def test_a_made_up_launch_that_compiles_counts_as_compiled() -> None:
     found = stands([good, large], made_up=[good, large])
     assert found.is_good
     assert found.untested_cells == ()
-
-
-def refused(dtype: str, size: int, **more: Any) -> Record:
-    """A made-up launch in a dtype and a size that the front end refuses."""
-    args = {"x": {"dtype": dtype, "align": 16}, "n": {"int": size}, "g": None}
-    args |= more.pop("args", {})
-    plain = {"dtype": dtype, "shape": {}, "launch": {"args": args}, "stage": "ast", **OTHER}
-    return failure("FC000", **{**plain, **more})
-
-
-GATE = {"g": {"dtype": "fp32", "align": 16}}
-
-
-@pytest.mark.parametrize(
-    ("beside", "is_shared"),
-    [
-        ([refused("fp16", 32, args=GATE)], True),
-        # The same dtype, the same size, an argument that none has, another failure.
-        ([refused("bf16", 32, args=GATE)], False),
-        ([refused("fp16", 64, args=GATE)], False),
-        ([refused("fp16", 32)], False),
-        ([refused("fp16", 32, args=GATE, signature="FC000:ast:-:other")], False),
-        # Something was left out, and the front end says so.
-        ([refused("fp16", 32, args=GATE, line="'NoneType' object has no attribute")], False),
-        # One that compiles.
-        ([refused("fp16", 32, args=GATE), record(dtype="fp32", **OTHER)], False),
-    ],
-)
-def test_a_failure_that_all_variants_share_is_the_kernels_own(
-    beside: list[Record], is_shared: bool
-) -> None:
-    """Nothing that was made up may be the same in all of them."""
-    made = [refused("bf16", 64), *beside]
-    found = stands(made, made_up=made)
-    assert (not any(cell.fails for cell in found.untested_cells)) is is_shared
-    assert bool(found.failing) is is_shared
-
-
-@pytest.mark.parametrize(("dtype", "is_shared"), [("int32", False), ("int64", True)])
-def test_an_integer_dtype_that_the_error_names_may_be_the_invention(
-    dtype: str, is_shared: bool
-) -> None:
-    """Although the launches differ in every other part."""
-    integers = {"q": {"dtype": "i32", "align": 16}}
-    line = f"Unsupported lhs dtype {dtype}"
-    made = [
-        refused("bf16", 64, args=integers, line=line),
-        refused("fp16", 32, args={**GATE, **integers}, line=line),
-    ]
-    assert bool(stands(made, made_up=made).failing) is is_shared
-
-
-def test_what_variants_share_is_judged_over_all_shards() -> None:
-    """One shard alone may have met a single one of them."""
-    one, other = refused("bf16", 64), refused("fp16", 32, args=GATE)
-    whole = observe([one, other], frozenset({one.key, other.key}))
-    counted, untested = separate_untested(whole[:1], whole)
-    assert ([cell.key for cell in counted], untested) == ([one.key], [])
-    assert separate_untested(whole[:1])[0] == []
 
 
 @pytest.mark.parametrize("reason", ["up to ttgir", "up to ptx"])

@@ -121,6 +121,18 @@ def test_the_last_lines_stand_in_for_an_unknown_message() -> None:
     assert silent.message == "not_started in stage unknown, nothing on stderr"
 
 
+def test_a_name_that_the_release_lacks_is_a_removed_api_whatever_the_message_says() -> None:
+    """The worker looked the name up; a more specific rule of the message still names it."""
+    log = "triton.compiler.errors.CompilationError: at 6:4:\ndef k(p):\n    f(p)\n    ^\nwords\n"
+    attempt = Attempt(Outcome.RAISED, stage="ast", log=log)
+    assert classify(attempt)[0].code == "FC117"
+    facts = {"api": "cp.async_copy_global_to_shared"}
+    (finding,) = classify(replace(attempt, facts=facts))
+    assert (finding.code, finding.message) == ("FC101", "words")
+    missing = log.replace("words", "AttributeError: module 'triton.language' has no attribute 'x'")
+    assert classify(replace(attempt, facts=facts, log=missing))[0].code == "FC102"
+
+
 def test_a_finished_attempt_has_no_findings() -> None:
     """Warnings of a finished compile are no failure."""
     assert classify(Attempt(Outcome.FINISHED, log="error: looked bad but compiled")) == []

@@ -38,8 +38,7 @@ Json = dict[str, Any]
 class Request(TypedDict, total=False):
     """A request to a worker.
 
-    `op` names the operation, `until` the last stage to run, `ir` a module's text. With `vary`, a
-    launch that the front end refuses is tried with other arguments. `target` is the
+    `op` names the operation, `until` the last stage to run, `ir` a module's text. `target` is the
     card's architecture as in the cell (`sm90a`), `timeout` is in seconds. A `launch` has its `args`
     by name, and for an autotuner its `configs` and the names in its key (`keys`). A worker with a
     card gets a launch by its id, with the configuration to time. Our own kernels are launched there
@@ -56,7 +55,6 @@ class Request(TypedDict, total=False):
     launch: Json
     options: Json
     until: str | None
-    vary: bool
     ir: str
     launch_id: str
     config: Json

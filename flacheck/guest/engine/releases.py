@@ -115,21 +115,6 @@ def watch_front_end(on_error: Callable[[BaseException], None]) -> None:
     compiler.filter_traceback = wrapper
 
 
-def watch_visits(visit: Callable[[Any, Callable[[], Any]], Any]) -> None:
-    """Make the front end visit each node of a kernel's source by `visit(node, read)`.
-
-    `read` visits the node as before and returns its value.
-    """
-    from triton.compiler.code_generator import CodeGenerator
-
-    original = CodeGenerator.visit
-
-    def watched_visit(self: Any, node: Any) -> Any:
-        return visit(node, lambda: original(self, node))
-
-    CodeGenerator.visit = watched_visit
-
-
 def end_before_stages() -> None:
     """End every compile as soon as the front end has read the kernel."""
     import triton.compiler.compiler as compiler

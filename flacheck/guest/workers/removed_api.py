@@ -3,7 +3,8 @@
 That is so if the failing name leads from the kernel's own surroundings to Triton or to a module,
 because no argument of the launch can change the value of that name. A name that leads to a
 parameter, or to a value computed from one, does not depend on the release. Arguments do not help
-either if a function of Triton only raises an error (`make_block_ptr` in 3.9.0), if a release
+either if a function of Triton raises the same error whatever it is called with (`make_block_ptr`
+in 3.9.0), if a release
 forbids kernels to read a variable of their module, or if a kernel uses Python that the release does
 not support at all (a `break`).
 """
@@ -13,7 +14,6 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import textwrap
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -33,6 +33,7 @@ _UNREADABLE = re.compile(r"Cannot access global variable")
 _UNSUPPORTED_NODE = re.compile(r"unsupported AST node type: (?P<node>\w+)")
 _NOT_CALLABLE = re.compile(r"object is not callable")
 _UNBOUND = object()
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _NODES = (ast.Call, ast.Attribute, ast.Name)
 
 
@@ -124,7 +125,7 @@ def _missing_api(error: BaseException, generator: Any, node: ast.AST) -> str | N
             return None
         if isinstance(error, TypeError) and _refuses(function, str(error)):
             return ast.unparse(node.func)
-        if _only_raises(function):
+        if _always_raises(function, error, generator):
             return ast.unparse(node.func)
     return None
 
@@ -152,20 +153,38 @@ def _is_triton(thing: Any) -> bool:
     return str(module).partition(".")[0] == "triton"
 
 
-def _only_raises(function: Any) -> bool:
-    """Return True for a function whose whole body raises an error, after its documentation."""
+def _always_raises(function: Any, error: BaseException, generator: Any) -> bool:
+    """Return True if a function of Triton raises this error whatever it is called with.
+
+    It is called twice with objects of no meaning: for the required arguments, and for all.
+    """
     try:
-        source = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
-        definition = ast.parse(source).body[0]
-    except (OSError, TypeError, SyntaxError, IndexError):
-        # A class or another object, or a function without a file.
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        # A class or another object without a signature.
         return False
-    if not isinstance(definition, ast.FunctionDef):
-        return False
-    body = definition.body
-    if ast.get_docstring(definition) is not None:
-        body = body[1:]
-    return bool(body) and isinstance(body[0], ast.Raise)
+    for are_all_passed in (False, True):
+        arguments: dict[str, Any] = {}
+        for parameter in parameters.values():
+            is_required = parameter.default is parameter.empty
+            if parameter.kind in _NAMED and (is_required or are_all_passed):
+                arguments[parameter.name] = object()
+        # The front end passes its state, without which the language's functions reject any call.
+        for name in ("semantic", "builder"):
+            if f"_{name}" in parameters and _has(generator, name):
+                arguments[f"_{name}"] = getattr(generator, name)
+        if not _raises(function, arguments, error):
+            return False
+    return True
+
+
+def _raises(function: Any, arguments: dict[str, Any], error: BaseException) -> bool:
+    """Return True if a call raises an error of the same type and text."""
+    try:
+        function(**arguments)
+    except Exception as other:
+        return type(other) is type(error) and str(other) == str(error)
+    return False
 
 
 def _refuses(function: Any, message: str) -> bool:

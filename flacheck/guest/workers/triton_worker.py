@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import os
 import shutil
@@ -19,7 +18,6 @@ from ..engine.driver import TargetDriver
 from ..engine.loader import Importing, Loader, Turn
 from ..engine.messages import CardRow, Json, Kernel, Mark, Reply, Request, WorkerConfig
 from . import torch_stub, tuner, values
-from .argument_variations import ArgumentVariations, watch_path
 from .cut import Cutter, passed_functions
 from .removed_api import collecting_parameter, removed_api
 
@@ -37,8 +35,6 @@ class TritonWorker:
     def __init__(self, config: WorkerConfig) -> None:
         self._scratch = config["scratch"]
         self._until: str | None = None
-        # The stage that began last; None in the front end.
-        self._stage: str | None = None
         self._shown: str | None = None
         self._text: str | None = None
         self._metadata: Json = {}
@@ -53,8 +49,6 @@ class TritonWorker:
         releases.install_driver(self._driver)
         releases.mark_stages(self._before_stage, self._after_stage)
         releases.watch_front_end(_note_removed)
-        self._path = watch_path()
-        self._variations = ArgumentVariations(self._path)
         tuner.watch()
         self._assembler = Assembler(releases.binary_folder())
         self._assembler.listen()
@@ -64,7 +58,6 @@ class TritonWorker:
         # The front end is not a stage of a backend: it is done when the first stage begins.
         if self._until == "ast":
             raise releases.StageReached
-        self._stage = stage
         self._mark(stage)
 
     def _after_stage(self, stage: str, result: object, metadata: Json) -> None:
@@ -115,9 +108,7 @@ class TritonWorker:
         arguments = dict(request["options"])
         arguments.update(releases.with_heuristics(kernel, launch_arguments))
         self._mark("ast")
-        self._stage = None
         self._assembler.forget()
-        self._path.begin()
         try:
             compiled_kernel = function.run(grid=None, warmup=True, **arguments)
         except releases.StageReached:
@@ -133,33 +124,10 @@ class TritonWorker:
             # Other parts of Triton than the front end also read a kernel's source.
             _note_removed(error)
             _note_collected_constants(error, function)
-            if request.get("vary"):
-                self._note_variations(error, kernel, request)
             raise
         finally:
             releases.forget_compiled(function)
         return {"resources": self._resources(compiled_kernel, request["card"])}
-
-    def _note_variations(self, error: Exception, kernel: Kernel, request: Request) -> None:
-        """Attach to a front-end error which arguments it depends on."""
-        if hasattr(error, "facts"):
-            return
-        function = releases.unwrap(kernel)
-        specs = request["launch"]["args"]
-
-        def compile_launch(changed_specs: Json, until: str = "ast") -> None:
-            self._until = until
-            changed = values.arguments(changed_specs, function.fn.__globals__)
-            arguments = {**request["options"], **releases.with_heuristics(kernel, changed)}
-            function.run(grid=None, warmup=True, **arguments)
-
-        if self._stage is None:
-            facts = self._variations.examine(error, function, specs, compile_launch)
-        else:
-            compile_stage = functools.partial(compile_launch, until=self._stage)
-            facts = self._variations.examine_mismatch(specs, compile_stage)
-        if facts:
-            setattr(error, "facts", facts)  # noqa: B010
 
     def _arguments(self, request: Request, function: Kernel) -> Json:
         specs = request["launch"]["args"]

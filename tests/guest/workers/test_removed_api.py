@@ -19,7 +19,7 @@ def _language() -> types.ModuleType:
         return a
 
     def load(pointer: Any) -> Any:
-        return helper()  # type: ignore[call-arg]
+        return helper() if pointer == 1 else pointer  # type: ignore[call-arg]
 
     def helper(needed: Any) -> Any:
         return needed
@@ -28,12 +28,25 @@ def _language() -> types.ModuleType:
         """Use a descriptor."""
         raise NotImplementedError("removed")
 
+    def advance(base: Any, *offsets: Any, _semantic: Any = None) -> Any:
+        if _semantic is None:
+            raise ValueError("outside of a kernel")
+        gone("advance")
+
+    def gone(name: str) -> None:
+        raise NotImplementedError(f"{name}: words that no rule contains")
+
+    def zeros(shape: Any, dtype: Any = None) -> Any:
+        if dtype is None:
+            raise NotImplementedError("a dtype is needed")
+        return shape
+
     def trans(value: Any) -> Any:
         if value == 0:
             raise NotImplementedError("no scalars")
         return value
 
-    for function in (dot, load, helper, make_block_ptr, trans):
+    for function in (dot, load, helper, make_block_ptr, advance, zeros, trans):
         function.__module__ = "triton.language"
         setattr(module, function.__name__, function)
     setattr(module, "float32", type("dtype", (), {"__module__": "triton.language"})())  # noqa: B010
@@ -46,6 +59,7 @@ class Generator:
     def __init__(self, **local: Any) -> None:
         self.gscope = {"tl": _language(), "own": lambda a: a, "box": types.SimpleNamespace()}
         self.lscope = local
+        self.semantic = object()
 
     def read(self, text: str) -> Any:
         return self.visit(ast.parse(text, mode="eval").body)
@@ -66,6 +80,8 @@ class Generator:
     def visit_Call(self, node: ast.Call) -> Any:
         function = self.visit(node.func)
         given = {each.arg: self.visit(each.value) for each in node.keywords if each.arg}
+        if getattr(function, "__name__", "") == "advance":
+            given["_semantic"] = self.semantic
         return function(*map(self.visit, node.args), **given)
 
 
@@ -76,9 +92,12 @@ class Generator:
         ("tl.dot(1, 2, trans_b=True)", "tl.dot"),
         ("tl.dot(1)", "tl.dot"),
         ("tl.float32(0.0)", "tl.float32"),
+        # These raise whatever they are called with.
         ("tl.make_block_ptr(1, 2)", "tl.make_block_ptr"),
-        # Another argument would do.
+        ("tl.advance(1, 2)", "tl.advance"),
+        # Another argument would do, or one more.
         ("tl.trans(0)", None),
+        ("tl.zeros(1)", None),
         # What a parameter is, was made up.
         ("x.shape", None),
         ("tl.dot(x.shape, 1)", None),
