@@ -54,6 +54,8 @@ def main() -> None:
     if mode in FAILURES:
         print(FAILURES[mode], file=sys.stderr)
         raise SystemExit(1)
+    if "--dry-run" in sys.argv:
+        return
     target = Path(sys.argv[sys.argv.index("--target") + 1])
     for wanted in (a for a in sys.argv if "==" in a):
         name, _, version = wanted.partition("==")

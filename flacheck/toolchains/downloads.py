@@ -5,6 +5,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from flacheck.toolchains.index_pages import IndexFile, UnreadPage
 from flacheck.toolchains.index_sources import Sources
 
 _MEGABYTE = 1e6
+_PAGES_AT_ONCE = 8
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*)==([\w.!+]+)")
 # From linux/netlink.h, sock_diag.h, inet_diag.h and tcp.h.
 _NETLINK_SOCK_DIAG = 4
@@ -36,15 +38,13 @@ _BYTES_RECEIVED = 128
 
 
 class Download:
-    """The download of one installer: its process and the requirements in its command."""
+    """The download of one installer: its process, and the bytes that it fetches, 0 if unknown."""
 
-    def __init__(self, process: int, command: Sequence[str], pip: Sequence[str]) -> None:
+    def __init__(self, process: int, size: int) -> None:
         self._process = process
-        self._command = command
-        self._pip = pip
+        self._size = size
         self._received: dict[int, int] = {}
         self._at_last_line = 0
-        self._size: int | None = None
         self._began = time.monotonic()
 
     def poll(self) -> None:
@@ -62,15 +62,13 @@ class Download:
     def line(self) -> str:
         """Return bytes, percent and time left: `, 120 of 286 MB, 42 %, 9 s left`.
 
-        Empty for less than a megabyte: the installer then reads pages, or files of its cache. The
-        size is that of the required files in the indexes, read once; without it only the bytes are
-        in the line. The time left is that of the download, absent while nothing arrives.
+        Empty for less than a megabyte: the installer then reads pages, or files of its cache.
+        Without a size only the bytes are in the line. The time left is that of the download, absent
+        while nothing arrives.
         """
         received = self.received
         if received < _MEGABYTE:
             return ""
-        if self._size is None:
-            self._size = required_bytes(self._command, self._pip)
         grew = received > self._at_last_line
         self._at_last_line = received
         # Dependencies come on top.
@@ -84,15 +82,27 @@ class Download:
         return f"{text}, {rounded(elapsed * (self._size - received) / received)} left"
 
 
-def required_bytes(command: Sequence[str], pip: Sequence[str]) -> int:
-    """Return the size of the wheels of the `NAME==VERSION` in a command; 0 if unknown."""
+def required_bytes(requirements: Sequence[str], pip: Sequence[str]) -> int:
+    """Return the size of the wheels of some `NAME==VERSION`; 0 if that of one is unknown."""
+    if not all(map(_REQUIREMENT.fullmatch, requirements)):
+        return 0
     sources = connections.sources(pip)
-    total = 0
-    for word in command:
-        requirement = _REQUIREMENT.fullmatch(word)
-        if requirement:
-            total += _wheel_bytes(requirement[1], requirement[2], sources)
-    return total
+
+    def size_of(requirement: str) -> int:
+        name, _, version = requirement.partition("==")
+        return _wheel_bytes(name, version, sources)
+
+    # The pages of a package's requirements would take seconds one after the other.
+    with ThreadPoolExecutor(_PAGES_AT_ONCE) as pool:
+        sizes = list(pool.map(size_of, requirements))
+    return sum(sizes) if all(sizes) else 0
+
+
+def in_megabytes(size: int) -> str:
+    """Return a size for people: ` (188 MB)`; empty if it is unknown."""
+    if not size:
+        return ""
+    return f" ({max(size / _MEGABYTE, 1):.0f} MB)"
 
 
 def _wheel_bytes(name: str, version: str, sources: Sources) -> int:

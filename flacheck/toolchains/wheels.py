@@ -26,7 +26,7 @@ from packaging.utils import canonicalize_name
 from flacheck.errors import ToolchainError
 from flacheck.toolchains import connections, index_sources
 from flacheck.toolchains.cache import size_mb
-from flacheck.toolchains.downloads import Download
+from flacheck.toolchains.downloads import Download, in_megabytes, required_bytes
 from flacheck.toolchains.filling import no_permission, no_space
 from flacheck.toolchains.scratch import temporary_folder
 
@@ -53,6 +53,9 @@ _NOT_FOUND = re.compile(
     r"No matching distribution|no version of|was not found in the package registry|no versions of|"
     r"ha(s|ve) no (usable )?wheels|were found in the package registry"
 )
+# From uv's report of a trial: "Would download 2 packages", " + triton==3.7.1".
+_DOWNLOADS = re.compile(r"^Would download ", re.MULTILINE)
+_PLANNED = re.compile(r"^ \+ (\S+==\S+)", re.MULTILINE)
 # From pip's report of a conflict: "toy 1.0 depends on torch<2.8 and >=2.1".
 _DEPENDS = re.compile(r"depends on ([\w.-]+?)((?:(?: and |,)?[<>=!~]=?=?\s*[\w.*+!-]+)+)")
 # Settings that contradict an install into a folder of its own, or constrain the user's environment:
@@ -155,7 +158,6 @@ def install(
     NotFound, Offline, BoundsConflict or another ToolchainError.
     """
     start = time.monotonic()
-    _LOG.info(f"installing {what} …")
     # An installer would build sources with the user's rights.
     flags = ["--only-binary", ":all:"]
     if alone:
@@ -182,16 +184,18 @@ def install(
         if connections.has_no_index() and installer.name == "uv":
             command.append("--offline")
         variables = {**connections.limits(pip), **environment}
-        code, output = _fill(installer, folder, [*command, *requirements], what, variables)
+        command += requirements
+        size = _announce(installer, command, requirements, folder, what, variables)
+        code, output = _fill(installer, folder, command, what, variables, size)
         if code == 0:
             (folder / ".lock").unlink(missing_ok=True)  # uv leaves one
             seconds = round(time.monotonic() - start, 1)
-            size = size_mb(folder)
-            _LOG.info(f"installing {what} … {seconds} s, {size} MB")
+            megabytes = size_mb(folder)
+            _LOG.info(f"installing {what} … {seconds} s, {megabytes} MB")
             return {
                 "installer": installer.name,
                 "seconds": seconds,
-                "size_mb": size,
+                "size_mb": megabytes,
                 "contains": contents(folder),
             }
         error = diagnose(output, f"install {what}", folder, installer.name)
@@ -208,6 +212,34 @@ def install(
     raise errors[-1]
 
 
+def _announce(
+    installer: Installer,
+    command: Sequence[str],
+    requirements: Sequence[str],
+    folder: Path,
+    what: str,
+    variables: Mapping[str, str],
+) -> int:
+    """Log what an installer is about to fetch, with its size; return the bytes, 0 if unknown."""
+    is_local = all(each.endswith(".whl") for each in requirements)
+    if is_local or connections.has_no_index():
+        _LOG.info(f"installing {what} …")
+        return 0
+    pip = require_installers()[-1].pip
+    if installer.name == "uv":
+        # uv resolves in less than a second; pip would fetch the wheels to do so.
+        trial = [*command, "--dry-run", "--target", str(folder)]
+        code, output = run(trial, what, variables)
+        if code == 0 and not _DOWNLOADS.search(output):
+            # uv's cache has them all.
+            _LOG.info(f"installing {what} …")
+            return 0
+        requirements = _PLANNED.findall(output) or requirements
+    size = required_bytes(requirements, pip)
+    _LOG.info(f"fetching {what}{in_megabytes(size)} …")
+    return size
+
+
 def _without_index(doing: str) -> Offline:
     """Return the error of a distribution that no readable place holds."""
     why = "no package index answers"
@@ -222,16 +254,17 @@ def _fill(
     command: Sequence[str],
     what: str,
     environment: Mapping[str, str],
+    size: int,
 ) -> tuple[int, str]:
     """Run an installer's command for a folder; return the exit code and the output."""
     has_files = folder.is_dir() and any(folder.iterdir())
     if installer.name != "pip" or not has_files:
-        return run([*command, "--target", str(folder)], what, environment)
+        return run([*command, "--target", str(folder)], what, environment, size)
     # pip skips a directory that exists in its target: of two distributions with one top-level
     # package (flash-linear-attention and fla-core) the second would lose its modules.
     with temporary_folder() as aside:
         filled = Path(aside) / "filled"
-        code, output = run([*command, "--target", str(filled)], what, environment)
+        code, output = run([*command, "--target", str(filled)], what, environment, size)
         if code == 0:
             add_distributions(filled, folder)
     return code, output
@@ -260,13 +293,16 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def run(
-    command: Sequence[str], what: str, environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    what: str,
+    environment: Mapping[str, str] | None = None,
+    size: int = 0,
 ) -> tuple[int, str]:
     """Return exit status and joined output of an installer's command; log every eight seconds.
 
     It runs in the user's environment with its index settings, without those for other installs, and
     with `environment` added; the settings and modules in the current folder are left out. Paths in
-    the command are absolute.
+    the command are absolute. `size` are the bytes that it fetches, 0 if that is unknown.
     """
     start = time.monotonic()
     user_environment = {name: value for name, value in os.environ.items() if name not in _CONTRARY}
@@ -282,7 +318,7 @@ def run(
         preexec_fn=_die_with_parent,
     ) as process:
         pip = require_installers()[-1].pip
-        download = Download(process.pid, command, pip)
+        download = Download(process.pid, size)
         last_line = start
         try:
             while True:
@@ -369,6 +405,7 @@ def download_sources(requirement: str, into: Path, aside: Path, what: str) -> No
     pip = require_installers()[-1]
     flags = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--use-pep517"]
     command = [*pip.pip, "download", *flags, "--dest", str(into), requirement]
+    _LOG.info(f"fetching {what} …")
     code, output = run(command, what, {**connections.limits(pip.pip), "PYTHONPATH": str(aside)})
     if code != 0 and connections.has_no_index():
         raise _without_index(f"fetch {what}")
