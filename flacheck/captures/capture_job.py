@@ -171,6 +171,11 @@ def capture_package(
     return CaptureResult(_launches(folder), check_report(report))
 
 
+def is_captured(job: CaptureJob) -> bool:
+    """Return True if the cache has the capture, for which only the compiler's name counts."""
+    return _is_complete(capture_folder(job))
+
+
 def prepare_captures(jobs: Sequence[CaptureJob], at_once: int = 1) -> None:
     """Make the captures that are not in the cache yet, `at_once` at a time.
 

@@ -23,6 +23,7 @@ from flacheck.captures.capture_job import (
     CaptureJob,
     CaptureResult,
     capture_package,
+    is_captured,
     prepare_captures,
     recipe_of,
 )
@@ -86,6 +87,11 @@ class CapturePlace:
     target: str
     card: Json
 
+    @property
+    def compiles(self) -> bool:
+        """Return False for a release that cannot be had or does not know the target."""
+        return not self.choice.reason and self.choice.skip_reason(self.target) is None
+
 
 @dataclass(frozen=True)
 class PackageCapture:
@@ -135,11 +141,22 @@ class ResolvedPackage:
         if suite is None and archive is None:
             # An archive is shared by jobs with other selections.
             ops, kernels = self.job.selection.ops, self.job.selection.kernels
-        toolchains = [_provide(place) for place in self.places]
+
+        def job_with(toolchain: Toolchain, place: CapturePlace) -> CaptureJob:
+            return CaptureJob(self.package, toolchain, place.card, suite, ops, kernels)
+
+        toolchains: list[Toolchain | None] = []
+        for place in self.places:
+            named = place.choice.by_name()
+            # A capture that is there names its compiler, which is fetched once a cell is due.
+            if (archive and archive.file) or is_captured(job_with(named, place)):
+                toolchains.append(named if place.compiles else None)
+            else:
+                toolchains.append(_provide(place))
         drives = []
         for place, toolchain in zip(self.places, toolchains):
             if toolchain is not None:
-                drives.append(CaptureJob(self.package, toolchain, place.card, suite, ops, kernels))
+                drives.append(job_with(toolchain, place))
         # Side by side where they have to be made; those of an archive are there already.
         if drives and (archive is None or archive.file is None):
             prepare_captures(drives, min(count_processors(), _MOST_DRIVES))
@@ -296,7 +313,7 @@ def _is_imitated(target: str) -> bool:
 
 def _provide(place: CapturePlace) -> Toolchain | None:
     """Install the compiler to capture under; None if there is none that compiles for the target."""
-    if place.choice.reason or place.choice.skip_reason(place.target):
+    if not place.compiles:
         return None
     try:
         return provide(place.choice)

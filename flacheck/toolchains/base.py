@@ -33,6 +33,10 @@ class Choice:
         """Return None for a supported target, else the reason for `skipped`."""
         return self.unsupported.get(target)
 
+    def by_name(self) -> "Toolchain":
+        """Return the toolchain without its folders: enough where it need not run."""
+        return Toolchain(self.family, self.version, self.identity, self.origin, (), "")
+
 
 @dataclass(frozen=True)
 class Resolution:

@@ -180,6 +180,20 @@ def test_a_kernel_that_is_imported_has_its_cut_source_with_it(drives: Report) ->
     assert json.dumps(plan.context())
 
 
+def test_a_known_capture_fetches_no_compiler(
+    drives: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cells can be listed; a compiler is fetched once a cell has to be compiled."""
+
+    def refuse(choice: Choice) -> None:
+        raise AssertionError(f"{choice.identity} would be fetched")
+
+    monkeypatch.setattr(package_launches, "provide", refuse)
+    monkeypatch.setattr(package_launches, "is_captured", lambda job: True)
+    plan = planning.plan_job(Job(Subject(package="shop==1.0"), Selection(targets=("sm90",))))
+    assert {cell.toolchain for cell in plan.cells} == {"triton==3.6.0"}
+
+
 def test_a_later_shard_reads_its_launches_from_the_file(
     drives: Report, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
