@@ -214,6 +214,13 @@ def temporary_copy(path: Path) -> Iterator[Path]:
     """
     with temporary_folder() as aside:
         copy = Path(aside) / path.name
-        ignore = shutil.ignore_patterns(*_TOOL_FOLDERS, "*.egg-info", ".venv", ".tox", ".nox")
+        tools = shutil.ignore_patterns(*_TOOL_FOLDERS, "*.egg-info", ".venv", ".tox", ".nox")
+
+        def ignore(folder: str, names: list[str]) -> set[str]:
+            # A pipe or a device cannot be copied; a build that needs one makes it.
+            files = map(Path(folder).joinpath, names)
+            special = [file.name for file in files if not (file.is_file() or file.is_dir())]
+            return {*tools(folder, names), *special}
+
         shutil.copytree(path, copy, symlinks=True, ignore=ignore, ignore_dangling_symlinks=True)
         yield copy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -59,10 +60,11 @@ def test_the_hash_follows_the_sources_alone(checkout: Path) -> None:
 
 
 def test_a_copy_has_the_history_and_not_what_builds_left(checkout: Path) -> None:
-    """And it is gone afterwards."""
+    """Nor pipes, which cannot be copied; it is gone afterwards."""
     for name in (".git", "build"):
         (checkout / name).mkdir()
         (checkout / name / "file").write_text("x")
+    os.mkfifo(checkout / "pipe")
     with checkouts.temporary_copy(checkout) as copy:
         names = sorted(path.name for path in copy.iterdir())
     assert names == [".git", "pyproject.toml", "tiny"]
