@@ -49,6 +49,7 @@ class Mixer(nn.Module):
         self.to_k = nn.Linear(hidden_size, hidden_size)
         self.to_v = nn.Linear(hidden_size, hidden_size)
         self.gain = nn.Parameter(torch.zeros(hidden_size))
+        self.table = torch.arange(hidden_size, device="cuda") / hidden_size
 
     def forward(self, hidden_states):
         q = self.to_q(hidden_states)

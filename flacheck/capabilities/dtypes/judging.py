@@ -17,6 +17,10 @@ autocast keeps in float32, `.float()`, accumulators. An operand of a kernel is a
 
 The cause is the first promotion on the operand's way that disappears without wide parameters.
 
+A promotion by a table counts in the same way, although it remains: values that the program computes
+in float32 from numbers and integers, such as rotary tables, widen what they are multiplied with.
+Nobody intends q and k in float32 beside a half v.
+
 An error is a finding if the run in the half dtype alone, or that in float32 alone, does not end in
 it: then mixed dtypes are its cause, whoever made an operand float32 (`refusals` applies the same to
 launches that do not compile). The cause is a promotion, else the cast that widened the operand.
@@ -55,6 +59,8 @@ DisplayPath = Callable[[str], str]
 # Kernel arguments that are float32 beside half operands by design.
 WideByDesign = frozenset[tuple[str, str]]
 
+# The kind of values that the program computes from numbers and integers.
+_TABLE = "table"
 # Kinds of tensors that a module holds itself.
 _OWN = ("parameter", "buffer")
 _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
@@ -230,6 +236,9 @@ class _Judgement:
 
     def _find_intended_dtype(self, kernel: str, number: int, name: str) -> str | None:
         """Return the operand's dtype without wide parameters; None if no reference run has it."""
+        operand = self._run.by_number[kernel, number].args[name]
+        if any(map(self._is_by_table, self._causes(operand.events))):
+            return self._run.mode.half
         for other in self._references:
             launch = other.by_number.get((kernel, number))
             is_aligned = other.counts.get(kernel) == self._run.counts[kernel]
@@ -272,8 +281,12 @@ class _Judgement:
         return sorted(set(causes))
 
     def _is_avoidable(self, number: int) -> bool:
-        """Return whether a promotion occurs in no reference run."""
-        return _at(self._run.promotions[number]) not in self._remaining
+        """Return whether a promotion occurs in no reference run, or is by a table."""
+        is_known = _at(self._run.promotions[number]) in self._remaining
+        return not is_known or self._is_by_table(number)
+
+    def _is_by_table(self, number: int) -> bool:
+        return all(each.kind == _TABLE for each in self._run.promotions[number].wide)
 
     def _error(self) -> tuple[EndingError | None, list[int], DtypeFinding | None]:
         """Return the error that ended the run, its causes, and a finding of its own.

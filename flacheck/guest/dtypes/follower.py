@@ -31,6 +31,11 @@ _ORIGIN = "_flacheck_origin"
 _MARKED_OUTPUTS = "flacheck.marked_gradients"
 HALF = (torch.float16, torch.bfloat16)
 _WIDE = (torch.float32, torch.float64)
+# Kinds of origins: float32 values that the program computes from numbers and integers, such as
+# rotary tables, and buffers.
+_TABLE, _BUFFER = "table", "buffer"
+# A program that adds to such tensors accumulates in their dtype by design.
+_FILLS = ("zeros", "ones", "full", "empty")
 # A tensor with its position or keyword in a call.
 _CallTensor = tuple[str, torch.Tensor]
 
@@ -40,8 +45,8 @@ class Origin:
     """The origin of a tensor.
 
     `kind` and `name` identify a `parameter`, a `buffer` or an `argument`, through views and casts
-    of it alone; `events` are the numbers of the promotions that caused its dtype, `casts` those of
-    the casts by the program or by autocast.
+    of it alone; a `table` has a name if a module holds it. `events` are the numbers of the
+    promotions that caused its dtype, `casts` those of the casts by the program or by autocast.
     """
 
     kind: str | None = None
@@ -97,6 +102,16 @@ def name_tensors(kind: str, tensors: Iterable[tuple[str, Any]]) -> None:
     for name, tensor in tensors:
         if isinstance(tensor, torch.Tensor):
             setattr(tensor, _ORIGIN, Origin(kind, name))
+
+
+def name_module(module: torch.nn.Module) -> None:
+    """Set the origins of a module's parameters, buffers and other tensors, which are tables."""
+    name_tensors("parameter", module.named_parameters())
+    name_tensors(_BUFFER, module.named_buffers())
+    for prefix, part in module.named_modules():
+        name_tensors(
+            _TABLE, ((f"{prefix}.{key}".lstrip("."), each) for key, each in vars(part).items())
+        )
 
 
 def short(dtype: torch.dtype) -> str:
@@ -242,6 +257,8 @@ class Follower:
                     events |= origin_of(each).events
                     casts |= origin_of(each).casts
                 _inherit(tensor, operands, frozenset(events), frozenset(casts))
+                if not (events or casts) and _is_table(operands, function):
+                    setattr(tensor, _ORIGIN, Origin(_TABLE))
 
     def _promotion(self, halves: Any, wide: Any, result: torch.Tensor) -> int:
         place = places.here()
@@ -407,6 +424,14 @@ def _flat_operands(args: Any, kwargs: Mapping[str, Any]) -> Iterator[torch.Tenso
 def _flat(value: Any) -> Iterator[torch.Tensor]:
     for _, tensor in _positioned("", value):
         yield tensor
+
+
+def _is_table(operands: Iterable[_CallTensor], function: Any) -> bool:
+    """Return True for a result that depends on no float but tables and buffers."""
+    kinds = {origin_of(tensor).kind for _, tensor in operands}
+    if not kinds:
+        return function.__name__.partition("_")[0].partition(".")[0] not in _FILLS
+    return _TABLE in kinds and kinds <= {_TABLE, _BUFFER}
 
 
 def _inherit(

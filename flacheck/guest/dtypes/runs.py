@@ -17,7 +17,7 @@ from ..inference.plans import CallPlan
 from ..search.attempts import CaughtError, attempt
 from . import places
 from .building import SECONDS, Builder, find_values
-from .follower import CallOperand, Follower, name_tensors, origin_of, short
+from .follower import CallOperand, Follower, name_module, name_tensors, origin_of, short
 from .subjects import Followable
 
 
@@ -56,8 +56,7 @@ class Runner:
         follower = self._follower
         follower.begin()
         if ready.module is not None:
-            name_tensors("parameter", ready.module.named_parameters())
-            name_tensors("buffer", ready.module.named_buffers())
+            name_module(ready.module)
         name_tensors("argument", ready.arguments.items())
         exceptions: list[BaseException] = []
 

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map
 
 from ..inference.arguments import DTYPES
 from ..search.attempts import CaughtError, attempt
-from .follower import Follower, name_tensors, short
+from .follower import Follower, name_module, name_tensors, short
 from .runs import Precision, collect_exceptions, report_run
 
 _NAMES = {str(dtype).removeprefix("torch."): name for name, dtype in DTYPES.items()}
@@ -137,8 +137,7 @@ class Program:
             self.learned_mode = Precision(autocast, _name(floating[0].dtype))
         if self._mode is not None:
             layer.to(dtype=DTYPES[self._mode.params])
-        name_tensors("parameter", layer.named_parameters())
-        name_tensors("buffer", layer.named_buffers())
+        name_module(layer)
 
     def _convert(self, arguments: Any) -> Any:
         if self._mode is None:

@@ -35,7 +35,7 @@ PROMOTIONS = {
     "k = k + self.gain": "self.gain",
     "k = torch.where(a > 0.5, k, self.gain)": "self.gain",
     "k = k * self.gain.sigmoid().view(1, -1)": "self.gain.sigmoid().view(1, -1)",
-    "k = torch.stack([k, self.gain.expand_as(k)]).sum(0)": "self.gain.expand_as(k)",
+    "k = torch.stack([k, self.gain.expand(k.shape)])[0]": "self.gain.expand(k.shape)",
 }
 # What gives float32 by design, keeps float16, or reaches no kernel.
 HARMLESS = (
@@ -50,11 +50,19 @@ HARMLESS = (
     "x = k + self.gain",
     "k = k / 1e6",
     "k = self.gain.expand_as(k)",
+    # The program accumulates in float32, or computes in it and casts the result.
+    "k = torch.zeros(64, device=k.device) + k",
+    "k = (k * torch.arange(64.0, device=k.device)).to(q.dtype)",
 )
+# Values that the program computes in float32 from numbers, and its float32 operand.
+TABLES = {
+    "k = k * torch.arange(64.0, device=k.device).cos()": "torch.arange(64.0, device=k.device).cos()",
+    "k = torch.addcmul(k, k, self.table)": "self.table",
+}
 ASSERTED = "k = k.addcmul(k * (1 - a), self.gain)"
 REFUSED = "k = torch.lerp(k, k * a, self.gain)"
 TOO_LARGE = "k = k + (-1e9)"
-LINES = (*PROMOTIONS, *HARMLESS, REFUSED, TOO_LARGE)
+LINES = (*PROMOTIONS, *TABLES, *HARMLESS, REFUSED, TOO_LARGE)
 
 
 class Layers:
@@ -106,6 +114,15 @@ def test_a_promotion_is_named_with_its_operand(layers: Layers, promotion: str) -
     reached = {(each.kernel, each.argument) for each in finding.reached_kernels}
     assert reached == {(f"{module}:mix", "k"), (f"{module}:mix_back", "k")}
     assert finding.reached_kernels[0].dtypes == {"q": "fp16", "k": "fp32", "v": "fp16", "o": "fp16"}
+    assert finding.reached_kernels[0].intended_dtypes == dict.fromkeys("qkvo", "fp16")
+
+
+@pytest.mark.parametrize("promotion", TABLES)
+def test_a_table_in_float32_promotes(layers: Layers, promotion: str) -> None:
+    """Such as a rotary table, although parameters in half precision do not change it."""
+    (finding,) = layers.findings(promotion)
+    assert (finding.code, finding.operand) == ("FC701", TABLES[promotion])
+    assert finding.line == line_of(layers.files[promotion], promotion)
     assert finding.reached_kernels[0].intended_dtypes == dict.fromkeys("qkvo", "fp16")
 
 
