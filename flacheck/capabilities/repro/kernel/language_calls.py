@@ -79,6 +79,8 @@ def _widest(values: list[Type]) -> Type:
 
 
 def _zeros(shape: Type, dtype: Type) -> Type:
+    if shape == Several(()):
+        return Tensor(known_dtype(dtype))
     return Tensor(known_dtype(dtype), known_shape(shape))
 
 

@@ -40,6 +40,7 @@ def numbers(*values: int) -> Several:
         ("tl.permute", [BLOCK, Constant(1), Constant(0)], {}, Tensor("fp16", (32, 16))),
         (".trans", [BLOCK], {}, Tensor("fp16", (32, 16))),
         ("tl.reshape", [BLOCK, numbers(512)], {}, Tensor("fp16", (512,))),
+        ("tl.zeros", [numbers(), DTypeValue("i32")], {}, Tensor("i32")),
         ("max", [Tensor("i32"), Constant(1)], {}, Tensor("i32")),
         ("tl.math.exp", [BLOCK], {}, BLOCK),
         ("tl.advance", [BlockPointer("fp16", (16, 32))], {}, BlockPointer("fp16", (16, 32))),
