@@ -243,6 +243,9 @@ class Follower:
                 if tensor.dtype == torch.float16:
                     self._check_range(tensor, function, args, kwargs)
                 continue
+            if _is_table(operands, function):
+                _inherit(tensor, operands, frozenset(), kind=_TABLE)
+                continue
             halves, wide, promoted_halves, promoters = _sort_operands(operands, given_ids)
             if promoted_halves and promoters:
                 if event is None:
@@ -257,8 +260,6 @@ class Follower:
                     events |= origin_of(each).events
                     casts |= origin_of(each).casts
                 _inherit(tensor, operands, frozenset(events), frozenset(casts))
-                if not (events or casts) and _is_table(operands, function):
-                    setattr(tensor, _ORIGIN, Origin(_TABLE))
 
     def _promotion(self, halves: Any, wide: Any, result: torch.Tensor) -> int:
         place = places.here()
@@ -439,9 +440,10 @@ def _inherit(
     operands: list[tuple[str, torch.Tensor]],
     events: frozenset[int],
     casts: frozenset[int] = frozenset(),
+    kind: str | None = None,
 ) -> None:
     """Set the origin of a result: a view or cast of one tensor keeps that tensor's name."""
-    origin = Origin(events=events, casts=casts)
+    origin = Origin(kind, events=events, casts=casts)
     if len(operands) == 1:
         origin = replace(origin_of(operands[0][1]), events=events, casts=casts)
     setattr(tensor, _ORIGIN, origin)
