@@ -101,6 +101,23 @@ def test_a_kill_without_a_word_is_memory() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("signal", "code"), [("SIGXFSZ", "FC904"), ("SIGXCPU", "FC901"), ("SIGSYS", "FC940")]
+)
+def test_a_signal_that_enforces_a_limit_is_unknown(signal: str, code: str) -> None:
+    """Whatever the compiler printed before."""
+    log = log_of("FC302/golden-reshape-outs-3.2.0.log")
+    (finding,) = classify(Attempt(Outcome.DIED, stage="cubin", signal=signal, log=log))
+    assert (finding.code, RULES[code].effect) == (code, "unknown")
+
+
+def test_an_assembler_that_the_system_killed_was_out_of_memory() -> None:
+    """The system counts what it ends for want of memory; another SIGKILL is an interference."""
+    attempt = Attempt(Outcome.RAISED, stage="cubin", host_error="SIGKILL")
+    assert classify(attempt)[0].code == "FC905"
+    assert classify(replace(attempt, oom_killed=True))[0].code == "FC902"
+
+
 def test_a_killed_process_with_a_named_failure_keeps_its_name() -> None:
     """The message outranks the signal."""
     log = log_of("FC302/golden-reshape-outs-3.2.0.log")
