@@ -134,7 +134,7 @@ def _admission(text: str, folder: Path) -> object:
     return check_source(text)
 
 
-_TOML = """\
+TOML = """\
 [project]
 name = "x"
 dependencies = ["triton==3.2.0", "torch>=2.5,<2.9 ; python_version > '3.9'"]
@@ -155,9 +155,9 @@ signature = "FC302:ttgir:reshapeOuts:1a2b3c4d"
 reason = "known"
 expires = 2027-03-31
 """
-_REQUIREMENTS = "triton==3.2.0 ; sys_platform == 'linux'\n-r other.txt\n--index-url https://x\ntorch @ file:///x.whl\n"
-_LINES = [HEADER, launch(), {"of": "a" * 16, "count": 4}, {"end": True, "coverage": {}}]
-_LOG = (
+REQUIREMENTS = "triton==3.2.0 ; sys_platform == 'linux'\n-r other.txt\n--index-url https://x\ntorch @ file:///x.whl\n"
+LINES = [HEADER, launch(), {"of": "a" * 16, "count": 4}, {"end": True, "coverage": {}}]
+LOG = (
     "ptxas fatal : Feature '.bf16' requires .target sm_80\n"
     '  File "k.py", line 3, in run\nRuntimeError: PassManager::run failed\n'
     "a.cpp:12: int f(int) const: Assertion `size == want' failed.\nTriton Error [CUDA]: x\n"
@@ -169,10 +169,10 @@ assert HEADER["schema"] == LAUNCHES_SCHEMA
 @st.composite
 def _files(draw: st.DrawFn) -> str:
     """A launches file with a line changed as a value, or as text."""
-    lines = [dumped(line) for line in _LINES]
+    lines = [dumped(line) for line in LINES]
     place = draw(st.integers(0, len(lines) - 1))
     if draw(st.booleans()):
-        lines[place] = json.dumps(draw(mutated(_LINES[place])))
+        lines[place] = json.dumps(draw(mutated(LINES[place])))
     else:
         lines[place] = draw(mangled(lines[place]))
     return "\n".join(lines) + "\n"
@@ -183,14 +183,14 @@ KINDS: dict[str, Kind] = {
     "matrix": Kind(
         mangled(GOOD.replace("packages: [flash-linear-attention==0.2.2]\n", "")), _matrix
     ),
-    "pins": Kind(st.one_of(mangled(_TOML), mangled(_REQUIREMENTS)), _pins),
-    "log": Kind(st.one_of(mangled(_LOG), st.text(max_size=300)), _log),
-    "settings": Kind(mangled(_TOML), _settings),
+    "pins": Kind(st.one_of(mangled(TOML), mangled(REQUIREMENTS)), _pins),
+    "log": Kind(st.one_of(mangled(LOG), st.text(max_size=300)), _log),
+    "settings": Kind(mangled(TOML), _settings),
     "source": Kind(mangled(KERNEL), _admission),
 }
 
 
-def attempt(kind: str, text: str, folder: Path, guard: Guard) -> str | None:
+def attempt(kind: Kind, text: str, folder: Path, guard: Guard) -> str | None:
     """What is wrong with how an input ended: a traceback, a file, a program, or its time."""
     guard.allowed, guard.armed = str(folder), True
     guard.executions.clear()
@@ -198,7 +198,7 @@ def attempt(kind: str, text: str, folder: Path, guard: Guard) -> str | None:
     started = time.process_time()
     wrong = None
     try:
-        KINDS[kind].read(text, folder)
+        kind.read(text, folder)
     except FlacheckError as error:
         if not str(error):
             wrong = "an error without a word"

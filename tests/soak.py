@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from flacheck.store import Store
 from tests import fake, mutated_builds
 from tests.engine.test_faults import descendants
 from tests.fake.worker import ANSWERS, PACKETS
+from tests.hostile import Kind
 
 ROOT = Path(__file__).parent.parent
 # Seconds that a cell may take; a batch that takes so many more hangs.
@@ -40,6 +42,8 @@ MOMENTS = ("parse", "lower", "late")
 # Signals that a compiler's own faults raise.
 _OWN = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE", "SIGSYS", "SIGTRAP")
 _OUTSIDE = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGSTOP")
+# Memory of a process that reads inputs of every kind.
+MOST_MB = 500
 FAILS, UNKNOWN, COMPILES = Verdict.FAILS, Verdict.UNKNOWN, Verdict.COMPILES
 
 
@@ -336,20 +340,20 @@ def _resumed(folder: Path, marker: str, tally: Tally) -> None:
     tally.counts["resumed"] += 1
 
 
-def mutate(count: int, seed: int) -> Tally:
-    """So many mutated inputs of every kind."""
+def mutate(count: int, seed: int, only: Sequence[str] = ()) -> Tally:
+    """So many mutated inputs of every kind, or of some."""
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import seed as seeded
     from hypothesis import strategies as st
 
-    from tests.hostile import KINDS, Guard, attempt
+    from tests.hostile import Guard, attempt
+    from tests.hostile_files import kinds
     from tests.store import test_damage
 
     tally = Tally()
     guard = Guard.installed()
-    share = max(count // (len(KINDS) + 1), 1)
     many = settings(
-        max_examples=share,
+        max_examples=count,
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
@@ -357,15 +361,19 @@ def mutate(count: int, seed: int) -> Tally:
         report_multiple_bugs=False,
     )
     with tempfile.TemporaryDirectory() as folder:
-        for name, kind in KINDS.items():
+        os.environ["FLACHECK_CACHE_DIR"] = f"{folder}/cache"
+        for name, kind in kinds().items():
+            if only and name not in only:
+                continue
 
-            def one(text: str, name: str) -> None:
+            def one(text: str, name: str, kind: Kind) -> None:
                 tally.counts[name] += 1
-                wrong = attempt(name, text, Path(folder), guard)
+                wrong = attempt(kind, text, Path(folder), guard)
                 if wrong:
                     tally.blame(f"{name}: {wrong.strip().splitlines()[-1][:200]} of {text[:200]!r}")
 
-            seeded(seed)(many(given(text=kind.strategy, name=st.just(name))(one)))()
+            arguments = {"text": kind.strategy, "name": st.just(name), "kind": st.just(kind)}
+            seeded(seed)(many(given(**arguments)(one)))()
 
         @seeded(seed)
         @many
@@ -383,8 +391,12 @@ def mutate(count: int, seed: int) -> Tally:
                 except Exception as error:
                     tally.blame(f"store: {type(error).__name__}: {str(error)[:200]}")
 
-        damage()
-    tally.counts["inputs"] = sum(tally.counts[name] for name in (*KINDS, "store"))
+        if not only or "store" in only:
+            damage()
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    tally.counts["peak MB"] = peak_mb
+    if peak_mb > MOST_MB:
+        tally.blame(f"{peak_mb} MB of memory")
     return tally
 
 
@@ -402,10 +414,11 @@ def misread(count: int, seed: int) -> Tally:
 
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    defaults = {"faults": 1000, "kills": 1000, "parents": 200, "inputs": 10_000, "builds": 1000}
+    defaults = {"faults": 1000, "kills": 1000, "parents": 200, "inputs": 2000, "builds": 2000}
     for name, default in defaults.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", action="append", default=[], help="a kind of input")
     parser.add_argument("--list", action="store_true", help="list the kinds of faults")
     asked = parser.parse_args(words)
     if asked.list:
@@ -420,7 +433,7 @@ def main(words: list[str] | None = None) -> int:
         ("faults", asked.faults, lambda n: inject(n, random.Random(asked.seed))),
         ("kills", asked.kills, lambda n: strike(n, random.Random(asked.seed))),
         ("parents", asked.parents, lambda n: orphan(n, random.Random(asked.seed))),
-        ("inputs", asked.inputs, lambda n: mutate(n, asked.seed)),
+        ("inputs", asked.inputs, lambda n: mutate(n, asked.seed, asked.only)),
         ("builds", asked.builds, lambda n: misread(n, asked.seed)),
     )
     for name, count, part in parts:

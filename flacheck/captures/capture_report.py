@@ -63,6 +63,6 @@ def check_report(report: Mapping[str, Any]) -> dict[str, Any]:
     """Return a report with empty defaults; GuestFileError for a field of another form."""
     try:
         msgspec.convert(report, _CaptureReport)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise GuestFileError(REPORT, f"has an unexpected form ({error})") from None
     return {"modules": {}, "operators": {}, **report}

@@ -78,13 +78,7 @@ class ResultsFolder:
         Raises:
             UsageError: If the file is missing or damaged.
         """
-        header = decode_header(self._read(entry), str(self.folder / entry.file))
-        named = (entry.about, entry.configs, entry.toolchain, entry.target)
-        if named != (header.about, header.configs, header.toolchain, header.target):
-            raise UsageError(
-                f"{self.folder / entry.file}: holds another question than its manifest"
-            )
-        return header
+        return _header(self._read(entry), entry, str(self.folder / entry.file))
 
     def place(self, entry: FileEntry) -> PublishedPlace | None:
         """Return the whole answer of a file; None if this flacheck has other keys for its cells.
@@ -92,14 +86,7 @@ class ResultsFolder:
         Raises:
             UsageError: If the file is missing or damaged.
         """
-        header = self.header(entry)
-        name = str(self.folder / entry.file)
-        body = decode_body(self._read(entry), name)
-        try:
-            return unpack(header, body)
-        # A launch of another form than a launch's.
-        except (ValueError, TypeError, LookupError, AttributeError) as error:
-            raise UsageError(f"{name}: not a file of published results ({error})") from None
+        return decode_place(self._read(entry), entry, str(self.folder / entry.file))
 
     def combinations(self) -> list[Combination]:
         """Return the combinations that the project lists, built or not."""
@@ -113,6 +100,29 @@ class ResultsFolder:
         if entry.file not in self._contents:
             self._contents[entry.file] = read_checked(self.folder, entry)
         return self._contents[entry.file]
+
+
+def decode_place(content: bytes, entry: FileEntry, name: str) -> PublishedPlace | None:
+    """Return the answer in a file's content; None if this flacheck has other keys for its cells.
+
+    Raises:
+        UsageError: If the content is damaged, or is that of another entry.
+    """
+    header = _header(content, entry, name)
+    body = decode_body(content, name)
+    try:
+        return unpack(header, body)
+    # A launch of another form than a launch's.
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise UsageError(f"{name}: not a file of published results ({error})") from None
+
+
+def _header(content: bytes, entry: FileEntry, name: str) -> Header:
+    header = decode_header(content, name)
+    named = (entry.about, entry.configs, entry.toolchain, entry.target)
+    if named != (header.about, header.configs, header.toolchain, header.target):
+        raise UsageError(f"{name}: holds another question than its manifest")
+    return header
 
 
 def read_checked(folder: Path, entry: FileEntry) -> bytes:

@@ -276,6 +276,8 @@ def unpack(header: Header, body: Body) -> PublishedPlace | None:
         kernels.append([_unpack_kernel(each, is_made_up) for each in body.kernels])
     launches = [Launch.from_json(each) for each in body.launches]
     records = [_record(header, body, cell, kernels, launches) for cell in body.cells]
+    if len({record.key for record in records}) < len(records):
+        raise ValueError("it holds a cell twice")
     names: dict[str, str] = {}
     made_up = set()
     usual_keys = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Iterator
@@ -10,10 +11,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 import flacheck
 from flacheck import FlacheckError, IncompleteError, UsageError
-from flacheck.published.form import MOST_BYTES
+from flacheck.published.form import MOST_BYTES, decode_body, decode_header, encode
 from tests.published.test_published import folder as folder
 
 
@@ -108,6 +110,29 @@ def _hostile_name(site: Site) -> None:
     site.pages["manifest.json"] = json.dumps(manifest).encode()
 
 
+def _name_twice(site: Site) -> None:
+    manifest = json.loads((site.root / "manifest.json").read_text())
+    manifest["files"] += manifest["files"][:1]
+    site.pages["manifest.json"] = json.dumps(manifest).encode()
+
+
+def _question_twice(site: Site) -> None:
+    manifest = json.loads((site.root / "manifest.json").read_text())
+    manifest["files"].append({**manifest["files"][0], "file": "a/b.zst"})
+    site.pages["manifest.json"] = json.dumps(manifest).encode()
+
+
+def _equal_cells(site: Site) -> None:
+    content = (site.root / FILE).read_bytes()
+    body = decode_body(content, "")
+    body = structs.replace(body, cells=body.cells[:1] * 60_000)
+    content = encode(decode_header(content, ""), body)
+    manifest = json.loads((site.root / "manifest.json").read_text())
+    (entry,) = (each for each in manifest["files"] if each["file"] == FILE)
+    entry.update(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+    site.pages.update({FILE: content, "manifest.json": json.dumps(manifest).encode()})
+
+
 def _deep_manifest(site: Site) -> None:
     site.pages["manifest.json"] = b"[" * 100_000
 
@@ -137,6 +162,9 @@ def _endless(site: Site) -> None:
         (_oversize, UsageError, "larger than .* bytes; nothing was changed"),
         (_huge_manifest, UsageError, "larger than .* bytes"),
         (_hostile_name, UsageError, "not the name of a file of results"),
+        (_name_twice, UsageError, "it lists .*zst, or its question, twice"),
+        (_question_twice, UsageError, "it lists a/b.zst, or its question, twice"),
+        (_equal_cells, UsageError, "it holds a cell twice"),
         (_deep_manifest, UsageError, "not a manifest of published results"),
         (
             _older_schema,

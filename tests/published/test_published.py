@@ -54,7 +54,7 @@ def _key(each: Record) -> str:
     return dataclasses.replace(each.cell).key
 
 
-def _file(records: list[Record], configs: Any = "usual") -> tuple[Any, Any]:
+def packed(records: list[Record], configs: Any = "usual") -> tuple[Any, Any]:
     keys = KeySet({each.key: each.kernel for each in records})
     toolchain, target = records[0].toolchain, records[0].target
     request = RequestedCells(toolchain, target, len(records), keys.digest)
@@ -68,7 +68,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # Packages that are installed on this machine are not compared.
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
     for records in (answers(), answers("triton==3.4.0")[:1]):
-        header, body = _file(recomputed(records))
+        header, body = packed(recomputed(records))
         path = tmp_path / file_name(header)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(encode(header, body))
@@ -85,7 +85,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_file_holds_the_question_with_its_records() -> None:
     """The keys are computed again from the cells."""
     records = recomputed(answers())
-    header, body = _file(records)
+    header, body = packed(records)
     content = encode(header, body)
     place = unpack(decode_header(content, "x"), decode_body(content, "x"))
     assert place is not None
@@ -97,12 +97,12 @@ def test_a_file_holds_the_question_with_its_records() -> None:
 def test_a_file_is_the_same_in_whatever_order_its_records_came() -> None:
     """Two machines write equal bytes."""
     records = recomputed(answers())
-    assert encode(*_file(records)) == encode(*_file(records[::-1]))
+    assert encode(*packed(records)) == encode(*packed(records[::-1]))
 
 
 def test_a_flacheck_with_other_keys_reads_no_answer() -> None:
     """The digest of the keys is that of another computation."""
-    header, body = _file(recomputed(answers()))
+    header, body = packed(recomputed(answers()))
     assert unpack(replace(header, keys="0" * 32), body) is None
 
 
@@ -119,7 +119,7 @@ def test_a_damaged_file_is_one_error_with_its_name(folder: Path, damage: str) ->
 
 def test_content_that_unpacks_to_something_else_is_refused() -> None:
     """A header of another schema, and cells that name a kernel that is not there."""
-    header, body = _file(recomputed(answers()))
+    header, body = packed(recomputed(answers()))
     content = encode(header, replace(body, cells=body.cells))
     with pytest.raises(UsageError, match="not a file of published results"):
         decode_header(content[:40], "x")
@@ -147,7 +147,7 @@ def test_content_that_unpacks_to_something_else_is_refused() -> None:
 )
 def test_a_header_of_nonsense_is_refused(change: dict[str, Any]) -> None:
     """With one error, before anything reads it."""
-    header, _ = _file(recomputed(answers()))
+    header, _ = packed(recomputed(answers()))
     plain = {"schema": SCHEMA, **to_builtins(header), **change}
     with pytest.raises(UsageError, match="not a file of published results"):
         decode_header(zstd.compress(json.dumps(plain).encode()), "x")
@@ -176,7 +176,7 @@ def test_known_gives_releases_failures_pins_and_what_is_not_built(folder: Path) 
 
 def test_a_failure_in_any_configuration_decides_about_a_release(folder: Path) -> None:
     """Under 3.4.0 the usual configurations compile and one of `edges` fails: no pair, no pin."""
-    header, body = _file(recomputed(answers("triton==3.4.0")), "edges")
+    header, body = packed(recomputed(answers("triton==3.4.0")), "edges")
     (folder / file_name(header)).write_bytes(encode(header, body))
     write_manifest(folder)
     answer = flacheck.known("flash-linear-attention==0.1.1", results=folder)
@@ -194,7 +194,7 @@ def test_a_failure_in_any_configuration_decides_about_a_release(folder: Path) ->
 
 def test_the_configurations_of_all_files_are_named(folder: Path) -> None:
     """One pair of release and GPU, whatever the number of its files."""
-    header, body = _file(recomputed(answers("triton==3.4.0")[:1]), "own")
+    header, body = packed(recomputed(answers("triton==3.4.0")[:1]), "own")
     (folder / file_name(header)).write_bytes(encode(header, body))
     write_manifest(folder)
     answer = flacheck.known("flash-linear-attention==0.1.1", results=folder)
@@ -357,7 +357,7 @@ def test_results_of_another_python_answer_where_launches_cannot_differ(
     built: str, bounds: tuple[str, ...], is_open: bool, is_valid: bool
 ) -> None:
     """A package that compares Python with 3.2 does the same under every newer one."""
-    header, _ = _file(recomputed(answers()))
+    header, _ = packed(recomputed(answers()))
     other = replace(
         header,
         package_digest=None,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
@@ -22,6 +23,7 @@ from flacheck.errors import FlacheckError, UsageError
 from flacheck.inputs import launches
 from flacheck.model import Record
 from flacheck.model.launch import LAUNCHES_SCHEMA, FormError, check_plain
+from flacheck.model.record import RecordDocument
 from flacheck.packages import package as packages
 from flacheck.store import Store, questions
 from flacheck.toolchains import by_torch
@@ -284,10 +286,9 @@ def _path(text: str) -> Side:
 def _partial(document: str) -> str | None:
     """Return the progress of a partial run; None for JSON lines, which lack it."""
     try:
-        summary = json.loads(document)["summary"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return _progress(json.loads(document)["summary"].get("partial", ()))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return _progress(summary.get("partial", ()))
 
 
 def _progress(partial: Sequence[Mapping[str, Any]]) -> str | None:
@@ -336,8 +337,13 @@ def _records(file: str, first: str, rest: str) -> Iterator[Record]:
             check_plain(whole)
             values = _of_run(whole)
         for value in values:
+            # A newer flacheck may write further fields.
+            names = RecordDocument.__struct_encode_fields__
+            known = {name: field for name, field in value.items() if name in names}
+            msgspec.convert(known, RecordDocument)
             yield Record.from_json(value)
     except (
+        msgspec.ValidationError,
         ValueError,
         LookupError,
         TypeError,

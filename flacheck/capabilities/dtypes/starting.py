@@ -125,7 +125,7 @@ def observe(
     files.write_whole(launches, scratch.read(LAUNCHES, files.MOST_LAUNCHES) or b"")
     try:
         seen_by_guest = observation.from_report(report)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise GuestFileError(REPORT, f"has an unexpected form ({error})") from None
     return DtypesAnswer(seen_by_guest, (launches,), _roots(question.package, overlay))
 

@@ -20,12 +20,9 @@ from flacheck.published.form import (
     MOST_BYTES,
     FileEntry,
     Manifest,
-    decode_body,
-    decode_header,
     decode_manifest,
-    read_manifest,
 )
-from flacheck.published.library import COMBINATIONS, FOLDER, MANIFEST, ResultsFolder
+from flacheck.published.library import COMBINATIONS, FOLDER, MANIFEST, decode_place
 from flacheck.toolchains import cache, connections
 from flacheck.toolchains.scratch import temporary_folder
 
@@ -54,7 +51,8 @@ def update(source: str, folder: Path | None = None) -> Generator[Event, None, Ma
     """
     folder = folder or cache.root() / FOLDER
     fetch = _from_url(source) if is_url(source) else _from_folder(Path(source))
-    manifest = decode_manifest(fetch(MANIFEST, MOST_BYTES), f"{source}: {MANIFEST}")
+    listing = fetch(MANIFEST, MOST_BYTES)
+    manifest = decode_manifest(listing, f"{source}: {MANIFEST}")
     _check_size(source, manifest)
     with temporary_folder() as aside:
         into = Path(aside) / FOLDER
@@ -66,11 +64,7 @@ def update(source: str, folder: Path | None = None) -> Generator[Event, None, Ma
             path.write_bytes(content)
             if number % 25 == 0:
                 yield Progress(f"{number} of {len(manifest.files)} files")
-        (into / MANIFEST).write_bytes(fetch(MANIFEST, MOST_BYTES))
-        # Read once more: the manifest of a server may have changed meanwhile.
-        library = ResultsFolder(into, read_manifest(into / MANIFEST))
-        for entry in library.entries():
-            library.header(entry)
+        (into / MANIFEST).write_bytes(listing)
         _take_combinations(fetch, into)
         _replace(into, folder)
     yield Progress(f"{folder}: {len(manifest.files)} files of {manifest.date}")
@@ -91,8 +85,7 @@ def _checked(source: str, entry: FileEntry, content: bytes) -> bytes:
     name = f"{source}: {entry.file}"
     if len(content) != entry.bytes or hashlib.sha256(content).hexdigest() != entry.sha256:
         raise UsageError(f"{name}: differs from the manifest; nothing was changed")
-    decode_header(content, name)
-    decode_body(content, name)
+    decode_place(content, entry, name)
     return content
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.version import Version
@@ -133,14 +134,25 @@ def test_a_runs_json_is_its_records(format: str, tmp_path: Path) -> None:
     }
 
 
+def _document(**fields: Any) -> str:
+    """A run with a record that has fields of another type."""
+    return json.dumps({"schema": scan.SCHEMA, "records": [{**record().to_json(), **fields}]})
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "neither a launches file nor a flacheck.run/1 document"),
         ('{"schema": "flacheck.gate/1"}', "it has no schema flacheck.run/1"),
-        (f'{{"schema": "{scan.SCHEMA}", "records": [{{}}]}}', "a record lacks 'kernel'"),
+        (
+            f'{{"schema": "{scan.SCHEMA}", "records": [{{}}]}}',
+            "Object missing required field `key`",
+        ),
         (f'{{"schema": "{scan.SCHEMA}", "records": 3}}', "neither a launches file"),
         ("[" * 100_000, "neither a launches file"),
+        (_document(resources=3), "neither a launches file"),
+        (_document(toolchain=["triton==3.2.0"]), "neither a launches file"),
+        (_document(findings=[[1]]), "neither a launches file"),
     ],
 )
 def test_a_file_that_is_neither_is_an_error(text: str, said: str, tmp_path: Path) -> None:
