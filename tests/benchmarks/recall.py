@@ -71,9 +71,9 @@ class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Whether an answer is the right one, and the facts behind it."""
+    """Whether an answer is the right one, None without an answer, and the facts behind it."""
 
-    is_right: bool
+    is_right: bool | None
     why: str
 
 
@@ -129,7 +129,7 @@ def ask(report: Report, keep: Path, scope: list[str], budget: int) -> dict[str, 
             # SIGINT, and so does all that it starts.
             scan.terminate()
             scan.communicate()
-            return f"no answer within {budget} s"
+            return f"none within {budget} s"
     if not output.exists():
         last_line = [*errors.strip().splitlines(), "no output"][-1 if errors.strip() else 0]
         return f"exit {scan.returncode}: {last_line}"
@@ -187,14 +187,16 @@ def main() -> None:
         scope += ["--configs", given.configs] if given.configs else []
         answer = ask(report, given.keep, scope, given.budget)
         judged = judge_mended if given.mended else judge
-        outcome = Outcome(False, answer) if isinstance(answer, str) else judged(report, answer)
+        outcome = Outcome(None, answer) if isinstance(answer, str) else judged(report, answer)
         outcomes.append(outcome.is_right)
         if given.why or not report.sealed:
             word = "right" if given.mended else "shown"
+            states = {True: word, False: f"not {word}", None: "no answer"}
             place = f"{report.package} × {report.triton} × {report.target}"
-            state = word if outcome.is_right else f"not {word}"
+            state = states[outcome.is_right]
             print(f"{report.id:22} {place:52} {state}: {outcome.why}", flush=True)
-    print(f"{sum(outcomes)} of {len(outcomes)}")
+    right, missing = outcomes.count(True), outcomes.count(None)
+    print(f"{right} of {len(outcomes)}, {missing} without an answer")
 
 
 if __name__ == "__main__":
