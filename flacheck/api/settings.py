@@ -53,7 +53,7 @@ def split_packages(text: str) -> list[str]:
 
 
 def check_dry_run(packages: list[str] | None) -> None:
-    """Raise UsageError if a dry run would build a checkout that nobody named for it."""
+    """Raise UsageError for a checkout in a setting that a dry run would build."""
     from flacheck.packages import package
 
     for name in packages_of(packages):

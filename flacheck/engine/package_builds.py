@@ -38,8 +38,8 @@ def provide_package(spec: str) -> Package:
 def build_wheel(root: Path, into: Path) -> Path:
     """Build the wheel of the sources in a folder; return its file in `into`.
 
-    What the build requires is fetched first, as wheels. The build itself has no network and a clean
-    environment, and may write its folder and a scratch folder alone.
+    Its requirements are fetched first, as wheels. The build itself runs without a network, in a
+    clean environment, and writes its folder and a scratch folder.
 
     Raises Offline if a requirement cannot be fetched, ToolchainError if the build fails.
     """
@@ -77,11 +77,10 @@ def _read_wheel(root: Path, folder: GuestFolder) -> bytes | None:
 
 
 def _install(requirements: Sequence[str], root: Path, into: Path) -> None:
-    """Install what a build requires from wheels; torch and Triton are left out."""
-    named = list(installing.installable(requirements))
-    if named:
-        what = f"what the build of {root.name} requires"
-        installing.install(named, what, into)
+    """Install a build's requirements from wheels; torch and Triton are left out."""
+    to_install = list(installing.installable(requirements))
+    if to_install:
+        installing.install(to_install, f"the build requirements of {root.name}", into)
 
 
 def _call(config: Json, scratch: Path) -> Any:

@@ -84,7 +84,7 @@ def cannot_build(path: Path) -> str | None:
 
 @dataclass(frozen=True)
 class BuildSystem:
-    """What builds a checkout: the table `[build-system]` of its pyproject.toml (PEP 518)."""
+    """The table `[build-system]` in the pyproject.toml of a checkout (PEP 518)."""
 
     requires: tuple[str, ...]
     backend: str
