@@ -74,7 +74,7 @@ def diff(
             a run's JSON; or a package, `NAME==VERSION`, where `to` is another release of it.
         to: The same, for the other side.
         package, matrix: What to compare; the default is the stored side's own, else `quick`.
-        configs: `usual` for one configuration of each kernel and dtype, `edges` for those and a
+        configs: `usual` for one configuration of each usual launch, `edges` for those and a
             few extreme ones, `own` for all; None for `own` up to 1,000 configurations on a
             toolchain and target, else `edges`.
         kernel, op, target, dtype, num_warps, num_stages: The selection, one value or several.

@@ -74,7 +74,7 @@ def scan(
     Args:
         matrix: A matrix's name, a YAML file or a launches file; None for `quick`.
         package: `NAME==VERSION` or the folder of a checkout, one or several, instead of a matrix.
-        configs: `usual` for one configuration of each kernel and dtype, `edges` for those and a
+        configs: `usual` for one configuration of each usual launch, `edges` for those and a
             few extreme ones, `own` for all; None for `own` up to 1,000 configurations on a
             toolchain and target, else `edges`.
         kernel, op, target, dtype, num_warps, num_stages: The selection, one value or several.

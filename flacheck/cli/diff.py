@@ -19,8 +19,8 @@ _FROM = (
 _TRITON = "Choose this release of stored results, or compile two releases of a package with it."
 _TO = "The same, for the other side."
 _CONFIGS = (
-    "Compare one configuration a kernel and dtype (usual), a few extreme ones too (edges), or all "
-    "of them (own). Default: own up to 1,000 configurations, else edges."
+    "Compare one configuration a kernel, size and dtype (usual), a few extreme ones too (edges), "
+    "or all of them (own). Default: own up to 1,000 configurations, else edges."
 )
 _STRICT = "Exit 3 when a kernel has no verdict or is not launched any more."
 

@@ -17,8 +17,8 @@ from flacheck.cli.progress import follow
 _BUDGET = "Try N settings for each failure, with --fallbacks."
 _CAPTURED = "Read what --package launches from FILE; the first shard writes it."
 _CONFIGS = (
-    "Compile one configuration a kernel and dtype (usual), a few extreme ones too (edges), or all "
-    "of them (own). Default: own up to 1,000 configurations, else edges."
+    "Compile one configuration a kernel, size and dtype (usual), a few extreme ones too (edges), "
+    "or all of them (own). Default: own up to 1,000 configurations, else edges."
 )
 _WITH_TESTS = "With --package DIR, also record what the checkout's own tests launch (pytest)."
 _STRICT = "Exit 3 when any cell is unknown, or a captured kernel has changed since."

@@ -13,6 +13,7 @@ from flacheck.inputs import edges
 from flacheck.inputs.chosen_cells import MOST_OWN
 from flacheck.inputs.edges import LaunchSettings
 from flacheck.inputs.expand import Selection, tuned_names
+from flacheck.inputs.launch_sizes import size_class
 from flacheck.inputs.subject import Subject
 from flacheck.model import Cell, Purpose, Record
 from flacheck.packages.package import Package
@@ -263,7 +264,7 @@ def _compared_cells(plan: Plan, configs: str | None) -> tuple[Sequence[Cell], st
             return plan.cells, chosen_configs
         usual_cells = [cell for cell in plan.cells if cell.key in plan.usual_keys]
         others = [cell for cell in plan.cells if cell.key not in plan.usual_keys]
-        return [*one_each(usual_cells), *others], chosen_configs
+        return [*one_each(usual_cells, by_size=True), *others], chosen_configs
     if configs is None:
         places = Counter((cell.toolchain, cell.target) for cell in plan.cells)
         configs = "own" if max(places.values()) <= MOST_OWN else "edges"
@@ -314,16 +315,16 @@ def _join_plans(plans: Sequence[Plan]) -> Plan:
     return replace(first, cells=all_cells)
 
 
-def one_each(all_cells: Iterable[Cell]) -> list[Cell]:
+def one_each(all_cells: Iterable[Cell], by_size: bool = False) -> list[Cell]:
     """Return one configuration of each kernel and dtype on each target, if possible the same one.
 
     Launches of a program come before those with invented arguments. Cells without a launch, such as
-    an import, all stay.
+    an import, all stay. With `by_size`, each usual class of sizes has a configuration of its own.
     """
     all_cells = list(all_cells)
-    groups = group_by_key((_group(cell), cell) for cell in all_cells)
+    groups = group_by_key(((*_group(cell), _size(cell, by_size)), cell) for cell in all_cells)
     keys: set[str] = set()
-    for (*_, is_launch), members in groups.items():
+    for (*_, is_launch, _), members in groups.items():
         if is_launch:
             members = _one_each_compiler(members)
         for cell in members:
@@ -365,6 +366,12 @@ def _settings(cell: Cell) -> LaunchSettings:
 
 def _group(cell: Cell) -> tuple[str, str | None, str, str, bool]:
     return cell.kernel.name, cell.dtype, cell.target, cell.stage, cell.launch is not None
+
+
+def _size(cell: Cell, by_size: bool) -> str:
+    if by_size and cell.launch is not None:
+        return size_class(cell.launch.args)
+    return ""
 
 
 def _one_each_compiler(members: Sequence[Cell]) -> list[Cell]:

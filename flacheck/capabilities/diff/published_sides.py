@@ -156,7 +156,7 @@ def _sides(
         usual_keys = frozenset[str]().union(*(place.usual_keys for place in part.places))
         usual_cells = [cell for cell in cells if cell.key in usual_keys]
         other_cells = [cell for cell in cells if cell.key not in usual_keys]
-        cells = [*one_each(usual_cells), *other_cells]
+        cells = [*one_each(usual_cells, by_size=True), *other_cells]
     cells = list({cell.key: cell for cell in cells}.values())
     own_records: dict[str, Record] = {}
     if store is not None:

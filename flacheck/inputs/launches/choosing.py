@@ -1,15 +1,22 @@
 """The recorded launches that are compiled, as sources of cells."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from flacheck.errors import UsageError
 from flacheck.inputs.expand import Source
+from flacheck.inputs.launch_sizes import HEAD_SIZES, OTHER, PACKED, head_rank, size_class
 from flacheck.inputs.launches.entries import RecordedLaunch
 from flacheck.model import Cut, Kernel, Launch, canonical, digest
 from flacheck.model.launch import FLOAT_DTYPES, is_int, tensor_dtypes
 
 # A kernel and the dtype of a launch.
 _KernelDtype = tuple[str, str | None]
+# With the class of its sizes.
+_Kind = tuple[str, str | None, str]
+_Key = TypeVar("_Key")
+# The dtype in which a kernel is compiled in all usual sizes.
+_MAIN_DTYPE = "bf16"
 
 
 def without_refused(
@@ -66,19 +73,40 @@ def group_launches(launches: Iterable[tuple[Kernel, Launch]]) -> list[Source]:
 
 
 def one_each(entries: Sequence[RecordedLaunch]) -> list[RecordedLaunch]:
-    """Return the first launch of each kernel and dtype.
+    """Return the usual launches of each kernel.
 
-    A program's own launch comes before one that flacheck made up, and a made-up one of one dtype
-    before one that mixes dtypes; launches with an argument without a Triton type come last.
+    In bf16, else in the kernel's first dtype, it is one of each common head size and one with
+    packed sequences, and one of the commonest size in the other dtypes. A program's own launch
+    comes before one that flacheck made up, and a made-up one of one dtype before one that mixes
+    dtypes; launches with an argument without a Triton type come last.
     """
-    first: dict[_KernelDtype, RecordedLaunch] = {}
+    by_kernel: dict[_KernelDtype, dict[str, RecordedLaunch]] = {}
+    main_dtypes: dict[str, str | None] = {}
+    for entry in entries:
+        dtype = main_dtypes.setdefault(entry.kernel, entry.launch.dtype)
+        if dtype != _MAIN_DTYPE == entry.launch.dtype:
+            main_dtypes[entry.kernel] = _MAIN_DTYPE
     for entry in sorted(entries, key=_preference):
-        first.setdefault((entry.kernel, entry.launch.dtype), entry)
-    return list(first.values())
+        classes = by_kernel.setdefault((entry.kernel, entry.launch.dtype), {})
+        classes.setdefault(size_class(entry.launch.args), entry)
+    choice: list[RecordedLaunch] = []
+    for (kernel, dtype), classes in by_kernel.items():
+        choice += _usual_of(classes, is_main=dtype == main_dtypes[kernel])
+    return choice
 
 
-def _preference(entry: RecordedLaunch) -> tuple[bool, bool, bool]:
-    return _has_unknown(entry), entry.made_up, entry.made_up and _mixes_dtypes(entry)
+def _usual_of(classes: Mapping[str, RecordedLaunch], is_main: bool) -> list[RecordedLaunch]:
+    """Return the usual ones among the first launches of each class of sizes."""
+    sizes = [str(size) for size in HEAD_SIZES if str(size) in classes]
+    names = sizes[:1] or [name for name in (OTHER, PACKED) if name in classes][:1]
+    if is_main:
+        names += [name for name in (*sizes, PACKED) if name in classes and name not in names]
+    return [classes[name] for name in names]
+
+
+def _preference(entry: RecordedLaunch) -> tuple[bool, bool, bool, int]:
+    mixes_dtypes = entry.made_up and _mixes_dtypes(entry)
+    return _has_unknown(entry), entry.made_up, mixes_dtypes, head_rank(entry.launch.args)
 
 
 def _mixes_dtypes(entry: RecordedLaunch) -> bool:
@@ -95,17 +123,21 @@ def _has_unknown(entry: RecordedLaunch) -> bool:
 
 
 def shared(recordings: Sequence[Sequence[RecordedLaunch]]) -> list[list[RecordedLaunch]]:
-    """Return one launch of each kernel and dtype for each recording.
+    """Return the usual launches of each kernel for each recording.
 
-    If possible it is the same in all recordings with that kernel and dtype: the launch that
-    `one_each` chooses for all of them, so that scans and a comparison compile the same cells; then
-    a program's own one before one that flacheck made up, and the smallest, which compiles soonest.
+    If possible they are the same in all recordings that have some of a kernel, dtype and class of
+    sizes: the launch that `one_each` chooses for all of them, so that scans and a comparison
+    compile the same cells; then a program's own one before one that flacheck made up, and the
+    smallest, which compiles soonest.
     """
     choices: list[list[RecordedLaunch]] = [[] for _ in recordings]
-    first_choices = [_by_kernel(one_each(entries)) for entries in recordings]
-    for kernel, group in _group_recordings(recordings).items():
-        first_identities = {first_choices[index][kernel] for index in group}
-        common: str | None = first_identities.pop()
+    first_choices = [_by_kind(one_each(entries)) for entries in recordings]
+    usual_kinds = set[_Kind]().union(*first_choices)
+    for kind, group in _group_recordings(recordings, _kind_of).items():
+        if kind not in usual_kinds:
+            continue
+        first_identities = {first_choices[index].get(kind) for index in group}
+        common = first_identities.pop()
         if first_identities:
             common = _smallest_common(list(group.values()))
         for index, by_identity in group.items():
@@ -122,7 +154,7 @@ def common(recordings: Sequence[Sequence[RecordedLaunch]]) -> list[list[Recorded
     Without one, each recording keeps its own.
     """
     choices: list[list[RecordedLaunch]] = [[] for _ in recordings]
-    for group in _group_recordings(recordings).values():
+    for group in _group_recordings(recordings, _kernel_dtype).values():
         in_all = set.intersection(*(set(by_identity) for by_identity in group.values()))
         for index, by_identity in group.items():
             for identity, entry in by_identity.items():
@@ -132,20 +164,28 @@ def common(recordings: Sequence[Sequence[RecordedLaunch]]) -> list[list[Recorded
 
 
 def _group_recordings(
-    recordings: Sequence[Sequence[RecordedLaunch]],
-) -> dict[_KernelDtype, dict[int, dict[str, RecordedLaunch]]]:
-    """Return the launches by kernel and dtype, by recording, and by identity."""
-    groups: dict[_KernelDtype, dict[int, dict[str, RecordedLaunch]]] = {}
+    recordings: Sequence[Sequence[RecordedLaunch]], key_of: Callable[[RecordedLaunch], _Key]
+) -> dict[_Key, dict[int, dict[str, RecordedLaunch]]]:
+    """Return the launches by a key, by recording, and by identity."""
+    groups: dict[_Key, dict[int, dict[str, RecordedLaunch]]] = {}
     for index, entries in enumerate(recordings):
         for entry in entries:
-            group = groups.setdefault((entry.kernel, entry.launch.dtype), {})
+            group = groups.setdefault(key_of(entry), {})
             group.setdefault(index, {}).setdefault(_identity(entry), entry)
     return groups
 
 
-def _by_kernel(entries: Iterable[RecordedLaunch]) -> dict[_KernelDtype, str]:
-    """Return the identity of the launch of each kernel and dtype."""
-    return {(entry.kernel, entry.launch.dtype): _identity(entry) for entry in entries}
+def _kernel_dtype(entry: RecordedLaunch) -> _KernelDtype:
+    return entry.kernel, entry.launch.dtype
+
+
+def _kind_of(entry: RecordedLaunch) -> _Kind:
+    return entry.kernel, entry.launch.dtype, size_class(entry.launch.args)
+
+
+def _by_kind(entries: Iterable[RecordedLaunch]) -> dict[_Kind, str]:
+    """Return the identity of the launch of each kernel, dtype and class of sizes."""
+    return {_kind_of(entry): _identity(entry) for entry in entries}
 
 
 def _identity(entry: RecordedLaunch) -> str:
