@@ -71,8 +71,6 @@ GUEST_ROOMS = (
     "workers",
     "fake_cuda",
     "recorder",
-    "capture_reuse",
-    "solver",
     "inference",
     "search",
     "test_suite",

@@ -13,7 +13,6 @@ import logging
 import os
 import re
 import site
-import sys
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -39,6 +38,7 @@ from flacheck.model import Json, digest
 from flacheck.packages import checkouts
 from flacheck.packages.package import Package
 from flacheck.source.modules import launchable
+from flacheck.tables.model_sizes import list_models
 from flacheck.toolchains import cache, filling
 from flacheck.toolchains.base import Toolchain
 from flacheck.toolchains.scratch import temporary_folder
@@ -54,11 +54,6 @@ _MOST_SECONDS = 300
 _PATIENCE = 15
 _LOG_FILE = "log.txt"
 _PROGRESS = "doing"
-_TRACE = "asked.json"
-# The log of the comparison with captures under other releases, and its time by the clock as a
-# multiple of the package's CPU seconds.
-_REUSE_LOG = "earlier.txt"
-REUSE_PATIENCE = 2.0
 # The memory of the driver and its child processes; torch alone reserves far more address space.
 _MEMORY_MB = 8192
 _FLACHECK = Path(__file__).parent.parent
@@ -66,10 +61,7 @@ GUEST = Path(channel.GUEST)
 # Captures of this process whose driver ended early: the next process repeats them.
 _ENDED_EARLY: set[Path] = set()
 _EARLY = "ended-early"
-# The most captures under other releases to compare: the cache may contain hundreds.
-_MOST_EARLIER = 4
 _KERNEL = re.compile(r'"kernel": "([^"]+)"')
-_TRITONS = ("triton-", "pytorch_triton")
 
 
 @dataclass(frozen=True)
@@ -96,23 +88,18 @@ class CaptureResult:
 
 @dataclass(frozen=True)
 class CaptureContent:
-    """What a guest wrote: its launches file, its report, and its trace for other releases."""
+    """What a guest wrote: its launches file and its report."""
 
     launches: bytes
     report: Json
-    trace: bytes | None = None
 
-    def write(self, folder: Path, trace_file: Path) -> None:
+    def write(self, folder: Path) -> None:
         """Write the files of a capture, each in one step.
 
         The report marks a complete capture, so it comes last.
         """
-        contents = {_report(folder): json.dumps(self.report, indent=1).encode()}
-        contents = {_launches(folder): self.launches, **contents}
-        if self.trace is not None:
-            contents = {trace_file: self.trace, **contents}
-        for file, content in contents.items():
-            files.write_whole(file, content)
+        files.write_whole(_launches(folder), self.launches)
+        files.write_whole(_report(folder), json.dumps(self.report, indent=1).encode())
 
 
 @dataclass(frozen=True)
@@ -187,25 +174,14 @@ def prepare_captures(jobs: Sequence[CaptureJob], at_once: int = 1) -> None:
     if not missing:
         return
     _check_torch()
-    # One job of each package and card comes first: the other releases may reuse its capture.
-    first: list[tuple[Path, CaptureJob]] = []
-    others: list[tuple[Path, CaptureJob]] = []
-    kinds = set()
-    for folder, job in missing.items():
-        kind = _kind(job)
-        if kind in kinds:
-            others.append((folder, job))
-        else:
-            kinds.add(kind)
-            first.append((folder, job))
+    jobs_to_run = list(missing.items())
     errors = []
-    for stage in (first, others):
-        for start in range(0, len(stage), at_once):
-            try:
-                _capture_together(stage[start : start + at_once])
-            except IncompleteError as error:
-                # The other captures are made and stay in the cache.
-                errors.append(error)
+    for start in range(0, len(jobs_to_run), at_once):
+        try:
+            _capture_together(jobs_to_run[start : start + at_once])
+        except IncompleteError as error:
+            # The other captures are made and stay in the cache.
+            errors.append(error)
     if errors:
         raise errors[0]
 
@@ -229,52 +205,6 @@ def capture_folder(job: CaptureJob) -> Path:
     if job.ops or job.kernels:
         key = digest([key, job.ops, job.kernels], 16)
     return cache.root() / "captures" / f"{package.name}-{package.version}-{key}"
-
-
-def _kind(job: CaptureJob) -> str:
-    """Return a digest that is equal for a package and card under all releases of Triton.
-
-    The installed libraries must be equal, too.
-    """
-    key = capture_key(job.package, None, job.card, recipe_of(job.package.name))
-    return digest([key, job.suite is not None, job.ops, job.kernels, find_beside()], 16)
-
-
-@functools.cache
-def find_beside() -> list[str]:
-    """Return this Python's version and its distributions, on which a package may depend.
-
-    Triton's are left out: the package imports the release of its capture.
-    """
-    names: set[str] = set()
-    for folder in map(Path, sys.path):
-        if folder.is_dir():
-            names.update(file.name for file in folder.glob("*.dist-info"))
-    others = [name for name in names if not name.startswith(_TRITONS)]
-    return [sys.version, *sorted(others)]
-
-
-def _trace_file(folder: Path, kind: str) -> Path:
-    """Return the file with a capture's queries to Triton; its name has the kind of the job."""
-    return folder / f"asked-{kind}.json"
-
-
-def earlier_captures(folder: Path, job: CaptureJob) -> list[Json]:
-    """Return the captures under other releases that a job may reuse, the newest first."""
-    if job.suite is not None:
-        return []
-    traces: list[Path] = []
-    for kind in {_kind(job), _kind(job.whole)}:
-        name = _trace_file(Path(), kind).name
-        traces += folder.parent.glob(f"{job.package.name}-{job.package.version}-*/{name}")
-    traces.sort(key=lambda trace: trace.stat().st_mtime, reverse=True)
-    captures = []
-    for trace in traces[:_MOST_EARLIER]:
-        if _is_complete(trace.parent):
-            launches = str(_launches(trace.parent))
-            report = str(_report(trace.parent))
-            captures.append({"asked": str(trace), "launches": launches, "report": report})
-    return captures
 
 
 def _launches(folder: Path) -> Path:
@@ -313,54 +243,14 @@ def _make(folder: Path, job: CaptureJob, stop: threading.Event) -> None:
     release = job.toolchain.identity
     what = f"capturing {job.package.identity} under {release} on {job.card['gpu']}"
     _LOG.info(f"{what} …")
-    content = _try_reuse(folder, job, stop, what) or _capture(folder, job, stop, what)
+    content = _capture(folder, job, stop, what)
     if job.suite is not None:
         content = _add_tests(content, job, folder, stop)
-    content.write(folder, _trace_file(folder, _kind(job)))
-
-
-def _try_reuse(
-    folder: Path, job: CaptureJob, stop: threading.Event, what: str
-) -> CaptureContent | None:
-    """Return an earlier capture if this release answers every recorded query identically.
-
-    The comparison takes a fraction of a capture's time, without torch and without the package.
-    """
-    earlier = earlier_captures(folder, job)
-    if not earlier:
-        return None
-    with temporary_folder() as work:
-        scratch = Path(work)
-        config = driver_config(scratch, job)
-
-        def beat(seconds: float) -> None:
-            _LOG.info(f"{what} … {seconds:.0f} s, {read_progress(scratch)}")
-
-        request = {name: config[name] for name in ("output", "report", "asked", "card", "progress")}
-        request |= {"earlier": earlier, "scratch": work}
-        # Without a report the package is captured anew, whatever the reason.
-        programs.run(
-            programs.guest_arguments(".capture_reuse.reuse", request, scratch),
-            guest_environment(job.toolchain, job.package, scratch),
-            scratch,
-            folder / _REUSE_LOG,
-            seconds=REUSE_PATIENCE * config["seconds"],
-            memory_mb=_MEMORY_MB,
-            policy=_policy(job, scratch),
-            beat=beat,
-            stop=stop,
-        )
-        content = read_content(GuestFolder(scratch))
-    if content is not None:
-        _LOG.info(
-            f"{what}: Triton answers the package's queries as under {content.report.get('like')}, "
-            "so its launches are the same"
-        )
-    return content
+    content.write(folder)
 
 
 def _capture(folder: Path, job: CaptureJob, stop: threading.Event, what: str) -> CaptureContent:
-    """Capture the package anew."""
+    """Run the package's driver."""
     total = len(_launchable_kernels(job.package.path, job.package.modules))
     with temporary_folder() as work:
         scratch = GuestFolder(Path(work))
@@ -409,7 +299,7 @@ def read_content(scratch: GuestFolder) -> CaptureContent | None:
     if report is None:
         return None
     launches = scratch.read(LAUNCHES, files.MOST_LAUNCHES) or b""
-    return CaptureContent(launches, check_report(report), scratch.read(_TRACE, files.MOST_REPORT))
+    return CaptureContent(launches, check_report(report))
 
 
 def _policy(job: CaptureJob, scratch: str | Path) -> Policy:
@@ -481,7 +371,6 @@ def driver_config(scratch: Path, job: CaptureJob) -> Json:
         "output": str(scratch / LAUNCHES),
         "report": str(scratch / REPORT),
         "progress": str(scratch / _PROGRESS),
-        "asked": str(scratch / _TRACE),
         "card": job.card,
         "modules": list(package.modules),
         "own": list(package.own_modules),
@@ -490,6 +379,7 @@ def driver_config(scratch: Path, job: CaptureJob) -> Json:
         "packages": {package.path: package.identity},
         "recipe": recipe_of(package.name),
         "dtypes": ["bf16", "fp16", "fp32"],
+        "sizes": _model_sizes(),
         "seconds": _seconds(package),
         "ops": list(job.ops),
         "kernels": list(job.kernels),
@@ -502,6 +392,15 @@ def _seconds(package: Package) -> float:
         max(SECONDS, _SECONDS_A_KERNEL * len(_launchable_kernels(package.path, package.modules))),
         _MOST_SECONDS,
     )
+
+
+def _model_sizes() -> list[Json]:
+    """Return the sizes of models by the symbols of the guest's shapes."""
+    models = []
+    for model in list_models():
+        sizes = {"K": model.key_size, "V": model.value_size, "D": model.hidden}
+        models.append({"name": model.name, "sizes": sizes})
+    return models
 
 
 @functools.cache
@@ -535,16 +434,13 @@ def recipe_of(package: str) -> Json:
     return {}
 
 
-def capture_key(package: Package, toolchain: Toolchain | None, card: Json, recipe: Json) -> str:
-    """Return a digest of everything that can change the launches, the guest's source included.
-
-    Without a toolchain it is a digest of the rest.
-    """
+def capture_key(package: Package, toolchain: Toolchain, card: Json, recipe: Json) -> str:
+    """Return a digest of everything that can change the launches, the guest's source included."""
     guest = {}
     for file in sorted([*GUEST.rglob("*.py"), *GUEST.rglob("*.jsonl")]):
         guest[str(file.relative_to(GUEST))] = files.read_text(file)
-    under = toolchain.identity if toolchain else None
-    return digest([package.digest, under, card, recipe, guest], 16)
+    under = toolchain.identity
+    return digest([package.digest, under, card, recipe, guest, _model_sizes()], 16)
 
 
 def run_guest(

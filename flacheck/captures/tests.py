@@ -88,7 +88,7 @@ def merge_lines(tests: TestRun, driver: Iterable[Json]) -> list[Json]:
 
     A launch of both is there once, as the tests made it, because the driver guesses arguments.
     """
-    lines = list(tests.lines)
+    lines = list(map(_mark_test, tests.lines))
     ids = {line.get("id") for line in lines}
     for line in driver:
         if "schema" in line and tests.lines:
@@ -96,6 +96,13 @@ def merge_lines(tests: TestRun, driver: Iterable[Json]) -> list[Json]:
         if "id" not in line or line["id"] not in ids:
             lines.append(line)
     return lines
+
+
+def _mark_test(line: Json) -> Json:
+    """Return the line of a launch with its origin; other lines stay."""
+    if "kernel" not in line:
+        return line
+    return {**line, "call": "test", "sizes_from": "the package's tests"}
 
 
 def by_source(tests: TestRun, driver: Iterable[Json]) -> Json:

@@ -24,7 +24,6 @@ def launches():
 """
 ATTACKS = {
     "report.json is a link": "launches(); os.symlink({outside!r}, 'report.json')",
-    "asked.json is a link": "launches(); report(); os.symlink({secret!r}, 'asked.json')",
     "launches.jsonl is a pipe": "os.mkfifo('launches.jsonl'); report()",
     "launches.jsonl is a device": "os.symlink('/dev/zero', 'launches.jsonl'); report()",
     "report.json is a folder": "launches(); os.mkdir('report.json')",

@@ -16,7 +16,7 @@ from ..inference.arguments import DTYPES
 from ..inference.plans import CallPlan
 from ..search.attempts import CaughtError, attempt
 from . import places
-from .building import SECONDS, Builder, find_values
+from .building import SECONDS, Builder
 from .follower import CallOperand, Follower, name_module, name_tensors, origin_of, short
 from .subjects import Followable
 
@@ -72,11 +72,10 @@ class Runner:
                 _backward(outputs)
 
         stage = "forward"
-        values = find_values(subject.operator.takes, ready.arguments)
-        outcome = attempt(forward, SECONDS, values)
+        outcome = attempt(forward, SECONDS)
         if not isinstance(outcome, CaughtError) and plan.training:
             stage, outputs = "backward", outcome
-            outcome = attempt(lambda: backward(outputs), SECONDS, values)
+            outcome = attempt(lambda: backward(outputs), SECONDS)
         run_report = report_run(mode, follower, stage, outcome, exceptions)
         if isinstance(outcome, CaughtError):
             return Ran(stage, outcome, run_report)

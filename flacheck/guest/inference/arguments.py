@@ -17,8 +17,6 @@ from typing import Any
 import torch
 
 from ..pysource.functions import module_tree, walk
-from ..solver.argument_dataflow import BUILD, VALUE, Constraint
-from ..solver.constraints import refusal_constraints
 from ..workers.values import TORCH_NAMES
 from . import objects, optimizers, signatures, usage
 from .operators import FUNCTION, LAYER, Operator
@@ -82,7 +80,7 @@ _DTYPE_ANNOTATIONS = (usage.DTYPE, "Optional[torch.dtype]", "torch.dtype | None"
 # The number of bits of an element.
 _BITS_NAME = re.compile(r"bits?$|bit_?width")
 _BITS = 8
-# The scale is 1/sqrt(64) for the head size in `SIZES`.
+# The scale is 1/sqrt(64), for a usual head size.
 _USUAL_FLOATS = {"eps": 1e-5, "epsilon": 1e-5, "scale": 0.125, "temperature": 1.0}
 # Fractions of a whole: packages refuse more than 1, and 1 itself leaves nothing.
 _PORTION_NAME = re.compile(r"dropout|drop_?(rate|prob|path)")
@@ -107,8 +105,6 @@ _SHAPE_NAME = re.compile(r"(^|_)shape$")
 _WIDTHS_NAME = re.compile(r"(^|_)(dims|widths|sizes|channels)$")
 # Levels of objects that are arguments of other objects' constructors.
 _MAX_OBJECT_DEPTH = 4
-# Attempts to build one object.
-_MAX_CONSTRAINTS = 8
 _ORDER_OPERATORS = (ast.Gt, ast.GtE, ast.Lt, ast.LtE)
 # Values of one parameter: each costs a call.
 _MAX_CHOICES = 4
@@ -119,6 +115,7 @@ class Arguments:
 
     Attributes:
         has_guesses: True if neither a recipe nor the package's code implies some argument.
+        has_guessed_constants: True if such an argument is not a tensor.
     """
 
     def __init__(self, shapes: Shapes, recipe: Recipe, dtype: str) -> None:
@@ -126,6 +123,7 @@ class Arguments:
         self._common = recipe.common
         self.dtype = DTYPES[dtype]
         self.has_guesses = False
+        self.has_guessed_constants = False
         self._object_depth = 0
         # True if tensors require gradients: operators for inference only check them.
         self._training = True
@@ -155,12 +153,8 @@ class Arguments:
         """
         if isinstance(value, list):
             return [self.from_value(element, arguments, dtype_name) for element in value]
-        if isinstance(value, objects.OptionTable):
-            return dict(value)
         if isinstance(value, dict) and "object" in value:
             return self.build_object(value["object"], value.get("with"))
-        if isinstance(value, dict) and "attributes" in value:
-            return self._build_attributes(value)
         if not isinstance(value, dict) or "of" not in value:
             return _from_recipe(value, arguments)
         dtype = self._dtype_of_call(dtype_name or value["of"])
@@ -181,38 +175,10 @@ class Arguments:
         try:
             if self._object_depth > _MAX_OBJECT_DEPTH:
                 raise TypeError(f"{name} is made of itself")
-            return self._construct(constructor, CallPlan(values=dict(fields or {})))
+            plan = CallPlan(values=dict(fields or {}))
+            return constructor.call(**self.build(constructor, plan, constructor.parameters))
         finally:
             self._object_depth -= 1
-
-    def _build_attributes(self, description: Mapping[str, Any]) -> Any:
-        """Build an object of no class whose attributes are inferred from their names."""
-        self.has_guesses = True
-        parameters = []
-        for name in description["attributes"]:
-            parameter = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
-            if _DIMENSION_NAME.fullmatch(name) or _BITS_NAME.search(name):
-                parameter = parameter.replace(annotation=_INTEGER_ANNOTATIONS[0])
-            parameters.append(parameter)
-        constructor = objects.attribute_table(description["module"], parameters)
-        return self._construct(constructor, CallPlan(values=dict(description.get("with", {}))))
-
-    def _construct(self, constructor: Operator, plan: CallPlan) -> Any:
-        """Call a constructor until no error yields another constraint on its arguments."""
-        attempted: set[str] = set()
-        while True:
-            arguments = self.build(constructor, plan, constructor.parameters)
-            values = {}
-            for parameter in constructor.parameters:
-                values[parameter.name] = arguments.get(parameter.name, parameter.default)
-            try:
-                return constructor.call(**arguments)
-            except Exception as error:
-                constraint = _next_constraint(error, values, attempted)
-                if constraint is None or len(attempted) >= _MAX_CONSTRAINTS:
-                    raise
-                attempted.add(constraint.identity)
-                plan = plan.with_changes(values={constraint.name: constraint.value})
 
     def _build_model(self) -> torch.nn.Module:
         """Build the smallest model, with the input of other layers."""
@@ -231,14 +197,14 @@ class Arguments:
         if object_class is not None and not has_shape:
             return self.build_object(object_class)
         if not has_shape and objects.is_model(operator, parameter):
-            self.has_guesses = True
+            self.has_guesses = self.has_guessed_constants = True
             return self._build_model()
         if is_length(parameter):
             return _sequence_offsets(sizes, parameter)
         is_documented = self._shapes.is_documented(operator, name)
         if not has_shape and not is_tensor(parameter, is_documented):
             if not _is_implied(parameter):
-                self.has_guesses = True
+                self.has_guesses = self.has_guessed_constants = True
             return plain_value(operator, parameter, sizes)
         if not has_shape and not self._has_evidence(operator, plan, parameter):
             self.has_guesses = True
@@ -308,18 +274,6 @@ class Arguments:
             if kind == usage.INDICES:
                 return torch.int64
         return self.dtype
-
-
-def _next_constraint(
-    error: Exception, values: Mapping[str, Any], attempted: set[str]
-) -> Constraint | None:
-    """Return the first new constraint on a constructor's arguments."""
-    for constraint in refusal_constraints(error, values):
-        if constraint.kind not in (VALUE, BUILD) or constraint.name not in values:
-            continue
-        if constraint.identity not in attempted:
-            return constraint
-    return None
 
 
 def is_length(parameter: inspect.Parameter) -> bool:
@@ -535,13 +489,6 @@ def other_numbers(parameter: inspect.Parameter) -> list[Any]:
     if "Tensor" in annotation and re.search(r"\bint\b", annotation):
         return [_MIDDLE_SIZE]
     return []
-
-
-def is_optional_integer(parameter: inspect.Parameter) -> bool:
-    """Return True for an integer, not a tensor, that is None by default."""
-    annotation = str(parameter.annotation)
-    is_integer = re.search(r"\bint\b", annotation) is not None and "Tensor" not in annotation
-    return parameter.default is None and is_integer
 
 
 def is_axis(operator: Operator, parameter: inspect.Parameter) -> bool:

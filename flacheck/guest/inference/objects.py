@@ -8,15 +8,12 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 
 from .operators import Operator
 
-# Classes that have an attribute: each costs a call.
-_MAX_CLASSES = 3
 _LIBRARIES = ("torch", "triton", "numpy")
 # The class for arguments that may be any of torch's modules.
 MODEL = torch.nn.Linear
@@ -24,24 +21,6 @@ _NOT_OBJECTS = (torch.Tensor, torch.dtype, torch.device, torch.nn.Module, torch.
 _VALUES = (tuple, int, float, str)
 _UNIONS = (typing.Union, types.UnionType)
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-
-
-class OptionTable(dict[str, Any]):
-    """A table of options, such as a kernel's configuration, with values that suit most kernels."""
-
-    def __init__(self, keys: Iterable[str]) -> None:
-        super().__init__({key: self._likely_value(key) for key in keys})
-
-    @staticmethod
-    def _likely_value(key: str) -> int:
-        key = key.lower()
-        if "warp" in key or "group" in key:
-            return 4
-        if "stage" in key:
-            return 2
-        if "split" in key:
-            return 1
-        return 64
 
 
 def annotated_class(operator: Operator, parameter: inspect.Parameter) -> str | None:
@@ -83,46 +62,6 @@ def is_model(operator: Operator, parameter: inspect.Parameter) -> bool:
     return isinstance(annotation, type) and annotation in MODEL.__mro__[:-1]
 
 
-def matching_classes(operator: Operator, requirement: Any) -> Iterator[str]:
-    """Yield classes that are worth trying for an argument.
-
-    Args:
-        operator: the operator, whose module's classes come first.
-        requirement: the class, or the attribute that the class must have.
-    """
-    if isinstance(requirement, type):
-        if _is_package_class(requirement):
-            yield class_name(requirement)
-        return
-    if hasattr(MODEL, requirement) and not hasattr(torch.Tensor, requirement):
-        # For example `parameters` or `named_children`.
-        yield class_name(MODEL)
-        return
-    package = operator.module.partition(".")[0]
-    modules = [name for name in sys.modules if name.partition(".")[0] == package]
-    modules.sort(key=lambda name: (name != operator.module, name))
-    names: dict[str, None] = {}
-    for module in modules:
-        for value in list(vars(sys.modules[module]).values()):
-            if _is_package_class(value) and requirement in _attributes(value):
-                names.setdefault(class_name(value), None)
-        if len(names) >= _MAX_CLASSES:
-            break
-    yield from list(names)[:_MAX_CLASSES]
-
-
-def _attributes(owner: type) -> set[str]:
-    """Return the names of the attributes and annotated fields of a class."""
-    names: set[str] = set()
-    for base in owner.__mro__[:-1]:
-        names.update(vars(base))
-        annotations = vars(base).get("__annotations__")
-        # Classes of extension modules have a descriptor of that name.
-        if isinstance(annotations, dict):
-            names.update(annotations)
-    return names
-
-
 def find_class(name: str) -> type:
     """Return the class named `module:name`."""
     module, _, qualified_name = name.partition(":")
@@ -159,24 +98,6 @@ def constructor(built_class: type) -> Operator:
         kernels=frozenset(),
         parameters=tuple(parameters),
         source=built_class,
-    )
-
-
-def attribute_table(module: str, parameters: Iterable[inspect.Parameter]) -> Operator:
-    """Return the constructor of an object of no class, such as the configuration of a model.
-
-    Args:
-        module: the module that reads the attributes.
-        parameters: the attributes.
-    """
-    return Operator(
-        name=f"{module}:{types.SimpleNamespace.__name__}",
-        call=types.SimpleNamespace,
-        kind="object",
-        outer=False,
-        kernels=frozenset(),
-        parameters=tuple(parameters),
-        source=types.SimpleNamespace,
     )
 
 

@@ -29,7 +29,8 @@ class CallPlan:
         training: True for a call with gradients.
         from_package: True if the package itself passed the values.
         from_torch: True if torch's tests pass the values to the operator that is implemented.
-        sought: kernels for which the call is made; its launches of others are not trusted.
+        sizes_from: the source of the sizes.
+        real_sizes: the symbols of sizes of a model or the grid, other than those of first calls.
     """
 
     label: str = "plain"
@@ -42,7 +43,8 @@ class CallPlan:
     training: bool = True
     from_package: bool = False
     from_torch: bool = False
-    sought: frozenset[str] = frozenset()
+    sizes_from: str = ""
+    real_sizes: frozenset[str] = frozenset()
 
     def including(self, *names: str) -> CallPlan:
         """Return the plan with optional arguments, whose values of None are removed."""

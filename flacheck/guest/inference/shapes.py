@@ -43,7 +43,8 @@ SIZES = {
     **dict.fromkeys(("H", "HV", "HK", "G", "W"), 4),
     **dict.fromkeys(("NT", "E"), 8),
     **dict.fromkeys(("HQ", "S"), 16),
-    **dict.fromkeys(("K", "V", "M", "P", "BT"), 64),
+    **dict.fromkeys(("K", "V"), 128),
+    **dict.fromkeys(("M", "P", "BT"), 64),
     **dict.fromkeys(("D", "C"), 256),
     **dict.fromkeys(("T", "TQ", "L"), 512),
 }
@@ -351,8 +352,11 @@ def _described_dimensions(text: str, defaults: dict[str, Any]) -> Symbols | None
             return _parse_dimensions(shape_if_true)
         return _parse_dimensions(shape_if_false)
     for match in _SHAPE.finditer(text):
-        dimensions = _parse_dimensions(next(filter(None, match.groups())))
-        if dimensions:
+        named, quoted, bare = match.groups()
+        dimensions = _parse_dimensions(named or quoted or bare)
+        # A single word in brackets may be any remark: `(forget) gating tensor`.
+        is_remark = bare and dimensions and len(dimensions) == 1 and dimensions[0].islower()
+        if dimensions and not is_remark:
             return dimensions
     return None
 
@@ -512,16 +516,6 @@ def size_of(symbol: str, sizes: Sizes) -> int:
     if isinstance(meaning, str):
         return sizes[meaning]
     return meaning
-
-
-def size_letter(symbol: str) -> str | None:
-    """Return the symbol of `SIZES` for the name of a dimension."""
-    if symbol in SIZES:
-        return symbol
-    meaning = _size_meaning(symbol)
-    if isinstance(meaning, str):
-        return meaning
-    return None
 
 
 def extent_of(expression: str, sizes: Sizes) -> int | None:

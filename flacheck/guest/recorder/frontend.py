@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import os
-import textwrap
-from typing import Any
 
 from ..engine import releases
 from ..workers.removed_api import removed_api
@@ -43,45 +40,6 @@ def last_message(error: BaseException) -> str:
         # A bare `assert` in the compiler.
         return type(error).__name__
     return message.splitlines()[-1]
-
-
-def comparable_error(error: BaseException | None) -> list[Any] | None:
-    """Return an error's message and the kernel statements that it passed, outermost first.
-
-    A kernel that was cut out of its module has other line numbers and partly other names, but the
-    same statements and calls. They are therefore identified by their index.
-    """
-    if error is None:
-        return None
-    parts = [last_message(error)]
-    cause: BaseException | None = error
-    while cause is not None:
-        part = f"{type(cause).__name__} {_source_location(cause)}"
-        parts.append(part.strip())
-        cause = cause.__cause__
-    return parts
-
-
-def _source_location(error: BaseException) -> str:
-    """Return the indices of the statements and calls of the kernel that an error is about."""
-    failing_node = getattr(error, "node", None)
-    source = getattr(error, "src", None)
-    if failing_node is None or not isinstance(source, str):
-        return ""
-    start = (failing_node.lineno, failing_node.col_offset)
-    statement_count = call_count = 0
-    statement_indices: list[int] = []
-    call_indices: list[int] = []
-    for node in ast.walk(ast.parse(textwrap.dedent(source))):
-        if isinstance(node, ast.stmt):
-            if node.lineno <= failing_node.lineno <= (node.end_lineno or 0):
-                statement_indices.append(statement_count)
-            statement_count += 1
-        elif isinstance(node, ast.Call):
-            if (node.lineno, node.col_offset) == start:
-                call_indices.append(call_count)
-            call_count += 1
-    return f"{statement_indices} {call_indices}"
 
 
 def _note_removed_api(error: BaseException) -> None:

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -140,10 +139,9 @@ class Recorder:
     `calls` and `kernels` count launches, `arrivals` the configurations described for them. `during`
     is a remark for the following lines. `after_fake_launch` is called with the arguments of each
     launch that ended here. Once a launch is written, `on_launch` is called with the kernel's name
-    and its arguments by name, and `on_arrival` with the function as well. Triton's front end checks
-    a launch within the context `around_front_end`. `current_guess` returns the guessed value on
-    which a launch may depend. On a real device, where memory holds the kernels' results,
-    `after_fake_launch` and `current_guess` do nothing.
+    and its arguments by name, and `on_arrival` with the function as well. `current_guess` returns
+    the guessed value on which a launch may depend. On a real device, where memory holds the
+    kernels' results, `after_fake_launch` and `current_guess` do nothing.
 
     `records_unlaunchable` is True if a launch of a kernel that no release can launch is recorded,
     and the program goes on. Otherwise the launch raises Triton's error.
@@ -174,7 +172,6 @@ class Recorder:
         self.hold_card: Callable[[], None] = nothing
         self.on_launch: Callable[[str, Mapping[str, Any]], None] = nothing
         self.on_arrival: Arrival = nothing
-        self.around_front_end: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
 
     def install(self) -> None:
         """Put a layer before the `run` of kernels, autotuners and heuristics."""
@@ -467,8 +464,7 @@ class Recorder:
         from triton.runtime.jit import JITFunction
 
         run = dict(self._originals)[JITFunction]
-        with self.around_front_end():
-            return releases.front_end_error(run, function, arguments)
+        return releases.front_end_error(run, function, arguments)
 
     def cut(self, function: Kernel, functions: Functions) -> CutResult:
         """Return the source of a kernel; `functions` are those that a launch passes."""

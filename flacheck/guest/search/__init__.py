@@ -7,11 +7,10 @@ The recorder writes the launches. `main` runs with one argument, a JSON object:
 - `modules` (the packages), `own` (all modules of the distribution, if they are listed),
 - `launchable` (the kernels that the package launches),
 - `package` (`name==version`), `packages` (folder → `name==version`),
-- `recipe` (a parsed recipe), `dtypes`,
+- `recipe` (a parsed recipe), `dtypes`, `sizes` (of models, see `real_sizes`),
 - `ops`, `kernels` (globs; of each kind that has some, only what can reach a match is called),
 - `seconds` (the budget in seconds of work, see `work`),
-- `progress` (a file for the current activity),
-- `asked` (a JSON file for the record that other releases compare with, see `capture_reuse`).
+- `progress` (a file for the current activity).
 
 The report is a JSON object:
 
@@ -25,8 +24,7 @@ The report is a JSON object:
 - `refused`: {kernel: the error of Triton's launcher},
 - `sought`: the selected kernels, if there are globs,
 - `untaken`: {kernel without an accepted launch: the error of Triton's front end},
-- `said`: [{"text", "by"}], warnings about releases of Triton or torch,
-- `like`: the release whose capture was reused.
+- `said`: [{"text", "by"}], warnings about releases of Triton or torch.
 """
 
 from __future__ import annotations
@@ -44,8 +42,6 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..capture_reuse.reuse import ImportState
-from ..capture_reuse.triton_api_trace import TritonApiTrace
 from ..engine import channel
 from ..recorder.recorder import Recorder
 from ..recorder.session import Settings, session
@@ -70,14 +66,10 @@ def main() -> None:
     gc.disable()
     packages = config.get("packages") or {}
     settings = Settings(config["output"], config["card"], packages, config["package"])
-    trace = TritonApiTrace()
     with session(settings) as recorder:
-        trace.begin()
-        recorder.around_front_end = trace.suspended
-        capture = _Capture(config, recorder, LaunchTrust(recorder), trace)
+        capture = _Capture(config, recorder, LaunchTrust(recorder))
         with record_warnings() as warnings_log:
             report = capture.run()
-        trace.end()
     capture.finish(report, warnings_log)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -121,7 +113,6 @@ class _Capture:
         config: Mapping[str, Any],
         recorder: Recorder,
         trust: LaunchTrust,
-        trace: TritonApiTrace,
     ) -> None:
         self._config = config
         self._recorder = recorder
@@ -129,12 +120,8 @@ class _Capture:
         # is lost: the file of a killed capture is not kept.
         recorder.journal.seconds_between_counts = math.inf
         self._trust = trust
-        self._trace = trace
         # Before the package is imported, because an import may launch kernels.
         self._derived_launches = DerivedLaunches(recorder.journal, trust, config["dtypes"][0])
-        self._reuse_state: ImportState | None = None
-        # The class is imported after torch.
-        self._caller: Any = None
         # The present step, as it was shown last.
         self._activity = ""
 
@@ -178,18 +165,16 @@ class _Capture:
         from .narrowing import narrow
         from .observed_calls import ObservedCalls
         from .operator_search import OperatorSearch
+        from .real_sizes import RealSizes
         from .returned_functions import returned_operators
 
         config = self._config
         self._show_progress("looking for operators and their kernels")
         operators = find_operators(modules, config["modules"])
-        packages = config.get("packages") or {}
-        self._show_progress("describing the kernels' decorators")
         gc.freeze()
         # A call leaves thousands of objects, and few of them in cycles.
         gc.set_threshold(_COLLECTED_AT_ONCE, *_OLDER_COLLECTIONS)
         gc.enable()
-        self._reuse_state = ImportState(self._trace, modules, failures, packages)
         observed_calls = ObservedCalls(modules, operators)
         shapes = Shapes(operators, recipe)
         sought: list[str] | None = None
@@ -208,7 +193,6 @@ class _Capture:
             self._derived_launches,
             guessed_modules,
         )
-        self._caller = caller
         search = OperatorSearch(
             operators,
             caller,
@@ -218,6 +202,7 @@ class _Capture:
             caller.work,
             functools.partial(returned_operators, KernelReferences(config["modules"])),
             self._kernels_alone,
+            RealSizes(config.get("sizes") or ()),
         )
         search.run()
         self._show_progress("writing the launches")
@@ -254,12 +239,6 @@ class _Capture:
         release_warnings = [{"text": text, "by": by} for text, by in warnings_log.items()]
         report["said"] = release_warnings
         self._trust.remove_untrusted(self._config["output"])
-        if self._reuse_state is not None and self._config.get("asked"):
-            queries = self._caller.frontend_queries
-            record = self._reuse_state.reuse_record(
-                self._recorder, queries, release_warnings, self._trust.certain_kernels
-            )
-            write_json(record, self._config["asked"])
         report["seconds"] = round(time.process_time(), 1)
         write_json(report, self._config["report"])
 

@@ -3,13 +3,10 @@
 import linecache
 import signal
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import Any, TypeVar
-
-from ..solver.argument_dataflow import Constraint
-from ..solver.constraints import refusal_constraints
+from typing import TypeVar
 
 T = TypeVar("T")
 # Seconds until an attempt that cannot be interrupted now is interrupted again.
@@ -33,7 +30,6 @@ class CaughtError:
         kind: the name of the exception's class.
         lines: the source lines that the error passed through, innermost last.
         trace: the whole traceback; empty if the attempt does not keep it.
-        constraints: constraints on the arguments that may avoid the error.
         modules: the modules whose import the error passed through, innermost last.
     """
 
@@ -41,14 +37,12 @@ class CaughtError:
     text: str
     lines: tuple[str, ...]
     trace: str
-    constraints: tuple[Constraint, ...] = ()
     modules: tuple[str, ...] = ()
 
     @property
     def identity(self) -> str:
-        """A text that is equal for errors of one line with equal constraints."""
-        constraints = "; ".join(constraint.identity for constraint in self.constraints)
-        return " ".join((self.kind, *self.lines[-1:], constraints))
+        """A text that is equal for errors of one line."""
+        return " ".join((self.kind, *self.lines[-1:]))
 
     def brief(self) -> str:
         """Return the error in one short line."""
@@ -61,7 +55,6 @@ class CaughtError:
 def attempt(
     code: Callable[[], T],
     seconds: float,
-    arguments: Mapping[str, Any] | None = None,
     keeps_trace: bool = True,
 ) -> T | CaughtError:
     """Return the result of `code`, or the error that it raised.
@@ -69,7 +62,6 @@ def attempt(
     Args:
         code: the piece of code to run.
         seconds: the CPU time that it may take.
-        arguments: the arguments that its error may put constraints on.
         keeps_trace: False to save the milliseconds that the text of a traceback takes.
     """
 
@@ -90,24 +82,18 @@ def attempt(
         trace = ""
         if keeps_trace:
             trace = "".join(traceback.format_exception(error))
-        return _caught_error(error, arguments, trace)
+        return _caught_error(error, trace)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, previous_handler)
 
 
-def _caught_error(
-    error: BaseException, arguments: Mapping[str, Any] | None, trace: str
-) -> CaughtError:
-    constraints: tuple[Constraint, ...] = ()
-    if arguments is not None and not isinstance(error, TooLong):
-        constraints = tuple(refusal_constraints(error, arguments))
+def _caught_error(error: BaseException, trace: str) -> CaughtError:
     return CaughtError(
         kind=type(error).__name__,
         text=str(error),
         lines=_source_lines(error.__traceback__),
         trace=trace,
-        constraints=constraints,
         modules=_imported_modules(error.__traceback__),
     )
 

@@ -1,6 +1,5 @@
 """One call of an operator: building its arguments, its forward and backward, and its launches."""
 
-import contextlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -9,25 +8,20 @@ from typing import Any
 
 import torch
 
-from ..capture_reuse.frontend_queries import FrontendQueries
 from ..fake_cuda.registrations import BODIES
 from ..inference import optimizers, torch_calls
 from ..inference.arguments import NOTHING, Arguments, as_number, is_length, is_tensor
 from ..inference.operators import KERNEL, LAYER, METHOD, Operator
 from ..inference.plans import CallPlan, Plans, Recipe
 from ..inference.shapes import Shapes
-from ..recorder import frontend
 from ..recorder.recorder import Recorder
-from ..solver.argument_dataflow import Constraint
-from ..solver.kernel_constraints import kernel_constraints
-from ..solver.path_conditions import PathConditions
 from .attempts import CaughtError, T, TooLong, attempt
 from .derived_launches import CallKey, DerivedLaunches
 from .frontend_checks import FrontendChecks
 from .observed_calls import ObservedCalls
 from .returned_functions import local_functions
 from .seeding import reset_seeds
-from .trust import LaunchTrust, Rank, is_certain
+from .trust import CallTrust, LaunchTrust, Rank
 from .work import Work
 
 # CPU seconds for each stage of a call: nothing is computed, so a longer stage loops or hangs.
@@ -120,8 +114,6 @@ class Caller:
         self._recorded_state: tuple[int, tuple[str, ...]] = 0, ()
         self._launch_limit = 0
         self._work_limit = 0.0
-        # The arguments of the current call.
-        self._arguments: Mapping[str, Any] = {}
         # The functions that the current call returned.
         self._functions: tuple[Any, ...] = ()
         recorder.on_launch = self._check_limits
@@ -145,19 +137,9 @@ class Caller:
         return self.recorded_kernels & self._trust.kernels_up_to(Rank.PASSED)
 
     @property
-    def uncertain_kernels(self) -> frozenset[str]:
-        """The recorded kernels whose launches are all made up."""
-        return self.recorded_kernels - self._trust.certain_kernels
-
-    @property
     def refusals(self) -> dict[str, str]:
         """The kernels without an accepted launch, each with the front end's message."""
         return self._checks.refusals
-
-    @property
-    def frontend_queries(self) -> FrontendQueries:
-        """The front end's checks in the form that is written for other releases."""
-        return self._checks.queries
 
     def _check_limits(self, kernel: str, arguments: object) -> None:
         """End a call with too many launches or too much work."""
@@ -179,14 +161,8 @@ class Caller:
         operator: Operator,
         plan: CallPlan,
         dtype: str,
-        path: PathConditions | None = None,
-        solves_backward: bool = False,
     ) -> CallResult:
-        """Call an operator's forward, and backward if a result is differentiable.
-
-        `path` is traced during the forward. `solves_backward` adds the constraints of an error in
-        the backward.
-        """
+        """Call an operator's forward, and backward if a result is differentiable."""
         kernels_before = self.recorded_kernels
         launches_before = self._recorder.calls
         self._launch_limit = launches_before + _MAX_LAUNCHES
@@ -196,13 +172,17 @@ class Caller:
         self._recorder.hold_card()
         arguments = Arguments(self.shapes, self.recipe, dtype)
         self._recorder.during = _remark(operator, plan, dtype)
-        self._arguments = {}
         self._functions = ()
-        stage, error = self._run_stages(operator, plan, arguments, path, solves_backward)
+        stage, error = self._run_stages(operator, plan, arguments)
         has_guesses = arguments.has_guesses or operator.module in self._guessed_modules
         is_documented = not has_guesses and self._is_documented(operator, plan)
-        rank = call_rank(operator, plan, _has_succeeded(stage, error), is_documented)
-        if is_certain(rank, has_guesses):
+        trust = CallTrust(
+            call_rank(operator, plan, _has_succeeded(stage, error), is_documented),
+            has_guesses,
+            arguments.has_guessed_constants or operator.module in self._guessed_modules,
+            plan.sizes_from,
+        )
+        if trust.is_certain:
             self._checks.accept_pending()
         refusal = self._find_refusal()
         self._recorder.during = None
@@ -212,8 +192,8 @@ class Caller:
         self._observed_calls.end_call(result.succeeded)
         if not launches:
             return result
-        self._derived_launches.end_call(_call_key(operator, plan), dtype, rank, has_guesses)
-        new_launches = self._trust.end_call(rank, has_guesses, plan.sought)
+        self._derived_launches.end_call(_call_key(operator, plan), dtype, trust)
+        new_launches = self._trust.end_call(trust)
         return replace(result, new_launches=new_launches)
 
     def derive(self, operator: Operator, plan: CallPlan, dtype: str) -> int:
@@ -221,34 +201,18 @@ class Caller:
 
         Return their number, 0 if they cannot be derived.
         """
-        if plan.sought:
-            # Only some of the launches are trusted.
-            return 0
         remark = _remark(operator, plan, dtype)
         return self._derived_launches.derive(_call_key(operator, plan), dtype, remark)
 
-    def can_be_certain(self, operator: Operator, plan: CallPlan) -> bool:
-        """Return True if the launches of a successful call are seen, unless an argument is a guess.
-
-        Layers make the arguments of their kernels; others are called as documented.
-        """
-        is_documented = self._is_documented(operator, plan)
-        return call_rank(operator, plan, True, is_documented) <= Rank.DOCUMENTED
-
     def _find_refusal(self) -> CaughtError | None:
-        """Return the first refusal of a launch of the call, with the constraints of all."""
+        """Return the first refusal of a launch of the call."""
         refusals = _attempt(self._checks.check_pending, _CHECK_SECONDS)
         if isinstance(refusals, CaughtError) or not refusals:
             # The front end takes minutes for some unrolled loops.
             return None
-        constraints: dict[str, Constraint] = {}
-        for refusal in refusals:
-            for constraint in kernel_constraints(refusal, self._arguments):
-                constraints[constraint.identity] = constraint
         first = refusals[0]
-        message = frontend.last_message(first.error)
-        text = f"{first.kernel} does not take its arguments: {message}"
-        return CaughtError("KernelRefused", text, (), "", tuple(constraints.values()))
+        text = f"{first.kernel} does not take its arguments: {first.message}"
+        return CaughtError("KernelRefused", text, (str(first.line),), "")
 
     def _is_documented(self, operator: Operator, plan: CallPlan) -> bool:
         """Return True if the plan calls the operator as its documentation does.
@@ -266,7 +230,7 @@ class Caller:
         values = {name for name in plan.values if "final_state" not in name}
         if values - plain.values.keys():
             return False
-        if plan.sizes.keys() - plain.sizes.keys() - _PACKED_SIZES:
+        if plan.sizes.keys() - plain.sizes.keys() - _PACKED_SIZES - plan.real_sizes:
             return False
         if optimizers.is_optimizer_step(operator):
             # The only argument of a step is a closure that computes the loss again.
@@ -290,8 +254,6 @@ class Caller:
         operator: Operator,
         plan: CallPlan,
         arguments: Arguments,
-        path: PathConditions | None,
-        solves_backward: bool,
     ) -> tuple[str, CaughtError | None]:
         """Return the last stage that the call reached, and the error that ended it."""
         function = operator.call
@@ -304,9 +266,7 @@ class Caller:
                 return "build", constructor_arguments
             build_values = _with_defaults(operator.parameters, constructor_arguments)
             instance = _attempt(
-                lambda: _build(operator, plan, arguments, constructor_arguments),
-                _STAGE_SECONDS,
-                build_values,
+                lambda: _build(operator, plan, arguments, constructor_arguments), _STAGE_SECONDS
             )
             if isinstance(instance, CaughtError):
                 return "build", instance
@@ -320,24 +280,16 @@ class Caller:
         )
         if isinstance(call_arguments, CaughtError):
             return "arguments", call_arguments
-        values = _with_defaults(operator.takes, call_arguments)
-        self._arguments = values
 
-        def forward() -> Any:
-            with _trace(path, values):
-                return _forward(operator, plan, function, call_arguments)
-
-        result = _attempt(forward, _STAGE_SECONDS, values)
+        result = _attempt(
+            lambda: _forward(operator, plan, function, call_arguments), _STAGE_SECONDS
+        )
         if isinstance(result, CaughtError):
             return "forward", result
         self._functions = tuple(local_functions(result))
         if not plan.training:
             return "forward", None
-        error = _attempt(
-            lambda: _backward(list(_tensors(result)), 1.0),
-            _STAGE_SECONDS,
-            values if solves_backward else None,
-        )
+        error = _attempt(lambda: _backward(list(_tensors(result)), 1.0), _STAGE_SECONDS)
         if error is None:
             # Losses read their gradient, and launch no kernel for a gradient of 1. An error of the
             # second pass is ignored, because a graph may be freed after one pass.
@@ -354,19 +306,9 @@ def _call_key(operator: Operator, plan: CallPlan) -> CallKey:
     return CallKey(operator.name, plan.identity, plan.sets_dtype)
 
 
-def _attempt(
-    code: Callable[[], T], seconds: float, arguments: Mapping[str, Any] | None = None
-) -> T | CaughtError:
+def _attempt(code: Callable[[], T], seconds: float) -> T | CaughtError:
     """Attempt a stage of a call, whose errors are many and need no traceback."""
-    return attempt(code, seconds, arguments, keeps_trace=False)
-
-
-def _trace(
-    path: PathConditions | None, values: Mapping[str, Any]
-) -> contextlib.AbstractContextManager[None]:
-    if path is None:
-        return contextlib.nullcontext()
-    return path.trace(values, caller=__name__)
+    return attempt(code, seconds, keeps_trace=False)
 
 
 def _with_defaults(

@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from ..recorder.journal import Journal, Line, identity_of
-from .trust import LaunchTrust, Rank
+from .trust import CallTrust, LaunchTrust
 
 # The dtypes whose launches may be derived, by the first dtype.
 _OTHER_DTYPES = {"bf16": ("fp16", "fp32"), "fp16": ("bf16", "fp32")}
@@ -46,8 +46,7 @@ class _Call:
     """A call in the first dtype: its launches in their order, and the trust in them."""
 
     launches: tuple[str, ...]
-    rank: Rank
-    has_guesses: bool
+    trust: CallTrust
 
 
 class _ComparedKernels:
@@ -87,18 +86,17 @@ class DerivedLaunches:
         if other_dtypes:
             journal.keep_forms()
 
-    def end_call(self, call: CallKey, dtype: str, rank: Rank, has_guesses: bool) -> None:
+    def end_call(self, call: CallKey, dtype: str, trust: CallTrust) -> None:
         """Note the launches of a call before their trust is set.
 
         Args:
             call: The operator and the plan.
             dtype: The dtype of the call.
-            rank: The trust in its arguments.
-            has_guesses: True if an argument was inferred without any evidence.
+            trust: The trust in its launches.
         """
         launches = self._trust.launches_of_call
         if dtype == self._first_dtype:
-            self._calls[call] = _Call(launches, rank, has_guesses)
+            self._calls[call] = _Call(launches, trust)
             return
         comparison = self._comparisons.get(dtype)
         if comparison is None or call not in self._calls:
@@ -146,7 +144,7 @@ class DerivedLaunches:
                 line["element_scale"] = _LARGER_BY
             self._journal.derive(identity, line)
             self._trust.add_kernel(self._trust.kernel_of(launch))
-        self._trust.end_call(original.rank, original.has_guesses)
+        self._trust.end_call(original.trust)
         return len(original.launches)
 
     def _has_unaligned(self, launch: str) -> bool:

@@ -8,21 +8,29 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from ..capture_reuse.frontend_queries import FrontendQueries
 from ..engine.messages import Kernel
 from ..recorder import frontend
 from ..recorder.recorder import Recorder
-from ..solver.kernel_constraints import Refusal
-from ..solver.unrolled_loops import unrolled_loop
 from .trust import LaunchTrust
+from .unrolled_loops import unrolled_loop
 
 # Checks of one kernel in calls of one dtype: if none succeeded by then, others probably fail, too.
-_MAX_CHECKS = 24
+_MAX_CHECKS = 64
 
 # A kernel's name with the form of its arguments, see `_argument_form`.
 _LaunchForm = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The front end's message about a launch, and the line of the kernel that it reached."""
+
+    kernel: str
+    message: str
+    line: int
 
 
 class FrontendChecks:
@@ -30,7 +38,6 @@ class FrontendChecks:
 
     Attributes:
         refusals: kernels without an accepted launch, each with the front end's last message.
-        queries: the checks in the form that is written for other releases.
     """
 
     def __init__(self, recorder: Recorder, trust: LaunchTrust) -> None:
@@ -46,7 +53,6 @@ class FrontendChecks:
         self._errors: dict[_LaunchForm, Exception | None] = {}
         self._check_counts: collections.Counter[tuple[str, str]] = collections.Counter()
         self.refusals: dict[str, str] = {}
-        self.queries = FrontendQueries(recorder.cut)
         self._is_set_up = False
 
     @property
@@ -105,7 +111,6 @@ class FrontendChecks:
                 except BaseException:
                     # The check timed out: a kernel that takes so long is not checked again.
                     self._accepted_kernels.add(kernel)
-                    self.queries.unwritten = f"{kernel}: the front end did not end"
                     raise
             error = self._errors[form]
             if error is None:
@@ -113,13 +118,14 @@ class FrontendChecks:
                 self.refusals.pop(kernel, None)
             else:
                 self.refusals[kernel] = frontend.last_message(error)
-                refusals.append(Refusal(kernel, arguments, error))
+                line = getattr(getattr(error, "node", None), "lineno", 0)
+                refusals.append(Refusal(kernel, self.refusals[kernel], line))
         return refusals
 
     def _check(
         self, kernel: str, function: Kernel, arguments: Mapping[str, Any]
     ) -> Exception | None:
-        """Check one launch and add the check to the queries."""
+        """Check one launch."""
         if not self._is_set_up:
             self._is_set_up = True
             frontend.set_up()
@@ -127,9 +133,7 @@ class FrontendChecks:
         loop = unrolled_loop(function.src, arguments)
         if loop is not None:
             return loop
-        error = frontend.argument_error(self._recorder.refusal(function, arguments))
-        self.queries.add(kernel, function, arguments, frontend.comparable_error(error))
-        return error
+        return frontend.argument_error(self._recorder.refusal(function, arguments))
 
 
 def _argument_form(function: Kernel, arguments: Mapping[str, Any]) -> str:

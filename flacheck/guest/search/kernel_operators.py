@@ -28,9 +28,9 @@ from ..pysource.functions import (
     passed_arguments,
     walk,
 )
-from ..solver.pointer_parameters import callee_of, pointer_parameters
 from .attempts import attempt
 from .kernel_references import kernel_name
+from .pointer_parameters import callee_of, pointer_parameters
 
 _POINTER_NAME = re.compile(r"_?(ptrs?|pointer)$|^p_", re.IGNORECASE)
 _FLOAT_NAME = re.compile(

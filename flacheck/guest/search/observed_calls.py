@@ -83,7 +83,10 @@ class ObservedCalls:
         """Yield the plain plan with the arguments of each call; values of a recipe remain."""
         for number, arguments in enumerate(self._calls.get(operator.name, ()), 1):
             label = f"as the package calls it, {number}"
-            yield plain.with_changes(label, values={**arguments, **plain.values}, from_package=True)
+            values = {**arguments, **plain.values}
+            yield plain.with_changes(
+                label, values=values, from_package=True, sizes_from="the package's own calls"
+            )
 
 
 def _describe(name: str, value: Any) -> Any:

@@ -1,9 +1,8 @@
-"""Plans that may succeed after a call failed: changes that meet constraints, and guesses."""
+"""Plans that may succeed after a call failed: changes of the arguments that its error mentions."""
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from inspect import Parameter
 from typing import Any
 
@@ -20,27 +19,11 @@ from ..inference.arguments import (
     other_numbers,
 )
 from ..inference.objects import (
-    OptionTable,
     accepts_none,
-    class_name,
-    matching_classes,
 )
 from ..inference.operators import Operator
 from ..inference.plans import CallPlan, Plans
-from ..inference.shapes import SIZES, Dimensions, Shapes, dimensions_in, extents_of, size_letter
-from ..solver.argument_dataflow import (
-    ATTRIBUTES,
-    BUILD,
-    DTYPE,
-    FIELD,
-    GIVE,
-    OBJECT,
-    OMIT,
-    SHAPE,
-    TABLE,
-    VALUE,
-    Constraint,
-)
+from ..inference.shapes import SIZES, Dimensions, Shapes, dimensions_in, extents_of
 from .attempts import CaughtError
 
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
@@ -58,8 +41,6 @@ _VIEW_ERROR = re.compile(r"shape '\[([\d, ]+)\]' is invalid for input of size (\
 _TOKENS = ("B", "T")
 # The last source lines of an error, which are searched for names of arguments.
 _ERROR_LINES = 3
-# Larger sizes are set once.
-_LARGE_SIZE = 512
 # Values of one parameter.
 _MAX_BUILD_VALUES = 4
 _MAX_VALUES = 5
@@ -73,11 +54,6 @@ class Repairs:
         self._operator = operator
         self._shapes = shapes
 
-    def meet(self, plan: CallPlan, constraints: Iterable[Constraint]) -> Plans:
-        """Yield plans that each meet one of some constraints."""
-        for constraint in constraints:
-            yield from self._meet(plan, constraint)
-
     def after_error(self, plan: CallPlan, stage: str, error: CaughtError) -> list[CallPlan]:
         """Return plans that may avoid the error of a call at a stage, the likeliest first.
 
@@ -90,16 +66,11 @@ class Repairs:
             build = optimizers.matrix_arguments(self._operator)
             return [plan.with_changes("matrices only", build=build)]
         if stage == "build":
-            return self._repair_constructor(plan, error, text)
-        plans = list(self.meet(plan, error.constraints))
-        if error.kind == "KernelRefused":
-            return plans
-        if not plans:
-            plans = self._change_mentioned(plan, error.text, text)
+            return self._repair_constructor(plan, text)
         return [
             *self._resize_viewed(plan, error.text),
             *self._apply_shape(plan, error.text),
-            *plans,
+            *self._change_mentioned(plan, error.text, text),
         ]
 
     def _resize_viewed(self, plan: CallPlan, message: str) -> list[CallPlan]:
@@ -149,25 +120,10 @@ class Repairs:
                 plans.append(changed_plan.without_value(name))
         return plans
 
-    def _repair_constructor(self, plan: CallPlan, error: CaughtError, text: str) -> list[CallPlan]:
-        plans = self._meet_constructor(plan, error.constraints)
+    def _repair_constructor(self, plan: CallPlan, text: str) -> list[CallPlan]:
+        plans: list[CallPlan] = []
         for parameter in _mentioned(self._operator.parameters, text, preceded_by=r"[\w.]"):
             plans += self._change_build_argument(plan, parameter, text)
-        return plans
-
-    def _meet_constructor(
-        self, plan: CallPlan, constraints: Iterable[Constraint]
-    ) -> list[CallPlan]:
-        """Return plans that meet constraints on a constructor's arguments."""
-        plans = []
-        constructor_plan = replace(plan, values=plan.build)
-        for changed_plan in self.meet(constructor_plan, constraints):
-            build = dict(changed_plan.values)
-            for name, value in changed_plan.build.items():
-                # Only a changed argument takes the place of the constrained value.
-                if name not in plan.build or plan.build[name] is not value:
-                    build[name] = value
-            plans.append(replace(changed_plan, build=build, values=plan.values))
         return plans
 
     def _change_mentioned(self, plan: CallPlan, message: str, text: str) -> list[CallPlan]:
@@ -187,87 +143,6 @@ class Repairs:
                 plans += self._change_build_argument(plan, parameter, text)
         plans += self._change_shapes(plan, [*mentioned, *self._operator.takes])
         return plans
-
-    def _meet(self, plan: CallPlan, constraint: Constraint) -> Plans:
-        """Yield plans that meet a constraint; none if no argument can meet it."""
-        name = constraint.name
-        value = constraint.value
-        if constraint.kind == SHAPE:
-            sizes = self._sizes_for_shape(plan, name, value)
-            if sizes and not _grows_again(sizes, plan):
-                # All tensors with this dimension change together.
-                yield plan.with_changes(sizes=sizes)
-            shapes = {name: self._symbolic_shape(plan, name, value)}
-            yield plan.with_changes(shapes=shapes).without_value(name)
-        elif constraint.kind == DTYPE and value in DTYPE_NAMES:
-            yield plan.with_changes(dtypes={name: DTYPE_NAMES[value]})
-        elif constraint.kind == VALUE:
-            yield plan.with_changes(values={name: value})
-        elif constraint.kind == GIVE:
-            yield plan.without_value(name).including(name)
-        elif constraint.kind == OMIT:
-            yield self._without_argument(plan, name)
-        elif constraint.kind == OBJECT:
-            for found_class in matching_classes(self._operator, value):
-                yield plan.with_changes(values={name: {"object": found_class}})
-        elif constraint.kind == TABLE:
-            yield plan.with_changes(values={name: OptionTable(value)})
-        elif constraint.kind == FIELD:
-            yield _with_field(plan, name, value)
-        elif constraint.kind == ATTRIBUTES:
-            yield _with_attributes(self._operator, plan, name, value)
-        elif constraint.kind == BUILD:
-            names = [parameter.name for parameter in self._operator.parameters]
-            if name in names:
-                yield plan.with_changes(build={name: value})
-
-    def _without_argument(self, plan: CallPlan, name: str) -> CallPlan:
-        """Return the plan without an optional argument, or with None for another argument."""
-        for parameter in self._operator.takes:
-            if parameter.name == name and parameter.default is None:
-                return plan.omitting(name)
-        return plan.with_changes(values={name: None})
-
-    def _sizes_for_shape(
-        self, plan: CallPlan, name: str, extents: tuple[int, ...]
-    ) -> dict[str, int]:
-        """Return the size of one dimension that gives a tensor its extents, else nothing."""
-        if name in plan.shapes:
-            return {}
-        dimensions = self._candidates(plan, name)[0]
-        current = extents_of(dimensions, {**SIZES, **plan.sizes})
-        if current is None or len(current) != len(extents):
-            return {}
-        different = [index for index, extent in enumerate(extents) if extent != current[index]]
-        if len(different) != 1:
-            # The tensor probably needs the shape of another tensor.
-            return {}
-        dimension = dimensions[different[0]]
-        if not isinstance(dimension, str) or not dimension.isidentifier():
-            return {}
-        extent = extents[different[0]]
-        sizes = {dimension: extent}
-        letter = size_letter(dimension)
-        # A size that an earlier constraint has set is that of other dimensions, too.
-        if letter and letter not in plan.sizes:
-            sizes[letter] = extent
-        return sizes
-
-    def _symbolic_shape(
-        self, plan: CallPlan, name: str, extents: tuple[int, ...]
-    ) -> tuple[Any, ...]:
-        """Return the dimensions of another argument with these extents, else the extents.
-
-        A shape in names of dimensions changes with variations of their sizes.
-        """
-        sizes = {**SIZES, **plan.sizes}
-        for parameter in self._operator.takes:
-            if parameter.name == name or not self._is_tensor(parameter):
-                continue
-            candidates = self._candidates(plan, parameter.name)
-            if candidates and extents_of(candidates[0], sizes) == extents:
-                return candidates[0]
-        return extents
 
     def _candidates(self, plan: CallPlan, name: str) -> list[Dimensions]:
         """Return the shapes that an argument may have."""
@@ -324,18 +199,6 @@ class Repairs:
                     yield plan.with_changes(shapes={name: dimensions})
 
 
-def _grows_again(sizes: Mapping[str, int], plan: CallPlan) -> bool:
-    """Return True if a size that a plan has set would be multiplied once more.
-
-    Where a tensor must be a multiple of another one with the same dimension, no size is enough.
-    """
-    for name, extent in sizes.items():
-        before = plan.sizes.get(name, extent)
-        if extent > max(before, _LARGE_SIZE) and extent % before == 0:
-            return True
-    return False
-
-
 def omit_objects(operator: Operator, plan: CallPlan) -> Plans:
     """Yield plans with None for one object or tensor that may be None."""
     for parameter in operator.takes:
@@ -349,32 +212,6 @@ def pack_sequences(plan: CallPlan, *parameters: Parameter) -> CallPlan:
     """Return the plan with sequences of different lengths packed into one."""
     names = [parameter.name for parameter in parameters]
     return plan.with_changes(sizes={"B": 1, "N": SEQUENCES}).including(*names)
-
-
-def _with_field(plan: CallPlan, name: str, value: tuple[type, str, Any]) -> CallPlan:
-    """Return the plan with an object whose constructor receives one more argument."""
-    object_class, field, field_value = value
-    current = plan.values.get(name)
-    fields = {}
-    if isinstance(current, dict):
-        fields = dict(current.get("with", {}))
-    fields[field] = field_value
-    if isinstance(current, dict) and "attributes" in current:
-        return plan.with_changes(values={name: {**current, "with": fields}})
-    description = {"object": class_name(object_class), "with": fields}
-    return plan.with_changes(values={name: description})
-
-
-def _with_attributes(
-    operator: Operator, plan: CallPlan, name: str, attributes: Sequence[str]
-) -> CallPlan:
-    """Return the plan with an object of no class that has more attributes."""
-    description: dict[str, Any] = {"attributes": (), "module": operator.module}
-    current = plan.values.get(name)
-    if isinstance(current, dict) and "attributes" in current:
-        description = current
-    names = dict.fromkeys((*description["attributes"], *attributes))
-    return plan.with_changes(values={name: {**description, "attributes": tuple(names)}})
 
 
 def _apply_dtype(plan: CallPlan, parameters: Sequence[Parameter], message: str) -> list[CallPlan]:

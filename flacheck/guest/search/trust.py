@@ -12,13 +12,15 @@ where those calls pass a tensor in fp32, another dtype is wrong.
 import enum
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from ..recorder.recorder import Recorder
 
 _Line = dict[str, Any]
+# What is added to the line of a launch.
+_MARKS = ("made_up", "call", "sizes_from")
 # An argument's name with a property of its value.
 _Property = tuple[str, str]
 
@@ -40,9 +42,44 @@ class Rank(enum.IntEnum):
     ALONE = 7
 
 
-def is_certain(rank: Rank, has_guesses: bool) -> bool:
-    """Return True for a call whose launches are not made up."""
-    return rank <= Rank.DOCUMENTED and not has_guesses
+# How a launch was made, in the words of a launches file.
+_CALL_NAMES = {
+    Rank.LAYER: "layer",
+    Rank.DOCUMENTED: "documented call",
+    Rank.OUTER: "plain call",
+    Rank.SHARED: "plain call",
+    Rank.PASSED: "inner function",
+    Rank.INNER: "inner function",
+    Rank.FAILED: "failed call",
+    Rank.ALONE: "alone",
+}
+
+
+@dataclass(frozen=True)
+class CallTrust:
+    """How far the launches of a call are trusted.
+
+    Attributes:
+        rank: the kind of the call.
+        has_guesses: True if an argument was inferred without any evidence in the package.
+        has_guessed_constants: True if such an argument was not a tensor.
+        sizes_from: the source of the sizes.
+    """
+
+    rank: Rank
+    has_guesses: bool = False
+    has_guessed_constants: bool = False
+    sizes_from: str = ""
+
+    @property
+    def is_certain(self) -> bool:
+        """True if the launches need no check by Triton's front end."""
+        return self.rank <= Rank.DOCUMENTED and not self.has_guesses
+
+    @property
+    def is_computed(self) -> bool:
+        """True if the host code ran to its end with constants that are no guesses."""
+        return self.rank < Rank.FAILED and not self.has_guessed_constants
 
 
 class LaunchTrust:
@@ -50,7 +87,6 @@ class LaunchTrust:
 
     Attributes:
         latest: the identity of the launch that was written last.
-        certain_kernels: the kernels with a launch of at least one call without inferred arguments.
         is_refused: returns True for a launch that Triton's front end refuses.
         is_accepted: returns True for a launch that it was asked about and accepts.
     """
@@ -65,7 +101,10 @@ class LaunchTrust:
         self._best_ranks: dict[str, Rank] = {}
         # Launches of at least one call without inferred arguments.
         self._certain: set[str] = set()
-        self.certain_kernels: set[str] = set()
+        # Launches of at least one call whose host code ran with constants that are no guesses.
+        self._computed: set[str] = set()
+        # The source of the sizes of each launch's most trusted call.
+        self._size_sources: dict[str, str] = {}
         self._journal = recorder.journal
         self._journal.on_launch = self._add_launch
         self.latest = ""
@@ -96,23 +135,13 @@ class LaunchTrust:
         """Return the kernels with a launch of at least this trust."""
         return {kernel for kernel, best in self._best_ranks.items() if best <= rank}
 
-    def end_call(
-        self,
-        rank: Rank,
-        has_guesses: bool = False,
-        sought: Collection[str] = (),
-    ) -> int:
+    def end_call(self, call: CallTrust) -> int:
         """Rank the launches since the last end of a call.
 
-        Return the number of those that are kept and were not, or were only as made up, before this
-        call. `has_guesses` is True if an argument was inferred without any evidence in the package.
-        If kernels are `sought`, the launches of others have no trust.
+        Return the number of those that are kept and were not, or only as made up, before this
+        call.
         """
-        if sought:
-            for identity in self.launches_of_call:
-                if self.kernel_of(identity) not in sought:
-                    del self._launches_of_call[identity]
-        has_certain_arguments = is_certain(rank, has_guesses)
+        rank = call.rank
         new_launches = 0
         for identity in self._launches_of_call:
             kernel = self._kernels.get(identity, "")
@@ -120,15 +149,16 @@ class LaunchTrust:
             self._best_ranks[kernel] = best_rank
             worst_kept = max(best_rank, Rank.SHARED)
             was_kept = identity in self._ranks and self._ranks[identity] <= worst_kept
-            is_newly_certain = has_certain_arguments and identity not in self._certain
+            is_newly_certain = call.is_certain and identity not in self._certain
             if rank <= worst_kept and (not was_kept or is_newly_certain):
                 new_launches += 1
-            self._ranks[identity] = min(rank, self._ranks.get(identity, rank))
-        if has_certain_arguments:
+            if rank < self._ranks.get(identity, len(Rank)):
+                self._ranks[identity] = rank
+                self._size_sources[identity] = call.sizes_from
+        if call.is_certain:
             self._certain.update(self._launches_of_call)
-            for identity in self._launches_of_call:
-                if identity in self._kernels:
-                    self.certain_kernels.add(self._kernels[identity])
+        if call.is_computed:
+            self._computed.update(self._launches_of_call)
         self._launches_of_call.clear()
         return new_launches
 
@@ -164,7 +194,10 @@ class LaunchTrust:
             kernel = line["kernel"]
             rank = self._rank(line["id"])
             best_ranks[kernel] = min(rank, best_ranks.get(kernel, rank))
-            line["made_up"] = line["id"] not in self._certain
+            line["made_up"] = self._is_made_up(line["id"])
+            line["call"] = _CALL_NAMES[rank]
+            if self._size_sources.get(line["id"]):
+                line["sizes_from"] = self._size_sources[line["id"]]
             if rank == Rank.LAYER:
                 layers.add(line, _argument_kinds(line))
             if rank <= Rank.OUTER:
@@ -190,13 +223,22 @@ class LaunchTrust:
             if self.is_accepted(line["id"]):
                 accepted_kernels.add(line["kernel"])
         for line in launches:
-            is_wrong = line["made_up"] and self.is_refused(line["id"])
+            is_wrong = line["id"] not in self._certain and self.is_refused(line["id"])
             has_accepted = line["kernel"] in accepted_kernels
             if has_accepted and is_wrong:
                 continue
             if not has_accepted and self._rank(line["id"]) == Rank.ALONE:
                 continue
             yield line
+
+    def _is_made_up(self, identity: str) -> bool:
+        """Return True for a launch alone, or one that may depend on constants that nobody gave.
+
+        A launch that the front end refuses may have inferred tensors of a wrong dtype.
+        """
+        if identity in self._certain:
+            return False
+        return identity not in self._computed or self.is_refused(identity)
 
     def _rank(self, identity: str) -> Rank:
         return self._ranks.get(identity, Rank.FAILED)
@@ -219,10 +261,11 @@ class _FileLine:
         """Return the new text of the line; to write a launch again takes far longer than this."""
         if self.text is None:
             return json.dumps(self.line, ensure_ascii=False) + "\n"
-        if "made_up" not in self.line:
+        marks = {name: self.line[name] for name in _MARKS if name in self.line}
+        if not marks:
             return self.text
-        mark = json.dumps(self.line["made_up"])
-        return f'{self.text.rstrip().removesuffix("}")}, "made_up": {mark}}}\n'
+        more = json.dumps(marks).removeprefix("{")
+        return f"{self.text.rstrip().removesuffix('}')}, {more}\n"
 
 
 def _read_entries(file: Iterable[str]) -> Iterator[_FileLine]:

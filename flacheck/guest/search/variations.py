@@ -1,56 +1,43 @@
-"""Variants of a plan that are worth a call, to reach other kernels of an operator."""
+"""Variants of a plan: packed sequences, states, real sizes, and other arguments of lone kernels."""
 
-import itertools
-from dataclasses import replace
+from collections.abc import Iterator
 from inspect import Parameter
 from typing import Any
 
 from ..inference.arguments import (
     NOTHING,
     choices,
-    is_axis,
     is_length,
-    is_optional_integer,
     is_tensor,
-    other_numbers,
 )
-from ..inference.branches import compared_tensors
 from ..inference.objects import annotated_class
 from ..inference.operators import LAYER, Operator
 from ..inference.plans import CallPlan, Plans
 from ..inference.shapes import Dimensions, Shapes
-from .repairs import DTYPE_NAMES, omit_objects, pack_sequences
+from .real_sizes import RealSizes
+from .repairs import pack_sequences
 
-# Sizes that are changed together, the most informative first: head sizes that need other tiles,
-# sequences shorter than a chunk, widths that need many warps or are not powers of two.
-_SIZES = """
-K=128, V=128; K=512, V=512; T=32, TQ=32; BT=16; BT=32; K=32, V=32; K=256, V=256; K=16, V=16;
-T=1, TQ=1; K=64, V=128; HV=8; D=2048, C=2048; D=40960; HQ=64; T=16, TQ=16; T=2048, TQ=2048;
-K=100, V=100; K=8192, V=8192; B=1, T=1, H=1
-"""
-# An integer where None is passed by default.
-_INTEGER = 64
-# Odd extents everywhere: many functions have another kernel for what does not fill whole blocks.
-_ODD = {**dict.fromkeys(("B", "N", "H"), 1), **dict.fromkeys("T TQ L D C K V".split(), 37)}
+# Dtypes of a lone kernel's pointers: indices, lengths, addresses, masks, and sums.
+_OTHER_DTYPES = ("i32", "i64", "i8", "i1", "fp32")
+# A number that is half of the others, such as that of a packed dimension.
+_OTHER_SIZE = 32
 # Layers use another kernel for sequences as short as this.
 _SHORT = {"T": 32, "TQ": 32, "L": 32}
-# Ranks, and dtypes, of one tensor.
-_MAX_BRANCHES = 3
-# Variants in which two arguments change.
-_MAX_PAIRS = 12
-# Dimensions that are put before those of a tensor to increase its rank.
-_LEADING_DIMENSIONS = ("B", "T", "H", "K")
+# Dimensions that count heads: the last dimension of their tensors is a head size.
+_HEAD_COUNTS = frozenset(("H", "HQ", "HK", "HV", "G", "NH"))
+_HEAD_SIZES = frozenset(("K", "V", "D"))
 
 
 class Variations:
     """Variants of plans for one operator."""
 
-    def __init__(self, operator: Operator, shapes: Shapes) -> None:
+    def __init__(self, operator: Operator, shapes: Shapes, real_sizes: RealSizes) -> None:
         self._operator = operator
         self._shapes = shapes
+        self._real_sizes = real_sizes
 
     def usual(self, base: CallPlan) -> Plans:
-        """Yield variants with packed sequences, states in and out, and a layer's inference."""
+        """Yield variants with packed sequences, states in and out, and inference."""
         lengths = self._packed_lengths()
         states = []
         final_states = {}
@@ -72,67 +59,24 @@ class Variations:
         if self._operator.kind == LAYER:
             yield base.with_changes("short, inference", sizes=_SHORT, training=False)
 
-    def unusual(self, base: CallPlan) -> Plans:
-        """Yield variants in which one argument or size is changed."""
-        yield from self._without_batch(base)
-        yield from self.other_arguments(base)
-        yield from self._without_objects(base)
-        yield from self._compared_tensors(base)
-        if self._operator.is_built:
-            yield from self._other_build_arguments(base)
-        yield base.with_changes("inference", training=False)
-        yield base.with_changes("inference, one step", training=False, sizes={"T": 1, "TQ": 1})
-        for label in _SIZES.split(";"):
-            label = label.strip()
-            sizes = {}
-            for assignment in label.split(", "):
-                name, _, size = assignment.partition("=")
-                sizes[name] = int(size)
-            yield base.with_changes(label, sizes=sizes)
-        yield from self._other_numbers(base)
-        yield from itertools.islice(self._along_axes(base), _MAX_PAIRS)
-        optional_tensors = []
-        for parameter in self._operator.takes:
-            if self._is_optional_tensor(parameter):
-                optional_tensors.append(parameter.name)
-        yield base.including(*optional_tensors).with_changes("all optional")
-
-    def rare(self, base: CallPlan) -> Plans:
-        """Yield variants for kernels that no other variant launches."""
-        yield base.with_changes("odd sizes", sizes=_ODD)
-        for parameter in self._operator.takes:
-            name = parameter.name
-            if is_optional_integer(parameter):
-                yield base.with_changes(f"{name}={_INTEGER}", values={name: _INTEGER})
-            elif type(parameter.default) is int and parameter.default == 0:
-                # A number that turns off what it counts.
-                yield base.with_changes(f"{name}=1", values={name: 1})
-
-    def _packed_lengths(self) -> list[Parameter]:
-        """Return the parameters for offsets of packed sequences on the GPU."""
-        lengths = []
-        for parameter in self._operator.takes:
-            if is_length(parameter) and not parameter.name.endswith("cpu"):
-                lengths.append(parameter)
-        return lengths
-
-    def _without_batch(self, base: CallPlan) -> Plans:
-        """Yield packed sequences in tensors without a batch dimension of 1."""
-        lengths = self._packed_lengths()
-        shapes: dict[str, Any] = {}
-        for parameter in self._operator.takes:
-            if is_length(parameter) or not self._is_tensor(parameter):
-                continue
-            name = parameter.name
-            plan = replace(base, shapes={})
-            dimensions = self._candidates(plan, name)[0]
-            if not self._shapes.is_documented(self._operator, name):
-                # A shape that the errors of other calls have led to is better than a guess.
-                dimensions = base.shapes.get(name) or dimensions
-            if dimensions[0] == "B" and len(dimensions) > 2:
-                shapes[name] = dimensions[1:]
-        if lengths and shapes:
-            yield pack_sequences(base, *lengths).with_changes("packed, flat", shapes=shapes)
+    def sizes(self, base: CallPlan) -> Plans:
+        """Yield the plan at the other real sizes of the dimensions that the operator has."""
+        dimensions = frozenset().union(*self._tensor_dimensions(base))
+        heads = self._head_sizes(base)
+        named_sizes = self._real_sizes.widths
+        if heads:
+            named_sizes = self._real_sizes.heads
+            # A width of the model, not a head size, has the same symbol.
+            dimensions -= _HEAD_SIZES - heads
+        for each in named_sizes:
+            sizes = {name: size for name, size in each.sizes.items() if name in dimensions}
+            # Sizes that the recipe or an error required stay.
+            sizes = {**sizes, **base.sizes}
+            if sizes != base.sizes:
+                label = ", ".join(f"{name}={size}" for name, size in sizes.items())
+                yield base.with_changes(
+                    label, sizes=sizes, sizes_from=each.source, real_sizes=frozenset(each.sizes)
+                )
 
     def other_arguments(self, base: CallPlan) -> Plans:
         """Yield plans with an optional tensor or object, or another value of an argument."""
@@ -144,70 +88,40 @@ class Variations:
                 for value in self._choices(parameter):
                     yield base.with_changes(f"{name}={value}", values={name: value})
 
-    def _without_objects(self, base: CallPlan) -> Plans:
-        """Yield plans without each object that may be None, and without all of them."""
-        plans = list(omit_objects(self._operator, base))
-        for plan in plans:
-            yield plan.with_changes("without an object")
-        if len(plans) > 1:
-            values: dict[str, Any] = {}
-            for plan in plans:
-                for name, value in plan.values.items():
-                    if value is None:
-                        values[name] = None
-            yield base.with_changes("without any object", values=values)
-
-    def _other_build_arguments(self, base: CallPlan) -> Plans:
-        """Yield plans with another value of a constructor's argument."""
-        for parameter in self._operator.parameters:
-            for value in self._choices(parameter):
-                label = f"{parameter.name}={value}"
-                build = {parameter.name: value}
-                yield base.with_changes(label, build=build)
-                yield base.with_changes(f"{label}, short", build=build, sizes=_SHORT)
-
-    def _other_numbers(self, base: CallPlan) -> Plans:
-        """Yield plans with numbers that are off by default, and numbers in place of tensors."""
+    def other_kinds(self, base: CallPlan) -> Plans:
+        """Yield plans in which one tensor or all have another dtype, or a number another size."""
+        tensors = [each.name for each in self._operator.takes if self._is_tensor(each)]
+        for dtype in _OTHER_DTYPES:
+            for name in tensors:
+                if base.dtypes.get(name) != dtype:
+                    yield base.with_changes(f"{name} in {dtype}", dtypes={name: dtype})
+            yield base.with_changes(f"all in {dtype}", dtypes=dict.fromkeys(tensors, dtype))
         for parameter in self._operator.takes:
-            name = parameter.name
-            for value in other_numbers(parameter):
-                yield base.with_changes(f"{name}={value}", values={name: value})
+            if parameter.annotation == "int" and parameter.name not in base.values:
+                label = f"{parameter.name}={_OTHER_SIZE}"
+                yield base.with_changes(label, values={parameter.name: _OTHER_SIZE})
 
-    def _along_axes(self, base: CallPlan) -> Plans:
-        """Yield other values of arguments together with a dimension to work along.
-
-        Along all dimensions an operator often uses another kernel.
-        """
-        for axis in self._operator.takes:
-            if not is_axis(self._operator, axis):
-                continue
-            for index in self._choices(axis):
-                for other in self._operator.takes:
-                    if other is axis or self._is_tensor(other):
-                        continue
-                    for value in self._choices(other):
-                        label = f"{axis.name}={index}, {other.name}={value}"
-                        values = {axis.name: index, other.name: value}
-                        yield base.with_changes(label, values=values)
-
-    def _compared_tensors(self, base: CallPlan) -> Plans:
-        """Yield tensors of the ranks and dtypes that the operator's module compares them with."""
-        comparisons = compared_tensors(self._operator.module)
+    def _packed_lengths(self) -> list[Parameter]:
+        """Return the parameters for offsets of packed sequences on the GPU."""
+        lengths = []
         for parameter in self._operator.takes:
-            name = parameter.name
-            if not self._is_tensor(parameter):
-                continue
-            dimensions = self._candidates(base, name)[0]
-            for rank in comparisons.ranks.get(name, [])[:_MAX_BRANCHES]:
-                if rank != len(dimensions):
-                    missing = max(rank - len(dimensions), 0)
-                    padded = (*_LEADING_DIMENSIONS[:missing], *dimensions)
-                    shapes = {name: padded[-rank:]}
-                    yield base.with_changes(f"{name} of rank {rank}", shapes=shapes)
-            for dtype in comparisons.dtypes.get(name, [])[:_MAX_BRANCHES]:
-                if dtype in DTYPE_NAMES:
-                    dtype_name = DTYPE_NAMES[dtype]
-                    yield base.with_changes(f"{name} in {dtype_name}", dtypes={name: dtype_name})
+            if is_length(parameter) and not parameter.name.endswith("cpu"):
+                lengths.append(parameter)
+        return lengths
+
+    def _head_sizes(self, base: CallPlan) -> frozenset[str]:
+        """Return the symbols of head sizes: last dimensions behind the number of heads."""
+        symbols: frozenset[str] = frozenset()
+        for dimensions in self._tensor_dimensions(base):
+            if _HEAD_COUNTS.intersection(dimensions[:-1]):
+                symbols |= _HEAD_SIZES.intersection(dimensions[-1:])
+        return symbols
+
+    def _tensor_dimensions(self, base: CallPlan) -> Iterator[Dimensions]:
+        """Yield the likeliest dimensions of each tensor argument."""
+        for parameter in self._operator.takes:
+            if self._is_tensor(parameter):
+                yield self._shapes.candidates(self._operator, base, parameter.name)[0]
 
     def _is_optional_tensor(self, parameter: Parameter) -> bool:
         if parameter.default is not None or is_length(parameter):
@@ -219,10 +133,6 @@ class Variations:
         if parameter.default is not None:
             return False
         return annotated_class(self._operator, parameter) is not None
-
-    def _candidates(self, plan: CallPlan, name: str) -> list[Dimensions]:
-        """Return the shapes that an argument may have."""
-        return self._shapes.candidates(self._operator, plan, name)
 
     def _choices(self, parameter: Parameter) -> list[Any]:
         """Return the values that are worth trying for a parameter."""

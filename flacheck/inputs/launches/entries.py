@@ -70,7 +70,10 @@ class RecordedLaunch(Struct, frozen=True, kw_only=True):
     - `heuristics`: the values from @triton.heuristics
     - `count`: the number of launches
     - `by`: the running program, as the recorder's caller named it
-    - `made_up`: True if a driver guessed arguments for one of a package's inner functions
+    - `made_up`: True if a driver launched the kernel alone, or with constants that nobody gave
+    - `call`: how a driver made the launch: test, documented call, plain call, layer, inner
+      function, alone, or failed call; None for a program's own launch
+    - `sizes_from`: where the sizes of a driver's call come from: a model, the package, or the grid
     - `candidate`: True if the program chooses among several kernels for the launch
     - `guessed`: the place where the program read a made-up value on which this launch may depend
     - `refused`: the place and the reason if the source is refused; never read from a file
@@ -79,7 +82,7 @@ class RecordedLaunch(Struct, frozen=True, kw_only=True):
     - `paths`: the dotted names of the functions on each call path, outermost first
     - `defined`: the places of the kernel and its helpers
 
-    Files of earlier recorders lack the last four.
+    Files of earlier recorders lack the last four, `call` and `sizes_from`.
     """
 
     id: str
@@ -95,6 +98,8 @@ class RecordedLaunch(Struct, frozen=True, kw_only=True):
     uncut: str | None = None
     by: str | None = None
     made_up: bool = False
+    call: str | None = None
+    sizes_from: str | None = None
     candidate: bool = False
     guessed: str | None = None
     count: Count = 1

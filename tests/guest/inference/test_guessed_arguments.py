@@ -473,17 +473,6 @@ def test_an_object_of_an_abstract_class_is_of_one_below_it() -> None:
     assert (type(made), made.width) == (Strided, 64)
 
 
-def test_attributes_of_an_object_without_a_class_are_inferred() -> None:
-    """Sizes by their names; the launch is made up."""
-    made = Arguments(Shapes([], Recipe({})), Recipe({}), "bf16")
-    names = ("hidden_size", "in_features", "act", "bits")
-    description = {"attributes": names, "module": __name__, "with": {"act": "silu"}}
-    config = made.from_value(description, {})
-    assert (config.hidden_size, type(config.in_features), config.act) == (256, int, "silu")
-    assert config.bits == 8
-    assert made.has_guesses
-
-
 def test_packed_weights_are_integers() -> None:
     """By the usual names of quantized matrices."""
 

@@ -27,7 +27,7 @@ from flacheck.guest.inference.shapes import (
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("K", 64), ("head_dim", 64), ("vocab_size", 1024), ("hidden_size", 256), ("whatever", 64)],
+    [("K", 128), ("head_dim", 128), ("vocab_size", 1024), ("hidden_size", 256), ("whatever", 64)],
 )
 def test_a_dimension_has_a_size_by_its_letter_or_word(name: str, expected: int) -> None:
     """A name that says nothing has a middling size."""
@@ -36,7 +36,7 @@ def test_a_dimension_has_a_size_by_its_letter_or_word(name: str, expected: int) 
 
 @pytest.mark.parametrize(
     ("expression", "expected"),
-    [("H*K", 256), ("N + 1", 3), ("T/BT", 8), ("T // 0", None), ("x is y", None), ("", None)],
+    [("H*K", 512), ("N + 1", 3), ("T/BT", 8), ("T // 0", None), ("x is y", None), ("", None)],
 )
 def test_an_extent_is_a_sum_over_dimensions(expression: str, expected: int | None) -> None:
     """A text that is no such expression, or has no value, is no extent."""
@@ -45,7 +45,7 @@ def test_an_extent_is_a_sum_over_dimensions(expression: str, expected: int | Non
 
 def test_a_shape_needs_all_of_its_extents() -> None:
     """Numbers stand for themselves."""
-    assert extents_of(("B", 3, "H*K"), SIZES) == (2, 3, 256)
+    assert extents_of(("B", 3, "H*K"), SIZES) == (2, 3, 512)
     assert extents_of(("B", "no shape"), SIZES) is None
 
 
@@ -53,13 +53,22 @@ def test_a_docstring_says_shapes() -> None:
     """In the forms in which packages write them; other lists are no shapes."""
 
     def function(
-        q: Any, g: Any, h0: Any, mask: Any, mode: Any, bias: Any, head_first: bool = False
+        q: Any,
+        g: Any,
+        beta: Any,
+        h0: Any,
+        mask: Any,
+        mode: Any,
+        bias: Any,
+        head_first: bool = False,
     ) -> None:
         """Compute.
 
         Args:
             q (torch.Tensor): queries of shape `[B, T, H, K]`.
             g: gates (B, T, H).
+            beta (torch.Tensor):
+                (forget) gates of shape `[B, T, HV]`.
             h0 (Optional[Tensor]): state of shape [N, H, K, V] or None
             mask: of shape `[B, H, T]` if `head_first=True` else `[B, T, H]`
             mode: one of [fast, slow-but-right]
@@ -69,6 +78,7 @@ def test_a_docstring_says_shapes() -> None:
 
     assert documented_shapes(function) == {
         "q": ("B", "T", "H", "K"),
+        "beta": ("B", "T", "HV"),
         "h0": ("N", "H", "K", "V"),
         "mask": ("B", "T", "H"),
         "bias": ("B", "T"),

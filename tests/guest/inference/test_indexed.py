@@ -15,12 +15,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.inference.branches import compared_tensors
 from flacheck.guest.inference.index_shapes import IndexShape, parameter_aliases
 from flacheck.guest.inference.operators import FUNCTION, Operator
 from flacheck.guest.inference.plans import CallPlan, Recipe
 from flacheck.guest.inference.shapes import Shapes, documented_shapes, read_shapes
-from flacheck.guest.search.variations import Variations
 
 
 def attention(q, k, table, out, n):  # type: ignore[no-untyped-def]
@@ -91,22 +89,6 @@ def test_signatures_spell_out_shapes() -> None:
         "rows": ("n", "4"),
         "named": ("B", "T", "D"),
     }
-
-
-def branching(scale: torch.Tensor, w: torch.Tensor) -> Any:
-    if scale.dim() == 1 and w.dtype == torch.int8:
-        return launch(scale)
-    return launch(w)
-
-
-def test_what_decides_a_branch_is_varied() -> None:
-    """A tensor of the rank and one of the dtype that the module asks for."""
-    assert compared_tensors(__name__).ranks["scale"] == [1]
-    offered = operator(branching)
-    plans = list(Variations(offered, Shapes([offered], Recipe({}))).unusual(CallPlan()))
-    by_label = {plan.label: plan for plan in plans}
-    assert len(by_label["scale of rank 1"].shapes["scale"]) == 1
-    assert by_label["w in i8"].dtypes == {"w": "i8"}
 
 
 def walked(x, w, rest):  # type: ignore[no-untyped-def]

@@ -20,9 +20,9 @@ from flacheck.guest.inference.plans import CallPlan, Recipe
 from flacheck.guest.inference.shapes import Shapes
 from flacheck.guest.search.attempts import CaughtError, TooLong, attempt
 from flacheck.guest.search.observed_calls import ObservedCalls
+from flacheck.guest.search.real_sizes import RealSizes
 from flacheck.guest.search.repairs import Repairs
 from flacheck.guest.search.variations import Variations
-from flacheck.guest.solver.argument_dataflow import ATTRIBUTES, FIELD, SHAPE, Constraint
 
 
 def sample(
@@ -44,7 +44,7 @@ OPERATOR = Operator(
 
 @pytest.fixture
 def variations() -> Variations:
-    return Variations(OPERATOR, Shapes([OPERATOR], Recipe({})))
+    return Variations(OPERATOR, Shapes([OPERATOR], Recipe({})), RealSizes())
 
 
 @pytest.fixture
@@ -75,19 +75,6 @@ def test_operators_that_reject_gradients_are_called_without(repairs: Repairs, te
     """By the words of their errors."""
     error = CaughtError("ValueError", text, ("raise ValueError(message)",), "")
     assert repairs.after_error(CallPlan(), "forward", error) == [CallPlan(training=False)]
-
-
-def test_an_object_of_no_class_gets_attributes_one_after_another(repairs: Repairs) -> None:
-    """Those of a constructor's argument, too, which has a value already."""
-    texts = [(ATTRIBUTES, ("size", "act")), (FIELD, (object, "act", "silu")), (ATTRIBUTES, ("n",))]
-    plan = CallPlan()
-    for kind, value in texts:
-        constraints = (Constraint(kind, "config", value),)
-        error = CaughtError("AttributeError", "no attribute", (), "", constraints)
-        plan = repairs.after_error(plan, "build", error)[0]
-    assert plan.build == {
-        "config": {"attributes": ("size", "act", "n"), "module": __name__, "with": {"act": "silu"}}
-    }
 
 
 def test_a_view_that_lacks_all_but_the_first_of_a_batch(repairs: Repairs) -> None:
@@ -122,13 +109,13 @@ def test_a_view_tells_the_length_of_its_tensor() -> None:
 
 
 def test_the_shape_in_an_error_is_tried_before_all_others(repairs: Repairs) -> None:
-    """Once; the constraints that follow from the code come next."""
-    constraint = Constraint(SHAPE, "x", (2, 3, 4))
-    error = CaughtError("ValueError", "x must be (N,3,H,W)", ("raise",), "", (constraint,))
-    plans = repairs.after_error(CallPlan(), "forward", error)
-    assert [plan.shapes["x"] for plan in plans] == [("N", "3", "H", "W"), (2, 3, 4)]
-    plans = repairs.after_error(plans[0], "forward", error)
-    assert [plan.shapes["x"] for plan in plans] == [(2, 3, 4)]
+    """Once; other likely shapes come next."""
+    error = CaughtError("ValueError", "x must be (N,3,H,W)", ("raise",), "")
+    first, *_ = repairs.after_error(CallPlan(), "forward", error)
+    assert first.shapes == {"x": ("N", "3", "H", "W")}
+    others = repairs.after_error(first, "forward", error)
+    assert others
+    assert first.shapes not in [plan.shapes for plan in others]
 
 
 def test_a_shape_without_a_name_is_that_of_all_tensors() -> None:
@@ -139,13 +126,6 @@ def test_a_shape_without_a_name_is_that_of_all_tensors() -> None:
     error = CaughtError("ValueError", "expected tensor with shape (N, 16).", ("raise",), "")
     (plan, *_) = Repairs(op, Shapes([op], Recipe({}))).after_error(CallPlan(), "forward", error)
     assert plan.shapes == {"points": ("N", "16"), "queries": ("N", "16")}
-
-
-def test_packed_sequences_have_the_shape_that_a_call_had(variations: Variations) -> None:
-    """Without its batch."""
-    base = CallPlan(shapes={"x": ("B", "T", "D")})
-    (plan,) = [plan for plan in variations.unusual(base) if plan.label == "packed, flat"]
-    assert plan.shapes["x"] == ("T", "D")
 
 
 def test_a_plan_is_the_same_under_another_label() -> None:
@@ -194,17 +174,6 @@ def test_usual_variants_pack_sequences_and_ask_for_states(variations: Variations
     assert plans["packed, states"].values == {"output_final_state": True}
     assert plans["packed, states"].include == {"cu_seqlens"}
     assert plans["packed"].sizes == {"B": 1, "N": 3}
-
-
-def test_unusual_variants_change_one_thing(variations: Variations) -> None:
-    """Tensors that are optional, words that the code compares with, flags, and sizes."""
-    plans = {plan.label: plan for plan in variations.unusual(CallPlan())}
-    assert plans["with weight"].include == {"weight"}
-    assert plans["mode=parallel"].values == {"mode": "parallel"}
-    assert plans["output_final_state=True"].values == {"output_final_state": True}
-    assert plans["K=64, V=128"].sizes == {"K": 64, "V": 128}
-    assert plans["inference"].training is False
-    assert "with cu_seqlens" not in plans
 
 
 @pytest.mark.parametrize(
@@ -292,83 +261,10 @@ def test_what_torch_has_called_is_not_cut_short(name: str) -> None:
     assert hung.kind == TooLong.__name__
 
 
-def dense(q: Any, k: Any) -> None:
-    """Compute.
-
-    Args:
-        q: queries of shape `[batch, T, heads, K]`.
-        k: keys of shape `[B, T, H, K]`.
-    """
-
-
-def test_a_demanded_extent_holds_for_all_that_have_the_dimension() -> None:
-    """Under whichever name; the one tensor alone is the next thing to try."""
-    parameters = parameters_of(dense)
-    offered = Operator("m:dense", dense, FUNCTION, True, frozenset(), parameters, dense)
-    varied = Repairs(offered, Shapes([offered], Recipe({})))
-    wants = (Constraint(SHAPE, "q", (1, 512, 4, 64)),)
-    error = CaughtError("ValueError", "", (), "", wants)
-    first, second = varied.after_error(CallPlan(), "forward", error)
-    assert first.sizes == {"batch": 1, "B": 1}
-    assert second.sizes == {}
-    assert second.shapes == {"q": (1, 512, 4, 64)}
-    # An extent that an earlier one has set is not taken back.
-    later, *_ = varied.after_error(CallPlan(sizes={"B": 4}), "forward", error)
-    assert later.sizes == {"batch": 1, "B": 4}
-    # A tensor that is to have another's shape leaves the dimensions alone.
-    wants = (Constraint(SHAPE, "q", (2, 4, 512, 64)),)
-    (only,) = varied.after_error(
-        CallPlan(), "forward", CaughtError("ValueError", "", (), "", wants)
-    )
-    assert only.sizes == {}
-
-
-def test_a_size_is_not_multiplied_again_and_again() -> None:
-    """A tensor that must be twice as wide as one of the same dimension would never be."""
-
-    def rotated(q: torch.Tensor, cos: torch.Tensor) -> None:
-        """Rotate.
-
-        Args:
-            q: Shape `[T, K]`.
-            cos: Shape `[T, K]`.
-        """
-
-    op = Operator(
-        "m:rotated", rotated, FUNCTION, True, frozenset(), parameters_of(rotated), rotated
-    )
-    rotations = Repairs(op, Shapes([op], Recipe({})))
-
-    def sizes(width: int) -> list[dict[str, int]]:
-        plan = CallPlan(sizes={"K": width})
-        plans = rotations.meet(plan, [Constraint(SHAPE, "q", (512, 2 * width))])
-        return [dict(each.sizes) for each in plans]
-
-    assert sizes(128) == [{"K": 256}, {"K": 128}]
-    assert sizes(512) == [{"K": 512}]
-
-
 def test_what_is_for_inference_only_is_called_so(repairs: Repairs) -> None:
     """Nothing else of the plan changes."""
     error = CaughtError("NotImplementedError", "this kernel is inference-only", (), "")
     assert repairs.after_error(CallPlan(), "forward", error) == [CallPlan(training=False)]
-
-
-def packed(x: torch.Tensor, lengths: torch.Tensor | None, offsets: torch.Tensor | None) -> None: ...
-
-
-def test_tensors_that_may_be_missing_are_left_out() -> None:
-    """One, the other, and both: dense sequences have neither."""
-    offered = Operator(
-        f"{__name__}:packed", packed, FUNCTION, True, frozenset(), parameters_of(packed), packed
-    )
-    plans = Variations(offered, Shapes([offered], Recipe({}))).unusual(CallPlan())
-    left_out = [plan.values for plan in plans if None in plan.values.values()]
-    assert left_out[:3] == [
-        {"lengths": None},
-        {"offsets": None},
-        {"lengths": None, "offsets": None},
-    ]
 
 
 def flat(x: torch.Tensor, w: torch.Tensor, cu_seqlens: Any = None) -> None:
@@ -380,13 +276,43 @@ def flat(x: torch.Tensor, w: torch.Tensor, cu_seqlens: Any = None) -> None:
     """
 
 
-def test_packed_sequences_may_have_no_batch_around_them() -> None:
-    """Tried while a kernel is missing, without what was tried of shapes before."""
-    op = Operator(f"{__name__}:flat", flat, FUNCTION, True, frozenset(), parameters_of(flat), flat)
-    base = CallPlan(shapes={"x": ("B", "T", "H")})
-    plan = next(Variations(op, Shapes([op], Recipe({}))).unusual(base))
-    assert (plan.label, plan.include) == ("packed, flat", {"cu_seqlens"})
-    assert plan.shapes == {"x": ("T", "D")}
+def attend(q: torch.Tensor, v: torch.Tensor) -> None:
+    """Attend.
+
+    Args:
+        q (torch.Tensor): of shape `[B, T, H, K]`.
+        v (torch.Tensor): of shape `[B, T, HV, V]`.
+    """
+
+
+def size_plans(function: Any, base: CallPlan, sizes: RealSizes) -> list[CallPlan]:
+    takes = parameters_of(function)
+    op = Operator("m:op", function, FUNCTION, True, frozenset(), takes, function)
+    return list(Variations(op, Shapes([op], Recipe({})), sizes).sizes(base))
+
+
+def test_an_operator_with_heads_is_called_at_the_head_sizes_of_models() -> None:
+    """Each call names the model; sizes that no model of the table has are those of the grid."""
+    models = [{"name": "Tiny", "sizes": {"K": 64, "V": 64, "D": 512}}]
+    plans = size_plans(attend, CallPlan(), RealSizes(models))
+    found = [(plan.sizes["K"], plan.sizes["V"], plan.sizes_from) for plan in plans]
+    assert found == [
+        (64, 64, "Tiny"),
+        (256, 256, "the size grid"),
+        (256, 512, "the size grid"),
+        (16, 16, "the size grid"),
+        (8, 8, "the size grid"),
+    ]
+    assert plans[2].sizes["HV"] == 8
+
+
+def test_a_width_of_the_model_is_no_head_size() -> None:
+    """Sizes that a call required before stay as they are."""
+    assert [plan.sizes for plan in size_plans(flat, CallPlan(), RealSizes())] == [
+        {"D": 4096},
+        {"D": 2048},
+    ]
+    assert size_plans(flat, CallPlan(sizes={"D": 3}), RealSizes()) == []
 
 
 @pytest.mark.parametrize(

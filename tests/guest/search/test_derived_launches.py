@@ -12,7 +12,7 @@ import pytest
 
 from flacheck.guest.recorder.journal import Journal
 from flacheck.guest.search.derived_launches import CallKey, DerivedLaunches
-from flacheck.guest.search.trust import LaunchTrust, Rank
+from flacheck.guest.search.trust import CallTrust, LaunchTrust, Rank
 
 WIDE = "wide"
 
@@ -47,8 +47,8 @@ class Calls:
             self._journal.launch(line, f"text of {kernel}", remarks, memory, (name,))
             self._trust.add_kernel(kernel)
         key = CallKey(name, plan, sets_dtype)
-        self._derived.end_call(key, dtype, Rank.DOCUMENTED, False)
-        self._trust.end_call(Rank.DOCUMENTED)
+        self._derived.end_call(key, dtype, CallTrust(Rank.DOCUMENTED))
+        self._trust.end_call(CallTrust(Rank.DOCUMENTED))
 
     def _memory(self, *dtypes: str) -> dict[str, Any]:
         """Return storages of eight elements, one for each tensor."""

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from flacheck.guest.inference.operators import FUNCTION, LAYER, Operator, parameters_of
+from flacheck.guest.inference.operators import FUNCTION, KERNEL, LAYER, Operator, parameters_of
 from flacheck.guest.inference.plans import CallPlan, Recipe
 from flacheck.guest.inference.shapes import Shapes
 from flacheck.guest.search.attempts import CaughtError
@@ -66,16 +65,12 @@ class Caller:
         self.calls: list[tuple[str, str, str]] = []
         self._ending = ending
         self.of_torch: list[CallPlan] = []
-        self.uncertain_kernels: frozenset[str] = frozenset()
         # The number of derived launches by operator.
         self.derived: dict[str, int] = {}
 
     @property
     def trusted_kernels(self) -> frozenset[str]:
         return self.recorded_kernels
-
-    def can_be_certain(self, operator: Operator, plan: CallPlan) -> bool:
-        return plan.label != "inference"
 
     def torch_plans(self, operator: Operator) -> list[CallPlan]:
         return self.of_torch
@@ -86,14 +81,7 @@ class Caller:
     def observed_plans(self, operator: Operator) -> list[CallPlan]:
         return []
 
-    def call(
-        self,
-        operator: Operator,
-        plan: CallPlan,
-        dtype: str,
-        path: object = None,
-        solves_backward: bool = False,
-    ) -> CallResult:
+    def call(self, operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
         self.calls.append((operator.name[2:], plan.label, dtype))
         ended = self._ending(operator, plan, dtype)
         self.recorded_kernels |= ended.new_kernels
@@ -249,70 +237,6 @@ def test_what_can_be_derived_is_not_called_in_the_other_dtypes() -> None:
     assert "plain, fp16" in search.report["m:f"]["worked"]
 
 
-def test_a_kernel_that_no_variant_reaches_is_not_sought_in_every_operator() -> None:
-    """The work for one kernel is limited; another missing kernel is still sought."""
-    clock = itertools.count()
-
-    def unreached(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
-        return CallResult(0, frozenset(), "backward", None)
-
-    operators = [operator(f"op{number}", "shared") for number in range(40)]
-    operators.append(operator("other", "own"))
-    caller = Caller(unreached, operators, Recipe({}))
-    search = OperatorSearch(
-        operators,
-        caller,  # type: ignore[arg-type]
-        ("bf16",),
-        PLENTY,
-        clock=lambda: next(clock) * 0.001,
-    )
-    search.run()
-    varied = {name for name, label, _ in caller.calls if label != "plain"}
-    assert "other" in varied
-    assert "op0" in varied
-    assert "op39" not in varied
-
-
-@pytest.mark.parametrize("reached", [True, False])
-def test_a_kernel_with_made_up_launches_only_is_sought_in_documented_variants(
-    reached: bool,
-) -> None:
-    """Until a variant's launch is certain; variants that cannot be are not called for it."""
-
-    def ending(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
-        if reached and plan.label == "inference, one step":
-            caller.uncertain_kernels = frozenset()
-        return fine(operator, plan, dtype)
-
-    op = operator("op", "a")
-    caller = Caller(ending, [op], Recipe({}))
-    caller.uncertain_kernels = frozenset(("a",))
-    OperatorSearch([op], caller, ("bf16",), PLENTY).run()  # type: ignore[arg-type]
-    labels = [label for _, label, _ in caller.calls]
-    assert labels[:2] == ["plain", "inference, one step"]
-    assert (len(labels) == 2) is reached
-    assert "inference" not in labels
-
-
-def test_work_for_a_kernel_with_made_up_launches_only_is_limited() -> None:
-    """Not every operator that leads to it is varied."""
-    clock = itertools.count()
-    operators = [operator(f"op{number}", "shared") for number in range(40)]
-    caller = Caller(fine, operators, Recipe({}))
-    caller.uncertain_kernels = frozenset(("shared",))
-    search = OperatorSearch(
-        operators,
-        caller,  # type: ignore[arg-type]
-        ("bf16",),
-        PLENTY,
-        clock=lambda: next(clock) * 0.001,
-    )
-    search.run()
-    varied = {name for name, label, _ in caller.calls if label != "plain"}
-    assert "op0" in varied
-    assert "op39" not in varied
-
-
 def test_without_a_backward_a_call_has_worked() -> None:
     """It goes on as inference."""
 
@@ -380,77 +304,6 @@ def test_a_kernel_that_is_missing_comes_before_another_dtype() -> None:
     assert ("one", "fp16") in told
 
 
-def test_a_branch_behind_two_doors_is_found() -> None:
-    """A kernel for which an argument must be given and another be worth something."""
-
-    def nested(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
-        recorded = {"a"}
-        if "weight" in plan.include and plan.sizes.get("K") == 128:
-            recorded.add("b")
-        return CallResult(1, frozenset(recorded), "backward", None)
-
-    def gated(x: torch.Tensor, weight: torch.Tensor | None = None) -> None: ...
-
-    kernels = frozenset({"a", "b"})
-    op = Operator("m:op", gated, FUNCTION, True, kernels, parameters_of(gated), gated)
-    caller, _ = searched(op, ending=nested)
-    assert caller.recorded_kernels == {"a", "b"}
-
-
-def test_odd_sizes_are_for_kernels_that_no_other_call_launches() -> None:
-    """The plan names them, in the other dtypes too."""
-    plans: list[tuple[str, frozenset[str], str]] = []
-
-    def odd(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
-        plans.append((plan.label, plan.sought, dtype))
-        kernels = {"m:whole"}
-        if plan.label == "odd sizes":
-            kernels.add("m:rest")
-        return CallResult(1, frozenset(kernels), "backward", None)
-
-    searched(operator("f", "m:whole"), ending=odd, dtypes=("bf16", "fp16"))
-    assert not any(sought for _, sought, _ in plans)
-    plans.clear()
-    searched(operator("f", "m:whole", "m:rest"), ending=odd, dtypes=("bf16", "fp16"))
-    rest = frozenset({"m:rest"})
-    assert [plan for plan in plans if plan[1]] == [
-        ("odd sizes", rest, "bf16"),
-        ("odd sizes", rest, "fp16"),
-    ]
-
-
-def test_an_integer_that_is_none_by_default_is_passed_for_a_missing_kernel() -> None:
-    def plain(x: torch.Tensor, count: int | None = None) -> None: ...
-
-    op = Operator("m:op", plain, FUNCTION, True, frozenset({"m:k"}), parameters_of(plain), plain)
-    caller, _ = searched(op, ending=launching_nothing)
-    assert [label for _, label, _ in caller.calls][-2:] == ["odd sizes", "count=64"]
-
-
-def test_a_kernel_that_does_not_take_its_launch_is_asked_for_again() -> None:
-    """The call that worked is kept where no repair helps."""
-    from flacheck.guest.solver.argument_dataflow import DTYPE, Constraint
-
-    def refusing(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
-        if plan.dtypes.get("x") == "i32":
-            return CallResult(1, frozenset({"a"}), "backward", None)
-        wants = (Constraint(DTYPE, "x", torch.int32),)
-        refused = CaughtError("KernelRefused", "wants integers", (), "", wants)
-        return CallResult(1, frozenset(), "backward", None, refused)
-
-    caller, search = searched(operator("op", "a"), ending=refusing)
-    assert caller.recorded_kernels == {"a"}
-    assert search.report["m:op"]["failures"] == {}
-    caller, search = searched(operator("op", "a", "b"), ending=refusing)
-    assert "plain" in search.report["m:op"]["worked"]
-
-
-def _refusal(dtype: Any) -> CaughtError:
-    from flacheck.guest.solver.argument_dataflow import DTYPE, Constraint
-
-    return CaughtError("KernelRefused", "wants floats", (), "", (Constraint(DTYPE, "x", dtype),))
-
-
 def test_a_kernel_that_takes_another_dtype_only_is_called_in_that() -> None:
     """Although the call fails after the launch, and no repair helps."""
 
@@ -475,21 +328,28 @@ def test_a_dtype_that_was_repaired_is_inferred_again_for_another_dtype() -> None
         if is_taken:
             taken.append(dtype)
             return CallResult(1, frozenset({"a"}), "backward", None)
-        return CallResult(1, frozenset(), "backward", None, _refusal(torch.float32))
+        if dtype == "bf16":
+            return CallResult(0, frozenset(), "forward", raised("x must be float32"))
+        refused = CaughtError("KernelRefused", "Got fp32 and fp16", (), "")
+        return CallResult(1, frozenset(), "backward", None, refused)
 
     taken: list[str] = []
     searched(operator("op", "a"), ending=mixing, dtypes=("bf16", "fp16"))
     assert taken == ["bf16", "fp16"]
 
 
-def test_a_refused_launch_is_repaired_although_the_call_fails_later() -> None:
-    """The kernel is what is sought; the host's later error may have no remedy."""
+def test_a_kernel_alone_has_small_sizes_and_then_the_head_sizes_of_models() -> None:
+    """It is launched after everything that the package's own code may launch."""
+    alone = operator("alone", "m:alone", outer=False, kind=KERNEL)
+    plans: list[CallPlan] = []
 
-    def failing(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
-        later = raised("cannot be repaired", "RuntimeError")
-        if plan.dtypes.get("x") == "fp32":
-            return CallResult(1, frozenset({"a"}), "forward", later)
-        return CallResult(1, frozenset(), "forward", later, _refusal(torch.float32))
+    def note(operator: Operator, plan: CallPlan, dtype: str) -> CallResult:
+        plans.append(plan)
+        return fine(operator, plan, dtype)
 
-    caller, _ = searched(operator("op", "a"), ending=failing)
-    assert caller.recorded_kernels == {"a"}
+    outer = operator("outer", "m:k")
+    caller = Caller(note, [outer], Recipe({}))
+    search = OperatorSearch([outer], caller, ["bf16"], PLENTY, kernels_alone=lambda: [alone])  # type: ignore[arg-type]
+    search.run()
+    assert [name for name, _, _ in caller.calls][-3:] == ["alone"] * 3
+    assert [plan.sizes["K"] for plan in plans[-3:]] == [64, 128, 256]

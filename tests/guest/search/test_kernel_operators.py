@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 from flacheck.guest.inference import usage
 from flacheck.guest.inference.operators import KERNEL, Operator
 from flacheck.guest.search.kernel_operators import kernel_operators
-from flacheck.guest.solver.pointer_parameters import pointer_parameters
+from flacheck.guest.search.pointer_parameters import pointer_parameters
 
 tl: Any = None
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flacheck.guest.recorder.journal import Journal
-from flacheck.guest.search.trust import LaunchTrust, Rank
+from flacheck.guest.search.trust import CallTrust, LaunchTrust, Rank
 
 
 class Drive:
@@ -28,13 +28,13 @@ class Drive:
         source: str = "s",
         path: tuple[str, ...] = (),
         guessed: bool = False,
-        sought: tuple[str, ...] = (),
+        guessed_constants: bool = False,
         **args: Any,
     ) -> None:
         line = {"kernel": kernel, "source": source, "launch": {"args": args}}
         self._journal.launch(line, f"text of {source}", {}, dict, path)
         self.witness.add_kernel(kernel)
-        self.witness.end_call(rank, guessed, sought)
+        self.witness.end_call(CallTrust(rank, guessed, guessed_constants, "the grid"))
 
     def sifted(self) -> list[dict[str, Any]]:
         self._journal.flush()
@@ -52,27 +52,22 @@ def test_the_header_is_there_without_launches(drive: Drive) -> None:
     assert [line["schema"] for line in drive.sifted()] == ["flacheck.launches/1"]
 
 
-def test_guesses_stay_where_nothing_better_is_known(drive: Drive) -> None:
-    """They are marked as made up."""
+def test_a_launch_is_made_up_without_a_whole_call_of_host_code(drive: Drive) -> None:
+    """A kernel alone, a failed call, and constants that nobody gave; tensors may be inferred."""
     drive.launch(Rank.DOCUMENTED, "m:seen", n={"int": 1})
-    drive.launch(Rank.OUTER, "m:seen", n={"int": 2})
-    drive.launch(Rank.INNER, "m:seen", n={"int": 3})
-    drive.launch(Rank.FAILED, "m:guessed", n={"int": 4})
+    drive.launch(Rank.INNER, "m:inner", guessed=True, n={"int": 3})
+    drive.launch(Rank.FAILED, "m:failed", n={"int": 4})
+    drive.launch(Rank.ALONE, "m:alone", n={"int": 5})
+    drive.launch(Rank.OUTER, "m:constant", guessed=True, guessed_constants=True, n={"int": 6})
     _, *launches = drive.sifted()
-    assert [(line["kernel"], line["made_up"]) for line in launches] == [
-        ("m:seen", False),
-        ("m:seen", True),
-        ("m:guessed", True),
+    assert [(line["kernel"], line["call"], line["made_up"]) for line in launches] == [
+        ("m:seen", "documented call", False),
+        ("m:inner", "inner function", False),
+        ("m:failed", "failed call", True),
+        ("m:alone", "alone", True),
+        ("m:constant", "plain call", True),
     ]
-
-
-def test_a_call_for_some_kernels_leaves_no_launches_of_others(drive: Drive) -> None:
-    drive.launch(Rank.OUTER, "m:seen", n={"int": 1})
-    drive.launch(Rank.OUTER, "m:seen", n={"int": 37}, sought=("m:rest",))
-    drive.launch(Rank.OUTER, "m:rest", n={"int": 37}, sought=("m:rest",))
-    _, *launches = drive.sifted()
-    told = [(line["kernel"], line["launch"]["args"]["n"]["int"]) for line in launches]
-    assert told == [("m:seen", 1), ("m:rest", 37)]
+    assert {line["sizes_from"] for line in launches} == {"the grid"}
 
 
 def test_lines_that_stay_are_written_as_they_were(drive: Drive, tmp_path: Path) -> None:
@@ -89,24 +84,18 @@ def test_lines_that_stay_are_written_as_they_were(drive: Drive, tmp_path: Path) 
         "text of t",
     )
     assert after[1] == before[2]
-    assert after[3] == before[4].removesuffix("}") + ', "made_up": false}'
+    assert after[3] == before[4].removesuffix("}") + (
+        ', "made_up": false, "call": "documented call", "sizes_from": "the grid"}'
+    )
 
 
 def test_a_layer_that_was_built_with_a_guess_is_made_up(drive: Drive) -> None:
     """Its launches come before others all the same; one call without a guess is enough."""
-    drive.launch(Rank.LAYER, "m:k", n={"int": 1}, guessed=True)
-    drive.launch(Rank.LAYER, "m:k", n={"int": 2}, guessed=True)
+    drive.launch(Rank.LAYER, "m:k", n={"int": 1}, guessed=True, guessed_constants=True)
+    drive.launch(Rank.LAYER, "m:k", n={"int": 2}, guessed=True, guessed_constants=True)
     drive.launch(Rank.LAYER, "m:k", n={"int": 2})
     _, *launches = (line for line in drive.sifted() if "kernel" in line or "schema" in line)
     assert [line["made_up"] for line in launches] == [True, False]
-
-
-def test_a_kernel_is_certain_from_its_first_launch_without_a_guess(drive: Drive) -> None:
-    """A guessed argument or an inner function leaves it open."""
-    drive.launch(Rank.LAYER, "m:guessed", n={"int": 1}, guessed=True)
-    drive.launch(Rank.INNER, "m:inner", n={"int": 2})
-    drive.launch(Rank.DOCUMENTED, "m:seen", n={"int": 3})
-    assert drive.witness.certain_kernels == {"m:seen"}
 
 
 def test_a_function_that_its_package_calls_gets_the_dtypes_that_its_package_hands_it(
@@ -124,11 +113,11 @@ def test_a_function_that_its_package_calls_gets_the_dtypes_that_its_package_hand
     _, *launches = drive.sifted()
     held = [(line["kernel"], line["launch"]["args"], line["made_up"]) for line in launches]
     assert held == [
-        ("m:back", {"k": bf16, "sums": fp32}, True),
-        ("m:back", {"k": fp16, "sums": fp32}, True),
-        ("m:back", {"k": fp16, "sums": fp32, "gate": fp16}, True),
-        ("m:back", {"k": fp32, "sums": fp32}, True),
-        ("m:alone", {"k": bf16, "sums": bf16}, True),
+        ("m:back", {"k": bf16, "sums": fp32}, False),
+        ("m:back", {"k": fp16, "sums": fp32}, False),
+        ("m:back", {"k": fp16, "sums": fp32, "gate": fp16}, False),
+        ("m:back", {"k": fp32, "sums": fp32}, False),
+        ("m:alone", {"k": bf16, "sums": bf16}, False),
     ]
 
 

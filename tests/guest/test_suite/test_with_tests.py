@@ -161,7 +161,7 @@ def test_what_both_launched_stands_there_once() -> None:
     driver = [header, line("a", "m:one", made_up=True), line("b", "m:two")]
     assert suite.merge_lines(made, driver) == [
         header,
-        line("a", "m:one", by="test"),
+        line("a", "m:one", by="test", call="test", sizes_from="the package's tests"),
         line("b", "m:two"),
     ]
     assert suite.by_source(made, driver) == {"tests": [], "driver": ["m:two"], "both": ["m:one"]}
