@@ -7,64 +7,91 @@ import sys
 import traceback
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import typer
 
 from flacheck import Exit, FlacheckError, __version__
-from flacheck.cli import (
-    autotune,
-    bench,
-    bisect,
-    cache,
-    capture,
-    commands,
-    common,
-    defaults,
-    diff,
-    doctor,
-    dtypes,
-    explain,
-    flags,
-    gate,
-    help,
-    known_results,
-    lists,
-    pages,
-    report,
-    repro,
-    results,
-    runs,
-    scan,
-    toolchain,
-)
-from flacheck.reports import output
+from flacheck.cli import commands, flags, loudness
+from flacheck.cli.commands import CommandPlace
+from flacheck.cli.pages import ASK, KEEP, MACHINE, TRACE
+from flacheck.reports.display import forgive_encodings
 
+# A command's module is imported when the command runs, or its own page is printed.
+_COMMANDS = {
+    "scan": CommandPlace(
+        "scan", "scan", ASK, "Compile kernels under releases, GPUs and dtypes; name failures."
+    ),
+    "diff": CommandPlace(
+        "diff", "diff", ASK, "Compare two releases of torch or Triton: can I upgrade?"
+    ),
+    "gate": CommandPlace(
+        "gate", "gate", ASK, "Judge the releases that your pins of torch and triton allow."
+    ),
+    "known": CommandPlace(
+        "known_results",
+        "known",
+        ASK,
+        "Show published results: failing kernels, good pairs and pins.",
+    ),
+    "explain": CommandPlace(
+        "explain", "explain", TRACE, "Name the failure in a log: cause, versions, remedy, links."
+    ),
+    "bisect": CommandPlace(
+        "bisect", "bisect", TRACE, "Find the release or commit that changes a cell's result."
+    ),
+    "repro": CommandPlace(
+        "repro", "repro", TRACE, "Reduce a failure to a script that imports only Triton."
+    ),
+    "autotune": CommandPlace(
+        "autotune",
+        "autotune",
+        TRACE,
+        "Show how autotuners treat a kernel's configurations and keys.",
+    ),
+    "bench": CommandPlace(
+        "bench",
+        "bench",
+        TRACE,
+        "Time an operator's forms against each other on this machine's GPU.",
+    ),
+    "dtypes": CommandPlace(
+        "dtypes", "dtypes", TRACE, "Find the line that breaks a kernel's dtypes under autocast."
+    ),
+    "capture": CommandPlace(
+        "capture",
+        "capture",
+        TRACE,
+        "Record a program's launches, with or without a GPU.",
+        {"ignore_unknown_options": True},
+    ),
+    "report": CommandPlace(
+        "report", "report", KEEP, "Render stored runs; several become one report."
+    ),
+    "schema": CommandPlace("lists", "schema", KEEP, "Print the JSON Schema of an output."),
+    "list": CommandPlace(
+        "lists", "show", MACHINE, "List kernels, matrices, targets, rules or advisories."
+    ),
+    "doctor": CommandPlace(
+        "doctor", "doctor", MACHINE, "Check this machine; print a remedy for each failed check."
+    ),
+    "help": CommandPlace("help", "help_", MACHINE, "Explain a topic or a command."),
+    "runs": CommandPlace("runs", "app", KEEP, "List or remove stored runs."),
+    "results": CommandPlace("results", "app", KEEP, "Make, check and fetch published results."),
+    "toolchain": CommandPlace(
+        "toolchain", "app", MACHINE, "List, install or remove compilers, each isolated."
+    ),
+    "cache": CommandPlace(
+        "cache", "app", MACHINE, "Show or remove what flacheck installed and captured."
+    ),
+}
 app = commands.group(
     "Know what a Triton upgrade will break, for every GPU, without a GPU.",
+    cls=commands.late_group(_COMMANDS),
     name="flacheck",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-commands.add(app, "scan", scan.scan, pages.ASK)
-commands.add(app, "diff", diff.diff, pages.ASK)
-commands.add(app, "gate", gate.gate, pages.ASK)
-commands.add(app, "known", known_results.known, pages.ASK)
-commands.add(app, "explain", explain.explain, pages.TRACE)
-commands.add(app, "bisect", bisect.bisect, pages.TRACE)
-commands.add(app, "repro", repro.repro, pages.TRACE)
-commands.add(app, "autotune", autotune.autotune, pages.TRACE)
-commands.add(app, "bench", bench.bench, pages.TRACE)
-commands.add(app, "dtypes", dtypes.dtypes, pages.TRACE)
-commands.add(app, "capture", capture.capture, pages.TRACE, ignore_unknown_options=True)
-commands.add(app, "report", report.report, pages.KEEP)
-app.add_typer(runs.app, name="runs", rich_help_panel=pages.KEEP)
-commands.add(app, "schema", lists.schema, pages.KEEP)
-commands.add(app, "list", lists.show, pages.MACHINE)
-app.add_typer(results.app, name="results", rich_help_panel=pages.KEEP)
-app.add_typer(toolchain.app, name="toolchain", rich_help_panel=pages.MACHINE)
-app.add_typer(cache.app, name="cache", rich_help_panel=pages.MACHINE)
-commands.add(app, "doctor", doctor.doctor, pages.MACHINE)
-commands.add(app, "help", help.help_, pages.MACHINE)
 
 
 # Errors of a disk that is full, wherever they come up.
@@ -73,6 +100,7 @@ _NO_FOLDER = (
     "the current directory was removed; change to one that exists and give the command again"
 )
 _VERSION = "Show the version and exit."
+_HELPS = {"-h", "--help", "-V", "--version"}
 
 
 def _print_version(wanted: bool) -> None:
@@ -106,34 +134,46 @@ def _fault(kind: type[BaseException], error: BaseException, trace: TracebackType
     if isinstance(error, KeyboardInterrupt):
         os._exit(Exit.INTERRUPTED)
     if isinstance(error, OSError) and not _has_folder():
-        common.say(_NO_FOLDER)
+        loudness.say(_NO_FOLDER)
         os._exit(Exit.USAGE)
     if isinstance(error, OSError) and error.errno in _FULL:
-        common.say(f"{error.strerror}: {error.filename or 'stdout'}; free some and try again")
+        loudness.say(f"{error.strerror}: {error.filename or 'stdout'}; free some and try again")
         os._exit(Exit.USAGE)
     traceback.print_exception(kind, error, trace)
-    common.say(f"a fault in flacheck {__version__} itself; please report it with the lines above")
+    loudness.say(f"a fault in flacheck {__version__} itself; please report it with the lines above")
     # sys.exit does nothing here: the interpreter ends with 1 after an excepthook.
     os._exit(Exit.FAULT)
 
 
 def main() -> None:
     sys.excepthook = _fault
-    output.forgive_encodings()
-    common.show_log()
+    forgive_encodings()
+    loudness.show_log()
     command = typer.main.get_command(app)
-    helps = bool({"-h", "--help", "-V", "--version"} & set(sys.argv[1:]))
-    if not _has_folder() and not helps:
-        common.say(_NO_FOLDER)
-        raise SystemExit(Exit.USAGE)
     of_commands = {}
-    try:
-        if _has_folder():
-            of_commands = defaults.of(command, Path.cwd(), os.environ)
-    except FlacheckError as error:
-        # Help is what mends settings.
-        if not helps:
-            common.say(str(error))
-            raise SystemExit(error.exit_code) from None
+    # These read nothing that a default could change.
+    if sys.argv[1:2] not in [[], *([each] for each in _HELPS)]:
+        of_commands = _defaults(command)
     # Not app(): that puts Typer's own excepthook in place of ours.
     command(prog_name="flacheck", default_map=of_commands)
+
+
+def _defaults(command: Any) -> dict[str, Any]:
+    """Return the defaults that variables and settings give to each command's options."""
+    # Imported here: the page of all commands starts faster.
+    from flacheck.cli import defaults
+
+    helps = bool(_HELPS & set(sys.argv[1:]))
+    if not _has_folder():
+        if helps:
+            return {}
+        loudness.say(_NO_FOLDER)
+        raise SystemExit(Exit.USAGE)
+    try:
+        return defaults.of(command, Path.cwd(), os.environ)
+    except FlacheckError as error:
+        # Help is what mends settings.
+        if helps:
+            return {}
+        loudness.say(str(error))
+        raise SystemExit(error.exit_code) from None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import typer
@@ -61,7 +63,7 @@ def _in_order(groups: dict[str, Any], order: tuple[str, ...]) -> Iterator[tuple[
 def _bold(heading: str) -> str:
     """Return a heading of a page, bold on a terminal with colours."""
     # Imported here: most commands print no help page.
-    from flacheck.reports.document import Display
+    from flacheck.reports.display import Display
 
     if Display.of_stdout().color:
         return typer.style(heading, bold=True)
@@ -137,30 +139,104 @@ class HelpGroup(TyperGroup):
         """Write the options, then the commands in their groups."""
         _write_options(self, ctx, formatter)
         groups: dict[str, list[tuple[str, str]]] = {}
-        for name, command in self.commands.items():
-            panel = getattr(command, "rich_help_panel", None)
-            heading = panel if isinstance(panel, str) else "Commands"
-            groups.setdefault(heading, []).append((name, _first_line(command)))
+        for name, panel, summary in self.rows():
+            groups.setdefault(panel, []).append((name, summary))
         for heading, rows in _in_order(groups, pages.COMMAND_PANELS):
             with formatter.section(_bold(heading)):
                 formatter.write_dl(rows)
 
+    def rows(self) -> Iterator[tuple[str, str, str]]:
+        """Yield the name, the group in the help page and the summary of each command."""
+        for name, command in self.commands.items():
+            panel = getattr(command, "rich_help_panel", None)
+            heading = panel if isinstance(panel, str) else "Commands"
+            yield name, heading, first_line(command)
 
-def _first_line(command: Any) -> str:
+
+@dataclass(frozen=True)
+class CommandPlace:
+    """The module of a command, or of a group of commands, and its row in the help page.
+
+    Attributes:
+        module: Its name in `flacheck.cli`.
+        function: The name of its function, or of the group's `typer.Typer`.
+        panel: The group of commands in which the help page shows it.
+        summary: The first line of its own help page.
+        settings: Typer's settings of the command's context.
+    """
+
+    module: str
+    function: str
+    panel: str
+    summary: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def load(self, name: str) -> Any:
+        """Return the command or group, whose module is imported now."""
+        thing = getattr(import_module(f"flacheck.cli.{self.module}"), self.function)
+        if not isinstance(thing, typer.Typer):
+            app = typer.Typer(add_completion=False, rich_markup_mode=None)
+            add(app, name, thing, **self.settings)
+            return typer.main.get_command(app)
+        command = typer.main.get_group(thing)
+        command.name = name
+        return command
+
+
+class _LateCommands(dict[str, Any]):
+    """Commands by name, each imported at its first use."""
+
+    def __init__(self, places: Mapping[str, CommandPlace]) -> None:
+        super().__init__(dict.fromkeys(places))
+        self._places = places
+
+    def __getitem__(self, name: str) -> Any:
+        command = super().__getitem__(name)
+        if command is None:
+            command = self[name] = self._places[name].load(name)
+        return command
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the command of that name."""
+        if name not in self:
+            return default
+        return self[name]
+
+    def items(self) -> Any:
+        """Return each name with its command: all modules are imported."""
+        return {name: self[name] for name in self}.items()
+
+    def values(self) -> Any:
+        """Return all commands."""
+        return dict(self.items()).values()
+
+
+def late_group(places: Mapping[str, CommandPlace]) -> type[HelpGroup]:
+    """Return the class of a group that imports a command when it is needed."""
+
+    class LateGroup(HelpGroup):
+        def __init__(self, **more: Any) -> None:
+            super().__init__(**more)
+            self.commands = _LateCommands(places)
+
+        def rows(self) -> Iterator[tuple[str, str, str]]:
+            for name, place in places.items():
+                yield name, place.panel, place.summary
+
+    return LateGroup
+
+
+def first_line(command: Any) -> str:
     """Return the first line of a command's help, uncut."""
     text: str = command.help or ""
     return text.strip().partition("\n")[0]
 
 
-def group(help: str, **more: Any) -> typer.Typer:
+def group(help: str, cls: type[HelpGroup] = HelpGroup, **more: Any) -> typer.Typer:
     """Return a group of commands."""
-    return typer.Typer(
-        help=help, cls=HelpGroup, no_args_is_help=True, rich_markup_mode=None, **more
-    )
+    return typer.Typer(help=help, cls=cls, no_args_is_help=True, rich_markup_mode=None, **more)
 
 
-def add(
-    app: typer.Typer, name: str, function: Callable[..., Any], panel: str | None = None, **more: Any
-) -> None:
-    """Add a command to a group; `panel` is its group in the help page."""
-    app.command(name, cls=HelpCommand, rich_help_panel=panel, context_settings=more)(function)
+def add(app: typer.Typer, name: str, function: Callable[..., Any], **more: Any) -> None:
+    """Add a command to a group."""
+    app.command(name, cls=HelpCommand, context_settings=more)(function)

@@ -6,7 +6,7 @@ import functools
 import inspect
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +17,6 @@ from flacheck.cli import flags, pages
 from flacheck.cli.loudness import say as say
 from flacheck.cli.loudness import show_log as show_log
 from flacheck.cli.termination import terminable
-from flacheck.reports.output import write as write
 
 if TYPE_CHECKING:
     from flacheck.reports.document import Report
@@ -178,10 +177,18 @@ def check_output(format: str, file: Path | None, reports: Sequence[str]) -> dict
     return formats
 
 
+def write(text: Iterable[str], file: Path | None) -> None:
+    """Stream a report to a file or to stdout."""
+    # Imported here: a help page starts faster.
+    from flacheck.reports import output
+
+    output.write(text, file)
+
+
 def show(format: str, report: Report, file: Path | None = None) -> None:
     """Render a report; colours are for a terminal, never for a file."""
     from flacheck.reports import render
-    from flacheck.reports.document import Display
+    from flacheck.reports.display import Display
 
     display = Display()
     if file is None:

@@ -74,11 +74,18 @@ class _Given:
 
 def of(command: Any, folder: Path, variables: Mapping[str, str]) -> dict[str, Map]:
     """The defaults of each command's options. UsageError for an unknown name or a bad value."""
+    project, user = settings.read_project(folder), settings.read_user()
+    own_variables = {}
+    for name, value in variables.items():
+        if name.startswith(pages.VARIABLE_PREFIX) and name not in _OTHER_VARIABLES:
+            own_variables[name] = value
+    # The options of all commands take long to import.
+    if not (project.values or user.values or own_variables):
+        return {}
     options = _options(command)
-    project = settings.read_project(folder)
     given = {each.option: each for each in _of_project(project, options, folder)}
-    given |= {each.option: each for each in _of_user(settings.read_user(), options)}
-    given |= {each.option: each for each in _of_environment(variables, options)}
+    given |= {each.option: each for each in _of_user(user, options)}
+    given |= {each.option: each for each in _of_environment(own_variables, options)}
     maps: dict[str, Map] = {name: {} for name in command.commands}
     for name, each in given.items():
         value = _checked(each, options[name])
@@ -206,8 +213,6 @@ def _refuse_paths(value: Any, where: str, name: str) -> None:
 def _of_environment(variables: Mapping[str, str], options: Iterable[str]) -> Iterator[_Given]:
     names = {f"{pages.VARIABLE_PREFIX}{name.upper()}": name for name in options}
     for variable, value in variables.items():
-        if not variable.startswith(pages.VARIABLE_PREFIX) or variable in _OTHER_VARIABLES:
-            continue
         if variable not in names:
             hint = settings.suggest(variable, [*names, *_OTHER_VARIABLES])
             raise UsageError(

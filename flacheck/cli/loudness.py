@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from flacheck import UsageError
-from flacheck.api import settings
 from flacheck.cli import pages
 
 _LOGGER = "flacheck"
@@ -235,6 +234,9 @@ def _place_of(setting: str) -> str:
     variable = pages.variable_name(setting)
     if os.environ.get(variable):
         return variable
+    # Imported here: a help page starts faster.
+    from flacheck.api import settings
+
     user = settings.read_user()
     if {setting, setting.replace("-", "_")} & user.values.keys():
         return str(user.file)

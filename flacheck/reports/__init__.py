@@ -1,12 +1,17 @@
 """Reports: each command builds a document of values, and a format turns it into text."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import TYPE_CHECKING
 
 from flacheck.errors import UsageError
 from flacheck.reports import formats
-from flacheck.reports.document import Display, Report
+
+if TYPE_CHECKING:
+    from flacheck.reports.document import Display, Report
 
 # Each module in the folder is a format.
 FORMATS = tuple(module.name for module in iter_modules(formats.__path__))

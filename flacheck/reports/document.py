@@ -6,9 +6,6 @@ A builder (`reports/scan.py` and its neighbours) makes a `Report` of a command's
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
@@ -17,6 +14,7 @@ from typing import Any
 from flacheck.model import Json
 from flacheck.model.source_location import SourceLocation
 from flacheck.model.text import visible
+from flacheck.reports.display import Display as Display
 
 
 class Tone(Enum):
@@ -222,33 +220,6 @@ class Report:
     annotations: Iterable[Annotation] = ()
     cases: Iterable[Case] = ()
     overview: Callable[[], Overview] | None = None
-
-
-@dataclass(frozen=True)
-class Display:
-    """The width of a report for people in columns, and if it may have colours and links."""
-
-    width: int = 100
-    color: bool = False
-    links: bool = False
-
-    @staticmethod
-    def of_stdout() -> Display:
-        """Return the display of stdout.
-
-        `COLUMNS`, `NO_COLOR`, `FORCE_COLOR` and `TERM=dumb` are applied, in this order of strength.
-        """
-        width = shutil.get_terminal_size((100, 24)).columns
-        # stdout is None if the shell closed it.
-        has_color = sys.stdout is not None and sys.stdout.isatty()
-        if os.environ.get("TERM") == "dumb":
-            has_color = False
-        # Only a terminal opens links; a coloured log would hold their escapes as text.
-        links = has_color
-        if os.environ.get("FORCE_COLOR"):
-            has_color = True
-        is_colorful = has_color and not os.environ.get("NO_COLOR")
-        return Display(width, is_colorful, links and is_colorful)
 
 
 def make_visible(part: Any) -> Any:

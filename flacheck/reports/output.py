@@ -15,14 +15,6 @@ _STDOUT = 1
 _OPEN = ("/dev", "/proc")
 
 
-def forgive_encodings() -> None:
-    """Show escapes in place of characters that the encoding of a terminal or file lacks."""
-    for stream in (sys.stdout, sys.stderr):
-        # A stream is None if the shell closed it.
-        if stream is not None:
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-
-
 def write(text: Iterable[str], file: Path | None) -> None:
     """Stream a report to a file or to stdout; a closed pipe is not an error.
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from flacheck.cli import pages
+from flacheck.cli.commands import first_line
 from flacheck.cli.topics import title_of, topic_texts
 from tests.cli.test_cli import flacheck
 from tests.command_lines import COMMAND, parse, words_of
@@ -149,3 +150,43 @@ def test_headings_are_bold_on_a_terminal(variables: dict[str, str], is_bold: boo
     assert process.wait() == 0
     assert (b"\x1b[1mWith what\x1b[0m:" in page) == is_bold
     assert (b"\x1b" in page) == is_bold
+
+
+# What no help page needs, and takes long to import.
+_HEAVY = (
+    "msgspec rich yaml jinja2 tomlkit packaging triton torch flacheck.model flacheck.api".split()
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "needless"),
+    [
+        (["--help"], [*_HEAVY, "flacheck.cli.scan", "flacheck.cli.common"]),
+        (["--version"], [*_HEAVY, "flacheck.cli.scan", "flacheck.cli.common"]),
+        (["scan", "--help"], ["rich", "torch", "triton", "flacheck.model", "flacheck.cli.diff"]),
+    ],
+)
+def test_a_help_page_imports_only_what_it_shows(
+    words: list[str], needless: list[str], tmp_path: Path
+) -> None:
+    """The page of all commands imports none of them, and a command's page imports one."""
+    script = (
+        "import sys\n"
+        f"sys.argv = ['flacheck', *{words!r}]\n"
+        "from flacheck.__main__ import main\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit:\n"
+        f"    print([name for name in {needless!r} if name in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
+def test_the_page_of_all_commands_has_the_first_line_of_each_page() -> None:
+    """The line stands in a table, so that the page imports no command."""
+    summaries = {name: summary for name, _, summary in COMMAND.rows()}
+    lines = {name: first_line(command) for name, command in COMMAND.commands.items()}
+    assert summaries == lines
