@@ -154,7 +154,7 @@ def unet() -> Any:
 
 
 class Recurrent(nn.Module):
-    """An LSTM and a GRU of cells in Python, which the compiler unrolls."""
+    """Cells of an LSTM and a GRU in a loop, which the compiler unrolls; it skips torch.nn.LSTM."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -173,22 +173,6 @@ class Recurrent(nn.Module):
 @_model
 def recurrent() -> Any:
     return Recurrent(), (_floats(4, 3, 32),)
-
-
-@_model
-def lstm() -> Any:
-    class Last(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.norm, self.lstm = nn.LayerNorm(16), nn.LSTM(16, 32, batch_first=True)
-
-        def forward(self, x: Tensor) -> Tensor:
-            # The compiler leaves the layer to the library, and compiles what is around it.
-            x = self.norm(x)
-            states, _ = self.lstm(x)
-            return torch.tanh(states[:, -1])
-
-    return Last(), (_floats(2, 4, 16),)
 
 
 class Experts(nn.Module):

@@ -49,7 +49,6 @@ _FEWEST = {
     "resnet": 10,
     "unet": 15,
     "recurrent": 5,
-    "lstm": 3,
     "experts": 8,
     "routed_expert": 6,
     "diffusion": 15,
