@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -57,7 +58,8 @@ class Guard:
             name = arguments[0] if isinstance(arguments[0], str) else arguments[0].decode()
             # Python looks for the source of a syntax error under this name.
             own = ("<unknown>", self.allowed, sys.prefix, sys.base_prefix, *filter(None, _OWN))
-            if not name.startswith(own):
+            # A bare name lies in a folder that was opened before, as when a folder is removed.
+            if "/" in name and not name.startswith(own):
                 self.files.append(name)
 
 
@@ -196,6 +198,8 @@ def attempt(kind: Kind, text: str, folder: Path, guard: Guard) -> str | None:
     guard.executions.clear()
     guard.files.clear()
     started = time.process_time()
+    # Commands have temporary folders of their own.
+    tempfile.tempdir = str(folder)
     wrong = None
     try:
         kind.read(text, folder)
@@ -206,6 +210,7 @@ def attempt(kind: Kind, text: str, folder: Path, guard: Guard) -> str | None:
         wrong = traceback.format_exc()
     finally:
         guard.armed = False
+        tempfile.tempdir = None
     if guard.executions:
         return f"it ran {guard.executions}"
     if guard.files:
