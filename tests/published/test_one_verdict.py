@@ -21,7 +21,7 @@ from flacheck.published.form import encode, file_name
 from flacheck.published.library import open_library
 from flacheck.store import Store
 from tests.made_records import PACKAGE, failure, record, scanned, unknown
-from tests.published.test_published import _file, recomputed
+from tests.published.test_published import packed, recomputed
 
 RELEASES = ("3.4.0", "3.5.1", "3.6.0")
 KERNELS = ("m:first", "m:second")
@@ -76,7 +76,7 @@ def _write(folder: Path, evidence: Evidence) -> None:
             with Store.open(folder / "store") as store:
                 scanned(store, records, PACKAGE)
             continue
-        header, body = _file(records, source)
+        header, body = packed(records, source)
         path = folder / file_name(header)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(encode(header, body))
