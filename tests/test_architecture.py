@@ -101,6 +101,7 @@ SHARED = {
     "flacheck.guest.engine.channel",
     "flacheck.guest.engine.confinement",
     "flacheck.guest.engine.confinement.Policy",
+    "flacheck.guest.engine.escapes",
     *(f"flacheck.guest.pysource.functions.{name}" for name in PYSOURCE),
     "flacheck.guest.recorder.definitions.Definitions",
     "flacheck.guest.recorder.definitions.digest",

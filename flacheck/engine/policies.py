@@ -38,7 +38,7 @@ _SETTINGS = (
 
 # The policy of the user's own program, or of a process that uses a GPU. It may do everything that
 # its user may, except read the memory and the environment of processes outside.
-OWN: Policy = {"read": [], "execute": ["/"], "write": ["/"], "trusted": True}
+OWN: Policy = {"read": [], "execute": ["/"], "write": ["/"], "private": [], "trusted": True}
 
 
 def of_worker(config: Mapping[str, Any], scratch: str) -> Policy:
@@ -69,6 +69,7 @@ def of_worker(config: Mapping[str, Any], scratch: str) -> Policy:
         "read": _unique_paths(read),
         "execute": _unique_paths([*compiler, *programs, *_loaders()]),
         "write": [scratch, "/dev/null"],
+        "private": [],
         "trusted": False,
     }
 
@@ -98,8 +99,9 @@ def of_package(folders: Iterable[str], scratch: str) -> Policy:
     return {
         "read": _unique_paths(read),
         "execute": _unique_paths(programs),
-        # multiprocessing keeps its locks in /dev/shm.
-        "write": [scratch, "/dev/null", "/dev/shm"],
+        "write": [scratch, "/dev/null"],
+        # multiprocessing keeps its locks there.
+        "private": ["/dev/shm"],
         "trusted": False,
     }
 

@@ -16,7 +16,8 @@ from packaging.version import Version
 
 from flacheck import toolchains
 from flacheck.errors import FlacheckError
-from flacheck.guest.engine import channel, confinement
+from flacheck.guest.engine import channel, confinement, escapes
+from flacheck.model import Json
 from flacheck.toolchains import cache, filling, index, lld, wheels
 
 # The minor versions of Python 3 on which flacheck is tested; it needs the first one. Triton has
@@ -37,8 +38,11 @@ os.fork() or os._exit(0)
 
 _NEEDS = (
     "Linux 5.19 with Landlock (among the kernel's `lsm=`) closes files and programs, 6.12 signals,"
-    " seccomp the network; an old container runtime may refuse both"
+    " seccomp the network, other processes and message queues, namespaces the list of connections;"
+    " a container runtime may refuse each of them"
 )
+# What each version of Landlock's ABI closes beside files.
+_LANDLOCK_RIGHTS = {4: "TCP", 5: "devices", 6: "signals and abstract sockets"}
 
 
 @dataclass(frozen=True)
@@ -140,39 +144,54 @@ def _processes() -> Check:
 
 
 def check_confinement() -> Check:
-    """Return the check that the kernel keeps compilers from the user's files.
+    """Return the check that the kernel keeps compilers from the user's files and processes.
 
     It is tried in a process of its own.
     """
     remedy = "optional: without it run sources that you do not know in a container"
-    with tempfile.TemporaryDirectory(prefix="flacheck-doctor-") as folder:
-        outside = os.path.join(folder, "outside")
-        with open(outside, "w", encoding="utf-8"):
-            pass
-        libraries = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", sys.base_prefix]
-        policy = {"read": libraries, "execute": [], "write": [], "trusted": False}
-        boot = ["-I", "-S", "-c", channel.BOOT, channel.GUEST, ".engine.confinement"]
-        command = [sys.executable, *boot, json.dumps(policy), outside]
-        try:
-            result = subprocess.run(command, capture_output=True, text=True, timeout=30)
-            is_closed_by_name = json.loads(result.stdout)
-        except (OSError, subprocess.SubprocessError, ValueError) as error:
-            return Check("confinement", False, f"cannot be tried: {error}", remedy, optional=True)
-    support = confinement.available_confinement()
-    detail = f"Landlock {support['landlock'] or 'is not offered'}, seccomp"
-    if not support["seccomp"]:
-        detail += " is not offered"
-    closed_names, open_names = list[str](), list[str]()
-    for name, is_closed in is_closed_by_name.items():
-        if is_closed:
-            closed_names.append(name)
-        else:
-            open_names.append(name)
+    try:
+        tried = _try_escapes()
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        return Check("confinement", False, f"cannot be tried: {error}", remedy, optional=True)
+    detail = ", ".join(_means(tried["namespaces"]))
+    closed_names = [name for name, is_closed in tried["ways"].items() if is_closed]
+    open_names = [name for name in tried["ways"] if name not in closed_names]
     if closed_names:
         detail += f"; closed to compilers: {', '.join(closed_names)}"
     if open_names:
         detail += f"; left open by this kernel: {', '.join(open_names)}"
     return Check("confinement", not open_names, detail, f"{remedy}; {_NEEDS}", optional=True)
+
+
+def _try_escapes() -> Json:
+    """Return the report of a process that tries to leave a compiler's policy."""
+    libraries = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", sys.base_prefix]
+    policy = {"read": libraries, "execute": [], "write": [], "private": [], "trusted": False}
+    boot = ["-I", "-S", "-c", channel.BOOT, channel.GUEST, ".engine.escapes"]
+    prefix = "flacheck-doctor-"
+    with tempfile.TemporaryDirectory(prefix=prefix) as folder, escapes.lay_bait(folder) as bait:
+        command = [sys.executable, *boot, json.dumps(policy), json.dumps(bait)]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    report: Json = json.loads(result.stdout)
+    return report
+
+
+def _means(has_namespaces: bool) -> Iterator[str]:
+    """Yield the means of confinement that this machine has and lacks."""
+    support = confinement.available_confinement()
+    rights = ["files"]
+    for version, right in _LANDLOCK_RIGHTS.items():
+        if support["landlock"] >= version:
+            rights.append(right)
+    if support["landlock"]:
+        yield f"Landlock {support['landlock']} ({', '.join(rights)})"
+    else:
+        yield "Landlock is not offered"
+    yield "seccomp" if support["seccomp"] else "seccomp is not offered"
+    if has_namespaces:
+        yield "namespaces (IPC, mounts, network)"
+    else:
+        yield "namespaces are not permitted"
 
 
 def _triton_here() -> Check:

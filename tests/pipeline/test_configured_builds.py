@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
+from flacheck.guest.engine.escapes import Bait, lay_bait
 from flacheck.pipeline import build_stand_ins, configured_builds
 from flacheck.source.builds.arguments import BuildUnit
-from tests.guest.engine.test_confinement import expected
+from tests.escaping import code, expected
 
 CMAKE = """
 cmake_minimum_required(VERSION 3.18)
@@ -121,6 +123,39 @@ def test_a_hostile_project_reads_and_writes_nothing(tmp_path: Path) -> None:
     assert units_of(root)["csrc/forward.cu"].defines["STOLEN"] == "<>"
     assert not (tmp_path / "written").exists()
     assert not (root / "written").exists()
+
+
+def probe(bait: Bait, folder: Path) -> str:
+    """The command of a program that prints the names of the ways that are open to it."""
+    names = f"{sorted(expected('programs'))!r}"
+    script = (
+        f"{code(bait)}print(*(n.replace(' ', '_') for n in {names} if n not in closed), sep=',')"
+    )
+    (folder / "probe.py").write_text(script)
+    return f"{sys.executable} {folder}/probe.py"
+
+
+@pytest.mark.parametrize(
+    "tool", [pytest.param("cmake", marks=needs_cmake), pytest.param("make", marks=needs_make)]
+)
+def test_a_build_has_no_way_out(tool: str, tmp_path: Path) -> None:
+    """Programs that it starts try each way that the machine can close."""
+    root, outside = tmp_path / "project", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    with lay_bait(str(outside)) as bait:
+        command = probe(bait, root)
+        if tool == "cmake":
+            run = f"execute_process(COMMAND {command} OUTPUT_VARIABLE OPEN ERROR_VARIABLE OPEN)\n"
+            use = 'target_compile_definitions(attention PRIVATE "OPEN=<${OPEN}>")\n'
+            cmake_project(root, CMAKE + run + 'string(STRIP "${OPEN}" OPEN)\n' + use)
+            (unit,) = [unit for name, unit in units_of(root).items() if name.endswith("forward.cu")]
+        else:
+            (root / "a.cu").touch()
+            text = f"all:\n\tnvcc -c a.cu '-DOPEN=<$(shell {command} 2>&1)>'\n"
+            (root / "Makefile").write_text(text)
+            (unit,) = units_of(root).values()
+    assert unit.defines["OPEN"] == "<>"
 
 
 def test_a_missing_tool_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

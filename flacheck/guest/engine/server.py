@@ -93,6 +93,31 @@ class SharedPage:
         return request, finished_count, stage.rstrip(b"\0").decode()
 
 
+class OwnMemory:
+    """The memory of this process, read from files that the confinement closes to others."""
+
+    def __init__(self) -> None:
+        self._status = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+        self._reset = -1
+        with contextlib.suppress(OSError):
+            self._reset = os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
+
+    def reset_peak(self) -> None:
+        """Forget the peak so far; where a sandbox refuses, it stays that of the whole life."""
+        with contextlib.suppress(OSError):
+            os.write(self._reset, b"5")
+
+    def read_mb(self, name: str) -> float:
+        """Return a figure of the process in MB: VmHWM its peak, VmRSS its present memory.
+
+        It is 0 if the compiler closed the file.
+        """
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            status = os.pread(self._status, 1 << 16, 0).decode()
+            return int(status.partition(f"\n{name}:")[2].split()[0]) / 1024
+        return 0.0
+
+
 def main() -> None:
     """Run as the server, with the config and the socket's number as arguments."""
     config: WorkerConfig = json.loads(sys.argv[1])
@@ -216,11 +241,12 @@ def _become_worker(
         if config.get("memory_mb"):
             limit = config["memory_mb"] << 20
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        memory = OwnMemory()
         # Only now, because the worker runs other people's code and the server only imported the
         # compiler.
         confinement.enter()
         channel.send(sock, {"event": "hello", "pid": os.getpid()})
-        _work(sock, worker, config, page, log)
+        _work(sock, worker, config, page, log, memory)
         code = RECYCLE
     finally:
         os._exit(code)
@@ -232,6 +258,7 @@ def _work(
     config: WorkerConfig,
     page: SharedPage,
     log: Log,
+    memory: OwnMemory,
 ) -> None:
     """Run request after request, until the next one needs a fresh worker."""
     while page.fresh or not channel.needs_fresh_worker(sock):
@@ -244,7 +271,7 @@ def _work(
         page.begin(request["id"])
         channel.take(sock)
         _limit_cpu(request.get("timeout"))
-        answer = attempt_of(worker, request, page, log)
+        answer = attempt_of(worker, request, page, log, memory)
         event = {"event": "answer", "request": request["id"], "pid": os.getpid()}
         try:
             # A compiler that closes the socket may also have closed the log.
@@ -254,7 +281,7 @@ def _work(
             os._exit(UNHEARD)
         # Only now, because a request is finished when its reply is sent.
         page.finish()
-        if _resident_mb() > config.get("recycle_mb", _RECYCLE_MB):
+        if memory.read_mb("VmRSS") > config.get("recycle_mb", _RECYCLE_MB):
             return
 
 
@@ -274,7 +301,9 @@ def _log_for_reply(answer: Reply, log: Log, scratch: str) -> str:
     return log.native_text(scratch)
 
 
-def attempt_of(worker: CompilerWorker, request: Request, page: SharedPage, log: Log) -> Reply:
+def attempt_of(
+    worker: CompilerWorker, request: Request, page: SharedPage, log: Log, memory: OwnMemory
+) -> Reply:
     """Run one request and return its reply; this is the only place that catches everything."""
 
     def mark(stage: str) -> None:
@@ -282,9 +311,7 @@ def attempt_of(worker: CompilerWorker, request: Request, page: SharedPage, log: 
         log.note_stage(stage)
 
     start, cpu = time.perf_counter(), cpu_seconds()
-    # Reset the peak. If a sandbox refuses this, the peak is that of the worker's whole life.
-    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
-        file.write("5")
+    memory.reset_peak()
     answer: Reply = {"outcome": "finished"}
     try:
         answer.update(worker.run(request, mark))
@@ -299,7 +326,7 @@ def attempt_of(worker: CompilerWorker, request: Request, page: SharedPage, log: 
     answer.setdefault("seconds", time.perf_counter() - start)
     answer.setdefault("cpu_seconds", cpu_seconds() - cpu)
     # If the compiler is a program of its own, the worker reports that program's peak.
-    answer.setdefault("peak_mb", _peak_mb())
+    answer.setdefault("peak_mb", memory.read_mb("VmHWM") or None)
     return answer
 
 
@@ -322,16 +349,3 @@ def _limit_cpu(seconds: float | None) -> None:
         # Twice the timeout plus a margin: a living flacheck ends the worker earlier, by the clock.
         soft = int(cpu_seconds() + 2 * seconds) + 10
         resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
-
-
-def _peak_mb() -> float | None:
-    with open("/proc/self/status") as file:
-        for line in file:
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-    return None
-
-
-def _resident_mb() -> float:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize() / (1 << 20)

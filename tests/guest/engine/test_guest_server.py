@@ -108,7 +108,7 @@ def test_an_error_is_told_with_its_causes_and_its_stage(capsys: pytest.CaptureFi
     error.__dict__["facts"] = {"keys": []}
     page = SharedPage()
     page.begin(1)
-    answer = server.attempt_of(Failing(error), {"id": 1}, page, Log())
+    answer = server.attempt_of(Failing(error), {"id": 1}, page, Log(), server.OwnMemory())
     assert answer["outcome"] == "raised"
     assert answer["exception"] == ["RuntimeError", "KeyError"]
     assert answer["stage"] == "ttir"
@@ -120,7 +120,9 @@ def test_an_error_is_told_with_its_causes_and_its_stage(capsys: pytest.CaptureFi
 
 def test_the_worker_says_what_its_release_would_skip() -> None:
     """The server only passes it on."""
-    answer = server.attempt_of(Failing(MemoryError()), {"id": 1}, SharedPage(), Log())
+    answer = server.attempt_of(
+        Failing(MemoryError()), {"id": 1}, SharedPage(), Log(), server.OwnMemory()
+    )
     assert answer["tolerated"] is True
 
 

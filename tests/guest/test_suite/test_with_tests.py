@@ -18,6 +18,7 @@ from flacheck.engine import policies
 from flacheck.errors import UsageError
 from flacheck.files import json_lines
 from flacheck.guest.engine.confinement import Policy
+from flacheck.guest.engine.escapes import lay_bait
 from flacheck.guest.test_suite import cases
 from flacheck.inputs.expand import Selection
 from flacheck.inputs.launches import read
@@ -25,6 +26,7 @@ from flacheck.inputs.subject import Subject
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job
 from tests.captured import needs_torch
+from tests.escaping import code, expected
 from tests.guest.search.test_drive import KERNELS, package
 
 TESTS = """
@@ -89,6 +91,18 @@ def test_tests_are_run_and_their_launches_recorded(tmp_path: Path) -> None:
     assert report["failures"]["test_tiny.py::test_that_is_wrong"] == wrong
     assert "nobody_has_this" in report["uncollected"]["test_broken.py"]
     assert (report["cut"], report["unrun"], report["ended"]) == ([], 0, None)
+
+
+@needs_torch
+def test_the_tests_of_a_checkout_have_no_way_out(tmp_path: Path) -> None:
+    """Each way that the machine can close is closed to them."""
+    checkout, outside = tmp_path / "checkout", tmp_path / "outside"
+    checkout.mkdir()
+    outside.mkdir()
+    with lay_bait(str(outside)) as bait:
+        text = f"{code(bait)}\ndef test_it():\n    assert {expected('programs')!r} <= set(closed)\n"
+        made = run(checkout, test_tiny=text)
+    assert made.report["tests"] == {"passed": 1, "failed": 0, "skipped": 0}, made.report
 
 
 @needs_torch
