@@ -108,9 +108,10 @@ def test_a_driver_dies_with_a_killed_scan(tmp_path: Path) -> None:
     marker = f"flacheck-test-{os.getpid()}-driven"
     path = package(
         tmp_path / "p",
-        "import subprocess, sys, time\n"
+        "import signal, subprocess, sys\n"
         f"subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(100)', '{marker}'])\n"
-        "time.sleep(100)\n",
+        # A capture skips `time.sleep`.
+        "signal.pause()\n",
     )
     scan = start_capture(path, tmp_path / "c")
     try:
