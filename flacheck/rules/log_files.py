@@ -30,7 +30,11 @@ MOST = 64 << 30
 _GZIP, _ZSTANDARD, _ZIP = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
 # PowerShell redirects output in UTF-16; these bytes begin such a file.
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_DAMAGE = (gzip.BadGzipFile, EOFError, zlib.error, zstd.ZstdError, zipfile.BadZipFile)
+# The last two are those of zipfile for a member that is encrypted or packed in another way.
+_DAMAGE = (
+    *(gzip.BadGzipFile, EOFError, zlib.error, zstd.ZstdError, zipfile.BadZipFile),
+    *(NotImplementedError, RuntimeError),
+)
 
 
 def logs(path: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
@@ -81,7 +85,8 @@ def _refusing_damage(name: str) -> Iterator[None]:
 
 def chunks(file: IO[bytes], name: str, start: bytes = b"") -> Iterator[bytes]:
     """Yield the bytes of a log, decompressed; `start` are bytes that were read already."""
-    start = start or file.read(4)
+    with _refusing_damage(name):
+        start = start or file.read(4)
     stream = io.BufferedReader(_Prefixed(start, file), _CHUNK)
     opened: io.BufferedIOBase = stream
     if start.startswith(_GZIP):

@@ -114,6 +114,25 @@ def test_logs_are_read_as_people_have_them(suffix: str, tmp_path: Path) -> None:
     assert found.file.endswith({"zip": "2_run.txt", "folder": "b.log.gz"}.get(suffix, ""))
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(b"ptxas", b"ptxaz"), (b"PK\x01\x02\x14\x03\x14\x00\x00", b"PK\x01\x02\x14\x03\x14\x00\x01")],
+    ids=["checksum", "encrypted"],
+)
+def test_a_member_that_cannot_be_read_is_an_error_with_its_name(
+    before: bytes, after: bytes, tmp_path: Path
+) -> None:
+    """A short log of another checksum, and one that is encrypted."""
+    path = tmp_path / "log.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a", "ptxas fatal : x")
+    content = path.read_bytes()
+    assert before in content
+    path.write_bytes(content.replace(before, after))
+    with pytest.raises(UsageError, match=r"log\.zip.*: the archive is damaged"):
+        flacheck.explain(path)
+
+
 @pytest.mark.parametrize("suffix", ["gz", "zst", "zip"])
 def test_a_damaged_archive_is_an_error_with_its_name(suffix: str, tmp_path: Path) -> None:
     """Cut in the middle."""
