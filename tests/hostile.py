@@ -57,7 +57,8 @@ class Guard:
         elif event == "open" and isinstance(arguments[0], (str, bytes)):
             name = arguments[0] if isinstance(arguments[0], str) else arguments[0].decode()
             # Python looks for the source of a syntax error under this name.
-            own = ("<unknown>", self.allowed, sys.prefix, sys.base_prefix, *filter(None, _OWN))
+            places = (self.allowed, sys.prefix, sys.base_prefix, sys.pycache_prefix, *_OWN)
+            own = ("<unknown>", *filter(None, places))
             # A bare name lies in a folder that was opened before, as when a folder is removed.
             if "/" in name and not name.startswith(own):
                 self.files.append(name)

@@ -71,9 +71,9 @@ def command(*words: str) -> None:
 
 
 @st.composite
-def corrupted(draw: st.DrawFn, contents: Sequence[bytes]) -> str:
+def corrupted(draw: st.DrawFn, contents: Callable[[], Sequence[bytes]]) -> str:
     """One of the contents with one to three pieces cut, doubled or replaced, as Latin-1."""
-    content = draw(st.sampled_from(contents))
+    content = draw(st.sampled_from(contents()))
     for _ in range(draw(st.integers(1, 3))):
         start = draw(st.integers(0, len(content)))
         end = draw(st.integers(start, min(len(content), start + 64)))
@@ -103,7 +103,8 @@ def _published() -> list[dict[str, Any]]:
     content = (library.folder / entry.file).read_bytes()
     parts = (decode_header(content, ""), decode_body(content, ""))
     header, body = packed(recomputed(answers()))
-    full = replace(header, about="full", configs="own", package_digest=None)
+    counts = replace(header.place, version=None)
+    full = replace(header, about="full", configs="own", package_digest=None, place=counts)
     named = {"about": "full", "configs": "own", "toolchain": full.toolchain, "target": full.target}
     name = place_file("full", "own", full.toolchain, full.target)
     shipped = {"header": parts[0], "body": parts[1], "entry": entry}
@@ -376,7 +377,7 @@ def _texts(*texts: str) -> st.SearchStrategy[str]:
     """One of the texts, changed as a text or as bytes."""
     return st.one_of(
         st.sampled_from(texts).flatmap(mangled),
-        corrupted([text.encode() for text in texts]),
+        corrupted(lambda: [text.encode() for text in texts]),
     )
 
 
@@ -386,8 +387,8 @@ def kinds() -> dict[str, Kind]:
     launches = "".join(json.dumps(line) + "\n" for line in hostile.LINES)
     files = {
         "published": Kind(st.deferred(lambda: _values(_published())), _read_published),
-        "published bytes": Kind(corrupted([_published_bytes()]), _read_results_bytes),
-        "manifest": Kind(_values(_manifests()), _read_manifest),
+        "published bytes": Kind(corrupted(lambda: [_published_bytes()]), _read_results_bytes),
+        "manifest": Kind(st.deferred(lambda: _values(_manifests())), _read_manifest),
         "combinations": Kind(
             _texts((ROOT / "results" / "combinations.yaml").read_text()[:2000]),
             _reader("c.yaml", "results", "build", "FILE", "-o", "out", "--dry-run"),
@@ -396,7 +397,7 @@ def kinds() -> dict[str, Kind]:
             _values([_BASELINE]), _reader("b.json", "gate", "pins.txt", "--baseline", "FILE")
         ),
         "run": Kind(
-            _values([_run_document()]),
+            st.deferred(lambda: _values([_run_document()])),
             _reader("r.json", "diff", "FILE", "FILE", "--format", "html"),
         ),
         "requirements": Kind(_texts(hostile.REQUIREMENTS), _reader("r.txt", "gate", "FILE")),
@@ -406,15 +407,15 @@ def kinds() -> dict[str, Kind]:
         "user settings": Kind(
             _texts('target = ["sm90"]\njobs = 2\n[waivers]\n'), _read_user_settings
         ),
-        "log bytes": Kind(corrupted(_logs()), _reader("a.log", "explain", "FILE")),
+        "log bytes": Kind(corrupted(_logs), _reader("a.log", "explain", "FILE")),
         "launches bytes": Kind(
-            corrupted([launches.encode()]),
+            corrupted(lambda: [launches.encode()]),
             _reader("l.jsonl", "scan", "FILE", "--dry-run", "--triton", "3.2.0"),
         ),
         "capture report": Kind(_values([_REPORT]), _read_report),
-        "capture archive": Kind(corrupted([_archive()]), _read_archive),
+        "capture archive": Kind(corrupted(lambda: [_archive()]), _read_archive),
         "make output": Kind(_texts(_MAKE), _read_make),
-        "store bytes": Kind(corrupted([_store()]), _read_store),
+        "store bytes": Kind(corrupted(lambda: [_store()]), _read_store),
     }
     return {**hostile.KINDS, **files}
 

@@ -125,6 +125,9 @@ class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
                 Version(text)
         for _, requirement in self.requires:
             Requirement(requirement)
+        counted = (self.place.toolchain, self.place.target, self.place.version)
+        if counted != (self.toolchain, self.target, self.version):
+            raise ValueError("its counts are of another release, GPU or version")
 
     @property
     def name(self) -> str:

@@ -106,6 +106,19 @@ def test_a_flacheck_with_other_keys_reads_no_answer() -> None:
     assert unpack(replace(header, keys="0" * 32), body) is None
 
 
+@pytest.mark.parametrize("field", ["toolchain", "target", "version"])
+def test_counts_of_another_question_are_refused(field: str) -> None:
+    """The counts of a header belong to its release, its GPU and its version."""
+    header, _ = packed(recomputed(answers()))
+    other = {"toolchain": "triton==3.4.0", "target": "sm80", "version": "0.1.0"}[field]
+    plain = to_builtins(header)
+    plain["place"][field] = other
+    texts = [json.dumps({"schema": SCHEMA, **plain}).encode(), b"{}"]
+    content = b"".join(zstd.compress(text) for text in texts)
+    with pytest.raises(UsageError, match="its counts are of another release, GPU or version"):
+        decode_header(content, "x")
+
+
 @pytest.mark.parametrize("damage", ["cut", "byte", "empty"])
 def test_a_damaged_file_is_one_error_with_its_name(folder: Path, damage: str) -> None:
     """The manifest has its size and hash."""
