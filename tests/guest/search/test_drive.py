@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,9 @@ def driven(folder: Path, recipe: dict[str, Any] | None = None, **more: Any) -> D
     }
     output, report = Path(config["output"]), Path(config["report"])
     output.write_text("")
-    command = [sys.executable, *programs.guest_arguments(".search", config, folder)]
+    # Each guest has a new folder, also where one package is driven twice.
+    scratch = Path(tempfile.mkdtemp(dir=folder))
+    command = [sys.executable, *programs.guest_arguments(".search", config, scratch)]
     paths = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
     subprocess.run(
         command, env={**os.environ, "PYTHONPATH": paths, "TORCHDYNAMO_DISABLE": "1"}, check=True
