@@ -126,16 +126,17 @@ def _missing_failures(
 ) -> list[ObservedCell]:
     """Return the failures of another standing that are not there.
 
-    Cells that the deciding question answered are left out: its records come first. A baseline or
-    the header of a file holds counts, so failures of one kernel and signature are counted.
+    Cells that the deciding question answered are left out: its records come first.
     """
-    answered = {cell.key for cell in (*decisive.cells, *decisive.untested_cells)}
+    keys = {cell.key for cell in (*decisive.cells, *decisive.untested_cells, *there)}
+    failures = [cell for cell in other.blocking if cell.key not in keys]
+    if other.stored_shares is None:
+        return failures
+    # A baseline or the header of a file holds counts, and its cells have keys of their own.
     counts = Counter((cell.kernel, cell.signature) for cell in there)
     missing = []
-    for cell in other.blocking:
+    for cell in failures:
         identity = (cell.kernel, cell.signature)
-        if cell.key in answered:
-            continue
         if counts[identity]:
             counts[identity] -= 1
         else:

@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from flacheck.analysis.exit_code import Tally, exit_code
+from flacheck.analysis.exit_code import Tally, exit_code, tally
+from flacheck.analysis.observation import observe
 from flacheck.analysis.summary import summarise
 from flacheck.errors import Exit
 from flacheck.model import Record
@@ -56,3 +57,36 @@ def test_exit_codes_take_precedence() -> None:
     assert (
         exit_code(Tally(compiles=1, fails=1, blocking=1), others=[Exit.INCOMPLETE]) is Exit.FINDINGS
     )
+
+
+def test_cells_are_counted_by_outcome_and_excuse() -> None:
+    """A waiver and a baseline excuse failures, and a waiver comes first."""
+    records = [
+        record(),
+        record(options={"num_warps": 2}),
+        failure("FC302", kernel="m:blocking"),
+        failure("FC302", kernel="m:waived"),
+        failure("FC302", kernel="m:known"),
+        failure("FC302", kernel="m:both"),
+        unknown(kernel="m:slow"),
+        unknown("FC903", "no wheel", kernel="m:missing"),
+        skipped(kernel="m:skipped"),
+    ]
+    counts = tally(
+        observe(records),
+        lambda cell: cell.kernel in ("m:waived", "m:both"),
+        5,
+        lambda cell: cell.kernel in ("m:known", "m:both"),
+    )
+    assert counts == Tally(
+        compiles=2,
+        fails=4,
+        unknown=2,
+        skipped=1,
+        blocking=1,
+        waived_count=2,
+        known_count=1,
+        missing=1,
+        untested_count=5,
+    )
+    assert counts.total == 14

@@ -82,6 +82,21 @@ def test_equal_failures_are_counted_once() -> None:
     assert len(judged.failing) == 2
 
 
+def test_counts_of_equal_failures_are_not_added() -> None:
+    """The header of a file has a failure that the user's own scan has under its key."""
+    own = evidence([failure(toolchain=RELEASES[0])])
+    counted = evidence([failure(toolchain=RELEASES[0]), failure(toolchain=RELEASES[0], **OTHER)])
+    header = []
+    for standing in counted:
+        cells = tuple(replace(cell, key=f"count of {cell.kernel}") for cell in standing.cells)
+        shares = (standing.configurations, standing.kernel_share)
+        header.append(replace(standing, cells=cells, stored_shares=shares))
+    (judged,) = judge([*own, *header])
+    assert sorted(cell.kernel for cell in judged.failing) == sorted(
+        [own[0].cells[0].kernel, "m:other"]
+    )
+
+
 def test_a_failure_that_every_release_shares_is_the_packages() -> None:
     """It makes none of them bad, and none of them good."""
     records = []
@@ -91,7 +106,14 @@ def test_a_failure_that_every_release_shares_is_the_packages() -> None:
     judged = judge(evidence(records))
     assert set(states(judged).values()) == {"screened"}
     (shared,) = package_failures(judged)
-    assert (shared.kernel, shared.code, shared.toolchains) == ("m:other", "FC111", RELEASES)
+    assert shared.to_json() == {
+        "kernel": "m:other",
+        "package": PACKAGE,
+        "code": "FC111",
+        "line": "Unsupported ptr type",
+        "toolchains": list(RELEASES),
+        "targets": ["sm90"],
+    }
     assert all(standing.failing == () for standing in judged)
 
 
@@ -161,3 +183,56 @@ def test_kernels_without_a_launch_that_compiles_leave_a_question_screened() -> N
     wider = replace(standing, kernels=standing.kernels | {"m:not_launched"})
     assert wider.configurations.is_whole
     assert wider.state is StandingState.SCREENED
+
+
+def test_failures_of_several_sources_add_up() -> None:
+    """Each source has a failure that the others lack, and the names of their files stay."""
+    usual = evidence([record(toolchain=RELEASES[0])])
+    others = []
+    for warps, configs in ((8, "edges"), (16, "own")):
+        (standing,) = evidence(
+            [failure(toolchain=RELEASES[0], options={"num_warps": warps})], configs
+        )
+        others.append(replace(standing, sources=(f"{configs}.zst",), requested_count=2))
+    (judged,) = judge([replace(usual[0], sources=("usual.zst",)), *others])
+    assert {cell.options["num_warps"] for cell in judged.failing} == {8, 16}
+    assert judged.sources == ("usual.zst", "edges.zst", "own.zst")
+
+
+def test_a_package_failure_of_another_source_stays_the_packages() -> None:
+    """It is merged into the widest question as one of every release."""
+    usual = evidence([record(toolchain=release) for release in RELEASES])
+    edges = evidence(
+        [failure("FC111", toolchain=release, **OTHER) for release in RELEASES], "edges"
+    )
+    partial = [replace(standing, requested_count=9) for standing in edges]
+    judged = judge([*usual, *partial])
+    assert set(states(judged).values()) == {"screened"}
+    assert [len(standing.package_failures) for standing in judged] == [1, 1, 1]
+
+
+def test_subjects_are_judged_apart() -> None:
+    """A failure of one package makes no other package bad; a package's digest makes no difference."""
+    fine = evidence([record(toolchain=RELEASES[0])])
+    other = whole(
+        [failure(toolchain=RELEASES[0])], about="other==1.0", selection={"configs": ["usual"]}
+    )
+    judged = judge([*fine, *other])
+    assert [standing.state.value for standing in judged] == ["good", "bad"]
+    (installed,) = evidence([failure(toolchain=RELEASES[0], options={"num_warps": 8})], "own")
+    question = replace(installed.question, source="flash-linear-attention==0.1.1 0a1b2c")
+    (judged_one,) = judge([*fine, replace(installed, question=question, requested_count=2)])
+    assert judged_one.state is StandingState.BAD
+
+
+def test_a_sized_releases_order_is_by_version() -> None:
+    """3.10 follows 3.9, and sm100 follows sm90."""
+    releases = ("triton==3.10.0", "triton==3.9.0")
+    records = []
+    for release in releases:
+        for target in ("sm100", "sm90"):
+            cell = {"toolchain": release, "target": target}
+            records += [record(**cell), failure("FC111", "no", stage="ast", **cell, **OTHER)]
+    (shared,) = package_failures(judge(evidence(records)))
+    assert shared.toolchains == releases[::-1]
+    assert shared.targets == ("sm90", "sm100")

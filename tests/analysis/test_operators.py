@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +175,31 @@ def _state(store: Store) -> str:
     found = of_store(store, RecordFilter(package=PACKAGE)).standings
     (standing,) = [each for each in found if not each.question.narrowing]
     return standing.state.value
+
+
+def test_a_standing_is_limited_to_operators() -> None:
+    """Cells of other operators are left out, and the counts are those of what is left."""
+    standing = standing_of(FAST, SMALL, LARGE, operators=LEADS)
+    gla = standing.of_operators(lambda name: name == GLA)
+    assert gla is not None
+    assert ([cell.key for cell in gla.cells], gla.untested_cells) == ([FAST.key], ())
+    assert (gla.requested_count, gla.answered_count) == (1, 1)
+    assert (gla.kernels, gla.state.value) == (frozenset({FAST.kernel}), "good")
+    parallax = standing.of_operators(lambda name: name == PARALLAX)
+    assert parallax is not None
+    assert {cell.key for cell in parallax.cells} == {SMALL.key, LARGE.key}
+    assert parallax.state.value == "bad"
+    assert standing.of_operators(lambda name: name == "fla.gone") is None
+
+
+def test_an_import_that_fails_belongs_to_every_operator() -> None:
+    """Without the import no operator runs; a partial question stays partial."""
+    broken = failure("FC102", stage="import", kernel="fla", launch=None)
+    standing = standing_of(FAST, SMALL, broken, operators=LEADS)
+    gla = standing.of_operators(lambda name: name == GLA)
+    assert gla is not None
+    assert {cell.key for cell in gla.cells} == {FAST.key, broken.key}
+    partial = replace(standing, requested_count=9)
+    own = partial.of_operators(lambda name: name == GLA)
+    assert own is not None
+    assert (own.answered_count, own.requested_count) == (3, 9)

@@ -74,6 +74,17 @@ def test_a_cell_that_is_struck_twice_does_not_fail(tmp_path: Path, store: Store)
     assert {record.verdict for record in found} == {Verdict.UNKNOWN}
 
 
+def test_failures_that_did_not_repeat_raise_the_number_of_trials(
+    tmp_path: Path, store: Store
+) -> None:
+    """A machine that struck four cells strikes the next one three times, and it compiles then."""
+    table = {f"k{n}": f"once {tmp_path / str(n)} fault" for n in range(4)}
+    table["later"] = f"twice {tmp_path / 'later'} 3"
+    cells = [fake.cell(name) for name in table]
+    found = {r.kernel: r for r in run(store, cells, table, jobs=1)}
+    assert found["fake.later"].verdict is Verdict.UNKNOWN
+
+
 def test_an_exit_without_a_word_vouches_for_no_other(tmp_path: Path, store: Store) -> None:
     """One that always ends so fails; those that did it once do not, though they say the same."""
     table = {f"k{n}": f"once {tmp_path / str(n)} exit {n + 1}" for n in range(8)}

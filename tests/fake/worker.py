@@ -241,11 +241,12 @@ class Worker:
             getattr(self, "do_" + verb)(more)
 
     def do_twice(self, rest: str) -> None:
-        """Faults the first two times; the file counts them."""
-        with open(rest, "a") as file:
+        """Faults the first two times, or as often as a number says; the file counts them."""
+        name, _, number = rest.partition(" ")
+        with open(name, "a") as file:
             file.write("x")
             file.flush()
-            if file.tell() <= 2:
+            if file.tell() <= int(number or 2):
                 os.kill(os.getpid(), signal.SIGSEGV)
 
     def do_count(self, rest: str) -> None:

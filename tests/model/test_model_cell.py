@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flacheck.model import Launch
-from flacheck.model.cell import Cell
+from flacheck.model.cell import Alternative, Cell
 from tests import fake
 from tests.made_records import record
 
@@ -79,3 +79,20 @@ def test_options_in_another_order_are_the_same_cell() -> None:
 def test_a_record_knows_its_key_where_nobody_knows_the_source() -> None:
     """The key that it was stored by is not computed again."""
     assert fake.cell("k").with_key("0" * 32).key == "0" * 32
+
+
+def test_an_alternative_is_a_cell_of_its_own_without_alternatives() -> None:
+    """It has the other constants and options; its own alternatives would run twice."""
+    launch = Launch({"x": {"dtype": "bf16", "align": 16}, "BK": {"constexpr": 64}})
+    others = (
+        Alternative({"BK": 32}, {"num_warps": 2}),
+        Alternative({"BK": 16}, {"num_warps": 1}, is_widened=True),
+    )
+    cell = replace(fake.cell("k", num_warps=4), launch=launch, alternatives=others)
+    first, second = cell.others()
+    assert (first.alternatives, second.alternatives) == ((), ())
+    assert first.launch is not None
+    assert first.launch.args["BK"] == {"constexpr": 32}
+    assert (first.options, second.options) == ({"num_warps": 2}, {"num_warps": 1})
+    assert (first.is_widened, second.is_widened) == (False, True)
+    assert len({cell.key, first.key, second.key}) == 3

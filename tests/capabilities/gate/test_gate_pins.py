@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from flacheck.capabilities.gate.pins import Installation, Pin, parse_pin_options
+from flacheck.capabilities.gate.compilers import TRITON
+from flacheck.capabilities.gate.pins import (
+    Installation,
+    Pin,
+    compiler_pins,
+    parse_pin_options,
+    pinned_compiler,
+)
 from flacheck.errors import UsageError
 
 
@@ -44,6 +51,8 @@ def test_a_pin_names_exact_versions() -> None:
         (["torch==2.7.1"], 1),
         (["torch==2.7.1+cu126", "torch>=2.6"], 2),
         (["torch==2.7.1+cpu"], 0),
+        (["torch==2.7.1+cpu || ==2.7.1+cu126"], 1),
+        (["torch==2.7.1+cpu || ==2.7.1+rocm6.3"], 0),
         (["torch==2.8.0a0+5228986c39.nv25.06"], 1),
         (["torch==2.7.1+rocm6.3", "torch>=2.6"], 0),
         (["triton==3.4.0"], 0),
@@ -84,3 +93,41 @@ def test_an_option_that_names_no_release_is_refused(
     """With what is allowed."""
     with pytest.raises(UsageError, match=said):
         parse_pin_options(options)
+
+
+def test_a_toolchain_option_names_a_compiler_and_pins_it() -> None:
+    """A minor version stands for its patch releases; several values are alternatives."""
+    assert compiler_pins([]) == (None, ())
+    compiler, pins = compiler_pins(["nvcc"])
+    assert compiler is not None
+    assert (compiler.family, pins) == ("nvcc", ())
+    compiler, (pin,) = compiler_pins(["NVCC==13.0", "nvcc>=13.2,<13.3"])
+    assert compiler is not None
+    assert (compiler.family, pin.name) == ("nvcc", compiler.distribution)
+    assert (pin.where, pin.specifier) == ("--toolchain", "==13.0.* || >=13.2,<13.3")
+    assert pin.obstacle == "it is not in a file"
+    assert [pin.admits(each) for each in ("13.0.88", "13.1.80", "13.2.1")] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["nvcc", "triton"], "a gate judges one compiler at a time"),
+        (["==13.0"], "expected a compiler, nvcc or nvcc>=13.0,<13.3"),
+        (["clang==18"], "clang"),
+    ],
+)
+def test_a_toolchain_option_without_one_compiler_is_refused(
+    values: list[str], message: str
+) -> None:
+    """The message has the allowed form."""
+    with pytest.raises(UsageError, match=message):
+        compiler_pins(values)
+
+
+def test_the_files_decide_which_compiler_is_judged() -> None:
+    """Triton comes first, also if torch brings it; nothing pinned means Triton."""
+    nvcc = Pin("r.txt", 1, "nvidia-cuda-nvcc", "==13.0.*")
+    assert pinned_compiler([]) is TRITON
+    assert pinned_compiler([Installation("r.txt", (nvcc,))]).family == "nvcc"
+    assert pinned_compiler([Installation("r.txt", (nvcc, pin("torch==2.7.1")))]) is TRITON
