@@ -295,18 +295,18 @@ class _Rewriter(ast.NodeTransformer):
         return None
 
     def _evaluate(self, node: ast.expr) -> Any:
-        match node:
-            case ast.Constant(value):
-                return value
-            case ast.Name(name):
-                return self._outside[name]
-            case ast.Attribute(owner, name):
-                return getattr(self._evaluate(owner), name)
-            case ast.Call(function, arguments, []):
-                called = self._evaluate(function)
-                own = not str(getattr(called, "__module__", None)).startswith("triton")
-                if own and isinstance(called, (type, types.BuiltinFunctionType)):
-                    return called(*map(self._evaluate, arguments))
+        # A program may run under Python 3.9, which has no pattern matching.
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name):
+            return self._outside[node.id]
+        if isinstance(node, ast.Attribute):
+            return getattr(self._evaluate(node.value), node.attr)
+        if isinstance(node, ast.Call) and not node.keywords:
+            called = self._evaluate(node.func)
+            own = not str(getattr(called, "__module__", None)).startswith("triton")
+            if own and isinstance(called, (type, types.BuiltinFunctionType)):
+                return called(*map(self._evaluate, node.args))
         raise UnwritableValue(f"{ast.unparse(node)} has no fixed value")
 
     def _attribute_expression(self, value: Any) -> ast.expr:

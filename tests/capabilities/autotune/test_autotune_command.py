@@ -369,7 +369,6 @@ needs_torch = pytest.mark.skipif(
 )
 
 
-@needs_torch
 def test_bench_runs_no_package_that_a_projects_settings_name(tmp_path: Path) -> None:
     """It would get the user's rights: exit code 2, before anything is installed."""
     (tmp_path / "pyproject.toml").write_text('[tool.flacheck]\npackage = "two==2.0"\n')
@@ -377,6 +376,7 @@ def test_bench_runs_no_package_that_a_projects_settings_name(tmp_path: Path) -> 
     assert (found.returncode, "name it with --package" in found.stderr) == (2, True), found.stderr
 
 
+@needs_torch
 def test_without_a_card_nothing_is_timed(tmp_path: Path) -> None:
     """Said before anything is compiled."""
     import torch
