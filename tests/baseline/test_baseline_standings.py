@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 
 from flacheck.analysis.groups import by_signature
+from flacheck.analysis.judgement import judge
 from flacheck.analysis.standing import Standing
 from flacheck.analysis.standings import standing
 from flacheck.baseline import form
@@ -216,3 +217,40 @@ def test_cells_made_of_counts_have_keys_of_their_own(count: int) -> None:
     keys = Counter(cell.key for each in again for cell in each.cells)
     assert set(keys.values()) == {1}
     assert len(keys) == count + 2
+
+
+def test_a_failure_of_every_release_stays_a_failure_in_the_file() -> None:
+    """A file may hold one of the releases alone; together they are judged again."""
+    records = []
+    for release in ("triton==3.4.0", "triton==3.5.1"):
+        refused = failure("FC111", "no", stage="ast", toolchain=release, **OTHER)
+        records += [record(toolchain=release), refused]
+    judged = judge(of(records, SPEC))
+    assert [each.state.value for each in judged] == ["screened", "screened"]
+    baseline = made(*judged)
+    (question,) = baseline.questions
+    assert [place.state for place in question.places] == ["bad", "bad"]
+    assert [place.unproven for place in question.places] == [("m:other",), ("m:other",)]
+    again = judge(standings_of(baseline))
+    assert [each.state.value for each in again] == ["screened", "screened"]
+
+
+def test_a_kernel_without_a_compile_frees_no_release() -> None:
+    """Its only cell of the newer release reached no verdict, in the file too."""
+    records = [record(toolchain="triton==3.6.0"), unknown(toolchain="triton==3.6.0", **OTHER)]
+    for release in ("triton==3.4.0", "triton==3.5.1"):
+        refused = failure("FC111", "no", stage="ast", toolchain=release, **OTHER)
+        records += [record(toolchain=release), refused]
+    again = judge(standings_of(made(*of(records, SPEC))))
+    assert [each.state.value for each in again] == ["screened", "screened", "screened"]
+
+
+def test_a_failure_that_other_scans_found_is_counted_beside_the_question() -> None:
+    """The numbers of requested and of answered cells both include it."""
+    (usual,) = whole([record()], about=SPEC, selection={"configs": ["usual"]})
+    (wider,) = whole(
+        [failure(options={"num_warps": 8})], about=SPEC, selection={"configs": ["edges"]}
+    )
+    (judged,) = judge([usual], [wider])
+    ((place,),) = (question.places for question in made(judged).questions)
+    assert (place.state, place.requested_count, place.answered_count) == ("bad", 2, 2)
