@@ -77,6 +77,11 @@ class CallTrust:
         return self.rank <= Rank.DOCUMENTED and not self.has_guesses
 
     @property
+    def is_public(self) -> bool:
+        """True if a public operator computed the launches from constants that are no guesses."""
+        return self.rank <= Rank.SHARED and not self.has_guessed_constants
+
+    @property
     def is_computed(self) -> bool:
         """True if the host code ran to its end with constants that are no guesses."""
         return self.rank < Rank.FAILED and not self.has_guessed_constants
@@ -89,6 +94,7 @@ class LaunchTrust:
         latest: the identity of the launch that was written last.
         is_refused: returns True for a launch that Triton's front end refuses.
         is_accepted: returns True for a launch that it was asked about and accepts.
+        is_refused_for_none: returns True for a launch whose None the kernel does not take.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -103,6 +109,8 @@ class LaunchTrust:
         self._certain: set[str] = set()
         # Launches of at least one call whose host code ran with constants that are no guesses.
         self._computed: set[str] = set()
+        # Those of at least one call of a public operator.
+        self._public: set[str] = set()
         # The source of the sizes of each launch's most trusted call.
         self._size_sources: dict[str, str] = {}
         self._journal = recorder.journal
@@ -110,6 +118,7 @@ class LaunchTrust:
         self.latest = ""
         self.is_refused: Callable[[str], bool] = lambda identity: False
         self.is_accepted: Callable[[str], bool] = lambda identity: True
+        self.is_refused_for_none: Callable[[str], bool] = lambda identity: False
 
     def _add_launch(self, identity: str) -> None:
         self._launches_of_call[identity] = None
@@ -159,6 +168,8 @@ class LaunchTrust:
             self._certain.update(self._launches_of_call)
         if call.is_computed:
             self._computed.update(self._launches_of_call)
+        if call.is_public:
+            self._public.update(self._launches_of_call)
         self._launches_of_call.clear()
         return new_launches
 
@@ -223,7 +234,7 @@ class LaunchTrust:
             if self.is_accepted(line["id"]):
                 accepted_kernels.add(line["kernel"])
         for line in launches:
-            is_wrong = line["id"] not in self._certain and self.is_refused(line["id"])
+            is_wrong = line["id"] not in self._certain and self._is_refused_as_guessed(line["id"])
             has_accepted = line["kernel"] in accepted_kernels
             if has_accepted and is_wrong:
                 continue
@@ -238,7 +249,16 @@ class LaunchTrust:
         """
         if identity in self._certain:
             return False
-        return identity not in self._computed or self.is_refused(identity)
+        return identity not in self._computed or self._is_refused_as_guessed(identity)
+
+    def _is_refused_as_guessed(self, identity: str) -> bool:
+        """Return True for a refused launch whose inferred tensors may be to blame.
+
+        A None that a public operator passes to its kernel is the package's.
+        """
+        if not self.is_refused(identity):
+            return False
+        return identity not in self._public or not self.is_refused_for_none(identity)
 
     def _rank(self, identity: str) -> Rank:
         return self._ranks.get(identity, Rank.FAILED)

@@ -23,6 +23,8 @@ _OTHER_DTYPES = ("i32", "i64", "i8", "i1", "fp32")
 _OTHER_SIZE = 32
 # Layers use another kernel for sequences as short as this.
 _SHORT = {"T": 32, "TQ": 32, "L": 32}
+# Inference decodes one token at a time, and operators with a state have kernels for it.
+_ONE_TOKEN = {"T": 1, "TQ": 1, "L": 1}
 # Dimensions that count heads: the last dimension of their tensors is a head size.
 _HEAD_COUNTS = frozenset(("H", "HQ", "HK", "HV", "G", "NH"))
 _HEAD_SIZES = frozenset(("K", "V", "D"))
@@ -52,6 +54,8 @@ class Variations:
         stateful = base.with_changes("states", values=final_states).including(*states)
         if has_states:
             yield stateful
+            yield base.with_changes("one token", sizes=_ONE_TOKEN, training=False)
+            yield stateful.with_changes("one token, states", sizes=_ONE_TOKEN, training=False)
         if lengths:
             yield pack_sequences(base, *lengths).with_changes("packed")
             if has_states:

@@ -170,7 +170,15 @@ def test_a_call_takes_what_is_hidden_in_kwargs() -> None:
 def test_usual_variants_pack_sequences_and_ask_for_states(variations: Variations) -> None:
     """Each, and both together."""
     plans = {plan.label: plan for plan in variations.usual(CallPlan())}
-    assert list(plans) == ["states", "packed", "packed, states"]
+    assert list(plans) == [
+        "states",
+        "one token",
+        "one token, states",
+        "packed",
+        "packed, states",
+    ]
+    assert plans["one token"].sizes["T"] == 1
+    assert plans["one token, states"].values == {"output_final_state": True}
     assert plans["packed, states"].values == {"output_final_state": True}
     assert plans["packed, states"].include == {"cu_seqlens"}
     assert plans["packed"].sizes == {"B": 1, "N": 3}
