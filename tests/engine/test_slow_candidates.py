@@ -58,21 +58,20 @@ def spinning() -> Iterator[None]:
         spinner.wait()
 
 
-# The scheduler may leave the compiler a whole processor despite the load.
-@pytest.mark.flaky(reruns=4)
 def test_a_busy_machine_makes_no_compile_slow(
     tmp_path: Path, short: None, request: pytest.FixtureRequest
 ) -> None:
-    """The clock runs several times as fast as the compiler, whose CPU time stays the same."""
+    """The clock may run several times as fast as the compiler, whose CPU time stays the same."""
     what = {"old": "burn 0.4", "new": "burn 0.4"}
     with Store.open(tmp_path) as store:
         (idle,) = compile_cells(store, OLD, **what)
         request.getfixturevalue("spinning")
         records = list(compile_cells(store, OLD, NEW, **what))
     busy = next(record for record in records if record.toolchain == NEW.toolchain)
-    # The assembler's half is counted, and the clock is not.
+    # The assembler's half is counted, and the clock is not. How far the clock runs ahead is the
+    # scheduler's choice.
     assert 0.3 < busy.compile_seconds < 5 * idle.compile_seconds
-    assert busy.seconds > 1.5 * busy.compile_seconds
+    assert busy.seconds >= busy.compile_seconds
     assert slow_compiles(observe(records)) == {}
 
 
