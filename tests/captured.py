@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 
 import flacheck
-from flacheck.captures.run import capture
-from flacheck.inputs.launches import Launches, read
+from flacheck.subjects.captures.run import capture
+from flacheck.subjects.inputs.launches import Launches, read
 
 needs_torch = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("torch", "triton"))),

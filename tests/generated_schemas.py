@@ -9,7 +9,6 @@ import msgspec
 from msgspec import NODEFAULT
 from msgspec.inspect import StructType, TypedDictType, type_info
 
-from flacheck.baseline.form import Baseline
 from flacheck.capabilities.autotune.results import AutotuneDocument
 from flacheck.capabilities.bench.results import BenchDocument
 from flacheck.capabilities.bisect.history import BisectDocument
@@ -18,6 +17,7 @@ from flacheck.capabilities.dtypes.result import DtypesDocument
 from flacheck.capabilities.gate.result import GateDocument
 from flacheck.capabilities.known_results.document import Known
 from flacheck.capabilities.repro.output.result import ReproDocument
+from flacheck.evidence.baseline.form import Baseline
 from flacheck.model.housekeeping import CacheListing, RunListing
 from flacheck.model.record import RecordedResources
 from flacheck.reports.plan import PlanDocument

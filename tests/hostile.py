@@ -16,13 +16,13 @@ from typing import Any
 from hypothesis import strategies as st
 
 from flacheck.errors import FlacheckError
-from flacheck.inputs import launches
-from flacheck.inputs.expand import Selection, expand
-from flacheck.inputs.matrix import Block, Matrix
 from flacheck.model.launch import LAUNCHES_SCHEMA
-from tests.inputs.launches.test_launches import HEADER, KERNEL, launch
-from tests.inputs.test_matrix import GOOD
+from flacheck.subjects.inputs import launches
+from flacheck.subjects.inputs.expand import Selection, expand
+from flacheck.subjects.inputs.matrix import Block, Matrix
 from tests.mutations import dumped, mangled, mutated
+from tests.subjects.inputs.launches.test_launches import HEADER, KERNEL, launch
+from tests.subjects.inputs.test_matrix import GOOD
 
 # Seconds that an input may take.
 SLOWEST = 10.0
@@ -86,8 +86,8 @@ def _launches(text: str, folder: Path) -> object:
 
 
 def _matrix(text: str, folder: Path) -> object:
-    from flacheck.inputs import corpus, size
-    from flacheck.inputs import matrix as matrices
+    from flacheck.subjects.inputs import corpus, size
+    from flacheck.subjects.inputs import matrix as matrices
 
     file = folder / "m.yaml"
     file.write_text(text, encoding="utf-8", errors="replace")
@@ -122,7 +122,7 @@ def _log(text: str, folder: Path) -> object:
 
 
 def _settings(text: str, folder: Path) -> object:
-    from flacheck.config import settings
+    from flacheck.tables.settings import settings
 
     (folder / "pyproject.toml").write_text(text, encoding="utf-8", errors="replace")
     try:
@@ -132,7 +132,7 @@ def _settings(text: str, folder: Path) -> object:
 
 
 def _admission(text: str, folder: Path) -> object:
-    from flacheck.inputs.launches.admission import check_source
+    from flacheck.subjects.inputs.launches.admission import check_source
 
     return check_source(text)
 

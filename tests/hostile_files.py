@@ -24,13 +24,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from flacheck import cli
-from flacheck.captures import capture_archive
-from flacheck.captures.capture_report import check_report
-from flacheck.captures.coverage import coverage
 from flacheck.cli import defaults
-from flacheck.files import json_objects
-from flacheck.published import packing
-from flacheck.published.form import (
+from flacheck.evidence.published import packing
+from flacheck.evidence.published.form import (
     SCHEMA,
     Body,
     Header,
@@ -38,14 +34,18 @@ from flacheck.published.form import (
     decode_header,
     place_file,
 )
-from flacheck.published.library import open_library
-from flacheck.published.packing import digest_of_keys
+from flacheck.evidence.published.library import open_library
+from flacheck.evidence.published.packing import digest_of_keys
+from flacheck.files import json_objects
 from flacheck.source.builds import make_output
+from flacheck.subjects.captures import capture_archive
+from flacheck.subjects.captures.capture_report import check_report
+from flacheck.subjects.captures.coverage import coverage
 from tests import hostile
+from tests.evidence.published.test_published import answers, packed, recomputed
 from tests.hostile import Kind
 from tests.mutations import dumped, mangled, mutated
 from tests.paths import ROOT
-from tests.published.test_published import answers, packed, recomputed
 
 if sys.version_info >= (3, 14):
     from compression import zstd

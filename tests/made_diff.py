@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
-from flacheck.analysis.fallbacks import Fallback
 from flacheck.capabilities.diff.compared_side import ComparedSide
 from flacheck.capabilities.diff.differences import differences
 from flacheck.capabilities.diff.matching import match
 from flacheck.capabilities.diff.package_view import PackageNotice
 from flacheck.capabilities.diff.result import Comparison
+from flacheck.evidence.analysis.fallbacks import Fallback
 from flacheck.model import Record
 from flacheck.tables.advisories import Advisory, Effect
 from tests.made_records import failure, record, unknown

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from flacheck import rules
-from flacheck.analysis.context import Context
-from flacheck.analysis.order import by_version
-from flacheck.analysis.standing import Standing
-from flacheck.analysis.standings import standing
-from flacheck.analysis.summary import Summary, summarise
-from flacheck.fallbacks.alternatives import fallbacks
-from flacheck.inputs.extents import extents, of_cells
+from flacheck.evidence.analysis.context import Context
+from flacheck.evidence.analysis.order import by_version
+from flacheck.evidence.analysis.standing import Standing
+from flacheck.evidence.analysis.standings import standing
+from flacheck.evidence.analysis.summary import Summary, summarise
 from flacheck.model import KeySet, Question, Record, RequestedCells, Verdict, digest
+from flacheck.pipeline.fallbacks.alternatives import fallbacks
 from flacheck.store import Store
+from flacheck.subjects.inputs.extents import extents, of_cells
 
 PACKAGE = "flash-linear-attention==0.1.1"
 DELTA = "fla.ops.common.chunk_delta_h:chunk_gated_delta_rule_fwd_kernel_h"

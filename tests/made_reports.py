@@ -8,11 +8,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from flacheck.analysis.context import Context
-from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.groups import SignatureGroup
-from flacheck.analysis.slow import mark_slow
-from flacheck.analysis.summary import RunView
 from flacheck.capabilities.autotune.results import Timing
 from flacheck.capabilities.bisect.history import Bisection, Change, Entry, Find, Kind
 from flacheck.capabilities.gate.admission import Admission, Conflict
@@ -24,7 +19,11 @@ from flacheck.capabilities.gate.result import (
     ReleaseState,
     WaiverUse,
 )
-from flacheck.config.waivers import Waiver
+from flacheck.evidence.analysis.context import Context
+from flacheck.evidence.analysis.fallbacks import Fallback
+from flacheck.evidence.analysis.groups import SignatureGroup
+from flacheck.evidence.analysis.slow import mark_slow
+from flacheck.evidence.analysis.summary import RunView
 from flacheck.model import Verdict
 from flacheck.reports import (
     autotune,
@@ -39,6 +38,7 @@ from flacheck.reports import (
 )
 from flacheck.reports.document import Report
 from flacheck.rules.explanation import of_log
+from flacheck.tables.settings.waivers import Waiver
 from tests import made_dtypes
 from tests.capabilities.repro.output.test_repro_files import result as reproduced
 from tests.made_diff import compared

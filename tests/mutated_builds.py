@@ -14,9 +14,9 @@ from typing import Any
 
 from flacheck.errors import FlacheckError
 from flacheck.model import digest
-from flacheck.packages.package import Package
 from flacheck.pipeline import build_units
 from flacheck.source import builds
+from flacheck.source.packages.package import Package
 
 # Seconds of processor time for one build file.
 _LONGEST = 2

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.planning import plan_job
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 
 
 def plan(subject: Subject, selection: Selection, until: str | None = None) -> Plan:

@@ -28,21 +28,15 @@ ROOMS: tuple[tuple[str, ...], ...] = (
     ("files",),
     ("model",),
     ("tables",),
-    ("config",),
     ("guest",),
-    ("source",),
     ("toolchains",),
-    ("packages",),
+    ("source",),
     ("rules",),
     ("store",),
-    ("analysis",),
-    ("baseline",),
-    ("published",),
+    ("evidence",),
     ("engine",),
-    ("captures",),
-    ("inputs",),
+    ("subjects",),
     ("pipeline",),
-    ("fallbacks",),
     ("capabilities",),
     ("reports",),
     ("api",),
@@ -341,7 +335,7 @@ def test_imports_of_the_guest_only_go_down() -> None:
 def test_reports_do_not_read_the_store(room: str) -> None:
     """A report gets values."""
     found = {room_of(name) for file in (PACKAGE / room).rglob("*.py") for name in imports(file)}
-    assert not found & {"store", "engine", "toolchains", "packages"}
+    assert not found & {"store", "engine", "toolchains"}
 
 
 def test_the_model_has_no_io() -> None:
@@ -382,7 +376,7 @@ def following_calls(tree: ast.Module) -> Iterator[str]:
 
 def starts_guests(file: Path) -> bool:
     """True for a module that starts a confined program, or that has its folder."""
-    names = {"flacheck.engine.programs", "flacheck.captures.capture_job.run_guest"}
+    names = {"flacheck.engine.programs", "flacheck.subjects.captures.capture_job.run_guest"}
     return bool(names.union({"flacheck.files.GuestFolder"}).intersection(imports(file)))
 
 
@@ -399,9 +393,9 @@ def test_guest_folders_are_read_through_one_module() -> None:
 # Modules that read only what the system, flacheck's own data or an installed compiler have.
 READ_OWN_FILES = {
     *("api.lists", "cli.topics", "reports.board", "reports.formats.html", "rules.base", "tables"),
-    *("engine.executors", "engine.sandbox", "inputs.nearby", "published.library"),
+    *("engine.executors", "engine.sandbox", "evidence.published.library", "subjects.inputs.nearby"),
     *("toolchains.cache", "toolchains.downloads", "toolchains.filling", "toolchains.identity"),
-    *("toolchains.triton", "packages.package"),
+    *("toolchains.triton", "source.packages.package"),
 }
 
 

@@ -11,8 +11,8 @@ from typing import cast
 import pytest
 import tomlkit
 
-from flacheck.captures import capture_job
 from flacheck.errors import INSTALL_TORCH, IncompleteError
+from flacheck.subjects.captures import capture_job
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from flacheck.config import durations
 from flacheck.errors import UsageError, did_you_mean
+from flacheck.tables.settings import durations
 
 if TYPE_CHECKING:
-    from flacheck.baseline.form import Baseline
-    from flacheck.inputs.expand import Selection
-    from flacheck.inputs.subject import Subject
+    from flacheck.evidence.baseline.form import Baseline
     from flacheck.pipeline.job import RunOptions
+    from flacheck.subjects.inputs.expand import Selection
+    from flacheck.subjects.inputs.subject import Subject
 
 # One value or several; a text may hold several, separated by commas.
 Several: TypeAlias = str | int | Iterable[str | int]
@@ -102,8 +102,8 @@ def selection_of(
     options: Texts = (),
 ) -> Selection:
     """Return the selection; UsageError for an unknown dtype, a bad number or a bad NAME=VALUE."""
-    from flacheck.inputs.expand import Selection
-    from flacheck.inputs.key_value_options import combinations
+    from flacheck.subjects.inputs.expand import Selection
+    from flacheck.subjects.inputs.key_value_options import combinations
 
     # Raises for a text without `=` before anything is planned.
     combinations("--define", texts(define))
@@ -157,7 +157,7 @@ def exact_package(spec: str) -> str:
         UsageError: If the package index lacks a package of that name.
         ToolchainError: If the index does not answer.
     """
-    from flacheck.packages import checkouts, package
+    from flacheck.source.packages import checkouts, package
 
     if checkouts.is_path(spec) or not package.is_name(spec):
         return spec
@@ -189,7 +189,7 @@ def subjects_of(
 
 def _with_releases(names: Sequence[str]) -> tuple[str, ...]:
     """Return package names with each release in place of a range such as `fla-core>=0.5`."""
-    from flacheck.packages import checkouts, package
+    from flacheck.source.packages import checkouts, package
 
     exact_names: list[str] = []
     for name in names:
@@ -211,8 +211,8 @@ def _releases_of(spec: str) -> list[str]:
         UsageError: If no release is in the range.
         ToolchainError: If no index answers, and none is published or installed.
     """
-    from flacheck.packages import package
-    from flacheck.published.library import has_results, open_library, published_releases
+    from flacheck.evidence.published.library import has_results, open_library, published_releases
+    from flacheck.source.packages import package
     from flacheck.toolchains import wheels
 
     try:
@@ -236,7 +236,7 @@ def subject_of(
     with_tests: bool = False,
 ) -> Subject:
     """Return what a job is about; UsageError for both a matrix and a package."""
-    from flacheck.inputs.subject import Subject
+    from flacheck.subjects.inputs.subject import Subject
 
     if matrix is not None and package is not None:
         raise UsageError("a matrix and --package were given: name one of them")
@@ -348,7 +348,7 @@ def check_stage(until: str | None) -> None:
 
 def read_baseline(file: PathLike | None, may_be_missing: bool = False) -> Baseline | None:
     """Return the baseline of a file; None without a file, or with one that may be missing."""
-    from flacheck.baseline import form
+    from flacheck.evidence.baseline import form
 
     if file is None or (may_be_missing and not Path(file).exists()):
         return None

@@ -29,12 +29,12 @@ from flacheck.capabilities.autotune.gathering import TunedLaunches
 from flacheck.capabilities.autotune.results import TunerResult
 from flacheck.engine.package_builds import provide_package
 from flacheck.errors import Exit, UsageError
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import line_of
 from flacheck.model import Json
 from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
 from flacheck.pipeline.job import RunOptions
 from flacheck.reports import autotune as autotune_report
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import line_of
 from flacheck.tables import targets
 
 _EMITTED = (None, "fla", "python")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from flacheck.analysis.order import count_noun
-from flacheck.analysis.standing import Standing
 from flacheck.api.arguments import PathLike
-from flacheck.baseline import form
-from flacheck.baseline.form import Baseline
-from flacheck.baseline.standings import baseline_of, update
+from flacheck.evidence.analysis.order import count_noun
+from flacheck.evidence.analysis.standing import Standing
+from flacheck.evidence.baseline import form
+from flacheck.evidence.baseline.form import Baseline
+from flacheck.evidence.baseline.standings import baseline_of, update
 from flacheck.reports.output import write
 from flacheck.version import __version__
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from msgspec import to_builtins
 
 from flacheck.api.arguments import PathLike
-from flacheck.captures import run
 from flacheck.errors import Exit
 from flacheck.model import Json
+from flacheck.subjects.captures import run
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from flacheck.analysis.observation import ObservedCell
-from flacheck.analysis.standing import Standing
 from flacheck.api.arguments import (
     STORE,
     PathLike,
@@ -24,15 +22,17 @@ from flacheck.capabilities.diff.comparing import compare, compare_published
 from flacheck.capabilities.diff.published_sides import PublishedSides, published_sides
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.capabilities.diff.sides import Side
-from flacheck.config import settings, waivers
-from flacheck.config.waivers import Waiver
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
+from flacheck.evidence.analysis.observation import ObservedCell
+from flacheck.evidence.analysis.standing import Standing
+from flacheck.evidence.published.evidence import judged_evidence
+from flacheck.evidence.published.library import ResultsFolder
 from flacheck.model import Record
 from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
-from flacheck.published.evidence import judged_evidence
-from flacheck.published.library import ResultsFolder
 from flacheck.store import FILE, Store
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
+from flacheck.tables.settings import settings, waivers
+from flacheck.tables.settings.waivers import Waiver
 
 
 def diff(

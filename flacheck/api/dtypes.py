@@ -18,11 +18,11 @@ from flacheck.capabilities.dtypes.following import DtypesQuestion
 from flacheck.capabilities.dtypes.heads import TARGETS
 from flacheck.capabilities.dtypes.observation import Mode
 from flacheck.capabilities.dtypes.result import DtypesResult
-from flacheck.captures.cards import card
 from flacheck.engine.package_builds import provide_package
 from flacheck.errors import UsageError
 from flacheck.pipeline.events import OnEvent, Progress, ignore
 from flacheck.reports.output import write
+from flacheck.subjects.captures.cards import card
 from flacheck.toolchains.base import Choice
 
 _AUTOCASTS, _PARAMETERS = ("fp16", "bf16", "off"), ("fp32", "bf16", "fp16")

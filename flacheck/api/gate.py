@@ -36,14 +36,14 @@ from flacheck.capabilities.gate.gating import (
 from flacheck.capabilities.gate.judging import Judge
 from flacheck.capabilities.gate.published_results import pinned_packages
 from flacheck.capabilities.gate.result import Gate
-from flacheck.config import settings
 from flacheck.errors import UsageError
+from flacheck.evidence.published.library import ResultsFolder
 from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
 from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.run import run_plan
-from flacheck.published.library import ResultsFolder
 from flacheck.store import Store
 from flacheck.tables import targets
+from flacheck.tables.settings import settings
 from flacheck.toolchains import torch_pins, triton_releases
 
 

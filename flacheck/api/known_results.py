@@ -17,8 +17,8 @@ from flacheck.api.results import library_of
 from flacheck.capabilities.known_results.document import Known
 from flacheck.capabilities.known_results.lookup import KnownRequest, look_up, releases_of_torch
 from flacheck.errors import UsageError
-from flacheck.packages import package as packages
-from flacheck.published.evidence import stored_evidence
+from flacheck.evidence.published.evidence import stored_evidence
+from flacheck.source.packages import package as packages
 from flacheck.store import FILE, Store
 
 

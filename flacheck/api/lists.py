@@ -14,7 +14,7 @@ Rows = list[dict[str, Any]]
 
 def list_kernels() -> Rows:
     """Return flacheck's own kernels with operator, form and number of configurations."""
-    from flacheck.inputs import corpus
+    from flacheck.subjects.inputs import corpus
 
     rows: Rows = []
     for name, entry in corpus.load().items():
@@ -25,7 +25,7 @@ def list_kernels() -> Rows:
 
 def list_matrices() -> Rows:
     """Return the matrices that ship with flacheck."""
-    from flacheck.inputs import matrix
+    from flacheck.subjects.inputs import matrix
 
     matrices = {name: matrix.find(name) for name in matrix.names()}
     return [

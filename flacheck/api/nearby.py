@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flacheck.inputs import nearby
-from flacheck.inputs.nearby import Surroundings
+from flacheck.subjects.inputs import nearby
+from flacheck.subjects.inputs.nearby import Surroundings
 
 
 def look(folder: Path) -> Surroundings | None:

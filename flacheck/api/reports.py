@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from flacheck.analysis.order import split as split_toolchain
 from flacheck.api.arguments import (
     STORE,
     PathLike,
@@ -21,18 +20,19 @@ from flacheck.api.results import library_or_none
 from flacheck.api.runs import Run
 from flacheck.capabilities.gate.evidence import RecordFilter
 from flacheck.capabilities.scan.views import published_view, view
-from flacheck.config import settings
-from flacheck.config.waivers import Waiver
 from flacheck.errors import UsageError
-from flacheck.inputs.subject import Subject
+from flacheck.evidence.analysis.order import split as split_toolchain
+from flacheck.evidence.published.answers import why_not_published, widest_entries
+from flacheck.evidence.published.evidence import published_evidence
+from flacheck.evidence.published.library import nearest, why_not_valid
 from flacheck.model import Purpose
-from flacheck.packages import checkouts
-from flacheck.packages import package as packages
 from flacheck.pipeline.events import OnEvent, Progress, ignore
-from flacheck.published.answers import why_not_published, widest_entries
-from flacheck.published.evidence import published_evidence
-from flacheck.published.library import nearest, why_not_valid
+from flacheck.source.packages import checkouts
+from flacheck.source.packages import package as packages
 from flacheck.store import FILE, Store, StoredRun, questions
+from flacheck.subjects.inputs.subject import Subject
+from flacheck.tables.settings import settings
+from flacheck.tables.settings.waivers import Waiver
 from flacheck.tables.targets import find as find_target
 
 

@@ -24,13 +24,13 @@ from flacheck.capabilities.repro.output import files
 from flacheck.capabilities.repro.output.result import Improvement, Reproduced
 from flacheck.capabilities.repro.output.script import SHOWS
 from flacheck.capabilities.repro.reproduction import Reproduction, begin, check_stage
-from flacheck.config import durations
 from flacheck.errors import Exit, Interrupted, UsageError
 from flacheck.model import Cell, Cut, Json, Purpose
 from flacheck.pipeline import resolved_cell as cells
 from flacheck.pipeline.events import OnEvent, Progress, ignore
 from flacheck.pipeline.resolved_cell import ResolvedCell
 from flacheck.store import Store
+from flacheck.tables.settings import durations
 
 
 @dataclass(frozen=True)

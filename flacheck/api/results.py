@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from flacheck.api.arguments import PathLike, Texts, run_options, texts
 from flacheck.errors import EmptySelection, UsageError
+from flacheck.evidence.published.library import FOLDER, ResultsFolder, has_results, open_library
 from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
-from flacheck.published.library import FOLDER, ResultsFolder, has_results, open_library
 from flacheck.store import Store
 from flacheck.toolchains import cache, torch_pins, triton_releases
 from flacheck.toolchains.scratch import temporary_folder
 
 if TYPE_CHECKING:
     from flacheck.capabilities.results.verifying import Verification
-    from flacheck.published.form import FileEntry, Manifest
+    from flacheck.evidence.published.form import FileEntry, Manifest
 
 _BUILD_STORE = Path(".flacheck-results")
 
@@ -96,7 +96,7 @@ def build_results(
         IncompleteError: If a combination could not be built; the others are.
     """
     from flacheck.capabilities.results import building
-    from flacheck.published.combinations import read_combinations
+    from flacheck.evidence.published.combinations import read_combinations
 
     file = Path(combinations)
     if newest:
@@ -111,8 +111,8 @@ def build_results(
 def _add_newest(file: Path, handle: OnEvent) -> None:
     """Add the combinations of new releases to a file; each is an event."""
     from flacheck.capabilities.results import newest
-    from flacheck.packages.package import newest_version
-    from flacheck.published.combinations import read_combinations
+    from flacheck.evidence.published.combinations import read_combinations
+    from flacheck.source.packages.package import newest_version
 
     torch_pins.refresh()
     triton, warnings = triton_releases.here()

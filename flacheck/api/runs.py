@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from flacheck.analysis.exit_code import exit_code
-from flacheck.analysis.groups import SignatureGroup
-from flacheck.analysis.known_good import KnownGood
-from flacheck.analysis.standing import Standing
-from flacheck.analysis.summary import RunView
-from flacheck.baseline.comparing import BaselineComparison
 from flacheck.errors import Exit
+from flacheck.evidence.analysis.exit_code import exit_code
+from flacheck.evidence.analysis.groups import SignatureGroup
+from flacheck.evidence.analysis.known_good import KnownGood
+from flacheck.evidence.analysis.standing import Standing
+from flacheck.evidence.analysis.summary import RunView
+from flacheck.evidence.baseline.comparing import BaselineComparison
 from flacheck.model import Json, Record
 from flacheck.reports import scan as scan_report
 from flacheck.reports.document import Streamed

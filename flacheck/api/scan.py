@@ -18,16 +18,16 @@ from flacheck.api.arguments import (
 from flacheck.api.baselines import summary_of, update_baseline
 from flacheck.api.results import library_if_intact
 from flacheck.api.runs import Run
-from flacheck.baseline.comparing import compare
 from flacheck.capabilities.scan.scanning import for_each, prepare, scan_all
 from flacheck.capabilities.scan.views import excuse_of, view
-from flacheck.config import settings
 from flacheck.errors import UsageError
+from flacheck.evidence.baseline.comparing import compare
 from flacheck.pipeline import planning
 from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
 from flacheck.pipeline.job import ADAPTIVE, Job
 from flacheck.pipeline.plan import Plan
 from flacheck.store import Store
+from flacheck.tables.settings import settings
 from flacheck.version import __version__
 
 

@@ -15,12 +15,12 @@ from flacheck.api.arguments import (
     split,
     torch_requirements,
 )
-from flacheck.config import settings
-from flacheck.config.durations import rounded as rounded
-from flacheck.config.settings import SettingsFile as SettingsFile
-from flacheck.config.settings import read_user as read_user
-from flacheck.config.settings import user_file as user_file
 from flacheck.errors import UsageError, did_you_mean
+from flacheck.tables.settings import settings
+from flacheck.tables.settings.durations import rounded as rounded
+from flacheck.tables.settings.settings import SettingsFile as SettingsFile
+from flacheck.tables.settings.settings import read_user as read_user
+from flacheck.tables.settings.settings import user_file as user_file
 
 # The one setting that is not an argument.
 WAIVERS = settings.WAIVERS
@@ -54,7 +54,7 @@ def split_packages(text: str) -> list[str]:
 
 def check_dry_run(packages: list[str] | None) -> None:
     """Raise UsageError for a checkout in a setting that a dry run would build."""
-    from flacheck.packages import package
+    from flacheck.source.packages import package
 
     for name in packages_of(packages):
         if package.has_to_be_built(name):
@@ -79,8 +79,8 @@ def _check_targets(values: list[str]) -> None:
 
 
 def _check_matrix(value: str) -> None:
-    from flacheck.inputs import matrix
-    from flacheck.inputs.subject import line_of
+    from flacheck.subjects.inputs import matrix
+    from flacheck.subjects.inputs.subject import line_of
 
     file, _ = line_of(value)
     if file.suffix != ".jsonl":
@@ -93,7 +93,7 @@ def _check_matrix(value: str) -> None:
 
 
 def _check_packages(values: list[str]) -> None:
-    from flacheck.packages import checkouts, package
+    from flacheck.source.packages import checkouts, package
 
     for name in packages_of(values):
         if not checkouts.is_path(name):

@@ -12,7 +12,7 @@ from flacheck.store import Store
 
 def kernels(store: PathLike = STORE) -> Iterator[str]:
     """Yield the names of flacheck's own kernels, then of those with a stored record."""
-    from flacheck.inputs import corpus
+    from flacheck.subjects.inputs import corpus
 
     yield from corpus.load()
     if _has_store(store):
@@ -57,7 +57,7 @@ def dtypes() -> Iterator[str]:
 
 def matrices() -> Iterator[str]:
     """Yield the names of the matrices that ship with flacheck."""
-    from flacheck.inputs import matrix
+    from flacheck.subjects.inputs import matrix
 
     yield from matrix.names()
 
@@ -88,7 +88,7 @@ def toolchains() -> Iterator[str]:
 
 def packages() -> Iterator[tuple[str, str]]:
     """Yield the packages with Triton kernels that are installed here, as NAME==VERSION."""
-    from flacheck.inputs import nearby
+    from flacheck.subjects.inputs import nearby
 
     here = nearby.look(Path.cwd())
     for package in here.packages if here else ():

@@ -1,4 +1,7 @@
-"""The command line: one thin file a command; the only place that prints, draws or exits."""
+"""The command line: one thin file a command; the only place that prints, draws or exits.
+
+It uses the API and the reports alone: whatever it does, a program can do too.
+"""
 
 import contextlib
 import errno

@@ -16,8 +16,8 @@ from flacheck.errors import ToolchainError
 from flacheck.files import GuestFileError, GuestFolder
 from flacheck.guest.engine.confinement import Policy
 from flacheck.model import Json
-from flacheck.packages import checkouts, installing, package
-from flacheck.packages.package import Package
+from flacheck.source.packages import checkouts, installing, package
+from flacheck.source.packages.package import Package
 from flacheck.toolchains.scratch import temporary_folder
 
 _LOG = logging.getLogger(__name__)

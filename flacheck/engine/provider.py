@@ -11,7 +11,7 @@ from flacheck.engine.package_builds import provide_package
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import FlacheckError, ToolchainError
 from flacheck.model import Attempt, Cell, Json, Verdict
-from flacheck.packages.package import Package
+from flacheck.source.packages.package import Package
 from flacheck.source.reach import find_reaches, first_length
 from flacheck.tables import find_shipped_folder
 from flacheck.toolchains import intact, wheels

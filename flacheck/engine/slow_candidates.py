@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from flacheck.analysis.observation import observe
-from flacheck.analysis.slow import SECONDS, slow_compiles
+from flacheck.evidence.analysis.observation import observe
+from flacheck.evidence.analysis.slow import SECONDS, slow_compiles
 from flacheck.model import Cell, Record, Verdict
 
 

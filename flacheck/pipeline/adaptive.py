@@ -36,10 +36,10 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from flacheck.analysis.order import by_version
-from flacheck.analysis.ordered_search import State, turning_points
-from flacheck.inputs.expand import tuned_names
+from flacheck.evidence.analysis.order import by_version
+from flacheck.evidence.analysis.ordered_search import State, turning_points
 from flacheck.model import Cell, Record, Unit, Verdict, canonical
+from flacheck.subjects.inputs.expand import tuned_names
 
 # The share of all cells that is compiled at least, and the rounds in which the last step takes it.
 SHARE = 0.15

@@ -9,16 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flacheck import files
-from flacheck.captures.capture_archive import Captures
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import INSTALL_TORCH, EmptySelection, IncompleteError, UsageError
 from flacheck.files import lies_inside
-from flacheck.inputs.expand import Source, check_kernels, expand
-from flacheck.inputs.extents import extents, of_cells
-from flacheck.inputs.matrix import Block, Matrix
 from flacheck.model import Json, Kernel, Launch, Unit, digest
-from flacheck.packages import checkouts, source_trees
-from flacheck.packages.package import Package
 from flacheck.pipeline import configured_builds
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.plan import Plan
@@ -26,6 +20,12 @@ from flacheck.source import builds
 from flacheck.source.builds import ProjectBuild, generated_sources
 from flacheck.source.builds.arguments import BuildUnit, is_chosen_by_scan
 from flacheck.source.builds.build_file import is_file, is_folder
+from flacheck.source.packages import checkouts, source_trees
+from flacheck.source.packages.package import Package
+from flacheck.subjects.captures.capture_archive import Captures
+from flacheck.subjects.inputs.expand import Source, check_kernels, expand
+from flacheck.subjects.inputs.extents import extents, of_cells
+from flacheck.subjects.inputs.matrix import Block, Matrix
 from flacheck.toolchains import Resolver
 
 # What most of these projects are written for.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from flacheck.evidence.published.form import CaptureFacts
 from flacheck.pipeline.package_launches import PackageCapture
-from flacheck.published.form import CaptureFacts
 
 
 def facts_of(capture: PackageCapture) -> CaptureFacts | None:

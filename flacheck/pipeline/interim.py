@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
-from flacheck.analysis.known_good import group_by_key
-from flacheck.analysis.launch_evidence import find_blocking_failures
-from flacheck.analysis.observation import ObservedCell, observe
-from flacheck.analysis.order import count_noun
-from flacheck.analysis.untested_cells import separate_untested
+from flacheck.evidence.analysis.known_good import group_by_key
+from flacheck.evidence.analysis.launch_evidence import find_blocking_failures
+from flacheck.evidence.analysis.observation import ObservedCell, observe
+from flacheck.evidence.analysis.order import count_noun
+from flacheck.evidence.analysis.untested_cells import separate_untested
 from flacheck.model import Cell, Record, Verdict
 
 _MOST_FAILURES = 3

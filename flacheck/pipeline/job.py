@@ -3,9 +3,9 @@
 import os
 from dataclasses import dataclass, field
 
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
 from flacheck.model import Purpose
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 
 # Megabytes of address space for each worker.
 MEMORY_MB = 8192

@@ -18,26 +18,8 @@ from typing import Any
 from packaging.version import Version
 
 from flacheck import rules
-from flacheck.captures.capture_archive import Captures
-from flacheck.captures.capture_job import (
-    CaptureJob,
-    CaptureResult,
-    capture_package,
-    is_captured,
-    prepare_captures,
-    recipe_of,
-)
-from flacheck.captures.cards import card
-from flacheck.captures.coverage import coverage
 from flacheck.engine.package_builds import provide_package
 from flacheck.errors import EmptySelection, ToolchainError
-from flacheck.inputs import call_paths, launches, replay
-from flacheck.inputs.chosen_cells import ChosenCells, RecordedKernels, choose_cells
-from flacheck.inputs.expand import Selection, Source, expand, list_configurations
-from flacheck.inputs.extents import Place, extents, of_cells
-from flacheck.inputs.launches import RecordedLaunch
-from flacheck.inputs.matrix import Block, Matrix
-from flacheck.inputs.operators import operators_of
 from flacheck.model import (
     Attempt,
     Cell,
@@ -50,11 +32,29 @@ from flacheck.model import (
     RequestedCells,
 )
 from flacheck.model.coverage import PackageCoverage
-from flacheck.packages import checkouts
-from flacheck.packages.package import Package
 from flacheck.pipeline.job import Job, count_processors
 from flacheck.pipeline.plan import Plan
 from flacheck.source.modules import launchable
+from flacheck.source.packages import checkouts
+from flacheck.source.packages.package import Package
+from flacheck.subjects.captures.capture_archive import Captures
+from flacheck.subjects.captures.capture_job import (
+    CaptureJob,
+    CaptureResult,
+    capture_package,
+    is_captured,
+    prepare_captures,
+    recipe_of,
+)
+from flacheck.subjects.captures.cards import card
+from flacheck.subjects.captures.coverage import coverage
+from flacheck.subjects.inputs import call_paths, launches, replay
+from flacheck.subjects.inputs.chosen_cells import ChosenCells, RecordedKernels, choose_cells
+from flacheck.subjects.inputs.expand import Selection, Source, expand, list_configurations
+from flacheck.subjects.inputs.extents import Place, extents, of_cells
+from flacheck.subjects.inputs.launches import RecordedLaunch
+from flacheck.subjects.inputs.matrix import Block, Matrix
+from flacheck.subjects.inputs.operators import operators_of
 from flacheck.tables import targets
 from flacheck.toolchains import Resolver, provide
 from flacheck.toolchains.base import Choice, Toolchain

@@ -19,7 +19,7 @@ from flacheck.model import (
 )
 from flacheck.model.coverage import PackageCoverage
 from flacheck.model.question import key_sets
-from flacheck.packages.package import Package
+from flacheck.source.packages.package import Package
 from flacheck.toolchains.base import Choice
 
 

@@ -11,21 +11,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from flacheck.captures import capture_archive
-from flacheck.captures.capture_archive import Captures
 from flacheck.errors import EmptySelection, UsageError
-from flacheck.inputs import size, sources
-from flacheck.inputs.chosen_cells import RecordedKernels, choose_cells
-from flacheck.inputs.expand import expand as expand_matrix
-from flacheck.inputs.expand import list_configurations
-from flacheck.inputs.extents import extents, of_cells, selects_all
-from flacheck.inputs.subject import DEFAULT_MATRIX, Subject, line_of
 from flacheck.model import Cell, Question
-from flacheck.packages import checkouts
 from flacheck.pipeline.build_units import ResolvedBuild
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.package_launches import resolve_package
 from flacheck.pipeline.plan import Plan
+from flacheck.source.packages import checkouts
+from flacheck.subjects.captures import capture_archive
+from flacheck.subjects.captures.capture_archive import Captures
+from flacheck.subjects.inputs import size, sources
+from flacheck.subjects.inputs.chosen_cells import RecordedKernels, choose_cells
+from flacheck.subjects.inputs.expand import expand as expand_matrix
+from flacheck.subjects.inputs.expand import list_configurations
+from flacheck.subjects.inputs.extents import extents, of_cells, selects_all
+from flacheck.subjects.inputs.subject import DEFAULT_MATRIX, Subject, line_of
 from flacheck.tables import targets
 from flacheck.toolchains import Resolver, language_of
 

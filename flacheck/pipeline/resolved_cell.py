@@ -13,15 +13,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flacheck.analysis.observation import BLOCK, observe, take_apart
-from flacheck.analysis.slow import slow_compiles
 from flacheck.engine.package_builds import provide_package
 from flacheck.engine.provider import torch_folder
 from flacheck.errors import EmptySelection, UsageError
-from flacheck.inputs import corpus, matrix
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.launches.admission import Refused, check_source
-from flacheck.inputs.subject import Subject, line_of
+from flacheck.evidence.analysis.observation import BLOCK, observe, take_apart
+from flacheck.evidence.analysis.slow import slow_compiles
 from flacheck.model import (
     Cell,
     Corpus,
@@ -37,14 +33,18 @@ from flacheck.model import (
     digest,
 )
 from flacheck.model.launch import FormError, check_options
-from flacheck.packages import checkouts, source_trees
-from flacheck.packages import package as packages
-from flacheck.packages.package import Package
 from flacheck.pipeline import build_units, planning
 from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import records_of
+from flacheck.source.packages import checkouts, source_trees
+from flacheck.source.packages import package as packages
+from flacheck.source.packages.package import Package
 from flacheck.store import Store
+from flacheck.subjects.inputs import corpus, matrix
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.launches.admission import Refused, check_source
+from flacheck.subjects.inputs.subject import Subject, line_of
 from flacheck.tables import targets
 from flacheck.toolchains import Resolver
 from flacheck.toolchains.base import Choice

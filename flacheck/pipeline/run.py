@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 
-from flacheck.analysis.alternatives import is_skipped
-from flacheck.analysis.observation import ObservedCell, observe
-from flacheck.analysis.order import count_noun
-from flacheck.analysis.ordered_search import State
-from flacheck.analysis.untested_cells import why_untested
 from flacheck.engine.executors import Executor, LocalPool, machine_memory_mb
 from flacheck.engine.loop import Loop, Timeouts
 from flacheck.engine.provider import Provider
+from flacheck.evidence.analysis.alternatives import is_skipped
+from flacheck.evidence.analysis.observation import ObservedCell, observe
+from flacheck.evidence.analysis.order import count_noun
+from flacheck.evidence.analysis.ordered_search import State
+from flacheck.evidence.analysis.untested_cells import why_untested
 from flacheck.model import Cell, Json, Record, Verdict
 from flacheck.pipeline import adaptive, interim
 from flacheck.pipeline.events import Event, Progress, RecordSettled, RunFinished, RunStarted

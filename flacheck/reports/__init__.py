@@ -1,4 +1,7 @@
-"""Reports: each command builds a document of values, and a format turns it into text."""
+"""Reports: each command builds a document of values, and a format turns it into text.
+
+They read neither store nor toolchain, and decide no standing.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flacheck.analysis.order import count_noun, kernel_name, settings, short, some
 from flacheck.capabilities.autotune.emit import FlaFile
 from flacheck.capabilities.autotune.results import (
     AutotuneDocument,
@@ -14,6 +13,7 @@ from flacheck.capabilities.autotune.results import (
     KeyFault,
     TunerResult,
 )
+from flacheck.evidence.analysis.order import count_noun, kernel_name, settings, short, some
 from flacheck.model import Verdict
 from flacheck.reports import document
 from flacheck.reports.document import Part, Tone, Words, row

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from flacheck.analysis.order import count_noun
 from flacheck.capabilities.bench.results import BenchDocument, FormTiming, Spread
+from flacheck.evidence.analysis.order import count_noun
 from flacheck.reports import document
 from flacheck.reports.document import Part, Tone, Words, row
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from packaging.version import Version
 
-from flacheck.analysis.order import short
 from flacheck.capabilities.bisect.history import Bisection, Change, Entry, Find
+from flacheck.evidence.analysis.order import short
 from flacheck.pipeline.resolved_cell import settings
 from flacheck.reports.document import Item, Paragraph, Part, Report, Table, Tone, Words, row
 from flacheck.reports.numbers import in_words

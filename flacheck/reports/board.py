@@ -13,9 +13,16 @@ from typing import Any
 from jinja2 import BaseLoader, Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from flacheck.analysis.order import by_target, by_version, count_noun, kernel_name, settings, split
 from flacheck.capabilities.known_results.document import Known, KnownCause, KnownPlace
-from flacheck.published.form import Highlight
+from flacheck.evidence.analysis.order import (
+    by_target,
+    by_version,
+    count_noun,
+    kernel_name,
+    settings,
+    split,
+)
+from flacheck.evidence.published.form import Highlight
 from flacheck.reports import site
 from flacheck.rules import RULES
 from flacheck.version import __version__

@@ -9,8 +9,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Any
 
-from flacheck.analysis.grid import Square
-from flacheck.analysis.order import by_target, by_version, settings, short
+from flacheck.evidence.analysis.grid import Square
+from flacheck.evidence.analysis.order import by_target, by_version, settings, short
 from flacheck.model import Json, Kernel, Record, Verdict
 from flacheck.model.source_location import SourceLocation
 from flacheck.model.text import visible

@@ -5,10 +5,17 @@ from collections.abc import Iterator, Sequence
 
 from packaging.requirements import Requirement
 
-from flacheck.analysis.order import by_target, count_noun, kernel_name, short, some, toolchain_label
-from flacheck.analysis.slices import Slice
-from flacheck.analysis.standing_state import add_shares, describe_extent
-from flacheck.analysis.summary import RunView, Summary
+from flacheck.evidence.analysis.order import (
+    by_target,
+    count_noun,
+    kernel_name,
+    short,
+    some,
+    toolchain_label,
+)
+from flacheck.evidence.analysis.slices import Slice
+from flacheck.evidence.analysis.standing_state import add_shares, describe_extent
+from flacheck.evidence.analysis.summary import RunView, Summary
 from flacheck.model.coverage import PackageCoverage
 from flacheck.reports import document, operators, phrases, releases
 from flacheck.reports.document import Part, Tone, Words, row

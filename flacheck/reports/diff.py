@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from flacheck.analysis.order import count_noun, kernel_name, parameters, settings, some
 from flacheck.capabilities.diff.compared_side import ComparedSide
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind, ResourceGrowth
 from flacheck.capabilities.diff.result import Comparison
+from flacheck.evidence.analysis.order import count_noun, kernel_name, parameters, settings, some
 from flacheck.model import Record, Verdict
 from flacheck.reports import chart, document, phrases
 from flacheck.reports.document import CaseOutcome, Part, Tone, Words, row

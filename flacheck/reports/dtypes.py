@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from flacheck.analysis.order import count_noun, kernel_name, some
 from flacheck.capabilities.dtypes.finding import (
     PROMOTION,
     DtypeFinding,
@@ -12,6 +11,7 @@ from flacheck.capabilities.dtypes.finding import (
 )
 from flacheck.capabilities.dtypes.heads import ACTUAL_DTYPES, HeadNeeds
 from flacheck.capabilities.dtypes.result import DtypesResult
+from flacheck.evidence.analysis.order import count_noun, kernel_name, some
 from flacheck.model.source_location import SourceLocation
 from flacheck.reports import document
 from flacheck.reports.document import Annotation, Part, Tone, row

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from flacheck.analysis.order import count_noun
+from flacheck.evidence.analysis.order import count_noun
 from flacheck.reports.document import Labelled, Paragraph, Part, Report, Tone
 from flacheck.rules import UNCLASSIFIED, explanation
 from flacheck.rules.explanation import Explanation, UnexplainedErrors

@@ -4,8 +4,6 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from flacheck.analysis.groups import SignatureGroup
-from flacheck.analysis.order import by_target, count_noun, kernel_name, short, some
 from flacheck.capabilities.gate.admission import Conflict
 from flacheck.capabilities.gate.compilers import TRITON
 from flacheck.capabilities.gate.pins import Pin, PinChange
@@ -17,6 +15,8 @@ from flacheck.capabilities.gate.result import (
     ReleaseState,
     WaiverUse,
 )
+from flacheck.evidence.analysis.groups import SignatureGroup
+from flacheck.evidence.analysis.order import by_target, count_noun, kernel_name, short, some
 from flacheck.model.source_location import SourceLocation
 from flacheck.reports import document, phrases
 from flacheck.reports.document import CaseOutcome, Part, Tone, Words, row

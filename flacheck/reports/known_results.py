@@ -6,11 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 
-from flacheck.analysis.order import by_target, by_version, count_noun, kernel_name, short, some
-from flacheck.analysis.standing_state import Share, StandingState
-from flacheck.analysis.summary import RunView
 from flacheck.capabilities.known_results.document import Known, KnownPair, KnownPlace
 from flacheck.capabilities.results.verifying import Verification
+from flacheck.evidence.analysis.order import (
+    by_target,
+    by_version,
+    count_noun,
+    kernel_name,
+    short,
+    some,
+)
+from flacheck.evidence.analysis.standing_state import Share, StandingState
+from flacheck.evidence.analysis.summary import RunView
 from flacheck.reports import chart, phrases
 from flacheck.reports.document import (
     Heading,

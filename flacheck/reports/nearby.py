@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from flacheck.analysis.order import count_noun
 from flacheck.errors import INSTALL_TORCH
-from flacheck.inputs.nearby import Surroundings
+from flacheck.evidence.analysis.order import count_noun
+from flacheck.subjects.inputs.nearby import Surroundings
 
 
 def sentences(here: Surroundings) -> Iterator[str]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from flacheck.analysis.operators import OperatorStanding
-from flacheck.analysis.order import by_version, count_noun, short, some
-from flacheck.analysis.standing import Standing
-from flacheck.analysis.standing_state import StandingState
-from flacheck.analysis.summary import Summary
+from flacheck.evidence.analysis.operators import OperatorStanding
+from flacheck.evidence.analysis.order import by_version, count_noun, short, some
+from flacheck.evidence.analysis.standing import Standing
+from flacheck.evidence.analysis.standing_state import StandingState
+from flacheck.evidence.analysis.summary import Summary
 from flacheck.reports import document, phrases
 from flacheck.reports.document import Part, Tone, Words, row
 

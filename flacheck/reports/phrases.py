@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.groups import SignatureGroup
-from flacheck.analysis.judgement import PackageFailure
-from flacheck.analysis.order import (
+from flacheck.evidence.analysis.fallbacks import Fallback
+from flacheck.evidence.analysis.groups import SignatureGroup
+from flacheck.evidence.analysis.judgement import PackageFailure
+from flacheck.evidence.analysis.order import (
     by_target,
     by_version,
     count_noun,
@@ -16,8 +16,8 @@ from flacheck.analysis.order import (
     short,
     some,
 )
-from flacheck.analysis.untested_cells import UntestedGroup
-from flacheck.fallbacks.constexprs import HOST
+from flacheck.evidence.analysis.untested_cells import UntestedGroup
+from flacheck.pipeline.fallbacks.constexprs import HOST
 from flacheck.reports.document import Heading, Item, Labelled, Paragraph, Part, Tone
 from flacheck.rules import RULES
 

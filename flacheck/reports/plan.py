@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from flacheck.analysis.order import count_noun, kernel_name, parameters, settings, short
+from flacheck.evidence.analysis.order import count_noun, kernel_name, parameters, settings, short
 from flacheck.model import Cell, Json
 from flacheck.model.cell import CellDocument
 from flacheck.model.wire import JsonStruct, Natural

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from flacheck.analysis.order import by_target, count_noun, short
-from flacheck.analysis.package_releases import PackageRelease
-from flacheck.analysis.summary import Summary
+from flacheck.evidence.analysis.order import by_target, count_noun, short
+from flacheck.evidence.analysis.package_releases import PackageRelease
+from flacheck.evidence.analysis.summary import Summary
 from flacheck.reports import document
 from flacheck.reports.document import Part, Tone, row
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from flacheck.analysis.order import count_noun
 from flacheck.capabilities.repro.output.result import Reproduced
 from flacheck.capabilities.repro.output.script import kernel_text
 from flacheck.capabilities.repro.versions import differing, join_versions
+from flacheck.evidence.analysis.order import count_noun
 from flacheck.reports.document import Item, Listing, Paragraph, Part, Report, Tone
 from flacheck.reports.numbers import in_words
 

@@ -6,15 +6,22 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType, structs
 
-from flacheck.analysis.grid import Grid, KernelOf, Row, Square, grid
-from flacheck.analysis.groups import UNCLASSIFIED
-from flacheck.analysis.judgement import package_failures
-from flacheck.analysis.known_good import Place
-from flacheck.analysis.order import count_noun, kernel_name, settings, short, some, toolchain_label
-from flacheck.analysis.slow import CODE as SLOW
-from flacheck.analysis.summary import RunSummary, RunView, Summary
-from flacheck.baseline.comparing import BaselineComparison, ChangedFailure
 from flacheck.capabilities.scan.run_facts import RunFacts
+from flacheck.evidence.analysis.grid import Grid, KernelOf, Row, Square, grid
+from flacheck.evidence.analysis.groups import UNCLASSIFIED
+from flacheck.evidence.analysis.judgement import package_failures
+from flacheck.evidence.analysis.known_good import Place
+from flacheck.evidence.analysis.order import (
+    count_noun,
+    kernel_name,
+    settings,
+    short,
+    some,
+    toolchain_label,
+)
+from flacheck.evidence.analysis.slow import CODE as SLOW
+from flacheck.evidence.analysis.summary import RunSummary, RunView, Summary
+from flacheck.evidence.baseline.comparing import BaselineComparison, ChangedFailure
 from flacheck.model import Json, Record, Verdict
 from flacheck.model.record import RecordDocument
 from flacheck.model.source_location import SourceLocation

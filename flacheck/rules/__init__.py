@@ -1,4 +1,7 @@
-"""Failure rules, one declaration a code, and the classification of attempts and logs."""
+"""Failure rules, one declaration a code, and the classification of attempts and logs.
+
+A rule reads text and figures. Nothing here compiles or looks at other records.
+"""
 
 from flacheck.rules.base import RULES as RULES
 from flacheck.rules.base import UNCLASSIFIED as UNCLASSIFIED

@@ -1,4 +1,7 @@
-"""Tables and folders that ship with flacheck."""
+"""Facts that ship with flacheck, each with its source, and the settings of user and project.
+
+Nothing here reads the network or an installed compiler.
+"""
 
 from functools import cache
 from importlib.resources import files

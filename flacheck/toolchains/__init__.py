@@ -1,6 +1,7 @@
 """Compilers, each at an exact version and in a folder of its own.
 
 `resolve` turns specifications into choices without installing anything; `provide` makes one ready.
+Nothing here knows of kernels or packages under test.
 """
 
 import re

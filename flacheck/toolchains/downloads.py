@@ -13,7 +13,7 @@ from packaging.tags import sys_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from flacheck.config.durations import rounded
+from flacheck.tables.settings.durations import rounded
 from flacheck.toolchains import connections, index_pages
 from flacheck.toolchains.index_pages import IndexFile, UnreadPage
 from flacheck.toolchains.index_sources import Sources

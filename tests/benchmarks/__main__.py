@@ -21,12 +21,12 @@ import yaml
 
 from flacheck import toolchains
 from flacheck.engine.loop import request
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
 from flacheck.model import Cell
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job
 from flacheck.store import Store
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 from flacheck.tables import find_shipped_folder
 from tests.benchmarks.measured import Cost, cost
 from tests.made_records import record

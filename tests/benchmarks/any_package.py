@@ -26,13 +26,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flacheck.captures.coverage import coverage
 from flacheck.errors import FlacheckError
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
-from flacheck.packages.package import Package
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.package_launches import resolve_package
+from flacheck.source.packages.package import Package
+from flacheck.subjects.captures.coverage import coverage
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 
 from .launchable import Distribution
 

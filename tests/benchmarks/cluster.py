@@ -15,11 +15,11 @@ from itertools import islice
 from flacheck.engine.cluster import DaskExecutor
 from flacheck.engine.executors import Executor, LocalPool, Task
 from flacheck.engine.loop import request
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
 from flacheck.pipeline.job import MEMORY_MB, Job
 from flacheck.pipeline.planning import plan_job
 from flacheck.pipeline.run import provider_of
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 from tests import fake
 
 WORKERS = 4

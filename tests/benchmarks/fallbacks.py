@@ -22,18 +22,18 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from flacheck.fallbacks.candidates import Candidate
-from flacheck.fallbacks.constexprs import HOST, TUNABLE
-from flacheck.fallbacks.exploration import BUDGET, Exploration, Oracle, compiles_fully
-from flacheck.fallbacks.failing import Failing, ScanResult
-from flacheck.fallbacks.ranking import order
-from flacheck.fallbacks.searching import explore_failures, searching
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
 from flacheck.pipeline import planning
+from flacheck.pipeline.fallbacks.candidates import Candidate
+from flacheck.pipeline.fallbacks.constexprs import HOST, TUNABLE
+from flacheck.pipeline.fallbacks.exploration import BUDGET, Exploration, Oracle, compiles_fully
+from flacheck.pipeline.fallbacks.failing import Failing, ScanResult
+from flacheck.pipeline.fallbacks.ranking import order
+from flacheck.pipeline.fallbacks.searching import explore_failures, searching
 from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.run import records_of
 from flacheck.store import Store
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 
 PACKAGE = "flash-linear-attention==0.2.2"
 TRITON, TARGETS = ("3.2.0", "3.3.0", "3.9.0"), ("sm70", "sm80", "sm90")

@@ -21,7 +21,6 @@ from pathlib import Path
 
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Loop, Timeouts
-from flacheck.inputs.extents import extents, of_cells
 from flacheck.model import (
     Cell,
     Imported,
@@ -36,6 +35,7 @@ from flacheck.model import (
 from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.run import cells_to_compile
 from flacheck.store import FILE, Store
+from flacheck.subjects.inputs.extents import extents, of_cells
 from tests import fake
 from tests.benchmarks.measured import cost
 from tests.made_records import PACKAGE, failure, launch, record

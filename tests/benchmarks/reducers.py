@@ -33,12 +33,12 @@ from flacheck.capabilities.repro.oracle import Oracle
 from flacheck.capabilities.repro.output.result import Reproduced
 from flacheck.capabilities.repro.reproduction import begin
 from flacheck.errors import FlacheckError
-from flacheck.inputs.expand import Selection
 from flacheck.model import Purpose
 from flacheck.pipeline import resolved_cell as cells
 from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.resolved_cell import ResolvedCell
 from flacheck.store import Store
+from flacheck.subjects.inputs.expand import Selection
 from tests.benchmarks.rivals import RIVALS, Rival, reduced_by
 
 DELTA, SM70 = "*chunk_gated_delta_rule_fwd_kernel_h", "sm70"

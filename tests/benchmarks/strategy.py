@@ -17,7 +17,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from flacheck.analysis.ordered_search import State
+from flacheck.evidence.analysis.ordered_search import State
 from flacheck.model import Record, Verdict
 from flacheck.pipeline.adaptive import SHARE, choose_rounds, point_of, state_of
 from flacheck.store import Store

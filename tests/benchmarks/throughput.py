@@ -8,11 +8,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from flacheck.analysis.context import Context
-from flacheck.analysis.summary import summarise
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Loop, Timeouts
-from flacheck.fallbacks import alternatives
+from flacheck.evidence.analysis.context import Context
+from flacheck.evidence.analysis.summary import summarise
+from flacheck.pipeline.fallbacks import alternatives
 from flacheck.store import Store
 from tests import fake
 

@@ -14,9 +14,9 @@ import pytest
 
 from flacheck.model import Record
 from flacheck.store import Store
-from tests.config.test_settings import write_user_settings
 from tests.made_records import PACKAGE, record, records_in, scanned
 from tests.paths import TESTS
+from tests.tables.settings.test_settings import write_user_settings
 from tests.warm import WarmCommand
 
 WARM = WarmCommand()

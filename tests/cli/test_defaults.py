@@ -11,11 +11,11 @@ import typer
 
 from flacheck.api.arguments import packages_of
 from flacheck.cli import app, defaults, pages
-from flacheck.config import settings
 from flacheck.errors import UsageError
+from flacheck.tables.settings import settings
 from tests.cli.test_cli import flacheck
-from tests.config.test_settings import write, write_user_settings
 from tests.paths import ROOT
+from tests.tables.settings.test_settings import write, write_user_settings
 
 COMMAND: Any = typer.main.get_command(app)
 

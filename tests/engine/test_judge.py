@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flacheck.analysis.observation import observe
-from flacheck.analysis.untested_cells import why_untested
 from flacheck.engine.judge import judge
 from flacheck.engine.loop import is_still_good
+from flacheck.evidence.analysis.observation import observe
+from flacheck.evidence.analysis.untested_cells import why_untested
 from flacheck.model import Attempt, Outcome, Resources, Stubbed, Verdict
 from tests import fake
 

@@ -11,9 +11,9 @@ from flacheck import toolchains
 from flacheck.engine.provider import Unavailable, worker_kind
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.model import Attempt, Imported, Outcome, Purpose, Verdict
-from flacheck.packages.package import Package
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import provider_of
+from flacheck.source.packages.package import Package
 from flacheck.toolchains.base import Toolchain
 from tests import fake
 from tests.fake.family import FakeFamily

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.analysis import slow
-from flacheck.analysis.observation import observe
-from flacheck.analysis.slow import slow_compiles
 from flacheck.engine import slow_candidates
 from flacheck.engine.executors import LocalPool
 from flacheck.engine.loop import Loop, Timeouts
+from flacheck.evidence.analysis import slow
+from flacheck.evidence.analysis.observation import observe
+from flacheck.evidence.analysis.slow import slow_compiles
 from flacheck.model import Cell, Record
 from flacheck.store import Store
 from tests import fake

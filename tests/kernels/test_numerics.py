@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from flacheck.inputs import corpus
+from flacheck.subjects.inputs import corpus
 from flacheck.tables import find_shipped_folder
 from tests import numerics
 from tests.paths import ROOT

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
 from flacheck.model import Cell, Kernel, Launch, Stubbed
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 from tests.paths import TESTS
 
 GOLDEN = TESTS / "golden" / "cell-keys.json"

@@ -11,13 +11,10 @@ from typing import Any
 import pytest
 
 import flacheck
-from flacheck.analysis.ordered_search import State
-from flacheck.analysis.standing import Standing
-from flacheck.analysis.standing_state import StandingState
-from flacheck.analysis.standings import standings
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.extents import extents, of_cells
-from flacheck.inputs.subject import Subject
+from flacheck.evidence.analysis.ordered_search import State
+from flacheck.evidence.analysis.standing import Standing
+from flacheck.evidence.analysis.standing_state import StandingState
+from flacheck.evidence.analysis.standings import standings
 from flacheck.model import Cell, Verdict
 from flacheck.pipeline import planning
 from flacheck.pipeline import run as runs
@@ -27,6 +24,9 @@ from flacheck.pipeline.job import ADAPTIVE, Job, RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import run_plan
 from flacheck.store import Store, questions
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.extents import extents, of_cells
+from flacheck.subjects.inputs.subject import Subject
 from tests import fake
 from tests.made_toolkit import project, toolkit
 

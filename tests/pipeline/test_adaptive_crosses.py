@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from flacheck.analysis.ordered_search import State
+from flacheck.evidence.analysis.ordered_search import State
 from flacheck.pipeline.adaptive import SHARE, Point, choose_rounds, least
 
 CROSSES = sorted((Path(__file__).parent / "crosses").glob("*.json.gz"))

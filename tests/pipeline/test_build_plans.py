@@ -11,14 +11,14 @@ import pytest
 
 from flacheck.errors import UsageError
 from flacheck.guest.workers.cuda_units import UnitRefused, check_file_name
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
-from flacheck.packages import checkouts, source_trees
-from flacheck.packages.package import Package
 from flacheck.pipeline import build_units
 from flacheck.pipeline.build_units import ResolvedBuild
 from flacheck.pipeline.job import Job
 from flacheck.source import builds
+from flacheck.source.packages import checkouts, source_trees
+from flacheck.source.packages.package import Package
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 from flacheck.toolchains import wheels
 from tests.made_toolkit import toolkit
 

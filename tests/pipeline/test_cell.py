@@ -13,9 +13,6 @@ import pytest
 
 from flacheck.engine import judge
 from flacheck.errors import UsageError
-from flacheck.inputs import corpus
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
 from flacheck.model import (
     Attempt,
     Cell,
@@ -30,19 +27,22 @@ from flacheck.model import (
     digest,
 )
 from flacheck.model.kernel import Origin
-from flacheck.packages import package as packages
-from flacheck.packages import source_trees
-from flacheck.packages.package import Package
 from flacheck.pipeline import planning
 from flacheck.pipeline import resolved_cell as cell
 from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.resolved_cell import ResolvedCell, resolve_cell
+from flacheck.source.packages import package as packages
+from flacheck.source.packages import source_trees
+from flacheck.source.packages.package import Package
 from flacheck.store import Store
+from flacheck.subjects.inputs import corpus
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 from flacheck.toolchains import Resolver
 from tests.cli.test_cli import flacheck
-from tests.inputs.launches.test_launches import HEADER, LAUNCH, launch, write
-from tests.inputs.launches.test_launches import KERNEL as CUT
+from tests.subjects.inputs.launches.test_launches import HEADER, LAUNCH, launch, write
+from tests.subjects.inputs.launches.test_launches import KERNEL as CUT
 
 ONE = Selection(("chunk_fwd_o",), ("sm90",), ("bf16",), (4,), (2,), ("3.2.0",))
 ASSERTION = "LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) const: Assertion `{}' failed."

@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-from flacheck.captures.capture_archive import Captures
-from flacheck.captures.capture_job import CaptureJob, CaptureResult
 from flacheck.engine.judge import judge
-from flacheck.inputs import replay
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
 from flacheck.model import Cut, Imported, Verdict
-from flacheck.packages.package import Package
 from flacheck.pipeline import package_launches, planning
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.package_launches import ResolvedPackage, resolve_package
+from flacheck.source.packages.package import Package
+from flacheck.subjects.captures.capture_archive import Captures
+from flacheck.subjects.captures.capture_job import CaptureJob, CaptureResult
+from flacheck.subjects.inputs import replay
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 from flacheck.toolchains.base import Choice
-from tests.inputs.launches.test_launches import HEADER, launch, write
+from tests.subjects.inputs.launches.test_launches import HEADER, launch, write
 
 SHOP = Package("shop", "1.0", "/nowhere", "0", {})
 

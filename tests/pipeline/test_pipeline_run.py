@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import flacheck
-from flacheck.analysis.standings import standings
+from flacheck.evidence.analysis.standings import standings
 from flacheck.model import Alternative, Cell, Purpose, Record, Verdict
 from flacheck.pipeline import run as runs
 from flacheck.pipeline.events import Progress, RecordSettled, RunFinished, RunStarted

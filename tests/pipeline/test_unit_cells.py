@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.analysis.standing_state import StandingState
-from flacheck.analysis.standings import standings
 from flacheck.errors import EmptySelection, UsageError
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
+from flacheck.evidence.analysis.standing_state import StandingState
+from flacheck.evidence.analysis.standings import standings
 from flacheck.model import Purpose, Record
 from flacheck.pipeline import planning
 from flacheck.pipeline import resolved_cell as cells
 from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.run import records_of
 from flacheck.store import Store, questions
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 from flacheck.toolchains import wheels
 from tests.made_toolkit import MISMATCH, project, toolkit
 

@@ -16,7 +16,7 @@ import flacheck
 from flacheck import UsageError
 from flacheck.capabilities.known_results.document import Known
 from flacheck.reports import board
-from tests.published.test_published import folder as folder
+from tests.evidence.published.test_published import folder as folder
 from tests.reports.page.test_page_in_browser import BROWSERS
 
 HOSTILE = "<img src=x onerror=document.title='taken'>"

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.groups import SignatureGroup
-from flacheck.fallbacks.constexprs import HOST
+from flacheck.evidence.analysis.fallbacks import Fallback
+from flacheck.evidence.analysis.groups import SignatureGroup
+from flacheck.pipeline.fallbacks.constexprs import HOST
 from flacheck.reports import phrases
 from flacheck.reports.autotune import write_ranges
 from flacheck.reports.document import Heading, Item, Paragraph, Tone

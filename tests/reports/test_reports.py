@@ -16,12 +16,12 @@ import pytest
 
 import flacheck
 from flacheck import reports
-from flacheck.analysis.context import Context
-from flacheck.analysis.slow import mark_slow
-from flacheck.analysis.summary import RunView, summarise
 from flacheck.errors import UsageError
-from flacheck.fallbacks.alternatives import fallbacks
+from flacheck.evidence.analysis.context import Context
+from flacheck.evidence.analysis.slow import mark_slow
+from flacheck.evidence.analysis.summary import RunView, summarise
 from flacheck.model import Json, Record
+from flacheck.pipeline.fallbacks.alternatives import fallbacks
 from flacheck.reports import conclusions, scan
 from flacheck.reports.document import Display
 from flacheck.rules import RULES, explanation

@@ -6,7 +6,7 @@ import json
 import zlib
 from pathlib import Path
 
-from flacheck.analysis.standings import standings
+from flacheck.evidence.analysis.standings import standings
 from flacheck.model import KeySet, Purpose, Question, Record, RequestedCells
 from flacheck.store import Store, form, questions
 from tests.made_records import asked_of, failure, record, scanned

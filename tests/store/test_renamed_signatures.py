@@ -6,15 +6,15 @@ from __future__ import annotations
 import pytest
 
 from flacheck import rules
-from flacheck.baseline.comparing import compare
-from flacheck.baseline.form import LINE
-from flacheck.baseline.standings import baseline_of
 from flacheck.capabilities.gate.result import WaiverUse
-from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
+from flacheck.evidence.baseline.comparing import compare
+from flacheck.evidence.baseline.form import LINE
+from flacheck.evidence.baseline.standings import baseline_of
 from flacheck.model import MESSAGE_LIMIT, Record
 from flacheck.reports.gate import waiver_item
 from flacheck.store import Store
+from flacheck.tables.settings.waivers import Waiver
 from tests.made_gate import gate, states
 from tests.made_records import failure, record, whole
 

@@ -15,7 +15,7 @@ from packaging.version import Version
 from flacheck.cli import main
 from flacheck.engine.package_builds import provide_package
 from flacheck.errors import ToolchainError, UsageError
-from flacheck.packages import installing
+from flacheck.source.packages import installing
 from flacheck.toolchains import (
     cache,
     connections,
@@ -27,8 +27,8 @@ from flacheck.toolchains import (
     wheels,
 )
 from flacheck.toolchains.index_sources import Sources
-from tests.config.test_settings import write_user_settings
 from tests.package_index import Index, Page, refused, served
+from tests.tables.settings.test_settings import write_user_settings
 
 PAGE = f"{cache.python_tag()}:here:wheels"
 

@@ -25,7 +25,7 @@ from flacheck.capabilities.autotune.results import (
 from flacheck.engine.card import CardWorker, failure_of
 from flacheck.errors import UsageError
 from flacheck.model import Attempt, Json, Outcome, canonical
-from flacheck.packages.package import Package
+from flacheck.source.packages.package import Package
 
 # The longest time of a scan's compile for a kernel without a history.
 _SECONDS = 300.0

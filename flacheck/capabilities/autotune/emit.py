@@ -22,10 +22,10 @@ from typing import Any
 
 from packaging.version import Version
 
-from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.known_good import group_by_key
-from flacheck.analysis.order import kernel_name, short, split
 from flacheck.capabilities.autotune.results import ExaminedConfig, Fate, TunerResult, TuningKey
+from flacheck.evidence.analysis.fallbacks import Fallback
+from flacheck.evidence.analysis.known_good import group_by_key
+from flacheck.evidence.analysis.order import kernel_name, short, split
 from flacheck.model import Json, canonical
 from flacheck.model.text import visible
 

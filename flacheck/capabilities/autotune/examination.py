@@ -5,18 +5,18 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.known_good import group_by_key
-from flacheck.analysis.order import some
 from flacheck.capabilities.autotune import judging
 from flacheck.capabilities.autotune.bench import Bench
 from flacheck.capabilities.autotune.gathering import TunedLaunches
 from flacheck.capabilities.autotune.pruning import find_pruned_configs
 from flacheck.capabilities.autotune.results import Fate, TunedLaunch, TunerResult
 from flacheck.capabilities.autotune.trials import Trials, ruled_out, trials
-from flacheck.fallbacks.searching import search_with_workers
+from flacheck.evidence.analysis.fallbacks import Fallback
+from flacheck.evidence.analysis.known_good import group_by_key
+from flacheck.evidence.analysis.order import some
 from flacheck.model import Cell, Purpose, Record, canonical
 from flacheck.pipeline.events import Event, RecordSettled
+from flacheck.pipeline.fallbacks.searching import search_with_workers
 from flacheck.pipeline.job import MEMORY_MB, RunOptions, count_processors
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import run_plan

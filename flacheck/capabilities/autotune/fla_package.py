@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from flacheck import files
-from flacheck.analysis.order import some
 from flacheck.capabilities.autotune.results import TunedLaunch
 from flacheck.errors import UsageError
-from flacheck.packages.package import Package
+from flacheck.evidence.analysis.order import some
 from flacheck.source import autotuners
+from flacheck.source.packages.package import Package
 
 _VARIABLE = "FLA_CONFIG_DIR"
 _DECORATOR = "fla_cache_autotune"

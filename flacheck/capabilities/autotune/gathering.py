@@ -2,8 +2,8 @@
 
 Under each toolchain on each target, one launch of each autotuned kernel is examined; the others
 only show keys. With `every_key` one launch of each distinct binary is examined, so that every
-recorded key is covered. Kernels, packages and captures come from `flacheck.inputs`; this module
-adds the kernel's source, the host code that launches it, and the observed calls.
+recorded key is covered. Kernels, packages and captures come from `flacheck.subjects.inputs`; this
+module adds the kernel's source, the host code that launches it, and the observed calls.
 """
 
 import logging
@@ -13,24 +13,30 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.autotune.keys import binary
 from flacheck.capabilities.autotune.results import Args, TunedLaunch
 from flacheck.errors import EmptySelection, UsageError
-from flacheck.fallbacks.constexprs import host_launches, kernel_code
-from flacheck.inputs import call_paths, launches, matrix, replay
-from flacheck.inputs.corpus import defining_file
-from flacheck.inputs.expand import DEFAULT_TARGETS, Selection, Source, check_kernels, expand
-from flacheck.inputs.launches import RecordedLaunch, stale
-from flacheck.inputs.matrix import Block, Matrix
-from flacheck.inputs.sources import kernels_of, launches_file, matrices
-from flacheck.inputs.subject import Subject
+from flacheck.evidence.analysis.known_good import group_by_key
 from flacheck.model import Cell, Corpus, Cut, Kernel, Launch, Stubbed, digest
-from flacheck.packages.package import Package
+from flacheck.pipeline.fallbacks.constexprs import host_launches, kernel_code
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.package_launches import PackageCapture, resolve_package
 from flacheck.source import autotuners
 from flacheck.source.autotuners import AutotunedKernel
+from flacheck.source.packages.package import Package
+from flacheck.subjects.inputs import call_paths, launches, matrix, replay
+from flacheck.subjects.inputs.corpus import defining_file
+from flacheck.subjects.inputs.expand import (
+    DEFAULT_TARGETS,
+    Selection,
+    Source,
+    check_kernels,
+    expand,
+)
+from flacheck.subjects.inputs.launches import RecordedLaunch, stale
+from flacheck.subjects.inputs.matrix import Block, Matrix
+from flacheck.subjects.inputs.sources import kernels_of, launches_file, matrices
+from flacheck.subjects.inputs.subject import Subject
 from flacheck.toolchains import Resolver
 from flacheck.toolchains.base import Choice
 

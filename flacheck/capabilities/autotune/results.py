@@ -7,15 +7,15 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from flacheck.analysis.fallbacks import Fallback, SearchedFallback
-from flacheck.analysis.order import count_noun, kernel_name
 from flacheck.capabilities.autotune.occupancy import Occupancy
-from flacheck.inputs.launches import RecordedLaunch
+from flacheck.evidence.analysis.fallbacks import Fallback, SearchedFallback
+from flacheck.evidence.analysis.order import count_noun, kernel_name
 from flacheck.model import Cell, Launch, Record, Verdict, canonical
 from flacheck.model.wire import Code, Count, JsonStruct, Natural, NotEmpty, Seconds
 from flacheck.source.autotuners import AutotunedKernel
 from flacheck.source.host_code import HostLaunch
 from flacheck.source.kernel_code import KernelCode
+from flacheck.subjects.inputs.launches import RecordedLaunch
 
 Args = Mapping[str, Any]
 # A configuration; `kwargs` are the tuned constexprs.

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flacheck.capabilities.autotune.results import TunedLaunch
-from flacheck.inputs.launches import Memory, RecordedLaunch
 from flacheck.model import Corpus, Json, canonical, digest
 from flacheck.model.kernel import origin_to_json
+from flacheck.subjects.inputs.launches import Memory, RecordedLaunch
 
 # Floats may have any value, but integers may be indexes that a kernel reads and writes at.
 _FLOATS = ("fp", "bf")

@@ -10,14 +10,14 @@ from typing import Any
 
 from packaging.version import Version
 
-from flacheck.analysis.order import split
 from flacheck.capabilities.autotune.keys import BY_NAME_FROM
 from flacheck.capabilities.autotune.occupancy import thread_registers
 from flacheck.capabilities.autotune.results import TunedLaunch
-from flacheck.fallbacks.constexprs import constexprs
-from flacheck.fallbacks.cost import of_settings
+from flacheck.evidence.analysis.order import split
 from flacheck.model import Cell
-from flacheck.packages.package import Package
+from flacheck.pipeline.fallbacks.constexprs import constexprs
+from flacheck.pipeline.fallbacks.cost import of_settings
+from flacheck.source.packages.package import Package
 from flacheck.tables import targets
 
 # The default of `triton.Config`.

@@ -13,9 +13,9 @@ from flacheck.capabilities.bench.results import Form, FormTiming, Spread
 from flacheck.engine.card import CardWorker, failure_of
 from flacheck.engine.package_builds import provide_package
 from flacheck.errors import EmptySelection, UsageError, did_you_mean
-from flacheck.inputs import corpus
 from flacheck.model import Attempt, Corpus, Json, Outcome
-from flacheck.packages import checkouts
+from flacheck.source.packages import checkouts
+from flacheck.subjects.inputs import corpus
 
 # The first run of an operator with large autotuners compiles for minutes.
 _SECONDS = 1800.0

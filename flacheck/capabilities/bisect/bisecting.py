@@ -4,13 +4,13 @@ import contextlib
 from collections.abc import Generator, Mapping, Sequence
 
 from flacheck import toolchains
-from flacheck.analysis import ordered_search as search
-from flacheck.analysis.order import by_version, split
-from flacheck.analysis.ordered_search import Answer, boundary
 from flacheck.capabilities.bisect import history
 from flacheck.capabilities.bisect.history import Bisection, Find
 from flacheck.engine.loop import Loop
 from flacheck.errors import FlacheckError, UsageError
+from flacheck.evidence.analysis import ordered_search as search
+from flacheck.evidence.analysis.order import by_version, split
+from flacheck.evidence.analysis.ordered_search import Answer, boundary
 from flacheck.model import Cell, Purpose, Record, Verdict
 from flacheck.pipeline.events import Event, RecordSettled, RunFinished, RunStarted
 from flacheck.pipeline.job import RunOptions

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, structs
 
-from flacheck.analysis.order import split
-from flacheck.analysis.slow import SECONDS, TIMES
+from flacheck.evidence.analysis.order import split
+from flacheck.evidence.analysis.slow import SECONDS, TIMES
 from flacheck.model import Cell, Json, Record, Verdict
 from flacheck.model.launch import LaunchJson
 from flacheck.model.wire import CellKey, Code, JsonStruct, Seconds, ToolchainName

@@ -6,21 +6,21 @@ from pathlib import Path
 
 from msgspec import structs
 
-from flacheck.analysis import ordered_search
 from flacheck.capabilities.bisect import history
 from flacheck.capabilities.bisect.history import Bisection, Change, Entry, Find
 from flacheck.errors import EmptySelection, UsageError
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
+from flacheck.evidence.analysis import ordered_search
 from flacheck.model import Cell, Purpose, Record, Verdict
 from flacheck.model.cell import CellPart
-from flacheck.packages.commits import Commit, CommitRange, read_range
 from flacheck.pipeline import configured_builds, planning
 from flacheck.pipeline.events import Event, Progress, RecordSettled
 from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import run_plan
+from flacheck.source.packages.commits import Commit, CommitRange, read_range
 from flacheck.store import Store
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 from flacheck.toolchains.scratch import temporary_folder
 
 # Units that an error lists.

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from flacheck.analysis.order import split, toolchain_label
+from flacheck.evidence.analysis.order import split, toolchain_label
 from flacheck.model import Verdict
 from flacheck.model.wire import JsonStruct
 

@@ -6,12 +6,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flacheck.analysis.context import FormsOf
-from flacheck.analysis.exit_code import NO_WHEEL
-from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.observation import ObservedCell, observe
-from flacheck.analysis.order import by_target, settings, split
-from flacheck.analysis.untested_cells import separate_untested, why_untested
 from flacheck.capabilities.diff import package_view
 from flacheck.capabilities.diff.compared_side import ComparedSide
 from flacheck.capabilities.diff.comparison_plan import ComparisonPlan
@@ -29,16 +23,22 @@ from flacheck.capabilities.diff.package_view import (
 from flacheck.capabilities.diff.published_sides import PublishedSides
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.capabilities.diff.sides import ReleaseSide, Side, StoredSide
-from flacheck.fallbacks import alternatives
+from flacheck.evidence.analysis.context import FormsOf
+from flacheck.evidence.analysis.exit_code import NO_WHEEL
+from flacheck.evidence.analysis.fallbacks import Fallback
+from flacheck.evidence.analysis.observation import ObservedCell, observe
+from flacheck.evidence.analysis.order import by_target, settings, split
+from flacheck.evidence.analysis.untested_cells import separate_untested, why_untested
+from flacheck.evidence.published.answers import PublishedSource
 from flacheck.model import Cell, Record, Verdict
 from flacheck.model.coverage import PackageCoverage
-from flacheck.packages.kernel_locations import KernelLocator
 from flacheck.pipeline.events import Event, RecordSettled, RunStarted
+from flacheck.pipeline.fallbacks import alternatives
 from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.other_configs import other_configs
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import run_plan
-from flacheck.published.answers import PublishedSource
+from flacheck.source.packages.kernel_locations import KernelLocator
 from flacheck.store import Store
 from flacheck.tables import advisories
 from flacheck.tables.advisories import Advisory

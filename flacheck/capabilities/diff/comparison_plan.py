@@ -5,23 +5,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.diff.package_view import OwnCapture, SideCapture
 from flacheck.capabilities.diff.sides import ReleaseSide, Side, StoredSide
 from flacheck.errors import EmptySelection, UsageError
-from flacheck.inputs import edges
-from flacheck.inputs.chosen_cells import MOST_OWN
-from flacheck.inputs.edges import LaunchSettings
-from flacheck.inputs.expand import Selection, tuned_names
-from flacheck.inputs.launch_sizes import size_class
-from flacheck.inputs.subject import Subject
+from flacheck.evidence.analysis.known_good import group_by_key
 from flacheck.model import Cell, Purpose, Record
-from flacheck.packages.package import Package
 from flacheck.pipeline import planning
 from flacheck.pipeline import resolved_cell as cells
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.package_launches import CapturedPackage
 from flacheck.pipeline.plan import Plan
+from flacheck.source.packages.package import Package
+from flacheck.subjects.inputs import edges
+from flacheck.subjects.inputs.chosen_cells import MOST_OWN
+from flacheck.subjects.inputs.edges import LaunchSettings
+from flacheck.subjects.inputs.expand import Selection, tuned_names
+from flacheck.subjects.inputs.launch_sizes import size_class
+from flacheck.subjects.inputs.subject import Subject
 from flacheck.tables import targets
 from flacheck.toolchains import Resolver
 

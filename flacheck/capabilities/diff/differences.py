@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from flacheck.analysis.order import split
 from flacheck.capabilities.diff.matching import Pair
+from flacheck.evidence.analysis.order import split
 from flacheck.model import Record, Verdict
 
 # Both must hold, because times of a shared machine vary, short ones most.

@@ -5,14 +5,14 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
-from flacheck.analysis.fallbacks import ReportedFallback
-from flacheck.analysis.observation import ObservedCell
 from flacheck.capabilities.diff.compared_side import AdvisedPin, ComparedSide
 from flacheck.capabilities.diff.differences import Difference, ResourceGrowth
 from flacheck.capabilities.diff.package_view import PackageNotice
+from flacheck.evidence.analysis.fallbacks import ReportedFallback
+from flacheck.evidence.analysis.observation import ObservedCell
+from flacheck.evidence.published.answers import PublishedSource
 from flacheck.model import Record, Verdict
 from flacheck.model.wire import CellKey, Code, JsonStruct, Natural, NotEmpty, Seconds
-from flacheck.published.answers import PublishedSource
 from flacheck.tables.advisories import PublishedAdvisory
 
 _Resource = Annotated[str, Meta(pattern="^(spills|registers|shared|stack)$")]

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from flacheck.analysis.known_good import group_by_key
-from flacheck.analysis.order import split
+from flacheck.evidence.analysis.known_good import group_by_key
+from flacheck.evidence.analysis.order import split
 from flacheck.model import Record, Verdict
 
 # Kernel, dtype and target.

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from flacheck.analysis.known_good import group_by_key
-from flacheck.analysis.order import kernel_name
+from flacheck.evidence.analysis.known_good import group_by_key
+from flacheck.evidence.analysis.order import kernel_name
 from flacheck.model import Record
 
 

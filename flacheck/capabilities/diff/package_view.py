@@ -12,18 +12,18 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from flacheck import files
-from flacheck.analysis.order import count_noun
 from flacheck.capabilities.diff.differences import Difference, DifferenceKind
 from flacheck.capabilities.diff.matching import match
 from flacheck.capabilities.diff.sides import ReleaseSide, Side
+from flacheck.evidence.analysis.order import count_noun
+from flacheck.evidence.published.form import CaptureFacts
+from flacheck.evidence.published.packing import PublishedPlace
 from flacheck.model import Record, Verdict
 from flacheck.model.wire import JsonStruct
-from flacheck.packages.package import Package
 from flacheck.pipeline.capture_facts import facts_of, warnings_of
 from flacheck.pipeline.package_launches import PackageCapture
-from flacheck.published.form import CaptureFacts
-from flacheck.published.packing import PublishedPlace
 from flacheck.source import modules
+from flacheck.source.packages.package import Package
 from flacheck.toolchains import torch_pins
 
 # The stages before any kernel is compiled.

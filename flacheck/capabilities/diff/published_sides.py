@@ -3,29 +3,29 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flacheck.analysis.fallbacks import Fallback
 from flacheck.capabilities.diff.comparison_plan import ComparisonPlan, one_each
 from flacheck.capabilities.diff.package_view import PublishedCapture
 from flacheck.capabilities.diff.sides import ReleaseSide, Side
-from flacheck.inputs import matrix
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
-from flacheck.model import Cell, Purpose, Record, Verdict
-from flacheck.model.coverage import PackageCoverage
-from flacheck.packages import checkouts
-from flacheck.packages import package as packages
-from flacheck.pipeline.package_launches import DEFAULT_TARGETS
-from flacheck.pipeline.plan import Plan
-from flacheck.published.answers import (
+from flacheck.evidence.analysis.fallbacks import Fallback
+from flacheck.evidence.published.answers import (
     PublishedPart,
     PublishedSource,
     places_of,
     source,
     widest_configs,
 )
-from flacheck.published.library import ResultsFolder
-from flacheck.published.packing import PublishedPlace
+from flacheck.evidence.published.library import ResultsFolder
+from flacheck.evidence.published.packing import PublishedPlace
+from flacheck.model import Cell, Purpose, Record, Verdict
+from flacheck.model.coverage import PackageCoverage
+from flacheck.pipeline.package_launches import DEFAULT_TARGETS
+from flacheck.pipeline.plan import Plan
+from flacheck.source.packages import checkouts
+from flacheck.source.packages import package as packages
 from flacheck.store import Store
+from flacheck.subjects.inputs import matrix
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 from flacheck.tables import targets
 
 # Parts of a selection that change cells, or need the call paths of a capture.

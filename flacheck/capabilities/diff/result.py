@@ -6,9 +6,6 @@ from functools import cached_property
 
 from packaging.version import Version
 
-from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.observation import ObservedCell
-from flacheck.analysis.order import count_noun, kernel_name, some, split, toolchain_label
 from flacheck.capabilities.diff.compared_side import (
     AdvisedPin,
     ComparedSide,
@@ -31,10 +28,13 @@ from flacheck.capabilities.diff.document import (
 from flacheck.capabilities.diff.package_view import PackageNotice
 from flacheck.capabilities.diff.tally import KernelTally, tally_kernels
 from flacheck.errors import Exit
+from flacheck.evidence.analysis.fallbacks import Fallback
+from flacheck.evidence.analysis.observation import ObservedCell
+from flacheck.evidence.analysis.order import count_noun, kernel_name, some, split, toolchain_label
+from flacheck.evidence.published.answers import PublishedSource
 from flacheck.model import Json, Verdict
 from flacheck.model.coverage import PackageCoverage
 from flacheck.model.source_location import Locate, locate_nowhere
-from flacheck.published.answers import PublishedSource
 from flacheck.tables.advisories import Advisory
 
 # The number of kernels that the summary sentence names.

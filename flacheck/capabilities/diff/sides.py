@@ -17,15 +17,15 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from flacheck import files, toolchains
-from flacheck.analysis.order import toolchain_label
-from flacheck.analysis.standings import standings
 from flacheck.errors import FlacheckError, UsageError
-from flacheck.inputs import launches
+from flacheck.evidence.analysis.order import toolchain_label
+from flacheck.evidence.analysis.standings import standings
 from flacheck.model import Record
 from flacheck.model.launch import LAUNCHES_SCHEMA, FormError, check_plain
 from flacheck.model.record import RecordDocument
-from flacheck.packages import package as packages
+from flacheck.source.packages import package as packages
 from flacheck.store import Store, questions
+from flacheck.subjects.inputs import launches
 from flacheck.toolchains import by_torch
 from flacheck.toolchains.base import Choice
 

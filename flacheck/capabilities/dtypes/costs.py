@@ -17,16 +17,16 @@ from packaging.version import Version
 from flacheck import toolchains
 from flacheck.capabilities.dtypes.finding import DtypeFinding, ReachedKernel, SharedCost
 from flacheck.capabilities.dtypes.following import DtypesAnswer
-from flacheck.inputs import launches, replay
-from flacheck.inputs.expand import Selection, expand
-from flacheck.inputs.launches import RecordedLaunch
-from flacheck.inputs.matrix import Block, Matrix
 from flacheck.model import Cell, Purpose, Record, Verdict
-from flacheck.packages.package import Package
 from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import records_of
+from flacheck.source.packages.package import Package
 from flacheck.store import Store
+from flacheck.subjects.inputs import launches, replay
+from flacheck.subjects.inputs.expand import Selection, expand
+from flacheck.subjects.inputs.launches import RecordedLaunch
+from flacheck.subjects.inputs.matrix import Block, Matrix
 from flacheck.tables import targets
 from flacheck.toolchains.base import Choice
 

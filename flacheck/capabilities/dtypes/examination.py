@@ -13,9 +13,9 @@ from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.following import DtypesAnswer, DtypesQuestion
 from flacheck.capabilities.dtypes.observation import Mode
 from flacheck.capabilities.dtypes.result import Cure, DtypesResult, split_subjects
-from flacheck.captures.cards import card
 from flacheck.errors import IncompleteError, UsageError
-from flacheck.inputs.launches import RecordedLaunch
+from flacheck.subjects.captures.cards import card
+from flacheck.subjects.inputs.launches import RecordedLaunch
 from flacheck.toolchains.scratch import temporary_folder
 
 # The autocast dtype that needs no loss scaling.

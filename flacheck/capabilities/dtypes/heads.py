@@ -22,8 +22,8 @@ from flacheck.capabilities.dtypes.finding import DtypeFinding
 from flacheck.capabilities.dtypes.following import DtypesQuestion
 from flacheck.capabilities.dtypes.observation import Mode, ObservedHeads, ObservedSubject
 from flacheck.errors import IncompleteError, UsageError
-from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model.wire import JsonStruct
+from flacheck.subjects.inputs.launches import RecordedLaunch
 from flacheck.tables import targets
 
 _LOG = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from flacheck.capabilities.dtypes.observation import (
     ObservedSubject,
     Place,
 )
-from flacheck.inputs.launches import RecordedLaunch
+from flacheck.subjects.inputs.launches import RecordedLaunch
 
 _LOG = logging.getLogger(__name__)
 # Codes of a compile that reached no verdict: time-outs, memory, missing wheels.

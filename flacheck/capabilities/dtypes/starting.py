@@ -15,15 +15,15 @@ import msgspec
 from flacheck import files
 from flacheck.capabilities.dtypes import observation
 from flacheck.capabilities.dtypes.observation import Mode, Observation
-from flacheck.captures.capture_archive import LAUNCHES, REPORT
-from flacheck.captures.capture_job import guest_environment, recipe_of, run_guest
-from flacheck.captures.cards import card
 from flacheck.engine import policies
 from flacheck.errors import UsageError
 from flacheck.files import GuestFileError, GuestFolder
 from flacheck.guest.engine.confinement import Policy
 from flacheck.model import Json
-from flacheck.packages.package import Package
+from flacheck.source.packages.package import Package
+from flacheck.subjects.captures.capture_archive import LAUNCHES, REPORT
+from flacheck.subjects.captures.capture_job import guest_environment, recipe_of, run_guest
+from flacheck.subjects.captures.cards import card
 from flacheck.toolchains.base import Toolchain
 
 _LOG = logging.getLogger(__name__)

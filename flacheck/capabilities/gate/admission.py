@@ -9,9 +9,9 @@ from itertools import combinations, product
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from flacheck.analysis.order import by_version
 from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
 from flacheck.capabilities.gate.pins import Installation, Pin, is_version
+from flacheck.evidence.analysis.order import by_version
 
 Pair = tuple[str | None, str]
 

@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from flacheck.analysis.observation import ObservedCell
-from flacheck.analysis.order import by_version, some, split
-from flacheck.analysis.standing import Standing
-from flacheck.baseline.comparing import contains_failure, notes
-from flacheck.baseline.form import Baseline
-from flacheck.baseline.standings import identity, name_and_version, standings_of
 from flacheck.capabilities.gate.evidence import BaselineUse, Evidence, RecordFilter
 from flacheck.capabilities.gate.requested_package import RequestedPackage
 from flacheck.capabilities.gate.result import Gate
+from flacheck.evidence.analysis.observation import ObservedCell
+from flacheck.evidence.analysis.order import by_version, some, split
+from flacheck.evidence.analysis.standing import Standing
+from flacheck.evidence.baseline.comparing import contains_failure, notes
+from flacheck.evidence.baseline.form import Baseline
+from flacheck.evidence.baseline.standings import identity, name_and_version, standings_of
 
 # The number of subjects that a note names before it counts the rest.
 _SHOWN_SUBJECTS = 4

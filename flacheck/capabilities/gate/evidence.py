@@ -9,24 +9,24 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from flacheck.analysis.judgement import judge
-from flacheck.analysis.observation import ObservedCell
-from flacheck.analysis.order import by_version, split
-from flacheck.analysis.standing import Standing
-from flacheck.analysis.standings import standings
 from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
 from flacheck.errors import FlacheckError, UsageError
-from flacheck.inputs import call_paths
-from flacheck.inputs.expand import Selection, matches_kernel
-from flacheck.inputs.subject import Subject
+from flacheck.evidence.analysis.judgement import judge
+from flacheck.evidence.analysis.observation import ObservedCell
+from flacheck.evidence.analysis.order import by_version, split
+from flacheck.evidence.analysis.standing import Standing
+from flacheck.evidence.analysis.standings import standings
+from flacheck.evidence.published.evidence import OwnRecords, PublishedEvidence
 from flacheck.model import Question, Record, RequestedCells, RequestedPlace, digest
 from flacheck.model.wire import JsonStruct, Natural
-from flacheck.packages import checkouts
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.plan import Plan
-from flacheck.published.evidence import OwnRecords, PublishedEvidence
+from flacheck.source.packages import checkouts
 from flacheck.store import FILE, Store, questions
+from flacheck.subjects.inputs import call_paths
+from flacheck.subjects.inputs.expand import Selection, matches_kernel
+from flacheck.subjects.inputs.subject import Subject
 
 _LOG = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from flacheck import files
-from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.gate.pins import PinChange
 from flacheck.capabilities.gate.sources.pin_files import encoding_of
-from flacheck.config import toml
 from flacheck.errors import UsageError
+from flacheck.evidence.analysis.known_good import group_by_key
+from flacheck.tables.settings import toml
 
 
 def fix(changes: Sequence[PinChange]) -> tuple[list[PinChange], list[PinChange]]:

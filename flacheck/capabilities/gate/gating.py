@@ -5,8 +5,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from flacheck.analysis.standing import Standing
-from flacheck.baseline.form import Baseline
 from flacheck.capabilities.gate import evidence, sources
 from flacheck.capabilities.gate.admission import Releases
 from flacheck.capabilities.gate.baseline import with_baseline
@@ -23,8 +21,10 @@ from flacheck.capabilities.gate.result import Gate
 from flacheck.capabilities.gate.sources import package_pins
 from flacheck.capabilities.gate.sources.package_pins import PackagePin
 from flacheck.errors import EmptySelection
+from flacheck.evidence.analysis.standing import Standing
+from flacheck.evidence.baseline.form import Baseline
+from flacheck.evidence.published.library import ResultsFolder
 from flacheck.pipeline.plan import Plan
-from flacheck.published.library import ResultsFolder
 from flacheck.tables import advisories
 from flacheck.toolchains import nvcc_releases, torch_pins, triton_releases
 from flacheck.version import __version__

@@ -4,14 +4,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from datetime import date
 
-from flacheck.analysis.groups import by_signature
-from flacheck.analysis.judgement import package_failures
-from flacheck.analysis.known_good import group_by_key
-from flacheck.analysis.observation import ObservedCell
-from flacheck.analysis.order import by_target, by_version, split
-from flacheck.analysis.standing import Standing
-from flacheck.analysis.standing_state import add_shares, describe_extent
-from flacheck.analysis.untested_cells import group_untested
 from flacheck.capabilities.gate.admission import Admission, Releases, admit
 from flacheck.capabilities.gate.evidence import Evidence, cell_identity
 from flacheck.capabilities.gate.pins import Installation
@@ -23,10 +15,18 @@ from flacheck.capabilities.gate.result import (
     WaiverUse,
 )
 from flacheck.capabilities.gate.suggest import Acceptance, suggest
-from flacheck.config import waivers
-from flacheck.config.waivers import Waivable, Waiver
+from flacheck.evidence.analysis.groups import by_signature
+from flacheck.evidence.analysis.judgement import package_failures
+from flacheck.evidence.analysis.known_good import group_by_key
+from flacheck.evidence.analysis.observation import ObservedCell
+from flacheck.evidence.analysis.order import by_target, by_version, split
+from flacheck.evidence.analysis.standing import Standing
+from flacheck.evidence.analysis.standing_state import add_shares, describe_extent
+from flacheck.evidence.analysis.untested_cells import group_untested
+from flacheck.evidence.published.answers import source
 from flacheck.model import Record, Verdict
-from flacheck.published.answers import source
+from flacheck.tables.settings import waivers
+from flacheck.tables.settings.waivers import Waivable, Waiver
 from flacheck.toolchains import torch_pins
 
 # (kernels, triton, target, packages) → the advisories against some of these kernels there.

@@ -7,10 +7,10 @@ from flacheck.capabilities.gate.baseline import limit_to
 from flacheck.capabilities.gate.compilers import TRITON
 from flacheck.capabilities.gate.evidence import Evidence, RecordFilter
 from flacheck.capabilities.gate.sources.package_pins import PackagePin
-from flacheck.packages import package
+from flacheck.evidence.published.evidence import published_evidence
+from flacheck.evidence.published.library import ResultsFolder, nearest
 from flacheck.pipeline.package_launches import DEFAULT_TARGETS
-from flacheck.published.evidence import published_evidence
-from flacheck.published.library import ResultsFolder, nearest
+from flacheck.source.packages import package
 
 
 def published_subject(record_filter: RecordFilter) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from flacheck import files
-from flacheck.analysis.order import by_version
-from flacheck.baseline.standings import name_and_version
-from flacheck.config import toml
 from flacheck.errors import UsageError
-from flacheck.packages import checkouts, package
+from flacheck.evidence.analysis.order import by_version
+from flacheck.evidence.baseline.standings import name_and_version
+from flacheck.source.packages import checkouts, package
+from flacheck.tables.settings import toml
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,19 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, structs
 
-from flacheck.analysis.groups import SignatureGroup
-from flacheck.analysis.judgement import PackageFailure
-from flacheck.analysis.standing_state import StandingState
-from flacheck.analysis.untested_cells import UntestedGroup
 from flacheck.capabilities.gate.admission import Admission, Conflict
 from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
 from flacheck.capabilities.gate.evidence import BaselineUse
 from flacheck.capabilities.gate.pins import Installation, Pin, PinChange
-from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
+from flacheck.evidence.analysis.groups import SignatureGroup
+from flacheck.evidence.analysis.judgement import PackageFailure
+from flacheck.evidence.analysis.standing_state import StandingState
+from flacheck.evidence.analysis.untested_cells import UntestedGroup
+from flacheck.evidence.published.answers import PublishedSource
 from flacheck.model import Json
 from flacheck.model.wire import Code, Count, JsonStruct, Natural, NotEmpty
-from flacheck.published.answers import PublishedSource
+from flacheck.tables.settings.waivers import Waiver
 
 _Compiler = Annotated[str, Meta(pattern="^(triton|nvcc)$")]
 _Distribution = Annotated[str, Meta(pattern="^(torch|triton|nvidia-cuda-nvcc)$")]

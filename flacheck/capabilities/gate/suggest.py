@@ -10,10 +10,10 @@ from itertools import product
 from packaging.specifiers import Specifier, SpecifierSet
 from packaging.version import Version
 
-from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.gate.admission import Admission, Pair, Releases, admit
 from flacheck.capabilities.gate.pins import Installation, Pin, PinChange
 from flacheck.capabilities.gate.result import ReleaseState
+from flacheck.evidence.analysis.known_good import group_by_key
 
 Changes = Mapping[Pin, str]
 _PASSING = (ReleaseState.GOOD, ReleaseState.SCREENED)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from flacheck.analysis.fallbacks import ReportedFallback
-from flacheck.analysis.judgement import PackageFailure
-from flacheck.analysis.standing_state import Share, StandingState
+from flacheck.evidence.analysis.fallbacks import ReportedFallback
+from flacheck.evidence.analysis.judgement import PackageFailure
+from flacheck.evidence.analysis.standing_state import Share, StandingState
+from flacheck.evidence.published.form import Highlight
 from flacheck.model.wire import JsonStruct
-from flacheck.published.form import Highlight
 
 
 class KnownCause(JsonStruct, frozen=True, kw_only=True):

@@ -11,14 +11,6 @@ from typing import TypeVar
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from flacheck.analysis.groups import UNCLASSIFIED
-from flacheck.analysis.judgement import WIDEST, judge, package_failures
-from flacheck.analysis.known_good import group_by_key
-from flacheck.analysis.observation import ObservedCell
-from flacheck.analysis.order import by_target, by_version, count_noun, split
-from flacheck.analysis.standing import Standing
-from flacheck.analysis.standing_state import StandingState, add_shares
-from flacheck.baseline.standings import signature_of
 from flacheck.capabilities.known_results.document import (
     Known,
     KnownCause,
@@ -28,10 +20,18 @@ from flacheck.capabilities.known_results.document import (
     KnownPlace,
 )
 from flacheck.errors import UsageError, did_you_mean
-from flacheck.published.combinations import Combination
-from flacheck.published.evidence import standing_of
-from flacheck.published.form import FileEntry, Header, file_name
-from flacheck.published.library import ResultsFolder, nearest, source_of, why_not_valid
+from flacheck.evidence.analysis.groups import UNCLASSIFIED
+from flacheck.evidence.analysis.judgement import WIDEST, judge, package_failures
+from flacheck.evidence.analysis.known_good import group_by_key
+from flacheck.evidence.analysis.observation import ObservedCell
+from flacheck.evidence.analysis.order import by_target, by_version, count_noun, split
+from flacheck.evidence.analysis.standing import Standing
+from flacheck.evidence.analysis.standing_state import StandingState, add_shares
+from flacheck.evidence.baseline.standings import signature_of
+from flacheck.evidence.published.combinations import Combination
+from flacheck.evidence.published.evidence import standing_of
+from flacheck.evidence.published.form import FileEntry, Header, file_name
+from flacheck.evidence.published.library import ResultsFolder, nearest, source_of, why_not_valid
 from flacheck.tables import advisories, targets
 from flacheck.toolchains import torch_pins, triton_releases
 

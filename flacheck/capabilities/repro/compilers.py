@@ -20,8 +20,8 @@ from flacheck.engine.provider import worker_kind
 from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import FlacheckError, ToolchainError
 from flacheck.model import Attempt, Cell, Outcome, Record
-from flacheck.packages.package import Package
 from flacheck.pipeline.job import count_processors
+from flacheck.source.packages.package import Package
 from flacheck.toolchains.base import Choice, Toolchain
 
 _LOG = logging.getLogger(__name__)

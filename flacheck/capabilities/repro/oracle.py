@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from flacheck.analysis.slow import TIMES
 from flacheck.capabilities.repro.compilers import Compilers
 from flacheck.capabilities.repro.identity import failing_pass
 from flacheck.capabilities.repro.kernel.operation_types import (
@@ -18,6 +17,7 @@ from flacheck.capabilities.repro.kernel.operation_types import (
 )
 from flacheck.capabilities.repro.kernel.specimen import Specimen
 from flacheck.capabilities.repro.versions import ReleaseVerdict
+from flacheck.evidence.analysis.slow import TIMES
 from flacheck.model import Record, Verdict
 
 # The stages after which a compile can end early; "ast" and "load" are not among them.

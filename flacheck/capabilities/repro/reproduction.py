@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from flacheck.analysis.slow import SECONDS
 from flacheck.capabilities.repro import identity, versions
 from flacheck.capabilities.repro.budget import BudgetSpent
 from flacheck.capabilities.repro.compilers import Compilers
@@ -29,6 +28,7 @@ from flacheck.capabilities.repro.verification import (
     surviving_ir,
 )
 from flacheck.capabilities.repro.versions import ReleaseVerdict, Table, has_verdict
+from flacheck.evidence.analysis.slow import SECONDS
 from flacheck.model import Cell, Record, Verdict
 
 # A candidate may take this many times the seconds of the cell, but at least the second number.

@@ -6,9 +6,9 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from flacheck.analysis.slow import CODE, SECONDS, TIMES
 from flacheck.capabilities.repro.compilers import Compilers
 from flacheck.capabilities.repro.kernel.specimen import Specimen
+from flacheck.evidence.analysis.slow import CODE, SECONDS, TIMES
 from flacheck.model import Record, Verdict
 
 

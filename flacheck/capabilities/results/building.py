@@ -12,25 +12,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from flacheck import files, rules
-from flacheck.analysis.fallbacks import ReportedFallback
-from flacheck.analysis.observation import observe
-from flacheck.analysis.order import count_noun
-from flacheck.analysis.untested_cells import separate_untested
 from flacheck.errors import EmptySelection, FlacheckError, IncompleteError, UsageError
-from flacheck.fallbacks import alternatives
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
-from flacheck.model import Record, RequestedPlace
-from flacheck.packages.package import Package
-from flacheck.pipeline import planning
-from flacheck.pipeline.capture_facts import facts_of, warnings_of
-from flacheck.pipeline.events import Event, Progress
-from flacheck.pipeline.job import Job, RunOptions
-from flacheck.pipeline.package_launches import CapturedPackage, PackageCapture
-from flacheck.pipeline.plan import Plan
-from flacheck.pipeline.run import run_plan
-from flacheck.published.combinations import Combination
-from flacheck.published.form import (
+from flacheck.evidence.analysis.fallbacks import ReportedFallback
+from flacheck.evidence.analysis.observation import observe
+from flacheck.evidence.analysis.order import count_noun
+from flacheck.evidence.analysis.untested_cells import separate_untested
+from flacheck.evidence.published.combinations import Combination
+from flacheck.evidence.published.form import (
     MOST_BYTES,
     CaptureFacts,
     FileEntry,
@@ -39,11 +27,23 @@ from flacheck.published.form import (
     file_name,
     manifest_text,
 )
-from flacheck.published.library import COMBINATIONS, MANIFEST, matrix_digest
-from flacheck.published.packing import ResultsOrigin, SubjectFacts, pack
+from flacheck.evidence.published.library import COMBINATIONS, MANIFEST, matrix_digest
+from flacheck.evidence.published.packing import ResultsOrigin, SubjectFacts, pack
+from flacheck.model import Record, RequestedPlace
+from flacheck.pipeline import planning
+from flacheck.pipeline.capture_facts import facts_of, warnings_of
+from flacheck.pipeline.events import Event, Progress
+from flacheck.pipeline.fallbacks import alternatives
+from flacheck.pipeline.job import Job, RunOptions
+from flacheck.pipeline.package_launches import CapturedPackage, PackageCapture
+from flacheck.pipeline.plan import Plan
+from flacheck.pipeline.run import run_plan
 from flacheck.source import modules, python_versions, syntax
+from flacheck.source.packages.package import Package
 from flacheck.source.python_versions import PythonVersions
 from flacheck.store import Store, questions
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 from flacheck.version import __version__
 
 _SHARD = re.compile(r"(\d+)/(\d+)")

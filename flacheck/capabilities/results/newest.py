@@ -9,9 +9,9 @@ from pathlib import Path
 from packaging.version import Version
 
 from flacheck import files
-from flacheck.analysis.order import split
 from flacheck.errors import UsageError
-from flacheck.published.combinations import Combination
+from flacheck.evidence.analysis.order import split
+from flacheck.evidence.published.combinations import Combination
 
 
 @dataclass(frozen=True)

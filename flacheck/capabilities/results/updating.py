@@ -14,15 +14,15 @@ from urllib.parse import urlsplit
 
 from flacheck import files
 from flacheck.errors import IncompleteError, UsageError
-from flacheck.pipeline.events import Event, Progress
-from flacheck.published.combinations import read_combinations
-from flacheck.published.form import (
+from flacheck.evidence.published.combinations import read_combinations
+from flacheck.evidence.published.form import (
     MOST_BYTES,
     FileEntry,
     Manifest,
     decode_manifest,
 )
-from flacheck.published.library import COMBINATIONS, FOLDER, MANIFEST, decode_place
+from flacheck.evidence.published.library import COMBINATIONS, FOLDER, MANIFEST, decode_place
+from flacheck.pipeline.events import Event, Progress
 from flacheck.toolchains import cache, connections
 from flacheck.toolchains.scratch import temporary_folder
 

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from flacheck.capabilities.results.building import job_of, unclassified_failures
 from flacheck.engine.judge import judge
 from flacheck.errors import EmptySelection, Exit
+from flacheck.evidence.published.combinations import Combination
+from flacheck.evidence.published.form import FileEntry
+from flacheck.evidence.published.library import ResultsFolder
+from flacheck.evidence.published.packing import PublishedPlace, digest_of_keys
 from flacheck.model import Cell, Record, Verdict
 from flacheck.pipeline import planning
 from flacheck.pipeline.events import Event, Progress, RecordSettled
 from flacheck.pipeline.job import RunOptions
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import run_plan
-from flacheck.published.combinations import Combination
-from flacheck.published.form import FileEntry
-from flacheck.published.library import ResultsFolder
-from flacheck.published.packing import PublishedPlace, digest_of_keys
 from flacheck.store import Store
 
 # Combinations that the cells are drawn from.

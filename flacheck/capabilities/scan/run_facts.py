@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from flacheck.analysis.standing import Standing
+from flacheck.evidence.analysis.standing import Standing
+from flacheck.evidence.published.answers import PublishedSource
 from flacheck.model import Purpose
 from flacheck.model.wire import JsonStruct, Natural, ToolchainName
-from flacheck.published.answers import PublishedSource
 
 
 class AnsweredPlace(JsonStruct, frozen=True):

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from flacheck.errors import EmptySelection, FlacheckError
-from flacheck.fallbacks.searching import search_with_workers
 from flacheck.pipeline import planning
 from flacheck.pipeline.events import Event, OnEvent, Progress, RunFinished
+from flacheck.pipeline.fallbacks.searching import search_with_workers
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.planning import Resolved

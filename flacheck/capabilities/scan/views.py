@@ -9,30 +9,30 @@ from typing import Final
 
 from msgspec import convert
 
-from flacheck.analysis.context import Context, FormsOf, forms_from_json
-from flacheck.analysis.fallbacks import Fallback
-from flacheck.analysis.judgement import judge
-from flacheck.analysis.observation import ObservedCell
-from flacheck.analysis.slow import SlowCompile, mark_slow
-from flacheck.analysis.standing import Standing
-from flacheck.analysis.standings import standings
-from flacheck.analysis.summary import RunView, summarise
-from flacheck.baseline.comparing import contains_failure
-from flacheck.baseline.form import Baseline
 from flacheck.capabilities.scan.run_facts import RunFacts, StaleKernel, run_question
-from flacheck.config import waivers
-from flacheck.config.waivers import Waiver
-from flacheck.fallbacks import alternatives
+from flacheck.evidence.analysis.context import Context, FormsOf, forms_from_json
+from flacheck.evidence.analysis.fallbacks import Fallback
+from flacheck.evidence.analysis.judgement import judge
+from flacheck.evidence.analysis.observation import ObservedCell
+from flacheck.evidence.analysis.slow import SlowCompile, mark_slow
+from flacheck.evidence.analysis.standing import Standing
+from flacheck.evidence.analysis.standings import standings
+from flacheck.evidence.analysis.summary import RunView, summarise
+from flacheck.evidence.baseline.comparing import contains_failure
+from flacheck.evidence.baseline.form import Baseline
+from flacheck.evidence.published.answers import source
+from flacheck.evidence.published.evidence import evidence_beside
+from flacheck.evidence.published.library import ResultsFolder
+from flacheck.evidence.published.packing import PublishedPlace
 from flacheck.model import Purpose, Record, RequestedPlace
 from flacheck.model.coverage import PackageCoverage
-from flacheck.packages.kernel_locations import KernelLocator
+from flacheck.pipeline.fallbacks import alternatives
 from flacheck.pipeline.run import Excuse
-from flacheck.published.answers import source
-from flacheck.published.evidence import evidence_beside
-from flacheck.published.library import ResultsFolder
-from flacheck.published.packing import PublishedPlace
+from flacheck.source.packages.kernel_locations import KernelLocator
 from flacheck.store import Store, StoredRun, questions
 from flacheck.tables import advisories
+from flacheck.tables.settings import waivers
+from flacheck.tables.settings.waivers import Waiver
 from flacheck.toolchains import torch_pins, triton_releases
 
 # The id and the source of a run that published results make.

@@ -12,10 +12,10 @@ from flacheck.capabilities.repro import versions
 from flacheck.capabilities.repro.compilers import LONGEST, Compilers, provide_releases
 from flacheck.capabilities.repro.reproduction import begin
 from flacheck.capabilities.repro.versions import ReleaseVerdict
-from flacheck.inputs.expand import Selection
 from flacheck.model import Purpose, Verdict
 from flacheck.pipeline import resolved_cell as cells
 from flacheck.store import Store
+from flacheck.subjects.inputs.expand import Selection
 from tests.benchmarks.failures.cases import Case
 from tests.benchmarks.rivals import RIVALS, reduced_by
 

@@ -12,9 +12,9 @@ import pytest
 
 import flacheck
 from flacheck import reports
-from flacheck.analysis.fallbacks import Fallback
 from flacheck.capabilities.autotune.results import Timing, TunerResult
 from flacheck.errors import UsageError
+from flacheck.evidence.analysis.fallbacks import Fallback
 from flacheck.reports import autotune as autotune_report
 from flacheck.reports.document import Display
 from flacheck.tables import targets

@@ -26,21 +26,21 @@ from flacheck.capabilities.autotune.examination import (
     time_results,
 )
 from flacheck.capabilities.autotune.results import Timing, TunedLaunch, TunerResult
-from flacheck.captures.run import capture
 from flacheck.errors import UsageError
-from flacheck.inputs import corpus
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.launches import read
 from flacheck.model import Attempt, Cell, Imported, Json, Launch, Record, Verdict, canonical
-from flacheck.packages.package import Package
 from flacheck.pipeline.events import drain
 from flacheck.pipeline.job import RunOptions
 from flacheck.reports import autotune as autotune_report
 from flacheck.reports.document import Display
+from flacheck.source.packages.package import Package
+from flacheck.subjects.captures.run import capture
+from flacheck.subjects.inputs import corpus
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.launches import read
 from flacheck.toolchains import Resolver
 from tests.capabilities.autotune.test_autotune_command import document
-from tests.inputs.launches.test_launches import HEAD, HEADER, launch, write
 from tests.made_tuned import good, result
+from tests.subjects.inputs.launches.test_launches import HEAD, HEADER, launch, write
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="timing needs torch"

@@ -16,13 +16,13 @@ from flacheck.capabilities.autotune.gathering import of_launches
 from flacheck.capabilities.repro.compilers import Compilers, provide_releases
 from flacheck.capabilities.repro.reproduction import begin
 from flacheck.errors import UsageError
-from flacheck.inputs.expand import Selection
 from flacheck.model import Purpose, Verdict
 from flacheck.pipeline import resolved_cell as cells
 from flacheck.store import Store
+from flacheck.subjects.inputs.expand import Selection
 from tests.capabilities.autotune.test_autotune import SCHEMA
 from tests.cli.test_cli import flacheck
-from tests.inputs.launches.test_launches import HEAD, HEADER, launch, source_id, write
+from tests.subjects.inputs.launches.test_launches import HEAD, HEADER, launch, source_id, write
 
 OURS = "gated_delta_rule.chunk_local_cumsum"
 DECLINES = (

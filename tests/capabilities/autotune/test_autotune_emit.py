@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from flacheck.analysis.fallbacks import Fallback
 from flacheck.capabilities.autotune import emit
 from flacheck.capabilities.autotune.emit import choices
 from flacheck.capabilities.autotune.keys import KeyEvidence
 from flacheck.capabilities.autotune.results import TunerResult
+from flacheck.evidence.analysis.fallbacks import Fallback
 from flacheck.model import Record
 from flacheck.source.host_code import HostLaunch
 from tests.made_records import failure

@@ -16,7 +16,7 @@ from flacheck.capabilities.autotune.key_faults import correct_keys, faults
 from flacheck.capabilities.autotune.keys import KeyEvidence
 from flacheck.capabilities.autotune.missing_keys import find_unkeyed_constexprs
 from flacheck.capabilities.autotune.results import KeyFault, TunedLaunch
-from flacheck.fallbacks.constexprs import kernel_code
+from flacheck.pipeline.fallbacks.constexprs import kernel_code
 from flacheck.source.host_code import HostLaunch
 from tests.made_tuned import SOURCE, TENSOR, call, constexpr, tuned
 from tests.source.test_autotuned import pasted, read

@@ -21,8 +21,8 @@ from flacheck.capabilities.autotune.trials import trials
 from flacheck.engine.package_builds import provide_package
 from flacheck.errors import UsageError
 from flacheck.model import Cell, Imported, Kernel, Launch
-from flacheck.packages import package as packages
 from flacheck.source import autotuners
+from flacheck.source.packages import package as packages
 from tests.made_tuned import good, skipped
 
 pytestmark = [

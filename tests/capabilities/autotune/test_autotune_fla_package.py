@@ -10,7 +10,7 @@ from flacheck.capabilities.autotune import fla_package
 from flacheck.capabilities.autotune.results import TunedLaunch
 from flacheck.errors import UsageError
 from flacheck.model import Cell, Imported, Kernel
-from flacheck.packages.package import Package
+from flacheck.source.packages.package import Package
 
 READS = 'import os\nFOLDER = os.environ.get("FLA_CONFIG_DIR")\n'
 MENTIONS = '"""One day FLA_CONFIG_DIR will be read here."""\n'

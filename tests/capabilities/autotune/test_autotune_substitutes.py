@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.analysis.fallbacks import Fallback
 from flacheck.capabilities.autotune.examination import is_mendable, with_fallbacks
 from flacheck.capabilities.autotune.trials import trials
+from flacheck.evidence.analysis.fallbacks import Fallback
 from flacheck.model import Cell, Record
 from tests.made_records import unknown
 from tests.made_tuned import CONFIGS, fatal, good, result, skipped, tuned

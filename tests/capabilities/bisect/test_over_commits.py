@@ -14,9 +14,9 @@ import flacheck
 from flacheck import reports
 from flacheck.capabilities.bisect.history import Bisection
 from flacheck.errors import UsageError
-from flacheck.packages.commits import read_range
 from flacheck.reports import bisect as bisect_report
 from flacheck.reports.document import Display
+from flacheck.source.packages.commits import read_range
 from tests.made_toolkit import MISMATCH, toolkit
 
 BROKEN = f"// if ELEMENT=fp8 says {MISMATCH} exit 2\n"

@@ -15,11 +15,11 @@ from flacheck.capabilities.diff import comparison_plan
 from flacheck.capabilities.diff.comparison_plan import one_each
 from flacheck.capabilities.diff.sides import ReleaseSide, StoredSide
 from flacheck.errors import EmptySelection, UsageError
-from flacheck.inputs import launches
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.launches import RecordedLaunch
-from flacheck.inputs.subject import Subject
 from flacheck.model import Cell, Kernel, Launch, Purpose, Stubbed
+from flacheck.subjects.inputs import launches
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.launches import RecordedLaunch
+from flacheck.subjects.inputs.subject import Subject
 from flacheck.toolchains import triton_releases
 from tests.made_records import record
 

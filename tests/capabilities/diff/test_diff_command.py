@@ -12,14 +12,14 @@ import pytest
 
 import flacheck as package
 from flacheck import toolchains
-from flacheck.analysis.context import Context
-from flacheck.analysis.summary import RunView, summarise
 from flacheck.capabilities.diff.comparing import compare
 from flacheck.capabilities.diff.comparison_plan import ComparisonPlan
 from flacheck.capabilities.diff.differences import DifferenceKind
 from flacheck.capabilities.diff.result import Comparison
 from flacheck.capabilities.diff.sides import ReleaseSide
 from flacheck.errors import Exit
+from flacheck.evidence.analysis.context import Context
+from flacheck.evidence.analysis.summary import RunView, summarise
 from flacheck.model import Cell, Purpose, Record, Stubbed
 from flacheck.pipeline.events import Event, RecordSettled, drain
 from flacheck.pipeline.job import RunOptions

@@ -12,9 +12,9 @@ from packaging.version import Version
 
 from flacheck.capabilities.diff.package_view import OwnCapture, missing, words
 from flacheck.capabilities.diff.sides import ReleaseSide, StoredSide
-from flacheck.captures.capture_job import CaptureResult
-from flacheck.packages.package import Package
 from flacheck.pipeline.package_launches import PackageCapture
+from flacheck.source.packages.package import Package
+from flacheck.subjects.captures.capture_job import CaptureResult
 from flacheck.toolchains import triton_releases
 from tests.made_records import record
 

@@ -27,10 +27,10 @@ from flacheck.capabilities.dtypes.heads import ACTUAL_DTYPES, HeadNeeds
 from flacheck.capabilities.dtypes.observation import Mode
 from flacheck.cli import app
 from flacheck.errors import Exit
-from flacheck.inputs.launches import RecordedLaunch
 from flacheck.model import Launch, Purpose
 from flacheck.reports import dtypes as reports
 from flacheck.store import Store
+from flacheck.subjects.inputs.launches import RecordedLaunch
 from tests import headed_layer
 
 SCHEMA = json.loads(

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from flacheck.analysis.standing import Standing
-from flacheck.analysis.standings import standing
-from flacheck.baseline.form import Baseline
-from flacheck.baseline.standings import baseline_of
 from flacheck.capabilities.gate.baseline import accepted_releases, with_baseline
 from flacheck.capabilities.gate.evidence import Evidence, RecordFilter
 from flacheck.capabilities.gate.judging import Judge
 from flacheck.capabilities.gate.result import Gate, WaiverUse
-from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit, UsageError
+from flacheck.evidence.analysis.standing import Standing
+from flacheck.evidence.analysis.standings import standing
+from flacheck.evidence.baseline.form import Baseline
+from flacheck.evidence.baseline.standings import baseline_of
 from flacheck.model import KeySet, Question, Record, RequestedCells
+from flacheck.tables.settings.waivers import Waiver
 from tests.made_gate import RELEASES, TODAY, installation, on, states
 from tests.made_records import DELTA, failure, record, unknown, whole
 
@@ -257,7 +257,7 @@ def checkout(tmp_path: Path) -> Path:
 
 def test_a_checkout_is_known_by_its_name_and_says_when_it_changed(checkout: Path) -> None:
     """Its version ends in a hash of its files; a file with a dot in front is none of them."""
-    from flacheck.packages import checkouts
+    from flacheck.source.packages import checkouts
 
     about = f"shop==1.0+h{checkouts.digest(checkout)[:8]}"
     baseline = written([record(**on("3.4.0"))], about)

@@ -11,12 +11,12 @@ from flacheck.capabilities.gate import evidence
 from flacheck.capabilities.gate.evidence import RecordFilter, of_store
 from flacheck.engine import judge
 from flacheck.errors import Exit, UsageError
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
 from flacheck.model import Attempt, Outcome
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job
 from flacheck.store import Store
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 from tests.made_gate import (
     BROKEN,
     gate,

@@ -9,11 +9,11 @@ import pytest
 
 from flacheck import reports
 from flacheck.capabilities.gate.result import ReleaseState, WaiverUse
-from flacheck.config.waivers import Waiver
 from flacheck.errors import Exit
 from flacheck.model import Record
 from flacheck.reports import gate as gate_report
 from flacheck.reports.document import Display
+from flacheck.tables.settings.waivers import Waiver
 from tests.made_gate import (
     BROKEN,
     COMPILES,

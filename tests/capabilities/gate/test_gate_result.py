@@ -10,7 +10,7 @@ import jsonschema
 
 import flacheck
 from flacheck.capabilities.gate.result import Gate
-from flacheck.config.waivers import Waiver
+from flacheck.tables.settings.waivers import Waiver
 from tests.made_gate import RECORDS, gate
 
 SCHEMA = Path(flacheck.__file__).parent / "tables" / "schemas" / "gate-1.json"

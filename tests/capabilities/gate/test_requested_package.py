@@ -8,7 +8,7 @@ import pytest
 
 from flacheck.capabilities.gate.requested_package import RequestedPackage
 from flacheck.errors import UsageError
-from flacheck.packages import checkouts
+from flacheck.source.packages import checkouts
 
 
 @pytest.mark.parametrize(

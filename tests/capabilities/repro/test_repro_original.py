@@ -17,7 +17,7 @@ from flacheck.capabilities.repro.original import (
 )
 from flacheck.capabilities.repro.passes.autotuner import configs_and_keys
 from flacheck.model import Attempt, Cell, Cut, Kernel, Launch, Outcome, Stubbed
-from flacheck.packages.package import Package
+from flacheck.source.packages.package import Package
 from tests.made_specimens import HEAD
 
 SOURCE = HEAD + "@triton.jit\ndef kernel(x, n, K: tl.constexpr, EVEN: tl.constexpr):\n    pass\n"

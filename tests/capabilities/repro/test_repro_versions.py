@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from flacheck.analysis.slow import TIMES
 from flacheck.capabilities.repro import versions
 from flacheck.capabilities.repro.versions import ReleaseVerdict
+from flacheck.evidence.analysis.slow import TIMES
 from flacheck.model import Verdict
 from tests.made_records import record
 from tests.made_specimens import FAILS, SIGNATURE, FakeCompilers, chain

@@ -17,8 +17,8 @@ from flacheck.store import Store
 from tests import fake
 from tests.capabilities.bisect.test_bisect import bisect, family
 from tests.engine.test_scan import run
-from tests.inputs.launches.test_launches import HEADER, launch, write
 from tests.rule_logs import signature_of
+from tests.subjects.inputs.launches.test_launches import HEADER, launch, write
 
 REGISTER = "error: could not allocate output register for constraint 'f'"
 OLDER = "error: couldn't allocate output register for constraint 'f'"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.captures.test_capture import needs_torch
+from tests.subjects.captures.test_capture import needs_torch
 
 FUNCTIONS = """
 import torch

@@ -242,7 +242,7 @@ print(torch.ones(2, device="cuda").device)
 
 
 def _refusing(owner: str, name: str) -> subprocess.CompletedProcess[str]:
-    from flacheck.captures.cards import card
+    from flacheck.subjects.captures.cards import card
 
     program = REFUSING.format(owner=owner, name=name)
     command = [sys.executable, "-c", program, json.dumps(card("h100"))]

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from flacheck.captures.capture_job import GUEST
-from flacheck.inputs.launches import read
+from flacheck.subjects.captures.capture_job import GUEST
+from flacheck.subjects.inputs.launches import read
 from tests.captured import PRELUDE, needs_torch, recorded
 
 OPERATOR = """

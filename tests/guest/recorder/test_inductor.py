@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.captures.run import capture
-from flacheck.inputs.launches import read
+from flacheck.subjects.captures.run import capture
+from flacheck.subjects.inputs.launches import read
 from tests.captured import needs_torch
 
 _PROGRAM = """

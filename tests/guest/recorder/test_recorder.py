@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.captures.capture_job import GUEST
-from flacheck.inputs.launches import TensorPlacement, read, sources
+from flacheck.subjects.captures.capture_job import GUEST
+from flacheck.subjects.inputs.launches import TensorPlacement, read, sources
 from tests.captured import AUTOTUNED, needs_torch, recorded, written
 
 

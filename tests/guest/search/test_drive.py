@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from flacheck.captures import capture_job
-from flacheck.captures.cards import card
 from flacheck.engine import programs
 from flacheck.errors import IncompleteError
-from flacheck.inputs.launches import Launches, read
 from flacheck.model import Json
-from flacheck.packages.package import Package
+from flacheck.source.packages.package import Package
+from flacheck.subjects.captures import capture_job
+from flacheck.subjects.captures.cards import card
+from flacheck.subjects.inputs.launches import Launches, read
 from flacheck.toolchains.base import Toolchain
 
 pytestmark = pytest.mark.skipif(

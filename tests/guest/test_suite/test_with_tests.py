@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from flacheck.captures import tests as suite
-from flacheck.captures.cards import card
-from flacheck.captures.coverage import coverage
 from flacheck.engine import policies
 from flacheck.errors import UsageError
 from flacheck.files import json_lines
 from flacheck.guest.engine.confinement import Policy
 from flacheck.guest.engine.escapes import lay_bait
 from flacheck.guest.test_suite import cases
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.launches import read
-from flacheck.inputs.subject import Subject
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job
+from flacheck.subjects.captures import tests as suite
+from flacheck.subjects.captures.cards import card
+from flacheck.subjects.captures.coverage import coverage
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.launches import read
+from flacheck.subjects.inputs.subject import Subject
 from tests.captured import needs_torch
 from tests.escaping import code, expected
 from tests.guest.search.test_drive import KERNELS, package

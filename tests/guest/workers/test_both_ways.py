@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
 from flacheck.model import Cell, Cut, Imported, Record
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import records_of
 from flacheck.store import Store
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 
 pytestmark = [
     pytest.mark.network,

@@ -23,7 +23,7 @@ from flacheck.guest.workers.cut import (
     passed_functions,
     path_of,
 )
-from flacheck.inputs.launches.admission import check_source
+from flacheck.subjects.inputs.launches.admission import check_source
 
 SOURCE = """\
 import math

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from flacheck.guest.engine import confinement
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
 from flacheck.model import Record
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.run import records_of
 from flacheck.rules import RULES
 from flacheck.store import Store
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 
 pytestmark = pytest.mark.network
 NEWEST_AND_OLDEST = ("nvcc==13.0.88", "nvcc==13.5.37")

@@ -11,14 +11,14 @@ from flacheck.guest.engine import confinement
 from flacheck.guest.workers import nvcc_worker
 from flacheck.guest.workers.cuda_includes import check_includes
 from flacheck.guest.workers.cuda_units import UnitRefused
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
 from flacheck.model import Record
 from flacheck.pipeline import planning
 from flacheck.pipeline import run as runs
 from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.run import records_of
 from flacheck.store import Store
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 from tests.made_toolkit import MISMATCH, project, toolkit
 
 

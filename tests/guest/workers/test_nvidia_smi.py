@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from flacheck.captures.cards import card
 from flacheck.guest.workers import nvidia_smi
+from flacheck.subjects.captures.cards import card
 
 
 @pytest.fixture(autouse=True)

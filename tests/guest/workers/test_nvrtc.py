@@ -13,14 +13,14 @@ from flacheck import toolchains
 from flacheck.errors import ToolchainError, UsageError
 from flacheck.guest.workers import nvrtc_worker
 from flacheck.guest.workers.nvrtc_worker import NvrtcWorker
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
 from flacheck.model import Record
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job, RunOptions
 from flacheck.pipeline.run import records_of
 from flacheck.rules.classify import read
 from flacheck.store import Store
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 from tests.made_toolchains import identities
 
 FIGURES = """ptxas info    : 0 bytes gmem

@@ -21,9 +21,9 @@ from flacheck.cli import common
 from flacheck.errors import UsageError
 from flacheck.model import Corpus, Imported, Kernel
 from flacheck.model.source_location import SourceLocation
-from flacheck.packages.kernel_locations import KernelLocator
 from flacheck.reports import chart
 from flacheck.reports.document import Annotation, Case, CaseOutcome, Display, Report
+from flacheck.source.packages.kernel_locations import KernelLocator
 from tests.made_records import failure, record
 from tests.made_reports import MADE
 from tests.paths import ROOT

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from flacheck.errors import UsageError
-from flacheck.inputs.expand import Selection
-from flacheck.inputs.subject import Subject
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job
 from flacheck.source.builds import generated_sources
+from flacheck.subjects.inputs.expand import Selection
+from flacheck.subjects.inputs.subject import Subject
 
 SETUP = """
 import subprocess, sys

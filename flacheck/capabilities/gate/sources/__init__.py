@@ -6,7 +6,6 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
-from flacheck.analysis.known_good import group_by_key
 from flacheck.capabilities.gate.pins import NAMES, Installation, LabelledPin, Pin
 from flacheck.capabilities.gate.sources import (
     package_pins,
@@ -18,6 +17,7 @@ from flacheck.capabilities.gate.sources import (
 from flacheck.capabilities.gate.sources.package_pins import PackagePin
 from flacheck.capabilities.gate.sources.pin_files import PinFile
 from flacheck.errors import UsageError
+from flacheck.evidence.analysis.known_good import group_by_key
 
 _FILE_PATTERNS = (
     *("pyproject.toml", "requirements*.txt", "requirements*.in"),

@@ -12,8 +12,8 @@ from typing import Any
 
 from flacheck import files
 from flacheck.capabilities.gate.pins import file_line
-from flacheck.config import toml
 from flacheck.errors import UsageError
+from flacheck.tables.settings import toml
 
 # PowerShell's `pip freeze > requirements.txt` writes UTF-16; pip detects it by its mark.
 _MARKS = {

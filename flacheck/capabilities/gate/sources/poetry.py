@@ -12,8 +12,8 @@ from packaging.version import Version
 from flacheck.capabilities.gate.pins import NAMES, LabelledPin, Pin
 from flacheck.capabilities.gate.sources import requirement
 from flacheck.capabilities.gate.sources.pin_files import TomlDocument
-from flacheck.config import toml
 from flacheck.errors import UsageError
+from flacheck.tables.settings import toml
 
 
 def pins(document: TomlDocument) -> Iterator[LabelledPin]:

@@ -9,8 +9,8 @@ from packaging.utils import canonicalize_name
 from flacheck.capabilities.gate.pins import LabelledPin, Pin
 from flacheck.capabilities.gate.sources import poetry, requirement
 from flacheck.capabilities.gate.sources.pin_files import PinFile, TomlDocument
-from flacheck.config import toml
 from flacheck.errors import UsageError
+from flacheck.tables.settings import toml
 
 
 def read(file: PinFile) -> list[LabelledPin]:

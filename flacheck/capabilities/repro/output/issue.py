@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from packaging.version import Version
 
-from flacheck.analysis.slow import CODE as SLOW
 from flacheck.capabilities.repro.kernel.operation_types import operation_types, worth_telling
 from flacheck.capabilities.repro.output.blame import blame
 from flacheck.capabilities.repro.output.changes import changes
@@ -17,6 +16,7 @@ from flacheck.capabilities.repro.output.result import Reproduced
 from flacheck.capabilities.repro.output.script import CANNOT_TELL, DOES_NOT, SHOWS, kernel_text
 from flacheck.capabilities.repro.output.symptom import readable_words, shorten
 from flacheck.capabilities.repro.versions import ReleaseVerdict, join_versions
+from flacheck.evidence.analysis.slow import CODE as SLOW
 from flacheck.model.text import code_span, fence, visible
 from flacheck.rules import is_wrapper
 from flacheck.tables import targets

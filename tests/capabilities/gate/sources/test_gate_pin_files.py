@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from flacheck.capabilities.gate.sources.pin_files import PinFile, TomlDocument, encoding_of
-from flacheck.config import toml
 from flacheck.errors import UsageError
+from flacheck.tables.settings import toml
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,222 @@
+"""Known good: which releases every asked cell compiles on, and what to pin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from flacheck.evidence.analysis.context import Context
+from flacheck.evidence.analysis.known_good import Specifier
+from flacheck.evidence.analysis.standing_state import StandingState
+from flacheck.evidence.analysis.summary import Summary, summarise
+from flacheck.model import Record, Verdict
+from flacheck.reports.conclusions import answer
+from tests.made_records import (
+    CONTEXT,
+    RUNS,
+    SHAPE,
+    failure,
+    record,
+    skipped,
+    summarised,
+    unknown,
+    whole,
+)
+
+
+def _good(*records: Record) -> list[str]:
+    releases = summarised(records).known_good
+    return [release.triton for release in releases if release.state is StandingState.GOOD]
+
+
+def test_a_release_whose_cells_all_compile_is_known_good() -> None:
+    """A known-good release comes with its torch releases, its targets and how many cells are
+    evidence.
+    """
+    summary = summarised([record(), record(target="sm80")])
+    (release,) = json.loads(json.dumps(summary.document().to_json()))["known_good"]
+    assert release == {
+        "toolchain": "triton==3.2.0",
+        "triton": "3.2.0",
+        "torch": ["2.6.0"],
+        "targets": ["sm80", "sm90"],
+        "cells": 2,
+        "advisories": [],
+        "standing": "good",
+        "configurations": {"answered": 2, "of": 2},
+        "kernels": {"answered": 2, "of": 2},
+    }
+
+
+@pytest.mark.parametrize(
+    ("cells", "good"),
+    [
+        ([], False),
+        ([skipped()], False),
+        ([record(), skipped(options={"num_warps": 8})], True),
+        ([record(), skipped(kernel="m:other")], False),
+        ([record(), unknown(options={"num_warps": 8})], True),
+        ([record(), unknown(kernel="m:other")], False),
+        ([record(), unknown(dtype="fp32")], False),
+        ([record(), failure(options={"num_warps": 8})], False),
+        ([record(), failure("FC501", tolerated=True, options={"num_warps": 8})], True),
+        ([failure("FC501", tolerated=True)], False),
+        ([record(), failure("FC501", tolerated=True, dtype="fp32")], False),
+        ([record(), failure("FC501", tolerated=True, shape={**SHAPE, "K": 64})], False),
+        ([record(), failure("FC501", tolerated=True, constexprs={"BC": 32})], True),
+        ([record(), failure("FC501", tolerated=True, kernel="m:other")], False),
+        ([record(), failure("FC501", tolerated=True, target="sm80")], True),
+    ],
+)
+def test_the_definition_of_known_good(cells: list[Record], good: bool) -> None:
+    """Every launch has a configuration that compiles, at least one does, no failure is untolerated;
+    an unknown configuration matters only where no other of its launch compiles.
+    """
+    assert _good(*cells) == (["3.2.0"] if good else [])
+
+
+def test_specifiers_name_triton_and_torch_for_each_target() -> None:
+    """What to pin is said per target; a local build can be good but not be pinned."""
+    releases = ["3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.6.0+local.ab12cd34"]
+    cells = [
+        failure(toolchain=f"triton=={v}") if v == "3.2.0" else record(toolchain=f"triton=={v}")
+        for v in releases
+    ]
+    summary = summarised([*cells, record(toolchain="triton==3.2.0", target="sm80")])
+    assert [release.triton for release in summary.known_good] == releases
+    assert summary.known_good[-1].torch == ()
+    assert summary.specifiers == (
+        Specifier("sm80", "triton==3.2.0", "torch==2.6.0"),
+        Specifier("sm90", "triton>=3.1.0,!=3.2.0,<=3.4.0", "torch>=2.5.0,!=2.6.0,<=2.8.0"),
+    )
+
+
+def test_a_specifier_knows_the_releases_that_nobody_asked_for() -> None:
+    """The callable gets all known releases; torch is None when no release fits."""
+    seen = []
+    context = Context(
+        specifier=lambda *asked: seen.append(asked) or "triton<9", known_triton=["3.2.0", "3.9.0"]
+    )
+    assert summarised([record()], context).specifiers == (Specifier("sm90", "triton<9", None),)
+    assert seen == [("triton", ["3.2.0"], ["3.2.0", "3.9.0"])]
+
+
+def test_other_compilers_are_not_taken_for_triton() -> None:
+    """A release of nvcc is known good by its own name: no torch pins it, no requirement names
+    it."""
+    summary = summarised([record(toolchain="nvcc==13.1.115")], CONTEXT)
+    (good,) = summary.known_good
+    assert (good.toolchain, good.triton, good.torch) == ("nvcc==13.1.115", None, ())
+    assert summary.specifiers == ()
+    assert answer(summary) == "1 of 1 cell compiles with nvcc 13.1.115 on sm90."
+
+
+def test_compilers_beside_each_other_are_each_told() -> None:
+    """Runs of Triton and of nvcc as one report."""
+    cells = [record(), record(toolchain="nvcc==13.1.115", target="sm80"), failure(target="sm120")]
+    assert answer(summarised(cells, CONTEXT)) == (
+        "1 of 1 cell compiles with torch==2.6.0 and triton==3.2.0 on sm90; "
+        "1 of 1 cell compiles with nvcc 13.1.115 on sm80. No release is known good on sm120."
+    )
+
+
+@settings(deadline=None)
+@given(RUNS)
+def test_known_good_agrees_with_its_definition(cells: list[Record]) -> None:
+    """Whatever the cells, a release is known good exactly when the contract's sentence holds."""
+    for triton in ("3.1.0", "3.2.0"):
+        asked = [c for c in cells if c.toolchain == f"triton=={triton}"]
+        holds = (
+            any(c.verdict is not Verdict.SKIPPED for c in asked)
+            and not any(c.verdict is Verdict.FAILS and not c.tolerated for c in asked)
+            and {c.dtype for c in asked}
+            == {c.dtype for c in asked if c.verdict is Verdict.COMPILES}
+        )
+        assert (triton in _good(*cells)) == holds
+
+
+def test_a_compile_stopped_on_request_makes_no_release_known_good() -> None:
+    """`--until ttgir` says nothing of the stages after it."""
+    assert summarised([record()], Context()).known_good
+    assert not summarised([record(reason="up to ttgir")], Context()).known_good
+
+
+def test_advisories_are_told_of_every_release_that_was_asked() -> None:
+    """Also of one that fails there, once for all its targets."""
+    context = replace(CONTEXT, advisories=lambda triton, target: [f"{triton} computes wrongly"])
+    asked = [failure(), record(toolchain="triton==3.1.0"), record(target="sm80")]
+    assert summarised(asked, context).advisories == (
+        ("3.1.0", ("sm90",), "3.1.0 computes wrongly"),
+        ("3.2.0", ("sm80", "sm90"), "3.2.0 computes wrongly"),
+    )
+
+
+def _made_up(**more: Any) -> Record:
+    """A launch that the driver made up and that the front end refuses: it is no evidence."""
+    return failure("FC000", "unsupported operand", stage="ast", **more)
+
+
+def _with_made_up(cells: Sequence[Record]) -> Summary:
+    """The summary of a scan whose question says that its front-end failures were made up."""
+    made_up = [cell.key for cell in cells if cell.stage == "ast"]
+    standings = whole(cells, made_up=made_up)
+    return summarise(cells, replace(CONTEXT, standings=standings, made_up=frozenset(made_up)))
+
+
+def test_known_good_counts_only_cells_with_evidence() -> None:
+    """Untested launches, timeouts and skipped cells are not counted as known good."""
+    cells = [
+        record(),
+        record(options={"num_warps": 8}),
+        failure("FC501", tolerated=True, options={"num_warps": 16}),
+        unknown(options={"num_warps": 2}),
+        skipped(options={"num_warps": 1}),
+        *(_made_up(kernel=f"m:kernel_{number}") for number in range(4)),
+    ]
+    (release,) = _with_made_up(cells).known_good
+    assert release.cells == 3
+
+
+def test_the_answer_counts_what_was_not_tested() -> None:
+    """The sentence names how many cells compile and how the other cells ended."""
+    cells = [
+        record(),
+        failure("FC501", tolerated=True, options={"num_warps": 16}),
+        unknown(options={"num_warps": 2}),
+        skipped(options={"num_warps": 1}),
+        _made_up(kernel="m:one"),
+        _made_up(kernel="m:two"),
+    ]
+    assert answer(_with_made_up(cells)) == (
+        "1 of 6 cells compiles with torch==2.6.0 and triton==3.2.0 on sm90 "
+        "(1 tolerated failure, 1 without a verdict, 1 skipped, 2 not tested, "
+        "screened: 4 of 6 configurations, 1 of 3 kernels)."
+    )
+
+
+def test_a_pin_counts_the_cells_of_its_releases_only() -> None:
+    """A release that fails elsewhere, and a good release that the pin excludes, add no cells."""
+    cells = [
+        record(),
+        record(toolchain="triton==3.1.0"),
+        failure(toolchain="triton==3.4.0"),
+        failure(target="sm80"),
+    ]
+    context = replace(CONTEXT, advisories=lambda triton, target: ["wrong"] * (triton == "3.1.0"))
+    assert answer(summarised(cells, context)) == (
+        "1 of 1 cell compiles with torch==2.6.0 and triton==3.2.0 on sm90. "
+        "No release is known good on sm80."
+    )
+
+
+def test_a_local_build_that_alone_is_good_is_named() -> None:
+    """No requirement can name a local build, so the answer names the build itself."""
+    cells = [record(toolchain="triton==3.6.0+local.ab12cd34")]
+    assert answer(summarised(cells)) == (
+        "1 of 1 cell compiles with Triton 3.6.0+local.ab12cd34, which no index has, on sm90."
+    )

@@ -1,0 +1,155 @@
+"""Searches against their definitions: what they find, and how little they ask."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flacheck.evidence.analysis.ordered_search import (
+    Answer,
+    Boundary,
+    State,
+    boundary,
+    changes,
+    turning_points,
+)
+
+ANSWERS = st.sampled_from(list(Answer))
+KNOWN = st.sampled_from([Answer.YES, Answer.NO])
+
+
+def run(row: Sequence[Answer]) -> tuple[Boundary | None, list[int]]:
+    """What the search finds in a row, and the places it asked for, in order."""
+    asked: list[int] = []
+    search = boundary(len(row))
+    place = next(search)
+    while True:
+        asked.append(place)
+        try:
+            place = search.send(row[place])
+        except StopIteration as end:
+            return end.value, asked
+
+
+def all_boundaries(row: Sequence[Answer]) -> list[Boundary]:
+    """Every pair that the definition admits, by trying all pairs."""
+    start = row[0]
+    return [
+        (near, far)
+        for near in range(len(row))
+        for far in range(near + 1, len(row))
+        if start is not Answer.UNKNOWN
+        and row[near] is start
+        and row[far] not in (start, Answer.UNKNOWN)
+        and all(answer is Answer.UNKNOWN for answer in row[near + 1 : far])
+    ]
+
+
+@given(st.lists(ANSWERS, min_size=1, max_size=40))
+def test_a_boundary_is_one_of_those_that_exist(row: list[Answer]) -> None:
+    """Whatever the row looks like, and none is found only where there is none."""
+    found, asked = run(row)
+    assert (found in all_boundaries(row)) if all_boundaries(row) else (found is None)
+    assert len(asked) == len(set(asked))
+    assert set(asked) <= set(range(len(row)))
+
+
+@given(
+    KNOWN,
+    st.integers(1, 200),
+    st.integers(1, 200),
+    st.randoms(use_true_random=False),
+    st.floats(0, 0.9),
+)
+def test_a_row_that_turns_once_has_its_one_boundary_found(
+    start: Answer, before: int, after: int, random: object, holes: float
+) -> None:
+    """Unknown places, wherever they lie, only widen it."""
+    other = Answer.NO if start is Answer.YES else Answer.YES
+    row = [start] * before + [other] * after
+    for place in range(1, len(row)):
+        if random.random() < holes:  # type: ignore[attr-defined]
+            row[place] = Answer.UNKNOWN
+    expected = all_boundaries(row)
+    assert len(expected) <= 1
+    assert run(row)[0] == (expected[0] if expected else None)
+
+
+@given(KNOWN, st.integers(1, 500), st.integers(1, 500))
+def test_a_row_that_turns_once_is_asked_little(start: Answer, before: int, after: int) -> None:
+    """Twice the logarithm of how far the turn is, whatever lies beyond it."""
+    other = Answer.NO if start is Answer.YES else Answer.YES
+    found, asked = run([start] * before + [other] * after)
+    assert found == (before - 1, before)
+    assert len(asked) <= 2 * math.ceil(math.log2(before + 1)) + 2
+
+
+def test_the_same_everywhere_takes_asking_all() -> None:
+    """Only then is it known that nothing turns."""
+    found, asked = run([Answer.YES] * 13)
+    assert found is None
+    assert sorted(asked) == list(range(13))
+
+
+def test_an_unknown_start_decides_nothing() -> None:
+    """There is nothing to be the opposite of."""
+    assert run([Answer.UNKNOWN, Answer.YES, Answer.NO]) == (None, [0])
+
+
+@given(st.lists(st.sampled_from(["compiles", "FC302", "FC101", None]), max_size=30))
+def test_changes_are_all_pairs_of_unlike_neighbours_when_unknowns_are_left_out(
+    states: list[str | None],
+) -> None:
+    """By trying all pairs."""
+    assert changes(states) == [
+        (a, b)
+        for a in range(len(states))
+        for b in range(a + 1, len(states))
+        if None not in (states[a], states[b])
+        and states[a] != states[b]
+        and not any(states[a + 1 : b])
+    ]
+
+
+def explored(row: Sequence[State], own: int) -> dict[int, State]:
+    """The states of the positions that the search for all changes examines."""
+    states: dict[int, State] = {}
+    search = turning_points(len(row), own)
+    places = next(search)
+    while True:
+        assert places
+        assert not set(places) & set(states)
+        states |= {place: row[place] for place in places}
+        try:
+            places = search.send(states)
+        except StopIteration:
+            return states
+
+
+@given(
+    st.lists(st.sampled_from(["good", "bad", "worse", None]), min_size=1, max_size=40), st.data()
+)
+def test_a_change_is_between_neighbours_and_confirmed(row: list[str | None], data: Any) -> None:
+    """All between its two positions is unknown, and the positions beside it were examined."""
+    states = explored(row, data.draw(st.integers(0, len(row) - 1)))
+    known = [states.get(place) for place in range(len(row))]
+    for before, after in changes(known):
+        assert (before, after) in changes(row)
+        assert set(range(max(0, before - 1), min(len(row), after + 2))) <= set(states)
+    # No change is reported only where the ends of every range agree.
+    if not changes(known):
+        outer = [state for state in row if state is not None]
+        assert not outer or outer[0] == outer[-1]
+
+
+@given(st.integers(1, 500), st.integers(1, 500))
+def test_one_change_takes_a_logarithm_of_the_positions(before: int, after: int) -> None:
+    """Two ends, its own position, halves, and one position on either side."""
+    row = ["good"] * before + ["bad"] * after
+    states = explored(row, before)
+    assert changes([states.get(place) for place in range(len(row))]) == [(before - 1, before)]
+    assert len(states) <= 5 + math.ceil(math.log2(len(row)))

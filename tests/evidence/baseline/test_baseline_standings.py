@@ -1,0 +1,256 @@
+"""From how questions stand to a baseline, and back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from flacheck.evidence.analysis.groups import by_signature
+from flacheck.evidence.analysis.judgement import judge
+from flacheck.evidence.analysis.standing import Standing
+from flacheck.evidence.analysis.standings import standing
+from flacheck.evidence.baseline import form
+from flacheck.evidence.baseline.form import Baseline
+from flacheck.evidence.baseline.standings import baseline_of, keys_digest, standings_of, update
+from flacheck.model import KeySet, Question, Record, RequestedCells
+from tests.made_records import DELTA, RUNS, failure, record, skipped, unknown, whole
+
+SPEC = "shop==1.0"
+OTHER = {"kernel": "m:other"}
+
+
+def made(*standings: Standing, **more: Sequence[str]) -> Baseline:
+    return baseline_of(standings, "1.0", **more)
+
+
+def stood(*standings: Standing) -> list[Standing]:
+    """What a baseline of these says of them."""
+    return standings_of(made(*standings))
+
+
+def of(records: list[Record], about: str = "seeds") -> list[Standing]:
+    return whole(records, about=about)
+
+
+def only(found: Sequence[Standing]) -> Standing:
+    (one,) = found
+    return one
+
+
+@given(RUNS)
+def test_a_standing_comes_back_with_its_answer(records: list[Record]) -> None:
+    """Good or not, how much is answered, and what fails how often, on every place."""
+    now = sorted(of(records), key=lambda each: each.place)
+    again = stood(*now)
+    assert len(again) == len(now)
+    for before, after in zip(now, again):
+        assert after.place == before.place
+        assert (after.requested_count, after.answered_count) == (
+            before.requested_count,
+            before.answered_count,
+        )
+        assert (after.is_good, after.is_partial) == (before.is_good, before.is_partial)
+        assert _failing(after) == _failing(before)
+        assert len(after.undecided_cells) == len(before.undecided_cells)
+        assert len(after.untested_cells) == len(before.untested_cells)
+        assert {cell.kernel for cell in after.cells} == {cell.kernel for cell in before.cells}
+        assert after.kernels == before.kernels
+        assert after.packages == before.packages
+
+
+def _failing(one: Standing) -> list[tuple[str, str, int, tuple[str, ...]]]:
+    return sorted(
+        (group.signature, group.code, group.count, group.kernels)
+        for group in by_signature(one.failing)
+    )
+
+
+@given(RUNS)
+def test_every_baseline_that_is_written_can_be_read(records: list[Record]) -> None:
+    """What was counted agrees with itself, and what it says again is the same file."""
+    baseline = made(*of(records))
+    again = made(*standings_of(baseline))
+    without_keys = [replace_keys(each) for each in (baseline, again)]
+    assert without_keys[0] == without_keys[1]
+
+
+def replace_keys(baseline: Baseline) -> str:
+    """The text less the digests of keys, which only the cells themselves have."""
+    lines = form.text_of(baseline).splitlines()
+    return "\n".join(line for line in lines if '"keys"' not in line)
+
+
+def test_a_file_says_what_was_counted() -> None:
+    """By state, kernel and signature."""
+    fails = [failure(options={"num_warps": warps}) for warps in (8, 16)]
+    records = [record(), record(**OTHER), unknown(kernel="m:slow"), *fails]
+    (question,) = made(*of(records, SPEC)).questions
+    assert (question.about, question.kernels) == ("shop", (DELTA, "m:other", "m:slow"))
+    (place,) = question.places
+    assert (place.version, place.state, place.requested_count, place.answered_count) == (
+        "1.0",
+        "bad",
+        5,
+        5,
+    )
+    assert (place.compiles, place.undecided_counts) == (2, {"m:slow": 1})
+    (known,) = place.failures
+    assert (known.signature, known.kernels) == (fails[0].signature, {DELTA: 2})
+    assert known.line == "Assertion `reshapeOuts' failed."
+
+
+def test_a_config_that_another_makes_up_for_is_no_failure() -> None:
+    """Neither one that the autotuner skips nor one that timed out."""
+    records = [
+        record(),
+        unknown(options={"num_warps": 8}),
+        failure("FC501", options={"num_warps": 16}, tolerated=True),
+    ]
+    (place,) = made(*of(records)).questions[0].places
+    assert (place.state, place.compiles, place.made_up_for) == ("good", 1, 2)
+    assert only(stood(*of(records))).is_good
+
+
+def test_a_partial_question_stays_partial() -> None:
+    """It has no digest of what was asked, for nobody has seen all of it."""
+    asked = [record(), record(**OTHER)]
+    keys = KeySet({each.key: each.kernel for each in asked})
+    place = RequestedCells("triton==3.2.0", "sm90", 2, keys.digest)
+    partial = standing(Question("seeds"), place, keys, asked[:1])
+    assert keys_digest(partial) is None
+    (line,) = made(partial).questions[0].places
+    assert (line.state, line.requested_count, line.answered_count, line.keys) == (
+        "partial",
+        2,
+        1,
+        None,
+    )
+    assert only(stood(partial)).progress == "1/2"
+    unknown_size = standing(Question("seeds"), RequestedCells("triton==3.2.0", "sm90"), None, asked)
+    assert only(stood(unknown_size)).progress == "2/?"
+
+
+def test_skipped_and_untested_cells_make_nothing_good() -> None:
+    """They come back as what they were."""
+    refused = only(stood(*of([skipped()])))
+    assert (refused.is_good, refused.obstacle) == (False, "only skipped cells")
+    made_up = failure("FC501", **OTHER)
+    spoilt = whole([made_up], made_up=[made_up.key])
+    assert only(spoilt).obstacle == "only untested cells"
+    assert only(stood(*spoilt)).obstacle == "only untested cells"
+
+
+def test_a_place_names_the_kernels_that_were_not_asked_there() -> None:
+    """A package launches others under other releases."""
+    records = [record(), record(**OTHER), record(toolchain="triton==3.4.0")]
+    old, new = made(*of(records)).questions[0].places
+    assert (old.without, new.without) == ((), ("m:other",))
+    kernels = {each.toolchain: {c.kernel for c in each.cells} for each in stood(*of(records))}
+    assert kernels == {"triton==3.2.0": {DELTA, "m:other"}, "triton==3.4.0": {DELTA}}
+
+
+def test_a_matrix_keeps_the_packages_that_advisories_ask_for() -> None:
+    """By their versions; a package's question says so itself."""
+    records = [record(package=f"shop=={number}.0") for number in (1, 2)]
+    (question,) = made(*of(records)).questions
+    assert question.packages == ("shop==1.0", "shop==2.0")
+    assert only(stood(*of(records))).packages == {"shop==1.0", "shop==2.0"}
+    own = [record(package=SPEC)]
+    assert made(*of(own, SPEC)).questions[0].packages == ()
+    assert only(stood(*of(own, SPEC))).packages == {SPEC}
+
+
+def test_the_order_of_what_is_known_is_no_content() -> None:
+    """Releases by version, targets by number, the rest by name."""
+    records = [
+        failure(toolchain=f"triton=={release}", target=target)
+        for release in ("3.10.0", "3.2.0")
+        for target in ("sm100", "sm80")
+    ]
+    one, other = made(*of(records)), made(*reversed(of(records[::-1])))
+    assert form.text_of(one) == form.text_of(other)
+    places = [place.place for place in one.questions[0].places]
+    assert places == [
+        ("triton==3.2.0", "sm80"),
+        ("triton==3.2.0", "sm100"),
+        ("triton==3.10.0", "sm80"),
+        ("triton==3.10.0", "sm100"),
+    ]
+
+
+def test_an_update_replaces_what_was_asked_again_and_keeps_the_rest() -> None:
+    """A new release, or a new version of the package, does not take the others away."""
+    before = made(*of([failure(), record(toolchain="triton==3.4.0", **OTHER)], SPEC))
+    kept = made(*of([record()], "quick"))
+    after = made(*of([record()], "shop==1.1"), accepted_releases=["3.2.0"])
+    new = update(update(before, kept), after)
+    assert new.accepted_releases == ("3.2.0",)
+    assert [question.about for question in new.questions] == ["quick", "shop"]
+    shop = new.questions[1]
+    assert [(place.place, place.version, place.state) for place in shop.places] == [
+        (("triton==3.2.0", "sm90"), "1.1", "good"),
+        (("triton==3.4.0", "sm90"), "1.0", "good"),
+    ]
+    assert shop.kernels == (DELTA, "m:other")
+    assert [place.without for place in shop.places] == [("m:other",), (DELTA,)]
+    assert update(new, new) == new
+
+
+def test_a_narrower_question_is_another_one() -> None:
+    """A release or a GPU narrows nothing."""
+    question = Question(SPEC, {"kernels": ["*fwd*"], "targets": ["sm90"]})
+    narrow = [replace(each, question=question) for each in of([record()], SPEC)]
+    baseline = made(*narrow, *of([record()], SPEC))
+    assert [each.selection for each in baseline.questions] == [{}, {"kernels": ["*fwd*"]}]
+    assert only(stood(*narrow)).question.name == f"{SPEC} --kernel *fwd*"
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_cells_made_of_counts_have_keys_of_their_own(count: int) -> None:
+    """Whoever counts by key counts all of them."""
+    records = [failure(options={"num_warps": number}) for number in range(1, count + 1)]
+    again = stood(*of([record(), *records]), *of([record(**OTHER)], "quick"))
+    keys = Counter(cell.key for each in again for cell in each.cells)
+    assert set(keys.values()) == {1}
+    assert len(keys) == count + 2
+
+
+def test_a_failure_of_every_release_stays_a_failure_in_the_file() -> None:
+    """A file may hold one of the releases alone; together they are judged again."""
+    records = []
+    for release in ("triton==3.4.0", "triton==3.5.1"):
+        refused = failure("FC111", "no", stage="ast", toolchain=release, **OTHER)
+        records += [record(toolchain=release), refused]
+    judged = judge(of(records, SPEC))
+    assert [each.state.value for each in judged] == ["screened", "screened"]
+    baseline = made(*judged)
+    (question,) = baseline.questions
+    assert [place.state for place in question.places] == ["bad", "bad"]
+    assert [place.unproven for place in question.places] == [("m:other",), ("m:other",)]
+    again = judge(standings_of(baseline))
+    assert [each.state.value for each in again] == ["screened", "screened"]
+
+
+def test_a_kernel_without_a_compile_frees_no_release() -> None:
+    """Its only cell of the newer release reached no verdict, in the file too."""
+    records = [record(toolchain="triton==3.6.0"), unknown(toolchain="triton==3.6.0", **OTHER)]
+    for release in ("triton==3.4.0", "triton==3.5.1"):
+        refused = failure("FC111", "no", stage="ast", toolchain=release, **OTHER)
+        records += [record(toolchain=release), refused]
+    again = judge(standings_of(made(*of(records, SPEC))))
+    assert [each.state.value for each in again] == ["screened", "screened", "screened"]
+
+
+def test_a_failure_that_other_scans_found_is_counted_beside_the_question() -> None:
+    """The numbers of requested and of answered cells both include it."""
+    (usual,) = whole([record()], about=SPEC, selection={"configs": ["usual"]})
+    (wider,) = whole(
+        [failure(options={"num_warps": 8})], about=SPEC, selection={"configs": ["edges"]}
+    )
+    (judged,) = judge([usual], [wider])
+    ((place,),) = (question.places for question in made(judged).questions)
+    assert (place.state, place.requested_count, place.answered_count) == ("bad", 2, 2)

@@ -1,0 +1,271 @@
+"""Published results answer `diff`, `gate` and `report`: nothing is compiled, fetched or captured."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from msgspec.structs import replace
+
+import flacheck as package
+from flacheck import UsageError
+from flacheck.capabilities.results.building import write_manifest
+from flacheck.evidence.published.form import decode_body, decode_header, encode
+from flacheck.evidence.published.library import open_library
+from flacheck.model import Record
+from flacheck.store import Store
+from flacheck.tables import find_shipped_folder
+from tests.cli.test_cli import flacheck
+from tests.evidence.published.test_published import answers, recomputed
+from tests.evidence.published.test_published import folder as folder
+from tests.made_records import PACKAGE, record, scanned
+
+OLD, NEW = "triton==3.4.0", "triton==3.2.0"
+FILE = "flash-linear-attention-0.1.1/usual-triton-3.2.0-sm90.zst"
+
+
+def _diff(folder: Path, **more: Any) -> Any:
+    return package.diff(
+        OLD, NEW, package=PACKAGE, target="h100", results=folder, store=folder / "store", **more
+    )
+
+
+def _install_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What published results do not answer would be installed and captured."""
+
+    def refuse(spec: str) -> None:
+        raise UsageError(f"{spec} would be installed")
+
+    monkeypatch.setattr("flacheck.pipeline.package_launches.provide_package", refuse)
+
+
+@pytest.mark.parametrize(
+    ("to", "more", "message"),
+    [
+        ("flash-kmeans==0.3.1", {}, "is compared with another release of it"),
+        ("flash-linear-attention==0.1.2", {"package": PACKAGE}, "leave out --package"),
+    ],
+)
+def test_two_packages_are_no_question_to_published_results(
+    folder: Path, to: str, more: dict[str, str], message: str
+) -> None:
+    """Neither are a release of a package and a subject beside it."""
+    with pytest.raises(UsageError, match=message):
+        package.diff(PACKAGE, to, triton="3.2.0", target="h100", results=folder, **more)
+
+
+def test_diff_answers_with_the_source(folder: Path) -> None:
+    """Nothing is installed; JSON has the source with its date, and follows the schema."""
+    result = _diff(folder)
+    assert result.answer.startswith("Downgrading Triton 3.4.0 → 3.2.0 on sm90: 1 of 1 kernel")
+    document = result.to_json()
+    assert document["source"] == "published"
+    assert document["published"]["dates"] == ["2026-11-24"]
+    assert result.published.sentence == (
+        "published results of 2026-11-24, flacheck 0.1.0; --fresh compiles here; "
+        "they cover --configs usual"
+    )
+    jsonschema.validate(document, package.schema("diff"))
+    assert not (folder / "store").exists()
+
+
+def test_the_table_names_the_source(folder: Path) -> None:
+    """On the command line."""
+    ran = flacheck(*("diff", OLD, NEW, "--package", PACKAGE, "--results", str(folder)), cwd=folder)
+    assert "published results of 2026-11-24, flacheck 0.1.0; --fresh compiles here" in ran.stdout
+
+
+def test_records_of_the_store_come_before_published_ones(folder: Path) -> None:
+    """Of the two configurations that were compared one has another verdict here, and that counts."""
+    failing: dict[str, Any] = {"code": "FC302", "signature": "FC302:x:y", "message": "new"}
+    (own,) = recomputed([record("fails", NEW, **failing)])
+    with Store.open(folder / "store") as store:
+        store.add_many(store.begin_run({"flacheck": "0"}, "mine", {}), [own])
+    result = _diff(folder)
+    assert "0 of 1 kernel that compiled still compiles" in result.answer
+    assert (result.published.own_cells, result.published.cells) == (1, 3)
+    assert "1 of 3 cells are by records of this store" in result.published.sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"configs": "own"}, "with --configs own is not published; --configs usual is"),
+        ({"target": "a100"}, "on sm80 with --configs usual is not published"),
+        ({"num_warps": 4}, "a selection by num-warps compiles here"),
+    ],
+)
+def test_a_question_that_asks_more_learns_which_part_is_published(
+    folder: Path, options: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on as without published results; here nothing can be installed."""
+    _install_nothing(monkeypatch)
+    events: list[str] = []
+    arguments = {"target": "h100", "on_event": lambda event: events.append(str(event)), **options}
+    with pytest.raises(UsageError, match="would be installed"):
+        package.diff(OLD, NEW, package=PACKAGE, results=folder, store=folder / "store", **arguments)
+    assert why in " ".join(events)
+
+
+def test_other_keys_are_not_this_flachecks_answers(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file whose keys were computed in another way is left out, and the reason is told."""
+    content = (folder / FILE).read_bytes()
+    header, body = decode_header(content, "x"), decode_body(content, "x")
+    (folder / FILE).write_bytes(encode(replace(header, keys="0" * 32), body))
+    write_manifest(folder)
+    _install_nothing(monkeypatch)
+    events: list[str] = []
+    with pytest.raises(UsageError, match="would be installed"):
+        _diff(folder, on_event=lambda event: events.append(str(event)))
+    assert "this flacheck computes other keys" in " ".join(events)
+
+
+def test_gate_judges_pins_by_published_results(folder: Path) -> None:
+    """On the GPU that packages are written for; the answer names its source."""
+    gate = package.gate(
+        triton=">=3.2,<3.5", package=PACKAGE, results=folder, store=folder / "store"
+    )
+    states = {version.triton: version.state.value for version in gate.versions}
+    assert (states["3.2.0"], states["3.4.0"]) == ("bad", "screened")
+    assert states["3.3.0"] == "no-record"
+    document = gate.to_json()
+    assert document["source"] == "published"
+    assert gate.published_releases == ("3.2.0", "3.4.0")
+    jsonschema.validate(document, package.schema("gate"))
+
+
+def test_gate_judges_the_package_that_the_files_pin(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without --package; the answer names the pin and its line."""
+    monkeypatch.chdir(folder)
+    (folder / "requirements.txt").write_text(f"triton>=3.2,<3.5\n{PACKAGE}\n")
+    gate = package.gate(results=folder)
+    assert gate.about == f"{PACKAGE} (requirements.txt:2)"
+    assert gate.published_releases == ("3.2.0", "3.4.0")
+    states = {version.triton: version.state.value for version in gate.versions}
+    assert states["3.2.0"] == "bad"
+
+
+@pytest.mark.parametrize(
+    ("pins", "note"),
+    [
+        ("flash-linear-attention==0.1.0", "is not published; the nearest published version is"),
+        ("flash-linear-attention>=0.1", "admits several versions; pin one"),
+        ("numpy", "no scan decides: --package NAME==VERSION judges by published results"),
+    ],
+)
+def test_gate_says_why_a_pinned_package_does_not_decide(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, pins: str, note: str
+) -> None:
+    """And judges nothing."""
+    monkeypatch.chdir(folder)
+    (folder / "requirements.txt").write_text(f"triton==3.2.0\n{pins}\n")
+    events: list[str] = []
+    gate = package.gate(results=folder, on_event=lambda event: events.append(str(event)))
+    assert gate.published is None
+    assert note in " ".join(events)
+
+
+def test_a_scan_in_the_store_comes_before_pinned_packages(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The project has chosen what decides."""
+    monkeypatch.chdir(folder)
+    (folder / "requirements.txt").write_text(f"triton>=3.2,<3.5\n{PACKAGE}\n")
+    with Store.open(folder / ".flacheck") as store:
+        scanned(store, [record(toolchain=NEW)], "mine")
+    gate = package.gate(results=folder)
+    assert gate.published is None
+    assert gate.questions == ("mine",)
+
+
+def test_a_record_of_the_store_comes_before_the_published_one(folder: Path) -> None:
+    """The cell that failed when the results were built compiles here."""
+    compiling, failing = recomputed(answers(NEW))
+    mended = Record.from_json(
+        {**compiling.to_json(), "key": failing.key, "options": failing.options}
+    )
+    with Store.open(folder / "store") as store:
+        scanned(store, [mended], PACKAGE)
+    gate = package.gate(triton="==3.2.0", package=PACKAGE, results=folder, store=folder / "store")
+    assert gate.versions[0].state.value != "bad"
+
+
+def test_a_published_failure_counts_beside_a_scan_of_other_configurations(folder: Path) -> None:
+    """Every command has the same standing, whatever was compiled here."""
+    good = [record(toolchain=NEW, options={"num_warps": 2, "num_stages": 2})]
+    store_folder = folder / "store"
+    with Store.open(store_folder) as store:
+        scanned(store, good, PACKAGE)
+    gate = package.gate(triton="==3.2.0", package=PACKAGE, results=folder, store=store_folder)
+    assert gate.versions[0].state.value == "bad"
+    assert gate.published_releases == ("3.2.0", "3.4.0")
+    run = package.report(store=store_folder, results=folder)
+    assert [each.state.value for each in run.standings] == ["bad"]
+    assert run.known_good == ()
+
+
+def test_gate_without_published_results_has_no_record(folder: Path) -> None:
+    """As --no-published says."""
+    gate = package.gate(
+        triton="==3.2.0", package=PACKAGE, results=folder, store=folder / "store", no_published=True
+    )
+    assert gate.versions[0].state.value == "no-record"
+    assert gate.to_json()["source"] == "own"
+
+
+def test_report_shows_published_results_as_a_run(folder: Path) -> None:
+    """With the same schema as a stored run."""
+    run = package.report(package=PACKAGE, results=folder, store=folder / "store")
+    document = run.to_json()
+    assert document["run"]["source"] == "published"
+    assert document["summary"]["compiles"] == 2
+    assert len(document["records"]) == 3
+    jsonschema.validate(document, package.schema("run"))
+    assert {each.toolchain: each.state.value for each in run.standings}[NEW] == "bad"
+
+
+def test_a_report_names_the_nearest_published_version(folder: Path) -> None:
+    """Where a folder was named and has nothing about the package."""
+    with pytest.raises(UsageError, match=r"nearest published version is 0\.1\.1"):
+        package.report(package="flash-linear-attention==0.3.9", results=folder)
+
+
+def test_what_is_shipped_answers_without_network_and_cache(tmp_path: Path) -> None:
+    """`known` and `diff` of the command line, in a network namespace of their own."""
+    unshare = shutil.which("unshare")
+    probe = [unshare or "false", "-rn", "true"]
+    if unshare is None or subprocess.run(probe, capture_output=True).returncode:
+        pytest.skip("no network namespace can be made here")
+    library = open_library(find_shipped_folder("results"))
+    by_about: dict[tuple[str, str], list[str]] = {}
+    for entry in library.entries(configs="usual"):
+        by_about.setdefault((entry.about, entry.target), []).append(entry.toolchain)
+    (about, target), releases = max(by_about.items(), key=lambda item: len(item[1]))
+    environment = {**os.environ, "FLACHECK_CACHE_DIR": str(tmp_path / "cache"), "NO_COLOR": "1"}
+    command = [unshare, "-rn", sys.executable, "-m", "flacheck"]
+
+    def run(*arguments: str) -> Any:
+        ran = subprocess.run(
+            [*command, *arguments, "--target", target, "--format", "json"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert ran.returncode in (0, 1), ran.stderr
+        return json.loads(ran.stdout)
+
+    assert run("known", about)["places"]
+    document = run("diff", releases[0], releases[-1], "--package", about)
+    assert document["source"] == "published"

@@ -1,0 +1,399 @@
+"""Published results: files of answers, folders of files, and what is looked up in them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+import flacheck
+from flacheck import UsageError
+from flacheck.api.results import library_of
+from flacheck.capabilities.results.building import select, write_manifest
+from flacheck.capabilities.results.verifying import find_unclassified
+from flacheck.evidence.published.combinations import read_combinations
+from flacheck.evidence.published.form import SCHEMA, decode_body, decode_header, encode, file_name
+from flacheck.evidence.published.highlights import highlights
+from flacheck.evidence.published.library import open_library, why_not_valid
+from flacheck.evidence.published.packing import ResultsOrigin, SubjectFacts, pack, unpack
+from flacheck.model import KeySet, Question, Record, RequestedCells, RequestedPlace
+from flacheck.reports import known_results as known_report
+from flacheck.tables import find_shipped_folder
+from tests.made_records import PACKAGE, record
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+ORIGIN = ResultsOrigin("0.1.0", "2026-11-24", "3.11")
+
+
+def answers(toolchain: str = "triton==3.2.0") -> list[Record]:
+    """A kernel that compiles with 4 warps and fails with 8."""
+    message = "LinearLayout.cpp:1: f: Assertion `x' failed."
+    failure: dict[str, Any] = {"code": "FC302", "signature": "FC302:llir:f", "message": message}
+    compiling = record(toolchain=toolchain)
+    options = {"num_warps": 8, "num_stages": 2}
+    return [compiling, record("fails", toolchain, options=options, stage="llir", **failure)]
+
+
+def recomputed(records: list[Record]) -> list[Record]:
+    """The records under the keys of their cells, as a scan stores them."""
+    return [Record.from_json({**each.to_json(), "key": _key(each)}) for each in records]
+
+
+def _key(each: Record) -> str:
+    return dataclasses.replace(each.cell).key
+
+
+def packed(records: list[Record], configs: Any = "usual") -> tuple[Any, Any]:
+    keys = KeySet({each.key: each.kernel for each in records})
+    toolchain, target = records[0].toolchain, records[0].target
+    request = RequestedCells(toolchain, target, len(records), keys.digest)
+    place = RequestedPlace(Question(PACKAGE, asked=(request,)), request, keys)
+    return pack(place, records, configs, ORIGIN, SubjectFacts("digest"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with one package under two releases; under 3.4.0 nothing fails."""
+    # Packages that are installed on this machine are not compared.
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
+    for records in (answers(), answers("triton==3.4.0")[:1]):
+        header, body = packed(recomputed(records))
+        path = tmp_path / file_name(header)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(encode(header, body))
+    combinations = tmp_path / "list.yaml"
+    combinations.write_text(
+        "version: 1\ncombinations:\n"
+        "  - {package: flash-linear-attention, versions: [0.1.1, 0.3.2], "
+        "triton: [3.2.0, 3.4.0], targets: [h100]}\n"
+    )
+    write_manifest(tmp_path, combinations)
+    return tmp_path
+
+
+def test_a_file_holds_the_question_with_its_records() -> None:
+    """The keys are computed again from the cells."""
+    records = recomputed(answers())
+    header, body = packed(records)
+    content = encode(header, body)
+    place = unpack(decode_header(content, "x"), decode_body(content, "x"))
+    assert place is not None
+    assert {each.key for each in place.records} == {each.key for each in records}
+    assert place.standing().state.value == "bad"
+    assert [failure.code for failure in header.place.failures] == ["FC302"]
+
+
+def test_a_file_is_the_same_in_whatever_order_its_records_came() -> None:
+    """Two machines write equal bytes."""
+    records = recomputed(answers())
+    assert encode(*packed(records)) == encode(*packed(records[::-1]))
+
+
+def test_a_flacheck_with_other_keys_reads_no_answer() -> None:
+    """The digest of the keys is that of another computation."""
+    header, body = packed(recomputed(answers()))
+    assert unpack(replace(header, keys="0" * 32), body) is None
+
+
+@pytest.mark.parametrize("field", ["toolchain", "target", "version"])
+def test_counts_of_another_question_are_refused(field: str) -> None:
+    """The counts of a header belong to its release, its GPU and its version."""
+    header, _ = packed(recomputed(answers()))
+    other = {"toolchain": "triton==3.4.0", "target": "sm80", "version": "0.1.0"}[field]
+    plain = to_builtins(header)
+    plain["place"][field] = other
+    texts = [json.dumps({"schema": SCHEMA, **plain}).encode(), b"{}"]
+    content = b"".join(zstd.compress(text) for text in texts)
+    with pytest.raises(UsageError, match="its counts are of another release, GPU or version"):
+        decode_header(content, "x")
+
+
+@pytest.mark.parametrize("damage", ["cut", "byte", "empty"])
+def test_a_damaged_file_is_one_error_with_its_name(folder: Path, damage: str) -> None:
+    """The manifest has its size and hash."""
+    file = folder / "flash-linear-attention-0.1.1" / "usual-triton-3.2.0-sm90.zst"
+    content = file.read_bytes()
+    broken = {"cut": content[:-1], "byte": content[:-1] + b"\0", "empty": b""}[damage]
+    file.write_bytes(broken)
+    with pytest.raises(UsageError, match=r"usual-triton-3\.2\.0-sm90\.zst: damaged"):
+        flacheck.known("flash-linear-attention", results=folder)
+
+
+def test_content_that_unpacks_to_something_else_is_refused() -> None:
+    """A header of another schema, and cells that name a kernel that is not there."""
+    header, body = packed(recomputed(answers()))
+    content = encode(header, replace(body, cells=body.cells))
+    with pytest.raises(UsageError, match="not a file of published results"):
+        decode_header(content[:40], "x")
+    with pytest.raises(UsageError, match="not a file of published results"):
+        decode_body(b"nonsense", "x")
+    with pytest.raises(ValueError, match="names kernel 9"):
+        replace(body, cells=(replace(body.cells[0], kernel=9),))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"about": "../../x==1"},
+        {"about": "x==not a version"},
+        {"toolchain": "triton==newest"},
+        {"python": "three"},
+        {"python_bounds": ("3",)},
+        {"flacheck": "<b>"},
+        {"date": "yesterday"},
+        {"requires": (("x 1.0", "torch>=>2"),)},
+        {"target": "sm90/.."},
+        {"configs": "every"},
+        {"kernels": None},
+    ],
+)
+def test_a_header_of_nonsense_is_refused(change: dict[str, Any]) -> None:
+    """With one error, before anything reads it."""
+    header, _ = packed(recomputed(answers()))
+    plain = {"schema": SCHEMA, **to_builtins(header), **change}
+    with pytest.raises(UsageError, match="not a file of published results"):
+        decode_header(zstd.compress(json.dumps(plain).encode()), "x")
+
+
+@pytest.mark.parametrize("name", ["../../x.zst", "/etc/x.zst", "a/b/c.zst", "a/../b.zst", "a/b.py"])
+def test_a_manifest_leads_to_no_file_outside_of_its_folder(folder: Path, name: str) -> None:
+    """A hostile name of a file."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"][0]["file"] = name
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UsageError, match="not a manifest of published results"):
+        open_library(folder)
+
+
+def test_known_gives_releases_failures_pins_and_what_is_not_built(folder: Path) -> None:
+    """By release and GPU, as JSON that follows its schema."""
+    answer = flacheck.known("flash-linear-attention", target="h100", results=folder)
+    states = {place.toolchain: place.standing for place in answer.places}
+    assert states["triton==3.2.0"] == "bad"
+    assert states["triton==3.4.0"] in ("good", "screened")
+    assert [pin.triton for pin in answer.pins] == ["triton==3.4.0"]
+    assert [gap.about for gap in answer.not_built] == ["flash-linear-attention==0.3.2"]
+    jsonschema.validate(answer.to_json(), flacheck.schema("known"))
+
+
+def test_a_failure_in_any_configuration_decides_about_a_release(folder: Path) -> None:
+    """Under 3.4.0 the usual configurations compile and one of `edges` fails: no pair, no pin."""
+    header, body = packed(recomputed(answers("triton==3.4.0")), "edges")
+    (folder / file_name(header)).write_bytes(encode(header, body))
+    write_manifest(folder)
+    answer = flacheck.known("flash-linear-attention==0.1.1", results=folder)
+    assert [(place.configs, place.toolchain, place.standing) for place in answer.places] == [
+        ("usual", "triton==3.2.0", "bad"),
+        ("edges and usual", "triton==3.4.0", "bad"),
+    ]
+    assert (answer.known_good, answer.pins) == ((), ())
+    assert "none of 2 pairs of release and GPU is good" in answer.answer
+    gate = flacheck.gate(triton="==3.4.0", package=PACKAGE, results=folder, store=folder / "store")
+    assert gate.versions[0].state.value == "bad"
+    fitting = flacheck.known("flash-linear-attention", triton="3.4.0", results=folder)
+    assert fitting.answer.startswith("flash-linear-attention: none of 0.1.1 fits")
+
+
+def test_the_configurations_of_all_files_are_named(folder: Path) -> None:
+    """One pair of release and GPU, whatever the number of its files."""
+    header, body = packed(recomputed(answers("triton==3.4.0")[:1]), "own")
+    (folder / file_name(header)).write_bytes(encode(header, body))
+    write_manifest(folder)
+    answer = flacheck.known("flash-linear-attention==0.1.1", results=folder)
+    assert [(pair.configs, pair.toolchain) for pair in answer.known_good] == [
+        ("own and usual", "triton==3.4.0")
+    ]
+    assert "1 of 2 pairs of release and GPU is good or screened" in answer.answer
+
+
+def test_a_matrix_chooses_its_configurations_itself(tmp_path: Path) -> None:
+    """An entry that names others is one error."""
+    file = tmp_path / "x.yaml"
+    entry = "{matrix: full, triton: [3.9.0], targets: [sm90]}"
+    file.write_text(f"version: 1\ncombinations:\n  - {entry}\n")
+    with pytest.raises(UsageError, match="write configs: own"):
+        read_combinations(file)
+
+
+def test_the_page_of_known_charts_every_kernel_and_release(folder: Path) -> None:
+    """With the pins to copy; one release alone is a column of its own."""
+    answer = flacheck.known("flash-linear-attention==0.1.1", results=folder)
+    run = flacheck.published_run("flash-linear-attention==0.1.1", results=folder)
+    assert run is not None
+    overview = known_report.report(answer, [run.view]).overview
+    assert overview is not None
+    top = overview()
+    assert ("flash-linear-attention==0.1.1 on sm90", "triton==3.4.0") in top.pins
+    assert top.chart is not None
+    (target,) = top.chart["targets"]
+    assert (target["name"], target["columns"]) == ("sm90", ["3.2.0", "3.4.0"])
+    part = flacheck.published_run("flash-linear-attention==0.1.1", triton="3.4.0", results=folder)
+    assert part is not None
+    assert {record.toolchain for record in part.records} == {"triton==3.4.0"}
+
+
+def test_known_takes_a_range_of_versions(folder: Path) -> None:
+    """And names the one with the fewest failing kernels if none fits."""
+    answer = flacheck.known("Flash_Linear-Attention>=0.1,<0.2", triton="3.4.0", results=folder)
+    assert [place.about for place in answer.places] == [PACKAGE]
+    assert answer.answer.startswith("flash-linear-attention<0.2,>=0.1: 0.1.1 (Triton 3.4.0) fits")
+    failing = flacheck.known("flash-linear-attention<0.2", triton="3.2.0", results=folder)
+    assert failing.answer.startswith(
+        "flash-linear-attention<0.2: none of 0.1.1 fits Triton 3.2.0 on sm90; 0.1.1 comes nearest: "
+        "1 kernel fails under Triton 3.2.0 (torch 2.6.0) on sm90"
+    )
+
+
+def test_known_takes_torch_for_the_releases_that_it_admits(folder: Path) -> None:
+    """torch 2.8 requires Triton 3.4.0."""
+    answer = flacheck.known("flash-linear-attention==0.1.1", torch="2.8", results=folder)
+    assert [place.toolchain for place in answer.places] == ["triton==3.4.0"]
+
+
+@pytest.mark.parametrize(
+    ("package", "message"),
+    [
+        ("flash-linear-attention==0.2.9", "nearest published version is 0.1.1"),
+        ("flash-linear-atention", "did you mean"),
+        ("flash-linear-attention>=1", "is >=1; there are 0.1.1"),
+        ("flash-linear-attention[all]", "give NAME, NAME==VERSION or a range"),
+    ],
+)
+def test_an_unknown_package_names_the_nearest(folder: Path, package: str, message: str) -> None:
+    """Of versions and of names."""
+    with pytest.raises(UsageError, match=message):
+        flacheck.known(package, results=folder)
+
+
+def test_an_update_takes_a_whole_folder_or_nothing(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that differs from the manifest leaves the earlier results as they are."""
+    cache = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(cache))
+    flacheck.update_results(folder)
+    before = sorted(path.name for path in (cache / "results").rglob("*.zst"))
+    next(folder.glob("*/*3.4.0*.zst")).write_bytes(b"x" * 50)
+    with pytest.raises(UsageError, match="nothing was changed"):
+        flacheck.update_results(folder)
+    assert sorted(path.name for path in (cache / "results").rglob("*.zst")) == before
+    assert len(before) == 2
+
+
+def test_only_web_addresses_are_fetched() -> None:
+    """No file:// and no other scheme."""
+    with pytest.raises(UsageError, match="only https and http"):
+        flacheck.update_results("file:///etc")
+
+
+def test_shards_divide_the_combinations(folder: Path) -> None:
+    """Each in one shard."""
+    every = read_combinations(folder / "combinations.yaml")
+    parts = [select(every, f"{number}/2", (), True) for number in (1, 2)]
+    assert sorted(each.name for part in parts for each in part) == sorted(e.name for e in every)
+
+
+def test_a_file_of_combinations_with_a_mistake_is_one_error(tmp_path: Path) -> None:
+    """With the field that is wrong."""
+    file = tmp_path / "x.yaml"
+    file.write_text("version: 1\ncombinations:\n  - {package: a, triton: [3.2.0]}\n")
+    with pytest.raises(UsageError, match="missing required field `targets`"):
+        read_combinations(file)
+
+
+def test_the_shipped_results_are_whole_and_of_keys_that_this_flacheck_computes() -> None:
+    """Every file is read; flacheck's list of combinations has no mistake. Five megabytes at most."""
+    library = open_library(find_shipped_folder("results"))
+    entries = library.entries()
+    assert entries
+    assert all(library.place(entry) is not None for entry in entries)
+    assert not list(find_unclassified(library, entries))
+    assert sum(entry.bytes for entry in entries) < 5_000_000
+    assert library.combinations()
+
+
+@pytest.mark.network
+def test_shipped_results_hold() -> None:
+    """Twenty cells of two files compile as they are published.
+
+    The files of packages are older than the launches that a capture makes now, which verification
+    reports. They are built again with the measured results.
+    """
+    outcome = flacheck.verify_results(
+        results=find_shipped_folder("results"), sample=20, seed=5, places=2
+    )
+    assert outcome.cells
+    assert [each for each in outcome.broken if each.what != "keys"] == []
+
+
+@pytest.mark.network
+def test_a_failing_import_of_another_code_does_not_hold(tmp_path: Path) -> None:
+    """Verification compares the capture's own records too, whatever cells it draws."""
+    name = "flash-attn-triton-0.1.1/usual-triton-3.9.0-sm90.zst"
+    content = (find_shipped_folder("results") / name).read_bytes()
+    header = decode_header(content, name)
+    text = json.dumps(to_builtins(decode_body(content, name))).replace(
+        "FC102:import", "FC000:import"
+    )
+    (tmp_path / name).parent.mkdir()
+    (tmp_path / name).write_bytes(encode(header, json.loads(text)))
+    write_manifest(tmp_path)
+    outcome = flacheck.verify_results(results=tmp_path, sample=1)
+    # The drawn cell may be one of a kernel that fails at the same import.
+    changes = []
+    for change in outcome.broken:
+        if change.kernel.endswith(":__init__"):
+            changes.append((change.kernel, change.what))
+    assert changes == [
+        ("flash_attn:__init__", "signature"),
+        ("flash_attn_triton:__init__", "signature"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("built", "bounds", "is_open", "is_valid"),
+    [
+        ("3.99", (), False, True),
+        ("3.99", (), True, False),
+        ("3.99", ("3.2",), False, True),
+        ("3.99", ("3.98",), False, False),
+    ],
+)
+def test_results_of_another_python_answer_where_launches_cannot_differ(
+    built: str, bounds: tuple[str, ...], is_open: bool, is_valid: bool
+) -> None:
+    """A package that compares Python with 3.2 does the same under every newer one."""
+    header, _ = packed(recomputed(answers()))
+    other = replace(
+        header,
+        package_digest=None,
+        python=built,
+        python_bounds=bounds,
+        reads_python_version=is_open,
+    )
+    assert (why_not_valid(other) is None) == is_valid
+
+
+def test_resources_that_matter_are_in_the_header() -> None:
+    """The worst cell of each kernel: spills, and shared memory close to the limit."""
+    shared = {"shared": 95, "shared_limit": 100, "spills": 8}
+    records = [record(resources=shared), record(resources={**shared, "spills": 16}, seconds=12.0)]
+    kinds = {(each.kind, each.value, each.of, each.cells) for each in highlights(records)}
+    assert kinds == {("shared", 95, 100, 2), ("spills", 16, None, 2), ("slow", 12, None, 1)}
+
+
+def test_a_folder_without_results_is_an_error(tmp_path: Path) -> None:
+    """That names the manifest."""
+    with pytest.raises(UsageError, match=r"manifest\.json: cannot be read"):
+        library_of(tmp_path)

@@ -1,0 +1,126 @@
+"""The failures of a scan that want a fallback, and the same call elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from flacheck.engine.judge import judge
+from flacheck.model import Alternative, Attempt, Cell, Outcome, Record, Resources
+from flacheck.pipeline.fallbacks.candidates import Candidate
+from flacheck.pipeline.fallbacks.failing import Failing, ScanResult
+from flacheck.pipeline.plan import Plan
+from tests import fake
+
+LOG = "f.cpp:1: int f(int) const: Assertion `size == want' failed."
+BLOCK_POINTERS = "Block pointers have been removed in favor of tensor descriptors"
+
+
+def compiled(cell: Cell) -> Record:
+    return judge(cell, Attempt(Outcome.FINISHED, stage="cubin"))
+
+
+def failed(cell: Cell, stage: str = "ttgir", log: str = LOG) -> Record:
+    return judge(cell, Attempt(Outcome.RAISED, stage=stage, exit_code=1, log=log))
+
+
+def over_shared(cell: Cell) -> Record:
+    return judge(
+        cell, Attempt(Outcome.FINISHED, stage="cubin", resources=Resources(shared=300_000))
+    )
+
+
+def scanned(records: Sequence[Record]) -> ScanResult:
+    return ScanResult(Plan("m", [record.cell for record in records], {}), records)
+
+
+def only(found: Sequence[Failing]) -> Failing:
+    (failing,) = found
+    return failing
+
+
+def test_what_compiles_wants_no_fallback() -> None:
+    """Nor does a tolerated failure while another config of its launch compiles."""
+    fits, over = fake.cell("k", num_warps=4), fake.cell("k", num_warps=8)
+    assert scanned([compiled(fits), over_shared(over)]).failing() == []
+    assert [each.key for each in scanned([over_shared(over)]).failing()] == [over.key]
+
+
+def test_a_configuration_whose_alternative_compiles_wants_none() -> None:
+    """The alternative is no cell of the plan, and may differ in what is not called like a block."""
+    split = {name: Alternative({"SPLIT": value}, {}) for name, value in (("one", 1), ("two", 2))}
+    cell = replace(fake.cell("k"), alternatives=(split["two"],))
+    cell = replace(cell, launch=cell.launch and cell.launch.with_constants(split["one"].constants))
+    (other,) = cell.others()
+    plan = Plan("m", [cell], {})
+    assert ScanResult(plan, [over_shared(cell), compiled(other)]).failing() == []
+    assert [each.key for each in ScanResult(plan, [over_shared(cell)]).failing()] == [cell.key]
+
+
+def test_a_failure_knows_its_place_and_signature() -> None:
+    """As an analysis sees it."""
+    cell = fake.cell("k", num_warps=8)
+    failing = only(scanned([failed(cell)]).failing())
+    assert (failing.cell, failing.key) == (cell, cell.key)
+    assert failing.place == ("fake==1.0", "sm90")
+    assert (failing.signature or "").startswith("FC308:ttgir:f:")
+
+
+@pytest.mark.parametrize("change", [{"until": "ttir"}, {"stage": "autotune"}])
+def test_a_cell_that_was_not_compiled_to_the_end_has_none(change: dict[str, str]) -> None:
+    """It was stopped on request, or is an autotuner's run."""
+    cell = replace(fake.cell("k", num_warps=8), **change)  # type: ignore[arg-type]
+    assert scanned([failed(cell)]).failing() == []
+
+
+@pytest.mark.parametrize(
+    ("stage", "log", "adjustable", "changes_options"),
+    [
+        ("ttgir", LOG, True, True),
+        ("ast", "error: types differ", True, False),
+        ("import", "ImportError: no name", False, False),
+        ("ast", BLOCK_POINTERS, False, False),
+    ],
+)
+def test_the_stage_says_what_can_matter(
+    stage: str, log: str, adjustable: bool, changes_options: bool
+) -> None:
+    """The front end has not looked at options; what was removed no setting brings back."""
+    failing = only(scanned([failed(fake.cell("k", num_warps=8), stage, log)]).failing())
+    assert failing.adjustable is adjustable
+    assert ("num_warps" in failing.space.axes) is changes_options
+
+
+def test_the_same_call_is_found_on_other_releases_and_targets() -> None:
+    """Another config, or another kernel, is another call."""
+    here = fake.cell("k", num_warps=8)
+    newer, smaller = fake.cell("k", "2.0", num_warps=8), fake.cell("k", target="sm80", num_warps=8)
+    others = [fake.cell("k", "2.0", num_warps=4), fake.cell("other", "2.0", num_warps=8)]
+    scan = scanned([failed(here), *map(compiled, (newer, smaller, *others))])
+    failing = only(scan.failing())
+    assert [each.key for each in scan.elsewhere(failing)] == [newer.key, smaller.key]
+    places = [failing.place, ("fake==2.0", "sm90")]
+    assert scan.at(failing, places) == [here, newer]
+
+
+def test_a_fallback_names_what_changes_and_who_changes_it() -> None:
+    """And what tells the failing cell from its kernel's others."""
+    works, fails = fake.cell("k", num_warps=4), fake.cell("k", num_warps=8)
+    scan = scanned([compiled(works), failed(fails)])
+    failing = only(scan.failing())
+    release = scan.fallback(failing, {"fake": "2.0"}, "release", [("fake==2.0", "sm90")], 2.0)
+    assert (dict(release.failing), dict(release.use)) == ({"num_warps": 8}, {"fake": "2.0"})
+    assert (dict(release.marks), release.steps) == ({"fake": "release"}, 2.0)
+    settings = scan.other_settings(failing, Candidate({"num_warps": 4}, loss=0.5), [failing.place])
+    assert (dict(settings.use), settings.steps, settings.loss) == ({"num_warps": 4}, 1.0, 0.5)
+    assert dict(settings.marks) == {"num_warps": "option"}
+
+
+def test_settings_in_another_dtype_have_no_estimate() -> None:
+    """The estimate compares settings of one dtype."""
+    scan = scanned([failed(fake.cell("k", num_warps=8))])
+    failing = only(scan.failing())
+    found = scan.other_settings(failing, Candidate({"dtype": "fp16"}, loss=0.5), [])
+    assert found.loss is None

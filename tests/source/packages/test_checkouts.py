@@ -1,0 +1,71 @@
+"""A package's sources in a folder: what counts as one, and what makes it another package."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from flacheck.errors import UsageError
+from flacheck.source.packages import checkouts
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    folder = tmp_path / "tiny"
+    (folder / "tiny").mkdir(parents=True)
+    (folder / "pyproject.toml").write_text("[project]\nname = 'tiny'\n")
+    (folder / "tiny" / "__init__.py").write_text("A = 1\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_path"),
+    [("./tiny", True), ("a/b", True), (".", True), ("..", True), ("tiny==1.0", False)],
+)
+def test_a_folder_is_told_from_a_name_with_a_version(spec: str, is_path: bool) -> None:
+    """By its separators; nothing has to be there."""
+    assert checkouts.is_path(spec) is is_path
+
+
+def test_a_bare_name_is_a_folder_where_there_is_one(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a shell completes it, without a slash."""
+    assert checkouts.is_path("tiny") is False
+    monkeypatch.chdir(checkout.parent)
+    assert checkouts.is_path("tiny") is True
+
+
+def test_a_folder_that_cannot_be_built_is_a_usage_error(checkout: Path) -> None:
+    """The message says what is missing."""
+    assert checkouts.folder(str(checkout)) == checkout.resolve()
+    with pytest.raises(UsageError, match="there is no such folder"):
+        checkouts.folder(str(checkout / "nowhere"))
+    with pytest.raises(UsageError, match=r"neither pyproject\.toml nor setup\.py nor setup\.cfg"):
+        checkouts.folder(str(checkout / "tiny"))
+
+
+def test_the_hash_follows_the_sources_alone(checkout: Path) -> None:
+    """What tools leave behind changes nothing, one edited character does."""
+    before = checkouts.digest(checkout)
+    for name in ("build", "__pycache__", ".git", "tiny.egg-info"):
+        (checkout / name).mkdir()
+        (checkout / name / "left.py").write_text("B = 2\n")
+    (checkout / "link.py").symlink_to(checkout / "tiny" / "__init__.py")
+    assert checkouts.digest(checkout) == before
+    (checkout / "tiny" / "__init__.py").write_text("A = 2\n")
+    assert checkouts.digest(checkout) != before
+
+
+def test_a_copy_has_the_history_and_not_what_builds_left(checkout: Path) -> None:
+    """Nor pipes, which cannot be copied; it is gone afterwards."""
+    for name in (".git", "build"):
+        (checkout / name).mkdir()
+        (checkout / name / "file").write_text("x")
+    os.mkfifo(checkout / "pipe")
+    with checkouts.temporary_copy(checkout) as copy:
+        names = sorted(path.name for path in copy.iterdir())
+    assert names == [".git", "pyproject.toml", "tiny"]
+    assert not copy.exists()

@@ -1,0 +1,56 @@
+"""How much of a package a capture saw, and why it missed some kernels."""
+
+from __future__ import annotations
+
+from flacheck.subjects.captures.coverage import coverage
+
+LAUNCHABLE = {
+    "pkg.ops.one:first": ("pkg.ops.one:host", "pkg.ops.two:Layer"),
+    "pkg.ops.one:second": ("pkg.ops.one:host",),
+}
+
+
+def test_a_missed_kernel_has_a_reason() -> None:
+    """What the driver's report says of it: not imported, raised before, or reached by nobody."""
+    failed = {
+        "kernels": ["pkg.ops.one:second"],
+        "launches": 0,
+        "failures": {"plain": "ValueError: no"},
+    }
+    one_missed = coverage(
+        LAUNCHABLE,
+        {"pkg.ops.one:first": 3},
+        {"modules": {}, "operators": {"pkg.ops.one:host": failed}},
+    )
+    assert (one_missed["launchable"], one_missed["recorded"]) == (2, 1)
+    assert one_missed["missed"] == [
+        {
+            "kernel": "pkg.ops.one:second",
+            "reason": "pkg.ops.one:host raised an error before it launched anything: ValueError: no",
+        }
+    ]
+    nobody = coverage(LAUNCHABLE, {}, {"modules": {}, "operators": {}})
+    reasons = [each["reason"] for each in nobody["missed"]]
+    assert len(reasons) == 2
+    assert all(reason.startswith("no operator that flacheck found reaches") for reason in reasons)
+    absent = coverage(
+        LAUNCHABLE, {}, {"modules": {"pkg.ops.one": "ImportError: x"}, "operators": {}}
+    )
+    assert absent["missed"][0]["reason"] == "pkg.ops.one cannot be imported: ImportError: x"
+
+
+def test_what_the_time_did_not_suffice_for_is_named() -> None:
+    """Operators that were never called, and dtypes that were not reached."""
+    report = {"modules": {}, "operators": {}, "cut": ["pkg.ops.one:late"], "late": True}
+    found = coverage(LAUNCHABLE, {}, report)
+    assert found["cut"] == ["pkg.ops.one:late", "further dtypes of what launched"]
+    assert coverage(LAUNCHABLE, {}, {"modules": {}, "operators": {}})["cut"] == []
+
+
+def test_what_triton_refuses_is_said_before_what_an_operator_raised() -> None:
+    """An operator that swallows the refusal, or another one that failed, is not the reason."""
+    said = "KeyError: Keyword argument BLOK was specified but unrecognised"
+    report = {"operators": {}, "refused": {"pkg.ops.one:second": said}}
+    found = coverage(LAUNCHABLE, {"pkg.ops.one:first": 1}, report)
+    refused = {"kernel": "pkg.ops.one:second", "reason": f"Triton refuses its launch: {said}"}
+    assert found["missed"] == [refused]

@@ -1,0 +1,136 @@
+"""The package driver in its sandbox: no secrets, one capture for several scans, no orphan."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flacheck.errors import IncompleteError
+from flacheck.guest.engine.escapes import lay_bait
+from tests.engine.test_executors import gone, running
+from tests.escaping import code, expected
+from tests.paths import ROOT
+
+pytest.importorskip("torch")
+
+DRIVE = """
+import json, logging, sys
+from flacheck.subjects.captures.cards import card
+from flacheck.subjects.captures.capture_job import capture_package
+from flacheck.source.packages.package import Package
+from flacheck.toolchains import FAMILIES
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+path = sys.argv[1]
+toolchain = FAMILIES["triton"].provide(FAMILIES["triton"].find_installed())
+class Tiny(Package):
+    modules = ("tiny",)
+done = capture_package(Tiny("tiny", "1.0", path, "d", {}), toolchain, card("h100"))
+print(json.dumps([done.import_error, done.report.get("modules")]))
+"""
+
+
+def package(folder: Path, text: str) -> Path:
+    (folder / "tiny").mkdir(parents=True)
+    (folder / "tiny" / "__init__.py").write_text(text)
+    return folder
+
+
+def start_capture(path: Path, cache: Path, **more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", DRIVE, str(path)],
+        cwd=ROOT,
+        env={**os.environ, "FLACHECK_CACHE_DIR": str(cache), **more},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_package_sees_none_of_the_users_variables(tmp_path: Path) -> None:
+    """It is other people's code; and two scans at once drive it once."""
+    path = package(
+        tmp_path / "p",
+        "import os\nraise ValueError('|'.join(sorted(os.environ)) + open(os.devnull).read())\n",
+    )
+    both = [start_capture(path, tmp_path / "c", AWS_SECRET_ACCESS_KEY="hush") for _ in range(2)]
+    said = [each.communicate(timeout=200) for each in both]
+    for out, err in said:
+        error, _ = json.loads(out.splitlines()[-1])
+        assert "TRITON_CACHE_DIR" in error, err
+        assert "AWS_SECRET_ACCESS_KEY" not in error
+    begun = [
+        line for _, err in said for line in err.splitlines() if line.endswith("H100 80GB HBM3 …")
+    ]
+    assert len(begun) == 1
+    folder = next((tmp_path / "c" / "captures").glob("tiny-*"))
+    assert sorted(file.name for file in folder.iterdir()) == [
+        "launches.jsonl",
+        "log.txt",
+        "report.json",
+    ]
+
+
+BREAKS_OUT = """
+{probes}
+found = sorted(set({expected!r}) - set(closed))
+for path in {profile!r}, "/etc/shadow":
+    try:
+        found.append(open(path).read()[:20])
+    except OSError:
+        pass
+raise ValueError(f"came by {{found}}")
+"""
+
+
+def test_a_package_has_no_way_out(tmp_path: Path) -> None:
+    """Neither to variables of flacheck and of who started it, nor to files, processes, the network
+    or what else the machine can close."""
+    (tmp_path / "outside").mkdir()
+    profile = str(Path.home() / ".bashrc")
+    ways = expected("programs")
+    with lay_bait(str(tmp_path / "outside")) as bait:
+        text = BREAKS_OUT.format(probes=code(bait), expected=ways, profile=profile)
+        path = package(tmp_path / "p", text)
+        done = start_capture(path, tmp_path / "c", AWS_SECRET_ACCESS_KEY="hush")
+        out, err = done.communicate(timeout=100)
+    error, _ = json.loads(out.splitlines()[-1])
+    assert "ValueError: came by []" in error, err
+
+
+def test_a_driver_dies_with_a_killed_scan(tmp_path: Path) -> None:
+    """And what the package started; the next scan finds nothing half done."""
+    marker = f"flacheck-test-{os.getpid()}-driven"
+    path = package(
+        tmp_path / "p",
+        "import signal, subprocess, sys\n"
+        f"subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(100)', '{marker}'])\n"
+        # A capture skips `time.sleep`.
+        "signal.pause()\n",
+    )
+    scan = start_capture(path, tmp_path / "c")
+    try:
+        end = time.monotonic() + 60
+        while not running(marker) and time.monotonic() < end:
+            time.sleep(0.1)
+        assert running(marker)
+    finally:
+        scan.kill()
+        scan.communicate()
+    assert gone(marker)
+    folder = next((tmp_path / "c" / "captures").glob("tiny-*"))
+    assert [file.name for file in folder.iterdir()] == ["log.txt"]
+
+
+def test_a_driver_that_is_killed_is_one_message(tmp_path: Path) -> None:
+    """With what it was doing, and where its log is."""
+    path = package(tmp_path / "p", "import os\nos.kill(os.getpid(), 9)\n")
+    done = start_capture(path, tmp_path / "c")
+    _, err = done.communicate(timeout=100)
+    assert IncompleteError.__name__ in err
+    assert "ended without a report while importing tiny: SIGKILL ended it; its log is" in err

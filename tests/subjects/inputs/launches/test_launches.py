@@ -1,0 +1,366 @@
+"""Launches files: every line is checked, sources are admitted or refused, and a file becomes what a
+scan expands."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import flacheck
+from flacheck.errors import MatrixError, UsageError
+from flacheck.model import Cut
+from flacheck.subjects.inputs.expand import Selection, expand
+from flacheck.subjects.inputs.launches import Guess, read, sources, stream, without_refused
+from flacheck.subjects.inputs.matrix import Block, Matrix
+from flacheck.subjects.inputs.subject import Subject
+from tests.planned import plan
+
+SCHEMAS = Path(flacheck.__file__).parent / "tables" / "schemas"
+HEAD = "import triton\nimport triton.language as tl\n"
+KERNEL = (
+    HEAD
+    + """
+SCALE = tl.constexpr(2.5)
+LIMIT: tl.constexpr = -float("inf")
+EXP = tl.exp
+
+
+@triton.jit
+def helper(x, KIND: tl.constexpr):
+    return tl.where(x > LIMIT, EXP(x), 0.0) if KIND == 'exp' else x
+
+
+@triton.jit(do_not_specialize=['n'])
+def scale(x, y, n, BLOCK: tl.constexpr=64, DTYPE: tl.constexpr=tl.float32):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    for j in range(0, tl.cdiv(n, BLOCK)):
+        v = tl.load(x + i + j * BLOCK, mask=i < n, other=0.0).to(DTYPE)
+        tl.store(y + i, (helper(v, 'exp') * SCALE).to(y.dtype.element_ty), mask=i < n)
+"""
+)
+HEADER = {
+    "schema": "flacheck.launches/1",
+    "package": None,
+    "device": "NVIDIA H100",
+    "triton": "3.7.1",
+    "torch": "2.13",
+}
+LAUNCH = {
+    "id": "a" * 16,
+    "kernel": "program:scale",
+    "package": None,
+    "qualname": "scale",
+    "launch": {
+        "args": {
+            "x": {"dtype": "bf16", "align": 16},
+            "y": {"dtype": "fp32", "align": 4},
+            "n": {"int": 256},
+        },
+        "omitted": ["BLOCK", "DTYPE"],
+        "configs": [
+            {"kwargs": {"BLOCK": 64}, "num_warps": 2},
+            {"kwargs": {"BLOCK": 128}, "num_warps": 4},
+        ],
+        "keys": ["n"],
+    },
+    "heuristics": {"DTYPE": {"constexpr": {"dtype": "fp32"}}},
+    "options": {"num_stages": 1},
+    "grid": [4],
+}
+PLACED = {"storage": 0, "shape": [2, 2], "strides": [2, 1], "offset": 0}
+
+
+def source_id(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def launch(text: str = KERNEL, **changes: Any) -> dict[str, Any]:
+    return {**LAUNCH, "source": source_id(text), "text": text, **changes}
+
+
+def write(path: Path, *lines: Any) -> Path:
+    file = path / "l.jsonl"
+    file.write_text(
+        "".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
+    )
+    return file
+
+
+def test_identical_launches_are_one_with_a_count(tmp_path: Path) -> None:
+    """A count line and a repeated line of another process both add to the first."""
+    again = {name: value for name, value in launch().items() if name != "text"}
+    file = write(
+        tmp_path, HEADER, launch(), {"of": "a" * 16, "count": 4}, HEADER, again, {"end": True}
+    )
+    found = read(file)
+    assert [(one.kernel, one.count) for one in found.launches] == [("program:scale", 6)]
+    assert found.end == {"end": True}
+
+
+def test_sizes_are_read_beside_the_launch(tmp_path: Path) -> None:
+    """They make no launch distinct: of equal ones the first one's count, and no cell has another
+    key."""
+    sizes = {"storages": [8], "tensors": {"x": {**PLACED, "values": [1, -2]}}, "grids": [[4], None]}
+    more = {**launch(**sizes), "storages": [16]}
+    (one,) = read(write(tmp_path, HEADER, launch(**sizes), more)).launches
+    assert one.count == 2
+    assert one.memory
+    assert one.memory.storages == (8,)
+    assert one.grids == ((4,), None)
+    plain = json.loads(json.dumps(one.memory.to_json()))
+    assert plain == {"storages": [8], "tensors": sizes["tensors"]}
+    (bare,) = read(write(tmp_path, HEADER, launch())).launches
+    assert bare.memory is None
+    assert sources([bare]) == sources([one])
+
+
+def test_numbers_that_json_does_not_have_are_words(tmp_path: Path) -> None:
+    """A strict reader reads the file; files of earlier recorders have Python's own words."""
+    args = {
+        "eps": {"float": "inf"},
+        "fill": {"constexpr": {"float": "-inf"}},
+        "mode": {"constexpr": "inf"},
+        "both": {"tuple": [{"float": "inf"}, {"int": 1}]},
+        "pair": {"constexpr": {"tuple": [{"float": "inf"}, 1]}},
+    }
+    configs = [{"kwargs": {"LIMIT": {"float": "-inf"}}, "num_warps": 4}]
+    made = launch(launch={"args": args, "configs": configs}, heuristics={})
+    file = write(tmp_path, HEADER, made)
+    (one,) = read(file).launches
+    assert one.launch.args == {
+        "eps": {"float": math.inf},
+        "fill": {"constexpr": -math.inf},
+        "mode": {"constexpr": "inf"},
+        "both": {"tuple": [{"float": math.inf}, {"int": 1}]},
+        "pair": {"constexpr": {"tuple": [math.inf, 1]}},
+    }
+    assert one.launch.configs[0]["kwargs"] == {"LIMIT": -math.inf}
+    older = {"args": {"eps": {"float": math.inf}, "fill": {"constexpr": -math.inf}}}
+    (same,) = read(write(tmp_path, HEADER, launch(launch=older, heuristics={}))).launches
+    assert same.launch.args == {name: one.launch.args[name] for name in older["args"]}
+    schema = json.loads((SCHEMAS / "launches-1.json").read_text())
+    jsonschema.validate(json.loads(json.dumps(made, allow_nan=False)), schema)
+
+
+def test_values_made_up_for_the_program_are_no_launches(tmp_path: Path) -> None:
+    """Their lines are read, and a launch that may rest on one keeps the place."""
+    guess = {"guessed": "int64", "at": "program:7", "count": 3}
+    file = write(tmp_path, HEADER, guess, launch(guessed="program:7"), {**guess, "count": 1})
+    (one,) = read(file).launches
+    assert one.guessed == "program:7"
+    assert [entry.count for entry in stream(file) if isinstance(entry, Guess)] == [3, 1]
+    with pytest.raises(MatrixError, match=r"l\.jsonl:2: Object missing required field `at`"):
+        read(write(tmp_path, HEADER, {"guessed": "int64", "count": 1}))
+
+
+def test_a_trusted_file_may_hold_any_source(tmp_path: Path) -> None:
+    """Without the user's word it is refused, and the message says what the word is."""
+    text = KERNEL + "\nimport os\n"
+    file = write(tmp_path, HEADER, launch(text))
+    with pytest.raises(UsageError, match=r"l\.jsonl:2: .* import of os.*--trust"):
+        without_refused(read(file).launches)
+    assert [one.text for one in read(file, trust=True).launches] == [text]
+    assert [one.text for one in read(file, ours=True).launches] == [None]
+
+
+def test_one_configuration_of_each_kernel_and_dtype_can_be_asked(tmp_path: Path) -> None:
+    """A program launches a kernel with hundreds of shapes; the first of each dtype, usually
+    configured, may do."""
+    args = {**LAUNCH["launch"]["args"], "x": {"dtype": "fp16", "align": 16}}
+    other = {"launch": {**LAUNCH["launch"], "args": args}, "id": "c" * 16}
+    file = write(tmp_path, HEADER, launch(), launch(id="b" * 16, grid=[8]), launch(**other))
+    asked = Selection(targets=("sm90",), toolchains=("3.7.1",))
+    found = [
+        (cell.dtype, cell.options["num_warps"])
+        for cell in plan(Subject(str(file), configs="usual"), asked).cells
+    ]
+    assert found == [("bf16", 4), ("fp16", 4)]
+    assert len(plan(Subject(str(file)), asked).cells) == 4
+
+
+def test_a_scan_warns_of_launches_that_may_be_others_on_the_card(tmp_path: Path) -> None:
+    """Only among those that the selection wants."""
+    file = write(
+        tmp_path, HEADER, launch(guessed="program:7"), launch(id="b" * 16, kernel="program:other")
+    )
+    said = plan(Subject(str(file)), Selection(targets=("sm90",), toolchains=("3.7.1",))).warnings
+    assert any(
+        text.startswith("1 of 2 launches may depend on values") and "program:7" in text
+        for text in said
+    )
+    other = plan(
+        Subject(str(file)), Selection(kernels=("other",), targets=("sm90",), toolchains=("3.7.1",))
+    ).warnings
+    assert not any("may rest" in text for text in other)
+
+
+def test_a_killed_program_leaves_what_it_had(tmp_path: Path) -> None:
+    """Half a last line is no error, and there is no end."""
+    found = read(write(tmp_path, HEADER, launch(), '{"id": "bb'))
+    assert len(found.launches) == 1
+    assert found.end is None
+
+
+def test_a_file_is_read_as_a_stream(tmp_path: Path) -> None:
+    """An entry comes out before a later line is looked at."""
+    entries = stream(write(tmp_path, HEADER, launch(), "broken\n"))
+    next(entries)
+    assert next(entries).kernel == "program:scale"  # type: ignore[union-attr]
+    with pytest.raises(MatrixError, match=r"l\.jsonl:3: not JSON"):
+        next(entries)
+
+
+def test_a_file_becomes_sources_with_their_options_as_configurations(tmp_path: Path) -> None:
+    """Heuristics are values of the cut-out kernel, and only tuned constants stay omitted."""
+    (source,) = sources(
+        read(write(tmp_path, HEADER, launch(), launch(id="b" * 16, grid=[8]))).launches
+    )
+    assert source.kernel.origin == Cut(KERNEL, "scale")
+    (undecorated,) = source.launches
+    assert undecorated.args["DTYPE"] == {"constexpr": {"dtype": "fp32"}}
+    assert undecorated.omitted == ("BLOCK",)
+    assert undecorated.configs[0] == {"num_stages": 1, "kwargs": {"BLOCK": 64}, "num_warps": 2}
+
+
+def test_a_scan_expands_a_file_without_what_it_recorded(tmp_path: Path) -> None:
+    """Each configuration is a cell; the key needs neither the package nor torch."""
+    found = sources(read(write(tmp_path, HEADER, launch())).launches)
+    matrix = Matrix("l", "l.jsonl", (Block({"target": ("sm90",)}),))
+    cells = list(expand(matrix, found, Selection(), lambda spec: ["triton==3.7.1"]))
+    assert [
+        (cell.options["num_warps"], cell.launch.args["BLOCK"]) for cell in cells if cell.launch
+    ] == [
+        (2, {"constexpr": 64}),
+        (4, {"constexpr": 128}),
+    ]
+
+
+def test_a_launch_without_source_has_its_reason(tmp_path: Path) -> None:
+    """It is read, and left out of what can be compiled."""
+    bare = {**LAUNCH, "source": None, "uncut": "a value of some.Type cannot be written down"}
+    found = read(write(tmp_path, HEADER, bare))
+    assert found.launches[0].uncut
+    assert sources(found.launches) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"launch": {"args": {"x": {"dtype": "fp99"}}}}, "unknown dtype 'fp99'"),
+        ({"launch": {"args": {"x": {"dtype": "bf16", "align": 3}}}}, "align"),
+        ({"launch": {"args": {"x": 5}}}, "argument x: 5"),
+        ({"launch": {"args": {"x": {"path": "/etc/passwd"}}}}, "one of"),
+        ({"launch": {"args": {"x": {"constexpr": {"dtype": "core"}}}}}, "not a dtype"),
+        ({"launch": {"args": {"x": {"constexpr": {"eval": "1"}}}}}, "constant x"),
+        ({"launch": {"args": {"__class__": None}}}, "not the name"),
+        ({"launch": {"args": {}, "hooks": []}}, "not part of a launch"),
+        ({"launch": {"args": {}, "configs": [{"kwargs": {"B": [1]}}]}}, "constant B"),
+        ({"launch": []}, "a launch has args"),
+        ({"options": {"ir_override": "/tmp/evil.ttgir"}}, "unknown"),
+        ({"options": {"extern_libs": {"a": "/tmp/a.bc"}}}, "unknown"),
+        ({"grid": [1, 2, 3, 4]}, "grid"),
+        ({"grids": [[1]]}, "a grid for each configuration"),
+        ({"grids": [[1], [1, 2, 3, 4]]}, "length <= 3 - at `$.grids[1]`"),
+        ({"grids": [[1], ["x"]]}, "at `$.grids[1][0]`"),
+        ({"tensors": {}}, "at `$.memory.storages`"),
+        ({"tensors": [], "storages": []}, "at `$.memory.tensors`"),
+        ({"tensors": {"x": PLACED}, "storages": []}, "no storage 0"),
+        (
+            {"tensors": {"x": {**PLACED, "shape": [2, -1]}}, "storages": [8]},
+            "Expected `int` >= 0 - at `$.memory.tensors[...].shape[1]`",
+        ),
+        ({"tensors": {"x": {**PLACED, "strides": [1, 1, 1]}}, "storages": [8]}, "differ in length"),
+        (
+            {"tensors": {"x": {**PLACED, "values": [0.5]}}, "storages": [8]},
+            "at `$.memory.tensors[...].values[0]`",
+        ),
+        (
+            {"tensors": {"x": {**PLACED, "file": "/etc/passwd"}}, "storages": [8]},
+            "unknown field `file`",
+        ),
+        ({"qualname": "a.b"}, "is not a name"),
+        ({"count": 0}, "count"),
+        ({"kernel": None}, "at `$.kernel`"),
+        ({"source": "0" * 16}, "not the digest"),
+        ({"text": None}, "in no line before"),
+    ],
+)
+def test_a_malformed_launch_is_named_with_its_line(
+    tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    """Nothing in a file is believed."""
+    with pytest.raises(MatrixError, match=r"l\.jsonl:2: ") as error:
+        read(write(tmp_path, HEADER, {**launch(), **change}))
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize("first", ["{}\n", '{"schema": "flacheck.launches/2"}\n', "[]\n", ""])
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, first: str) -> None:
+    """The first line says what the file is."""
+    with pytest.raises(MatrixError):
+        read(write(tmp_path, first))
+
+
+def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
+    """No traceback for a mistyped name."""
+    with pytest.raises(UsageError, match="cannot be read"):
+        read(tmp_path / "none.jsonl")
+
+
+def test_a_refused_source_names_its_file_and_line(tmp_path: Path) -> None:
+    """A file of nothing but hostile source is an error, before anything of it runs."""
+    hostile = HEAD + "import os\n"
+    file = write(tmp_path, HEADER, launch(hostile))
+    with pytest.raises(UsageError, match=r"l\.jsonl:2: source line 3: import of os.* is refused"):
+        plan(Subject(str(file)), Selection(targets=("sm90",), toolchains=("3.7.1",)))
+
+
+def test_a_refused_source_leaves_the_others_of_its_file(tmp_path: Path) -> None:
+    """Its kernel is left out and named; a file cannot say itself that a source was refused."""
+    hostile = launch(HEAD + "import os\n", kernel="program:evil", id="b" * 16)
+    file = write(tmp_path, HEADER, hostile, launch(refused="so it says"))
+    planned = plan(Subject(str(file)), Selection(targets=("sm90",), toolchains=("3.7.1",)))
+    assert {cell.kernel.name for cell in planned.cells} == {"program:scale"}
+    (said,) = (text for text in planned.warnings if "refused" in text)
+    assert said.startswith(f"{file}:2: source line 3: import of os")
+    assert "program:evil" in said
+
+
+DEEP: Any = {"tuple": []}
+for _ in range(200):
+    DEEP = {"tuple": [DEEP]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"launch": {"args": {"x": {"dtype": ["bf16"]}}}},
+        {"launch": {"args": {"x": {"dtype": {"a": 1}}}}},
+        {"launch": {"args": {"x": {"dtype": "bf16", "align": [16]}}}},
+        {"launch": {"args": {"x": {"constexpr": {"dtype": ["fp32"]}}}}},
+        {"launch": {"args": {"x": {"constexpr": "\ud800"}}}},
+        {"launch": {"args": {"x": DEEP}}},
+        {"launch": {"args": {"x": {"int": 1 << 4000}}}},
+        {"kernel": "a:\udfff"},
+        {"text": "# \ud800\n"},
+        {"options": {"num_warps": 1 << 4000}},
+    ],
+)
+def test_values_that_nothing_can_be_done_with_are_named(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    """What cannot be hashed, written or sent is refused where it stands."""
+    with pytest.raises(MatrixError, match=r"l\.jsonl:2: "):
+        read(write(tmp_path, HEADER, {**launch(), **change}))
+
+
+def test_a_line_without_end_of_nesting_is_named(tmp_path: Path) -> None:
+    """The parser's own limit is no fault of flacheck's."""
+    with pytest.raises(MatrixError, match=r"l\.jsonl:2: not JSON: it is nested too deeply"):
+        read(write(tmp_path, HEADER, "[" * 200_000 + "\n"))

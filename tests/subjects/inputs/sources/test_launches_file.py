@@ -1,0 +1,149 @@
+"""A launches file as what a command is about: its kernels, on the card that it was recorded on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flacheck.errors import UsageError
+from flacheck.subjects.inputs import launches
+from flacheck.subjects.inputs.expand import DEFAULT_TARGETS, Selection
+from flacheck.subjects.inputs.launches import Launches
+from flacheck.subjects.inputs.sources.launches_file import entries_of, kernels, recorded_targets
+from flacheck.subjects.inputs.subject import Subject
+from tests import captured
+from tests.subjects.inputs.launches.test_launches import HEADER, launch, write
+
+FP16 = {**launch()["launch"]["args"], "x": {"dtype": "fp16", "align": 16}}
+OTHER_DTYPE = {**launch(id="c" * 16), "launch": {**launch()["launch"], "args": FP16}}
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """Three launches of one kernel in two dtypes, and one of another kernel."""
+    same_dtype = launch(id="b" * 16, options={"num_stages": 2})
+    other_kernel = launch(id="d" * 16, kernel="program:other")
+    return write(tmp_path, HEADER, launch(), same_dtype, OTHER_DTYPE, other_kernel)
+
+
+@pytest.mark.parametrize(
+    ("device", "targets"),
+    [
+        ("NVIDIA H100 PCIe", ("sm90",)),
+        ("NVIDIA A100-SXM4-80GB", ("sm80",)),
+        ("Nobody's card", DEFAULT_TARGETS),
+        (None, DEFAULT_TARGETS),
+    ],
+)
+def test_launches_are_for_the_card_that_recorded_them(
+    device: str | None, targets: tuple[str, ...]
+) -> None:
+    """The usual targets where nobody knows it."""
+    assert recorded_targets(Launches({"device": device}, (), None)) == targets
+
+
+def test_a_file_is_a_matrix_of_its_own(recorded: Path) -> None:
+    """Named like the file, with the kernels' own configurations."""
+    found = kernels(Subject(str(recorded)), Selection())
+    assert (found.matrix.name, found.matrix.file) == ("l", str(recorded))
+    (block,) = found.matrix.blocks
+    assert block.axes == {"target": ("sm90",), "configs": ("own",)}
+    assert [(each.kernel.name, len(each.launches)) for each in found.sources] == [
+        ("program:scale", 3),
+        ("program:other", 1),
+    ]
+    assert found.packages == {}
+    assert found.warnings == ()
+
+
+def test_the_usual_launches_are_one_of_each_kernel_and_dtype(recorded: Path) -> None:
+    """The first that was recorded."""
+    found = kernels(Subject(str(recorded)), Selection())
+    assert found.usual_sources is not None
+    assert [len(each.launches) for each in found.usual_sources] == [2, 1]
+
+
+def test_a_line_is_one_launch(recorded: Path) -> None:
+    """`FILE.jsonl:LINE`, counted from 1."""
+    found = kernels(Subject(f"{recorded}:4"), Selection())
+    (source,) = found.sources
+    assert [each.dtype for each in source.launches] == ["fp16"]
+    read = launches.read(recorded)
+    assert len(entries_of(read, recorded, None, False)) == 4
+    with pytest.raises(UsageError, match=r"l\.jsonl:1: no launch is on that line"):
+        entries_of(read, recorded, 1, False)
+
+
+def test_a_guess_is_told_of_the_kernels_that_are_asked_for(tmp_path: Path) -> None:
+    """Another kernel's launches may be what they like."""
+    guessed = launch(guessed="program:7")
+    file = write(tmp_path, HEADER, guessed, launch(id="b" * 16, kernel="program:other"))
+    (warning,) = kernels(Subject(str(file)), Selection()).warnings
+    assert warning.startswith("1 of 2 launches may depend on values that the fake GPU made up")
+    assert kernels(Subject(str(file)), Selection(kernels=("other",))).warnings == ()
+
+
+def test_a_kernel_that_nothing_can_compile_is_named(tmp_path: Path) -> None:
+    """With the user's word too: it has no source, and no package to import."""
+    bare = {**launch(id="b" * 16, kernel="program:bare"), "source": None, "uncut": "a closure"}
+    file = write(tmp_path, HEADER, launch(), bare)
+    found = kernels(Subject(str(file), trust=True), Selection())
+    assert [each.kernel.name for each in found.sources] == ["program:scale"]
+    assert found.warnings == (
+        "not compiled: the launches file has no source of program:bare "
+        "and names no package to import from",
+    )
+
+
+def test_one_of_each_is_the_likeliest_to_mean_something(tmp_path: Path) -> None:
+    """One that a program made comes before a made-up one, and both before one with an argument that
+    cannot be made again; else the first."""
+    odd = {**launch()["launch"]["args"], "n": {"unknown": "tensor of complex64"}}
+    lines = [
+        launch(id="b" * 16, launch={**launch()["launch"], "args": odd}),
+        launch(id="c" * 16, made_up=True, options={"num_stages": 2}),
+        launch(id="d" * 16),
+        launch(id="e" * 16, options={"num_stages": 3}),
+    ]
+    recorded = launches.read(write(tmp_path, HEADER, *lines), ours=True).launches
+    assert [one.id for one in launches.one_each(recorded)] == ["d" * 16]
+    assert [one.id for one in launches.one_each(recorded[:2])] == ["c" * 16]
+
+
+# Asked with four warps first, and then its eight stages need more shared memory than an H100 has.
+PIPELINED = """
+def config(split, warps, stages):
+    return triton.Config({"SPLIT": split}, num_warps=warps, num_stages=stages)
+
+@triton.autotune([config(1, 4, 8), config(2, 8, 8), config(4, 8, 1)], ["n"])
+@triton.jit
+def summed(x, y, n, SPLIT: tl.constexpr):
+    i = tl.arange(0, 128)
+    total = tl.zeros((128, 128), tl.float32)
+    for step in range(n):
+        place = x + step * 128 * 128 * SPLIT + i[:, None] * 128 + i[None, :]
+        total += tl.dot(tl.load(place), tl.load(place + 64))
+    tl.store(y + i[:, None] * 128 + i[None, :], total)
+
+x = torch.empty(128 * 128 * 8, device="cuda", dtype=torch.bfloat16)
+summed[(1,)](x, torch.empty(128 * 128, device="cuda"), 8)
+"""
+
+
+@captured.needs_torch
+def test_where_the_usual_configuration_does_not_fit_another_is_compiled(tmp_path: Path) -> None:
+    """The launch runs on a card, so it does not fail."""
+    captured.recorded(tmp_path, PIPELINED)
+    command = [sys.executable, "-m", "flacheck", "scan", "l.jsonl", "--configs", "usual"]
+    more = ["--target", "sm90", "--format", "json", "-o", "out.json"]
+    assert subprocess.run([*command, *more], cwd=tmp_path).returncode == 0
+    out = json.loads((tmp_path / "out.json").read_text())
+    found = [(r["options"]["num_stages"], r["verdict"], r["code"]) for r in out["records"]]
+    assert found == [(8, "fails", "FC501"), (1, "compiles", None)]
+    assert [each["cells"] for each in out["summary"]["known_good"]] == [2]
+    (asked,) = out["run"]["question"]["asked"]
+    assert (asked["cells"], asked["answered"]) == (2, 2)
