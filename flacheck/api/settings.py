@@ -52,6 +52,26 @@ def split_packages(text: str) -> list[str]:
     return split_specs(text)
 
 
+def packages_outside(matrix: str, project: Path) -> list[str]:
+    """Return the packages of a project's matrix that do not lie in the project's folder.
+
+    Matrices that ship with flacheck may name any package; a launches file installs none.
+    """
+    from flacheck.source.packages import checkouts
+    from flacheck.subjects.inputs.matrix import read
+    from flacheck.subjects.inputs.subject import line_of
+
+    file, _ = line_of(matrix)
+    if file.suffix == ".jsonl" or not file.is_file():
+        return []
+    outside = []
+    for package in read(file).packages:
+        is_inside = Path(package).expanduser().resolve().is_relative_to(project.resolve())
+        if not (checkouts.is_path(package) and is_inside):
+            outside.append(package)
+    return outside
+
+
 def check_dry_run(packages: list[str] | None) -> None:
     """Raise UsageError for a checkout in a setting that a dry run would build."""
     from flacheck.source.packages import package

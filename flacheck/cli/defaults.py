@@ -131,7 +131,8 @@ def _of_project(
 ) -> Iterator[_Given]:
     """Yield the settings in `[tool.flacheck]`.
 
-    Raises UsageError for an option that does more than select, or a path out of the project.
+    Raises UsageError for an option that does more than select, a path out of the project, or a
+    package that the package index would provide.
     """
     for key, value in project.values.items():
         if key == settings.WAIVERS:
@@ -143,7 +144,10 @@ def _of_project(
                 f"checked and do nothing else; {_instead(name)}"
             )
         if name in _PATHS and project.file is not None:
-            value = _from_project(value, project.file.parent, folder, project.where(key), name)
+            root, where = project.file.parent, project.where(key)
+            value = _from_project(value, root, folder, where, name)
+            if name == "matrix":
+                _refuse_packages(value, root, where)
         if name in _VERSIONS:
             _refuse_paths(value, project.where(key), name)
         yield _Given(name, value, project.where(key), is_of_project=True)
@@ -187,8 +191,9 @@ def _from_project(value: Any, project: Path, folder: Path, where: str, name: str
     if name == "package" and "," in value and not path.is_dir():
         parts = settings.split_packages(value)
         return _from_project(parts, project, folder, where, name)
-    is_path = value == "." or "/" in value or path.exists()
-    if not is_path:
+    if name == "package":
+        _refuse_release(value, path, where)
+    elif value != "." and "/" not in value and not path.exists():
         return value
     if not path.resolve().is_relative_to(project.resolve()):
         raise UsageError(
@@ -198,6 +203,29 @@ def _from_project(value: Any, project: Path, folder: Path, where: str, name: str
     if project == folder:
         return value
     return str(path)
+
+
+def _refuse_release(value: str, path: Path, where: str) -> None:
+    """Raise UsageError for a project's package that is not a folder: it would be installed."""
+    is_folder = value == "." or "/" in value or (path.is_dir() and "=" not in value)
+    if not is_folder:
+        raise UsageError(
+            f"{where}: package = {value!r} is not a folder of this project, and the package index "
+            'would provide it; a project may only select "." or a folder in it (with a slash); '
+            f"for any other package {_instead('package')}"
+        )
+
+
+def _refuse_packages(value: Any, project: Path, where: str) -> None:
+    """Raise UsageError for a project's matrix with a package that does not lie in the project."""
+    if not isinstance(value, str):
+        return
+    for package in settings.packages_outside(value, project):
+        raise UsageError(
+            f"{where}: the matrix {value!r} names the package {package!r}, which does not lie in "
+            "this project, and a project may only select a package of its own; remove it from the "
+            f"matrix's packages, or {_instead('matrix')}"
+        )
 
 
 def _refuse_paths(value: Any, where: str, name: str) -> None:

@@ -111,10 +111,57 @@ def test_a_project_names_only_what_is_in_it(
         of(here, text)
 
 
+@pytest.mark.parametrize(
+    ("value", "release"),
+    [
+        ('"two==2.0"', "two==2.0"),
+        ('"fla>1"', "fla>1"),
+        ('"flash-linear-attention"', "flash-linear-attention"),
+        ('[".", "two==2.0"]', "two==2.0"),
+        ('".,two==2.0"', "two==2.0"),
+        # A folder and a file whose names the package index would resolve.
+        ('"three==3.0"', "three==3.0"),
+        ('"m.yaml"', "m.yaml"),
+    ],
+)
+def test_a_project_selects_no_package_of_the_index(here: Path, value: str, release: str) -> None:
+    """The error names the key, its line, and where a user may name the package."""
+    (here / "three==3.0").mkdir()
+    (here / "m.yaml").write_text("")
+    message = (
+        rf"^pyproject\.toml:2: package = '{re.escape(release)}' is not a folder of this project, "
+        rf".* give --package, set FLACHECK_PACKAGE, or write package into {settings.user_file()}"
+    )
+    with pytest.raises(UsageError, match=message):
+        of(here, f"package = {value}")
+
+
+@pytest.mark.parametrize("package", ["two==2.0", "two", "../other", "/srv/other"])
+def test_a_projects_matrix_names_no_package_of_the_index(here: Path, package: str) -> None:
+    """The matrix of a project's settings may hold packages of the project only."""
+    (here / "mine").mkdir()
+    text = "version: 1\naxes: {{target: [sm90]}}\npackages: [./mine, {}]\n"
+    (here / "m.yaml").write_text(text.format(package))
+    message = rf"^pyproject\.toml:2: the matrix 'm\.yaml' names the package '{package}', "
+    with pytest.raises(UsageError, match=message):
+        of(here, 'matrix = "m.yaml"')
+    (here / "m.yaml").write_text(text.format("./mine"))
+    assert of(here, 'matrix = "m.yaml"')["scan"]["matrix"] == "m.yaml"
+
+
+def test_the_users_settings_may_select_a_package_of_the_index(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables and the user's own settings accept any package."""
+    write_user_settings(here, 'package = "two==2.0"\n', monkeypatch)
+    assert of(here)["scan"]["package"] == ["two==2.0"]
+    assert of(here, FLACHECK_PACKAGE="one==1.0")["scan"]["package"] == ["one==1.0"]
+
+
 def test_a_projects_package_is_not_run_on_the_card(here: Path) -> None:
     """`bench` runs a package with the user's rights: only the user names one."""
-    maps = of(here, 'package = "two==2.0"')
-    assert maps["scan"]["package"] == ["two==2.0"]
+    maps = of(here, 'package = "."')
+    assert maps["scan"]["package"] == ["."]
     assert "package" not in maps["bench"]
 
 
@@ -186,9 +233,9 @@ def test_a_project_may_have_several_packages(here: Path, monkeypatch: pytest.Mon
     """As a list or separated by commas; each path among them is the project's own."""
     below = here / "below"
     below.mkdir()
-    write(here, '[tool.flacheck]\npackage = [".", "two==2.0"]\n')
+    write(here, '[tool.flacheck]\npackage = [".", "below"]\n')
     monkeypatch.chdir(below)
-    assert defaults.of(COMMAND, below, {})["scan"]["package"] == [str(here), "two==2.0"]
+    assert defaults.of(COMMAND, below, {})["scan"]["package"] == [str(here), str(below)]
     maps = defaults.of(COMMAND, below, {"FLACHECK_PACKAGE": "one==1.0, two==2.0"})
     assert packages_of(maps["scan"]["package"]) == ("one==1.0", "two==2.0")
     with pytest.raises(UsageError, match="'two>=1' names no package"):
@@ -204,7 +251,6 @@ def test_a_project_may_have_several_packages(here: Path, monkeypatch: pytest.Mon
         ('target = ["sm90", "h1000"]', "unknown target 'h1000'.*; did you mean h100?"),
         ('matrix = "sedes"', "no matrix 'sedes': .*; did you mean seeds?"),
         ('matrix = "lanches.jsonl"', "did you mean launches.jsonl?"),
-        ('package = "fla>1"', "'fla>1' names no package"),
         ('package = "./nothing"', "there is no such folder"),
         ('configs = "usal"', "expected one of usual, edges, own; did you mean usual?"),
         ('find = "always"', "expected one of fail, pass, change"),

@@ -371,7 +371,7 @@ needs_torch = pytest.mark.skipif(
 
 def test_bench_runs_no_package_that_a_projects_settings_name(tmp_path: Path) -> None:
     """It would get the user's rights: exit code 2, before anything is installed."""
-    (tmp_path / "pyproject.toml").write_text('[tool.flacheck]\npackage = "two==2.0"\n')
+    (tmp_path / "pyproject.toml").write_text('[tool.flacheck]\npackage = "."\n')
     found = flacheck("autotune", "k", "--bench", cwd=tmp_path)
     assert (found.returncode, "name it with --package" in found.stderr) == (2, True), found.stderr
 
