@@ -296,8 +296,6 @@ class Loop:
         trial: Trial = task.name
         cell = trial.cell
         record = judge.judge(cell, attempt)
-        if record.verdict is Verdict.FAILS and cell.stage == "autotune":
-            record = judge.with_facts(record, self.provider.facts(cell))
         if record.code == _OUT_OF_MEMORY:
             larger_kind = self.provider.larger_kind(task.kind)
             if larger_kind is not None:

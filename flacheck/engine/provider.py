@@ -2,7 +2,7 @@
 
 import importlib.util
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flacheck import toolchains
@@ -12,14 +12,10 @@ from flacheck.engine.sandbox import WorkerKind
 from flacheck.errors import FlacheckError, ToolchainError
 from flacheck.model import Attempt, Cell, Json, Verdict
 from flacheck.source.packages.package import Package
-from flacheck.source.reach import find_reaches, first_length
 from flacheck.tables import find_shipped_folder
 from flacheck.toolchains import intact, wheels
 from flacheck.toolchains.base import Choice, Toolchain
 from flacheck.toolchains.intact import FileStates
-
-# The maximum number of layers to name, enough for a user to recognise the own model.
-_REACHES = 6
 
 
 @dataclass(frozen=True)
@@ -135,21 +131,6 @@ class Provider:
                     f"{file} was changed or removed while {cell.toolchain} was at work; scan again"
                 )
         return None
-
-    def facts(self, cell: Cell) -> Json:
-        """Return the sequence lengths and layers that reach the cell's kernel.
-
-        They are read from the package's sources.
-        """
-        package = self._packages.get(cell.kernel.package or "")
-        if package is None:
-            return {}
-        reaches = find_reaches(package.path, cell.kernel.name)
-        layers: list[Json] = []
-        for entry in reaches:
-            if entry.plain and len(layers) < _REACHES:
-                layers.append(asdict(entry))
-        return {"first_length": first_length(reaches), "reached_by": layers}
 
     def _toolchain(self, name: str) -> Toolchain | Unavailable:
         if name not in self._toolchains:

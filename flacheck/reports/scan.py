@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, structs
 
@@ -155,7 +155,6 @@ def _parts(view: RunView, baseline: BaselineComparison | None) -> Iterator[Part]
         yield from _baseline_parts(baseline)
     yield from phrases.failures(view.summary.by_signature)
     yield from phrases.list_package_failures(package_failures(view.summary.standings))
-    yield from _autotuner_reach(view)
     yield from _slow(view)
     yield from _reasons(view, Verdict.UNKNOWN)
     yield from _reasons(view, Verdict.SKIPPED)
@@ -321,31 +320,6 @@ def _square(square: Square | None) -> Words:
     if square.perfect:
         tone = Tone.GOOD
     return Words("\n".join(lines), tone)
-
-
-def _autotuner_reach(view: RunView) -> Iterator[Part]:
-    """Yield the sequence lengths from which faulty autotuners are reached, and the layers."""
-    # Only failures of autotuners have a reach, so other runs are not read again.
-    if not any(group.code.startswith("FC6") for group in view.summary.by_signature):
-        return
-    lines: dict[str, str] = {}
-    for record in view.records():
-        facts: Mapping[str, Any] = {}
-        for finding in record.findings[:1]:
-            facts = finding["facts"]
-        length = facts.get("first_length")
-        if length is None:
-            continue
-        layers = []
-        for reach in facts["reached_by"]:
-            if reach["training"] == length:
-                place = reach["line"] and f"{reach['file']}:{reach['line']}"
-                layers.append(phrases.beside(reach["layer"].rpartition(":")[2], place))
-        kernel = phrases.beside(kernel_name(record.kernel), record.package)
-        lines[kernel] = f"{kernel}: from sequence length {length}"
-        if layers:
-            lines[kernel] += f" through {', '.join(some(layers, 2))}"
-    yield from phrases.items("Autotuner faults are reached", lines.values())
 
 
 def _slow(view: RunView) -> Iterator[Part]:

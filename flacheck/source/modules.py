@@ -23,8 +23,6 @@ _RUNS = ("__main__", "setup", "conftest")
 # `kernel[grid](…)`, also over several lines, `kernel.run(…)`, or a module with kernels, which may
 # return `kernel[grid]`; text without a match contains no launch.
 _MAY_LAUNCH = re.compile(rb"\][\s\\)]*(?:#[^\n]*\n[\s\\)]*)*\(|\.(?:run|warmup)\b|\bjit\b")
-# Re-exports go a few modules deep; the limit also ends a circle of imports.
-DEEPEST = 16
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,6 @@ from flacheck.guest.pysource.functions import dotted_name, last_name
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 DEFINITION = (*FUNCTION, ast.ClassDef)
-# Most nodes of a tree are of these kinds, and none of their children is evaluated.
-_LEAVES = (ast.arg, ast.Constant, ast.expr_context, ast.operator, ast.cmpop)
 # After `import triton`, and after `from triton import jit`.
 _JIT = ("triton.jit", "jit")
 
@@ -166,37 +164,6 @@ def targets(node: ast.stmt) -> list[ast.expr]:
     if isinstance(node, ast.Assign):
         return node.targets
     return []
-
-
-def evaluated_parts(node: ast.AST) -> Iterable[ast.AST]:
-    """Return a node's children without annotations: a layer named as a type does not run."""
-    if isinstance(node, FUNCTION):
-        return [*node.decorator_list, node.args, *node.body]
-    if isinstance(node, ast.AnnAssign):
-        return [part for part in (node.target, node.value) if part]
-    if isinstance(node, _LEAVES):
-        return ()
-    return ast.iter_child_nodes(node)
-
-
-def dotted_parts(*nodes: ast.AST) -> Iterator[ast.AST]:
-    """Yield every name or chain of attributes that some branch of the nodes evaluates."""
-    todo = list(nodes)
-    while todo:
-        node = todo.pop()
-        if dotted_name(node):
-            yield node
-        else:
-            todo += evaluated_parts(node)
-
-
-def stored_names(*nodes: ast.AST) -> frozenset[str]:
-    """Return every variable and attribute that some nodes assign."""
-    names = set()
-    for part in dotted_parts(*nodes):
-        if isinstance(getattr(part, "ctx", None), ast.Store):
-            names.add(str(dotted_name(part)))
-    return frozenset(names)
 
 
 def inner_blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:

@@ -10,7 +10,7 @@ import pytest
 from flacheck import toolchains
 from flacheck.engine.provider import Unavailable, worker_kind
 from flacheck.engine.sandbox import WorkerKind
-from flacheck.model import Attempt, Imported, Outcome, Purpose, Verdict
+from flacheck.model import Attempt, Outcome, Purpose, Verdict
 from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.run import provider_of
 from flacheck.source.packages.package import Package
@@ -124,11 +124,3 @@ def test_a_plan_says_what_its_run_asks(family: FakeFamily) -> None:
     ]
     nothing: dict[str, list[str]] = {"forms": [], "coverage": [], "stale": []}
     assert made.context() == {**nothing, "kernels": ["fake.k"]}
-
-
-def test_facts_need_a_package(family: FakeFamily) -> None:
-    """Of flacheck's own kernels no layers are known."""
-    made = plan(family, "1.0")
-    assert provider_of(made, 512).facts(made.cells[0]) == {}
-    kernel = replace(made.cells[0].kernel, package="p==1", origin=Imported("m", "k"))
-    assert provider_of(made, 512).facts(replace(made.cells[0], kernel=kernel)) == {}

@@ -11,7 +11,7 @@ from flacheck.engine import policies
 from flacheck.engine.executors import Task
 from flacheck.engine.provider import Unavailable
 from flacheck.engine.sandbox import WorkerKind
-from flacheck.model import Attempt, Cell, Json, Kernel, Launch, Stubbed
+from flacheck.model import Attempt, Cell, Kernel, Launch, Stubbed
 
 WORKER = str(Path(__file__).parent / "worker.py")
 
@@ -59,9 +59,6 @@ class Provider:
 
     def loss(self, cell: Cell) -> str | None:
         return self.loss_of(cell)
-
-    def facts(self, cell: Cell) -> Json:
-        return {}
 
 
 def task(name: str, of: WorkerKind, fresh: bool = False, **options: Any) -> Task:

@@ -153,21 +153,6 @@ def test_what_a_statement_assigns_to(text: str, targets: list[str]) -> None:
     assert written(*syntax.targets(statement(text))) == targets
 
 
-def test_annotations_are_not_evaluated() -> None:
-    """Naming a layer as a type does not run it."""
-    node = function("@wrap\ndef f(x: Layer = DEFAULT) -> Other:\n    y: Third = x\n")
-    parts = {dotted_name(part) for part in syntax.dotted_parts(node)}
-    assert parts == {"wrap", "DEFAULT", "x", "y"}
-
-
-def test_what_is_stored_in_whatever_branch() -> None:
-    """Variables and attributes, those of loops and `with` too."""
-    node = statement(
-        "for i in a:\n    if b:\n        self.c = d\n    with e as f:\n        g += 1\n"
-    )
-    assert syntax.stored_names(node) == {"i", "self.c", "f", "g"}
-
-
 def test_the_blocks_of_a_statement() -> None:
     """Each way that it may go."""
     node = statement("try:\n    a\nexcept E:\n    b\nelse:\n    c\nfinally:\n    d\n")

@@ -188,15 +188,6 @@ def test_autotuner_keys_of_3_1_0(out: dict[str, Any]) -> None:
     assert shown(tuned) == {("compiles", None)}
 
 
-def test_the_first_sequence_length_is_said(out: dict[str, Any]) -> None:
-    """DeltaNet takes fused_recurrent for 64 steps and fewer."""
-    (kkt,) = some(out, last="chunk_scaled_dot_kkt_fwd_kernel", code="FC601")
-    facts = kkt["findings"][0]["facts"]
-    assert facts["first_length"] == 65
-    assert facts["reached_by"][0]["file"] == "fla/layers/delta_net.py"
-    assert facts["reached_by"][0]["line"]
-
-
 def test_the_same_command_again_compiles_nothing(out: dict[str, Any], folder: Path) -> None:
     """Everything is cached."""
     assert scan(folder) == 1
