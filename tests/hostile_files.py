@@ -300,7 +300,7 @@ def _store() -> bytes:
         import tempfile
 
         with tempfile.TemporaryDirectory() as one:
-            _STORED = test_damage.filled(Path(one)).read_bytes()
+            _STORED = test_damage.fill(Path(one)).read_bytes()
     return _STORED
 
 

@@ -381,11 +381,11 @@ def mutate(count: int, seed: int, only: Sequence[str] = ()) -> Tally:
         def damage(data: st.DataObject) -> None:
             tally.counts["store"] += 1
             with tempfile.TemporaryDirectory() as one:
-                file = test_damage.filled(Path(one))
+                file = test_damage.fill(Path(one))
                 rows = test_damage.rows(file)
                 test_damage.write(file, *data.draw(test_damage.damages(rows)))
                 try:
-                    test_damage.reported(Path(one))
+                    test_damage.report_all(Path(one))
                 except test_damage.FlacheckError:
                     pass
                 except Exception as error:

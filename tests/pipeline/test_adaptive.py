@@ -1,4 +1,4 @@
-"""Which cells a scan compiles when it asks the telling ones first."""
+"""The cells that an adaptive scan compiles: the most informative ones first."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def cross() -> dict[str, Point]:
     return points
 
 
-def replayed(
+def replay(
     points: Mapping[str, Point], state: Callable[[Point], State], share: float = 0.0
 ) -> dict[str, State]:
-    """The states of the chosen cells, each of which is as the function says."""
+    """Return the states of the chosen cells, each computed by the function."""
     states: dict[str, State] = {}
     for keys in choose_rounds(points, states, share):
         assert not set(keys) & set(states)
@@ -58,10 +58,10 @@ def replayed(
 
 
 def pairs(points: Iterator[Point]) -> set[Any]:
-    found = set()
+    pairs_seen = set()
     for point in points:
-        found.update(map(frozenset, itertools.combinations(point.items(), 2)))
-    return found
+        pairs_seen.update(map(frozenset, itertools.combinations(point.items(), 2)))
+    return pairs_seen
 
 
 @pytest.mark.parametrize("left_out", [0, 3])
@@ -72,9 +72,9 @@ def test_the_chosen_cells_hold_every_pair_of_values_that_cells_have(left_out: in
         if not left_out or number % left_out:
             points[key] = point
     states: dict[str, State] = {}
-    chosen = next(choose_rounds(points, states, 0.15))
-    assert pairs(points[key] for key in chosen) == pairs(iter(points.values()))
-    assert len(chosen) < 0.15 * len(points)
+    first_round = next(choose_rounds(points, states, 0.15))
+    assert pairs(points[key] for key in first_round) == pairs(iter(points.values()))
+    assert len(first_round) < 0.15 * len(points)
 
 
 def test_a_kernel_with_one_cell_for_each_dtype_is_compiled_in_one() -> None:
@@ -83,10 +83,10 @@ def test_a_kernel_with_one_cell_for_each_dtype_is_compiled_in_one() -> None:
     for kernel, dtype in itertools.product(KERNELS, ["bf16", "fp16", "fp32"]):
         warps = 4 if kernel == KERNELS[0] else 8
         points[f"{kernel}/{dtype}"] = {"kernel": kernel, "dtype": dtype, "option num_warps": warps}
-    chosen = replayed(points, lambda point: "compiles", share=0.15)
-    assert {points[key]["kernel"] for key in chosen} == set(KERNELS)
+    states_of_chosen = replay(points, lambda point: "compiles", share=0.15)
+    assert {points[key]["kernel"] for key in states_of_chosen} == set(KERNELS)
     # Both numbers of warps are compiled in each dtype.
-    assert len(chosen) == len(KERNELS) + 2
+    assert len(states_of_chosen) == len(KERNELS) + 2
 
 
 def test_a_failure_is_searched_until_its_first_and_last_release_are_known() -> None:
@@ -98,7 +98,7 @@ def test_a_failure_is_searched_until_its_first_and_last_release_are_known() -> N
         return "FC302" if fails else "compiles"
 
     points = cross()
-    states = replayed(points, state)
+    states = replay(points, state)
     first = next(points[key] for key in states if states[key] == "FC302")
     line = {}
     for key, each in states.items():
@@ -113,20 +113,20 @@ def test_a_failure_is_searched_until_its_first_and_last_release_are_known() -> N
 def test_at_least_the_share_is_compiled_and_never_a_cell_twice() -> None:
     """Triples of values that no cell has had so far come first."""
     points = cross()
-    chosen = replayed(points, lambda point: "compiles", share=0.3)
-    assert len(chosen) == 0.3 * len(points)
+    states_of_chosen = replay(points, lambda point: "compiles", share=0.3)
+    assert len(states_of_chosen) == 0.3 * len(points)
 
 
 def test_all_is_compiled_where_every_cell_has_its_own_values() -> None:
     """Nothing vouches for another cell."""
     points = {str(n): {"kernel": f"k{n}", "target": f"sm{n}"} for n in range(5)}
-    assert set(replayed(points, lambda point: None)) == set(points)
+    assert set(replay(points, lambda point: None)) == set(points)
 
 
 def test_values_of_a_single_axis_are_all_covered() -> None:
-    """Kernels that differ from each other alone have no pair of values."""
+    """Kernels that differ in one axis have no pairs of values, and each value is covered."""
     points = {f"k{n}": {"kernel": f"k{n}", "target": "sm90", "launch": "x"} for n in range(5)}
-    assert set(replayed(points, lambda point: "compiles")) == set(points)
+    assert set(replay(points, lambda point: "compiles")) == set(points)
 
 
 def unit_cells(root: Path, folder: Path) -> dict[str, Cell]:
@@ -142,12 +142,14 @@ def test_generated_units_are_covered_by_the_parts_of_their_names(tmp_path: Path)
     root = project(tmp_path, **dict.fromkeys([*names, "api"], ""))
     cells = unit_cells(root, tmp_path)
     points = {key: point_of(cell) for key, cell in cells.items()}
-    chosen = replayed(points, lambda point: "compiles")
-    assert len(cells) == 26 and len(chosen) < 13
-    compiled = {(cells[key].kernel.name, points[key]["constant ELEMENT"]) for key in chosen}
-    assert {("csrc/api.cu", "bf16"), ("csrc/api.cu", "fp8")} <= compiled
+    states_of_chosen = replay(points, lambda point: "compiles")
+    assert len(cells) == 26 and len(states_of_chosen) < 13
+    combinations = {
+        (cells[key].kernel.name, points[key]["constant ELEMENT"]) for key in states_of_chosen
+    }
+    assert {("csrc/api.cu", "bf16"), ("csrc/api.cu", "fp8")} <= combinations
     parts = set()
-    for name, _ in compiled:
+    for name, _ in combinations:
         parts.update(re.findall("[a-z0-9]+", name))
     assert parts >= {"bf16", "fp16", "e4m3", "paged", "split"}
 
@@ -207,7 +209,7 @@ def test_an_interrupted_choice_is_partial(store: Store, table: dict[str, Any]) -
 
 
 def test_a_kernel_that_fails_everywhere_is_found(store: Store, table: dict[str, Any]) -> None:
-    """One failure makes the whole answer bad."""
+    """One failure makes the release bad."""
     table["c"] = "abort f.cpp:1: int f(int) const: Assertion `size == want' failed."
     events = run_plan(plan_of(many_cells()), store, RunOptions(jobs=1, strategy=ADAPTIVE))
     records = [event.record for event in events if isinstance(event, RecordSettled)]
@@ -228,9 +230,9 @@ def test_a_strategy_that_cannot_be_had_is_an_error(
     tmp_path: Path, arguments: dict[str, str], message: str
 ) -> None:
     """Before anything is compiled."""
-    with pytest.raises(flacheck.FlacheckError, match=message) as raised:
+    with pytest.raises(flacheck.FlacheckError, match=message) as error:
         flacheck.scan("quick", store=tmp_path / "store", **arguments)  # type: ignore[arg-type]
-    assert raised.value.exit_code == 2
+    assert error.value.exit_code == 2
     assert not (tmp_path / "store").exists()
 
 
@@ -240,6 +242,6 @@ def test_the_largest_cells_of_each_kernel_are_compiled_first() -> None:
     for number, (key, point) in enumerate(cross().items()):
         size = number % 7 if key != "k5/sm70/triton==3.4.0/4" else 7
         points[key] = {**point, "size": size}
-    states = replayed(points, lambda point: "FC501" if point["size"] == 7 else "compiles", 0.1)
+    states = replay(points, lambda point: "FC501" if point["size"] == 7 else "compiles", 0.1)
     assert "FC501" in states.values()
     assert len(states) < 0.12 * len(points)

@@ -47,7 +47,7 @@ def test_a_file_with_several_defines_is_one_kernel(tmp_path: Path) -> None:
 
 
 def test_a_file_with_several_flags_is_several_kernels(tmp_path: Path) -> None:
-    """Their names tell them apart; none takes the other's place."""
+    """Their names differ, so that each is a kernel of its own."""
     root = project(tmp_path, "-O3", "-O3 -G -Iinc", "-O2 -O3", "-O3 -O2")
     assert [name for name, _ in kernels(root)] == [
         "a.cu",
@@ -171,7 +171,7 @@ def test_a_worker_refuses_a_name_that_is_an_option(name: str) -> None:
     ],
 )
 def test_a_malformed_project_file_is_no_crash(tmp_path: Path, text: str) -> None:
-    """What it should hold is taken from elsewhere."""
+    """The values are taken from other places instead."""
     (tmp_path / "pyproject.toml").write_text(text)
     (tmp_path / "setup.py").write_text("x = '\0'\n")
     assert checkouts.cannot_build(tmp_path) is None
@@ -182,10 +182,10 @@ def test_a_malformed_project_file_is_no_crash(tmp_path: Path, text: str) -> None
 def test_a_wrong_kernel_costs_no_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The headers of libraries take gigabytes: the names are checked before."""
 
-    def downloaded(*_: object) -> None:
+    def refuse_download(*_: object) -> None:
         pytest.fail("the folders of headers were provided")
 
-    monkeypatch.setattr(build_units, "include_folders", downloaded)
+    monkeypatch.setattr(build_units, "include_folders", refuse_download)
     root = project(tmp_path, "-O3")
     selection = Selection(kernels=("b.cu",))
     with pytest.raises(UsageError, match=r"no kernel matches 'b\.cu'; did you mean a\.cu"):

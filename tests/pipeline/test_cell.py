@@ -50,12 +50,12 @@ ASSERTION = "LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int) c
 
 @pytest.fixture(autouse=True)
 def never(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is to be compiled, unless a test says so."""
+    """Raise if anything is compiled."""
 
-    def refused(*arguments: object) -> Iterator[Record]:
+    def refuse(*arguments: object) -> Iterator[Record]:
         raise AssertionError("nothing is to be compiled")
 
-    monkeypatch.setattr(cell, "records_of", refused)
+    monkeypatch.setattr(cell, "records_of", refuse)
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +63,11 @@ def some() -> list[Cell]:
     """Twenty-odd cells of one kernel of ours, without its autotuner's list, which a store does not
     keep."""
     selection = replace(ONE, dtypes=(), num_warps=(1, 2, 4, 8, 16), num_stages=())
-    found = planning.plan_job(Job(Subject("quick"), selection)).cells
-    return [replace(cell, configs=()) for cell in found]
+    cells = planning.plan_job(Job(Subject("quick"), selection)).cells
+    return [replace(cell, configs=()) for cell in cells]
 
 
-def judged(cell: Cell, says: str | None = None) -> Record:
+def judge_as(cell: Cell, says: str | None = None) -> Record:
     """The record of a cell that fails by an assertion, or compiles."""
     if says is None:
         return judge.judge(cell, Attempt(Outcome.FINISHED, stage="cubin"))
@@ -78,13 +78,13 @@ def judged(cell: Cell, says: str | None = None) -> Record:
 def put(
     store: Store, cells: Sequence[Cell], says: Callable[[Cell], str | None] = lambda cell: None
 ) -> list[Record]:
-    records = [judged(cell, says(cell)) for cell in cells]
+    records = [judge_as(cell, says(cell)) for cell in cells]
     store.add_cells(cells)
     store.add_many(store.begin_run({}), records)
     return records
 
 
-def refused(store: Store, what: str | None, selection: Selection = Selection()) -> list[str]:
+def refuse(store: Store, what: str | None, selection: Selection = Selection()) -> list[str]:
     """The lines of the message."""
     with pytest.raises(UsageError) as caught:
         resolve_cell(what, selection, store, Purpose.REPRO)
@@ -95,12 +95,12 @@ def test_a_key_or_eight_characters_of_it_name_a_cell(store: Store, some: list[Ce
     """The very cell, so another release is all that differs in what is compiled next."""
     put(store, some)
     for name in (some[3].key, some[3].key[:8]):
-        chosen = resolve_cell(name, Selection(), store, Purpose.REPRO)
-        assert chosen.cell == some[3]
-        assert chosen.cell.key == some[3].key
-        assert chosen.record is not None
-        assert chosen.warnings == ()
-    assert chosen.under("triton==3.4.0") == replace(some[3], toolchain="triton==3.4.0")
+        cell = resolve_cell(name, Selection(), store, Purpose.REPRO)
+        assert cell.cell == some[3]
+        assert cell.cell.key == some[3].key
+        assert cell.record is not None
+        assert cell.warnings == ()
+    assert cell.under("triton==3.4.0") == replace(some[3], toolchain="triton==3.4.0")
 
 
 def test_a_plan_of_a_chosen_cell_differs_by_release_alone(store: Store, some: list[Cell]) -> None:
@@ -119,21 +119,21 @@ def test_an_unknown_short_or_ambiguous_key_is_refused_with_candidates(
 ) -> None:
     """At most a screenful of them, the failing ones first."""
     put(store, some, lambda cell: "it holds" if cell is some[5] else None)
-    first, *rest = refused(store, "0" * 8)
+    first, *rest = refuse(store, "0" * 8)
     assert first.endswith("begins with 00000000; name one by its key:")
     assert some[5].key[:12] in rest[0]
     assert "FC302" in rest[0]
     assert "triton==3.2.0  sm90" in rest[0]
     assert len(rest) == 17
     assert rest[-1] == f"  and {len(some) - 16} more"
-    assert "too short" in refused(store, some[0].key[:7])[0]
-    assert "names no cell" in refused(store, "chunk_fwd_o")[0]
+    assert "too short" in refuse(store, some[0].key[:7])[0]
+    assert "names no cell" in refuse(store, "chunk_fwd_o")[0]
 
 
 def test_flags_name_the_first_of_failing_cells_of_one_signature(
     store: Store, some: list[Cell]
 ) -> None:
-    """First by key; the message's quantities are no part of a signature."""
+    """The first cell by key stands for a signature, which ignores quantities in the message."""
     put(store, some, lambda cell: "it holds" if cell.options["num_warps"] == 8 else None)
     failing = sorted(cell.key for cell in some if cell.options["num_warps"] == 8)
     assert len(failing) > 1
@@ -158,7 +158,7 @@ def test_flags_name_the_only_slow_compile_where_nothing_fails(
     assert resolve_cell(None, Selection(toolchains=("3.4.0",)), store, Purpose.REPRO).cell == newer
     assert (
         "no cell of the store that fails"
-        in refused(store, None, Selection(toolchains=("3.2.0",)))[0]
+        in refuse(store, None, Selection(toolchains=("3.2.0",)))[0]
     )
 
 
@@ -179,29 +179,29 @@ def test_a_kernel_recorded_beside_torch_is_loaded_beside_what_there_is(
     name = "fla.ops:kernel"
     origin = Imported("fla.ops", "kernel")
     kernel = Kernel(name, package.identity, digest([package.digest, name]), origin)
-    recorded = replace(some[0], kernel=kernel)
-    put(store, [recorded])
-    chosen = resolve_cell(recorded.key, Selection(), store, Purpose.REPRO)
-    assert (chosen.cell.key, chosen.warnings) == (recorded.key, ())
-    assert chosen.cell.kernel.origin == how("fla.ops", "kernel")
-    assert list(chosen.packages) == [package.identity]
+    other_cell = replace(some[0], kernel=kernel)
+    put(store, [other_cell])
+    choice = resolve_cell(other_cell.key, Selection(), store, Purpose.REPRO)
+    assert (choice.cell.key, choice.warnings) == (other_cell.key, ())
+    assert choice.cell.kernel.origin == how("fla.ops", "kernel")
+    assert list(choice.packages) == [package.identity]
 
 
-def stored(store: Store, cell: Cell, origin: Origin, **changes: Any) -> str:
+def store_record(store: Store, cell: Cell, origin: Origin, **changes: Any) -> str:
     """Store a record of the cell with a kernel of another origin; its key."""
     kernel = Kernel("fla.ops:kernel", "fla==1.0", "d" * 16, origin)
-    recorded = replace(cell, kernel=kernel, **changes)
-    put(store, [recorded])
-    return recorded.key
+    stored_cell = replace(cell, kernel=kernel, **changes)
+    put(store, [stored_cell])
+    return stored_cell.key
 
 
 def test_a_stored_source_is_admitted_or_trusted(store: Store, some: list[Cell]) -> None:
     """A store may have come from elsewhere."""
-    key = stored(store, some[0], Cut("import os\n", "kernel"))
-    assert "import of os" in refused(store, key)[0]
-    chosen = resolve_cell(key, Selection(), store, Purpose.BISECT, trust=True)
-    assert chosen.plan([], "bisect", Purpose.BISECT).trust
-    good = stored(store, some[1], Cut("import triton\n", "kernel"))
+    key = store_record(store, some[0], Cut("import os\n", "kernel"))
+    assert "import of os" in refuse(store, key)[0]
+    cell = resolve_cell(key, Selection(), store, Purpose.BISECT, trust=True)
+    assert cell.plan([], "bisect", Purpose.BISECT).trust
+    good = store_record(store, some[1], Cut("import triton\n", "kernel"))
     assert not resolve_cell(good, Selection(), store, Purpose.BISECT).trust
 
 
@@ -211,12 +211,12 @@ def test_a_stored_option_names_no_file(
     store: Store, some: list[Cell], option: str, place: str
 ) -> None:
     """No scan stores such an option."""
-    held = {option: "/etc/passwd"}
+    values = {option: "/etc/passwd"}
     assert some[0].launch is not None
-    launch = replace(some[0].launch, configs=({"kwargs": {}, **held},))
-    changes = {"options": {"options": held}, "configs": {"launch": launch}}[place]
-    key = stored(store, some[0], Cut("import triton\n", "kernel"), **changes)
-    assert f"option {option!r} is unknown" in refused(store, key)[0]
+    launch = replace(some[0].launch, configs=({"kwargs": {}, **values},))
+    changes = {"options": {"options": values}, "configs": {"launch": launch}}[place]
+    key = store_record(store, some[0], Cut("import triton\n", "kernel"), **changes)
+    assert f"option {option!r} is unknown" in refuse(store, key)[0]
 
 
 @pytest.mark.parametrize("origin", [Imported("fla.ops", "k"), Stubbed("fla.ops", "k")])
@@ -225,13 +225,13 @@ def test_a_stored_cell_installs_no_package(
 ) -> None:
     """Nor does one of a CUDA unit; what the user installed is there."""
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
-    asked: list[str] = []
-    monkeypatch.setattr(cell, "provide_package", lambda spec: asked.append(spec))
-    monkeypatch.setattr(source_trees, "provide_sources", lambda spec: asked.append(spec))
-    for number, held in enumerate((origin, Unit("kernel.cu"))):
-        key = stored(store, some[number], held)
-        assert "fla==1.0, which is not installed here: --trust" in refused(store, key)[0]
-    assert not asked
+    requests: list[str] = []
+    monkeypatch.setattr(cell, "provide_package", lambda spec: requests.append(spec))
+    monkeypatch.setattr(source_trees, "provide_sources", lambda spec: requests.append(spec))
+    for number, part in enumerate((origin, Unit("kernel.cu"))):
+        key = store_record(store, some[number], part)
+        assert "fla==1.0, which is not installed here: --trust" in refuse(store, key)[0]
+    assert not requests
 
 
 def test_a_stored_cell_imports_no_module_but_of_its_package(
@@ -241,8 +241,8 @@ def test_a_stored_cell_imports_no_module_but_of_its_package(
     package = Package("fla", "1.0", str(tmp_path), "d" * 16, {})
     monkeypatch.setattr(packages, "installed_package", lambda spec: package)
     for number, module in enumerate(("antigravity", "torch.utils.collect_env")):
-        key = stored(store, some[number], Imported(module, "kernel"))
-        assert f"{module} is no module of fla==1.0" in refused(store, key)[0]
+        key = store_record(store, some[number], Imported(module, "kernel"))
+        assert f"{module} is no module of fla==1.0" in refuse(store, key)[0]
 
 
 def test_flags_that_leave_several_signatures_or_none_are_refused(
@@ -250,21 +250,21 @@ def test_flags_that_leave_several_signatures_or_none_are_refused(
 ) -> None:
     """One example of each; or the cells that match and do not fail."""
     put(store, some, lambda cell: {2: "this holds", 8: "that holds"}.get(cell.options["num_warps"]))
-    first, *rest = refused(store, None)
+    first, *rest = refuse(store, None)
     assert "fail in 2 ways" in first
     assert len(rest) == 2
     assert {line.split()[-2] for line in rest} == {"num_warps=2", "num_warps=8"}
-    first, *rest = refused(store, None, Selection(num_warps=(4,)))
+    first, *rest = refuse(store, None, Selection(num_warps=(4,)))
     assert "no cell of the store that fails" in first
     assert rest
     assert all(" compiles " in line for line in rest[:5])
-    assert "nothing to choose from" in refused(store, None, Selection(num_warps=(64,)))[0]
+    assert "nothing to choose from" in refuse(store, None, Selection(num_warps=(64,)))[0]
 
 
 def test_of_several_cells_of_a_matrix_the_verdicts_decide(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are asked for, in one go."""
+    """All cells are compiled together before one is chosen."""
     shape = planning.plan_job(Job(Subject("quick"), ONE)).cells
     runs: list[tuple[Purpose, RunOptions | None]] = []
 
@@ -276,8 +276,8 @@ def test_of_several_cells_of_a_matrix_the_verdicts_decide(
     monkeypatch.setattr(cell, "records_of", records)
     assert len(shape) > 1
     options = RunOptions(jobs=1)
-    chosen = resolve_cell("quick", ONE, store, Purpose.BISECT, options=options)
-    assert chosen.cell == shape[1]
+    choice = resolve_cell("quick", ONE, store, Purpose.BISECT, options=options)
+    assert choice.cell == shape[1]
     assert runs == [(Purpose.BISECT, options)]
 
 
@@ -291,37 +291,37 @@ def test_a_line_of_a_launches_file_is_a_cell(store: Store, tmp_path: Path) -> No
     )
     file = write(tmp_path, HEADER, first, second, {"of": "b" * 16, "count": 3}, {"end": True})
     selection = Selection(targets=("sm80",), toolchains=("3.3.0",))
-    found = {
+    by_name = {
         line: resolve_cell(f"{file}:{line}", selection, store, Purpose.REPRO).cell
         for line in (2, 3, 4)
     }
-    assert found[2].toolchain == "triton==3.3.0"
-    assert found[2].target == "sm80"
-    assert found[2].kernel.origin == Cut(CUT, "scale")
-    assert (found[3].options, found[4]) == ({"num_warps": 2}, found[3])
+    assert by_name[2].toolchain == "triton==3.3.0"
+    assert by_name[2].target == "sm80"
+    assert by_name[2].kernel.origin == Cut(CUT, "scale")
+    assert (by_name[3].options, by_name[4]) == ({"num_warps": 2}, by_name[3])
     for line in (1, 5, 9):
-        assert "no launch is on that line" in refused(store, f"{file}:{line}", selection)[0]
+        assert "no launch is on that line" in refuse(store, f"{file}:{line}", selection)[0]
 
 
 def test_a_kernel_that_changed_since_is_taken_as_it_is_now(store: Store, some: list[Cell]) -> None:
     """With a warning, and without the record, which is about another source."""
     old = replace(some[0], kernel=replace(some[0].kernel, digest="0" * 32))
     put(store, [old])
-    chosen = resolve_cell(old.key, Selection(), store, Purpose.REPRO)
-    assert chosen.cell == some[0]
-    assert chosen.record is None
-    assert "has changed since" in chosen.warnings[0]
+    cell = resolve_cell(old.key, Selection(), store, Purpose.REPRO)
+    assert cell.cell == some[0]
+    assert cell.record is None
+    assert "has changed since" in cell.warnings[0]
 
 
 def test_a_record_without_its_cell_is_rebuilt_when_its_key_comes_out(
     store: Store, some: list[Cell]
 ) -> None:
-    """As those of the first release's stores are; one that was cut out cannot be."""
-    store.add_many(store.begin_run({}), [judged(some[0])])
+    """A record of the first release's stores is rebuilt; a cut kernel's is not."""
+    store.add_many(store.begin_run({}), [judge_as(some[0])])
     assert resolve_cell(some[0].key, Selection(), store, Purpose.REPRO).cell == some[0]
     cut = replace(some[1], kernel=Kernel("m:k", None, "1" * 32, Cut(CUT, "k")))
-    store.add_many(store.begin_run({}), [judged(cut)])
-    assert "stored by an older flacheck" in refused(store, cut.key)[0]
+    store.add_many(store.begin_run({}), [judge_as(cut)])
+    assert "stored by an older flacheck" in refuse(store, cut.key)[0]
 
 
 def test_source_in_a_store_is_believed_no_more_than_in_a_file(
@@ -334,7 +334,7 @@ def test_source_in_a_store_is_believed_no_more_than_in_a_file(
         replace(some[0], kernel=replace(kernel, origin=Cut(CUT, "k"))),
     )
     put(store, [bad])
-    assert "import of os" in refused(store, bad.key)[0]
+    assert "import of os" in refuse(store, bad.key)[0]
     good = replace(good, kernel=replace(good.kernel, digest="2" * 32))
     put(store, [good])
     assert resolve_cell(good.key, Selection(), store, Purpose.REPRO).cell == good
@@ -346,7 +346,7 @@ def test_a_kernel_of_ours_that_is_gone_is_said(
     """Nothing can be compiled of it."""
     put(store, some[:1])
     monkeypatch.setattr(corpus, "load", dict)
-    assert f"{some[0].kernel.name} was removed from flacheck" in refused(store, some[0].key)[0]
+    assert f"{some[0].kernel.name} was removed from flacheck" in refuse(store, some[0].key)[0]
 
 
 def bisect(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -354,7 +354,7 @@ def bisect(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [
         (["0123456789ab"], "no store at"),
         (["--kernel", "chunk_fwd_o"], "no store at"),
@@ -365,13 +365,13 @@ def bisect(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_bad_input_of_bisect_is_one_message_and_2(
-    tmp_path: Path, command: list[str], said: str
+    tmp_path: Path, command: list[str], message: str
 ) -> None:
     """No traceback, nothing on stdout."""
-    found = bisect(*command, cwd=tmp_path)
-    assert (found.returncode, found.stdout) == (2, "")
-    assert said in found.stderr
-    assert "Traceback" not in found.stderr
+    outcome = bisect(*command, cwd=tmp_path)
+    assert (outcome.returncode, outcome.stdout) == (2, "")
+    assert message in outcome.stderr
+    assert "Traceback" not in outcome.stderr
 
 
 @pytest.mark.network
@@ -390,19 +390,20 @@ def test_the_gated_delta_rule_over_all_releases(tmp_path: Path) -> None:
     ]
     first = bisect("quick", *which, "--triton", "3.2.0", "--format", "json", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
-    found = json.loads(first.stdout)
+    document = json.loads(first.stdout)
     sides = [
-        (change["before"][8:], change["after"][8:], change["kind"]) for change in found["changes"]
+        (change["before"][8:], change["after"][8:], change["kind"])
+        for change in document["changes"]
     ]
     assert ("3.1.0", "3.2.0", "cause") in sides
     assert ("3.3.1", "3.4.0", "pass") in sides
-    (mended,) = (change for change in found["changes"] if change["after"] == "triton==3.4.0")
-    assert (mended["torch_before"], mended["torch_after"]) == (["2.7.1"], ["2.8.0"])
-    again = bisect(found["cell"]["key"][:8], cwd=tmp_path)
+    (repair,) = (change for change in document["changes"] if change["after"] == "triton==3.4.0")
+    assert (repair["torch_before"], repair["torch_after"]) == (["2.7.1"], ["2.8.0"])
+    again = bisect(document["cell"]["key"][:8], cwd=tmp_path)
     assert again.returncode == 0
-    assert f"{len(found['history'])} cached" in again.stderr
+    assert f"{len(document['history'])} cached" in again.stderr
     assert (
         "3.3.1 fails FC302 (chooseStMatrixLayoutLeadingOffset) → 3.4.0 compiles; torch 2.7.1 | 2.8.*"
         in " ".join(again.stdout.split())
     )
-    assert bisect(found["cell"]["key"], "--find", "fail", cwd=tmp_path).returncode == 3
+    assert bisect(document["cell"]["key"], "--find", "fail", cwd=tmp_path).returncode == 3

@@ -201,7 +201,7 @@ def test_build_files_that_need_no_run_come_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "large"])
 def test_a_build_file_that_cannot_be_read_is_passed(kind: str, tmp_path: Path) -> None:
-    """A link out of the project, a pipe and a file of megabytes are no CMake projects."""
+    """A link out of the project, a pipe and a file of megabytes do not count as CMake projects."""
     root = tmp_path / "project"
     root.mkdir()
     file = root / "CMakeLists.txt"

@@ -1,4 +1,4 @@
-"""What a package is captured on, target by target."""
+"""The card that a package is captured on, target by target."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Resolver:
         return tuple(self.choices)
 
 
-def resolved(selection: Selection) -> ResolvedPackage:
+def resolve(selection: Selection) -> ResolvedPackage:
     """The package of a scan with this selection."""
     return resolve_package(Job(Subject(package="shop==1.0"), selection))
 
 
 @dataclass
 class Report:
-    """The cards that the package was called on, and what the driver said of it."""
+    """The cards that the package was called on, and the driver's report."""
 
     cards: list[str]
     said: dict[str, Any]
@@ -59,12 +59,12 @@ class Report:
 def drives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
     """A package that launches one kernel on each card; torch is beside flacheck."""
     cards: list[str] = []
-    launched = launch(package=SHOP.identity, kernel="shop.ops:scale")
-    file = write(tmp_path, HEADER, launched)
+    line = launch(package=SHOP.identity, kernel="shop.ops:scale")
+    file = write(tmp_path, HEADER, line)
     report: dict[str, Any] = {"modules": {}, "operators": {}}
 
-    def prepare(asked: list[CaptureJob], at_once: int) -> None:
-        cards.extend(each.card["gpu"] for each in asked)
+    def prepare(jobs: list[CaptureJob], at_once: int) -> None:
+        cards.extend(each.card["gpu"] for each in jobs)
 
     monkeypatch.setattr(package_launches, "Resolver", Resolver)
     monkeypatch.setattr(package_launches, "prepare_captures", prepare)
@@ -84,15 +84,15 @@ def drives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
 def test_launches_for_an_amd_card_are_recorded_on_an_nvidia_card(
     drives: Report, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """That is said before anything is captured, and the other targets are asked as ever."""
+    """A note precedes the capture, and the other targets are captured on their own cards."""
     selection = Selection(targets=("gfx942", "sm80"))
-    asked = resolved(selection).question.asked
-    assert [each.target for each in asked] == ["gfx942", "sm80"]
+    cells = resolve(selection).question.asked
+    assert [each.target for each in cells] == ["gfx942", "sm80"]
     with caplog.at_level(logging.WARNING):
-        plan = resolved(selection).capture().expand()
-    (said,) = caplog.messages
-    assert said.startswith("gfx942: flacheck imitates NVIDIA cards only, so the launches of shop")
-    assert "recorded on NVIDIA A100-SXM4-80GB and compiled for gfx942" in said
+        plan = resolve(selection).capture().expand()
+    (note,) = caplog.messages
+    assert note.startswith("gfx942: flacheck imitates NVIDIA cards only, so the launches of shop")
+    assert "recorded on NVIDIA A100-SXM4-80GB and compiled for gfx942" in note
     assert drives.cards == ["NVIDIA A100-SXM4-80GB"] * 2
     how = {cell.target: type(cell.kernel.origin) for cell in plan.cells}
     # On AMD's card the package would be imported as another one than was recorded.
@@ -100,7 +100,7 @@ def test_launches_for_an_amd_card_are_recorded_on_an_nvidia_card(
 
 
 @pytest.mark.parametrize(
-    ("module", "said", "is_failure"),
+    ("module", "report", "is_failure"),
     [
         ("shop", "ModuleNotFoundError: No module named 'triton.tools.gone'", True),
         ("shop", "ImportError: cannot import name 'gone' from 'triton.language' (a.py)", True),
@@ -111,11 +111,11 @@ def test_launches_for_an_amd_card_are_recorded_on_an_nvidia_card(
     ],
 )
 def test_a_package_that_asks_triton_for_what_is_gone_fails_to_import(
-    drives: Report, module: str, said: str, is_failure: bool
+    drives: Report, module: str, report: str, is_failure: bool
 ) -> None:
     """Its modules can be captured past its `__init__`, but no user comes that far."""
-    drives.said["modules"][module] = said
-    plan = resolved(Selection()).capture().expand()
+    drives.said["modules"][module] = report
+    plan = resolve(Selection()).capture().expand()
     imports = [cell for cell in plan.cells if cell.stage == "import"]
     assert [cell.kernel.name for cell in imports] == ["shop:__init__"] * is_failure
     for cell in imports:
@@ -123,7 +123,7 @@ def test_a_package_that_asks_triton_for_what_is_gone_fails_to_import(
 
 
 @pytest.mark.parametrize(
-    ("said", "verdict"),
+    ("report", "verdict"),
     [
         ("PermissionError: [Errno 13] Permission denied: '/root/.shop'", Verdict.UNKNOWN),
         ("OSError: [Errno 28] No space left on device", Verdict.UNKNOWN),
@@ -131,11 +131,11 @@ def test_a_package_that_asks_triton_for_what_is_gone_fails_to_import(
     ],
 )
 def test_an_import_that_the_sandbox_ends_is_unknown(
-    drives: Report, said: str, verdict: Verdict
+    drives: Report, report: str, verdict: Verdict
 ) -> None:
     """The package may import where it has the rights."""
-    drives.said["import_error"] = {"traceback": f"Traceback …\n{said}"}
-    plan = resolved(Selection()).capture().expand()
+    drives.said["import_error"] = {"traceback": f"Traceback …\n{report}"}
+    plan = resolve(Selection()).capture().expand()
     (cell,) = plan.cells
     assert judge(cell, plan.attempts[cell.key]).verdict is verdict
 
@@ -143,37 +143,37 @@ def test_an_import_that_the_sandbox_ends_is_unknown(
 def test_a_release_without_a_wheel_is_not_captured(
     drives: Report, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others are, and what it would launch is asked as an import."""
-    gone = Choice("triton", "3.5.0", "triton==3.5.0", "cache", reason="no wheel for this Python")
+    """The other releases are captured, and the cells of this one are imports."""
+    absent = Choice("triton", "3.5.0", "triton==3.5.0", "cache", reason="no wheel for this Python")
 
     class Both(Resolver):
         """Knows another release, too."""
 
         def __init__(self) -> None:
             super().__init__()
-            self.choices = {gone.identity: gone, **self.choices}
+            self.choices = {absent.identity: absent, **self.choices}
 
     monkeypatch.setattr(package_launches, "Resolver", Both)
-    made = resolved(Selection()).capture().captures
-    assert [(each.choice.version, each.driven is None) for each in made] == [
+    captures = resolve(Selection()).capture().captures
+    assert [(each.choice.version, each.driven is None) for each in captures] == [
         ("3.5.0", True),
         ("3.6.0", False),
     ]
     assert drives.cards == ["NVIDIA H100 80GB HBM3"]
-    plan = resolved(Selection()).capture().expand()
-    assert {cell.stage for cell in plan.cells if cell.toolchain == gone.identity} == {"import"}
+    plan = resolve(Selection()).capture().expand()
+    assert {cell.stage for cell in plan.cells if cell.toolchain == absent.identity} == {"import"}
 
 
 def test_an_amd_card_alone_is_captured_on_the_usual_card(drives: Report) -> None:
-    """Where no NVIDIA card is asked."""
-    plan = resolved(Selection(targets=("mi300x",))).capture().expand()
+    """Without an NVIDIA target the usual card is imitated."""
+    plan = resolve(Selection(targets=("mi300x",))).capture().expand()
     assert drives.cards == ["NVIDIA H100 80GB HBM3"]
     assert {cell.target for cell in plan.cells} == {"gfx942"}
 
 
 def test_a_kernel_that_is_imported_has_its_cut_source_with_it(drives: Report) -> None:
     """For a worker that cannot import what the capture could."""
-    plan = resolved(Selection()).capture().expand()
+    plan = resolve(Selection()).capture().expand()
     (origin,) = {cell.kernel.origin for cell in plan.cells}
     assert isinstance(origin, Imported)
     assert origin.cut == launch()["text"]
@@ -199,14 +199,14 @@ def test_a_later_shard_reads_its_launches_from_the_file(
 ) -> None:
     """They are unpacked until the cells are known."""
     file = tmp_path / "captures.zip"
-    launched = launch(package=SHOP.identity, kernel="shop.ops:scale")
+    line = launch(package=SHOP.identity, kernel="shop.ops:scale")
     with zipfile.ZipFile(file, "w") as archive:
-        archive.write(write(tmp_path, HEADER, launched), "shop/launches.jsonl")
+        archive.write(write(tmp_path, HEADER, line), "shop/launches.jsonl")
 
     def read(
-        package: Package, toolchain: object, card: object, opened: Captures, *_: object
+        package: Package, toolchain: object, card: object, captures: Captures, *_: object
     ) -> Any:
-        return CaptureResult(opened.folder / "shop" / "launches.jsonl", drives.said)
+        return CaptureResult(captures.folder / "shop" / "launches.jsonl", drives.said)
 
     monkeypatch.setattr(package_launches, "capture_package", read)
     subject = Subject(package="shop==1.0", captures_file=file)

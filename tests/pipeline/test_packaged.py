@@ -1,4 +1,4 @@
-"""Scanning a whole package: captured under the compiler asked for, without a GPU."""
+"""Scans of a whole package: captured under each compiler, without a GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ pytestmark = [
 
 
 def test_an_import_that_dies_is_said_as_such_and_the_rest_is_compiled(tmp_path: Path) -> None:
-    """FLA 0.5.0 under 3.9.0: autotune keys that are no arguments end the import of its operators."""
+    """FLA 0.5.0 under Triton 3.9.0 dies at import for an unknown autotune key, and the rest
+    compiles."""
     command = [
         "scan",
         "--package",

@@ -29,21 +29,21 @@ TABLE: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def refreshed(monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    """The fake compiler in place of a release, and how often the pins would have been asked for."""
-    asked: list[None] = []
+def refreshes(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Put the fake compiler in a release's place and count the requests for pins."""
+    requests: list[None] = []
     monkeypatch.setattr(runs, "Provider", lambda *_: fake.Provider(TABLE))
-    monkeypatch.setattr(runs.torch_pins, "refresh", lambda: asked.append(None))
-    return asked
+    monkeypatch.setattr(runs.torch_pins, "refresh", lambda: requests.append(None))
+    return requests
 
 
-def planned(cells: Sequence[Cell], **more: Any) -> Plan:
+def plan_of(cells: Sequence[Cell], **more: Any) -> Plan:
     return Plan("mine", cells, {}, **more)
 
 
-def settled(store: Store, cells: Sequence[Cell], **options: Any) -> Iterator[Record]:
+def settle(store: Store, cells: Sequence[Cell], **options: Any) -> Iterator[Record]:
     """The records of a run of these cells."""
-    for event in run_plan(planned(cells), store, RunOptions(jobs=1, **options)):
+    for event in run_plan(plan_of(cells), store, RunOptions(jobs=1, **options)):
         if isinstance(event, RecordSettled):
             yield event.record
 
@@ -53,9 +53,9 @@ def cells(*names: str) -> list[Cell]:
 
 
 def test_a_run_is_stored_before_anything_is_compiled(store: Store) -> None:
-    """With what it asks, and on behalf of whom."""
+    """The stored run has its question and its purpose before the first compile."""
     forms = {(None, "fake.a"): ("sum", "chunk")}
-    plan = planned(cells("a", "b"), purpose=Purpose.BISECT, forms=forms)
+    plan = plan_of(cells("a", "b"), purpose=Purpose.BISECT, forms=forms)
     events = run_plan(plan, store, RunOptions(jobs=1))
     first = next(events)
     run = store.run()
@@ -68,49 +68,49 @@ def test_a_run_is_stored_before_anything_is_compiled(store: Store) -> None:
     events.close()
 
 
-def test_a_run_that_settled_every_cell_is_finished(store: Store, refreshed: list[None]) -> None:
-    """And then the index is asked what torch pins, for whoever compiled is online."""
-    records = list(settled(store, cells("a", "bad")))
+def test_a_run_that_settled_every_cell_is_finished(store: Store, refreshes: list[None]) -> None:
+    """The pins of torch are refreshed after the last cell."""
+    records = list(settle(store, cells("a", "bad")))
     assert sorted(record.verdict.value for record in records) == ["compiles", "fails"]
     assert store.run().finished is not None
-    assert refreshed == [None]
+    assert refreshes == [None]
 
 
-def test_a_run_that_compiled_nothing_asks_nobody(store: Store, refreshed: list[None]) -> None:
+def test_a_run_that_compiled_nothing_asks_nobody(store: Store, refreshes: list[None]) -> None:
     """The store answered."""
-    list(settled(store, cells("a")))
-    (record,) = settled(store, cells("a"))
+    list(settle(store, cells("a")))
+    (record,) = settle(store, cells("a"))
     assert record.cached
-    assert refreshed == [None]
-    (again,) = settled(store, cells("a"), fresh=True)
+    assert refreshes == [None]
+    (again,) = settle(store, cells("a"), fresh=True)
     assert not again.cached
 
 
 def test_a_run_stops_after_so_many_failures_and_is_not_finished(
-    store: Store, refreshed: list[None]
+    store: Store, refreshes: list[None]
 ) -> None:
     """A tolerated failure is none of them."""
-    plan = planned(cells("tolerated", "a", "bad", "b"))
+    plan = plan_of(cells("tolerated", "a", "bad", "b"))
     events = list(run_plan(plan, store, RunOptions(jobs=1, max_failures=1)))
     assert events[-1] == RunFinished(store.run().id, complete=False, failures=1)
     records = [event.record for event in events if isinstance(event, RecordSettled)]
     assert sum(each.verdict is Verdict.FAILS and not each.tolerated for each in records) == 1
     assert store.run().finished is None
-    assert refreshed == []
+    assert refreshes == []
 
 
 def test_failures_that_are_let_pass_do_not_stop_a_run(store: Store) -> None:
     """Neither a waiver's nor a baseline's."""
     options = RunOptions(jobs=1, max_failures=1)
-    events = list(run_plan(planned(cells("bad", "a")), store, options, lambda cell: True))
+    events = list(run_plan(plan_of(cells("bad", "a")), store, options, lambda cell: True))
     assert sum(isinstance(event, RecordSettled) for event in events) == 2
     assert events[-1] == RunFinished(store.run().id, complete=True)
     assert store.run().finished is not None
 
 
 def test_closing_the_iterator_ends_the_run_and_keeps_what_it_had(store: Store) -> None:
-    """As an interrupt does."""
-    records = settled(store, cells(*(f"k{number}" for number in range(8))))
+    """A closed iterator ends the run like an interrupt does."""
+    records = settle(store, cells(*(f"k{number}" for number in range(8))))
     first = next(records)
     records.close()  # type: ignore[attr-defined]
     assert first.key in {record.key for record in store.records(store.run().id)}
@@ -119,7 +119,7 @@ def test_closing_the_iterator_ends_the_run_and_keeps_what_it_had(store: Store) -
 
 def test_results_join_what_is_known_of_the_run(store: Store) -> None:
     """Beside its kernels."""
-    with open_run(planned(cells("a")), store, RunOptions(jobs=1)) as active:
+    with open_run(plan_of(cells("a")), store, RunOptions(jobs=1)) as active:
         active.finish({"answer": 3})
     assert store.run().context["answer"] == 3
     assert store.run().context["kernels"] == ["fake.a"]
@@ -132,8 +132,9 @@ def test_an_environment_names_the_flacheck_that_ran() -> None:
     assert count_processors() >= 1
 
 
-def tuned(name: str, first: int = 4, others: Sequence[int] = (8, 2, 1)) -> Cell:
-    """A launch of which one configuration is asked, and the rest where that one is skipped."""
+def launch_with_choices(name: str, first: int = 4, others: Sequence[int] = (8, 2, 1)) -> Cell:
+    """Return a launch with one usual configuration and alternatives for the case that it is
+    skipped."""
     alternatives = tuple(Alternative({}, {"num_warps": warps}) for warps in others)
     return replace(fake.cell(name, num_warps=first), alternatives=alternatives)
 
@@ -143,9 +144,11 @@ def warps(records: Iterable[Record]) -> list[tuple[str, int, str]]:
 
 
 def test_where_a_configuration_is_skipped_its_alternatives_are_compiled(store: Store) -> None:
-    """One after the other, until one compiles; a launch that compiles at once asks no more."""
-    found = warps(settled(store, [tuned("fits_in_two"), tuned("a")]))
-    assert sorted(found) == [
+    """Alternatives are compiled one after the other until one compiles, and only after a skip."""
+    warps_seen = warps(
+        settle(store, [launch_with_choices("fits_in_two"), launch_with_choices("a")])
+    )
+    assert sorted(warps_seen) == [
         ("fake.a", 4, "compiles"),
         ("fake.fits_in_two", 2, "compiles"),
         ("fake.fits_in_two", 4, "fails"),
@@ -157,21 +160,21 @@ def test_where_a_configuration_is_skipped_its_alternatives_are_compiled(store: S
 
 
 def test_a_launch_that_nothing_fits_fails_after_its_last_configuration(store: Store) -> None:
-    """Every one of them was asked."""
-    found = warps(settled(store, [tuned("tolerated")]))
-    assert found == [("fake.tolerated", number, "fails") for number in (4, 8, 2, 1)]
+    """A launch fails after all of its configurations were tried."""
+    warps_seen = warps(settle(store, [launch_with_choices("tolerated")]))
+    assert warps_seen == [("fake.tolerated", number, "fails") for number in (4, 8, 2, 1)]
     (answer,) = standings(questions.in_force(store), store.current)
     assert (len(answer.failing), answer.progress) == (4, "4/4")
 
 
 def test_a_run_that_ended_before_its_alternatives_is_taken_up(store: Store) -> None:
     """It is partial until then, and what it had is not compiled again."""
-    first = settled(store, [tuned("fits_in_two")])
+    first = settle(store, [launch_with_choices("fits_in_two")])
     assert warps([next(first)]) == [("fake.fits_in_two", 4, "fails")]
     first.close()
     (answer,) = standings(questions.in_force(store), store.current)
     assert (answer.is_good, answer.progress) == (False, "1/2")
-    again = list(settled(store, [tuned("fits_in_two")]))
+    again = list(settle(store, [launch_with_choices("fits_in_two")]))
     assert [(r.options["num_warps"], r.cached) for r in again] == [
         (4, True),
         (8, False),
@@ -183,30 +186,30 @@ def test_a_run_that_ended_before_its_alternatives_is_taken_up(store: Store) -> N
 
 def test_each_shard_asks_the_alternatives_of_its_own_cells(store: Store) -> None:
     """All of them belong to the one question."""
-    whole = [tuned("fits_in_two"), tuned("a")]
+    whole = [launch_with_choices("fits_in_two"), launch_with_choices("a")]
     for part in whole:
-        list(run_plan(planned([part], whole=whole), store, RunOptions(jobs=1)))
+        list(run_plan(plan_of([part], whole=whole), store, RunOptions(jobs=1)))
     (answer,) = standings(questions.in_force(store), store.current)
     assert (answer.is_good, answer.progress) == (True, "4/4")
 
 
 def test_an_alternative_that_is_skipped_counts_for_no_limit_of_failures(store: Store) -> None:
     """Neither does the configuration that it stands in for."""
-    records = settled(store, [tuned("fits_in_two")], max_failures=1)
+    records = settle(store, [launch_with_choices("fits_in_two")], max_failures=1)
     assert [record.verdict.value for record in records] == ["fails", "fails", "compiles"]
 
 
 def test_the_usual_configurations_are_compiled_first(store: Store) -> None:
-    """The answer so far and the time of the rest follow them; nothing is compiled twice."""
+    """The interim result and the remaining time follow them, and each cell is compiled once."""
     usual = fake.cell("a", num_warps=4)
-    plan = planned(
+    plan = plan_of(
         [fake.cell("a", num_warps=8), usual, fake.cell("a", num_warps=2)],
         usual_keys=frozenset([usual.key]),
     )
 
     def events() -> list[Any]:
-        shown = run_plan(plan, store, RunOptions(jobs=1))
-        return [each for each in shown if isinstance(each, (RecordSettled, Progress))]
+        progress = run_plan(plan, store, RunOptions(jobs=1))
+        return [each for each in progress if isinstance(each, (RecordSettled, Progress))]
 
     first, answer, time, *others = events()
     assert first.record.key == usual.key

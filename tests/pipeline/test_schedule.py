@@ -56,7 +56,8 @@ def test_without_stored_times_the_order_remains() -> None:
 
 
 def test_the_nearest_times_count() -> None:
-    """Those of another launch, of other options of the kernel, or of all kernels, come after."""
+    """Times of other launches, of other options and of all kernels have less weight, in this
+    order."""
     costs = Costs.of(
         [
             cost("a", 2),
@@ -81,23 +82,23 @@ def test_the_work_done_goes_by_expected_seconds() -> None:
     costs = Costs.of([cost("a", 1), cost("b", 3)])
     a, b, other = cells("a", "b", "c")
     work = RemainingWork.of([a, b], costs)
-    settled = [record().with_(cell=cell) for cell in (a, other, b)]
-    assert [work.settle(each) for each in settled] == [0.25, 0.25, 1.0]
-    assert RemainingWork.of([], costs).settle(settled[0]) is None
+    results = [record().with_(cell=cell) for cell in (a, other, b)]
+    assert [work.settle(each) for each in results] == [0.25, 0.25, 1.0]
+    assert RemainingWork.of([], costs).settle(results[0]) is None
 
 
 def test_the_store_returns_the_costs_of_verdicts(store: Store) -> None:
     """A cell that reached no verdict may have been cut off."""
     run = store.begin_run({})
     assert store.recent_costs() == []
-    compiled, failed = record(seconds=2.0), failure(toolchain="triton==3.3.0", seconds=4.0)
-    store.add_many(run, [compiled, failed, record("unknown", target="sm80")])
+    good, bad = record(seconds=2.0), failure(toolchain="triton==3.3.0", seconds=4.0)
+    store.add_many(run, [good, bad, record("unknown", target="sm80")])
     costs = [stored_cost(row) for row in store.recent_costs()]
     assert [(each.seconds, each.has_failed) for each in costs] == [(2.0, False), (4.0, True)]
     launches = {each.launch for each in costs}
-    assert launches == {canonical(compiled.launch.to_json())}
+    assert launches == {canonical(good.launch.to_json())}
     assert {each.options for each in costs} == {'{"num_stages":2,"num_warps":4}'}
-    assert Costs.of(costs).seconds(compiled.cell) == 3.0
+    assert Costs.of(costs).seconds(good.cell) == 3.0
     assert len(store.recent_costs(without="triton==3.3.0")) == 1
     assert len(store.recent_costs(1)) == 0
 
@@ -105,20 +106,20 @@ def test_the_store_returns_the_costs_of_verdicts(store: Store) -> None:
 def test_a_run_of_the_next_release_is_ordered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What failed under the release before comes first, and the share of the work is told."""
+    """Cells that failed in the previous release come first, and the order covers all of them."""
     table: dict[str, Any] = {"bad": "shared 245760"}
     monkeypatch.setattr(runs, "Provider", lambda *_: fake.Provider(table))
     monkeypatch.setattr(runs.torch_pins, "refresh", lambda: None)
 
-    def scanned(version: str) -> list[RecordSettled]:
+    def records_of(version: str) -> list[RecordSettled]:
         of = [fake.cell(name, version, num_warps=4) for name in ("a", "b", "bad")]
         events = run_plan(Plan("mine", of, {}), store, RunOptions(jobs=1))
         return [event for event in events if isinstance(event, RecordSettled)]
 
     with Store.open(tmp_path) as store:
-        first: list[Record] = [event.record for event in scanned("1.0")]
-        second = scanned("2.0")
-        again = scanned("2.0")
+        first: list[Record] = [event.record for event in records_of("1.0")]
+        second = records_of("2.0")
+        again = records_of("2.0")
     assert [each.kernel for each in first] == ["fake.a", "fake.b", "fake.bad"]
     assert second[0].record.kernel == "fake.bad"
     assert second[-1].work_done == pytest.approx(1.0)

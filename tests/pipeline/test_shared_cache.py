@@ -41,15 +41,15 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return table
 
 
-def scanned(folder: Path, cells: list[Cell] = CELLS, **options: Any) -> dict[str, Record]:
+def scan(folder: Path, cells: list[Cell] = CELLS, **options: Any) -> dict[str, Record]:
     """The records of a run into a store of its own, by kernel."""
     with Store.open(folder) as store:
         events = run_plan(Plan("mine", cells, {}), store, RunOptions(jobs=1, **options))
         records = [event.record for event in events if isinstance(event, RecordSettled)]
         (run,) = store.runs()
-        stored = {record.key: record for record in store.records(run.id)}
-    assert [each.verdict for each in records] == [stored[each.key].verdict for each in records]
-    return {each.kernel: stored[each.key] for each in records}
+        by_key = {record.key: record for record in store.records(run.id)}
+    assert [each.verdict for each in records] == [by_key[each.key].verdict for each in records]
+    return {each.kernel: by_key[each.key] for each in records}
 
 
 def verdicts(records: dict[str, Record]) -> dict[str, str]:
@@ -60,7 +60,7 @@ def entry_of(cache: Path, cell: Cell) -> Path:
     return cache / "v1" / cell.key[:2] / f"{cell.key}.json"
 
 
-EXPECTED = {"fake.good": "compiles", "fake.bad": "fails", "fake.other": "compiles"}
+VERDICTS = {"fake.good": "compiles", "fake.bad": "fails", "fake.other": "compiles"}
 
 
 def test_a_folder_answers_what_another_machine_compiled(
@@ -68,12 +68,12 @@ def test_a_folder_answers_what_another_machine_compiled(
 ) -> None:
     """Nothing is compiled, and each record names where it came from."""
     cache = str(tmp_path / "cache")
-    first = scanned(tmp_path / "a", cache_from=cache, cache_to=cache)
-    assert verdicts(first) == EXPECTED
+    first = scan(tmp_path / "a", cache_from=cache, cache_to=cache)
+    assert verdicts(first) == VERDICTS
     assert {each.shared_cache for each in first.values()} == {None}
     compiler.update(BROKEN)
-    second = scanned(tmp_path / "b", cache_from=cache)
-    assert verdicts(second) == EXPECTED
+    second = scan(tmp_path / "b", cache_from=cache)
+    assert verdicts(second) == VERDICTS
     assert {each.shared_cache for each in second.values()} == {cache}
     assert second["fake.bad"].signature == first["fake.bad"].signature
     assert second["fake.good"].to_json()["shared_cache"] == cache
@@ -85,9 +85,9 @@ def test_only_what_is_missing_is_compiled_and_written(
 ) -> None:
     """A verdict that the cache has is not written again, nor one from this store."""
     cache = tmp_path / "cache"
-    scanned(tmp_path / "a", [GOOD], cache_to=str(cache))
+    scan(tmp_path / "a", [GOOD], cache_to=str(cache))
     before = entry_of(cache, GOOD).stat().st_mtime_ns
-    second = scanned(tmp_path / "b", cache_from=str(cache), cache_to=str(cache))
+    second = scan(tmp_path / "b", cache_from=str(cache), cache_to=str(cache))
     assert {name: each.shared_cache for name, each in second.items()} == {
         "fake.good": str(cache),
         "fake.bad": None,
@@ -100,13 +100,13 @@ def test_only_what_is_missing_is_compiled_and_written(
 def test_fresh_compiles_what_the_cache_has(tmp_path: Path, compiler: dict[str, Any]) -> None:
     """`--fresh` trusts no earlier result."""
     cache = str(tmp_path / "cache")
-    scanned(tmp_path / "a", [GOOD], cache_to=cache)
+    scan(tmp_path / "a", [GOOD], cache_to=cache)
     compiler.update(BROKEN)
-    fresh = scanned(tmp_path / "b", [GOOD], cache_from=cache, fresh=True)
+    fresh = scan(tmp_path / "b", [GOOD], cache_from=cache, fresh=True)
     assert fresh["fake.good"].shared_cache is None
 
 
-def _sealed(plain: dict[str, Any], **changes: Any) -> bytes:
+def _seal(plain: dict[str, Any], **changes: Any) -> bytes:
     """An entry whose record was changed and whose digest fits again."""
     record = {**plain["record"], **changes}
     return json.dumps({**plain, "record": record, "digest": digest(record)}).encode()
@@ -117,22 +117,22 @@ HOSTILE = {
     "not an object": lambda plain: b"[1]",
     "nothing": lambda plain: b"",
     "deeply nested": lambda plain: b"[" * 100_000,
-    "nested record": lambda plain: _sealed(plain, shape=json.loads("[" * 60 + "]" * 60)),
+    "nested record": lambda plain: _seal(plain, shape=json.loads("[" * 60 + "]" * 60)),
     "another schema": lambda plain: json.dumps({**plain, "schema": "x/9"}).encode(),
     "a changed verdict": lambda plain: json.dumps(
         {**plain, "record": {**plain["record"], "verdict": "fails"}}
     ).encode(),
     "the key of another": lambda plain: json.dumps({**plain, "key": CELLS[1].key}).encode(),
-    "a record of another key": lambda plain: _sealed(plain, key=CELLS[1].key),
-    "another kernel": lambda plain: _sealed(plain, kernel="fake.other"),
-    "another target": lambda plain: _sealed(plain, target="sm70"),
-    "other options": lambda plain: _sealed(plain, options={"num_warps": 8}),
-    "an unknown": lambda plain: _sealed(plain, verdict="unknown", reason="no memory"),
-    "a word for seconds": lambda plain: _sealed(plain, seconds="long"),
+    "a record of another key": lambda plain: _seal(plain, key=CELLS[1].key),
+    "another kernel": lambda plain: _seal(plain, kernel="fake.other"),
+    "another target": lambda plain: _seal(plain, target="sm70"),
+    "other options": lambda plain: _seal(plain, options={"num_warps": 8}),
+    "an unknown": lambda plain: _seal(plain, verdict="unknown", reason="no memory"),
+    "a word for seconds": lambda plain: _seal(plain, seconds="long"),
     "half a character": lambda plain: json.dumps(
         {**plain, "record": {**plain["record"], "message": "\ud800"}}
     ).encode(),
-    "too large": lambda plain: _sealed(plain, message="x" * (1 << 21)),
+    "too large": lambda plain: _seal(plain, message="x" * (1 << 21)),
 }
 
 
@@ -142,12 +142,12 @@ def test_a_hostile_entry_is_rejected_and_compiled_here(
 ) -> None:
     """One warning, whatever is wrong with it; the other entries count."""
     cache = tmp_path / "cache"
-    scanned(tmp_path / "a", cache_to=str(cache))
+    scan(tmp_path / "a", cache_to=str(cache))
     file = entry_of(cache, GOOD)
     file.write_bytes(HOSTILE[how](json.loads(file.read_bytes())))
     caplog.clear()
-    second = scanned(tmp_path / "b", cache_from=str(cache))
-    assert verdicts(second) == EXPECTED
+    second = scan(tmp_path / "b", cache_from=str(cache))
+    assert verdicts(second) == VERDICTS
     assert second["fake.good"].shared_cache is None
     assert second["fake.other"].shared_cache == str(cache)
     warnings = [each.getMessage() for each in caplog.records if "rejected" in each.getMessage()]
@@ -158,13 +158,13 @@ def test_a_hostile_entry_is_rejected_and_compiled_here(
 def test_what_holds_on_this_machine_alone_is_not_shared(tmp_path: Path) -> None:
     """A skipped or unknown cell may well have a verdict elsewhere."""
     cache = SharedCache.open(str(tmp_path), "--cache-to", is_written=True)
-    record = scanned(tmp_path / "a", [GOOD])["fake.good"]
+    record = scan(tmp_path / "a", [GOOD])["fake.good"]
     cache.write([record.with_(verdict=Verdict.UNKNOWN), record.with_(verdict=Verdict.SKIPPED)])
     assert not (tmp_path / "v1").exists()
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[str]:
+def address(tmp_path: Path) -> Iterator[str]:
     """The URL of a plain HTTP server of the folder `cache`."""
     (tmp_path / "cache").mkdir()
     handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "cache"))
@@ -176,22 +176,24 @@ def served(tmp_path: Path) -> Iterator[str]:
     server.server_close()
 
 
-def test_a_plain_http_server_answers(served: str, tmp_path: Path, compiler: dict[str, Any]) -> None:
+def test_a_plain_http_server_answers(
+    address: str, tmp_path: Path, compiler: dict[str, Any]
+) -> None:
     """Any server of static files will do; what it lacks is compiled here."""
-    scanned(tmp_path / "a", CELLS[:2], cache_to=str(tmp_path / "cache"))
-    second = scanned(tmp_path / "b", cache_from=served)
+    scan(tmp_path / "a", CELLS[:2], cache_to=str(tmp_path / "cache"))
+    second = scan(tmp_path / "b", cache_from=address)
     assert {name: each.shared_cache for name, each in second.items()} == {
-        "fake.good": served,
-        "fake.bad": served,
+        "fake.good": address,
+        "fake.bad": address,
         "fake.other": None,
     }
-    assert verdicts(second) == EXPECTED
+    assert verdicts(second) == VERDICTS
 
 
-def test_http_is_not_written(served: str) -> None:
+def test_http_is_not_written(address: str) -> None:
     """Before anything is compiled."""
     with pytest.raises(flacheck.UsageError, match=r"--cache-to http.*: HTTP is read only"):
-        SharedCache.open(served, "--cache-to", is_written=True)
+        SharedCache.open(address, "--cache-to", is_written=True)
 
 
 def test_a_cache_that_does_not_answer_costs_one_warning(
@@ -199,7 +201,7 @@ def test_a_cache_that_does_not_answer_costs_one_warning(
 ) -> None:
     """The run goes on without it, and credentials are not shown."""
     url = "http://someone:secret@127.0.0.1:9/cache"
-    assert verdicts(scanned(tmp_path / "a", cache_from=url)) == EXPECTED
+    assert verdicts(scan(tmp_path / "a", cache_from=url)) == VERDICTS
     warnings = [each for each in caplog.records if each.levelno >= logging.WARNING]
     (warning,) = [each.getMessage() for each in warnings]
     assert "shared cache http://127.0.0.1:9/cache could not be read" in warning
@@ -211,7 +213,7 @@ def test_a_cache_that_cannot_be_written_costs_one_warning(
 ) -> None:
     """Every record is in the store all the same."""
     (tmp_path / "file").write_text("")
-    assert verdicts(scanned(tmp_path / "a", cache_to=str(tmp_path / "file"))) == EXPECTED
+    assert verdicts(scan(tmp_path / "a", cache_to=str(tmp_path / "file"))) == VERDICTS
     assert caplog.text.count("could not be written") == 1
 
 
@@ -257,15 +259,15 @@ def test_an_s3_compatible_bucket(
     client.create_bucket(Bucket="results")
     url = "s3://results/flacheck"
     try:
-        first = scanned(tmp_path / "a", CELLS[:2], cache_from=url, cache_to=url)
+        first = scan(tmp_path / "a", CELLS[:2], cache_from=url, cache_to=url)
         assert {each.shared_cache for each in first.values()} == {None}
         listing = client.list_objects_v2(Bucket="results")["Contents"]
         keys = {f"flacheck/v1/{cell.key[:2]}/{cell.key}.json" for cell in CELLS[:2]}
         assert {each["Key"] for each in listing} == keys
         hostile = f"flacheck/v1/{GOOD.key[:2]}/{GOOD.key}.json"
         client.put_object(Bucket="results", Key=hostile, Body=b"{}")
-        second = scanned(tmp_path / "b", cache_from=url)
-        assert verdicts(second) == EXPECTED
+        second = scan(tmp_path / "b", cache_from=url)
+        assert verdicts(second) == VERDICTS
         assert {name: each.shared_cache for name, each in second.items()} == {
             "fake.good": None,
             "fake.bad": url,

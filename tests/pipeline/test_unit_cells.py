@@ -25,13 +25,13 @@ from tests.made_toolkit import MISMATCH, project, toolkit
 
 @pytest.fixture(autouse=True)
 def no_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A private name that is asked of a public index leaks, and may find somebody else's code."""
+    """Fail on a request to a public index, which would leak a private name."""
 
-    def asked(*args: object, **more: object) -> None:
+    def refuse(*args: object, **more: object) -> None:
         pytest.fail(f"an index was asked: {args}")
 
-    monkeypatch.setattr(wheels, "download_sources", asked)
-    monkeypatch.setattr(wheels, "install", asked)
+    monkeypatch.setattr(wheels, "download_sources", refuse)
+    monkeypatch.setattr(wheels, "install", refuse)
 
 
 @pytest.fixture
@@ -64,27 +64,27 @@ def test_all_units_of_a_project_make_its_toolkit_good(
 
 def test_its_folder_is_where_it_was_scanned(tmp_path: Path, store: Store, failing: Record) -> None:
     """By its key alone."""
-    chosen = cells.resolve_cell(failing.key, Selection(), store, Purpose.BISECT)
-    (package,) = chosen.packages.values()
+    cell = cells.resolve_cell(failing.key, Selection(), store, Purpose.BISECT)
+    (package,) = cell.packages.values()
     assert package.path == str(tmp_path / "project")
-    assert chosen.cell.key == failing.key
-    assert not chosen.warnings
+    assert cell.cell.key == failing.key
+    assert not cell.warnings
 
 
 def test_a_unit_that_was_edited_is_taken_as_it_is_now(
     tmp_path: Path, store: Store, failing: Record
 ) -> None:
-    """And that is said."""
+    """The edited unit is used, and a note reports the edit."""
     (tmp_path / "project" / "csrc" / "unit.cu").write_text("// mended\n")
-    chosen = cells.resolve_cell(failing.key, Selection(), store, Purpose.BISECT)
-    assert chosen.cell.key != failing.key
-    assert "has changed since" in chosen.warnings[0]
+    cell = cells.resolve_cell(failing.key, Selection(), store, Purpose.BISECT)
+    assert cell.cell.key != failing.key
+    assert "has changed since" in cell.warnings[0]
 
 
 def test_a_folder_that_is_gone_is_no_release_of_that_name(
     tmp_path: Path, store: Store, failing: Record
 ) -> None:
-    """The message says what to name."""
+    """The message names the missing folder and the alternatives."""
     shutil.rmtree(tmp_path / "project")
     with pytest.raises(UsageError, match="whose folder is not known here: name it with --package"):
         cells.resolve_cell(failing.key, Selection(), store, Purpose.BISECT)

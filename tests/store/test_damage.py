@@ -1,4 +1,4 @@
-"""Stores that a disk has damaged, or that somebody sent: one error, and nothing gets further."""
+"""Damaged or hostile stores: one error, and no damaged value leaves the store."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ TABLES = {
 }
 
 
-def filled(folder: Path) -> Path:
+def fill(folder: Path) -> Path:
     """A store with a run of three records."""
     with Store.open(folder) as store:
         cells = [fake.cell("good", "3.4.0"), fake.cell("bad", "3.4.0")]
@@ -77,14 +77,14 @@ def write(file: Path, table: str, row: int, column: str, value: Any) -> None:
     with contextlib.closing(sqlite3.connect(file)) as db, db:
         db.execute("DROP TRIGGER IF EXISTS records_stay")
         first = TABLES[table][0]
-        chosen = f"SELECT {first} FROM {table} ORDER BY {first} LIMIT 1 OFFSET ?"
-        sql = f"UPDATE {table} SET {column} = ? WHERE {first} = ({chosen})"
-        # What the table itself refuses is no damage.
+        key = f"SELECT {first} FROM {table} ORDER BY {first} LIMIT 1 OFFSET ?"
+        sql = f"UPDATE {table} SET {column} = ? WHERE {first} = ({key})"
+        # A row that the table itself refuses is not damaged.
         with contextlib.suppress(sqlite3.IntegrityError):
             db.execute(sql, (value, row - 1))
 
 
-def reported(folder: Path) -> None:
+def report_all(folder: Path) -> None:
     with Store.open(folder, create=False) as store:
         view = session.view(store, ["last"])
         for format in ("table", "json", "jsonl", "markdown", "github"):
@@ -98,10 +98,10 @@ def damages(draw: st.DrawFn, rows: dict[str, list[dict[str, Any]]]) -> tuple[Any
     table = draw(st.sampled_from(sorted(TABLES)))
     column = draw(st.sampled_from(TABLES[table]))
     row = draw(st.integers(1, len(rows[table])))
-    held = rows[table][row - 1][column]
-    is_json = isinstance(held, str) and held.startswith("{")
+    value = rows[table][row - 1][column]
+    is_json = isinstance(value, str) and value.startswith("{")
     if is_json and draw(st.booleans() | st.just(True)):
-        return table, row, column, json.dumps(draw(mutated(json.loads(held))))
+        return table, row, column, json.dumps(draw(mutated(json.loads(value))))
     odd = draw(odd_values())
     if isinstance(odd, (dict, list)) or (isinstance(odd, int) and abs(odd) >= 2**63):
         odd = json.dumps(odd)
@@ -133,12 +133,12 @@ ANY = settings(
 def test_a_damaged_row_is_reported_or_one_error(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Whatever stands in a column, a report is made or one message says what is wrong."""
+    """A store with any value in any column gives a report or one message."""
     folder = tmp_path_factory.mktemp("store")
-    file = filled(folder)
+    file = fill(folder)
     write(file, *data.draw(damages(rows(file))))
     try:
-        reported(folder)
+        report_all(folder)
     except FlacheckError as error:
         assert str(error)
 
@@ -149,10 +149,10 @@ def test_a_damaged_row_is_reported_or_one_error(
 def test_a_merge_takes_over_all_or_nothing(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """What is bad stays where it is: the good store is as it was, and can be reported."""
+    """A failed merge leaves the good store as it was."""
     good, bad = tmp_path_factory.mktemp("good"), tmp_path_factory.mktemp("bad")
-    filled(good)
-    write(filled(bad), *data.draw(damages(rows(bad / FILE))))
+    fill(good)
+    write(fill(bad), *data.draw(damages(rows(bad / FILE))))
     with Store.open(good) as store, Store.open(bad, create=False) as other:
         before = len(store.runs()), len(list(store.records(store.run().id)))
         try:
@@ -160,40 +160,40 @@ def test_a_merge_takes_over_all_or_nothing(
         except FlacheckError:
             assert (len(store.runs()), len(list(store.records(store.run().id)))) == before
     try:
-        reported(good)
+        report_all(good)
     except FlacheckError as error:
         raise AssertionError(f"the good store was harmed: {error}") from error
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     """With the file, and what to do."""
-    file = filled(tmp_path)
+    file = fill(tmp_path)
     write(file, "records", 1, "body", '{"key": 5}')
     with pytest.raises(StoreError, match=r"flacheck.sqlite: the record .* is damaged .*restore it"):
-        reported(tmp_path)
+        report_all(tmp_path)
 
 
-@pytest.mark.parametrize("held", ["NaN", "Infinity"])
-def test_a_number_that_json_does_not_have_is_damage(tmp_path: Path, held: str) -> None:
+@pytest.mark.parametrize("number", ["NaN", "Infinity"])
+def test_a_number_that_json_does_not_have_is_damage(tmp_path: Path, number: str) -> None:
     """Python reads it, and no report could write it."""
-    file = filled(tmp_path)
+    file = fill(tmp_path)
     body = json.dumps({**record(key="0" * 32).to_json(), "seconds": 12345.5})
-    write(file, "records", 1, "body", body.replace("12345.5", held))
+    write(file, "records", 1, "body", body.replace("12345.5", number))
     with pytest.raises(StoreError, match="is damaged"):
-        reported(tmp_path)
+        report_all(tmp_path)
 
 
-def _merged(good: Path, *bad: Path) -> str:
+def _merge_error(good: Path, *bad: Path) -> str:
     """The error of a merge, after which the good store is as it was."""
     before = _content(good)
     words = ["report", "--store", str(good)]
     for folder in bad:
         words += ["--merge", str(folder)]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == Exit.USAGE
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == Exit.USAGE
     assert _content(good) == before
     assert CliRunner().invoke(app, words[:3]).exit_code in (Exit.OK, Exit.FINDINGS)
-    return done.stderr
+    return result.stderr
 
 
 def _content(folder: Path) -> list[str]:
@@ -226,33 +226,33 @@ def _content(folder: Path) -> list[str]:
 def test_a_merge_checks_each_row_of_each_table(
     table: str, column: str, value: Any, tmp_path: Path
 ) -> None:
-    """Of two stores with one bad row between them nothing is taken over."""
+    """A merge with one bad row changes nothing and names the file."""
     for name in ("mine", "theirs", "bad"):
-        filled(tmp_path / name)
+        fill(tmp_path / name)
     write(tmp_path / "bad" / FILE, table, 1, column, value)
-    said = _merged(tmp_path / "mine", tmp_path / "theirs", tmp_path / "bad")
-    assert f"{tmp_path / 'bad' / FILE}: " in said
-    assert "is damaged" in said
+    message = _merge_error(tmp_path / "mine", tmp_path / "theirs", tmp_path / "bad")
+    assert f"{tmp_path / 'bad' / FILE}: " in message
+    assert "is damaged" in message
 
 
 def test_a_set_of_keys_takes_no_more_memory_than_its_size_allows(tmp_path: Path) -> None:
     """Zeros pack to a thousandth: 2 MB of them would unpack to 2 GB."""
-    filled(tmp_path / "mine")
-    filled(tmp_path / "bad")
+    fill(tmp_path / "mine")
+    fill(tmp_path / "bad")
     bomb = zlib.compress(b'{"kernels": {"' + b"0" * 50_000_000 + b'": ""}, "made_up": []}')
     write(tmp_path / "bad" / FILE, "key_sets", 1, "body", bomb)
     tracemalloc.start()
     try:
-        said = _merged(tmp_path / "mine", tmp_path / "bad")
+        message = _merge_error(tmp_path / "mine", tmp_path / "bad")
         assert tracemalloc.get_traced_memory()[1] < 20_000_000
     finally:
         tracemalloc.stop()
-    assert "unpacks to more than" in said
+    assert "unpacks to more than" in message
 
 
 def test_names_that_are_no_text_are_one_error(tmp_path: Path) -> None:
     """A disk may damage the schema as well."""
-    file = filled(tmp_path)
+    file = fill(tmp_path)
     with contextlib.closing(sqlite3.connect(file)) as db:
         db.execute("PRAGMA journal_mode = DELETE")
     whole = file.read_bytes()
@@ -265,9 +265,9 @@ def test_names_that_are_no_text_are_one_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("table, column", [("records", "body"), ("runs", "context")])
 def test_text_that_is_not_utf_8_is_one_error(table: str, column: str, tmp_path: Path) -> None:
     """SQLite keeps whatever bytes it is given as text."""
-    file = filled(tmp_path)
+    file = fill(tmp_path)
     with contextlib.closing(sqlite3.connect(file)) as db, db:
         db.execute("DROP TRIGGER records_stay")
         db.execute(f"UPDATE {table} SET {column} = CAST(? AS TEXT)", (b'{"a": "\xff"}',))
     with pytest.raises(StoreError):
-        reported(tmp_path)
+        report_all(tmp_path)

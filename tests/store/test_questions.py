@@ -1,4 +1,4 @@
-"""Which questions a store's scans ask, and how their answers come together."""
+"""The questions of a store's scans, and how the records combine into their progress."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from tests.made_records import asked_of, failure, record, scanned
 CELLS = [record(kernel=f"m:kernel{number}") for number in range(6)]
 
 
-def begin(store: Store, asked: list[Record], answered: list[Record], about: str = "seeds") -> str:
-    """A scan that asks for some cells and has compiled others of them."""
-    question, sets = asked_of(asked, about)
+def begin(store: Store, request: list[Record], records: list[Record], about: str = "seeds") -> str:
+    """Store a scan that requests some cells and has records of others."""
+    question, sets = asked_of(request, about)
     run = store.begin_run({}, about, {}, question=question, key_sets=sets)
-    store.add_many(run, answered)
+    store.add_many(run, records)
     return run
 
 
 def progress(store: Store) -> list[tuple[str, str, bool]]:
     """How every question in force stands."""
     places = questions.in_force(store)
-    found = standings(places, store.current)
-    return [(each.question.name, each.progress, each.is_good) for each in found]
+    rows = standings(places, store.current)
+    return [(each.question.name, each.progress, each.is_good) for each in rows]
 
 
 def test_an_interrupted_scan_is_partial(store: Store) -> None:
-    """The cells that it did not come to are asked all the same."""
+    """Its missing cells stay part of the question."""
     begin(store, CELLS, CELLS[:2])
     assert progress(store) == [("seeds", "2/6", False)]
 
 
 def test_shards_of_one_question_make_a_whole(store: Store) -> None:
-    """Each asks for all, and compiles its own part."""
+    """Each shard requests all cells and compiles its own part."""
     begin(store, CELLS, CELLS[:3])
     assert progress(store) == [("seeds", "3/6", False)]
     begin(store, CELLS, CELLS[3:])
@@ -44,7 +44,7 @@ def test_shards_of_one_question_make_a_whole(store: Store) -> None:
 
 
 def test_shards_of_two_captures_do_not(store: Store) -> None:
-    """The later capture decides which cells are asked; that they differ is said."""
+    """The later capture defines the cells, and a note reports that the captures differ."""
     first = begin(store, CELLS[:5], CELLS[:3], "fla==1")
     second = begin(store, CELLS[1:], CELLS[4:], "fla==1")
     assert progress(store) == [("fla==1", "4/5", False)]
@@ -54,7 +54,7 @@ def test_shards_of_two_captures_do_not(store: Store) -> None:
 
 
 def test_a_record_of_any_scan_answers(store: Store) -> None:
-    """What another matrix compiled need not be compiled again."""
+    """A cell that another matrix compiled counts as compiled."""
     begin(store, CELLS, CELLS, "whole")
     begin(store, CELLS[:2], [], "part")
     assert progress(store) == [("part", "2/2", True), ("whole", "6/6", True)]
@@ -70,7 +70,7 @@ def test_only_scans_ask(store: Store) -> None:
 
 
 def test_a_run_of_an_older_flacheck_is_partial_until_it_is_asked_again(store: Store) -> None:
-    """It kept no question: nobody knows how much is missing."""
+    """Its number of missing cells is unknown, since the run has no question."""
     store.add_many(store.begin_run({}, "seeds", {}), CELLS[:2])
     assert progress(store) == [("seeds", "2/?", False)]
     (place,) = questions.in_force(store)
@@ -80,18 +80,18 @@ def test_a_run_of_an_older_flacheck_is_partial_until_it_is_asked_again(store: St
 
 
 def test_a_capture_that_did_not_end_asks_nobody_knows_what(store: Store) -> None:
-    """Until a later one ends; an earlier whole answer stands."""
-    unfinished = Question("fla==1", asked=(RequestedCells("triton==3.2.0", "sm90"),))
-    store.begin_run({}, "fla==1", {}, question=unfinished)
+    """Its progress is unknown until a later capture ends; an earlier complete scan stays valid."""
+    open_question = Question("fla==1", asked=(RequestedCells("triton==3.2.0", "sm90"),))
+    store.begin_run({}, "fla==1", {}, question=open_question)
     assert progress(store) == [("fla==1", "?/?", False)]
     begin(store, CELLS, CELLS, "fla==1")
     assert progress(store) == [("fla==1", "6/6", True)]
-    store.begin_run({}, "fla==1", {}, question=unfinished)
+    store.begin_run({}, "fla==1", {}, question=open_question)
     assert progress(store) == [("fla==1", "6/6", True)]
 
 
 def test_an_edited_matrix_takes_the_place_of_what_it_was(store: Store) -> None:
-    """The failure of a kernel that is gone is no longer asked for."""
+    """The failure of a removed kernel is not part of the question."""
     scanned(store, [*CELLS[:2], failure(kernel="m:gone")])
     assert progress(store) == [("seeds", "3/3", False)]
     scanned(store, CELLS[:3])
@@ -99,7 +99,7 @@ def test_an_edited_matrix_takes_the_place_of_what_it_was(store: Store) -> None:
 
 
 def test_a_narrower_question_is_one_of_its_own(store: Store) -> None:
-    """And says how it was narrowed."""
+    """Its name includes the options that narrow it."""
     scanned(store, CELLS)
     scanned(store, CELLS[:1], selection={"kernels": ["kernel0"], "targets": ["sm90"]})
     assert {name for name, _, _ in progress(store)} == {"seeds", "seeds --kernel kernel0"}
@@ -127,10 +127,10 @@ def test_questions_are_compared_by_release_and_target(store: Store) -> None:
 
 
 def test_a_key_set_says_which_launches_were_made_up(tmp_path: Path) -> None:
-    """Its digest tells it from one where they were seen."""
-    seen = KeySet({"a" * 8: "m:k", "b" * 8: "m:k"})
-    made_up = KeySet(seen.kernels, frozenset({"b" * 8}))
-    assert seen.digest != made_up.digest
+    """Its digest differs from that of a set whose launches were seen."""
+    observation = KeySet({"a" * 8: "m:k", "b" * 8: "m:k"})
+    made_up = KeySet(observation.kernels, frozenset({"b" * 8}))
+    assert observation.digest != made_up.digest
     assert form.key_set(form.pack_key_set(made_up)) == made_up
 
 
@@ -139,28 +139,28 @@ def test_a_key_set_keeps_the_alternatives_in_their_order() -> None:
     a, b, c, d = (letter * 8 for letter in "abcd")
     plain = KeySet({a: "m:k", b: "m:other"})
     keys = KeySet(plain.kernels, frozenset({a, d, c}), {a: [d, c]})
-    stored = {"kernels": {a: "m:k", b: "m:other"}, "made_up": []}
-    assert zlib.decompress(form.pack_key_set(plain)) == json.dumps(stored).encode()
+    body = {"kernels": {a: "m:k", b: "m:other"}, "made_up": []}
+    assert zlib.decompress(form.pack_key_set(plain)) == json.dumps(body).encode()
     assert form.key_set(form.pack_key_set(keys)) == keys
-    turned = KeySet(plain.kernels, keys.made_up, {a: [c, d]})
-    assert len({plain.digest, keys.digest, turned.digest}) == 3
+    swap = KeySet(plain.kernels, keys.made_up, {a: [c, d]})
+    assert len({plain.digest, keys.digest, swap.digest}) == 3
     assert list(keys.possible) == [a, b, d, c]
     assert keys.of(lambda name: name == "m:k") == KeySet({a: "m:k"}, keys.made_up, {a: [d, c]})
     assert keys.of(lambda name: name == "m:other") == KeySet({b: "m:other"})
 
 
 def test_shards_of_two_captures_are_found_until_one_is_whole(store: Store) -> None:
-    """A package that was captured again, and scanned as a whole, leaves nothing to say."""
+    """A later capture that was scanned as a whole ends the note."""
     begin(store, CELLS[:5], CELLS[:3], "fla==1")
     begin(store, CELLS[1:], CELLS[4:], "fla==1")
-    said = [("fla==1", "triton==3.2.0", "sm90")]
-    assert questions.unfinished_shards(store) == said
+    places = [("fla==1", "triton==3.2.0", "sm90")]
+    assert questions.unfinished_shards(store) == places
     begin(store, CELLS[1:], CELLS, "fla==1")
     assert questions.unfinished_shards(store) == []
 
 
 def test_a_question_names_what_narrows_it() -> None:
-    """As it is typed; releases and GPUs narrow nothing."""
+    """The name has the options as typed; releases and GPUs are left out."""
     selection = {"kernels": ["a*", "b"], "num_warps": [4], "targets": ["sm90"], "toolchains": ["x"]}
     question = Question("quick", selection)
     assert question.name == "quick --kernel a*,b --num-warps 4"

@@ -39,16 +39,16 @@ def test_four_scans_at_once_share_the_work(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s") as store:
         assert [len(list(store.records(each.id))) for each in store.runs()] == [CELLS] * 4
     # Four times as many without sharing.
-    compiled = marks.stat().st_size
-    assert CELLS <= compiled < 2 * CELLS, compiled
+    size = marks.stat().st_size
+    assert CELLS <= size < 2 * CELLS, size
 
 
 def test_one_scan_alone_keeps_its_order(store: Store) -> None:
     """Nobody else writes, so nothing is looked up again."""
     cells = [fake.cell("k", num_warps=n) for n in range(30)]
-    found = run(store, cells, {"k": "compile"}, jobs=1)
-    assert [r.options["num_warps"] for r in found] == list(range(30))
-    assert not any(record.cached for record in found)
+    records = run(store, cells, {"k": "compile"}, jobs=1)
+    assert [r.options["num_warps"] for r in records] == list(range(30))
+    assert not any(record.cached for record in records)
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced", "moved"])

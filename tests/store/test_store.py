@@ -72,7 +72,7 @@ def _adder(script: str, *arguments: object, **more: Any) -> subprocess.Popen[str
 
 
 def _keys(store: Store) -> set[str]:
-    return {found.key for found in store.latest()}
+    return {record.key for record in store.latest()}
 
 
 def _sound(directory: Path) -> bool:
@@ -115,33 +115,33 @@ def test_runs_resolve_like_git_prefixes(store: Store) -> None:
 
 
 def test_an_empty_store_has_no_last_run(store: Store) -> None:
-    """Without a run the message says how to make one."""
+    """The message for a store without a run gives the command that makes one."""
     with pytest.raises(UsageError, match="flacheck scan"):
         store.run()
 
 
 def test_done_gives_the_latest_record_of_each_key(store: Store) -> None:
-    """Of several records of one key the newest counts, and unknown keys are absent."""
+    """The newest of several records of a key counts, and unknown keys are absent."""
     run = store.begin_run(ENVIRONMENT)
     store.add_many(run, [_cell(1, seconds=1.0), _cell(2), _cell(1, seconds=2.0)])
-    done = store.latest_records([_cell(1).key, _cell(3).key])
-    assert done == {_cell(1).key: _cell(1, seconds=2.0, cached=True)}
+    records = store.latest_records([_cell(1).key, _cell(3).key])
+    assert records == {_cell(1).key: _cell(1, seconds=2.0, cached=True)}
     assert store.latest_verdicts([_cell(2).key, _cell(3).key]) == {_cell(2).key: Verdict.COMPILES}
-    assert [found.seconds for found in store.latest()] == [1.5, 2.0]
+    assert [record.seconds for record in store.latest()] == [1.5, 2.0]
 
 
 def test_a_cached_record_belongs_to_later_runs_too(store: Store) -> None:
-    """What an earlier run compiled is `cached` in the later one and stays as it was in its own."""
+    """A record of an earlier run is `cached` in the later one and unchanged in its own."""
     first = store.begin_run(ENVIRONMENT)
     store.add_many(first, [_cell(1), _cell(2)])
     second = store.begin_run(ENVIRONMENT)
     assert store.add_cached(second, [_cell(1), _cell(9)]) == 1
     store.add(second, _cell(3))
-    assert [(found.key, found.cached) for found in store.records(second)] == [
+    assert [(record.key, record.cached) for record in store.records(second)] == [
         (_cell(1).key, True),
         (_cell(3).key, False),
     ]
-    assert [found.cached for found in store.records(first)] == [False, False]
+    assert [record.cached for record in store.records(first)] == [False, False]
 
 
 def test_a_cell_is_found_by_eight_characters(store: Store) -> None:
@@ -150,8 +150,8 @@ def test_a_cell_is_found_by_eight_characters(store: Store) -> None:
         store.begin_run(ENVIRONMENT),
         [record(key="abcdef0123"), record(key="abcdef0145"), record(key="b" * 10)],
     )
-    assert [found.key for found in store.find("abcdef01")] == ["abcdef0123", "abcdef0145"]
-    assert [found.key for found in store.find("abcdef012")] == ["abcdef0123"]
+    assert [match.key for match in store.find("abcdef01")] == ["abcdef0123", "abcdef0145"]
+    assert [match.key for match in store.find("abcdef012")] == ["abcdef0123"]
     assert store.find("cccccccc") == []
     with pytest.raises(UsageError, match="at least 8"):
         store.find("abcdef0")
@@ -168,7 +168,7 @@ def test_merging_is_idempotent_and_keeps_the_latest(store: Store, tmp_path: Path
         assert store.merge(other) == [2]
         assert store.merge(other) == [0]
     assert [run.id for run in store.runs()] == [theirs, ours]
-    assert [found.seconds for found in store.records(theirs)] == [1.0, 1.5]
+    assert [record.seconds for record in store.records(theirs)] == [1.0, 1.5]
     assert store.latest_records([_cell(1).key])[_cell(1).key].seconds == 9.0
 
 
@@ -242,20 +242,20 @@ def test_a_killed_scan_loses_nothing_it_had_acknowledged(tmp_path: Path) -> None
         "with Store.open(sys.argv[1]) as s:\n    run = s.begin_run(ENVIRONMENT); n = int(sys.argv[2])\n"
         "    while True:\n        s.add(run, _cell(n)); print(n, flush=True); n += 1\n"
     )
-    acknowledged: set[str] = set()
+    receipts: set[str] = set()
     for turn in range(6):
         scan = Script(_OPENING + script, tmp_path / "s", turn * 100_000)
-        acknowledged |= {_cell(int(scan.stdout.readline())).key}
+        receipts |= {_cell(int(scan.stdout.readline())).key}
         time.sleep(0.05 + 0.037 * turn)
         scan.kill()
         # The last line may be cut where the process died.
-        acknowledged |= {
+        receipts |= {
             _cell(int(line)).key for line in scan.output().splitlines(True) if line.endswith("\n")
         }
         assert _sound(tmp_path / "s")
     with Store.open(tmp_path / "s", create=False) as store:
-        assert acknowledged <= _keys(store)
-        assert len(acknowledged) > 6
+        assert receipts <= _keys(store)
+        assert len(receipts) > 6
 
 
 FILL = (
@@ -271,7 +271,7 @@ FILL = (
 def test_a_full_disk_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
     """On a file system of 1 MB the scan ends with "no space"; all that was acknowledged can still
     be read there."""
-    mounted = [
+    command = [
         "unshare",
         "-rm",
         "sh",
@@ -281,25 +281,25 @@ def test_a_full_disk_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
     ]
     if (
         not shutil.which("unshare")
-        or subprocess.run([*mounted, "true"], capture_output=True).returncode
+        or subprocess.run([*command, "true"], capture_output=True).returncode
     ):
         pytest.skip("this machine lets nobody mount a small file system")
-    said = _adder(FILL, tmp_path / "s", before=mounted).communicate(timeout=300)[0].splitlines()
-    assert "no space" in said[1]
-    assert said[0] == said[2] == said[3]
-    assert int(said[0]) > 20
+    output = _adder(FILL, tmp_path / "s", before=command).communicate(timeout=300)[0].splitlines()
+    assert "no space" in output[1]
+    assert output[0] == output[2] == output[3]
+    assert int(output[0]) > 20
 
 
 def test_a_limit_on_file_sizes_is_said_and_nothing_stored_is_lost(tmp_path: Path) -> None:
-    """Where the log may grow no further the message speaks of space too, and the store stays whole."""
-    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))\n"
-    said = Script(_OPENING + limited + FILL, tmp_path / "s").output().splitlines()
-    assert "no space" in said[1]
-    assert said[0] == said[2] == said[3]
+    """A limit on file sizes gives the message about space, and the store stays intact."""
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))\n"
+    output = Script(_OPENING + limit + FILL, tmp_path / "s").output().splitlines()
+    assert "no space" in output[1]
+    assert output[0] == output[2] == output[3]
     assert _sound(tmp_path / "s")
 
 
-def _judged(**more: Any) -> tuple[Cell, Record]:
+def _record_of(**more: Any) -> tuple[Cell, Record]:
     """A cell that was cut out of a program, and its record."""
     launch = Launch(
         {"x": {"dtype": "bf16", "align": 16}, "s": {"float": 0.1}, "n": None},
@@ -308,14 +308,14 @@ def _judged(**more: Any) -> tuple[Cell, Record]:
         ("x",),
     )
     kernel = Kernel("m:k", "p==1", "d" * 32, Cut("import triton\n", "k"), "copy", "chunk")
-    made: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "options": {"num_warps": 4},
         "dtype": "bf16",
         "shape": {"T": 64},
         "is_widened": True,
         **more,
     }
-    cell = Cell(kernel, "triton==3.2.0", "sm90", launch, **made)
+    cell = Cell(kernel, "triton==3.2.0", "sm90", launch, **columns)
     return cell, judge.judge(cell, Attempt(Outcome.FINISHED))
 
 
@@ -344,19 +344,19 @@ def _of_schema_1(directory: Path, *records: Record) -> Path:
 @pytest.mark.parametrize("more", [{}, {"stage": "autotune", "options": {}}, {"until": "ttgir"}])
 def test_a_cell_comes_back_from_its_record(store: Store, more: dict[str, Any]) -> None:
     """Kernel with source, launch, options, stages: the same key, so the same compile."""
-    cell, judged = _judged(**more)
+    cell, original = _record_of(**more)
     store.add_cells([cell, cell])
-    store.add(store.begin_run(ENVIRONMENT), judged)
-    (stored,) = store.find(cell.key)
-    assert stored == judged
-    assert stored.cell == cell
+    store.add(store.begin_run(ENVIRONMENT), original)
+    (copy,) = store.find(cell.key)
+    assert copy == original
+    assert copy.cell == cell
     # The key follows from what came back, and is not only the one that was stored.
-    assert replace(stored.cell).key == cell.key
+    assert replace(copy.cell).key == cell.key
 
 
 def test_a_source_is_kept_once_for_all_its_cells(store: Store) -> None:
     """However many cells are compiled from it."""
-    store.add_cells(_judged(options={"num_warps": warps})[0] for warps in range(1, 20))
+    store.add_cells(_record_of(options={"num_warps": warps})[0] for warps in range(1, 20))
     with sqlite3.connect(store.path) as db:
         counts = [
             db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
@@ -367,10 +367,10 @@ def test_a_source_is_kept_once_for_all_its_cells(store: Store) -> None:
 
 def test_merging_takes_cells_over(store: Store, tmp_path: Path) -> None:
     """A shard's cell can be compiled again from the merged store."""
-    cell, judged = _judged()
+    cell, original = _record_of()
     with Store.open(tmp_path / "shard") as shard:
         shard.add_cells([cell])
-        shard.add(shard.begin_run(ENVIRONMENT), judged)
+        shard.add(shard.begin_run(ENVIRONMENT), original)
         assert store.merge(shard) == [1]
         assert store.merge(shard) == [0]
     assert store.find(cell.key)[0].cell == cell
@@ -378,14 +378,14 @@ def test_merging_takes_cells_over(store: Store, tmp_path: Path) -> None:
 
 def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
     """Its records stay, without their cells; new cells are kept."""
-    cell, judged = _judged()
-    path = _of_schema_1(tmp_path / "old", judged)
+    cell, original = _record_of()
+    path = _of_schema_1(tmp_path / "old", original)
     with Store.open(path.parent) as store:
-        (stored,) = store.latest()
-        assert stored.to_json() == judged.to_json()
-        assert stored.cell.kernel.origin == Unrecorded("cut")
+        (copy,) = store.latest()
+        assert copy.to_json() == original.to_json()
+        assert copy.cell.kernel.origin == Unrecorded("cut")
         store.add_cells([cell])
-        assert list(store.latest()) == [judged]
+        assert list(store.latest()) == [original]
     with sqlite3.connect(path) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (database.SCHEMA,)
 
@@ -394,19 +394,19 @@ def test_a_store_of_the_first_schema_that_cannot_be_written_is_readable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stays as it is, and merges into another."""
-    _, judged = _judged()
-    path = _of_schema_1(tmp_path / "old", judged)
+    _, original = _record_of()
+    path = _of_schema_1(tmp_path / "old", original)
     before = path.read_bytes()
-    # Root may write anywhere, so the answer of the system is made up.
+    # Root may write anywhere, so the system's result is replaced.
     monkeypatch.setattr(database.os, "access", lambda file, mode: str(path.parent) not in str(file))
     with Store.open(path.parent, create=False) as old, Store.open(tmp_path / "new") as new:
-        assert [stored.to_json() for stored in old.latest()] == [judged.to_json()]
+        assert [copy.to_json() for copy in old.latest()] == [original.to_json()]
         assert new.merge(old) == [1]
     assert path.read_bytes() == before
 
 
 def test_a_store_of_the_second_schema_tells_scans_from_other_runs(tmp_path: Path) -> None:
-    """What kept a bisection out of the last scan was a word in its context."""
+    """A bisection of the second schema is recognized by its context."""
     with Store.open(tmp_path) as store:
         scan = store.begin_run(ENVIRONMENT, "quick", {"kernels": []})
         bisection = store.begin_run(ENVIRONMENT, "bisect", {"purpose": "bisect"})
@@ -421,7 +421,7 @@ def test_a_store_of_the_second_schema_tells_scans_from_other_runs(tmp_path: Path
 
 
 def test_what_lay_in_stores_of_its_own_comes_into_the_one_store(tmp_path: Path) -> None:
-    """Candidates of a search and trials of an autotuner stay what they were: nobody's scan."""
+    """Records of searches and trials keep their purpose and belong to no scan."""
     with Store.open(tmp_path) as store:
         scan = store.begin_run(ENVIRONMENT, "quick")
         store.add(scan, _cell(1))
@@ -454,40 +454,40 @@ def test_what_a_search_compiled_answers_a_later_scan(store: Store) -> None:
 
 
 def test_a_run_keeps_its_purpose_and_question(store: Store) -> None:
-    """What was asked of each toolchain on each target is counted."""
-    cell, _ = _judged()
+    """The number of requested cells is stored for each toolchain and target."""
+    cell, _ = _record_of()
     keys = key_sets([cell], {})["triton==3.2.0", "sm90"]
-    asked = RequestedCells("triton==3.2.0", "sm90", 1, keys.digest)
-    question = Question("quick", {"dtypes": ["bf16"]}, (asked,))
-    begun = store.begin_run(ENVIRONMENT, purpose=Purpose.REPRO, question=question, key_sets=[keys])
-    run = store.run(begun)
+    cells = RequestedCells("triton==3.2.0", "sm90", 1, keys.digest)
+    question = Question("quick", {"dtypes": ["bf16"]}, (cells,))
+    run_id = store.begin_run(ENVIRONMENT, purpose=Purpose.REPRO, question=question, key_sets=[keys])
+    run = store.run(run_id)
     assert run.purpose is Purpose.REPRO
     assert run.question == question
-    assert store.key_set(asked) == keys
+    assert store.key_set(cells) == keys
 
 
 def test_key_sets_travel_with_their_runs(tmp_path: Path) -> None:
-    """A merged store can say how its questions stand."""
-    cell, judged = _judged()
+    """A merged store has the key sets of its questions."""
+    cell, original = _record_of()
     keys = key_sets([cell], {})["triton==3.2.0", "sm90"]
-    asked = RequestedCells("triton==3.2.0", "sm90", 1, keys.digest)
+    cells = RequestedCells("triton==3.2.0", "sm90", 1, keys.digest)
     with Store.open(tmp_path / "theirs") as theirs:
-        question = Question("quick", asked=(asked,))
+        question = Question("quick", asked=(cells,))
         run = theirs.begin_run(ENVIRONMENT, question=question, key_sets=[keys])
-        theirs.add(run, judged)
+        theirs.add(run, original)
         with Store.open(tmp_path / "ours") as ours:
             ours.merge(theirs)
-            assert ours.key_set(asked) == keys
+            assert ours.key_set(cells) == keys
             assert [record.key for record in ours.current(keys.kernels)] == [cell.key]
 
 
 def test_only_what_a_scan_asked_is_current(store: Store) -> None:
-    """A bisection's record answers no question until a scan takes it over."""
-    _, judged = _judged()
-    store.add(store.begin_run(ENVIRONMENT, purpose=Purpose.BISECT), judged)
-    assert list(store.current([judged.key])) == []
-    store.add_cached(store.begin_run(ENVIRONMENT), [judged])
-    assert [record.key for record in store.current([judged.key])] == [judged.key]
+    """A bisection's record is current only after a scan has taken it over."""
+    _, original = _record_of()
+    store.add(store.begin_run(ENVIRONMENT, purpose=Purpose.BISECT), original)
+    assert list(store.current([original.key])) == []
+    store.add_cached(store.begin_run(ENVIRONMENT), [original])
+    assert [record.key for record in store.current([original.key])] == [original.key]
 
 
 def test_a_newer_schema_is_left_untouched(tmp_path: Path) -> None:
@@ -515,7 +515,7 @@ def test_what_is_no_database_is_said_to_be_damaged(tmp_path: Path, text: bytes) 
 
 
 def test_damage_in_the_middle_is_said_while_reading(tmp_path: Path) -> None:
-    """A store whose pages are overwritten after it was written says so when it comes to them."""
+    """Overwritten pages give an error when they are read."""
     with Store.open(tmp_path) as store:
         store.add_many(store.begin_run(ENVIRONMENT), [_cell(n) for n in range(200)])
     path = tmp_path / "flacheck.sqlite"
@@ -560,7 +560,7 @@ def test_a_folder_is_no_store_file(tmp_path: Path) -> None:
 
 
 def test_a_store_on_a_read_only_file_system_can_be_read(tmp_path: Path) -> None:
-    """A report needs no right to write, and a scan there is told what is wrong."""
+    """A store on a read-only file system can be reported, and a scan gives an error."""
     with Store.open(tmp_path / "s") as store:
         store.add(store.begin_run(ENVIRONMENT), _cell(1))
     script = (
@@ -568,7 +568,7 @@ def test_a_store_on_a_read_only_file_system_can_be_read(tmp_path: Path) -> None:
         "print(len(list(Store.open(sys.argv[1], create=False).latest())))\n"
         "try:\n    Store.open(sys.argv[1]).begin_run(ENVIRONMENT)\nexcept StoreError as error:\n    print(error)\n"
     )
-    mounted = [
+    command = [
         "unshare",
         "-rm",
         "sh",
@@ -578,12 +578,12 @@ def test_a_store_on_a_read_only_file_system_can_be_read(tmp_path: Path) -> None:
     ]
     if (
         not shutil.which("unshare")
-        or subprocess.run([*mounted, "true"], capture_output=True).returncode
+        or subprocess.run([*command, "true"], capture_output=True).returncode
     ):
         pytest.skip("this machine lets nobody mount a folder read-only")
-    said = _adder(script, tmp_path / "s", before=mounted).communicate(timeout=300)[0].splitlines()
-    assert said[0] == "1"
-    assert "cannot be opened" in said[1]
+    output = _adder(script, tmp_path / "s", before=command).communicate(timeout=300)[0].splitlines()
+    assert output[0] == "1"
+    assert "cannot be opened" in output[1]
 
 
 def test_a_store_without_the_newer_indexes_gets_them(tmp_path: Path) -> None:

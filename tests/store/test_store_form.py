@@ -1,4 +1,4 @@
-"""What is stored is held to its form before anybody reads it."""
+"""Stored values are checked against their form when they are read."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from flacheck.store import form
 from tests.made_records import failure, record
 
 
-def stored(**changes: Any) -> str:
+def stored_row(**changes: Any) -> str:
     """A record's row with some of its columns changed."""
     return json.dumps({**failure().to_json(), **changes})
 
 
 def test_a_record_is_read_as_it_was_stored() -> None:
     """Without a launch, too, as a CUDA unit has none."""
-    for made in (record(), failure()):
-        plain = made.to_json()
+    for example in (record(), failure()):
+        plain = example.to_json()
         assert form.record(json.dumps(plain)) == plain
-    assert form.record(stored(launch=None))["launch"] is None
+    assert form.record(stored_row(launch=None))["launch"] is None
 
 
 @pytest.mark.parametrize(
@@ -48,15 +48,15 @@ def test_a_record_of_another_form_is_damage(change: dict[str, Any]) -> None:
         pytest.raises(StoreError, match=r"f\.sqlite: record k is damaged .*restore it from a copy"),
         form.check_row(Path("f.sqlite"), "record", "k"),
     ):
-        form.record(stored(**change))
+        form.record(stored_row(**change))
 
 
 def test_what_is_noted_of_a_run_has_a_form() -> None:
-    """More may be noted than this flacheck knows."""
-    noted = {"kernels": ["k"], "forms": [[None, "k", "sum", "chunk"]], "answer": 3}
-    assert form.context(json.dumps(noted)) == noted
-    for text, said in (('{"kernels": [3]}', "kernels"), ("[]", "array"), ("{", "Expecting")):
-        with pytest.raises(ValueError, match=said):
+    """Unknown keys of a run's context are allowed."""
+    context = {"kernels": ["k"], "forms": [[None, "k", "sum", "chunk"]], "answer": 3}
+    assert form.context(json.dumps(context)) == context
+    for text, message in (('{"kernels": [3]}', "kernels"), ("[]", "array"), ("{", "Expecting")):
+        with pytest.raises(ValueError, match=message):
             form.context(text)
 
 
@@ -90,7 +90,7 @@ def test_a_fault_of_another_kind_is_no_damage() -> None:
 )
 def test_a_value_that_json_lacks_or_that_is_too_deep_is_damage(value: str) -> None:
     """The text alone shows that most records hold none, so their values are not walked."""
-    text = stored().replace('"facts": {}', f'"facts": {{"x": {value}}}')
+    text = stored_row().replace('"facts": {}', f'"facts": {{"x": {value}}}')
     assert value in text
     with (
         pytest.raises(StoreError, match="is damaged"),
@@ -101,5 +101,5 @@ def test_a_value_that_json_lacks_or_that_is_too_deep_is_damage(value: str) -> No
 
 def test_what_looks_special_within_a_text_is_no_damage() -> None:
     """A message may quote a number or hold a character outside the basic plane."""
-    made = failure(line="NaN 1e999 [[[[[[[[[[[[[[[[[[[[[[[[[[ \U0001f600 " + "9" * 60).to_json()
-    assert form.record(json.dumps(made)) == made
+    plain = failure(line="NaN 1e999 [[[[[[[[[[[[[[[[[[[[[[[[[[ \U0001f600 " + "9" * 60).to_json()
+    assert form.record(json.dumps(plain)) == plain
