@@ -28,19 +28,19 @@ ABORT = "abort f.cpp:1: int f(int) const: Assertion `size == want' failed."
 @pytest.fixture
 def executor() -> Iterator[DaskExecutor]:
     """An executor on a local cluster of two worker processes."""
-    made = DaskExecutor("", 2, lambda task: 5.0)
-    yield made
-    made.close()
+    cluster = DaskExecutor("", 2, lambda task: 5.0)
+    yield cluster
+    cluster.close()
 
 
 def attempts(executor: DaskExecutor, tasks: list[Task]) -> dict[str, Attempt]:
     executor.submit(tasks)
-    ended = {}
+    outcomes = {}
     for results in executor.results():
         for task, attempt in results:
-            assert task.name not in ended
-            ended[task.name] = attempt
-    return ended
+            assert task.name not in outcomes
+            outcomes[task.name] = attempt
+    return outcomes
 
 
 def test_each_task_ends_in_its_own_attempt(executor: DaskExecutor) -> None:
@@ -48,20 +48,20 @@ def test_each_task_ends_in_its_own_attempt(executor: DaskExecutor) -> None:
     kind = fake.kind({"bad": {"else": ABORT}})
     tasks = [fake.task(f"k{number}", kind) for number in range(300)]
     tasks += [fake.task("bad", kind), fake.task("first", kind, fresh=True)]
-    ended = attempts(executor, tasks)
-    assert len(ended) == 302
-    assert ended["bad"].outcome is Outcome.DIED
-    assert ended["bad"].signal == "SIGABRT"
-    finished = [name for name, attempt in ended.items() if attempt.outcome is Outcome.FINISHED]
-    assert len(finished) == 301
+    outcomes = attempts(executor, tasks)
+    assert len(outcomes) == 302
+    assert outcomes["bad"].outcome is Outcome.DIED
+    assert outcomes["bad"].signal == "SIGABRT"
+    names = [name for name, attempt in outcomes.items() if attempt.outcome is Outcome.FINISHED]
+    assert len(names) == 301
 
 
 def test_a_task_is_ended_at_its_timeout(executor: DaskExecutor) -> None:
     """The limit holds on the node as it does here."""
     kind = fake.kind({"slow": {"else": "hang"}})
-    ended = attempts(executor, [fake.task("slow", kind), fake.task("good", kind)])
-    assert ended["slow"].outcome is Outcome.TIMED_OUT
-    assert ended["good"].outcome is Outcome.FINISHED
+    outcomes = attempts(executor, [fake.task("slow", kind), fake.task("good", kind)])
+    assert outcomes["slow"].outcome is Outcome.TIMED_OUT
+    assert outcomes["good"].outcome is Outcome.FINISHED
 
 
 def test_a_killed_worker_process_loses_no_task(executor: DaskExecutor) -> None:
@@ -69,53 +69,53 @@ def test_a_killed_worker_process_loses_no_task(executor: DaskExecutor) -> None:
     kind = fake.kind({"*": "sleep 0.01"})
     tasks = [fake.task(f"k{number}", kind) for number in range(200)]
     executor.submit(tasks)
-    ended = []
+    outcomes = []
     processes = executor.node_processes()
     for results in executor.results():
-        ended += [(task.name, attempt.outcome) for task, attempt in results]
-        if len(ended) >= 20 and processes:
+        outcomes += [(task.name, attempt.outcome) for task, attempt in results]
+        if len(outcomes) >= 20 and processes:
             os.kill(processes.pop(), signal.SIGKILL)
             processes = []
-    names = [name for name, _ in ended]
+    names = [name for name, _ in outcomes]
     assert sorted(names) == sorted(task.name for task in tasks)
-    assert {outcome for _, outcome in ended} == {Outcome.FINISHED}
+    assert {outcome for _, outcome in outcomes} == {Outcome.FINISHED}
 
 
 def test_a_task_that_kills_its_node_is_given_up(executor: DaskExecutor) -> None:
     """After three lost worker processes it is lost, and the others finish."""
     kind = fake.kind({"bad": "killnode"})
     tasks = [fake.task("bad", kind), *(fake.task(f"k{number}", kind) for number in range(20))]
-    ended = attempts(executor, tasks)
-    assert ended.pop("bad").outcome is Outcome.LOST
-    assert {attempt.outcome for attempt in ended.values()} == {Outcome.FINISHED}
+    outcomes = attempts(executor, tasks)
+    assert outcomes.pop("bad").outcome is Outcome.LOST
+    assert {attempt.outcome for attempt in outcomes.values()} == {Outcome.FINISHED}
 
 
 def test_a_result_that_is_lost_with_its_node_is_waited_for(
     executor: DaskExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Dask runs such a batch again, and calls its future lost until then."""
-    taken: list[object] = []
+    tasks_taken: list[object] = []
 
     class LosesFirst(distributed.as_completed):  # type: ignore[misc, name-defined]
         """Futures as they complete; the first one loses its result, and has it half a second on."""
 
         def __next__(self) -> Any:
             future = super().__next__()
-            if not taken:
+            if not tasks_taken:
                 client = future.client
                 report = {"op": "report-key", "key": future.key}
                 future._state.status = "lost"
                 client.loop.add_callback(future._state.lose)
                 client.loop.call_later(0.5, client._send_to_scheduler, report)
-            taken.append(future)
+            tasks_taken.append(future)
             return future
 
     monkeypatch.setattr(distributed, "as_completed", LosesFirst)
     kind = fake.kind({})
-    ended = attempts(executor, [fake.task(f"k{number}", kind) for number in range(20)])
-    assert taken.count(taken[0]) > 1
-    assert {attempt.outcome for attempt in ended.values()} == {Outcome.FINISHED}
-    assert len(ended) == 20
+    outcomes = attempts(executor, [fake.task(f"k{number}", kind) for number in range(20)])
+    assert tasks_taken.count(tasks_taken[0]) > 1
+    assert {attempt.outcome for attempt in outcomes.values()} == {Outcome.FINISHED}
+    assert len(outcomes) == 20
 
 
 @pytest.fixture
@@ -134,13 +134,13 @@ def test_a_killed_scheduler_is_an_error_that_says_how_to_go_on(
     assert executor.width == 2
     kind = fake.kind({"*": "sleep 0.05"})
     executor.submit(fake.task(f"k{number}", kind) for number in range(500))
-    finished = 0
+    count = 0
     with pytest.raises(IncompleteError, match="run the same command again"):
         for results in executor.results():
-            finished += len(results)
+            count += len(results)
             if process.poll() is None:
                 process.kill()
-    assert 0 < finished < 500
+    assert 0 < count < 500
     executor.close()
 
 
@@ -162,7 +162,7 @@ def test_a_scheduler_that_dies_before_a_result_came_is_the_same_error(
 
 
 def test_no_scheduler_is_a_clear_error() -> None:
-    """As is an executor that does not exist."""
+    """A scheduler or executor that does not exist gives one clear error."""
     with pytest.raises(IncompleteError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         DaskExecutor("tcp://127.0.0.1:9", 1, lambda task: 1.0)
     import flacheck
@@ -175,9 +175,9 @@ def test_a_scan_on_a_cluster_has_the_same_results(tmp_path: Path) -> None:
     """Real compiles, here and on two worker processes: verdicts and resources are equal."""
     import flacheck
 
-    chosen = {"kernel": "retention.chunk_*", "target": "sm90"}
-    local = flacheck.scan("quick", **chosen, store=tmp_path / "a")  # type: ignore[arg-type]
-    remote = flacheck.scan("quick", **chosen, store=tmp_path / "b", executor="dask", jobs=2)  # type: ignore[arg-type]
+    selection = {"kernel": "retention.chunk_*", "target": "sm90"}
+    local = flacheck.scan("quick", **selection, store=tmp_path / "a")  # type: ignore[arg-type]
+    remote = flacheck.scan("quick", **selection, store=tmp_path / "b", executor="dask", jobs=2)  # type: ignore[arg-type]
 
     def answers(run: flacheck.Run) -> list[tuple[str, str, object]]:
         rows = [(each.key, str(each.verdict), each.resources) for each in run.records]

@@ -57,7 +57,7 @@ def scan(address: str, folder: Path, **variables: str) -> subprocess.CompletedPr
 def test_a_scan_uses_the_certificates_of_dask_s_configuration(
     cluster: tuple[str, dict[str, str]], tmp_path: Path
 ) -> None:
-    """Without them there is no connection: exit 3, and the address is in the message."""
+    """A scan without the certificates ends with exit 3 and names the address."""
     address, variables = cluster
     assert address.startswith("tls://")
     ran = scan(address, tmp_path / "with", **variables)

@@ -24,14 +24,14 @@ def test_unstable_is_unstable_for_all(store: Store) -> None:
     cells = []
     for warps in range(1, 7):
         cells += [fake.cell("used", num_warps=warps), fake.cell("flaky", num_warps=warps)]
-    found = [r for r in run(store, cells, table, jobs=1) if r.kernel == "fake.flaky"]
-    assert len(found) == 6
-    assert Verdict.FAILS not in {record.verdict for record in found}
-    assert sum((record.reason or "").startswith("unstable: FC302") for record in found) >= 1
+    records = [r for r in run(store, cells, table, jobs=1) if r.kernel == "fake.flaky"]
+    assert len(records) == 6
+    assert Verdict.FAILS not in {record.verdict for record in records}
+    assert sum((record.reason or "").startswith("unstable: FC302") for record in records) >= 1
 
 
 def test_an_unstable_signature_leaves_real_failures_failing(store: Store) -> None:
-    """Each of them is confirmed alone: those that repeat fail."""
+    """Each failure of the signature is repeated alone, and those that repeat fail."""
     table = {
         "used": "pid",
         "flaky": ASSERTION.replace("abort", "flaky"),
@@ -39,39 +39,40 @@ def test_an_unstable_signature_leaves_real_failures_failing(store: Store) -> Non
     }
     cells = [fake.cell("used"), fake.cell("flaky")]
     cells += [fake.cell("bad", num_warps=warps) for warps in range(1, 6)]
-    found = {
+    records = {
         (record.kernel, record.options.get("num_warps")): record
         for record in run(store, cells, table, jobs=1)
     }
-    assert found.pop(("fake.flaky", None)).verdict is Verdict.UNKNOWN
-    assert found.pop(("fake.used", None)).verdict is Verdict.COMPILES
-    assert {record.verdict for record in found.values()} == {Verdict.FAILS}
-    assert len({record.signature for record in found.values()}) == 1
+    assert records.pop(("fake.flaky", None)).verdict is Verdict.UNKNOWN
+    assert records.pop(("fake.used", None)).verdict is Verdict.COMPILES
+    assert {record.verdict for record in records.values()} == {Verdict.FAILS}
+    assert len({record.signature for record in records.values()}) == 1
 
 
 def test_what_waits_for_a_confirmation_is_settled_with_it(store: Store) -> None:
     """Held records are stored and yielded once, in one run."""
     cells = [fake.cell("bad", num_warps=warps) for warps in range(1, 41)]
-    found = run(store, cells, {"bad": ASSERTION}, jobs=2)
-    assert Counter(record.verdict for record in found) == {Verdict.FAILS: 40}
+    records = run(store, cells, {"bad": ASSERTION}, jobs=2)
+    assert Counter(record.verdict for record in records) == {Verdict.FAILS: 40}
     assert len(list(store.records(store.run("last").id))) == 40
 
 
 def test_a_signal_from_outside_makes_no_cell_fail(tmp_path: Path, store: Store) -> None:
-    """Each of 45 cells is struck once, beside one that always dies so."""
+    """A signal that strikes each of 45 cells once fails none of them; a cell that always dies
+    fails."""
     table = {f"k{n}": f"once {tmp_path / str(n)} fault" for n in range(45)}
     cells = [fake.cell(name) for name in table] + [fake.cell("always")]
-    found = {r.kernel: r for r in run(store, cells, {**table, "always": "fault"})}
-    assert found.pop("fake.always").verdict is Verdict.FAILS
-    assert {record.verdict for record in found.values()} == {Verdict.UNKNOWN}
-    assert all(str(record.reason).startswith("unstable") for record in found.values())
+    records = {r.kernel: r for r in run(store, cells, {**table, "always": "fault"})}
+    assert records.pop("fake.always").verdict is Verdict.FAILS
+    assert {record.verdict for record in records.values()} == {Verdict.UNKNOWN}
+    assert all(str(record.reason).startswith("unstable") for record in records.values())
 
 
 def test_a_cell_that_is_struck_twice_does_not_fail(tmp_path: Path, store: Store) -> None:
     """The more such deaths did not repeat, the more often one has to."""
     twice = {f"k{n}": f"twice {tmp_path / str(n)}" for n in range(5)}
-    found = run(store, [fake.cell(name) for name in twice], twice, jobs=1)
-    assert {record.verdict for record in found} == {Verdict.UNKNOWN}
+    records = run(store, [fake.cell(name) for name in twice], twice, jobs=1)
+    assert {record.verdict for record in records} == {Verdict.UNKNOWN}
 
 
 def test_failures_that_did_not_repeat_raise_the_number_of_trials(
@@ -81,17 +82,17 @@ def test_failures_that_did_not_repeat_raise_the_number_of_trials(
     table = {f"k{n}": f"once {tmp_path / str(n)} fault" for n in range(4)}
     table["later"] = f"twice {tmp_path / 'later'} 3"
     cells = [fake.cell(name) for name in table]
-    found = {r.kernel: r for r in run(store, cells, table, jobs=1)}
-    assert found["fake.later"].verdict is Verdict.UNKNOWN
+    records = {r.kernel: r for r in run(store, cells, table, jobs=1)}
+    assert records["fake.later"].verdict is Verdict.UNKNOWN
 
 
 def test_an_exit_without_a_word_vouches_for_no_other(tmp_path: Path, store: Store) -> None:
-    """One that always ends so fails; those that did it once do not, though they say the same."""
+    """A cell that always exits so fails; cells that did it once with the same message do not."""
     table = {f"k{n}": f"once {tmp_path / str(n)} exit {n + 1}" for n in range(8)}
     cells = [fake.cell("always"), *map(fake.cell, table)]
-    found = {r.kernel: r for r in run(store, cells, {**table, "always": "exit 3"}, jobs=1)}
-    assert found.pop("fake.always").verdict is Verdict.FAILS
-    assert {record.verdict for record in found.values()} == {Verdict.UNKNOWN}
+    records = {r.kernel: r for r in run(store, cells, {**table, "always": "exit 3"}, jobs=1)}
+    assert records.pop("fake.always").verdict is Verdict.FAILS
+    assert {record.verdict for record in records.values()} == {Verdict.UNKNOWN}
 
 
 def test_a_confirmed_failure_vouches_for_no_other_cell(tmp_path: Path, store: Store) -> None:
@@ -100,24 +101,24 @@ def test_a_confirmed_failure_vouches_for_no_other_cell(tmp_path: Path, store: St
         table = {f"{name}{n}": f"once {tmp_path / f'{name}{n}'} {says}" for n in range(4)}
         always = f"{name} always"
         cells = [fake.cell(always), *map(fake.cell, table)]
-        found = {r.kernel: r for r in run(store, cells, {**table, always: says}, jobs=1)}
-        assert found.pop(f"fake.{always}").verdict is Verdict.FAILS
-        assert {record.verdict for record in found.values()} == {Verdict.UNKNOWN}
+        records = {r.kernel: r for r in run(store, cells, {**table, always: says}, jobs=1)}
+        assert records.pop(f"fake.{always}").verdict is Verdict.FAILS
+        assert {record.verdict for record in records.values()} == {Verdict.UNKNOWN}
 
 
 def test_a_failure_under_a_compiler_that_was_removed_meanwhile_is_unknown(store: Store) -> None:
     """It is compiled again by the next scan, and then it fails."""
-    removed = replace(fake.Provider({"bad": ASSERTION}), loss_of=lambda cell: "ptxas was removed")
-    for provider, expected in (
-        (removed, (Verdict.UNKNOWN, "ptxas was removed")),
-        (replace(removed, loss_of=lambda cell: None), (Verdict.FAILS, None)),
+    missing = replace(fake.Provider({"bad": ASSERTION}), loss_of=lambda cell: "ptxas was removed")
+    for provider, message in (
+        (missing, (Verdict.UNKNOWN, "ptxas was removed")),
+        (replace(missing, loss_of=lambda cell: None), (Verdict.FAILS, None)),
     ):
         timeouts = Timeouts(60)
         pool = LocalPool(1, timeouts)
         run = store.begin_run({}, "fake", {})
         (record,) = Loop(provider, run, store, pool, timeouts).records([fake.cell("bad")])
         pool.close()
-        assert (record.verdict, record.reason) == expected
+        assert (record.verdict, record.reason) == message
         assert not record.cached
 
 
@@ -136,7 +137,8 @@ def test_a_failure_under_a_compiler_that_was_removed_meanwhile_is_unknown(store:
 def test_what_the_machine_did_is_no_failure_and_is_asked_again(
     store: Store, message: str, code: str
 ) -> None:
-    """An assembler that was killed, no open files, a temporary folder that somebody emptied."""
+    """A killed assembler, missing descriptors and an emptied temporary folder give unknown cells
+    that run again."""
     for _ in range(2):
         (record,) = run(store, [fake.cell("bad")], {"bad": f"raise {message}"}, jobs=1)
         assert (record.verdict, record.code, record.cached) == (Verdict.UNKNOWN, code, False)
@@ -152,12 +154,12 @@ def test_an_unstable_cell_is_asked_again(tmp_path: Path, store: Store) -> None:
 
 
 def test_what_the_system_killed_for_want_of_memory_is_asked_again(store: Store) -> None:
-    """It met no limit of ours; what met one is asked again only with more."""
+    """A kill by the system runs again; a failure at the cell's own limit needs a higher limit."""
     cell = fake.cell("kernel")
-    killed = Attempt(Outcome.OUT_OF_MEMORY, stage="lower", oom_killed=True)
-    for attempt, reused in ((replace(killed, oom_killed=False), True), (killed, False)):
+    kill = Attempt(Outcome.OUT_OF_MEMORY, stage="lower", oom_killed=True)
+    for attempt, is_reused in ((replace(kill, oom_killed=False), True), (kill, False)):
         record = judge(cell, attempt)
         assert record.code == "FC902"
         store.add(store.begin_run({}, "fake", {}), record)
-        (found,) = run(store, [cell], {}, jobs=1)
-        assert found.cached is reused
+        (settled_record,) = run(store, [cell], {}, jobs=1)
+        assert settled_record.cached is is_reused

@@ -22,24 +22,24 @@ def attempts(tasks: list[Task], jobs: int = 1, timeout: float = 30) -> dict[str,
     pool = LocalPool(jobs, lambda task: timeout)
     try:
         pool.submit(tasks)
-        return {task.name: attempt for ended in pool.results() for task, attempt in ended}
+        return {task.name: attempt for batch in pool.results() for task, attempt in batch}
     finally:
         pool.close()
 
 
 def running(marker: str) -> list[int]:
-    found = []
+    outcomes = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
                 if marker.encode() in (folder / "cmdline").read_bytes().split(b"\0"):
-                    found.append(int(folder.name))
+                    outcomes.append(int(folder.name))
             except OSError:
                 continue
-    return found
+    return outcomes
 
 
-def gone(marker: str, seconds: float = 5) -> bool:
+def has_gone(marker: str, seconds: float = 5) -> bool:
     end = time.monotonic() + seconds
     while running(marker) and time.monotonic() < end:
         time.sleep(0.05)
@@ -74,17 +74,17 @@ def test_whatever_the_compiler_does_the_next_cell_compiles(
 ) -> None:
     """A crash is one attempt's outcome, with the stage it happened in, and harms no other."""
     kind = fake.kind({"bad": behaviour})
-    found = attempts([fake.task(name, kind) for name in ("first", "bad", "second", "third")])
-    assert (found["bad"].outcome, found["bad"].signal, found["bad"].stage) == (
+    outcomes = attempts([fake.task(name, kind) for name in ("first", "bad", "second", "third")])
+    assert (outcomes["bad"].outcome, outcomes["bad"].signal, outcomes["bad"].stage) == (
         outcome,
         signal_name,
         "lower",
     )
-    assert {found[name].outcome for name in ("first", "second", "third")} == {Outcome.FINISHED}
+    assert {outcomes[name].outcome for name in ("first", "second", "third")} == {Outcome.FINISHED}
 
 
 def test_the_log_of_a_dead_worker_is_kept() -> None:
-    """What the compiler said before it aborted is in the attempt."""
+    """The attempt has the compiler's output before the abort."""
     kind = fake.kind({"bad": "abort Lowering.cpp:12: Assertion `false' failed."})
     assert "Assertion `false' failed." in attempts([fake.task("bad", kind)])["bad"].log
 
@@ -103,12 +103,12 @@ def test_an_endless_assembler_is_killed_with_its_worker() -> None:
     kind = fake.kind({"bad": f"hang {marker}"})
     pool = LocalPool(1, lambda task: 1.0 if task.name == "bad" else 30)
     pool.submit([fake.task("bad", kind), fake.task("good", kind)])
-    found = {task.name: attempt for ended in pool.results() for task, attempt in ended}
+    outcomes = {task.name: attempt for batch in pool.results() for task, attempt in batch}
     pool.close()
-    assert found["bad"].outcome is Outcome.TIMED_OUT
-    assert found["bad"].stage == "lower"
-    assert found["good"].outcome is Outcome.FINISHED
-    assert gone(marker)
+    assert outcomes["bad"].outcome is Outcome.TIMED_OUT
+    assert outcomes["bad"].stage == "lower"
+    assert outcomes["good"].outcome is Outcome.FINISHED
+    assert has_gone(marker)
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ def test_a_memory_bomb_meets_its_limit() -> None:
 def test_a_worker_is_recycled_when_it_has_grown() -> None:
     """Memory that a compiler leaks goes with its process."""
     kind = fake.kind({"big": "grow 200", "*": "pid"}, recycle_mb=100)
-    found = attempts([fake.task(name, kind) for name in ("one", "two", "big", "three")])
-    pids = {name: found[name].facts["pid"] for name in ("one", "two", "three")}
+    outcomes = attempts([fake.task(name, kind) for name in ("one", "two", "big", "three")])
+    pids = {name: outcomes[name].facts["pid"] for name in ("one", "two", "three")}
     assert pids["one"] == pids["two"] != pids["three"]
 
 
@@ -165,22 +165,22 @@ def test_a_fresh_task_gets_a_worker_that_has_done_nothing() -> None:
     kind = fake.kind({"*": "pid"})
     pool = LocalPool(1, lambda task: 30)
     pool.submit([fake.task("one", kind)])
-    found = {}
-    for done, attempt in (entry for ended in pool.results() for entry in ended):
-        found[done.name] = attempt.facts["pid"]
-        if done.name == "one":
+    outcomes = {}
+    for finished, attempt in (entry for batch in pool.results() for entry in batch):
+        outcomes[finished.name] = attempt.facts["pid"]
+        if finished.name == "one":
             pool.submit([fake.task("fresh", kind, fresh=True)])
     pool.close()
-    assert found["one"] != found["fresh"]
+    assert outcomes["one"] != outcomes["fresh"]
 
 
 def test_a_compiler_that_does_not_start_answers_for_all_its_cells() -> None:
-    """Every task of that kind says why; others are untouched."""
+    """Every task of that kind has the reason; other kinds are unaffected."""
     broken, whole = fake.kind({"start": "broken"}, "0.9"), fake.kind({})
-    found = attempts([fake.task("a", broken), fake.task("b", broken), fake.task("c", whole)])
-    assert found["a"].outcome is found["b"].outcome is Outcome.NOT_STARTED
-    assert "libfake.so" in found["b"].log
-    assert found["c"].outcome is Outcome.FINISHED
+    outcomes = attempts([fake.task("a", broken), fake.task("b", broken), fake.task("c", whole)])
+    assert outcomes["a"].outcome is outcomes["b"].outcome is Outcome.NOT_STARTED
+    assert "libfake.so" in outcomes["b"].log
+    assert outcomes["c"].outcome is Outcome.FINISHED
 
 
 def test_tasks_survive_a_killed_server() -> None:
@@ -188,22 +188,22 @@ def test_tasks_survive_a_killed_server() -> None:
     kind = fake.kind({"first": "pid"})
     pool = LocalPool(1, lambda task: 30)
     pool.submit([fake.task(name, kind) for name in ("first", *"bcdefgh")])
-    found = {}
-    for task, attempt in (entry for ended in pool.results() for entry in ended):
-        found[task.name] = attempt.outcome
+    outcomes = {}
+    for task, attempt in (entry for batch in pool.results() for entry in batch):
+        outcomes[task.name] = attempt.outcome
         if task.name == "first":
             status = Path(f"/proc/{attempt.facts['pid']}/status").read_text()
             os.kill(int(status.split("PPid:")[1].split()[0]), signal.SIGKILL)
     pool.close()
-    assert len(found) == 8
-    assert set(found.values()) == {Outcome.FINISHED}
+    assert len(outcomes) == 8
+    assert set(outcomes.values()) == {Outcome.FINISHED}
 
 
 def test_two_jobs_use_two_workers() -> None:
     """One kind of worker may be at work twice."""
     kind = fake.kind({"*": "pid"})
-    found = attempts([fake.task(f"k{i}", kind) for i in range(200)], jobs=2)
-    assert len({attempt.facts["pid"] for attempt in found.values()}) == 2
+    outcomes = attempts([fake.task(f"k{i}", kind) for i in range(200)], jobs=2)
+    assert len({attempt.facts["pid"] for attempt in outcomes.values()}) == 2
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
@@ -222,7 +222,7 @@ def test_a_killed_parent_leaves_nothing_running(how: signal.Signals) -> None:
     assert running(marker)
     parent.send_signal(how)
     parent.wait()
-    assert gone(marker)
+    assert has_gone(marker)
 
 
 def test_the_environment_of_a_worker_is_an_allow_list(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,22 +29,22 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "START", 2.0)
 
 
-def ended(tasks: list[Task], jobs: int = 1, timeout: float = TIMEOUT) -> dict[str, Attempt]:
+def outcomes_of(tasks: list[Task], jobs: int = 1, timeout: float = TIMEOUT) -> dict[str, Attempt]:
     """All attempts; an AssertionError when the pool hangs."""
     pool = LocalPool(jobs, lambda task: timeout)
     pool.submit(tasks)
-    found: dict[str, Attempt] = {}
-    started = time.monotonic()
+    outcomes: dict[str, Attempt] = {}
+    start = time.monotonic()
     try:
         for several in pool.results():
             for task, attempt in several:
-                assert task.name not in found
-                found[task.name] = attempt
-            assert time.monotonic() - started < PATIENCE
+                assert task.name not in outcomes
+                outcomes[task.name] = attempt
+            assert time.monotonic() - start < PATIENCE
     finally:
         pool.close()
-    assert set(found) == {task.name for task in tasks}
-    return found
+    assert set(outcomes) == {task.name for task in tasks}
+    return outcomes
 
 
 def verdict(name: str, attempt: Attempt) -> Verdict:
@@ -58,9 +58,9 @@ def among_others(*behaviours: str, timeout: float = TIMEOUT) -> dict[str, Attemp
     for place, what in enumerate(behaviours):
         tasks += [fake.task(f"good {place}", kind), fake.task(f"bad {what}", kind)]
     tasks.append(fake.task("good at last", kind))
-    found = ended(tasks, timeout=timeout)
-    bad = {name.removeprefix("bad "): a for name, a in found.items() if name.startswith("bad ")}
-    others = [attempt for name, attempt in found.items() if name.startswith("good")]
+    outcomes = outcomes_of(tasks, timeout=timeout)
+    bad = {name.removeprefix("bad "): a for name, a in outcomes.items() if name.startswith("bad ")}
+    others = [attempt for name, attempt in outcomes.items() if name.startswith("good")]
     assert {attempt.outcome for attempt in others} == {Outcome.FINISHED}
     return bad
 
@@ -68,23 +68,24 @@ def among_others(*behaviours: str, timeout: float = TIMEOUT) -> dict[str, Attemp
 @pytest.mark.slow
 def test_a_packet_that_no_worker_sends_harms_no_other_cell() -> None:
     """The cell whose compiler writes to flacheck's socket is never called failing."""
-    found = among_others(*(f"write {packet}" for packet in sorted(PACKETS)))
-    verdicts = {name: verdict(name, attempt) for name, attempt in found.items()}
+    outcomes = among_others(*(f"write {packet}" for packet in sorted(PACKETS)))
+    verdicts = {name: verdict(name, attempt) for name, attempt in outcomes.items()}
     assert set(verdicts.values()) <= {Verdict.COMPILES, Verdict.UNKNOWN}, verdicts
 
 
 @pytest.mark.slow
 def test_an_answer_of_no_known_form_is_unknown() -> None:
-    """After a few tries, with what was wrong; what it says besides is left out."""
-    found = among_others(*(f"answer {name}" for name in sorted(ANSWERS)))
-    assert found.pop("answer unknown").outcome is Outcome.FINISHED
-    for name, attempt in found.items():
+    """A malformed answer is retried, then unknown, with the fault as its reason."""
+    outcomes = among_others(*(f"answer {name}" for name in sorted(ANSWERS)))
+    assert outcomes.pop("answer unknown").outcome is Outcome.FINISHED
+    for name, attempt in outcomes.items():
         assert attempt.outcome is Outcome.LOST, name
         assert "an answer" in str(judge(fake.cell("bad"), attempt).reason)
 
 
 def test_a_signal_from_outside_again_and_again_is_unknown() -> None:
-    """No compiler ends itself so. (Python lets nobody end it with SIGPIPE.)"""
+    """Repeated signals from outside make a cell unknown, since no compiler ends itself so. (Python
+    ignores SIGPIPE.)"""
     names = executors.SIGNALS_FROM_OUTSIDE - {"SIGPIPE"}
     for how, attempt in among_others(*(f"signal {name}" for name in names)).items():
         record = judge(fake.cell("bad"), attempt)
@@ -96,14 +97,14 @@ def test_a_signal_from_outside_again_and_again_is_unknown() -> None:
 def test_a_worker_that_the_system_killed_was_out_of_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The system counts the processes that it ends for want of memory."""
+    """The system's counter of kills for memory decides it."""
     counter = tmp_path / "vmstat"
     monkeypatch.setattr(executors, "VMSTAT", counter)
     counter.write_text("pgfault 5\noom_kill 3\n")
     pool = LocalPool(1, lambda task: 20.0)
     counter.write_text("pgfault 5\noom_kill 6\n")
     pool.submit([fake.task("bad", fake.kind({"bad": "signal SIGKILL"}))])
-    ((_, attempt),) = [each for ended in pool.results() for each in ended]
+    ((_, attempt),) = [each for outcomes_of in pool.results() for each in outcomes_of]
     pool.close()
     record = judge(fake.cell("bad"), attempt)
     assert (record.verdict, record.code) == (Verdict.UNKNOWN, "FC902")
@@ -136,8 +137,8 @@ def test_a_limit_on_processor_time_is_a_time_out() -> None:
 def test_a_fault_that_happens_once_is_forgotten(tmp_path: Path) -> None:
     """The cell is compiled by the next worker."""
     faults = ("signal SIGKILL", "signal SIGTERM", "server SIGKILL", "server SIGTERM", "write text")
-    found = among_others(*(f"once {tmp_path / str(n)} {how}" for n, how in enumerate(faults)))
-    assert {attempt.outcome for attempt in found.values()} == {Outcome.FINISHED}
+    outcomes = among_others(*(f"once {tmp_path / str(n)} {how}" for n, how in enumerate(faults)))
+    assert {attempt.outcome for attempt in outcomes.values()} == {Outcome.FINISHED}
 
 
 @pytest.mark.slow
@@ -162,19 +163,21 @@ def test_a_stopped_server_is_not_blamed_on_the_next_cell() -> None:
     """One cell stops the server and is done; what the next one comes to is learned elsewhere."""
     kind = fake.kind({"stops": "server SIGSTOP", "bad": "abort x: Assertion `y' failed."})
     tasks = [fake.task(name, kind) for name in ("good", "stops", "bad", "good at last")]
-    found = ended(tasks)
-    assert found["bad"].outcome is Outcome.DIED
-    assert {found[name].outcome for name in ("good", "stops", "good at last")} == {Outcome.FINISHED}
+    outcomes = outcomes_of(tasks)
+    assert outcomes["bad"].outcome is Outcome.DIED
+    assert {outcomes[name].outcome for name in ("good", "stops", "good at last")} == {
+        Outcome.FINISHED
+    }
 
 
 @pytest.mark.slow
 def test_a_stopped_server_does_not_hold_up_a_time_out() -> None:
-    """The worker is killed for its time, and nobody reports it."""
+    """The worker is killed at its time-out without any report of the server."""
     kind = fake.kind({"stops": "server SIGSTOP", "slow": "hang"})
-    found = ended([fake.task(name, kind) for name in ("stops", "slow", "good at last")])
-    assert found["slow"].outcome is Outcome.TIMED_OUT
-    assert found["slow"].seconds < TIMEOUT + executors.GRACE + 3
-    assert found["good at last"].outcome is Outcome.FINISHED
+    outcomes = outcomes_of([fake.task(name, kind) for name in ("stops", "slow", "good at last")])
+    assert outcomes["slow"].outcome is Outcome.TIMED_OUT
+    assert outcomes["slow"].seconds < TIMEOUT + executors.GRACE + 3
+    assert outcomes["good at last"].outcome is Outcome.FINISHED
 
 
 @pytest.mark.slow
@@ -192,7 +195,7 @@ def test_a_server_that_is_stopped_lets_its_worker_go_on() -> None:
 
 
 def test_a_worker_that_closes_its_socket_is_unknown() -> None:
-    """What it came to cannot be heard."""
+    """The result of such a worker is lost."""
     (attempt,) = among_others("deaf").values()
     assert attempt.outcome is Outcome.LOST
     assert "socket" in (judge(fake.cell("bad"), attempt).reason or "")
@@ -210,7 +213,9 @@ def test_a_long_request_arrives(size: int) -> None:
     """An admitted source may have a million characters, of which JSON writes each as six."""
     kind = fake.kind({})
     tasks = [fake.task(f"k{n}", kind, text="é" * size) for n in range(5)]
-    assert {a.outcome for a in ended(tasks, jobs=2, timeout=30).values()} == {Outcome.FINISHED}
+    assert {a.outcome for a in outcomes_of(tasks, jobs=2, timeout=30).values()} == {
+        Outcome.FINISHED
+    }
 
 
 @pytest.mark.parametrize(
@@ -226,33 +231,33 @@ def test_a_compiler_that_does_not_start_is_unknown_for_all_its_cells(start: str)
     """Within the time that a start may take; others are untouched."""
     bad, good = fake.kind({"start": start}, "0.9"), fake.kind({})
     tasks = [fake.task(f"bad{n}", bad) for n in range(20)] + [fake.task("good", good)]
-    found = ended(tasks)
-    assert found.pop("good").outcome is Outcome.FINISHED
-    assert {attempt.outcome for attempt in found.values()} == {Outcome.NOT_STARTED}
+    outcomes = outcomes_of(tasks)
+    assert outcomes.pop("good").outcome is Outcome.FINISHED
+    assert {attempt.outcome for attempt in outcomes.values()} == {Outcome.NOT_STARTED}
 
 
 def test_a_worker_that_cannot_be_started_is_unknown() -> None:
     """No process is left for it, or no interpreter."""
     kind = fake.kind({})
-    gone = type(kind)(kind.name, kind.config, python="/nowhere/python")
-    assert ended([fake.task("a", gone)])["a"].outcome is Outcome.NOT_STARTED
+    absent = type(kind)(kind.name, kind.config, python="/nowhere/python")
+    assert outcomes_of([fake.task("a", absent)])["a"].outcome is Outcome.NOT_STARTED
 
 
 def test_a_worker_that_takes_no_request_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system may have no descriptor left to send one with."""
+    """A request fails to send when the system has no descriptor left."""
     monkeypatch.setattr(Worker, "send", lambda worker, request, fresh=False: False)
-    attempt = ended([fake.task("a", fake.kind({}))])["a"]
+    attempt = outcomes_of([fake.task("a", fake.kind({}))])["a"]
     assert (attempt.outcome, attempt.log) == (Outcome.NOT_STARTED, "it takes no request")
 
 
 def test_nobody_elses_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compiler may say that it is any process; only a child of the server is ever its worker."""
-    said = {"event": "hello", "pid": os.getpid()}
+    """Only a child of the server is killed, whatever process id the compiler sends."""
+    hello = {"event": "hello", "pid": os.getpid()}
     worker = Worker(fake.kind({}))
     try:
         assert worker.receive()["event"] == "ready"
-        monkeypatch.setattr(sandbox.channel, "receive", lambda sock: said)
-        assert worker.receive() == said
+        monkeypatch.setattr(sandbox.channel, "receive", lambda sock: hello)
+        assert worker.receive() == hello
         assert worker._child is None
     finally:
         worker.close()
@@ -261,28 +266,30 @@ def test_nobody_elses_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGTERM", "SIGSTOP"])
 def test_random_signals_hang_nothing_and_make_nothing_fail(name: str) -> None:
-    """Whichever process they meet, at whatever moment."""
+    """Signals at random moments to random processes neither hang a scan nor fail a cell."""
     kind = fake.kind({"*": "slow 0"})
     stop = threading.Event()
-    sent = [0]
+    count = [0]
 
     def strike() -> None:
         while not stop.wait(0.03):
             # A server, its worker, or the other server, in turn.
-            for pid in descendants(os.getpid())[: 1 + sent[0] % 3][-1:]:
+            for pid in descendants(os.getpid())[: 1 + count[0] % 3][-1:]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, getattr(signal, name))
-                    sent[0] += 1
+                    count[0] += 1
 
     striking = threading.Thread(target=strike)
     striking.start()
     try:
-        found = ended([fake.task(f"k{n}", kind) for n in range(40)], jobs=2, timeout=1)
+        attempts_made = outcomes_of(
+            [fake.task(f"k{n}", kind) for n in range(40)], jobs=2, timeout=1
+        )
     finally:
         stop.set()
         striking.join()
-    assert sent[0]
-    outcomes = {attempt.outcome for attempt in found.values()}
+    assert count[0]
+    outcomes = {attempt.outcome for attempt in attempts_made.values()}
     assert outcomes <= {
         Outcome.FINISHED,
         Outcome.LOST,

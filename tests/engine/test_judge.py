@@ -17,21 +17,21 @@ ODD = Attempt(
     log="TypeError: 'dtype' object is not callable\n",
     exception=("TypeError",),
 )
-REMOVED = "AttributeError: module 'triton.language' has no attribute 'make_block_ptr'\n"
+REMOVAL = "AttributeError: module 'triton.language' has no attribute 'make_block_ptr'\n"
 
 
-def made_up(guessed: bool):  # type: ignore[no-untyped-def]
+def made_up(is_guess: bool):  # type: ignore[no-untyped-def]
     cell = fake.cell("k")
-    origin = Stubbed("fake", "k", made_up=guessed)
+    origin = Stubbed("fake", "k", made_up=is_guess)
     return replace(cell, kernel=replace(cell.kernel, origin=origin))
 
 
 def test_made_up_arguments_that_a_kernel_refuses_are_untested() -> None:
-    """What happened is stored as it was; that it is no evidence is said when it is asked."""
-    guess, known = judge(made_up(True), ODD), judge(made_up(False), ODD)
-    assert (guess.verdict, guess.code) == (known.verdict, known.code) == (Verdict.FAILS, "FC000")
-    said = [why_untested(cell) for cell in observe([guess, known])]
-    assert said == ["the made-up arguments may not fit the kernel", None]
+    """The stored record has the failure as it was, and the reader treats it as no evidence."""
+    guess, plain = judge(made_up(True), ODD), judge(made_up(False), ODD)
+    assert (guess.verdict, guess.code) == (plain.verdict, plain.code) == (Verdict.FAILS, "FC000")
+    reasons = [why_untested(cell) for cell in observe([guess, plain])]
+    assert reasons == ["the made-up arguments may not fit the kernel", None]
 
 
 def test_a_kernel_that_reads_torch_is_unknown_beside_its_stand_in() -> None:
@@ -44,8 +44,8 @@ def test_a_kernel_that_reads_torch_is_unknown_beside_its_stand_in() -> None:
 
 def test_a_record_holds_of_a_finding_what_names_it() -> None:
     """Its code, title and facts; the message is the record's own, and the log is the attempt's."""
-    removed = replace(ODD, log=REMOVED, exception=("AttributeError",))
-    (finding,) = judge(fake.cell("k"), removed).findings
+    removal = replace(ODD, log=REMOVAL, exception=("AttributeError",))
+    (finding,) = judge(fake.cell("k"), removal).findings
     assert sorted(finding) == ["code", "facts", "title"]
     assert finding["code"] == "FC102"
 
@@ -54,21 +54,21 @@ def test_a_known_failure_of_a_made_up_call_is_one() -> None:
     """No argument brings back what a release removed; nor does one explain a failure after the
     front end.
     """
-    removed = replace(ODD, log=REMOVED, exception=("AttributeError",))
-    assert judge(made_up(True), removed).verdict is Verdict.FAILS
+    removal = replace(ODD, log=REMOVAL, exception=("AttributeError",))
+    assert judge(made_up(True), removal).verdict is Verdict.FAILS
     assert judge(made_up(True), replace(ODD, stage="ttgir")).verdict is Verdict.FAILS
 
 
 def test_a_stored_failure_that_was_the_machines_is_compiled_again() -> None:
     """An older flacheck had no rule for it; another failure without a rule stays."""
-    unnamed = judge(fake.cell("k"), replace(ODD, stage="llir"))
-    assert unnamed.code == "FC000"
-    assert is_still_good(unnamed, None, 512)
-    assert not is_still_good(unnamed.with_(message="OSError: [Errno 27] File too large"), None, 512)
+    no_name = judge(fake.cell("k"), replace(ODD, stage="llir"))
+    assert no_name.code == "FC000"
+    assert is_still_good(no_name, None, 512)
+    assert not is_still_good(no_name.with_(message="OSError: [Errno 27] File too large"), None, 512)
 
 
 def test_a_kernel_that_no_launch_fits_fails() -> None:
-    """Constants collected in `**meta` are no fault of a launch, also of a made-up one."""
+    """Constants collected in `**meta` fit every launch, a made-up one too."""
     text = "TypeError: dynamic_func() missing 1 required positional argument: 'meta'\n"
     attempt = replace(ODD, log=text)
     assert judge(made_up(True), attempt).verdict is Verdict.UNKNOWN
@@ -78,13 +78,13 @@ def test_a_kernel_that_no_launch_fits_fails() -> None:
 
 
 def test_a_name_that_triton_no_longer_has_is_the_releases_failure() -> None:
-    """What a package lacks at import is unknown; what Triton lacks is a finding."""
-    lost = Attempt(Outcome.RAISED, stage="import", exception=("ImportError",))
+    """A missing name of Triton is a finding; a missing name of the package is unknown."""
+    failure = Attempt(Outcome.RAISED, stage="import", exception=("ImportError",))
     ours = replace(
-        lost, log="ImportError: cannot import name 'Hub' from 'transformers.utils' (utils.py)\n"
+        failure, log="ImportError: cannot import name 'Hub' from 'transformers.utils' (utils.py)\n"
     )
     theirs = replace(
-        lost,
+        failure,
         log="ImportError: cannot import name 'libdevice' from 'triton.language' (language.py)\n",
     )
     assert judge(fake.cell("k"), ours).verdict is Verdict.UNKNOWN
@@ -92,9 +92,10 @@ def test_a_name_that_triton_no_longer_has_is_the_releases_failure() -> None:
 
 
 def test_what_a_line_of_the_kernel_calls_is_no_launch_that_does_not_fit() -> None:
-    """The launcher says the same of arguments; a line of the source is there for every launch."""
-    said = "store() missing 1 required positional argument: 'value'"
-    launcher = replace(ODD, log=f"TypeError: {said}\n")
+    """The launcher's message for bad arguments is the same, and a line of the kernel's source tells
+    them apart."""
+    text = "store() missing 1 required positional argument: 'value'"
+    launcher = replace(ODD, log=f"TypeError: {text}\n")
     assert judge(made_up(True), launcher).verdict is Verdict.UNKNOWN
     line = replace(launcher, exception=("CompilationError", "TypeError"), facts={"api": "tl.store"})
     record = judge(made_up(True), line)
@@ -108,11 +109,11 @@ def test_only_an_autotuner_with_a_choice_skips_what_does_not_fit() -> None:
     """A program that launches such a kernel without one ends there."""
     needs = Attempt(Outcome.FINISHED, resources=Resources(shared=1 << 20))
     forgiven = replace(ODD, tolerated=True)
-    tuned = fake.cell("k")
-    for configs in ((), tuned.configs[:1]):
-        alone = replace(tuned, configs=configs)
+    cell = fake.cell("k")
+    for configs in ((), cell.configs[:1]):
+        alone = replace(cell, configs=configs)
         assert not judge(alone, needs).tolerated
         assert not judge(alone, forgiven).tolerated
-    assert judge(tuned, needs).tolerated
-    assert judge(tuned, forgiven).tolerated
-    assert judge(tuned, needs).code == "FC501"
+    assert judge(cell, needs).tolerated
+    assert judge(cell, forgiven).tolerated
+    assert judge(cell, needs).code == "FC501"

@@ -58,8 +58,8 @@ def module_of(wheel: Path) -> str:
         return file.read("tiny.py").decode()
 
 
-def built(tmp_path: Path, attack: str) -> str:
-    """What an attack returns from a build."""
+def build_under(tmp_path: Path, attack: str) -> str:
+    """Return the build's output under an attack."""
     into = tmp_path / "into"
     into.mkdir()
     return module_of(build_wheel(project(tmp_path / "tiny", attack), into))
@@ -69,7 +69,7 @@ def test_a_build_has_a_clean_environment(tmp_path: Path, monkeypatch: pytest.Mon
     """No variable of the user's reaches it, and its home is a folder that is removed."""
     monkeypatch.setenv("INDEX_PASSWORD", "secret")
     text = "import os\ndef text(): return repr(dict(os.environ))\n"
-    variables = eval(built(tmp_path, text))
+    variables = eval(build_under(tmp_path, text))
     assert "INDEX_PASSWORD" not in variables
     assert variables["HOME"] != os.environ.get("HOME")
     assert not Path(variables["HOME"]).exists()
@@ -100,7 +100,7 @@ def text():
         return type(error).__name__
     return "escaped"
 """
-    assert built(tmp_path, attack) in ("PermissionError", "gaierror")
+    assert build_under(tmp_path, attack) in ("PermissionError", "gaierror")
     assert outside.read_text() == "private"
 
 
@@ -113,7 +113,7 @@ def text():
         file.write("#!/bin/sh\\necho made\\n")
     return subprocess.run(["sh", "generated.sh"], capture_output=True, text=True).stdout
 """
-    assert built(tmp_path, attack) == "made\n"
+    assert build_under(tmp_path, attack) == "made\n"
 
 
 def test_a_build_sees_only_what_it_requires(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def text():
     except ImportError:
         return "alone"
 """
-    assert built(tmp_path, attack) == "alone"
+    assert build_under(tmp_path, attack) == "alone"
 
 
 HOSTILE_BACKENDS = {
@@ -168,9 +168,9 @@ def build_wheel(folder, *_):
 
 
 def test_a_failed_build_is_named_with_its_last_line(tmp_path: Path) -> None:
-    """As the reason why a package is used without its compiled parts."""
+    """The last line is the reason why the package is used without its compiled parts."""
     with pytest.raises(ToolchainError, match=r"the build of tiny failed .*RuntimeError: no CUDA"):
-        built(tmp_path, "def text(): raise RuntimeError('no CUDA')\n")
+        build_under(tmp_path, "def text(): raise RuntimeError('no CUDA')\n")
 
 
 @pytest.mark.network

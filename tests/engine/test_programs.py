@@ -14,7 +14,7 @@ import pytest
 
 from flacheck.engine import policies, programs
 from flacheck.engine.programs import ProgramEnd
-from tests.engine.test_executors import gone, running
+from tests.engine.test_executors import has_gone, running
 from tests.paths import ROOT
 
 
@@ -33,14 +33,14 @@ def run(folder: Path, script: str, seconds: float = 30, memory_mb: int = 2000) -
 def test_a_program_has_an_environment_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None of the user's variables, secrets least of all; what it says is in its log."""
+    """A program gets none of the user's variables or secrets, and its output is in its log."""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
     monkeypatch.setenv("LD_PRELOAD", "")
-    ended = run(tmp_path, "import os; print(sorted(os.environ)); print(os.getcwd())")
-    assert ended.exit_code == 0
-    said = (tmp_path / "log").read_text()
-    assert said.startswith("['HOME', 'LC_ALL', 'MARK', 'PATH', 'TMPDIR']")
-    assert str(tmp_path) in said
+    end = run(tmp_path, "import os; print(sorted(os.environ)); print(os.getcwd())")
+    assert end.exit_code == 0
+    text = (tmp_path / "log").read_text()
+    assert text.startswith("['HOME', 'LC_ALL', 'MARK', 'PATH', 'TMPDIR']")
+    assert str(tmp_path) in text
     warden = "import os; print(open(f'/proc/{os.getppid()}/environ').read())"
     run(tmp_path, warden)
     assert "hush" not in (tmp_path / "log").read_text()
@@ -51,7 +51,7 @@ def test_a_config_may_be_longer_than_an_argument(tmp_path: Path) -> None:
     config = {"modules": [f"package.module_{number}" for number in range(20_000)]}
     arguments = programs.guest_arguments(".search", config, tmp_path)
     assert json.loads(Path(arguments[-1]).read_text()) == config
-    ended = programs.run(
+    end = programs.run(
         ["-c", "import sys; assert sys.stdin.read() == ''", *arguments],
         programs.environment(tmp_path),
         tmp_path,
@@ -60,7 +60,7 @@ def test_a_config_may_be_longer_than_an_argument(tmp_path: Path) -> None:
         memory_mb=2000,
         policy=policies.of_package([f"{tmp_path}/{name}" for name in range(8_000)], str(tmp_path)),
     )
-    assert ended.exit_code == 0
+    assert end.exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_how_a_program_ended_is_known(
     tmp_path: Path, script: str, exit_code: int | None, name: str | None
 ) -> None:
     """By itself, or by a signal."""
-    ended = run(tmp_path, script)
-    assert (ended.exit_code, ended.signal, ended.over) == (exit_code, name, None)
+    end = run(tmp_path, script)
+    assert (end.exit_code, end.signal, end.over) == (exit_code, name, None)
 
 
 def test_memory_is_bounded_by_what_is_held(tmp_path: Path) -> None:
@@ -87,9 +87,9 @@ def test_memory_is_bounded_by_what_is_held(tmp_path: Path) -> None:
     hoard = "import time; x = b'x' * (600 << 20); time.sleep(60)"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hoard!r}])"
     for script in (hoard, child):
-        ended = run(tmp_path, script, memory_mb=400)
-        assert ended.over == "memory"
-        assert "MB, more than its limit" in ended.how
+        end = run(tmp_path, script, memory_mb=400)
+        assert end.over == "memory"
+        assert "MB, more than its limit" in end.how
 
 
 @pytest.mark.slow
@@ -105,11 +105,11 @@ def test_time_is_bounded_and_nothing_is_left(tmp_path: Path) -> None:
         f"if os.fork() == 0: os.execv(sys.executable, ['python', '-c', 'import time;"
         f" time.sleep(100)', '{marker}'])\n"
     )
-    started = time.monotonic()
-    ended = run(tmp_path, script, seconds=2)
-    assert ended.over == "time"
-    assert time.monotonic() - started < 20
-    assert gone(marker)
+    start = time.monotonic()
+    end = run(tmp_path, script, seconds=2)
+    assert end.over == "time"
+    assert time.monotonic() - start < 20
+    assert has_gone(marker)
 
 
 def test_what_a_program_leaves_behind_ends_with_it(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_what_a_program_leaves_behind_ends_with_it(tmp_path: Path) -> None:
         f"subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(100)', '{marker}'])"
     )
     assert run(tmp_path, script).exit_code == 0
-    assert gone(marker)
+    assert has_gone(marker)
 
 
 @pytest.mark.parametrize("victim", ["flacheck", "warden"])

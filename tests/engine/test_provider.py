@@ -1,4 +1,4 @@
-"""Who provides compilers: each toolchain once, when a cell wants it."""
+"""The provider of compilers: each toolchain is provided once, at its first cell."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.fake.family import FakeFamily
 
 @pytest.fixture
 def family(monkeypatch: pytest.MonkeyPatch) -> FakeFamily:
-    made = FakeFamily({}, wheelless=("4.0",), refused={"1.0": ("sm120",)})
-    monkeypatch.setitem(toolchains.FAMILIES, "fake", made)
-    return made
+    variant = FakeFamily({}, wheelless=("4.0",), refused={"1.0": ("sm120",)})
+    monkeypatch.setitem(toolchains.FAMILIES, "fake", variant)
+    return variant
 
 
 def plan(family: FakeFamily, *versions: str, **more: object) -> Plan:
@@ -47,8 +47,8 @@ def test_a_compiler_that_loses_a_file_is_noticed(
         "provide",
         lambda self, choice: replace(provide(self, choice), paths=(str(folder),)),
     )
-    made = plan(family, "1.0")
-    provider, cell = provider_of(made, 512), made.cells[0]
+    plan_made = plan(family, "1.0")
+    provider, cell = provider_of(plan_made, 512), plan_made.cells[0]
     provider.worker_kind(cell)
     (folder / "__pycache__").mkdir()
     (folder / "__pycache__" / "k.pyc").write_text("")
@@ -61,39 +61,39 @@ def test_a_compiler_that_loses_a_file_is_noticed(
 
 def test_a_toolchain_is_provided_once_and_when_it_is_wanted(family: FakeFamily) -> None:
     """However many cells and kinds of worker there are."""
-    made = plan(family, "1.0", "2.0")
-    provider = provider_of(made, 512)
+    plan_made = plan(family, "1.0", "2.0")
+    provider = provider_of(plan_made, 512)
     assert family.provided == []
-    first = provider.worker_kind(made.cells[0])
+    first = provider.worker_kind(plan_made.cells[0])
     assert isinstance(first, WorkerKind)
-    assert first is provider.worker_kind(replace(made.cells[0], options={"num_warps": 8}))
+    assert first is provider.worker_kind(replace(plan_made.cells[0], options={"num_warps": 8}))
     assert family.provided == ["1.0"]
 
 
 def test_a_release_without_a_wheel_is_unknown_for_each_of_its_cells(family: FakeFamily) -> None:
     """FC903 with the reason; nothing is installed."""
-    made = plan(family, "4.0")
-    untried = provider_of(made, 512).worker_kind(made.cells[0])
-    assert untried == Unavailable(Verdict.UNKNOWN, "no wheel for this Python", "FC903")
+    plan_made = plan(family, "4.0")
+    refusal = provider_of(plan_made, 512).worker_kind(plan_made.cells[0])
+    assert refusal == Unavailable(Verdict.UNKNOWN, "no wheel for this Python", "FC903")
     assert family.provided == []
 
 
 def test_what_a_toolchain_refuses_is_known_without_it(family: FakeFamily) -> None:
-    """A target that the release does not know."""
-    made = plan(family, "1.0")
-    cell = made.cells[0]
-    provider = provider_of(made, 512)
+    """The refusal of an unsupported target needs no installed toolchain."""
+    plan_made = plan(family, "1.0")
+    cell = plan_made.cells[0]
+    provider = provider_of(plan_made, 512)
     assert provider.refusal(cell) is None
     assert provider.refusal(replace(cell, target="sm120")) == "fake 1.0 does not support sm120"
 
 
 def test_what_a_capture_tried_is_not_tried_again(family: FakeFamily) -> None:
     """By the cell's key."""
-    made = plan(family, "1.0", "2.0")
+    plan_made = plan(family, "1.0", "2.0")
     attempt = Attempt(Outcome.RAISED, stage="import")
-    provider = provider_of(replace(made, attempts={made.cells[0].key: attempt}), 512)
-    assert provider.attempt(made.cells[0]) is attempt
-    assert provider.attempt(made.cells[1]) is None
+    provider = provider_of(replace(plan_made, attempts={plan_made.cells[0].key: attempt}), 512)
+    assert provider.attempt(plan_made.cells[0]) is attempt
+    assert provider.attempt(plan_made.cells[1]) is None
 
 
 def test_a_worker_holds_a_package_or_the_corpus(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_a_worker_holds_a_package_or_the_corpus(tmp_path: Path) -> None:
 
 def test_a_plan_says_what_its_run_asks(family: FakeFamily) -> None:
     """Cells by toolchain and target, and what a report needs beside the records."""
-    made = plan(family, "1.0", "2.0", selection={"dtypes": ["bf16"]}, purpose=Purpose.BISECT)
-    question, sets = made.asks()
+    plan_made = plan(family, "1.0", "2.0", selection={"dtypes": ["bf16"]}, purpose=Purpose.BISECT)
+    question, sets = plan_made.asks()
     assert question.about == "fake"
     assert [(each.toolchain, each.cells) for each in question.asked] == [
         ("fake==1.0", 1),
@@ -123,4 +123,4 @@ def test_a_plan_says_what_its_run_asks(family: FakeFamily) -> None:
         each.keys for each in question.asked
     ]
     nothing: dict[str, list[str]] = {"forms": [], "coverage": [], "stale": []}
-    assert made.context() == {**nothing, "kernels": ["fake.k"]}
+    assert plan_made.context() == {**nothing, "kernels": ["fake.k"]}

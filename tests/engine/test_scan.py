@@ -34,7 +34,7 @@ TABLE: dict[str, Any] = {
 }
 
 
-# What a test may answer in the provider's place.
+# The test's replacement for the provider's method.
 ANSWERS = {"kind_of", "refuses"}
 
 
@@ -54,18 +54,18 @@ def run(
 def test_verdicts_come_with_code_stage_and_signature(store: Store) -> None:
     """Each manner of failing is named; what is the machine's limit is unknown, not fails."""
     cells = [fake.cell(name) for name in ("good", "bad", "shared", "bomb", "silent")]
-    found = {record.kernel: record for record in run(store, cells)}
-    assert {name: (r.verdict.value, r.code, r.stage) for name, r in found.items()} == {
+    records = {record.kernel: record for record in run(store, cells)}
+    assert {name: (r.verdict.value, r.code, r.stage) for name, r in records.items()} == {
         "fake.good": ("compiles", None, "lower"),
         "fake.bad": ("fails", "FC302", "lower"),
         "fake.shared": ("fails", "FC501", "load"),
         "fake.bomb": ("unknown", "FC902", "lower"),
         "fake.silent": ("fails", "FC000", "lower"),
     }
-    assert found["fake.bad"].signal == "SIGABRT"
-    assert "reshapeOuts" in (found["fake.bad"].signature or "")
-    assert found["fake.shared"].tolerated
-    assert found["fake.shared"].resources["shared"] == 245760
+    assert records["fake.bad"].signal == "SIGABRT"
+    assert "reshapeOuts" in (records["fake.bad"].signature or "")
+    assert records["fake.shared"].tolerated
+    assert records["fake.shared"].resources["shared"] == 245760
 
 
 @pytest.mark.slow
@@ -103,13 +103,14 @@ def test_fresh_compiles_again_and_keeps_the_old_records(store: Store) -> None:
 
 
 def test_a_failure_is_confirmed_in_a_fresh_worker(store: Store) -> None:
-    """What only fails in a used worker is unstable: unknown, with both signatures."""
+    """A failure that does not repeat in a fresh worker is unknown and unstable, with both
+    signatures."""
     table = {"used": "pid", "flaky": ASSERTION.replace("abort", "flaky")}
     cells = [fake.cell("used"), fake.cell("flaky")]
-    found = {record.kernel: record for record in run(store, cells, table, jobs=1)}
-    assert found["fake.flaky"].verdict is Verdict.UNKNOWN
-    assert (found["fake.flaky"].reason or "").startswith("unstable: FC302:lower:reshapeOuts")
-    assert (found["fake.flaky"].reason or "").endswith("then compiles")
+    records = {record.kernel: record for record in run(store, cells, table, jobs=1)}
+    assert records["fake.flaky"].verdict is Verdict.UNKNOWN
+    assert (records["fake.flaky"].reason or "").startswith("unstable: FC302:lower:reshapeOuts")
+    assert (records["fake.flaky"].reason or "").endswith("then compiles")
 
 
 def test_each_failure_is_confirmed_once(store: Store) -> None:
@@ -117,19 +118,19 @@ def test_each_failure_is_confirmed_once(store: Store) -> None:
     from flacheck.engine import judge
 
     cells = [fake.cell("bad", num_warps=warps) for warps in range(1, 21)]
-    judged: list[Any] = []
+    calls: list[Any] = []
     original = judge.judge
     judge.judge = lambda cell, attempt, *rest: (
-        judged.append(cell.key),
+        calls.append(cell.key),
         original(cell, attempt, *rest),
     )[1]
     try:
-        found = run(store, cells)
+        records = run(store, cells)
     finally:
         judge.judge = original
-    assert len(found) == 20
-    assert len({record.signature for record in found}) == 1
-    assert set(Counter(judged).values()) == {2}
+    assert len(records) == 20
+    assert len({record.signature for record in records}) == 1
+    assert set(Counter(calls).values()) == {2}
 
 
 @pytest.mark.parametrize(("seconds", "cached"), [(60.0, False), (300.0, True)])
@@ -143,35 +144,35 @@ def test_a_time_out_with_less_time_than_a_scan_gives_is_no_answer(
     timeouts = Timeouts()
     pool = LocalPool(1, timeouts)
     loop = Loop(fake.Provider(TABLE), store.begin_run({}, "fake"), store, pool, timeouts)
-    (found,) = loop.records([cell])
+    (record,) = loop.records([cell])
     pool.close()
-    assert found.cached is cached
-    assert (found.verdict is Verdict.COMPILES) is not cached
+    assert record.cached is cached
+    assert (record.verdict is Verdict.COMPILES) is not cached
 
 
 def test_a_target_the_release_does_not_know_is_skipped(store: Store) -> None:
     """With the reason, and without a worker."""
-    found = run(
+    records = run(
         store,
         [fake.cell("good")],
         refuses=lambda cell: "1.0 knows no sm90",
         kind_of=lambda cell: 1 / 0,
     )
-    assert [(r.verdict, r.reason) for r in found] == [(Verdict.SKIPPED, "1.0 knows no sm90")]
+    assert [(r.verdict, r.reason) for r in records] == [(Verdict.SKIPPED, "1.0 knows no sm90")]
 
 
 def test_a_toolchain_that_cannot_be_had_is_unknown_and_asked_again(store: Store) -> None:
     """FC903 with the reason; the wheel may be there tomorrow."""
     absent = Unavailable(Verdict.UNKNOWN, "no wheel for CPython 3.14", "FC903")
     cells = [fake.cell("good")]
-    found = run(store, cells, kind_of=lambda cell: absent)
-    assert [(r.verdict, r.code, r.reason) for r in found] == [
+    records = run(store, cells, kind_of=lambda cell: absent)
+    assert [(r.verdict, r.code, r.reason) for r in records] == [
         (Verdict.UNKNOWN, "FC903", "no wheel for CPython 3.14")
     ]
     assert run(store, cells)[0].verdict is Verdict.COMPILES
 
 
-KILLED = """
+KILL_SCRIPT = """
 import sys
 from pathlib import Path
 from flacheck.store import Store
@@ -185,16 +186,16 @@ with Store.open(Path(sys.argv[1])) as store:
 
 def test_kill_9_in_mid_scan_loses_nothing(tmp_path: Path) -> None:
     """The second start compiles only what the first had not stored; the database is whole."""
-    parent = Script(KILLED, tmp_path)
+    parent = Script(KILL_SCRIPT, tmp_path)
     file = tmp_path / "flacheck.sqlite"
     end = time.monotonic() + 30
     while records_in(file) < 50 and time.monotonic() < end:
         time.sleep(0.02)
     parent.kill()
     parent.wait()
-    stored = records_in(file)
-    assert 50 <= stored < 2000
-    assert Script(KILLED, tmp_path).wait() == 0
+    records = records_in(file)
+    assert 50 <= records < 2000
+    assert Script(KILL_SCRIPT, tmp_path).wait() == 0
     with sqlite3.connect(file) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert db.execute("SELECT count(*), count(DISTINCT key) FROM records").fetchone() == (

@@ -34,7 +34,7 @@ def kind(table: dict[str, Any], version: str = "1.0", **config: Any) -> WorkerKi
 
 @dataclass(frozen=True)
 class Provider:
-    """Provides workers of the fake compiler; a test may answer in its place."""
+    """Provide workers of the fake compiler, with methods that a test may replace."""
 
     table: dict[str, Any]
     kind_of: Callable[[Cell], WorkerKind | Unavailable] | None = None

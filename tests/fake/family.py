@@ -34,9 +34,8 @@ class FakeToolchain(Toolchain):
 
 @dataclass(frozen=True)
 class FakeFamily:
-    """Releases 1.0 to 9.0. `wheelless` ones have no wheel, `refused` maps a version to the targets
-    it does not know; `provided` notes which were asked to be made ready.
-    """
+    """Releases 1.0 to 9.0. `wheelless` ones have no wheel, `refused` maps a version to its
+    unsupported targets, and `provided` collects the versions that were provided."""
 
     table: Mapping[str, Any]
     wheelless: tuple[str, ...] = ()
@@ -50,8 +49,8 @@ class FakeFamily:
     def target(self, name: str) -> str:
         return targets.find(name).name
 
-    def options(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        return given
+    def options(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        return values
 
     def holds(self, path: str) -> bool:
         return False
@@ -60,8 +59,10 @@ class FakeFamily:
         return Resolution(tuple(self._choice(version) for version in VERSIONS))
 
     def resolve(self, spec: str) -> Resolution:
-        wanted = SpecifierSet(spec if spec[0] in "<>=!~" else f"=={spec}")
-        return Resolution(tuple(self._choice(version) for version in VERSIONS if version in wanted))
+        specifiers = SpecifierSet(spec if spec[0] in "<>=!~" else f"=={spec}")
+        return Resolution(
+            tuple(self._choice(version) for version in VERSIONS if version in specifiers)
+        )
 
     def find_installed(self) -> Choice:
         return self._choice(VERSIONS[-1])

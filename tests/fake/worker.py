@@ -59,16 +59,16 @@ class Worker:
         kernel = request["kernel"]
         # A reduced source has whatever name its pass gave it.
         name = kernel["qualname"] if "module" in kernel else "*"
-        found = self.table.get(name, self.table.get("*", "compile"))
-        while isinstance(found, dict):
-            if "by" in found:
-                found = found.get(_setting(request, found["by"]), found.get("else", "compile"))
-            elif "says" in found:
-                often = request["kernel"]["source"].count(found["says"]) >= found.get("times", 1)
-                found = found["then"] if often else found.get("else", "compile")
+        rule = self.table.get(name, self.table.get("*", "compile"))
+        while isinstance(rule, dict):
+            if "by" in rule:
+                rule = rule.get(_setting(request, rule["by"]), rule.get("else", "compile"))
+            elif "says" in rule:
+                often = request["kernel"]["source"].count(rule["says"]) >= rule.get("times", 1)
+                rule = rule["then"] if often else rule.get("else", "compile")
             else:
-                found = found.get("==" + self.version, found.get("else", "compile"))
-        return found
+                rule = rule.get("==" + self.version, rule.get("else", "compile"))
+        return rule
 
     def do_compile(self, rest: str) -> None:
         pass
@@ -86,13 +86,13 @@ class Worker:
 
     def do_burn(self, rest: str) -> dict:
         """Takes so many seconds of CPU time, half of them in an assembler; the wall time is real."""
-        started, half = time.perf_counter(), float(rest) / 2
+        begin, half = time.perf_counter(), float(rest) / 2
         burn = "import sys, time\nwhile time.process_time() < float(sys.argv[1]): pass"
         subprocess.run([sys.executable, "-I", "-S", "-c", burn, str(half)], check=True)
         end = time.process_time() + half
         while time.process_time() < end:
             pass
-        return {"seconds": time.perf_counter() - started, "resources": {"threads": 128}}
+        return {"seconds": time.perf_counter() - begin, "resources": {"threads": 128}}
 
     def do_hiccup(self, rest: str) -> dict:
         """Is slow the first time, and quick from then on."""
@@ -226,7 +226,7 @@ class Worker:
         _channel().send(PACKETS[rest])
 
     def do_answer(self, rest: str) -> dict:
-        """Answers with what no answer has."""
+        """Send a result with keys that no result has."""
         return ANSWERS[rest]
 
     def do_log(self, rest: str) -> None:
@@ -241,7 +241,8 @@ class Worker:
             getattr(self, "do_" + verb)(more)
 
     def do_twice(self, rest: str) -> None:
-        """Faults the first two times, or as often as a number says; the file counts them."""
+        """Fault the first two times, or as often as the number in the table; the file counts
+        them."""
         name, _, number = rest.partition(" ")
         with open(name, "a") as file:
             file.write("x")
@@ -271,9 +272,9 @@ def _channel() -> socket.socket:
     """The socket to flacheck, found as a hostile compiler would."""
     for number in range(3, 4096):
         try:
-            found = socket.socket(fileno=os.dup(number))
-            if found.type == socket.SOCK_SEQPACKET:
-                return found
+            copy = socket.socket(fileno=os.dup(number))
+            if copy.type == socket.SOCK_SEQPACKET:
+                return copy
         except OSError:
             continue
     raise AssertionError("there is no socket")

@@ -43,7 +43,7 @@ COLUMNS = (
 )
 
 
-def measured(glob: str, of: str, part: str) -> list[dict[str, Any]]:
+def measure(glob: str, of: str, part: str) -> list[dict[str, Any]]:
     """The results of `flacheck autotune --bench` for one shape in bf16, or for a launches file."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
@@ -64,11 +64,11 @@ def measured(glob: str, of: str, part: str) -> list[dict[str, Any]]:
             "-o",
             str(out),
         ]
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "flacheck", *command, "--store", folder], cwd=ROOT
         )
         if not out.exists():
-            sys.exit(done.returncode)
+            sys.exit(result.returncode)
         return json.loads(out.read_text())["results"]
 
 
@@ -89,15 +89,15 @@ def _part(file: Path, folder: Path, part: str) -> list[str]:
     kernels = list(
         dict.fromkeys(line["kernel"] for line in launches if "configs" in line["launch"])
     )[index - 1 :: count]
-    kept = [line for line in launches if line["kernel"] in kernels]
-    for line in kept:
+    matches = [line for line in launches if line["kernel"] in kernels]
+    for line in matches:
         if line["source"] in texts:
             line["text"] = texts.pop(line["source"])
-    chosen = folder / "part.jsonl"
-    chosen.write_text(
-        "".join(json.dumps(line) + "\n" for line in (header, *kept)), encoding="utf-8"
+    part_file = folder / "part.jsonl"
+    part_file.write_text(
+        "".join(json.dumps(line) + "\n" for line in (header, *matches)), encoding="utf-8"
     )
-    return ["--launches", str(chosen)]
+    return ["--launches", str(part_file)]
 
 
 def row(result: dict[str, Any]) -> list[str]:
@@ -118,13 +118,13 @@ def row(result: dict[str, Any]) -> list[str]:
         spearman([1 - (c["occupancy"] or 0) for c in configs], times),
         spearman([c["resources"]["registers"] or 0 for c in configs], times),
     ]
-    said = ["–" if rank is None else f"{rank:.2f}" for rank in ranks]
+    texts = ["–" if rank is None else f"{rank:.2f}" for rank in ranks]
     prices = [f"{time / min(times):.2f}" for time in (first, statistics.median(times))]
     errors = [c["timing"]["error"] for c in configs if c["timing"]["error"] is not None]
     return [
         result["kernel"],
         str(len(configs)),
-        *said,
+        *texts,
         *prices,
         f"{max(errors):.1e}" if errors else "–",
     ]
@@ -132,7 +132,7 @@ def row(result: dict[str, Any]) -> list[str]:
 
 def main(glob: str = "*", of: str = SHAPE, part: str = "1/1") -> int:
     """0; the ranks are on stdout."""
-    results = measured(glob, of, part)
+    results = measure(glob, of, part)
     print("\t".join(COLUMNS))
     for result in results:
         print("\t".join(row(result)))
@@ -141,10 +141,10 @@ def main(glob: str = "*", of: str = SHAPE, part: str = "1/1") -> int:
             print(
                 f"    {config['config']} estimate {config['estimate']} occupancy {config['occupancy']} {time}"
             )
-    known = [result["rank"] for result in results if result["rank"] is not None]
-    if known:
+    numbers = [result["rank"] for result in results if result["rank"] is not None]
+    if numbers:
         print(
-            f"{len(known)} kernels, median rank correlation of the estimate {statistics.median(known):.2f}"
+            f"{len(numbers)} kernels, median rank correlation of the estimate {statistics.median(numbers):.2f}"
         )
     return 0
 

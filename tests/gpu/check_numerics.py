@@ -28,8 +28,7 @@ from tests import numerics
 
 FOLDER = Path(__file__).resolve().parents[2] / "kernels"
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
-# B, T, H, K, V: head sizes 64, 128, 256; lengths that are no multiple of 64; one token; K and V
-# that fill no tile.
+# B, T, H, K, V: head sizes 64, 128, 256; lengths beside multiples of 64; one token; K and V
 SHAPES = [
     (2, 256, 4, 64, 64),
     (1, 1000, 2, 128, 128),
@@ -61,11 +60,10 @@ class Check:
 
 
 def run_what_fits() -> None:
-    """Make an autotuner with one configuration try the next ones of its list for want of memory.
-
-    Products without TF32 need more shared memory, so that in fp32 at K=256 no configuration of the
-    delta rule's backward fits on an H100; each is tried with one stage last.
-    """
+    """Make an autotuner with one configuration fall back to the next ones of its list when memory
+    is short. Products without TF32 need more shared memory, so that in fp32 at K=256 no
+    configuration of the delta rule's backward fits on an H100; each is tried with one stage
+    last."""
     from triton.runtime.autotuner import Autotuner
 
     run = Autotuner.run
@@ -73,14 +71,14 @@ def run_what_fits() -> None:
     def run_next(self: Any, *arguments: Any, **options: Any) -> Any:
         if len(self.configs) > 1:
             return run(self, *arguments, **options)
-        chosen = self.configs
-        others = [config for config in self.every if config is not chosen[0]]
+        trial_configs = self.configs
+        others = [config for config in self.every if config is not trial_configs[0]]
         for config in self.every:
             one_stage = triton.Config(config.kwargs, num_warps=config.num_warps, num_stages=1)
             others.append(one_stage)
         refusals = []
         try:
-            for config in (*chosen, *others):
+            for config in (*trial_configs, *others):
                 self.configs = [config]
                 try:
                     return run(self, *arguments, **options)
@@ -89,17 +87,17 @@ def run_what_fits() -> None:
                     refusals.append(error)
             raise refusals[0]
         finally:
-            self.configs = chosen
+            self.configs = trial_configs
 
     Autotuner.run = run_next
 
 
 def compare(
-    family: Any, form: str, name: str, arguments: dict[str, Any], expected: tuple[Any, Any]
+    family: Any, form: str, name: str, arguments: dict[str, Any], reference: tuple[Any, Any]
 ) -> Check:
     """Compare one form's results with the reference's."""
     start = time.perf_counter()
-    right, cotangents = expected
+    right, cotangents = reference
     ours = numerics.compute(family, form, arguments, cotangents)
     torch.cuda.synchronize()
     errors = numerics.relative_errors(ours, right)
@@ -114,10 +112,10 @@ def check_shapes(
     Each autotuner chooses between `choices` of its configurations, other ones for each shape.
     """
     every = {kernel: getattr(family, kernel).configs for kernel in family.KERNELS}
-    for tuned in numerics.loaded_autotuners():
+    for autotuner in numerics.loaded_autotuners():
         # Also of the kernels that a family launches without declaring them.
-        tuned.every = tuned.configs
-        tuned.configs = tuned.configs[:choices]
+        autotuner.every = autotuner.configs
+        autotuner.configs = autotuner.configs[:choices]
     samples = [(shape, None) for shape in SHAPES]
     if numerics.accepts_variable_lengths(family):
         samples.append(VARIABLE)
@@ -130,29 +128,29 @@ def check_shapes(
             arguments = numerics.draw(family, shape, dtype, "cuda", i, bounds)
             if i % 2 and not bounds and "h0" in arguments:
                 arguments["h0"] = None
-            expected = numerics.compute_reference(family, arguments)
+            reference = numerics.compute_reference(family, arguments)
             for form in numerics.forms_of(family):
                 label = f"{name}.{form} B,T,H,K,V={shape}{' cu_seqlens' if bounds else ''}"
-                yield compare(family, form, label, arguments, expected)
-    for tuned in numerics.loaded_autotuners():
-        tuned.configs = tuned.every
+                yield compare(family, form, label, arguments, reference)
+    for autotuner in numerics.loaded_autotuners():
+        autotuner.configs = autotuner.every
 
 
 def check_configurations(name: str, family: Any) -> Iterator[Check]:
     """Compare each configuration of each kernel; skip those that exceed the shared memory."""
     arguments = numerics.draw(family, (1, 200, 2, 128, 128), torch.bfloat16, "cuda", 0)
-    expected = numerics.compute_reference(family, arguments)
-    for kernel, declared in family.KERNELS.items():
-        tuned = getattr(family, kernel)
-        every = tuned.configs
+    reference = numerics.compute_reference(family, arguments)
+    for kernel, declaration in family.KERNELS.items():
+        autotuner = getattr(family, kernel)
+        every = autotuner.configs
         for config in every:
-            tuned.configs = tuned.every = [config]
+            autotuner.configs = autotuner.every = [config]
             label = f"{name}.{kernel} {config.kwargs} nw{config.num_warps} st{config.num_stages}"
             try:
-                yield compare(family, declared["form"], label, arguments, expected)
+                yield compare(family, declaration["form"], label, arguments, reference)
             except triton.runtime.errors.OutOfResources as error:
                 print(f"--   {label}: {error}")
-        tuned.configs = tuned.every = every
+        autotuner.configs = autotuner.every = every
 
 
 def main() -> int:
@@ -173,9 +171,9 @@ def main() -> int:
         if options.configurations:
             checks.append(check_configurations(name, family))
         for check in checks:
-            for found in check:
-                print(found, flush=True)
-                bad += not found.is_good
+            for row in check:
+                print(row, flush=True)
+                bad += not row.is_good
     print(f"{bad} too far from their reference" if bad else "all agree with their references")
     return int(bad > 0)
 

@@ -22,33 +22,31 @@ ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 
-def kernel(name: str, known: dict = {}):  # noqa: B006
+def kernel(name: str, modules: dict = {}):  # noqa: B006
     family, _, function = name.partition(".")
-    if family not in known:
+    if family not in modules:
         spec = importlib.util.spec_from_file_location(family, ROOT / "kernels" / f"{family}.py")
-        known[family] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(known[family])
-    found = getattr(known[family], function)
-    while not hasattr(found, "params"):
-        found = found.fn
-    return found
+        modules[family] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(modules[family])
+    function_found = getattr(modules[family], function)
+    while not hasattr(function_found, "params"):
+        function_found = function_found.fn
+    return function_found
 
 
 def attempt(record: dict) -> tuple[str, int | None, int | None]:
-    """(what the card says, shared memory, registers) of one record."""
+    """Return (the card's outcome, shared memory, registers) of one record."""
     from triton.runtime.errors import OutOfResources
 
     from flacheck.guest.workers import values
 
     arguments = values.arguments(record["launch"]["args"])
-    compiled = kernel(record["kernel"]).run(
-        grid=None, warmup=True, **arguments, **record["options"]
-    )
+    binary = kernel(record["kernel"]).run(grid=None, warmup=True, **arguments, **record["options"])
     try:
-        compiled._init_handles()
+        binary._init_handles()
     except OutOfResources as error:
-        return f"refused: {error.name}", compiled.metadata.shared, None
-    return "loads", compiled.metadata.shared, compiled.n_regs
+        return f"refused: {error.name}", binary.metadata.shared, None
+    return "loads", binary.metadata.shared, binary.n_regs
 
 
 def main() -> int:
@@ -65,11 +63,11 @@ def main() -> int:
     records = records[int(index) - 1 :: int(count)]
     tally: Counter[str] = Counter()
     for record in records:
-        said, shared, registers = attempt(record)
-        expected = "loads" if record["verdict"] == "compiles" else "refused: shared memory"
-        same = said == expected and shared == record["resources"]["shared"]
+        outcome, shared, registers = attempt(record)
+        forecast = "loads" if record["verdict"] == "compiles" else "refused: shared memory"
+        same = outcome == forecast and shared == record["resources"]["shared"]
         tally["verdict and shared memory agree" if same else "DIFFERS"] += 1
-        tally[f"{record['verdict']} {record['code'] or ''}: {said}"] += 1
+        tally[f"{record['verdict']} {record['code'] or ''}: {outcome}"] += 1
         tally["registers agree"] += (
             registers is not None and registers == record["resources"]["registers"]
         )
@@ -80,7 +78,7 @@ def main() -> int:
                 record["options"],
                 record["verdict"],
                 "→",
-                said,
+                outcome,
                 shared,
                 record["resources"],
             )

@@ -20,11 +20,11 @@ def launches(file: str) -> Counter[str]:
     counts: Counter[str] = Counter()
     for line in map(json.loads, Path(file).read_text(encoding="utf-8").splitlines()):
         if "kernel" in line:
-            said = {
+            lines = {
                 name: line.get(name)
                 for name in ("kernel", "launch", "options", "heuristics", "grid", "source")
             }
-            identities[line["id"]] = json.dumps(said, sort_keys=True)
+            identities[line["id"]] = json.dumps(lines, sort_keys=True)
         of = line.get("of", line.get("id"))
         if of in identities:
             counts[identities[of]] += line.get("count", 1)
@@ -46,9 +46,9 @@ def main() -> int:
         mine = [identity for identity in real if module(identity) == name]
         theirs = [identity for identity in fake if module(identity) == name]
         kernels = {json.loads(identity)["kernel"] for identity in mine}
-        made = sum(real[identity] for identity in mine), sum(fake[identity] for identity in theirs)
+        sums = sum(real[identity] for identity in mine), sum(fake[identity] for identity in theirs)
         print(
-            f"| {name} | {len(kernels)} | {len(mine)} | {len({*mine} & {*theirs})} | {made[0]} | {made[1]} |"
+            f"| {name} | {len(kernels)} | {len(mine)} | {len({*mine} & {*theirs})} | {sums[0]} | {sums[1]} |"
         )
     print(
         f"\nboth {len(real.keys() & fake.keys())}, card only {len(real.keys() - fake.keys())}, ",

@@ -143,8 +143,8 @@ def compare_gradients(name: str, ours: Any, theirs: Any, arguments: dict[str, An
     run_once(theirs, others)
     right = {n: x.grad for n, x in mine.items() if getattr(x, "grad", None) is not None}
     errors = numerics.relative_errors({n: others[n].grad for n in right}, right)
-    told = "  ".join(f"d{n} {error:.1e}" for n, error in errors.items())
-    print(f"{name}: FLA's gradients from ours  {told}", flush=True)
+    text = "  ".join(f"d{n} {error:.1e}" for n, error in errors.items())
+    print(f"{name}: FLA's gradients from ours  {text}", flush=True)
 
 
 def main() -> None:

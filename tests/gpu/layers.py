@@ -35,11 +35,11 @@ SIZES = {
 
 def layers() -> dict[str, type[torch.nn.Module]]:
     """Return the layers by name."""
-    found = {}
+    classes = {}
     for name, value in vars(fla.layers).items():
         if inspect.isclass(value) and issubclass(value, torch.nn.Module):
-            found[name] = value
-    return dict(sorted(found.items()))
+            classes[name] = value
+    return dict(sorted(classes.items()))
 
 
 def make(layer: type[torch.nn.Module]) -> torch.nn.Module:

@@ -65,8 +65,8 @@ GATES = ("beta", "lamb", "gamma", "eta", "dt")
 
 
 def operators() -> dict[str, Callable[..., Any]]:
-    """What `fla.ops` and the packages below it offer, by name."""
-    found = {}
+    """Return the operators of `fla.ops` and of the packages below it, by name."""
+    functions = {}
     for entry in pkgutil.iter_modules(fla.ops.__path__, "fla.ops."):
         if entry.ispkg:
             try:
@@ -79,8 +79,8 @@ def operators() -> dict[str, Callable[..., Any]]:
                     inspect.isfunction(inspect.unwrap(getattr(module, name)))
                     and "naive" not in name
                 ):
-                    found[name] = getattr(module, name)
-    return dict(sorted(found.items()))
+                    functions[name] = getattr(module, name)
+    return dict(sorted(functions.items()))
 
 
 def tensor(operator: str, name: str, batch: int) -> torch.Tensor:
@@ -97,20 +97,20 @@ def tensor(operator: str, name: str, batch: int) -> torch.Tensor:
     return value.requires_grad_()
 
 
-def arguments(operator: str, function: Callable[..., Any], packed: bool) -> dict[str, Any]:
-    given: dict[str, Any] = {}
+def arguments(operator: str, function: Callable[..., Any], is_packed: bool) -> dict[str, Any]:
+    values: dict[str, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             continue
-        if name == "cu_seqlens" and packed:
-            given[name] = torch.tensor(OFFSETS, device="cuda") * (
+        if name == "cu_seqlens" and is_packed:
+            values[name] = torch.tensor(OFFSETS, device="cuda") * (
                 SIZES["T"] * SIZES["B"] // OFFSETS[-1]
             )
         elif name in NUMBERS and parameter.default is parameter.empty:
-            given[name] = NUMBERS[name]
+            values[name] = NUMBERS[name]
         elif parameter.default is parameter.empty or name in ("g", "gk", "beta"):
-            given[name] = tensor(operator, name, 1 if packed else SIZES["B"])
-    return given
+            values[name] = tensor(operator, name, 1 if is_packed else SIZES["B"])
+    return values
 
 
 def tensors(result: Any) -> Iterator[torch.Tensor]:
@@ -121,12 +121,12 @@ def tensors(result: Any) -> Iterator[torch.Tensor]:
             yield from tensors(part)
 
 
-def call(name: str, function: Callable[..., Any], packed: bool, forward: bool) -> str:
+def call(name: str, function: Callable[..., Any], is_packed: bool, forward: bool) -> str:
     """How it went, in words."""
     try:
-        if packed and "cu_seqlens" not in inspect.signature(function).parameters:
+        if is_packed and "cu_seqlens" not in inspect.signature(function).parameters:
             return "takes no packed sequences"
-        result = function(**arguments(name, function, packed))
+        result = function(**arguments(name, function, is_packed))
         if forward:
             return "forward"
         outputs = [each for each in tensors(result) if each.requires_grad]
@@ -185,24 +185,26 @@ def main() -> None:
     )
     parser.add_argument("--forward", action="store_true")
     parser.add_argument("names", nargs="*")
-    asked = parser.parse_args()
-    SIZES.update(asked.sizes)
-    names = asked.names or [*operators(), "train"]
-    if asked.jobs > 1:
-        parts = [names[index :: asked.jobs] for index in range(asked.jobs)]
-        options = [*["--tune"] * asked.tune, *["--forward"] * asked.forward]
+    arguments_given = parser.parse_args()
+    SIZES.update(arguments_given.sizes)
+    names = arguments_given.names or [*operators(), "train"]
+    if arguments_given.jobs > 1:
+        parts = [names[index :: arguments_given.jobs] for index in range(arguments_given.jobs)]
+        options = [*["--tune"] * arguments_given.tune, *["--forward"] * arguments_given.forward]
         options += ["--sizes", ",".join(map(str, SIZES.values()))]
-        started = [
+        children = [
             subprocess.Popen([sys.executable, __file__, *options, *part]) for part in parts if part
         ]
-        sys.exit(max(process.wait() for process in started))
-    if not asked.tune:
+        sys.exit(max(process.wait() for process in children))
+    if not arguments_given.tune:
         triton.runtime.autotuner.Autotuner._bench = lambda *args, **kwargs: [1.0, 1.0, 1.0]
-    known = operators()
+    by_name = operators()
     for name in names:
-        for packed in ((False,) if asked.forward else (False, True)) if name in known else ():
-            said = call(name, known[name], packed, asked.forward)
-            print(f"{name} ({'packed' if packed else 'plain'}): {said}", flush=True)
+        for is_packed in (
+            ((False,) if arguments_given.forward else (False, True)) if name in by_name else ()
+        ):
+            outcome = call(name, by_name[name], is_packed, arguments_given.forward)
+            print(f"{name} ({'packed' if is_packed else 'plain'}): {outcome}", flush=True)
         if name == "train":
             print(f"train: {train()}", flush=True)
 
