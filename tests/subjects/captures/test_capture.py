@@ -97,12 +97,12 @@ def test_the_users_own_sitecustomize_still_runs(
 
 
 def test_a_command_that_is_terminated_ends_its_program(tmp_path: Path) -> None:
-    """Only flacheck was told; the file has its end line."""
-    output, started = tmp_path / "l.jsonl", tmp_path / "started"
-    program = f"import pathlib, time; pathlib.Path({str(started)!r}).touch(); time.sleep(600)"
+    """The launches file has its end line if only flacheck is terminated."""
+    output, marker = tmp_path / "l.jsonl", tmp_path / "started"
+    program = f"import pathlib, time; pathlib.Path({str(marker)!r}).touch(); time.sleep(600)"
     command = [sys.executable, "-m", "flacheck", "capture", "-o", str(output)]
     with subprocess.Popen([*command, "--", sys.executable, "-c", program]) as process:
-        while not started.exists():
+        while not marker.exists():
             time.sleep(0.05)
         process.terminate()
         assert process.wait(timeout=60) == 128 + signal.SIGTERM
@@ -141,7 +141,7 @@ def test_child_processes_are_recorded_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("room", ["engine", "workers", "recorder"])
 def test_a_captured_program_may_run_under_an_older_python(room: str) -> None:
-    """Python 3.9 knows no `|` between types but in annotations, which nobody evaluates."""
+    """A program captured under Python 3.9 may use `|` in annotations, which are never evaluated."""
     unions = []
     for file in (GUEST / room).rglob("*.py"):
         for statement in ast.parse(file.read_text(), feature_version=(3, 9)).body:

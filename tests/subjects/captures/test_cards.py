@@ -1,4 +1,4 @@
-"""Cards by name: what the guest is told of them, and which target they are of."""
+"""Cards by name: the properties that the guest receives, and the target of each card."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def test_a_card_is_its_targets_row_with_its_own_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [("h3000", "unknown target 'h3000'"), ("mi300x", "flacheck capture --device real")],
 )
-def test_a_card_that_cannot_be_imitated_is_an_error(name: str, said: str) -> None:
+def test_a_card_that_cannot_be_imitated_is_an_error(name: str, message: str) -> None:
     """Unknown, or one whose torch is another."""
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         card(name)
 
 

@@ -1,4 +1,4 @@
-"""How much of a package a capture saw, and why it missed some kernels."""
+"""The share of a package's kernels that a capture saw, and the reasons for the others."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ LAUNCHABLE = {
 
 
 def test_a_missed_kernel_has_a_reason() -> None:
-    """What the driver's report says of it: not imported, raised before, or reached by nobody."""
-    failed = {
+    """The reason is that the module was not imported, that a call raised, or that no call reached
+    it."""
+    errors = {
         "kernels": ["pkg.ops.one:second"],
         "launches": 0,
         "failures": {"plain": "ValueError: no"},
@@ -20,7 +21,7 @@ def test_a_missed_kernel_has_a_reason() -> None:
     one_missed = coverage(
         LAUNCHABLE,
         {"pkg.ops.one:first": 3},
-        {"modules": {}, "operators": {"pkg.ops.one:host": failed}},
+        {"modules": {}, "operators": {"pkg.ops.one:host": errors}},
     )
     assert (one_missed["launchable"], one_missed["recorded"]) == (2, 1)
     assert one_missed["missed"] == [
@@ -42,15 +43,15 @@ def test_a_missed_kernel_has_a_reason() -> None:
 def test_what_the_time_did_not_suffice_for_is_named() -> None:
     """Operators that were never called, and dtypes that were not reached."""
     report = {"modules": {}, "operators": {}, "cut": ["pkg.ops.one:late"], "late": True}
-    found = coverage(LAUNCHABLE, {}, report)
-    assert found["cut"] == ["pkg.ops.one:late", "further dtypes of what launched"]
+    report_rows = coverage(LAUNCHABLE, {}, report)
+    assert report_rows["cut"] == ["pkg.ops.one:late", "further dtypes of what launched"]
     assert coverage(LAUNCHABLE, {}, {"modules": {}, "operators": {}})["cut"] == []
 
 
 def test_what_triton_refuses_is_said_before_what_an_operator_raised() -> None:
     """An operator that swallows the refusal, or another one that failed, is not the reason."""
-    said = "KeyError: Keyword argument BLOK was specified but unrecognised"
-    report = {"operators": {}, "refused": {"pkg.ops.one:second": said}}
-    found = coverage(LAUNCHABLE, {"pkg.ops.one:first": 1}, report)
-    refused = {"kernel": "pkg.ops.one:second", "reason": f"Triton refuses its launch: {said}"}
-    assert found["missed"] == [refused]
+    error_text = "KeyError: Keyword argument BLOK was specified but unrecognised"
+    report = {"operators": {}, "refused": {"pkg.ops.one:second": error_text}}
+    report_rows = coverage(LAUNCHABLE, {"pkg.ops.one:first": 1}, report)
+    refusal = {"kernel": "pkg.ops.one:second", "reason": f"Triton refuses its launch: {error_text}"}
+    assert report_rows["missed"] == [refusal]

@@ -13,7 +13,7 @@ import pytest
 
 from flacheck.errors import IncompleteError
 from flacheck.guest.engine.escapes import lay_bait
-from tests.engine.test_executors import gone, running
+from tests.engine.test_executors import has_gone, running
 from tests.escaping import code, expected
 from tests.paths import ROOT
 
@@ -59,15 +59,15 @@ def test_a_package_sees_none_of_the_users_variables(tmp_path: Path) -> None:
         "import os\nraise ValueError('|'.join(sorted(os.environ)) + open(os.devnull).read())\n",
     )
     both = [start_capture(path, tmp_path / "c", AWS_SECRET_ACCESS_KEY="hush") for _ in range(2)]
-    said = [each.communicate(timeout=200) for each in both]
-    for out, err in said:
+    outputs = [each.communicate(timeout=200) for each in both]
+    for out, err in outputs:
         error, _ = json.loads(out.splitlines()[-1])
         assert "TRITON_CACHE_DIR" in error, err
         assert "AWS_SECRET_ACCESS_KEY" not in error
-    begun = [
-        line for _, err in said for line in err.splitlines() if line.endswith("H100 80GB HBM3 …")
+    programs = [
+        line for _, err in outputs for line in err.splitlines() if line.endswith("H100 80GB HBM3 …")
     ]
-    assert len(begun) == 1
+    assert len(programs) == 1
     folder = next((tmp_path / "c" / "captures").glob("tiny-*"))
     assert sorted(file.name for file in folder.iterdir()) == [
         "launches.jsonl",
@@ -97,8 +97,8 @@ def test_a_package_has_no_way_out(tmp_path: Path) -> None:
     with lay_bait(str(tmp_path / "outside")) as bait:
         text = BREAKS_OUT.format(probes=code(bait), expected=ways, profile=profile)
         path = package(tmp_path / "p", text)
-        done = start_capture(path, tmp_path / "c", AWS_SECRET_ACCESS_KEY="hush")
-        out, err = done.communicate(timeout=100)
+        capture = start_capture(path, tmp_path / "c", AWS_SECRET_ACCESS_KEY="hush")
+        out, err = capture.communicate(timeout=100)
     error, _ = json.loads(out.splitlines()[-1])
     assert "ValueError: came by []" in error, err
 
@@ -122,7 +122,7 @@ def test_a_driver_dies_with_a_killed_scan(tmp_path: Path) -> None:
     finally:
         scan.kill()
         scan.communicate()
-    assert gone(marker)
+    assert has_gone(marker)
     folder = next((tmp_path / "c" / "captures").glob("tiny-*"))
     assert [file.name for file in folder.iterdir()] == ["log.txt"]
 
@@ -130,7 +130,7 @@ def test_a_driver_dies_with_a_killed_scan(tmp_path: Path) -> None:
 def test_a_driver_that_is_killed_is_one_message(tmp_path: Path) -> None:
     """With what it was doing, and where its log is."""
     path = package(tmp_path / "p", "import os\nos.kill(os.getpid(), 9)\n")
-    done = start_capture(path, tmp_path / "c")
-    _, err = done.communicate(timeout=100)
+    capture = start_capture(path, tmp_path / "c")
+    _, err = capture.communicate(timeout=100)
     assert IncompleteError.__name__ in err
     assert "ended without a report while importing tiny: SIGKILL ended it; its log is" in err

@@ -45,6 +45,6 @@ def test_a_package_leads_flacheck_nowhere(tmp_path: Path, attack: str) -> None:
     assert attack.split()[0] in err
     assert not outside.exists()
     assert "PRIVATE" not in out + err
-    stored = [file for file in (tmp_path / "c" / "captures").rglob("*") if file.is_file()]
-    assert sum(file.stat().st_size for file in stored) < 1 << 20
-    assert not any("PRIVATE" in file.read_text() for file in stored)
+    files = [file for file in (tmp_path / "c" / "captures").rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) < 1 << 20
+    assert not any("PRIVATE" in file.read_text() for file in files)

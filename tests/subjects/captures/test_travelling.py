@@ -1,4 +1,4 @@
-"""Captures that travel: what the first shard writes is what the others ask."""
+"""Captures that travel: the other shards use the cells that the first shard wrote."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flacheck.subjects.captures import capture_archive
 NAME = "made-1.0-0123abcd"
 
 
-def written(file: Path) -> None:
+def entries(file: Path) -> None:
     """A file with one capture, as the first shard writes it."""
     with capture_archive.open_archive(file) as captures:
         assert captures is not None
@@ -28,7 +28,7 @@ def written(file: Path) -> None:
 def test_what_one_shard_writes_the_next_reads(tmp_path: Path) -> None:
     """The same bytes, in a folder of the reader's own."""
     file = tmp_path / "captures.zip"
-    written(file)
+    entries(file)
     with capture_archive.open_archive(file) as captures:
         assert captures is not None
         assert captures.file == file
@@ -56,8 +56,8 @@ def test_a_scan_that_failed_writes_nothing(tmp_path: Path) -> None:
 def test_nothing_else_is_unpacked(tmp_path: Path, member: str) -> None:
     """A file from elsewhere may name any path."""
     file = tmp_path / "captures.zip"
-    with zipfile.ZipFile(file, "w") as packed:
-        packed.writestr(member, "x")
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(member, "x")
     with pytest.raises(UsageError, match="was not written by --captured"):
         capture_archive.open_archive(file).__enter__()
 

@@ -31,16 +31,16 @@ def path_line(digest: str, through: tuple[str, ...]) -> dict[str, Any]:
 
 def launch_line(identity: str, dtype: str, *paths: str) -> dict[str, Any]:
     """A launch that differs from others in its first argument's dtype."""
-    made: dict[str, Any] = json.loads(json.dumps(launch()))
-    made["launch"]["args"]["x"]["dtype"] = dtype
-    return {**made, "id": identity * 16, "paths": [digest * 12 for digest in paths]}
+    line: dict[str, Any] = json.loads(json.dumps(launch()))
+    line["launch"]["args"]["x"]["dtype"] = dtype
+    return {**line, "id": identity * 16, "paths": [digest * 12 for digest in paths]}
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """A bf16 launch of retention, an fp16 launch of retention and of GLA, an fp32 launch of GLA."""
     identities = {"a": ("bf16", "d"), "b": ("fp16", "d"), "c": ("fp32", "e")}
-    lines = [launch_line(identity, *told) for identity, told in identities.items()]
+    lines = [launch_line(identity, *fields) for identity, fields in identities.items()]
     more = {"of": "b" * 16, "count": 2, "paths": ["e" * 12]}
     paths = [path_line("d", RETENTION), path_line("e", GLA)]
     return write(tmp_path, HEADER, *paths, *lines, more)
@@ -90,20 +90,22 @@ def test_a_scan_of_a_launches_file_takes_what_came_through(
     file: Path, op: str, dtypes: set[str]
 ) -> None:
     """Also by a path that was only recorded with a later launch."""
-    made = plan(Subject(str(file)), Selection(ops=(op,), toolchains=("3.2.0",)))
-    assert {cell.launch.args["x"]["dtype"] for cell in made.cells if cell.launch} == dtypes
-    assert made.selection["ops"] == [op]
+    whole = plan(Subject(str(file)), Selection(ops=(op,), toolchains=("3.2.0",)))
+    assert {cell.launch.args["x"]["dtype"] for cell in whole.cells if cell.launch} == dtypes
+    assert whole.selection["ops"] == [op]
 
 
 def test_the_keys_of_cells_do_not_depend_on_paths(file: Path, tmp_path: Path) -> None:
     """A file without paths has the same cells."""
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    kept = [{k: v for k, v in line.items() if k != "paths"} for line in lines if "path" not in line]
+    lines_left = [
+        {k: v for k, v in line.items() if k != "paths"} for line in lines if "path" not in line
+    ]
     bare = tmp_path / "bare"
     bare.mkdir()
     everything = Selection(toolchains=("3.2.0",))
     with_paths = plan(Subject(str(file)), everything)
-    without = plan(Subject(str(write(bare, *kept))), everything)
+    without = plan(Subject(str(write(bare, *lines_left))), everything)
     assert [cell.key for cell in with_paths.cells] == [cell.key for cell in without.cells]
 
 
@@ -114,14 +116,14 @@ def test_an_operator_that_nothing_came_through_is_named_with_what_is_like_it(fil
 
 
 def test_a_file_that_was_recorded_without_paths_says_so(tmp_path: Path) -> None:
-    """Nothing is selected from what nobody wrote down."""
+    """A selection by path in a file without paths is an error."""
     old = write(tmp_path, HEADER, launch())
     with pytest.raises(EmptySelection, match="recorded without them by an earlier flacheck"):
         plan(Subject(str(old)), Selection(ops=("gla",), toolchains=("3.2.0",)))
 
 
 def test_declared_launches_have_no_call_path() -> None:
-    """Those of a matrix are nobody's calls."""
+    """The launches of a matrix have no call paths."""
     with pytest.raises(EmptySelection, match="matrix quick: its launches are declared"):
         plan(Subject("quick"), Selection(ops=("retention",), toolchains=("3.2.0",)))
 
@@ -140,18 +142,18 @@ def test_one_line_of_a_file_has_all_paths_of_its_launch(file: Path) -> None:
 
 
 def test_autotune_examines_what_came_through(tmp_path: Path) -> None:
-    """Of a launches file, as a scan does."""
-    tuned = launch_line("a", "bf16", "d")
-    tuned["launch"]["configs"] = [{"kwargs": {}, "num_warps": 4}]
-    file = write(tmp_path, HEADER, path_line("d", RETENTION), tuned)
-    gathered = gathering.of_launches(file, Selection(ops=("retention",), toolchains=("3.2.0",)))
-    assert {each.cell.kernel.name for each in gathered.launches} == {"program:scale"}
+    """`autotune` selects launches of a file by path as a scan does."""
+    line = launch_line("a", "bf16", "d")
+    line["launch"]["configs"] = [{"kwargs": {}, "num_warps": 4}]
+    file = write(tmp_path, HEADER, path_line("d", RETENTION), line)
+    selection = gathering.of_launches(file, Selection(ops=("retention",), toolchains=("3.2.0",)))
+    assert {each.cell.kernel.name for each in selection.launches} == {"program:scale"}
     with pytest.raises(EmptySelection, match="no launch came through"):
         gathering.of_launches(file, Selection(ops=("gla",), toolchains=("3.2.0",)))
 
 
 @pytest.mark.parametrize(
-    ("paths", "said"),
+    ("paths", "message"),
     [
         (["f" * 12], "path 'ffffffffffff' is in no line before"),
         ([["d"]], "is in no line before"),
@@ -159,9 +161,9 @@ def test_autotune_examines_what_came_through(tmp_path: Path) -> None:
     ],
 )
 def test_a_path_that_is_nowhere_is_an_error_with_its_line(
-    tmp_path: Path, paths: Any, said: str
+    tmp_path: Path, paths: Any, message: str
 ) -> None:
     """For launches and for counts."""
     for line in (launch(paths=paths), {"of": "a" * 16, "count": 1, "paths": paths}):
-        with pytest.raises(MatrixError, match=rf"\.jsonl:2: .*{said}"):
+        with pytest.raises(MatrixError, match=rf"\.jsonl:2: .*{message}"):
             launches.read(write(tmp_path, HEADER, line))

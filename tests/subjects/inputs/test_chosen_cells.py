@@ -1,4 +1,4 @@
-"""Which cells of recorded launches are compiled: the usual ones, those of `edges`, or all."""
+"""The cells of recorded launches that are compiled: the usual ones, those of `edges`, or all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONFIGS = tuple(
 AXES: dict[str, Any] = {"target": ("sm80", "sm90"), "toolchain": ("triton==3.6.0",)}
 
 
-def recorded(made_up: bool = False) -> RecordedKernels:
+def kernels_of(made_up: bool = False) -> RecordedKernels:
     """A kernel that is launched with two head sizes."""
     kernel = Kernel("m:k", None, "d", Imported("m", "k", made_up))
     launches = []
@@ -33,8 +33,8 @@ def recorded(made_up: bool = False) -> RecordedKernels:
     )
 
 
-def chosen(configs: str | None, made_up: bool = False) -> chosen_cells.ChosenCells:
-    return choose_cells(recorded(made_up), configs, Selection(), lambda spec: (spec,))
+def choose(configs: str | None, made_up: bool = False) -> chosen_cells.ChosenCells:
+    return choose_cells(kernels_of(made_up), configs, Selection(), lambda spec: (spec,))
 
 
 def brief(cells: Any) -> set[tuple[str, int, int, int]]:
@@ -48,7 +48,7 @@ def brief(cells: Any) -> set[tuple[str, int, int, int]]:
 
 def test_edges_are_the_usual_cells_and_a_few_of_all() -> None:
     """On every target the same, each cell once."""
-    usual, edges, own = (chosen(name) for name in ("usual", "edges", "own"))
+    usual, edges, own = (choose(name) for name in ("usual", "edges", "own"))
     assert brief(usual.usual) == {("sm80", 64, 16, 4), ("sm90", 64, 16, 4)}
     assert usual.others == []
     assert brief(edges.usual) == brief(own.usual) == brief(usual.usual)
@@ -60,8 +60,8 @@ def test_edges_are_the_usual_cells_and_a_few_of_all() -> None:
 
 def test_each_added_cell_has_the_other_configurations_of_its_launch() -> None:
     """If its autotuner skips it, another one shows that the launch compiles."""
-    own = {cell.key for cell in (*chosen("own").usual, *chosen("own").others)}
-    for cell in chosen("edges").others:
+    own = {cell.key for cell in (*choose("own").usual, *choose("own").others)}
+    for cell in choose("edges").others:
         others = list(cell.others())
         assert {other.key for other in others} <= own - {cell.key}
         assert len(others) == len(CONFIGS) - 1
@@ -69,7 +69,7 @@ def test_each_added_cell_has_the_other_configurations_of_its_launch() -> None:
         assert {each.launch.args["K"]["constexpr"] for each in others if each.launch} == {
             cell.launch.args["K"]["constexpr"] if cell.launch else None
         }
-    assert all(not cell.alternatives for cell in chosen("edges", made_up=True).others)
+    assert all(not cell.alternatives for cell in choose("edges", made_up=True).others)
 
 
 @pytest.mark.parametrize(("most", "configs"), [(17, "edges"), (18, "own")])
@@ -78,7 +78,7 @@ def test_the_default_depends_on_the_number_of_configurations(
 ) -> None:
     """On each toolchain and target."""
     monkeypatch.setattr(chosen_cells, "MOST_OWN", most)
-    assert chosen(None).configs == configs
+    assert choose(None).configs == configs
 
 
 def test_the_usual_cells_do_not_depend_on_what_follows() -> None:
@@ -87,4 +87,4 @@ def test_the_usual_cells_do_not_depend_on_what_follows() -> None:
     def keys(cells: Any) -> list[str]:
         return [cell.key for cell in cells if isinstance(cell, Cell)]
 
-    assert keys(chosen("usual").usual) == keys(chosen("own").usual) == keys(chosen("edges").usual)
+    assert keys(choose("usual").usual) == keys(choose("own").usual) == keys(choose("edges").usual)

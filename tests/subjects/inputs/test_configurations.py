@@ -1,4 +1,4 @@
-"""Which configurations of a launch are compiled, and which are its alternatives."""
+"""The configurations of a launch that are compiled, and its alternatives."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def cells(configs: str, made_up: bool = False) -> list[Cell]:
 
 
 def test_the_one_that_is_usual_has_the_others_behind_it() -> None:
-    """Those that need the least memory first: few stages of a small tile."""
+    """The alternatives are ordered by memory: few stages of a small tile come first."""
     assert settings({"configs": ("usual",)}) == [
         ((32, 4, 3), (64, 2, 1), (32, 8, 3), (64, 4, 4)),
     ]
@@ -51,12 +51,12 @@ def test_a_configuration_without_warps_is_usual_only_where_others_are_none(
 ) -> None:
     """Triton has a default for None, and refuses less than one warp."""
     configs = ({"kwargs": {"BK": 32}, "num_warps": warps, "num_stages": None}, CONFIGS[1])
-    (chosen,) = choices(Launch(LAUNCH.args, ("BK",), configs), {"configs": ("usual",)}, {})
-    assert (chosen.options.get("num_warps") == 8) == (warps is not None)
+    (choice,) = choices(Launch(LAUNCH.args, ("BK",), configs), {"configs": ("usual",)}, {})
+    assert (choice.options.get("num_warps") == 8) == (warps is not None)
 
 
 def test_a_choice_that_was_made_by_name_has_none() -> None:
-    """Who asks for all, or for the first, asked for these."""
+    """A selection of all or of the first has no alternatives."""
     for which in ("own", "first"):
         assert all(len(each) == 1 for each in settings({"configs": (which,)}))
     assert len(settings({"configs": ("own",)})) == len(CONFIGS)
@@ -74,14 +74,14 @@ def test_what_is_selected_holds_for_the_alternatives() -> None:
 def test_a_configuration_that_tunes_other_constants_is_none() -> None:
     """It would leave some of the launch without a value."""
     other = Launch(LAUNCH.args, (), (CONFIGS[0], {"kwargs": {"BV": 8}, "num_warps": 4}))
-    (chosen,) = choices(other, {"configs": ("usual",)}, {})
-    assert chosen.others == ()
+    (choice,) = choices(other, {"configs": ("usual",)}, {})
+    assert choice.others == ()
 
 
 def test_the_axes_of_a_matrix_leave_nothing_to_choose() -> None:
-    """Warps that it names are asked with every tile."""
-    asked = list(choices(LAUNCH, {"num_warps": (4,)}, {}))
-    assert [(dict(each.constants), dict(each.options), each.others) for each in asked] == [
+    """Warps of a matrix are combined with every tile."""
+    choices_made = list(choices(LAUNCH, {"num_warps": (4,)}, {}))
+    assert [(dict(each.constants), dict(each.options), each.others) for each in choices_made] == [
         ({"BK": 64}, {"num_warps": 4}, ()),
         ({"BK": 32}, {"num_warps": 4}, ()),
     ]
@@ -98,7 +98,7 @@ def test_an_alternative_is_the_cell_that_a_scan_of_all_asks() -> None:
 
 
 def test_a_made_up_launch_has_no_alternatives() -> None:
-    """What does not fit was made up too large, and stays untested."""
-    (seen,) = cells("usual")
+    """A made-up launch that does not fit stays untested."""
+    (cell,) = cells("usual")
     (made_up,) = cells("usual", made_up=True)
-    assert (len(seen.alternatives), made_up.alternatives) == (3, ())
+    assert (len(cell.alternatives), made_up.alternatives) == (3, ())

@@ -70,10 +70,10 @@ def _load(folder: Path, text: str = FAMILY) -> dict[str, Source]:
 
 
 def _digests(folder: Path, text: str = FAMILY) -> dict[str, str]:
-    return {name: found.kernel.digest for name, found in _load(folder, text).items()}
+    return {name: source.kernel.digest for name, source in _load(folder, text).items()}
 
 
-def _changed(before: str, after: str, folder: Path) -> set[str]:
+def _names_changed(before: str, after: str, folder: Path) -> set[str]:
     assert before in FAMILY
     old, new = _digests(folder), _digests(folder, FAMILY.replace(before, after))
     return {name for name in old if old[name] != new[name]}
@@ -82,9 +82,9 @@ def _changed(before: str, after: str, folder: Path) -> set[str]:
 def test_a_kernel_is_named_after_its_file_and_carries_its_declarations(tmp_path: Path) -> None:
     """`family.kernel`, its origin, operator, form, launch template, configurations, keys and
     shapes."""
-    found = _load(tmp_path)
-    assert list(found) == ["sums.add", "sums.zero"]
-    add = found["sums.add"]
+    source = _load(tmp_path)
+    assert list(source) == ["sums.add", "sums.zero"]
+    add = source["sums.add"]
     assert add.kernel.origin == Corpus("sums", "add")
     assert (add.kernel.operator, add.kernel.form, add.kernel.package) == ("addition", "chunk", None)
     (launch,) = add.launches
@@ -96,7 +96,7 @@ def test_a_kernel_is_named_after_its_file_and_carries_its_declarations(tmp_path:
 
 
 def test_our_families_are_read_without_importing_a_compiler() -> None:
-    """Both families are there, and neither triton nor torch was imported to know it."""
+    """Both families are read without an import of triton or torch."""
     program = (
         "import json, sys; from flacheck.subjects.inputs import corpus; found = corpus.load(); "
         "print(json.dumps([sorted(found), [m for m in ('triton', 'torch') if m in sys.modules]]))"
@@ -104,8 +104,8 @@ def test_our_families_are_read_without_importing_a_compiler() -> None:
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    names, imported = json.loads(run.stdout)
-    assert imported == []
+    names, modules = json.loads(run.stdout)
+    assert modules == []
     for name in (
         "retention.chunk_fwd_o",
         "gated_delta_rule.solve_tril",
@@ -116,9 +116,9 @@ def test_our_families_are_read_without_importing_a_compiler() -> None:
 
 def of_triton() -> list[Source]:
     """Our kernels that are Triton functions."""
-    triton = [found for found in corpus.load().values() if found.kernel.language == "triton"]
-    # No property holds for kernels that nobody finds.
-    assert {found.kernel.name.partition(".")[0] for found in triton} == {
+    triton = [source for source in corpus.load().values() if source.kernel.language == "triton"]
+    # A property over an empty set of kernels would hold.
+    assert {source.kernel.name.partition(".")[0] for source in triton} == {
         "delta_rule",
         "gated_delta_rule",
         "gated_rms_norm",
@@ -137,22 +137,22 @@ def of_triton() -> list[Source]:
 
 def test_our_shapes_hold_the_head_sizes_and_long_sequences_that_break_compilers() -> None:
     """Head sizes 64, 128 and 256, and a sequence of more than 32,768 tokens, for every kernel."""
-    for found in of_triton():
-        # A norm has no keys: its heads are of the values' size.
-        assert {64, 128, 256} <= {shape.get("K", shape["V"]) for shape in found.shapes}
-        assert max(shape["T"] for shape in found.shapes) > 32_768
+    for source in of_triton():
+        # Norms need no keys: their heads have the values' size.
+        assert {64, 128, 256} <= {shape.get("K", shape["V"]) for shape in source.shapes}
+        assert max(shape["T"] for shape in source.shapes) > 32_768
 
 
 def test_our_autotuners_choose_and_their_keys_are_arguments_before_any_omitted_one() -> None:
     """4 to 8 configurations each, and no key that Triton 3.1.0 could look up in the wrong place."""
-    for found in of_triton():
-        (launch,) = found.launches
+    for source in of_triton():
+        (launch,) = source.launches
         assert 4 <= len(launch.configs) <= 8
         assert set(launch.keys) <= set(launch.args)
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "changed"),
+    ("before", "after", "names"),
     [
         ("o = tl.arange(0, BT)", "o = tl.arange(0, BT) + 0", {"sums.add"}),
         ("return x * SCALE", "return SCALE * x", {"sums.add"}),
@@ -179,15 +179,15 @@ def test_our_autotuners_choose_and_their_keys_are_arguments_before_any_omitted_o
     ],
 )
 def test_a_digest_changes_exactly_with_the_source_that_the_kernel_uses(
-    before: str, after: str, changed: set[str], tmp_path: Path
+    before: str, after: str, names: set[str], tmp_path: Path
 ) -> None:
     """Its own text, what it calls and what those read; neither another kernel nor the declarations."""
-    assert _changed(before, after, tmp_path) == changed
+    assert _names_changed(before, after, tmp_path) == names
 
 
 def test_a_name_changed_in_place_belongs_to_every_kernel_that_reads_it(tmp_path: Path) -> None:
     """A module-level statement that alters a constant's value counts as its source."""
-    assert _changed(
+    assert _names_changed(
         "\n\n\n@triton.jit\ndef doubled", "\nSCALE += 1\n\n\n@triton.jit\ndef doubled", tmp_path
     ) == {"sums.add"}
 

@@ -1,4 +1,4 @@
-"""What a kernel file declares: its value, the line of each part, and what is allowed."""
+"""Declarations of a kernel file: their values, the line of each part, and the allowed forms."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def k(x, T, BT: "constexpr"): pass
 """
 
 
-def declared(name: str, text: str = TEXT) -> Declaration:
+def declaration(name: str, text: str = TEXT) -> Declaration:
     return Declaration.of(KernelSource.from_text(Path("k.py"), text), name)
 
 
-def refused(before: str, after: str) -> str:
-    """What is said of a file with a change."""
+def refusal(before: str, after: str) -> str:
+    """Return the error for a file with a change."""
     assert before in TEXT
     source = KernelSource.from_text(Path("k.py"), TEXT.replace(before, after))
     shapes, kernels = Declaration.of(source, "SHAPES"), Declaration.of(source, "KERNELS")
@@ -55,11 +55,11 @@ def refused(before: str, after: str) -> str:
 
 def test_a_declaration_is_a_literal() -> None:
     """It is read, and nothing is run."""
-    assert declared("SHAPES").value == [{"T": 64}, {"T": 128}]
+    assert declaration("SHAPES").value == [{"T": 64}, {"T": 128}]
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("NONE", "k.py: NONE is not set exactly once"),
         ("TWICE", "k.py:7: TWICE is not set exactly once"),
@@ -67,11 +67,11 @@ def test_a_declaration_is_a_literal() -> None:
         ("COMPUTED", "k.py:5: COMPUTED is not a literal"),
     ],
 )
-def test_what_is_no_declaration_is_an_error(name: str, said: str) -> None:
+def test_what_is_no_declaration_is_an_error(name: str, message: str) -> None:
     """With the line, where there is one."""
     with pytest.raises(MatrixError) as caught:
-        declared(name)
-    assert str(caught.value).startswith(said)
+        declaration(name)
+    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -90,12 +90,12 @@ def test_what_is_no_declaration_is_an_error(name: str, said: str) -> None:
 def test_a_part_is_on_the_line_where_it_is_written(
     name: str, path: tuple[Any, ...], line: int
 ) -> None:
-    """What is not written down is on the line of what holds it."""
-    assert declared(name).line(path) == line
+    """A part that is not written is reported on the line of the part that holds it."""
+    assert declaration(name).line(path) == line
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
         ('    {"T": 128},', '    {"T": True},', "k.py:3: shape {'T': True} does not fit"),
         ('    {"T": 128},', '    {"S": 128},', "k.py:3: shape {'S': 128} does not fit"),
@@ -115,6 +115,6 @@ def test_a_part_is_on_the_line_where_it_is_written(
         ),
     ],
 )
-def test_a_mistake_is_named_with_its_line(before: str, after: str, said: str) -> None:
+def test_a_mistake_is_named_with_its_line(before: str, after: str, message: str) -> None:
     """And the first one only."""
-    assert refused(before, after).startswith(said)
+    assert refusal(before, after).startswith(message)

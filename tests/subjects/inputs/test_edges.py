@@ -1,4 +1,4 @@
-"""Which extreme configurations are compiled besides the usual one."""
+"""The extreme configurations that are compiled besides the usual one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def settings(
     return LaunchSettings({"x": TENSOR, **args}, options, {"BV": tile}, made_up)
 
 
-def chosen(usual: LaunchSettings, *candidates: LaunchSettings) -> list[LaunchSettings]:
+def choose_edges(usual: LaunchSettings, *candidates: LaunchSettings) -> list[LaunchSettings]:
     (indices,) = choose([Group([usual], candidates)])
     return [candidates[index] for index in indices]
 
@@ -25,13 +25,13 @@ def test_many_warps_are_tried_on_the_smallest_and_on_the_largest_tile() -> None:
     """These two fail where the usual configuration compiles."""
     usual = settings(32, 4)
     every = [settings(tile, warps) for tile in (16, 32, 64) for warps in (2, 4, 8)]
-    assert chosen(usual, *every) == [settings(64, 8), settings(16, 8)]
+    assert choose_edges(usual, *every) == [settings(64, 8), settings(16, 8)]
 
 
 def test_a_launch_without_an_argument_is_tried() -> None:
     """The kernel takes another branch."""
     usual, other = settings(32, 4, g=TENSOR), settings(32, 4, g=None)
-    assert chosen(usual, usual, settings(32, 4, g=TENSOR), other) == [other]
+    assert choose_edges(usual, usual, settings(32, 4, g=TENSOR), other) == [other]
 
 
 def test_the_largest_constant_of_a_launch_is_tried() -> None:
@@ -39,8 +39,8 @@ def test_the_largest_constant_of_a_launch_is_tried() -> None:
     usual = settings(32, 4, K={"constexpr": 64}, T={"int": 64})
     large = settings(32, 4, K={"constexpr": 256}, T={"int": 64})
     between = settings(32, 4, K={"constexpr": 128}, T={"int": 8192})
-    assert chosen(usual, between, large) == [large]
-    assert chosen(usual, settings(32, 4, K={"constexpr": 64}, T={"int": 8192})) == []
+    assert choose_edges(usual, between, large) == [large]
+    assert choose_edges(usual, settings(32, 4, K={"constexpr": 64}, T={"int": 8192})) == []
 
 
 def test_constants_that_are_equal_elsewhere_are_tried_apart() -> None:
@@ -49,14 +49,14 @@ def test_constants_that_are_equal_elsewhere_are_tried_apart() -> None:
         settings(32, 4, K={"constexpr": size}, V={"constexpr": size}) for size in (16, 64, 256)
     )
     apart = settings(32, 4, K={"constexpr": 64}, V={"constexpr": 128})
-    assert chosen(usual, between, large, apart) == [large, apart]
+    assert choose_edges(usual, between, large, apart) == [large, apart]
 
 
 def test_a_launch_of_a_program_comes_before_one_with_invented_arguments() -> None:
     """Where both have the same traits."""
     usual = settings(32, 4)
-    made_up, seen = settings(32, 8, made_up=True), settings(32, 8)
-    assert chosen(usual, made_up, seen) == [seen]
+    made_up, plain = settings(32, 8, made_up=True), settings(32, 8)
+    assert choose_edges(usual, made_up, plain) == [plain]
 
 
 def many() -> list[LaunchSettings]:
@@ -83,4 +83,4 @@ def test_three_times_the_usual_compiles_are_the_most() -> None:
 
 def test_nothing_is_added_to_the_only_configuration() -> None:
     """It is the usual one."""
-    assert chosen(settings(32, 4), settings(32, 4)) == []
+    assert choose_edges(settings(32, 4), settings(32, 4)) == []

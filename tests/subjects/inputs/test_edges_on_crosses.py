@@ -1,9 +1,7 @@
-"""How many of the failures of all configurations `--configs edges` finds, on recorded crosses.
-
-Each table holds drawn kernels with every configuration of their launches and the signature of its
-failure. The kernels whose names have an even checksum served to choose the traits; the figures are
-those of the others, and of all.
-"""
+"""The share of the failures of all configurations that `--configs edges` finds, on recorded
+crosses. Each table holds drawn kernels with every configuration of their launches and the signature
+of its failure. The kernels whose names have an even checksum served to choose the traits; the
+figures are those of the others, and of all."""
 
 from __future__ import annotations
 
@@ -46,8 +44,8 @@ def read(plain: dict[str, Any]) -> Kernel:
     settings, signatures = [], []
     for launch, constants, warps, stages, signature in plain["rows"]:
         options = {"num_warps": warps, "num_stages": stages}
-        tuned = dict(zip(plain["tuned"], constants))
-        settings.append(LaunchSettings(plain["launches"][launch], options, tuned))
+        constants_by_name = dict(zip(plain["tuned"], constants))
+        settings.append(LaunchSettings(plain["launches"][launch], options, constants_by_name))
         signatures.append(signature)
     return Kernel(plain["kernel"], settings, signatures, plain["usual"])
 
@@ -66,11 +64,11 @@ def figures(every: list[Kernel]) -> Figures:
     groups = [Group([each.settings[each.usual]], each.settings) for each in every]
     own = usual = edges = compiles = 0
     for each, indices in zip(every, choose(groups)):
-        compiled = {each.usual, *indices}
+        indices_compiled = {each.usual, *indices}
         own += len(each.failures(range(len(each.settings))))
         usual += len(each.failures([each.usual]))
-        edges += len(each.failures(compiled))
-        compiles += len(compiled)
+        edges += len(each.failures(indices_compiled))
+        compiles += len(indices_compiled)
     return Figures(own, usual, edges, compiles / len(every))
 
 

@@ -1,4 +1,4 @@
-"""Expansion: which cells a matrix and a selection ask for."""
+"""Expansion of a matrix and a selection to cells."""
 
 from __future__ import annotations
 
@@ -45,30 +45,30 @@ def cells(
 
 def test_own_configurations_bring_their_constants() -> None:
     """Shapes × configurations, the tuned constants in the launch."""
-    found = cells()
-    assert len(found) == 4
+    cells_made = cells()
+    assert len(cells_made) == 4
     assert {
-        (c.launch.args["BK"]["constexpr"], c.options["num_warps"]) for c in found if c.launch
+        (c.launch.args["BK"]["constexpr"], c.options["num_warps"]) for c in cells_made if c.launch
     } == {(32, 4), (64, 8)}
     assert all(
         c.launch and not c.launch.omitted and not c.launch.configs and not c.is_widened
-        for c in found
+        for c in cells_made
     )
 
 
 def test_kernels_of_another_language_are_left_out_before_anything_is_filled_in() -> None:
-    """Their launches have names that the block's shapes do not know."""
+    """Names of other languages' launches are not looked up in the block's shapes."""
     launch = Launch.from_json({"args": {"D": {"constexpr": "{HEAD_DIM}"}}})
     unit = Kernel("fam.unit", None, "d", Unit("fam.cu"))
     block = Block({"target": ("sm90",), "toolchain": ("1",), "shape": ({"T": 64, "K": 32},)})
     matrix = Matrix("m", "m.yaml", (block,))
     sources = [SOURCE, Source(unit, (launch,))]
-    found = list(expand(matrix, sources, Selection(), lambda spec: ["triton==3.6.0"]))
-    assert {cell.kernel.name for cell in found} == {"fam.kernel"}
+    cells_made = list(expand(matrix, sources, Selection(), lambda spec: ["triton==3.6.0"]))
+    assert {cell.kernel.name for cell in cells_made} == {"fam.kernel"}
 
 
 def test_one_configuration_is_the_first_or_the_usual_one() -> None:
-    """Of equal warps the smallest tile; four warps before all."""
+    """Among equal warps the smallest tile is usual, and four warps come before all."""
     larger = [
         {"kwargs": {"BK": 16}, "num_warps": 2},
         {"kwargs": {"BK": 128}, "num_warps": 4},
@@ -77,13 +77,13 @@ def test_one_configuration_is_the_first_or_the_usual_one() -> None:
     source = Source(
         SOURCE.kernel, (Launch.from_json({**TEMPLATE, "configs": larger}),), SOURCE.shapes[:1]
     )
-    for which, expected in (("first", (16, 2)), ("usual", (32, 4))):
+    for which, values in (("first", (16, 2)), ("usual", (32, 4))):
         matrix = Matrix(
             "m", "m.yaml", (Block({"target": ("sm90",), "dtype": ("bf16",), "configs": (which,)}),)
         )
         (cell,) = expand(matrix, [source], Selection(), lambda spec: [spec])
         assert cell.launch
-        assert (cell.launch.args["BK"]["constexpr"], cell.options["num_warps"]) == expected
+        assert (cell.launch.args["BK"]["constexpr"], cell.options["num_warps"]) == values
 
 
 def test_names_substitute_with_their_type() -> None:
@@ -96,8 +96,8 @@ def test_names_substitute_with_their_type() -> None:
 
 def test_a_selection_widens_own_configurations_and_says_so() -> None:
     """num_warps 8 with the tiles of another configuration is not in the list."""
-    found = cells(Selection(num_warps=(8,)))
-    assert {(c.launch.args["BK"]["constexpr"], c.is_widened) for c in found if c.launch} == {
+    cells_made = cells(Selection(num_warps=(8,)))
+    assert {(c.launch.args["BK"]["constexpr"], c.is_widened) for c in cells_made if c.launch} == {
         (32, True),
         (64, False),
     }
@@ -105,15 +105,17 @@ def test_a_selection_widens_own_configurations_and_says_so() -> None:
 
 def test_a_selection_replaces_the_matrix_axis() -> None:
     """Explicit num_warps in a matrix are replaced; those no configuration has still widen."""
-    found = cells(Selection(num_warps=(2,), targets=("sm80",)), num_warps=(4, 8))
-    assert {(c.target, c.options["num_warps"], c.is_widened) for c in found} == {("sm80", 2, True)}
+    cells_made = cells(Selection(num_warps=(2,), targets=("sm80",)), num_warps=(4, 8))
+    assert {(c.target, c.options["num_warps"], c.is_widened) for c in cells_made} == {
+        ("sm80", 2, True)
+    }
 
 
 def test_an_autotuner_run_is_one_cell_with_configurations_and_keys() -> None:
     """Stage autotune, no options."""
-    found = cells(stage=("autotune",))
+    cells_made = cells(stage=("autotune",))
     assert [
-        (c.stage, c.options, len(c.launch.configs), c.launch.keys) for c in found if c.launch
+        (c.stage, c.options, len(c.launch.configs), c.launch.keys) for c in cells_made if c.launch
     ] == [("autotune", {}, 2, ("K",))] * 2
 
 
@@ -125,8 +127,8 @@ def test_exclude_needs_every_entry_to_match() -> None:
 
 def test_constants_replace_those_of_the_launch_and_widen() -> None:
     """BK 16 is in no configuration; K as the launch has it widens nothing."""
-    found = cells(constants=({"BK": 16}, {"K": 32}), shape=({"T": 64, "K": 32},))
-    assert {(c.launch.args["BK"]["constexpr"], c.is_widened) for c in found if c.launch} == {
+    cells_made = cells(constants=({"BK": 16}, {"K": 32}), shape=({"T": 64, "K": 32},))
+    assert {(c.launch.args["BK"]["constexpr"], c.is_widened) for c in cells_made if c.launch} == {
         (16, True),
         (32, False),
         (64, False),

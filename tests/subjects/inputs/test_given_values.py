@@ -33,7 +33,8 @@ def test_what_is_no_name_is_refused(text: str) -> None:
 
 
 def cells(tmp_path: Path, **chosen: tuple[str, ...]) -> list[Cell]:
-    """Those of a project of one unit, built in bf16 and fp8, under a toolkit of its own."""
+    """Return the cells of a project of one unit, built in bf16 and fp8, under a toolkit of its
+    own."""
     root = project(tmp_path, unit="")
     selection = Selection(targets=("sm90a",), toolchains=(str(toolkit(tmp_path)),), **chosen)  # type: ignore[arg-type]
     return list(planning.plan_job(Job(Subject(package=str(root)), selection)).cells)
@@ -41,15 +42,15 @@ def cells(tmp_path: Path, **chosen: tuple[str, ...]) -> list[Cell]:
 
 def test_macros_are_added_to_a_builds_own_and_replace_them(tmp_path: Path) -> None:
     """Such a cell is marked, for the build compiles no such unit."""
-    made = cells(tmp_path, defines=("HEAD_DIM=64", "HEAD_DIM=128"))
-    args = [cell.launch.args for cell in made if cell.launch]
+    cells_made = cells(tmp_path, defines=("HEAD_DIM=64", "HEAD_DIM=128"))
+    args = [cell.launch.args for cell in cells_made if cell.launch]
     assert [(a["ELEMENT"]["constexpr"], a["HEAD_DIM"]["constexpr"]) for a in args] == [
         ("bf16", 64),
         ("bf16", 128),
         ("fp8", 64),
         ("fp8", 128),
     ]
-    assert all(cell.is_widened for cell in made)
+    assert all(cell.is_widened for cell in cells_made)
 
 
 def test_a_macro_of_the_build_given_again_is_replaced(tmp_path: Path) -> None:
@@ -60,10 +61,10 @@ def test_a_macro_of_the_build_given_again_is_replaced(tmp_path: Path) -> None:
 
 
 def test_options_replace_those_of_the_build(tmp_path: Path) -> None:
-    """The standard, here; what a family does not know is an error."""
-    made = cells(tmp_path, options_given=("std=c++20", "std=c++17"))
-    assert sorted({str(cell.options["std"]) for cell in made}) == ["c++17", "c++20"]
-    assert len(made) == 4
+    """An option for the standard replaces the build's; an unknown option is an error."""
+    cells_made = cells(tmp_path, options_given=("std=c++20", "std=c++17"))
+    assert sorted({str(cell.options["std"]) for cell in cells_made}) == ["c++17", "c++20"]
+    assert len(cells_made) == 4
 
 
 def test_an_option_that_the_compiler_lacks_is_an_error(tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_macros_are_for_units_alone() -> None:
 
 
 def test_a_question_says_what_was_given() -> None:
-    """As it is typed: a value may hold a comma."""
+    """The question has the values as typed, with their commas."""
     from flacheck.model import Question
 
     question = Question("cuda", selection=Selection(defines=("A=1,2", "B")).to_json())

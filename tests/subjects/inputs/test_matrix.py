@@ -1,4 +1,4 @@
-"""Matrices: what is read, and what is said of a malformed one."""
+"""Matrices: their values, and the errors of malformed ones."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def read(tmp_path: Path, text: str) -> matrix.Matrix:
 
 def test_axes_take_a_value_or_a_list(tmp_path: Path) -> None:
     """A scalar is a list of one; an include entry keeps what it does not name."""
-    found = read(tmp_path, GOOD)
-    assert found.blocks[0].axes == {"dtype": ("bf16", "fp16"), "target": ("sm90",)}
-    assert found.blocks[1].axes == {"dtype": ("fp32",), "target": ("sm90",), "num_warps": (4, 8)}
-    assert found.exclude == ({"dtype": ("fp16",), "target": ("sm90",)},)
+    matrix = read(tmp_path, GOOD)
+    assert matrix.blocks[0].axes == {"dtype": ("bf16", "fp16"), "target": ("sm90",)}
+    assert matrix.blocks[1].axes == {"dtype": ("fp32",), "target": ("sm90",), "num_warps": (4, 8)}
+    assert matrix.exclude == ({"dtype": ("fp16",), "target": ("sm90",)},)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line", "said"),
+    ("old", "new", "line", "message"),
     [
         ("version: 1", "version: 2", 1, "version: 1"),
         ("axes:", "axis:", 6, "allowed are"),
@@ -62,14 +62,14 @@ def test_axes_take_a_value_or_a_list(tmp_path: Path) -> None:
     ],
 )
 def test_an_error_names_file_line_and_what_is_allowed(
-    tmp_path: Path, old: str, new: str, line: int, said: str
+    tmp_path: Path, old: str, new: str, line: int, message: str
 ) -> None:
     """Whatever is wrong, the message leads there."""
     assert old in GOOD
     with pytest.raises(MatrixError) as caught:
         read(tmp_path, GOOD.replace(old, new, 1))
     assert str(caught.value).startswith(f"{tmp_path}/m.yaml:{line}: ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 BOMB = "version: 1\na: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
@@ -78,7 +78,7 @@ BOMB = "version: 1\na: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (f"  num_warps: {'9' * 5_000}", "digits"),
         ("  num_warps: !!int abc", "not valid YAML"),
@@ -99,11 +99,13 @@ BOMB = "version: 1\na: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
         ("  triton: theirs.whl", "is not a release"),
     ],
 )
-def test_hostile_values_are_named_with_their_line(tmp_path: Path, change: str, said: str) -> None:
-    """What a YAML parser itself stumbles over is an error of the matrix, not of flacheck."""
+def test_hostile_values_are_named_with_their_line(
+    tmp_path: Path, change: str, message: str
+) -> None:
+    """A failure of the YAML parser is an error of the matrix with its line."""
     with pytest.raises(MatrixError, match=r"m\.yaml") as caught:
         read(tmp_path, f"version: 1\naxes:\n{change}\n")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_aliases_are_counted_with_what_they_stand_for(tmp_path: Path) -> None:
@@ -126,9 +128,9 @@ def test_a_matrix_of_too_many_cells_says_how_many(tmp_path: Path) -> None:
     many = f"[{', '.join(map(str, range(1, 2001)))}]"
     file = tmp_path / "m.yaml"
     file.write_text(f"version: 1\naxes: {{num_warps: {many}, num_stages: {many}}}\n")
-    asked = Selection(toolchains=("installed",))
+    selection = Selection(toolchains=("installed",))
     with pytest.raises(UsageError, match=r"has up to [\d,]{10,} cells, and 1,000,000 are the most"):
-        plan(Subject(str(file)), asked)
+        plan(Subject(str(file)), selection)
 
 
 @pytest.mark.parametrize("text", ["", "- a\n- b\n", "version: 1\n", "just words\n"])

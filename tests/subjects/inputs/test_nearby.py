@@ -1,4 +1,4 @@
-"""What there is to scan where nothing was named: packages with kernels, the GPU, the releases."""
+"""The subject of a scan without a name: packages with kernels, the GPU, the releases."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def environment(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def install(site: Path, name: str, version: str, *needs: str, text: str = KERNELS) -> Path:
-    """A package of one module; the folder of what is said of it."""
-    said = site / f"{name}-{version}.dist-info"
-    said.mkdir()
+    """Make a package of one module and return the folder of its metadata."""
+    metadata = site / f"{name}-{version}.dist-info"
+    metadata.mkdir()
     lines = [f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {each}" for each in needs)]
-    (said / "METADATA").write_text("\n".join(lines))
-    (said / "RECORD").write_text(f"{name}/ops.py,,\n{name}/data.json,,\n{name}/gone.py,,\n")
+    (metadata / "METADATA").write_text("\n".join(lines))
+    (metadata / "RECORD").write_text(f"{name}/ops.py,,\n{name}/data.json,,\n{name}/gone.py,,\n")
     (site / name).mkdir()
     (site / name / "ops.py").write_text(text)
-    return said
+    return metadata
 
 
 def test_kernels_are_counted_in_the_text(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_kernels_are_counted_in_the_text(tmp_path: Path) -> None:
 
 
 def test_nothing_is_said_where_no_package_has_kernels(environment: Path, here: Path) -> None:
-    """Torch and Triton have kernels of their own, which nobody scans."""
+    """The kernels of Torch and Triton themselves do not count."""
     install(environment, "torch", "2.9.1", "triton==3.5.1")
     install(environment, "triton", "3.5.1")
     install(environment, "plain", "1.0", "torch", text="x = 1\n")
@@ -66,26 +66,27 @@ def test_nothing_is_said_where_no_package_has_kernels(environment: Path, here: P
 
 
 def test_packages_are_scanned_for_the_releases_that_are_here(environment: Path, here: Path) -> None:
-    """Those with most kernels first; a local build of Triton goes by its public version."""
+    """Packages with most kernels come first; a local build of Triton counts as its public
+    version."""
     install(environment, "torch", "2.9.1+cu128", "triton==3.5.1")
     install(environment, "triton", "3.5.1+git12")
     install(environment, "few", "1.0", "torch>=2")
     install(environment, "Many_Kernels", "2.1", "Triton", text=KERNELS * 2)
-    found = nearby.look(here)
-    assert found is not None
-    assert [(each.name, each.kernels) for each in found.packages] == [
+    view = nearby.look(here)
+    assert view is not None
+    assert [(each.name, each.kernels) for each in view.packages] == [
         ("many-kernels", 4),
         ("few", 2),
     ]
-    assert list(found.commands()) == [
+    assert list(view.commands()) == [
         "flacheck scan --package many-kernels==2.1 --target a100,h100 --triton 3.5.1",
         "flacheck scan --package few==1.0 --target a100,h100 --triton 3.5.1",
     ]
-    assert found.here == "Triton 3.5.1 (torch 2.9.1)"
+    assert view.here == "Triton 3.5.1 (torch 2.9.1)"
 
 
 @pytest.mark.parametrize(
-    ("installed", "releases"),
+    ("versions", "releases"),
     [
         ({"torch": "2.9.1+cpu"}, "--torch 2.9.1"),
         ({"torch": "2.99.0"}, "--torch 2.8,2.9,2.10"),
@@ -97,18 +98,18 @@ def test_without_triton_torch_says_which_releases_count(
     environment: Path,
     here: Path,
     monkeypatch: pytest.MonkeyPatch,
-    installed: dict[str, str],
+    versions: dict[str, str],
     releases: str,
 ) -> None:
-    """The newest of torch where none is installed that anybody knows."""
-    known = ("2.7.1", "2.8.0", "2.9.0", "2.9.1", "2.10.0")
-    monkeypatch.setattr(torch_pins, "pins", lambda: dict.fromkeys(known, "==3.5.1"))
-    for name, version in installed.items():
+    """The newest releases of torch decide where no known one is installed."""
+    all_releases = ("2.7.1", "2.8.0", "2.9.0", "2.9.1", "2.10.0")
+    monkeypatch.setattr(torch_pins, "pins", lambda: dict.fromkeys(all_releases, "==3.5.1"))
+    for name, version in versions.items():
         install(environment, name, version)
     install(environment, "mine", "1.0", "torch")
-    found = nearby.look(here)
-    assert found is not None
-    assert found.releases == releases
+    view = nearby.look(here)
+    assert view is not None
+    assert view.releases == releases
 
 
 def test_a_project_is_scanned_as_it_stands(
@@ -123,13 +124,13 @@ def test_a_project_is_scanned_as_it_stands(
     (elsewhere / "src").mkdir(parents=True)
     (elsewhere / "setup.py").write_text("")
     (elsewhere / "src" / "ops.py").write_text(KERNELS * 3)
-    said = install(environment, "edited", "0.1", "torch", text="")
+    metadata = install(environment, "edited", "0.1", "torch", text="")
     direct: dict[str, Any] = {"url": elsewhere.as_uri(), "dir_info": {"editable": True}}
-    (said / "direct_url.json").write_text(json.dumps(direct))
-    found = nearby.look(here)
-    assert found is not None
-    counted = [(each.name, each.spec, each.kernels) for each in found.packages]
-    assert counted == [("edited", str(elsewhere), 6), ("mine", ".", 2)]
+    (metadata / "direct_url.json").write_text(json.dumps(direct))
+    view = nearby.look(here)
+    assert view is not None
+    rows = [(each.name, each.spec, each.kernels) for each in view.packages]
+    assert rows == [("edited", str(elsewhere), 6), ("mine", ".", 2)]
 
 
 def test_the_driver_says_which_gpu_is_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_the_driver_says_which_gpu_is_here(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_a_plain_scan_says_how_to_scan_a_package_and_scans_quick(
     environment: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who names a matrix, a package or a kernel is not told."""
+    """A scan with a matrix, a package or a kernel prints no hint."""
     monkeypatch.setenv("PATH", "")
     install(environment, "mine", "1.0", "torch")
     install(environment, "triton", "3.5.1")
@@ -166,5 +167,5 @@ def test_a_plain_scan_says_how_to_scan_a_package_and_scans_quick(
     assert "scanning flacheck's own kernels (quick)" in plain.stderr
     assert "retention.chunk_fwd_o" in plain.stdout
     for more in (["quick"], ["-k", "retention.chunk_fwd_o"]):
-        told = flacheck("scan", *more, "--dry-run", "--triton", "3.2.0", cwd=here)
-        assert "packages with Triton" not in told.stderr
+        result = flacheck("scan", *more, "--dry-run", "--triton", "3.2.0", cwd=here)
+        assert "packages with Triton" not in result.stderr

@@ -1,5 +1,4 @@
-"""What was recorded is compiled again by releases that the program never saw: a launch comes back
-as it was."""
+"""Recorded launches compile the same under releases that the program never ran under."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ def act_2(v):
     return v * 2
 """
 )
-DESCRIBED = (
+DESCRIPTORS = (
     HEAD
     + """
 
@@ -65,7 +64,7 @@ ARGS: dict[str, dict[str, Any]] = {
         "last": {"constexpr": {"function": "act"}},
         "BLOCK": {"constexpr": 64},
     },
-    DESCRIBED: {"x": {"descriptor": DESCRIPTOR}, "y": POINTER, "ROWS": {"constexpr": 16}},
+    DESCRIPTORS: {"x": {"descriptor": DESCRIPTOR}, "y": POINTER, "ROWS": {"constexpr": 16}},
     TUPLES: {
         "xs": {"tuple": [POINTER, {"dtype": "fp32", "align": 4}]},
         "n": {"int": 2**40},
@@ -80,15 +79,15 @@ ARGS: dict[str, dict[str, Any]] = {
 }
 
 
-def replayed(tmp_path: Path, releases: str, text: str, **args: Any) -> dict[str, dict[str, Any]]:
+def replay(tmp_path: Path, releases: str, text: str, **args: Any) -> dict[str, dict[str, Any]]:
     """The record of each release for one launch of a source, compiled up to its TTIR."""
-    recorded = {
+    line = {
         **launch(text),
         "qualname": "kernel",
         "launch": {"args": {**ARGS[text], **args}},
         "heuristics": {},
     }
-    file, out = write(tmp_path, HEADER, {**recorded, "options": {}}), tmp_path / "out.json"
+    file, out = write(tmp_path, HEADER, {**line, "options": {}}), tmp_path / "out.json"
     what = ["scan", file, "--triton", releases, "--target", "sm90", "--until", "ttir", "--fresh"]
     where = ["--store", tmp_path, "--format", "json", "-o", out]
     subprocess.run([sys.executable, "-m", "flacheck", *map(str, (*what, *where))])
@@ -100,44 +99,44 @@ def replayed(tmp_path: Path, releases: str, text: str, **args: Any) -> dict[str,
 
 def test_functions_and_tuples_of_functions_are_handed_over(tmp_path: Path) -> None:
     """Where the release has them: the front end has the last word in every one."""
-    found = replayed(tmp_path, "3.2.0,3.4.0,3.9.0", FUNCTIONS)
-    assert {release: record["verdict"] for release, record in found.items()} | {"3.2.0": ""} == {
+    records = replay(tmp_path, "3.2.0,3.4.0,3.9.0", FUNCTIONS)
+    assert {release: record["verdict"] for release, record in records.items()} | {"3.2.0": ""} == {
         "3.2.0": "",
         "3.4.0": "compiles",
         "3.9.0": "compiles",
     }
-    assert Counter(record["stage"] for record in found.values()) == {"ast": 1, "ttir": 2}
+    assert Counter(record["stage"] for record in records.values()) == {"ast": 1, "ttir": 2}
 
 
 def test_tuples_numbers_and_constants_come_back(tmp_path: Path) -> None:
     """A tuple of pointers, a 64-bit integer, a truth value, a dtype, a tuple and None as constants."""
-    found = replayed(tmp_path, "3.3.0,3.6.0,3.9.0", TUPLES)
-    assert {release: record["verdict"] for release, record in found.items()} == dict.fromkeys(
-        found, "compiles"
+    records = replay(tmp_path, "3.3.0,3.6.0,3.9.0", TUPLES)
+    assert {release: record["verdict"] for release, record in records.items()} == dict.fromkeys(
+        records, "compiles"
     )
 
 
 def test_a_descriptor_is_made_again_where_there_are_any(tmp_path: Path) -> None:
-    """A release without them, or without what was said of one, makes no verdict."""
-    found = replayed(tmp_path, "3.3.0,3.4.0,3.9.0", DESCRIBED)
-    assert {release: record["verdict"] for release, record in found.items()} == {
+    """Without descriptors in the release, or a description in the file, there is no verdict."""
+    records = replay(tmp_path, "3.3.0,3.4.0,3.9.0", DESCRIPTORS)
+    assert {release: record["verdict"] for release, record in records.items()} == {
         "3.3.0": "unknown",
         "3.4.0": "compiles",
         "3.9.0": "compiles",
     }
-    assert "no tensor descriptors made by the host" in found["3.3.0"]["reason"]
-    padded = replayed(
-        tmp_path, "3.4.0,3.9.0", DESCRIBED, x={"descriptor": {**DESCRIPTOR, "padding": "nan"}}
+    assert "no tensor descriptors made by the host" in records["3.3.0"]["reason"]
+    padding = replay(
+        tmp_path, "3.4.0,3.9.0", DESCRIPTORS, x={"descriptor": {**DESCRIPTOR, "padding": "nan"}}
     )
-    assert {release: record["verdict"] for release, record in padded.items()} == {
+    assert {release: record["verdict"] for release, record in padding.items()} == {
         "3.4.0": "unknown",
         "3.9.0": "compiles",
     }
-    assert "have no padding" in padded["3.4.0"]["reason"]
+    assert "have no padding" in padding["3.4.0"]["reason"]
 
 
 def test_what_has_no_form_makes_no_verdict(tmp_path: Path) -> None:
-    """A launch that cannot be built again says so, and is no failure of the compiler."""
-    found = replayed(tmp_path, "3.4.0", TUPLES, n={"unknown": "tensor of complex64"})
-    assert found["3.4.0"]["verdict"] == "unknown"
-    assert "cannot rebuild" in found["3.4.0"]["reason"]
+    """A launch that cannot be rebuilt is unknown, not a failure of the compiler."""
+    records = replay(tmp_path, "3.4.0", TUPLES, n={"unknown": "tensor of complex64"})
+    assert records["3.4.0"]["verdict"] == "unknown"
+    assert "cannot rebuild" in records["3.4.0"]["reason"]

@@ -1,4 +1,4 @@
-"""How many cells a matrix would be, told before any is made."""
+"""The number of cells of a matrix, computed before any cell is made."""
 
 from __future__ import annotations
 
@@ -18,25 +18,28 @@ RELEASES = ["triton==3.2.0", "triton==3.4.0"]
 
 def source(name: str, configs: int = 2) -> Source:
     kernel = Kernel(f"m:{name}", "p==1", name, Stubbed("m", name))
-    listed = tuple({"kwargs": {}, "num_warps": 2**number} for number in range(configs))
-    return Source(kernel, (Launch({"x": {"dtype": "{dtype}", "align": 16}}, configs=listed),))
+    configs_made = tuple({"kwargs": {}, "num_warps": 2**number} for number in range(configs))
+    return Source(kernel, (Launch({"x": {"dtype": "{dtype}", "align": 16}}, configs=configs_made),))
 
 
-def asked(axes: Mapping[str, tuple[Any, ...]], most: int, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether two kernels over these axes are few enough; as many as are made in fact."""
+def is_allowed(
+    axes: Mapping[str, tuple[Any, ...]], most: int, monkeypatch: pytest.MonkeyPatch
+) -> bool:
+    """Return whether the cells of two kernels over these axes are few enough, as their real number
+    confirms."""
     monkeypatch.setattr(size, "MOST_CELLS", most)
-    made = Matrix("m", "m.yaml", (Block(axes),))
+    matrix = Matrix("m", "m.yaml", (Block(axes),))
     sources = [source("one"), source("two")]
     try:
-        size.check(made, sources, Selection(), lambda spec: RELEASES)
+        size.check(matrix, sources, Selection(), lambda spec: RELEASES)
     except UsageError as error:
-        assert f"m.yaml: has up to {len(cells(made, sources)):,} cells" in str(error)
+        assert f"m.yaml: has up to {len(cells(matrix, sources)):,} cells" in str(error)
         return False
     return True
 
 
-def cells(made: Matrix, sources: list[Source]) -> list[Any]:
-    return list(expand(made, sources, Selection(), lambda spec: RELEASES))
+def cells(matrix: Matrix, sources: list[Source]) -> list[Any]:
+    return list(expand(matrix, sources, Selection(), lambda spec: RELEASES))
 
 
 @pytest.mark.parametrize(
@@ -51,5 +54,5 @@ def test_cells_are_counted_as_they_are_made(
     axes: Mapping[str, tuple[Any, ...]], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One more than the most is too many."""
-    assert asked(axes, count, monkeypatch)
-    assert not asked(axes, count - 1, monkeypatch)
+    assert is_allowed(axes, count, monkeypatch)
+    assert not is_allowed(axes, count - 1, monkeypatch)

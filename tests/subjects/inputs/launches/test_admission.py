@@ -1,4 +1,4 @@
-"""Which source from a file may be compiled."""
+"""The sources of launches files that may be compiled."""
 
 from __future__ import annotations
 
@@ -239,9 +239,9 @@ def test_a_refusal_names_the_line() -> None:
 )
 def test_a_refusal_says_what_is_refused(text: str, line: int, what: str) -> None:
     """With its line."""
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused) as refusal:
         check_source(f"{HEAD}{text}\n")
-    assert str(refused.value) == f"source line {line}: {what}"
+    assert str(refusal.value) == f"source line {line}: {what}"
 
 
 def test_a_module_keeps_the_name_that_it_was_imported_by() -> None:

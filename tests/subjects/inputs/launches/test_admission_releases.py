@@ -68,8 +68,8 @@ print(json.dumps(found))
 
 def verdicts_of(paths: list[str]) -> dict[str, dict[str, Any]]:
     """Return the worker's verdict on each name of each admitted module, by module."""
-    asked = [{path: sorted(names) for path, names in NAMES.items()}, sorted(MEMBERS)]
-    arguments = [json.dumps(paths), json.dumps(asked), channel.GUEST]
+    request = [{path: sorted(names) for path, names in NAMES.items()}, sorted(MEMBERS)]
+    arguments = [json.dumps(paths), json.dumps(request), channel.GUEST]
     run = subprocess.run(
         [sys.executable, "-I", "-S", "-c", PROGRAM, *arguments], capture_output=True, text=True
     )

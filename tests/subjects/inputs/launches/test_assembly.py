@@ -1,4 +1,4 @@
-"""Which inline assembly a source from a file may hold."""
+"""The inline assembly that the source of a launches file may hold."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_what_instructions_need_is_let_through(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (".include 5", "the directive .include"),
         ("add.u32 $0, $1, 1; .incbin 5", "the directive .incbin"),
@@ -39,6 +39,6 @@ def test_what_instructions_need_is_let_through(text: str) -> None:
         ("$(a$|b$)", "the sign '$('"),
     ],
 )
-def test_everything_else_is_named(text: str, said: str) -> None:
+def test_everything_else_is_named(text: str, message: str) -> None:
     """An assembler's directives can read files; quotes and escapes can name them."""
-    assert problem(text) == said
+    assert problem(text) == message

@@ -55,7 +55,7 @@ def test_the_assembly_that_kernels_hold_is_admitted(text: str) -> None:
 )
 @pytest.mark.parametrize("where", ["literal", "constant", "local", "keyword"])
 def test_assembly_that_could_name_a_file_is_refused(asm: str, where: str) -> None:
-    """An assembler would read the file, and what it says of it ends up in a record."""
+    """An assembler would read the file and print its text into a record."""
     call = {
         "literal": ASM.format(repr(asm)),
         "constant": ASM.format("SAID"),

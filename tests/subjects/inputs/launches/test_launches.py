@@ -73,7 +73,7 @@ LAUNCH = {
     "options": {"num_stages": 1},
     "grid": [4],
 }
-PLACED = {"storage": 0, "shape": [2, 2], "strides": [2, 1], "offset": 0}
+PLACE = {"storage": 0, "shape": [2, 2], "strides": [2, 1], "offset": 0}
 
 
 def source_id(text: str) -> str:
@@ -98,15 +98,15 @@ def test_identical_launches_are_one_with_a_count(tmp_path: Path) -> None:
     file = write(
         tmp_path, HEADER, launch(), {"of": "a" * 16, "count": 4}, HEADER, again, {"end": True}
     )
-    found = read(file)
-    assert [(one.kernel, one.count) for one in found.launches] == [("program:scale", 6)]
-    assert found.end == {"end": True}
+    file_read = read(file)
+    assert [(one.kernel, one.count) for one in file_read.launches] == [("program:scale", 6)]
+    assert file_read.end == {"end": True}
 
 
 def test_sizes_are_read_beside_the_launch(tmp_path: Path) -> None:
     """They make no launch distinct: of equal ones the first one's count, and no cell has another
     key."""
-    sizes = {"storages": [8], "tensors": {"x": {**PLACED, "values": [1, -2]}}, "grids": [[4], None]}
+    sizes = {"storages": [8], "tensors": {"x": {**PLACE, "values": [1, -2]}}, "grids": [[4], None]}
     more = {**launch(**sizes), "storages": [16]}
     (one,) = read(write(tmp_path, HEADER, launch(**sizes), more)).launches
     assert one.count == 2
@@ -130,8 +130,8 @@ def test_numbers_that_json_does_not_have_are_words(tmp_path: Path) -> None:
         "pair": {"constexpr": {"tuple": [{"float": "inf"}, 1]}},
     }
     configs = [{"kwargs": {"LIMIT": {"float": "-inf"}}, "num_warps": 4}]
-    made = launch(launch={"args": args, "configs": configs}, heuristics={})
-    file = write(tmp_path, HEADER, made)
+    line = launch(launch={"args": args, "configs": configs}, heuristics={})
+    file = write(tmp_path, HEADER, line)
     (one,) = read(file).launches
     assert one.launch.args == {
         "eps": {"float": math.inf},
@@ -145,7 +145,7 @@ def test_numbers_that_json_does_not_have_are_words(tmp_path: Path) -> None:
     (same,) = read(write(tmp_path, HEADER, launch(launch=older, heuristics={}))).launches
     assert same.launch.args == {name: one.launch.args[name] for name in older["args"]}
     schema = json.loads((SCHEMAS / "launches-1.json").read_text())
-    jsonschema.validate(json.loads(json.dumps(made, allow_nan=False)), schema)
+    jsonschema.validate(json.loads(json.dumps(line, allow_nan=False)), schema)
 
 
 def test_values_made_up_for_the_program_are_no_launches(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_values_made_up_for_the_program_are_no_launches(tmp_path: Path) -> None:
 
 
 def test_a_trusted_file_may_hold_any_source(tmp_path: Path) -> None:
-    """Without the user's word it is refused, and the message says what the word is."""
+    """The source of an untrusted file is refused, and the message names the option to use."""
     text = KERNEL + "\nimport os\n"
     file = write(tmp_path, HEADER, launch(text))
     with pytest.raises(UsageError, match=r"l\.jsonl:2: .* import of os.*--trust"):
@@ -175,24 +175,26 @@ def test_one_configuration_of_each_kernel_and_dtype_can_be_asked(tmp_path: Path)
     args = {**LAUNCH["launch"]["args"], "x": {"dtype": "fp16", "align": 16}}
     other = {"launch": {**LAUNCH["launch"], "args": args}, "id": "c" * 16}
     file = write(tmp_path, HEADER, launch(), launch(id="b" * 16, grid=[8]), launch(**other))
-    asked = Selection(targets=("sm90",), toolchains=("3.7.1",))
-    found = [
+    selection = Selection(targets=("sm90",), toolchains=("3.7.1",))
+    warnings_seen = [
         (cell.dtype, cell.options["num_warps"])
-        for cell in plan(Subject(str(file), configs="usual"), asked).cells
+        for cell in plan(Subject(str(file), configs="usual"), selection).cells
     ]
-    assert found == [("bf16", 4), ("fp16", 4)]
-    assert len(plan(Subject(str(file)), asked).cells) == 4
+    assert warnings_seen == [("bf16", 4), ("fp16", 4)]
+    assert len(plan(Subject(str(file)), selection).cells) == 4
 
 
 def test_a_scan_warns_of_launches_that_may_be_others_on_the_card(tmp_path: Path) -> None:
-    """Only among those that the selection wants."""
+    """The warning counts the launches within the selection only."""
     file = write(
         tmp_path, HEADER, launch(guessed="program:7"), launch(id="b" * 16, kernel="program:other")
     )
-    said = plan(Subject(str(file)), Selection(targets=("sm90",), toolchains=("3.7.1",))).warnings
+    warnings = plan(
+        Subject(str(file)), Selection(targets=("sm90",), toolchains=("3.7.1",))
+    ).warnings
     assert any(
         text.startswith("1 of 2 launches may depend on values") and "program:7" in text
-        for text in said
+        for text in warnings
     )
     other = plan(
         Subject(str(file)), Selection(kernels=("other",), targets=("sm90",), toolchains=("3.7.1",))
@@ -201,10 +203,10 @@ def test_a_scan_warns_of_launches_that_may_be_others_on_the_card(tmp_path: Path)
 
 
 def test_a_killed_program_leaves_what_it_had(tmp_path: Path) -> None:
-    """Half a last line is no error, and there is no end."""
-    found = read(write(tmp_path, HEADER, launch(), '{"id": "bb'))
-    assert len(found.launches) == 1
-    assert found.end is None
+    """A file without an end line and with half a last line is read up to that line."""
+    file_read = read(write(tmp_path, HEADER, launch(), '{"id": "bb'))
+    assert len(file_read.launches) == 1
+    assert file_read.end is None
 
 
 def test_a_file_is_read_as_a_stream(tmp_path: Path) -> None:
@@ -222,17 +224,17 @@ def test_a_file_becomes_sources_with_their_options_as_configurations(tmp_path: P
         read(write(tmp_path, HEADER, launch(), launch(id="b" * 16, grid=[8]))).launches
     )
     assert source.kernel.origin == Cut(KERNEL, "scale")
-    (undecorated,) = source.launches
-    assert undecorated.args["DTYPE"] == {"constexpr": {"dtype": "fp32"}}
-    assert undecorated.omitted == ("BLOCK",)
-    assert undecorated.configs[0] == {"num_stages": 1, "kwargs": {"BLOCK": 64}, "num_warps": 2}
+    (entry,) = source.launches
+    assert entry.args["DTYPE"] == {"constexpr": {"dtype": "fp32"}}
+    assert entry.omitted == ("BLOCK",)
+    assert entry.configs[0] == {"num_stages": 1, "kwargs": {"BLOCK": 64}, "num_warps": 2}
 
 
 def test_a_scan_expands_a_file_without_what_it_recorded(tmp_path: Path) -> None:
     """Each configuration is a cell; the key needs neither the package nor torch."""
-    found = sources(read(write(tmp_path, HEADER, launch())).launches)
+    texts = sources(read(write(tmp_path, HEADER, launch())).launches)
     matrix = Matrix("l", "l.jsonl", (Block({"target": ("sm90",)}),))
-    cells = list(expand(matrix, found, Selection(), lambda spec: ["triton==3.7.1"]))
+    cells = list(expand(matrix, texts, Selection(), lambda spec: ["triton==3.7.1"]))
     assert [
         (cell.options["num_warps"], cell.launch.args["BLOCK"]) for cell in cells if cell.launch
     ] == [
@@ -244,13 +246,13 @@ def test_a_scan_expands_a_file_without_what_it_recorded(tmp_path: Path) -> None:
 def test_a_launch_without_source_has_its_reason(tmp_path: Path) -> None:
     """It is read, and left out of what can be compiled."""
     bare = {**LAUNCH, "source": None, "uncut": "a value of some.Type cannot be written down"}
-    found = read(write(tmp_path, HEADER, bare))
-    assert found.launches[0].uncut
-    assert sources(found.launches) == []
+    file_read = read(write(tmp_path, HEADER, bare))
+    assert file_read.launches[0].uncut
+    assert sources(file_read.launches) == []
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"launch": {"args": {"x": {"dtype": "fp99"}}}}, "unknown dtype 'fp99'"),
         ({"launch": {"args": {"x": {"dtype": "bf16", "align": 3}}}}, "align"),
@@ -270,18 +272,18 @@ def test_a_launch_without_source_has_its_reason(tmp_path: Path) -> None:
         ({"grids": [[1], ["x"]]}, "at `$.grids[1][0]`"),
         ({"tensors": {}}, "at `$.memory.storages`"),
         ({"tensors": [], "storages": []}, "at `$.memory.tensors`"),
-        ({"tensors": {"x": PLACED}, "storages": []}, "no storage 0"),
+        ({"tensors": {"x": PLACE}, "storages": []}, "no storage 0"),
         (
-            {"tensors": {"x": {**PLACED, "shape": [2, -1]}}, "storages": [8]},
+            {"tensors": {"x": {**PLACE, "shape": [2, -1]}}, "storages": [8]},
             "Expected `int` >= 0 - at `$.memory.tensors[...].shape[1]`",
         ),
-        ({"tensors": {"x": {**PLACED, "strides": [1, 1, 1]}}, "storages": [8]}, "differ in length"),
+        ({"tensors": {"x": {**PLACE, "strides": [1, 1, 1]}}, "storages": [8]}, "differ in length"),
         (
-            {"tensors": {"x": {**PLACED, "values": [0.5]}}, "storages": [8]},
+            {"tensors": {"x": {**PLACE, "values": [0.5]}}, "storages": [8]},
             "at `$.memory.tensors[...].values[0]`",
         ),
         (
-            {"tensors": {"x": {**PLACED, "file": "/etc/passwd"}}, "storages": [8]},
+            {"tensors": {"x": {**PLACE, "file": "/etc/passwd"}}, "storages": [8]},
             "unknown field `file`",
         ),
         ({"qualname": "a.b"}, "is not a name"),
@@ -292,17 +294,17 @@ def test_a_launch_without_source_has_its_reason(tmp_path: Path) -> None:
     ],
 )
 def test_a_malformed_launch_is_named_with_its_line(
-    tmp_path: Path, change: dict[str, Any], said: str
+    tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     """Nothing in a file is believed."""
     with pytest.raises(MatrixError, match=r"l\.jsonl:2: ") as error:
         read(write(tmp_path, HEADER, {**launch(), **change}))
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize("first", ["{}\n", '{"schema": "flacheck.launches/2"}\n', "[]\n", ""])
 def test_a_file_of_another_kind_is_refused(tmp_path: Path, first: str) -> None:
-    """The first line says what the file is."""
+    """The first line of a launches file names its kind."""
     with pytest.raises(MatrixError):
         read(write(tmp_path, first))
 
@@ -322,14 +324,14 @@ def test_a_refused_source_names_its_file_and_line(tmp_path: Path) -> None:
 
 
 def test_a_refused_source_leaves_the_others_of_its_file(tmp_path: Path) -> None:
-    """Its kernel is left out and named; a file cannot say itself that a source was refused."""
+    """The kernel is left out and named, and no line of a file can mark a source as refused."""
     hostile = launch(HEAD + "import os\n", kernel="program:evil", id="b" * 16)
     file = write(tmp_path, HEADER, hostile, launch(refused="so it says"))
-    planned = plan(Subject(str(file)), Selection(targets=("sm90",), toolchains=("3.7.1",)))
-    assert {cell.kernel.name for cell in planned.cells} == {"program:scale"}
-    (said,) = (text for text in planned.warnings if "refused" in text)
-    assert said.startswith(f"{file}:2: source line 3: import of os")
-    assert "program:evil" in said
+    whole = plan(Subject(str(file)), Selection(targets=("sm90",), toolchains=("3.7.1",)))
+    assert {cell.kernel.name for cell in whole.cells} == {"program:scale"}
+    (warning,) = (text for text in whole.warnings if "refused" in text)
+    assert warning.startswith(f"{file}:2: source line 3: import of os")
+    assert "program:evil" in warning
 
 
 DEEP: Any = {"tuple": []}
@@ -355,12 +357,12 @@ for _ in range(200):
 def test_values_that_nothing_can_be_done_with_are_named(
     tmp_path: Path, change: dict[str, Any]
 ) -> None:
-    """What cannot be hashed, written or sent is refused where it stands."""
+    """A value that cannot be hashed, written or sent is refused with its line."""
     with pytest.raises(MatrixError, match=r"l\.jsonl:2: "):
         read(write(tmp_path, HEADER, {**launch(), **change}))
 
 
 def test_a_line_without_end_of_nesting_is_named(tmp_path: Path) -> None:
-    """The parser's own limit is no fault of flacheck's."""
+    """Nesting beyond the parser's limit is refused with its line."""
     with pytest.raises(MatrixError, match=r"l\.jsonl:2: not JSON: it is nested too deeply"):
         read(write(tmp_path, HEADER, "[" * 200_000 + "\n"))

@@ -1,4 +1,4 @@
-"""Kernels that have changed since they were captured: what a scan of the launches file says."""
+"""Kernels that have changed since their capture, and the notes of a scan of the launches file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ pytestmark = needs_torch
 
 
 @pytest.fixture(scope="module")
-def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a program, its helpers and what was captured of it."""
     folder = tmp_path_factory.mktemp("captured")
     (folder / "helpers.py").write_text(HELPERS)
@@ -63,9 +63,9 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(captured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same elsewhere, to be edited."""
-    shutil.copytree(captured, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(capture, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -76,7 +76,7 @@ def edit(file: Path, before: str, after: str) -> None:
     file.write_text(text.replace(before, after))
 
 
-def changed(file: Path) -> dict[str, list[str]]:
+def changes_in(file: Path) -> dict[str, list[str]]:
     """Why kernels of a launches file are no longer what they were."""
     return {each["kernel"]: each["why"] for each in plan(Subject(str(file)), H100).stale}
 
@@ -84,16 +84,16 @@ def changed(file: Path) -> dict[str, list[str]]:
 def scan(monkeypatch: pytest.MonkeyPatch, *words: str) -> Result:
     """The command over a compiler that compiles everything."""
     monkeypatch.setitem(toolchains.FAMILIES, "fake", FakeFamily({"*": "compile"}))
-    fixed = ["scan", "l.jsonl", "--triton", "fake==1.0", "--target", "sm90", "--memory", "512"]
-    return CliRunner().invoke(app, [*fixed, *words])
+    command = ["scan", "l.jsonl", "--triton", "fake==1.0", "--target", "sm90", "--memory", "512"]
+    return CliRunner().invoke(app, [*command, *words])
 
 
 def test_nothing_is_said_of_a_program_as_it_was(folder: Path) -> None:
-    """Comments are no part of a kernel, and the rest of the program may change."""
-    assert changed(folder / "l.jsonl") == {}
+    """Edits of comments and of the rest of the program are not reported."""
+    assert changes_in(folder / "l.jsonl") == {}
     edit(folder / "program.py", "  # all of them", "")
     edit(folder / "program.py", "tuned[(1,)]", "\n\ntuned[(2,)]")
-    assert changed(folder / "l.jsonl") == {}
+    assert changes_in(folder / "l.jsonl") == {}
 
 
 @pytest.mark.parametrize(
@@ -108,20 +108,21 @@ def test_nothing_is_said_of_a_program_as_it_was(folder: Path) -> None:
     ],
 )
 def test_an_edit_is_seen(folder: Path, file: str, before: str, after: str, why: str) -> None:
-    """Of the kernel, of what it reads of its module, of its configurations, of its helpers; the
-    kernel beside it is what it was."""
+    """An edit of a kernel, its globals, its configurations or its helpers changes that kernel
+    alone."""
     edit(folder / file, before, after)
-    assert changed(folder / "l.jsonl") == {"program:tuned": [f"{file}: {why}"]}
+    assert changes_in(folder / "l.jsonl") == {"program:tuned": [f"{file}: {why}"]}
 
 
 def test_a_scan_says_what_changed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On stderr and in every report, with how many; the answer and the exit code stay."""
+    """The change and the number of kernels are on stderr and in every report; the exit code
+    stays."""
     edit(folder / "helpers.py", "x * 2", "x * 3")
-    done = scan(monkeypatch)
-    assert done.exit_code == 0
-    assert "1 of 2 kernels have changed since l.jsonl was captured: program:tuned" in done.stderr
-    assert "Changed since captured: 1 kernel" in done.stdout
-    assert "tuned: helpers.py: twice has changed" in done.stdout
+    result = scan(monkeypatch)
+    assert result.exit_code == 0
+    assert "1 of 2 kernels have changed since l.jsonl was captured: program:tuned" in result.stderr
+    assert "Changed since captured: 1 kernel" in result.stdout
+    assert "tuned: helpers.py: twice has changed" in result.stdout
     about = json.loads(scan(monkeypatch, "--format", "json").stdout)
     jsonschema.validate(about, SCHEMA)
     why = ["helpers.py: twice has changed"]
@@ -141,9 +142,9 @@ def test_a_strict_scan_of_changed_kernels_is_incomplete(
     assert scan(monkeypatch, "--strict").exit_code == 0
     edit(folder / "helpers.py", "x * 2", "x * 3")
     assert scan(monkeypatch, "--strict").exit_code == 3
-    done = scan(monkeypatch, "--strict", "--kernel", "double")
-    assert done.exit_code == 0
-    assert "have changed" not in done.stderr
+    result = scan(monkeypatch, "--strict", "--kernel", "double")
+    assert result.exit_code == 0
+    assert "have changed" not in result.stderr
 
 
 def test_other_commands_warn(
@@ -155,45 +156,45 @@ def test_other_commands_warn(
     line = next(n for n, text in enumerate(lines, 1) if '"program:tuned"' in text)
     monkeypatch.setitem(toolchains.FAMILIES, "fake", FakeFamily({"*": "compile"}))
     cell = [f"l.jsonl:{line}", "--triton", "fake==1.0", "--target", "sm90", "--num-warps", "2"]
-    done = CliRunner().invoke(app, ["bisect", *cell, "--memory", "512"])
-    assert "1 of 1 kernels have changed since l.jsonl was captured" in done.stderr
+    result = CliRunner().invoke(app, ["bisect", *cell, "--memory", "512"])
+    assert "1 of 1 kernels have changed since l.jsonl was captured" in result.stderr
     # Both of its configurations compile, which leaves none to look into: that may be why.
-    done = CliRunner().invoke(app, ["bisect", *cell[:-2], "--memory", "512"])
-    assert done.exit_code == 2
+    result = CliRunner().invoke(app, ["bisect", *cell[:-2], "--memory", "512"])
+    assert result.exit_code == 2
     assert "1 of 1 kernels have changed since l.jsonl was captured" in caplog.text
-    (said,) = gathering.of_launches(folder / "l.jsonl", H100).notes
-    assert "program:tuned (helpers.py: twice has changed)" in said
+    (note,) = gathering.of_launches(folder / "l.jsonl", H100).notes
+    assert "program:tuned (helpers.py: twice has changed)" in note
 
 
 def test_sources_that_are_not_at_hand_say_nothing(folder: Path) -> None:
-    """A file may have travelled, or its program may be gone; earlier recorders told no place."""
+    """A file without its program, or by a recorder that stored no place, gives no note."""
     edit(folder / "helpers.py", "x * 2", "x * 3")
     text = (folder / "l.jsonl").read_text()
     (folder / "away").mkdir()
     (folder / "away" / "l.jsonl").write_text(text)
-    assert changed(folder / "away" / "l.jsonl") == {}
+    assert changes_in(folder / "away" / "l.jsonl") == {}
     lines = [json.loads(line) for line in text.splitlines()]
     for line in lines:
         line.pop("defined", None)
     (folder / "old.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert changed(folder / "old.jsonl") == {}
+    assert changes_in(folder / "old.jsonl") == {}
     (folder / "helpers.py").unlink()
     (folder / "program.py").unlink()
-    assert changed(folder / "l.jsonl") == {}
+    assert changes_in(folder / "l.jsonl") == {}
 
 
-def test_a_program_is_found_from_its_launches_file(tmp_path: Path, captured: Path) -> None:
+def test_a_program_is_found_from_its_launches_file(tmp_path: Path, capture: Path) -> None:
     """Wherever that was written; both may move together."""
-    shutil.copytree(captured, tmp_path / "first")
+    shutil.copytree(capture, tmp_path / "first")
     lines = (tmp_path / "first" / "l.jsonl").read_text()
     (tmp_path / "first" / "results").mkdir()
-    moved = lines.replace('"file": "', '"file": "../')
-    (tmp_path / "first" / "results" / "l.jsonl").write_text(moved)
+    elsewhere = lines.replace('"file": "', '"file": "../')
+    (tmp_path / "first" / "results" / "l.jsonl").write_text(elsewhere)
     (tmp_path / "first").rename(tmp_path / "second")
-    assert changed(tmp_path / "second" / "results" / "l.jsonl") == {}
+    assert changes_in(tmp_path / "second" / "results" / "l.jsonl") == {}
     edit(tmp_path / "second" / "helpers.py", "x * 2", "x * 3")
     why = ["../helpers.py: twice has changed"]
-    assert changed(tmp_path / "second" / "results" / "l.jsonl") == {"program:tuned": why}
+    assert changes_in(tmp_path / "second" / "results" / "l.jsonl") == {"program:tuned": why}
 
 
 def install(folder: Path, version: str, helpers: str) -> None:
@@ -220,19 +221,19 @@ def test_a_package_is_looked_up_where_it_is_installed(
     assert [(p.file, p.package) for p in places if p.name == "twice"] == [
         ("tiny/helpers.py", "tiny==1.0")
     ]
-    assert changed(tmp_path / "l.jsonl") == {}
+    assert changes_in(tmp_path / "l.jsonl") == {}
     other = HELPERS.replace("x * 2", "x * 3")
     install(site, "1.0", other)
     # It is not installed beside flacheck.
-    assert changed(tmp_path / "l.jsonl") == {}
+    assert changes_in(tmp_path / "l.jsonl") == {}
     monkeypatch.syspath_prepend(site)
     why = ["tiny==1.0, tiny/helpers.py: twice has changed"]
-    assert changed(tmp_path / "l.jsonl") == {"program:tuned": why}
+    assert changes_in(tmp_path / "l.jsonl") == {"program:tuned": why}
     install(site, "2.0", other)
     why = ["tiny 2.0 is installed, 1.0 was recorded: twice has changed"]
-    assert changed(tmp_path / "l.jsonl") == {"program:tuned": why}
+    assert changes_in(tmp_path / "l.jsonl") == {"program:tuned": why}
     install(site, "2.0", HELPERS + "\nMORE = 1\n")
-    assert changed(tmp_path / "l.jsonl") == {}
+    assert changes_in(tmp_path / "l.jsonl") == {}
 
 
 def test_only_python_files_are_read(folder: Path) -> None:
@@ -261,13 +262,13 @@ def test_only_python_files_are_read(folder: Path) -> None:
 def test_where_kernels_stand_makes_no_other_launch(tmp_path: Path) -> None:
     """Ids are those of earlier recorders, and so are the cells: an unrelated line before a kernel
     changes neither."""
-    found = []
+    files = []
     for name, program in (("one", PROGRAM), ("two", textwrap.dedent(PROGRAM) + "\nunused = 1\n")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "helpers.py").write_text(HELPERS)
         launches = recorded(tmp_path / name, program).launches
         cells = plan(Subject(str(tmp_path / name / "l.jsonl")), H100).cells
-        found.append(([each.id for each in launches], [cell.key for cell in cells]))
+        files.append(([each.id for each in launches], [cell.key for cell in cells]))
         assert launches
         assert all(each.defined for each in launches)
-    assert found[0] == found[1]
+    assert files[0] == files[1]

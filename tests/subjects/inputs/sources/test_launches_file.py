@@ -23,7 +23,7 @@ OTHER_DTYPE = {**launch(id="c" * 16), "launch": {**launch()["launch"], "args": F
 
 
 @pytest.fixture
-def recorded(tmp_path: Path) -> Path:
+def entries(tmp_path: Path) -> Path:
     """Three launches of one kernel in two dtypes, and one of another kernel."""
     same_dtype = launch(id="b" * 16, options={"num_stages": 2})
     other_kernel = launch(id="d" * 16, kernel="program:other")
@@ -42,58 +42,58 @@ def recorded(tmp_path: Path) -> Path:
 def test_launches_are_for_the_card_that_recorded_them(
     device: str | None, targets: tuple[str, ...]
 ) -> None:
-    """The usual targets where nobody knows it."""
+    """Launches without a card are compiled for the usual targets."""
     assert recorded_targets(Launches({"device": device}, (), None)) == targets
 
 
-def test_a_file_is_a_matrix_of_its_own(recorded: Path) -> None:
+def test_a_file_is_a_matrix_of_its_own(entries: Path) -> None:
     """Named like the file, with the kernels' own configurations."""
-    found = kernels(Subject(str(recorded)), Selection())
-    assert (found.matrix.name, found.matrix.file) == ("l", str(recorded))
-    (block,) = found.matrix.blocks
+    rows = kernels(Subject(str(entries)), Selection())
+    assert (rows.matrix.name, rows.matrix.file) == ("l", str(entries))
+    (block,) = rows.matrix.blocks
     assert block.axes == {"target": ("sm90",), "configs": ("own",)}
-    assert [(each.kernel.name, len(each.launches)) for each in found.sources] == [
+    assert [(each.kernel.name, len(each.launches)) for each in rows.sources] == [
         ("program:scale", 3),
         ("program:other", 1),
     ]
-    assert found.packages == {}
-    assert found.warnings == ()
+    assert rows.packages == {}
+    assert rows.warnings == ()
 
 
-def test_the_usual_launches_are_one_of_each_kernel_and_dtype(recorded: Path) -> None:
+def test_the_usual_launches_are_one_of_each_kernel_and_dtype(entries: Path) -> None:
     """The first that was recorded."""
-    found = kernels(Subject(str(recorded)), Selection())
-    assert found.usual_sources is not None
-    assert [len(each.launches) for each in found.usual_sources] == [2, 1]
+    rows = kernels(Subject(str(entries)), Selection())
+    assert rows.usual_sources is not None
+    assert [len(each.launches) for each in rows.usual_sources] == [2, 1]
 
 
-def test_a_line_is_one_launch(recorded: Path) -> None:
+def test_a_line_is_one_launch(entries: Path) -> None:
     """`FILE.jsonl:LINE`, counted from 1."""
-    found = kernels(Subject(f"{recorded}:4"), Selection())
-    (source,) = found.sources
+    rows = kernels(Subject(f"{entries}:4"), Selection())
+    (source,) = rows.sources
     assert [each.dtype for each in source.launches] == ["fp16"]
-    read = launches.read(recorded)
-    assert len(entries_of(read, recorded, None, False)) == 4
+    read = launches.read(entries)
+    assert len(entries_of(read, entries, None, False)) == 4
     with pytest.raises(UsageError, match=r"l\.jsonl:1: no launch is on that line"):
-        entries_of(read, recorded, 1, False)
+        entries_of(read, entries, 1, False)
 
 
 def test_a_guess_is_told_of_the_kernels_that_are_asked_for(tmp_path: Path) -> None:
     """Another kernel's launches may be what they like."""
-    guessed = launch(guessed="program:7")
-    file = write(tmp_path, HEADER, guessed, launch(id="b" * 16, kernel="program:other"))
+    line = launch(guessed="program:7")
+    file = write(tmp_path, HEADER, line, launch(id="b" * 16, kernel="program:other"))
     (warning,) = kernels(Subject(str(file)), Selection()).warnings
     assert warning.startswith("1 of 2 launches may depend on values that the fake GPU made up")
     assert kernels(Subject(str(file)), Selection(kernels=("other",))).warnings == ()
 
 
 def test_a_kernel_that_nothing_can_compile_is_named(tmp_path: Path) -> None:
-    """With the user's word too: it has no source, and no package to import."""
+    """A kernel without a source or a package to import is named, for a trusted file too."""
     bare = {**launch(id="b" * 16, kernel="program:bare"), "source": None, "uncut": "a closure"}
     file = write(tmp_path, HEADER, launch(), bare)
-    found = kernels(Subject(str(file), trust=True), Selection())
-    assert [each.kernel.name for each in found.sources] == ["program:scale"]
-    assert found.warnings == (
+    rows = kernels(Subject(str(file), trust=True), Selection())
+    assert [each.kernel.name for each in rows.sources] == ["program:scale"]
+    assert rows.warnings == (
         "not compiled: the launches file has no source of program:bare "
         "and names no package to import from",
     )
@@ -109,13 +109,13 @@ def test_one_of_each_is_the_likeliest_to_mean_something(tmp_path: Path) -> None:
         launch(id="d" * 16),
         launch(id="e" * 16, options={"num_stages": 3}),
     ]
-    recorded = launches.read(write(tmp_path, HEADER, *lines), ours=True).launches
-    assert [one.id for one in launches.one_each(recorded)] == ["d" * 16]
-    assert [one.id for one in launches.one_each(recorded[:2])] == ["c" * 16]
+    entries = launches.read(write(tmp_path, HEADER, *lines), ours=True).launches
+    assert [one.id for one in launches.one_each(entries)] == ["d" * 16]
+    assert [one.id for one in launches.one_each(entries[:2])] == ["c" * 16]
 
 
 # Asked with four warps first, and then its eight stages need more shared memory than an H100 has.
-PIPELINED = """
+PIPELINE = """
 def config(split, warps, stages):
     return triton.Config({"SPLIT": split}, num_warps=warps, num_stages=stages)
 
@@ -137,13 +137,13 @@ summed[(1,)](x, torch.empty(128 * 128, device="cuda"), 8)
 @captured.needs_torch
 def test_where_the_usual_configuration_does_not_fit_another_is_compiled(tmp_path: Path) -> None:
     """The launch runs on a card, so it does not fail."""
-    captured.recorded(tmp_path, PIPELINED)
+    captured.recorded(tmp_path, PIPELINE)
     command = [sys.executable, "-m", "flacheck", "scan", "l.jsonl", "--configs", "usual"]
     more = ["--target", "sm90", "--format", "json", "-o", "out.json"]
     assert subprocess.run([*command, *more], cwd=tmp_path).returncode == 0
     out = json.loads((tmp_path / "out.json").read_text())
-    found = [(r["options"]["num_stages"], r["verdict"], r["code"]) for r in out["records"]]
-    assert found == [(8, "fails", "FC501"), (1, "compiles", None)]
+    outcomes = [(r["options"]["num_stages"], r["verdict"], r["code"]) for r in out["records"]]
+    assert outcomes == [(8, "fails", "FC501"), (1, "compiles", None)]
     assert [each["cells"] for each in out["summary"]["known_good"]] == [2]
-    (asked,) = out["run"]["question"]["asked"]
-    assert (asked["cells"], asked["answered"]) == (2, 2)
+    (cells,) = out["run"]["question"]["asked"]
+    assert (cells["cells"], cells["answered"]) == (2, 2)

@@ -32,20 +32,20 @@ def package(digest: str = "0") -> Package:
     return Package("shop", "1.0", "/nowhere", digest, {})
 
 
-def named(read: Matrix, provided: Mapping[str, Package]) -> dict[str, Any]:
-    return {each.kernel.name: each for each in matrices.sources_of(read, provided)}
+def sources_of(read: Matrix, packages: Mapping[str, Package]) -> dict[str, Any]:
+    return {each.kernel.name: each for each in matrices.sources_of(read, packages)}
 
 
 def test_a_matrix_without_launches_is_about_flachecks_own_kernels(tmp_path: Path) -> None:
     """With what they declare."""
-    found = named(read(tmp_path, "version: 1\naxes: {target: [sm90]}\n"), {})
-    assert found == corpus.load()
+    sources = sources_of(read(tmp_path, "version: 1\naxes: {target: [sm90]}\n"), {})
+    assert sources == corpus.load()
 
 
 def test_launches_of_an_own_kernel_stand_in_for_its_own() -> None:
-    """What only the kernel declares stays: what is omitted, configs and keys."""
-    declared = DeclaredLaunch(Launch({"q": TENSOR}))
-    (source,) = matrices.sources_of(Matrix("m", "m", (), launches={OWN: (declared,)}), {})
+    """The kernel's own omissions, configurations and keys stay."""
+    declaration = DeclaredLaunch(Launch({"q": TENSOR}))
+    (source,) = matrices.sources_of(Matrix("m", "m", (), launches={OWN: (declaration,)}), {})
     (own,) = corpus.load()[OWN].launches
     assert source.kernel == corpus.load()[OWN].kernel
     assert source.launches == (Launch({"q": TENSOR}, own.omitted, own.configs, own.keys),)
@@ -60,8 +60,8 @@ def test_a_packages_kernels_are_loaded_from_it() -> None:
         ),
         "shop.ops:new": (DeclaredLaunch(Launch({"x": TENSOR}), "shop==2.*"),),
     }
-    made = Matrix("m", "m", (), launches=launches, forms={"shop.ops:k": ("sum", "chunk")})
-    (source,) = matrices.package_sources(made, SPEC, package())
+    matrix = Matrix("m", "m", (), launches=launches, forms={"shop.ops:k": ("sum", "chunk")})
+    (source,) = matrices.package_sources(matrix, SPEC, package())
     assert source.kernel.origin == Stubbed("shop.ops", "k")
     assert (source.kernel.package, source.kernel.operator, source.kernel.form) == (
         SPEC,
@@ -69,28 +69,28 @@ def test_a_packages_kernels_are_loaded_from_it() -> None:
         "chunk",
     )
     assert [each.args for each in source.launches] == [{"x": TENSOR}]
-    (edited,) = matrices.package_sources(made, SPEC, package("1"))
-    assert edited.kernel.digest != source.kernel.digest
+    (tuned_source,) = matrices.package_sources(matrix, SPEC, package("1"))
+    assert tuned_source.kernel.digest != source.kernel.digest
 
 
 def test_a_matrix_with_launches_leaves_the_corpus_out_unless_it_names_it() -> None:
     """It is about what it brings."""
     launches = {"shop.ops:k": (DeclaredLaunch(Launch({"x": TENSOR})),)}
-    provided = {SPEC: package()}
+    packages = {SPEC: package()}
     alone = Matrix("m", "m", (), (SPEC,), launches)
-    assert list(named(alone, provided)) == ["shop.ops:k"]
+    assert list(sources_of(alone, packages)) == ["shop.ops:k"]
     both = Matrix("m", "m", (matrix.Block({"kernel": ("retention.*",)}),), (SPEC,), launches)
-    assert set(named(both, provided)) == {*corpus.load(), "shop.ops:k"}
+    assert set(sources_of(both, packages)) == {*corpus.load(), "shop.ops:k"}
 
 
 def test_a_package_is_provided_where_a_selected_kernel_needs_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A scan of flacheck's own kernels installs nothing."""
-    asked: list[str] = []
+    requests: list[str] = []
 
     def provide(spec: str) -> Package:
-        asked.append(spec)
+        requests.append(spec)
         return package()
 
     monkeypatch.setattr(matrices, "provide_package", provide)
@@ -99,7 +99,7 @@ def test_a_package_is_provided_where_a_selected_kernel_needs_it(
     read(tmp_path, text)
     subject = Subject(str(tmp_path / "mine.yaml"))
     assert matrices.kernels(subject, Selection(kernels=("chunk_fwd_o",))).packages == {}
-    assert asked == []
+    assert requests == []
     assert list(matrices.kernels(subject, Selection(kernels=("k",))).packages) == [SPEC]
     with pytest.raises(UsageError, match="did you mean"):
         matrices.kernels(subject, Selection(kernels=("chunk_fwd_oo",)))
