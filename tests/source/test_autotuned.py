@@ -1,4 +1,4 @@
-"""What an autotuned kernel's source declares, and lines that can be written in place of others."""
+"""The declarations of an autotuned kernel's source, and the lines that can replace others."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.made_tuned import SOURCE
 def read(folder: Path, text: str, name: str = "kernel") -> autotuners.AutotunedKernel:
     file = folder / "read.py"
     file.write_text(text)
-    found = autotuners.of_file(file, name, "read.py")
-    assert found is not None
-    return found
+    kernels_read = autotuners.of_file(file, name, "read.py")
+    assert kernels_read is not None
+    return kernels_read
 
 
-def pasted(text: str, line: int, end_line: int, fix: str) -> str:
+def paste(text: str, line: int, end_line: int, fix: str) -> str:
     """A file with a fix in the place of the lines it is for."""
     lines = text.splitlines()
     return "\n".join([*lines[: line - 1], fix, *lines[end_line:]]) + "\n"
@@ -25,26 +25,29 @@ def pasted(text: str, line: int, end_line: int, fix: str) -> str:
 
 def test_arguments_keys_and_heuristics_are_read_with_their_lines(tmp_path: Path) -> None:
     """A kernel of the usual shape."""
-    found = read(tmp_path, SOURCE)
-    assert found.arguments == ("x", "g", "T", "BK", "H", "K", "USE_G", "eps")
-    assert found.constexprs == ("BK", "H", "K", "USE_G")
-    assert found.keys == (("H", 8), ("K", 8), ("USE_G", 8))
-    assert (found.heuristics, found.do_not_specialize) == (("USE_G",), ("T",))
-    assert SOURCE.splitlines()[found.jit_line - 1].startswith("@triton.jit")
+    kernels_read = read(tmp_path, SOURCE)
+    assert kernels_read.arguments == ("x", "g", "T", "BK", "H", "K", "USE_G", "eps")
+    assert kernels_read.constexprs == ("BK", "H", "K", "USE_G")
+    assert kernels_read.keys == (("H", 8), ("K", 8), ("USE_G", 8))
+    assert (kernels_read.heuristics, kernels_read.do_not_specialize) == (("USE_G",), ("T",))
+    assert SOURCE.splitlines()[kernels_read.jit_line - 1].startswith("@triton.jit")
 
 
 def test_a_list_of_keys_is_rewritten_within_its_line(tmp_path: Path) -> None:
-    """What stands before and after it stays, also behind letters that are more than one byte."""
+    """The text before and after the list stays, also behind letters of several bytes."""
     text = SOURCE.replace("key=['H'", "key = [  # ×\n 'H'")
     for source in (SOURCE, text):
-        found = read(tmp_path, source)
-        assert found.key_list is not None
-        new = pasted(
-            source, found.key_list.line, found.key_list.end_line, found.with_keys(["H", "NEW"])
+        kernels_read = read(tmp_path, source)
+        assert kernels_read.key_list is not None
+        new = paste(
+            source,
+            kernels_read.key_list.line,
+            kernels_read.key_list.end_line,
+            kernels_read.with_keys(["H", "NEW"]),
         )
         again = read(tmp_path, new)
         assert [name for name, _ in again.keys] == ["H", "NEW"]
-        assert again.arguments == found.arguments
+        assert again.arguments == kernels_read.arguments
         assert "what tells launches apart: H×K" in new
 
 
@@ -53,17 +56,20 @@ def test_a_module_level_list_is_found_where_it_stands(tmp_path: Path) -> None:
     text = SOURCE.replace("key=['H', 'K', 'USE_G']", "key=KEYS").replace(
         "\n\n\n@", '\n\nKEYS = ["H", "K"]\n\n\n@', 1
     )
-    found = read(tmp_path, text)
-    assert found.key_list is not None
-    assert found.key_list.line == text.splitlines().index('KEYS = ["H", "K"]') + 1
-    assert found.with_keys(["H"]) == 'KEYS = ["H"]'
+    kernels_read = read(tmp_path, text)
+    assert kernels_read.key_list is not None
+    assert kernels_read.key_list.line == text.splitlines().index('KEYS = ["H", "K"]') + 1
+    assert kernels_read.with_keys(["H"]) == 'KEYS = ["H"]'
 
 
 def test_parameters_are_moved_behind_all_others_without_default(tmp_path: Path) -> None:
     """The new signature is Python, with the same annotations and body."""
-    found = read(tmp_path, SOURCE)
-    new = pasted(
-        SOURCE, found.signature.line, found.signature.end_line, found.with_parameters_last(["BK"])
+    kernels_read = read(tmp_path, SOURCE)
+    new = paste(
+        SOURCE,
+        kernels_read.signature.line,
+        kernels_read.signature.end_line,
+        kernels_read.with_parameters_last(["BK"]),
     )
     function = next(node for node in ast.parse(new).body if isinstance(node, ast.FunctionDef))
     assert [a.arg for a in function.args.args][-2:] == ["BK", "eps"]
@@ -73,17 +79,17 @@ def test_parameters_are_moved_behind_all_others_without_default(tmp_path: Path) 
 
 def test_a_source_without_a_place_is_read_too() -> None:
     """A kernel that was cut out of its file has arguments, and no lines that mean anything."""
-    found = autotuners.of_text(
+    kernels_read = autotuners.of_text(
         "import triton\n\n@triton.jit\ndef k(x, N: tl.constexpr):\n    pass\n", "k"
     )
-    assert found is not None
-    assert found.file is None
-    assert found.key_list is None
+    assert kernels_read is not None
+    assert kernels_read.file is None
+    assert kernels_read.key_list is None
     assert autotuners.of_text("x = 1\n", "k") is None
 
 
 def test_only_autotuned_functions_are_named(tmp_path: Path) -> None:
-    """Files that are no Python name none."""
+    """A file that is not Python has no names."""
     file = tmp_path / "names.py"
     file.write_text(SOURCE + "\n\n@triton.jit\ndef plain(x):\n    pass\n")
     assert autotuners.names_in(file) == ["kernel"]

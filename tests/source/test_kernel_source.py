@@ -46,7 +46,7 @@ def statement(text: str) -> ast.stmt:
     return ast.parse(text).body[0]
 
 
-def changed(before: str, after: str) -> set[str]:
+def names_changed(before: str, after: str) -> set[str]:
     """The kernels whose digest a change of the file changes."""
     assert before in TEXT
     old, new = source(), source(TEXT.replace(before, after))
@@ -55,26 +55,26 @@ def changed(before: str, after: str) -> set[str]:
 
 def test_a_digest_follows_what_a_kernel_uses() -> None:
     """Directly or through helpers; a variable of its own hides the module's."""
-    assert changed("SCALE = 2", "SCALE = 4") == {"k", "by_table"}
-    assert changed("SCALE = 3", "SCALE = 5") == {"other"}
-    assert changed("x * SCALE", "SCALE * x") == {"k", "by_table"}
-    assert changed('TABLE["f"] = helper', 'TABLE["f"] = abs') == {"by_table"}
+    assert names_changed("SCALE = 2", "SCALE = 4") == {"k", "by_table"}
+    assert names_changed("SCALE = 3", "SCALE = 5") == {"other"}
+    assert names_changed("x * SCALE", "SCALE * x") == {"k", "by_table"}
+    assert names_changed('TABLE["f"] = helper', 'TABLE["f"] = abs') == {"by_table"}
 
 
 def test_a_digest_ignores_declarations_and_what_is_not_used() -> None:
-    """A cell's launch holds by value what a declaration says of it."""
-    assert changed('OPERATOR = "sum"', 'OPERATOR = "product"') == set()
-    assert changed('{"k": 1}', '{"k": 2}') == set()
-    assert changed("import triton\n", "import triton\nNEW = 1\n") == set()
+    """A launch has the values of its declarations, so the digest leaves them out."""
+    assert names_changed('OPERATOR = "sum"', 'OPERATOR = "product"') == set()
+    assert names_changed('{"k": 1}', '{"k": 2}') == set()
+    assert names_changed("import triton\n", "import triton\nNEW = 1\n") == set()
 
 
 def test_a_decorator_is_part_of_a_kernel() -> None:
     """It decides how the kernel is compiled."""
-    assert "k" in changed("@triton.jit\ndef k", "@triton.jit(noinline=True)\ndef k")
+    assert "k" in names_changed("@triton.jit\ndef k", "@triton.jit(noinline=True)\ndef k")
 
 
 def test_the_last_function_of_a_name_counts() -> None:
-    """As it does for Python."""
+    """The later definition of a name replaces the earlier one, as in Python."""
     twice = source("def f(): return 1\ndef f(): return 2\nx = 1\n")
     function = twice.function("f")
     assert function is not None

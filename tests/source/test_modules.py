@@ -34,7 +34,7 @@ TEXT = """
 """
 
 
-def written(root: Path, name: str, text: str) -> Path:
+def write_module(root: Path, name: str, text: str) -> Path:
     """A file of a package."""
     file = root / name
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def written(root: Path, name: str, text: str) -> Path:
 
 def test_a_module_says_what_its_names_stand_for(tmp_path: Path) -> None:
     """Relative imports are made absolute; a name that branches bind has several imports."""
-    written(tmp_path, "pkg/ops/one.py", TEXT)
+    write_module(tmp_path, "pkg/ops/one.py", TEXT)
     module = read(tmp_path, "pkg.ops.one")
     assert module.file == "pkg/ops/one.py"
     assert module.imports == {
@@ -62,7 +62,7 @@ def test_a_module_says_what_its_names_stand_for(tmp_path: Path) -> None:
 
 def test_a_packages_own_module_is_its_init(tmp_path: Path) -> None:
     """From there a relative import leads to the package itself."""
-    file = written(tmp_path, "pkg/ops/__init__.py", "from .one import kernel\n")
+    file = write_module(tmp_path, "pkg/ops/__init__.py", "from .one import kernel\n")
     assert file_of(tmp_path, "pkg.ops") == file
     assert module_name(tmp_path, file) == "pkg.ops"
     assert read(tmp_path, "pkg.ops").imports == {"kernel": (Import("pkg.ops.one", "kernel"),)}
@@ -70,14 +70,14 @@ def test_a_packages_own_module_is_its_init(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_an_empty_module(tmp_path: Path) -> None:
     """A missing file, and one that is not Python."""
-    written(tmp_path, "pkg/broken.py", "def (:\n")
+    write_module(tmp_path, "pkg/broken.py", "def (:\n")
     assert read(tmp_path, "pkg.missing").file == ""
     broken = read(tmp_path, "pkg.broken")
     assert broken.file == "pkg/broken.py"
     assert not broken.definitions
 
 
-LAUNCHED = """\
+LAUNCHES = """\
 import triton
 
 @triton.jit
@@ -114,8 +114,8 @@ class Layer:
     def forward(self, x):
         renamed[(1,)](x)
 """,
-    "pkg/ops/ascend/three.py": LAUNCHED.format(name="other"),
-    "pkg/modules/four.py": LAUNCHED.format(name="norm"),
+    "pkg/ops/ascend/three.py": LAUNCHES.format(name="other"),
+    "pkg/modules/four.py": LAUNCHES.format(name="norm"),
     "pkg/ops/broken.py": "def (:\n",
 }
 
@@ -124,7 +124,7 @@ class Layer:
 def folder(tmp_path: Path) -> Path:
     """The package in a folder."""
     for name, text in PACKAGE.items():
-        written(tmp_path, name, text)
+        write_module(tmp_path, name, text)
     return tmp_path
 
 
@@ -165,8 +165,8 @@ def test_users_import_no_tests(file: str, module: str | None) -> None:
 
 def test_kernels_count_where_another_name_for_them_is_launched(tmp_path: Path) -> None:
     """Wrapped at the launch, bound by an assignment, made by a call, chosen, or an attribute."""
-    written(tmp_path, "pkg/__init__.py", "")
-    written(
+    write_module(tmp_path, "pkg/__init__.py", "")
+    write_module(
         tmp_path,
         "pkg/kernels.py",
         """
@@ -191,7 +191,7 @@ def test_kernels_count_where_another_name_for_them_is_launched(tmp_path: Path) -
         tuned = triton.autotune(configs=[], key=[])(first)
         """,
     )
-    written(
+    write_module(
         tmp_path,
         "pkg/ops.py",
         """
@@ -274,16 +274,16 @@ def test_kernels_are_counted_however_the_host_reaches_them(
     tmp_path: Path, text: str, names: list[str]
 ) -> None:
     """Through branches, containers, loops, attributes, factories, parameters and `run`; a mere lookup launches nothing."""
-    written(tmp_path, "pkg/__init__.py", "")
-    written(tmp_path, "pkg/kernels.py", KERNEL)
+    write_module(tmp_path, "pkg/__init__.py", "")
+    write_module(tmp_path, "pkg/kernels.py", KERNEL)
     (tmp_path / "pkg" / "ops.py").write_text(f"import functools\n{OTHERS}\n{text}\n")
     assert list(launchable(tmp_path, "pkg")) == [f"pkg.kernels:{name}" for name in names]
 
 
 def test_kernels_within_functions_and_classes_have_qualified_names(tmp_path: Path) -> None:
     """A name means the kernel of the nearest scope; `return kernel[grid]` is a launch, a returned device function is none."""
-    written(tmp_path, "pkg/__init__.py", "")
-    written(
+    write_module(tmp_path, "pkg/__init__.py", "")
+    write_module(
         tmp_path,
         "pkg/made.py",
         """
@@ -366,5 +366,5 @@ def test_released_packages_count_closures_and_branches(
     """Kernels of factory functions, and those between which a branch chooses at the launch."""
     install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target"]
     subprocess.run([*install, str(tmp_path), package], check=True)
-    counted = {name.removeprefix(f"{module}.") for name in launchable(tmp_path, module)}
-    assert kernels <= counted
+    names = {name.removeprefix(f"{module}.") for name in launchable(tmp_path, module)}
+    assert kernels <= names

@@ -13,7 +13,7 @@ def _bounds(*versions: str) -> PythonVersions:
 
 
 @pytest.mark.parametrize(
-    ("source", "expected"),
+    ("source", "bounds"),
     [
         ("import sys\nif sys.version_info >= (3, 12): pass", _bounds("3.12")),
         ("import sys\nif (3, 10) > sys.version_info: pass", _bounds("3.10")),
@@ -32,6 +32,6 @@ def _bounds(*versions: str) -> PythonVersions:
         ("own = sys.version_info\nuse(own)", OPEN),
     ],
 )
-def test_comparisons_with_a_version_are_bounds(source: str, expected: PythonVersions) -> None:
+def test_comparisons_with_a_version_are_bounds(source: str, bounds: PythonVersions) -> None:
     """Any other use of the version leaves the dependence open."""
-    assert read(source.encode()) == expected
+    assert read(source.encode()) == bounds

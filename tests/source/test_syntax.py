@@ -1,4 +1,4 @@
-"""What syntax says at a glance."""
+"""Facts that the syntax of a module shows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def call(text: str) -> ast.Call:
     return node
 
 
-def written(*nodes: ast.AST | None) -> list[str]:
+def texts(*nodes: ast.AST | None) -> list[str]:
     return [ast.unparse(node) for node in nodes if node is not None]
 
 
@@ -53,7 +53,7 @@ def test_a_file_that_cannot_be_read_has_no_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "dotted", "called"),
+    ("text", "qualified_name", "callee"),
     [
         ("a", "a", "a"),
         ("a.b.c", "a.b.c", "c"),
@@ -65,27 +65,27 @@ def test_a_file_that_cannot_be_read_has_no_content(tmp_path: Path) -> None:
         ("1", None, ""),
     ],
 )
-def test_names_of_expressions(text: str, dotted: str | None, called: str) -> None:
+def test_names_of_expressions(text: str, qualified_name: str | None, callee: str) -> None:
     """The whole chain of attributes, and the last part of what is called."""
-    assert dotted_name(expression(text)) == dotted
-    assert syntax.called_name(expression(text)) == called
+    assert dotted_name(expression(text)) == qualified_name
+    assert syntax.called_name(expression(text)) == callee
 
 
 def test_what_a_call_is_given_for_a_parameter() -> None:
     """By name before the position, which a keyword-only parameter does not have."""
     node = call("f(a, b, key=c)")
-    given = [
+    parameters = [
         syntax.argument(node, "key", 0),
         syntax.argument(node, "other", 1),
         syntax.argument(node, "other", 2),
         syntax.argument(node, "other"),
     ]
-    assert [each and ast.unparse(each) for each in given] == ["c", "b", None, None]
+    assert [each and ast.unparse(each) for each in parameters] == ["c", "b", None, None]
 
 
 def test_elements_are_those_that_are_written_out() -> None:
     """A computed list has none that can be read."""
-    assert written(*syntax.elements(expression("[a, 1, 'b']"))) == ["a", "1", "'b'"]
+    assert texts(*syntax.elements(expression("[a, 1, 'b']"))) == ["a", "1", "'b'"]
     assert syntax.elements(expression("list(x)")) == []
     assert syntax.elements(None) == []
     constants = syntax.constants_in(expression("(a, 1, 'b')"))
@@ -93,7 +93,8 @@ def test_elements_are_those_that_are_written_out() -> None:
 
 
 def test_parameters_and_their_defaults() -> None:
-    """Those given by position have theirs at the end; `*args` and `**kwargs` are none."""
+    """Defaults of positional parameters belong to the last ones; `*args` and `**kwargs` are left
+    out."""
     node = function("def f(a, b, /, c=1, *args, d, e=2, **kwargs): pass")
     assert [each.arg for each in parameters(node)] == ["a", "b", "c", "d", "e"]
     defaults = syntax.defaults(node.args)
@@ -113,13 +114,13 @@ def test_parameters_and_their_defaults() -> None:
     ],
 )
 def test_a_kernel_is_known_by_its_decorator(decorators: str, is_kernel: bool) -> None:
-    """As it is imported, with arguments or without."""
+    """The decorator counts by any import, with or without arguments."""
     assert syntax.is_kernel(statement(f"{decorators}\ndef k(x): pass")) is is_kernel
     assert not syntax.is_kernel(statement("class K: pass"))
 
 
 def test_a_launch_names_its_kernel() -> None:
-    """`name[grid](…)`; what is computed has no name."""
+    """`name[grid](…)` names a kernel, and a computed kernel has no name."""
     launches = {
         "k[(1,)](x)": ["k"],
         "k(x)": [],
@@ -149,14 +150,14 @@ def test_a_definition_begins_with_its_decorators() -> None:
     ],
 )
 def test_what_a_statement_assigns_to(text: str, targets: list[str]) -> None:
-    """Of every form of assignment."""
-    assert written(*syntax.targets(statement(text))) == targets
+    """Each form of assignment gives its targets."""
+    assert texts(*syntax.targets(statement(text))) == targets
 
 
 def test_the_blocks_of_a_statement() -> None:
     """Each way that it may go."""
     node = statement("try:\n    a\nexcept E:\n    b\nelse:\n    c\nfinally:\n    d\n")
-    blocks = [written(*block) for block in syntax.inner_blocks(node) if block]
+    blocks = [texts(*block) for block in syntax.inner_blocks(node) if block]
     assert blocks == [["a"], ["c"], ["d"], ["b"]]
     cases = statement("match x:\n    case 1:\n        a\n    case _:\n        b\n")
-    assert [written(*block) for block in syntax.inner_blocks(cases) if block] == [["a"], ["b"]]
+    assert [texts(*block) for block in syntax.inner_blocks(cases) if block] == [["a"], ["b"]]

@@ -1,4 +1,4 @@
-"""What an expression is worth, as far as the source says it."""
+"""The value of an expression, as far as the source determines it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pytest
 
 from flacheck.source.values import UNKNOWN, cdiv, next_power_of_2, value
 
-KNOWN = {"BT": 64, "K": 100, "flag": False, "mode": "chunk"}
+VALUES = {"BT": 64, "K": 100, "flag": False, "mode": "chunk"}
 
 
 def worth(text: str) -> Any:
     """The value of an expression where some names are known."""
     expression = ast.parse(text, mode="eval").body
-    return value(expression, lambda node: KNOWN.get(getattr(node, "id", ""), UNKNOWN))
+    return value(expression, lambda node: VALUES.get(getattr(node, "id", ""), UNKNOWN))
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "value"),
     [
         ("7", 7),
         ("BT", 64),
@@ -35,9 +35,9 @@ def worth(text: str) -> Any:
         ("64 if unknown else BT", 64),
     ],
 )
-def test_what_follows_from_known_names_is_known(text: str, expected: object) -> None:
+def test_what_follows_from_known_names_is_known(text: str, value: object) -> None:
     """Constants, comparisons, truth values and the arithmetic of tile sizes."""
-    assert worth(text) == expected
+    assert worth(text) == value
 
 
 @pytest.mark.parametrize(

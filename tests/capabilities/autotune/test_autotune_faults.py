@@ -19,7 +19,7 @@ from flacheck.capabilities.autotune.results import KeyFault, TunedLaunch
 from flacheck.pipeline.fallbacks.constexprs import kernel_code
 from flacheck.source.host_code import HostLaunch
 from tests.made_tuned import SOURCE, TENSOR, call, constexpr, tuned
-from tests.source.test_autotuned import pasted, read
+from tests.source.test_autotuned import paste, read
 
 
 def found(of: TunedLaunch, version: str = "3.5.1", audit: Any = ()) -> list[KeyFault]:
@@ -50,7 +50,7 @@ def test_a_key_that_is_no_argument(tmp_path: Path, version: str, word: str) -> N
     assert one.file == "made.py"
     assert one.line is not None
     assert one.end_line is not None
-    again = read(tmp_path, pasted(source, one.line, one.end_line, one.fix))
+    again = read(tmp_path, paste(source, one.line, one.end_line, one.fix))
     assert [name for name, _ in again.keys] == ["H", "K", "USE_G"]
 
 
@@ -67,7 +67,7 @@ def test_keys_by_position_are_mended_in_the_signature(tmp_path: Path) -> None:
     assert "IndexError" in other.why
     assert one.line is not None
     assert one.end_line is not None
-    again = read(tmp_path, pasted(SOURCE, one.line, one.end_line, one.fix))
+    again = read(tmp_path, paste(SOURCE, one.line, one.end_line, one.fix))
     assert again.arguments == ("x", "g", "T", "H", "K", "USE_G", "BK", "eps")
 
 
@@ -240,6 +240,6 @@ def test_one_list_mends_all_faults(tmp_path: Path) -> None:
     assert len({fault.fix for fault in several}) == 1
     assert several[0].line
     assert several[0].end_line
-    new = pasted(source, several[0].line, several[0].end_line, several[0].fix)
+    new = paste(source, several[0].line, several[0].end_line, several[0].fix)
     assert found(tuned(tmp_path, *calls, source=new)) == []
     assert correct_keys(["A", "B"], []) == ["A", "B"]

@@ -1,4 +1,4 @@
-"""What a worker refuses of a source from a file, whatever flacheck has read in its text."""
+"""The worker refuses a source of a file by itself, whatever flacheck has checked in its text."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_source_of_the_language_compiles() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "what"),
+    ("source", "what"),
     [
         ("EXP = tl.core", "triton.language.core is the module"),
         ("EXP = tl.core.os.system", "triton.language.core is the module"),
@@ -92,9 +92,9 @@ def test_a_source_of_the_language_compiles() -> None:
         ("from triton.language.math import wraps as EXP", "math.wraps is not a function"),
     ],
 )
-def test_a_name_that_leads_out_of_the_language_is_refused(written: str, what: str) -> None:
+def test_a_name_that_leads_out_of_the_language_is_refused(source: str, what: str) -> None:
     """Before the module is run."""
-    assert what in refusal(worker_answers(SOURCE.replace("EXP = tl.exp", written), X))
+    assert what in refusal(worker_answers(SOURCE.replace("EXP = tl.exp", source), X))
 
 
 @pytest.mark.parametrize("option", ["extern_libs", "ir_override", "debug", "grid"])
@@ -102,8 +102,8 @@ def test_an_argument_that_is_not_a_parameter_is_refused(option: str) -> None:
     """Triton takes it for an option, of which some name files."""
     args = {**X, option: {"constexpr": "/etc/hostname.ptx"}}
     assert f"the argument {option} is not a parameter" in refusal(worker_answers(SOURCE, args))
-    held = [{"kwargs": {option: 1}}]
-    answer = worker_answers(SOURCE, X, configs=held)
+    configs = [{"kwargs": {option: 1}}]
+    answer = worker_answers(SOURCE, X, configs=configs)
     assert f"the argument {option} is not a parameter" in refusal(answer)
 
 

@@ -1,4 +1,4 @@
-"""What the kernel closes to workers and programs, tried from inside of them."""
+"""The ways that the sandbox closes to workers and programs, tried from inside of them."""
 
 from __future__ import annotations
 
@@ -72,13 +72,14 @@ def worker_configs(folder: Path) -> dict[str, tuple[dict[str, Any], str]]:
 def test_a_worker_has_no_way_out_that_the_machine_can_close(
     name: str, bait: Bait, tmp_path: Path
 ) -> None:
-    """Of any kind; nvcc gives its commands to a shell, and a package may run the system's programs."""
+    """Each way is closed to workers of any kind; nvcc's shell and the system's programs still
+    run."""
     config, open_name = worker_configs(tmp_path)[name]
     config = {"path": [], "identity": "x==1", **config, "worker_file": ESCAPING, "bait": bait}
-    (found,) = attempts([fake.task("any", WorkerKind("escaping", config))]).values()
-    assert found.outcome is Outcome.FINISHED, found.log
-    closed = {way for way, is_closed in found.facts.items() if is_closed is True}
-    assert closed == expected(open_name)
+    (attempt,) = attempts([fake.task("any", WorkerKind("escaping", config))]).values()
+    assert attempt.outcome is Outcome.FINISHED, attempt.log
+    ways_closed = {way for way, is_closed in attempt.facts.items() if is_closed is True}
+    assert ways_closed == expected(open_name)
 
 
 @pytest.fixture
@@ -110,20 +111,20 @@ def test_without_namespaces_the_others_close_what_they_can(
     without = "from flacheck.guest.engine import confinement, namespaces\n"
     without += "namespaces.find_flags = lambda: 0\n"
     without += f"confinement.Confinement({policy!r}).enter()\n"
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", without + code(bait) + "print(closed)"],
         capture_output=True,
         text=True,
         cwd=ROOT,
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     open_names = {"connections"} if is_package else set()
-    assert set(ast.literal_eval(done.stdout)) == expected("programs") - open_names
+    assert set(ast.literal_eval(result.stdout)) == expected("programs") - open_names
 
 
 def closed_to_program(policy: confinement.Policy, bait: Bait, folder: Path) -> set[str]:
     """Return the ways that are closed to a program of this policy, which writes to the folder."""
-    ended = programs.run(
+    end = programs.run(
         ["-I", "-S", "-c", code(bait) + "print(closed)"],
         programs.environment(folder),
         folder,
@@ -133,7 +134,7 @@ def closed_to_program(policy: confinement.Policy, bait: Bait, folder: Path) -> s
         policy=policy,
     )
     log = (folder / "log").read_text()
-    assert ended.exit_code == 0, log
+    assert end.exit_code == 0, log
     return set(ast.literal_eval(log))
 
 
@@ -142,9 +143,9 @@ def test_every_way_is_open_to_a_process_without_a_policy(tmp_path: Path) -> None
     (tmp_path / "outside").mkdir()
     with lay_bait(str(tmp_path / "outside")) as bait:
         script = code(bait) + "print(closed)"
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     needs_newer_kernel = {"attributes of files"}
-    assert set(ast.literal_eval(done.stdout)) <= needs_newer_kernel, done.stderr
+    assert set(ast.literal_eval(result.stdout)) <= needs_newer_kernel, result.stderr
 
 
 def test_a_policy_is_the_users_own_only_where_that_is_meant() -> None:
@@ -174,8 +175,8 @@ def test_a_compiler_that_is_linked_is_found_where_it_lies(tmp_path: Path) -> Non
 def test_a_build_names_no_folder_of_the_users_as_one_of_headers(folder: str) -> None:
     """It would show each file there in an error message."""
     path = str(Path(folder).expanduser())
-    named = [path, "/usr/include", "/project/csrc"]
-    assert policies.header_folders(named, "/project") == ["/usr/include", "/project/csrc"]
+    arguments = [path, "/usr/include", "/project/csrc"]
+    assert policies.header_folders(arguments, "/project") == ["/usr/include", "/project/csrc"]
 
 
 def test_the_headers_of_a_submodule_beside_the_project_are_readable(tmp_path: Path) -> None:
@@ -217,7 +218,7 @@ def test_a_program_reads_no_variable_of_any_process(
     monkeypatch.chdir(tmp_path / "outside")
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    ended = programs.run(
+    end = programs.run(
         ["-c", LEAKS],
         programs.environment(scratch),
         scratch,
@@ -226,12 +227,12 @@ def test_a_program_reads_no_variable_of_any_process(
         memory_mb=2000,
         policy=policies.of_package([], str(scratch)),
     )
-    said = (scratch / "log").read_text()
-    assert ended.exit_code == 0, said
-    found = json.loads(said)
-    assert found["others"] == []
-    assert not found["leaks"]
-    assert any(key.endswith("environ") for key in found["own"])
+    text = (scratch / "log").read_text()
+    assert end.exit_code == 0, text
+    outcome = json.loads(text)
+    assert outcome["others"] == []
+    assert not outcome["leaks"]
+    assert any(key.endswith("environ") for key in outcome["own"])
 
 
 def test_flacheck_itself_is_hidden_from_other_processes_of_its_user(tmp_path: Path) -> None:
@@ -250,7 +251,7 @@ def test_flacheck_itself_is_hidden_from_other_processes_of_its_user(tmp_path: Pa
     assert ctypes.CDLL(None).prctl(get_dumpable, 0, 0, 0, 0) == 0
 
 
-REFUSED = """
+REFUSALS = """
 import ctypes, json, sys
 libc = ctypes.CDLL(None, use_errno=True)
 numbers = json.loads(sys.argv[1])
@@ -264,7 +265,7 @@ print(json.dumps([call(number) for number in numbers]))
 def errors_of_calls(numbers: list[int], folder: Path) -> list[int]:
     """Return the error of each system call in a package's process, -result of one that succeeds."""
     programs.run(
-        ["-c", REFUSED, json.dumps(numbers)],
+        ["-c", REFUSALS, json.dumps(numbers)],
         programs.environment(folder),
         folder,
         folder / "log",
@@ -285,11 +286,11 @@ def numbers_of(calls: system_calls.Numbers) -> set[int]:
 @pytest.mark.skipif(not HAS_SECCOMP, reason="this kernel has no seccomp")
 def test_a_call_that_is_not_listed_is_refused(tmp_path: Path) -> None:
     """Every one up to the newest known, in a process that has nothing to lose."""
-    listed = numbers_of(system_calls.ALLOWED_CALLS) | numbers_of(system_calls.PRETENDED_CALLS)
-    listed |= numbers_of(system_calls.UNSUPPORTED_CALLS) | numbers_of(system_calls.ABSENT_CALLS)
+    numbers = numbers_of(system_calls.ALLOWED_CALLS) | numbers_of(system_calls.PRETENDED_CALLS)
+    numbers |= numbers_of(system_calls.UNSUPPORTED_CALLS) | numbers_of(system_calls.ABSENT_CALLS)
     # The kernel does not show seccomp its calls for probes, which end any other caller.
     unseen = {335, 336} if platform.machine() == "x86_64" else set()
-    others = sorted(set(range(system_calls.NEWEST_CALL + 1)) - listed - unseen)
+    others = sorted(set(range(system_calls.NEWEST_CALL + 1)) - numbers - unseen)
     assert len(others) > 100
     assert set(errors_of_calls(others, tmp_path)) == {errno.EPERM}
 
@@ -305,11 +306,12 @@ def test_calls_of_newer_kernels_and_other_abis_are_absent(tmp_path: Path) -> Non
 
 @pytest.mark.skipif(not HAS_SECCOMP, reason="this kernel has no seccomp")
 def test_attributes_do_not_change_and_modes_only_seem_to(tmp_path: Path) -> None:
-    """As on a file system without extended attributes; linkers need their `chmod` not to fail."""
-    unsupported = sorted(numbers_of(system_calls.UNSUPPORTED_CALLS))
-    assert set(errors_of_calls(unsupported, tmp_path)) == {errno.ENOTSUP}
-    pretended = sorted(numbers_of(system_calls.PRETENDED_CALLS))
-    assert set(errors_of_calls(pretended, tmp_path)) == {0}
+    """Extended attributes are unsupported, and `chmod` succeeds without effect, as linkers need
+    it."""
+    absent = sorted(numbers_of(system_calls.UNSUPPORTED_CALLS))
+    assert set(errors_of_calls(absent, tmp_path)) == {errno.ENOTSUP}
+    ignored = sorted(numbers_of(system_calls.PRETENDED_CALLS))
+    assert set(errors_of_calls(ignored, tmp_path)) == {0}
 
 
 def header_numbers(header: str, *defines: str) -> dict[str, int]:
@@ -318,8 +320,8 @@ def header_numbers(header: str, *defines: str) -> dict[str, int]:
         return {}
     text = f"#include <{header}>\n"
     command = ["gcc", "-E", "-dM", *defines, "-"]
-    done = subprocess.run(command, input=text, capture_output=True, text=True)
-    values = dict(re.findall(r"#define (__NR\w*) (\w+)", done.stdout))
+    result = subprocess.run(command, input=text, capture_output=True, text=True)
+    values = dict(re.findall(r"#define (__NR\w*) (\w+)", result.stdout))
     numbers = {}
     for name, value in values.items():
         while value in values:
@@ -342,12 +344,12 @@ def test_the_numbers_are_those_of_linux(machine: str, header: str) -> None:
     column = system_calls.MACHINES[machine][1]
     tables = (system_calls.ALLOWED_CALLS, system_calls.PRETENDED_CALLS)
     tables += (system_calls.UNSUPPORTED_CALLS, system_calls.ABSENT_CALLS)
-    listed = {name: pair[column] for calls in tables for name, pair in calls.items()}
+    by_name = {name: pair[column] for calls in tables for name, pair in calls.items()}
     # A call that is newer than the header stands in none.
     newest = max(numbers.values())
     wrong = {
         name: (number, numbers.get(name))
-        for name, number in listed.items()
+        for name, number in by_name.items()
         if number != numbers.get(name) and (number is None or number <= newest)
     }
     assert wrong == {}
@@ -362,25 +364,25 @@ def test_a_filter_answers_each_call_as_the_lists_do(
     architecture, column = system_calls.MACHINES[machine]
     program = system_calls.assemble_filter(["truncate"])
     assert len(program) // 8 < 4096
-    allowed, error = 0x7FFF0000, 0x00050000
+    allow, error = 0x7FFF0000, 0x00050000
 
     def answer(number: int, *arguments: int, arch: int = architecture) -> int:
         return run_filter(program, number, arch, arguments)
 
-    listed = {name: pair[column] for name, pair in system_calls.ALLOWED_CALLS.items()}
-    for name, number in listed.items():
+    by_name = {name: pair[column] for name, pair in system_calls.ALLOWED_CALLS.items()}
+    for name, number in by_name.items():
         if number is not None and name not in system_calls.CONDITIONS:
-            assert answer(number) == (error | errno.EPERM if name == "truncate" else allowed), name
-    assert answer(listed["read"] or 0, arch=0x40000003) == error | errno.EPERM
-    prlimit, ioctl = listed["prlimit64"] or 0, listed["ioctl"] or 0
-    assert (answer(prlimit, 0), answer(prlimit, 4711)) == (allowed, error | errno.EPERM)
+            assert answer(number) == (error | errno.EPERM if name == "truncate" else allow), name
+    assert answer(by_name["read"] or 0, arch=0x40000003) == error | errno.EPERM
+    prlimit, ioctl = by_name["prlimit64"] or 0, by_name["ioctl"] or 0
+    assert (answer(prlimit, 0), answer(prlimit, 4711)) == (allow, error | errno.EPERM)
     assert (answer(ioctl, 3, 0x5401), answer(ioctl, 3, 0x40086602)) == (
-        allowed,
+        allow,
         error | errno.ENOTTY,
     )
-    assert answer(listed["clone"] or 0, 0x10000000) == error | errno.EPERM
-    pair = listed["socketpair"] or 0
-    assert [answer(pair, 1, kind | 0x80800) == allowed for kind in (1, 2, 3, 5)] == [
+    assert answer(by_name["clone"] or 0, 0x10000000) == error | errno.EPERM
+    pair = by_name["socketpair"] or 0
+    assert [answer(pair, 1, kind | 0x80800) == allow for kind in (1, 2, 3, 5)] == [
         True,
         False,
         False,
@@ -389,7 +391,7 @@ def test_a_filter_answers_each_call_as_the_lists_do(
 
 
 def run_filter(program: bytes, number: int, arch: int, arguments: tuple[int, ...]) -> int:
-    """What classic BPF returns for a system call."""
+    """Return the result of the classic BPF filter for a system call."""
     data = struct.pack("=IIQ6Q", number, arch, 0, *arguments, *[0] * (6 - len(arguments)))
     at = accumulator = 0
     while True:
@@ -426,10 +428,10 @@ def test_an_older_kernel_is_given_only_the_rights_that_it_knows(
     abi: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unknown one would make it refuse all of them."""
-    made: list[tuple[object, ...]] = []
+    calls: list[tuple[object, ...]] = []
 
     def call(number: int, *arguments: object) -> int:
-        made.append((number, *arguments))
+        calls.append((number, *arguments))
         return os.open(os.devnull, os.O_RDONLY)
 
     monkeypatch.setattr(
@@ -437,18 +439,18 @@ def test_an_older_kernel_is_given_only_the_rights_that_it_knows(
     )
     monkeypatch.setattr(confinement, "call_kernel", call)
     confinement.Confinement({**policies.OWN, "trusted": False})
-    attributes = made[0][1]
+    attributes = calls[0][1]
     assert isinstance(attributes, bytes)
     assert len(attributes) == {2: 8, 3: 8, 4: 16, 5: 16}.get(abi, 24)
-    handled = int.from_bytes(attributes[:8], "little")
-    assert handled.bit_length() == {2: 14, 3: 15, 4: 15}.get(abi, 16)
+    rights = int.from_bytes(attributes[:8], "little")
+    assert rights.bit_length() == {2: 14, 3: 15, 4: 15}.get(abi, 16)
 
 
 def test_a_socket_pair_is_no_network(tmp_path: Path) -> None:
     """Python's own libraries use one to wake themselves."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    ended = programs.run(
+    end = programs.run(
         ["-c", "import asyncio; asyncio.run(asyncio.sleep(0)); print('slept')"],
         programs.environment(scratch),
         scratch,
@@ -457,7 +459,7 @@ def test_a_socket_pair_is_no_network(tmp_path: Path) -> None:
         memory_mb=2000,
         policy=policies.of_package([], str(scratch)),
     )
-    assert (ended.exit_code, (scratch / "log").read_text()) == (0, "slept\n")
+    assert (end.exit_code, (scratch / "log").read_text()) == (0, "slept\n")
 
 
 def test_an_assembler_is_started_without_a_shell(

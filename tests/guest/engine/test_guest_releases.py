@@ -1,4 +1,4 @@
-"""What differs between Triton's releases, beside the one that is installed and small stand-ins."""
+"""Differences between Triton's releases, beside the installed one and small stand-ins."""
 
 from __future__ import annotations
 
@@ -93,26 +93,27 @@ def test_decorators_are_seen_through() -> None:
     def kernel(x, n, HALF):  # type: ignore[no-untyped-def]
         pass
 
-    tuned = releases.add_autotuner(kernel, [])
-    decorated = triton.heuristics({"HALF": lambda args: args["n"] // 2})(tuned)
-    assert releases.unwrap(decorated) is kernel
-    assert releases.strip_decorators(decorated) is kernel
-    assert releases.autotuner(decorated) is tuned
+    autotuner = releases.add_autotuner(kernel, [])
+    function = triton.heuristics({"HALF": lambda args: args["n"] // 2})(autotuner)
+    assert releases.unwrap(function) is kernel
+    assert releases.strip_decorators(function) is kernel
+    assert releases.autotuner(function) is autotuner
     assert releases.autotuner(kernel) is None
-    assert releases.with_heuristics(decorated, {"n": 8}) == {"n": 8, "HALF": 4}
-    assert releases.with_heuristics(decorated, {"n": 8, "HALF": 1}) == {"n": 8, "HALF": 1}
+    assert releases.with_heuristics(function, {"n": 8}) == {"n": 8, "HALF": 4}
+    assert releases.with_heuristics(function, {"n": 8, "HALF": 1}) == {"n": 8, "HALF": 1}
 
 
 @needs_triton
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 def test_a_recorded_heuristic_is_not_computed_again() -> None:
-    """It may look at a tensor's shape, and here are no tensors."""
+    """A heuristic may read a tensor's shape, and its recorded result is used since no tensor
+    exists."""
     from triton.runtime.autotuner import Heuristics
 
-    def computed(arguments: dict[str, Any]) -> Any:
+    def heuristic(arguments: dict[str, Any]) -> Any:
         return arguments["x"].shape[0]
 
-    kernel = Heuristics(SimpleNamespace(fn=None), ["x", "N"], {"N": computed})
+    kernel = Heuristics(SimpleNamespace(fn=None), ["x", "N"], {"N": heuristic})
     assert releases.with_heuristics(kernel, {"x": 1, "N": 5}) == {"x": 1, "N": 5}
     x = SimpleNamespace(shape=(7,))
     assert releases.with_heuristics(kernel, {"x": x})["N"] == 7
@@ -150,12 +151,12 @@ def test_the_assemblers_log_gives_registers_stack_and_spills(tmp_path: Any) -> N
 
 
 def test_a_release_that_hides_the_log_has_its_binary_read(tmp_path: Any) -> None:
-    """cuobjdump knows all but the spills."""
+    """cuobjdump gives all figures of the binary but the spills."""
     cuobjdump = tmp_path / "cuobjdump"
     cuobjdump.write_text("#!/bin/sh\necho ' Function k:' ; echo '  REG:17 STACK:0 SHARED:0'\n")
     cuobjdump.chmod(0o755)
-    compiled = SimpleNamespace(asm={"cubin": b"\x7fELF"})
-    assert Assembler(str(tmp_path)).usage(compiled) == {"registers": 17, "stack": 0}
+    binary = SimpleNamespace(asm={"cubin": b"\x7fELF"})
+    assert Assembler(str(tmp_path)).usage(binary) == {"registers": 17, "stack": 0}
 
 
 @needs_triton
@@ -164,17 +165,17 @@ def test_the_front_end_of_checks_parses_a_kernel_once(monkeypatch: pytest.Monkey
     import triton.compiler.code_generator as code_generator
     from triton.runtime.jit import JITFunction
 
-    parsed = []
-    monkeypatch.setattr(JITFunction, "parse", lambda kernel: parsed.append(kernel.src) or "tree")
+    sources = []
+    monkeypatch.setattr(JITFunction, "parse", lambda kernel: sources.append(kernel.src) or "tree")
     releases.parse_once()
     kernels = [SimpleNamespace(src=source) for source in ("a", "b", "a")]
     assert [JITFunction.parse(kernel) for kernel in kernels] == ["tree"] * 3
-    assert parsed == ["a", "b"]
+    assert sources == ["a", "b"]
 
     monkeypatch.setattr(code_generator, "warnings", warnings)
     releases.filter_once()
     filters = code_generator.warnings
-    with warnings.catch_warnings(record=True) as shown:
+    with warnings.catch_warnings(record=True) as warnings_seen:
         warnings.simplefilter("always")
         with filters.catch_warnings():
             filters.simplefilter("ignore", DeprecationWarning)
@@ -183,4 +184,4 @@ def test_the_front_end_of_checks_parses_a_kernel_once(monkeypatch: pytest.Monkey
                 filters.warn("old", DeprecationWarning, stacklevel=1)
                 filters.warn("odd", UserWarning, stacklevel=1)
         filters.warn("old again", DeprecationWarning, stacklevel=1)
-    assert [str(warning.message) for warning in shown] == ["odd", "old again"]
+    assert [str(warning.message) for warning in warnings_seen] == ["odd", "old again"]

@@ -1,4 +1,4 @@
-"""The server's own means: packets, the shared page, logs, and how an error is told."""
+"""The server's own means: packets, the shared page, logs, and the form of an error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 class Failing:
-    """A worker that raises what it is asked for."""
+    """A worker that raises the error of its request."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
@@ -49,7 +49,7 @@ def test_a_message_arrives_whole(pair: tuple[socket.socket, socket.socket]) -> N
 def test_the_last_words_of_who_left_something_unread_are_heard(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
-    """A compiler that does not start says why, whatever waited for it."""
+    """The reason of a compiler that does not start is read, whatever was waiting before it."""
     ours, theirs = pair
     channel.send(ours, {"id": 1})
     channel.send(theirs, {"event": "broken"})
@@ -78,7 +78,7 @@ def test_a_long_log_keeps_its_beginning_and_its_end() -> None:
 
 
 def test_the_page_survives_the_process_that_wrote_it() -> None:
-    """What a worker was doing when it died is read by its parent."""
+    """The parent reads the state of a dead worker from the page."""
     page = SharedPage()
     assert page.read() == (-1, 0, "")
     pid = os.fork()
@@ -102,7 +102,7 @@ def test_a_worker_is_fresh_until_it_finished_something() -> None:
 
 
 def test_an_error_is_told_with_its_causes_and_its_stage(capsys: pytest.CaptureFixture[str]) -> None:
-    """Outermost first; what the error knows itself comes along."""
+    """The causes are listed outermost first, with the error's own stage."""
     error = RuntimeError("outer")
     error.__cause__ = KeyError("inner")
     error.__dict__["facts"] = {"keys": []}
@@ -128,8 +128,8 @@ def test_the_worker_says_what_its_release_would_skip() -> None:
 
 def test_a_context_that_is_suppressed_is_no_cause() -> None:
     """`raise … from None` hides what went before; without it the context counts."""
-    hidden, shown = ValueError(), ValueError()
-    hidden.__context__ = shown.__context__ = KeyError()
+    hidden, visible = ValueError(), ValueError()
+    hidden.__context__ = visible.__context__ = KeyError()
     hidden.__suppress_context__ = True
     assert server.exception_chain(hidden) == ["ValueError"]
-    assert server.exception_chain(shown) == ["ValueError", "KeyError"]
+    assert server.exception_chain(visible) == ["ValueError", "KeyError"]

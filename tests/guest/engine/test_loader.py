@@ -34,7 +34,7 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def loaded(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
+def load(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", PROGRAM, str(folder), name], capture_output=True, text=True
     )
@@ -42,10 +42,11 @@ def loaded(folder: Path, name: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_name_is_found_without_running_the_init(shop: Path) -> None:
     """It is looked up where the `__init__` imports it from."""
-    done = loaded(shop, "PLAIN")
-    assert done.stdout.splitlines() == ["7", "['shop.modules', 'shop.modules.new', 'shop.ops']"], (
-        done.stderr
-    )
+    result = load(shop, "PLAIN")
+    assert result.stdout.splitlines() == [
+        "7",
+        "['shop.modules', 'shop.modules.new', 'shop.ops']",
+    ], result.stderr
 
 
 def test_a_module_by_its_old_name_makes_the_init_run(shop: Path) -> None:
@@ -54,8 +55,8 @@ def test_a_module_by_its_old_name_makes_the_init_run(shop: Path) -> None:
         "import shop.modules.old as old, shop.modules.new as new\n"
         "SAME = old is new, old.__spec__.name\n"
     )
-    done = loaded(shop, "SAME")
-    assert done.stdout.splitlines()[:1] == ["(True, 'shop.modules.new')"], done.stderr
+    result = load(shop, "SAME")
+    assert result.stdout.splitlines()[:1] == ["(True, 'shop.modules.new')"], result.stderr
 
 
 def test_a_package_is_imported_within_what_the_worker_says(shop: Path) -> None:
@@ -71,25 +72,25 @@ def importing():
 """
     program = around + PROGRAM.replace("lambda card: None)", "lambda card: None, False, importing)")
     command = [sys.executable, "-c", program + "print(sys.flag)", str(shop), "PLAIN"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    said = done.stdout.splitlines()
-    assert (said[0], said[-1]) == ("within", "after"), done.stderr
+    result = subprocess.run(command, capture_output=True, text=True)
+    lines = result.stdout.splitlines()
+    assert (lines[0], lines[-1]) == ("within", "after"), result.stderr
 
 
 def test_where_an_import_fails_the_cut_source_is_taken(shop: Path) -> None:
     """The capture could import it. Without such a source the error is raised."""
     (shop / "shop" / "ops.py").write_text("raise RuntimeError('no card')\n")
-    failed = loaded(shop, "Some.PLAIN")
-    assert "no card" in failed.stderr
+    failure = load(shop, "Some.PLAIN")
+    assert "no card" in failure.stderr
     origin = '"qualname": sys.argv[2]}'
     program = PROGRAM.replace(origin, '"qualname": sys.argv[2], "cut": "PLAIN = 9"}')
     command = [sys.executable, "-c", program, str(shop), "Some.PLAIN"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stdout.splitlines()[0] == "9", done.stderr
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.stdout.splitlines()[0] == "9", result.stderr
     # No program can import what its release of Triton lacks.
     (shop / "shop" / "ops.py").write_text("raise ImportError('removed', name='triton.ops')\n")
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert "ImportError: removed" in done.stderr
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert "ImportError: removed" in result.stderr
 
 
 def test_a_module_that_is_not_there_is_missed_as_ever(shop: Path) -> None:
@@ -98,8 +99,8 @@ def test_a_module_that_is_not_there_is_missed_as_ever(shop: Path) -> None:
         "try:\n    import shop.nowhere\n"
         "except ModuleNotFoundError as error:\n    SAID = error.name\n"
     )
-    done = loaded(shop, "SAID")
-    assert done.stdout.splitlines()[:1] == ["shop.nowhere"], done.stderr
+    result = load(shop, "SAID")
+    assert result.stdout.splitlines()[:1] == ["shop.nowhere"], result.stderr
 
 
 def test_what_torch_has_imported_already_is_not_imported_once_more(shop: Path) -> None:
@@ -115,8 +116,8 @@ def test_what_torch_has_imported_already_is_not_imported_once_more(shop: Path) -
     program = PROGRAM.replace('"shop"', '"mill"').replace('"shop.ops"', '"mill.ops"')
     begin = f"import sys; sys.path.insert(0, {str(shop / 'both' / 'torchs')!r}); import grain\n"
     command = [sys.executable, "-c", begin + program, str(shop / "both" / "packages"), "OF"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stdout.splitlines()[:1] == ["torchs/grain"], done.stderr
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.stdout.splitlines()[:1] == ["torchs/grain"], result.stderr
 
 
 def test_dependencies_that_cannot_wait_are_imported_as_ever(shop: Path) -> None:
@@ -134,8 +135,8 @@ def test_dependencies_that_cannot_wait_are_imported_as_ever(shop: Path) -> None:
         file.write_text(text)
     program = PROGRAM.replace('"shop"', '"mill"').replace('"shop.ops"', '"mill.ops"')
     command = [sys.executable, "-c", program, str(shop / "late"), "OF"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stdout.splitlines()[:1] == ["7"], done.stderr
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.stdout.splitlines()[:1] == ["7"], result.stderr
 
 
 def test_a_name_that_an_init_imports_comes_before_a_submodule_of_that_name(shop: Path) -> None:
@@ -155,8 +156,8 @@ def test_a_name_that_an_init_imports_comes_before_a_submodule_of_that_name(shop:
         file = shop / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(text)
-    done = loaded(shop, "OF")
-    assert done.stdout.splitlines()[:1] == ["(7, 'shop.utils.plain', 8, 9, 10)"], done.stderr
+    result = load(shop, "OF")
+    assert result.stdout.splitlines()[:1] == ["(7, 'shop.utils.plain', 8, 9, 10)"], result.stderr
 
 
 def test_a_kernel_whose_name_a_function_of_the_host_took(shop: Path) -> None:
@@ -170,20 +171,20 @@ def test_a_kernel_whose_name_a_function_of_the_host_took(shop: Path) -> None:
         "kept = Jit(grow)\n"
         "def grow(): ...\ndef lost(): ...\n"
     )
-    done = loaded(shop, "grow")
-    assert done.stdout.splitlines()[:1] == ["the kernel"], done.stderr
-    lost = loaded(shop, "lost")
-    assert "shop.ops:lost is a function of the host, not a kernel" in lost.stderr
+    result = load(shop, "grow")
+    assert result.stdout.splitlines()[:1] == ["the kernel"], result.stderr
+    failure = load(shop, "lost")
+    assert "shop.ops:lost is a function of the host, not a kernel" in failure.stderr
 
 
 def test_a_kernel_within_a_function_cannot_be_loaded(shop: Path) -> None:
-    """That is no failure of the kernel's, whatever is wrapped around the function."""
+    """The error blames the function around the kernel, not the kernel."""
     (shop / "shop" / "ops.py").write_text(
         "import functools\n@functools.cache\ndef made(rate):\n    def kernel(x): ...\n"
     )
-    done = loaded(shop, "made.kernel")
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == (
+    result = load(shop, "made.kernel")
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1] == (
         "ImportError: made.kernel is defined within a function of shop.ops, and its source could "
         "not be cut out"
     )

@@ -25,7 +25,7 @@ OLDER = "error: couldn't allocate output register for constraint 'f'"
 
 
 @pytest.mark.parametrize(
-    ("printed", "code"),
+    ("output", "code"),
     [
         (REGISTER, "FC402"),
         (OLDER, "FC402"),
@@ -39,20 +39,20 @@ OLDER = "error: couldn't allocate output register for constraint 'f'"
     ],
 )
 def test_a_finished_compile_that_printed_an_error_fails(
-    printed: str, code: str, store: Store
+    output: str, code: str, store: Store
 ) -> None:
     """In the stage in which the error was printed; the other cells of the worker compile."""
     cells = [fake.cell("good"), fake.cell("broken"), fake.cell("good", num_warps=8)]
-    found = run(store, cells, {"broken": f"at lower complain {printed}"}, jobs=1)
-    by_kernel = {record.kernel: record for record in found}
+    records = run(store, cells, {"broken": f"at lower complain {output}"}, jobs=1)
+    by_kernel = {record.kernel: record for record in records}
     broken = by_kernel["fake.broken"]
     assert (broken.verdict, broken.code, broken.stage) == (Verdict.FAILS, code, "lower")
-    assert broken.message == printed
+    assert broken.message == output
     assert by_kernel["fake.good"].verdict is Verdict.COMPILES
 
 
 @pytest.mark.parametrize(
-    "printed",
+    "output",
     [
         "warning: error: is a word",
         "k.py:3:4: warning: the loop was not pipelined, error: none",
@@ -64,9 +64,9 @@ def test_a_finished_compile_that_printed_an_error_fails(
         "    tt.print error: 3",
     ],
 )
-def test_warnings_and_remarks_are_no_failure(printed: str, store: Store) -> None:
+def test_warnings_and_remarks_are_no_failure(output: str, store: Store) -> None:
     """Nor is the word anywhere else than where a compiler writes it."""
-    (record,) = run(store, [fake.cell("kernel")], {"kernel": f"complain {printed}"}, jobs=1)
+    (record,) = run(store, [fake.cell("kernel")], {"kernel": f"complain {output}"}, jobs=1)
     assert (record.verdict, record.code) == (Verdict.COMPILES, None)
 
 
@@ -100,9 +100,9 @@ def test_an_error_of_an_assembler_that_succeeds_is_printed_again(
     """Triton deletes the log of an assembler that returned 0."""
     monkeypatch.setattr(subprocess, "run", subprocess.run)
     Assembler(str(tmp_path)).listen()
-    for said in ("ptxas error   : Unexpected", "ptxas warning : error is a word"):
+    for line in ("ptxas error   : Unexpected", "ptxas warning : error is a word"):
         with open(tmp_path / "log", "w") as log:
-            subprocess.run(["printf", said], stderr=log, stdout=log, check=True)
+            subprocess.run(["printf", line], stderr=log, stdout=log, check=True)
     assert capfd.readouterr().err == "ptxas error   : Unexpected"
 
 
@@ -152,12 +152,18 @@ def test_a_wrong_constraint_fails_under_real_releases(
     command = [sys.executable, "-m", "flacheck", "scan", str(file), "--target", target]
     command += ["--triton", "3.7.1,3.8.0,3.9.0", "--format", "json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    found = {
+    attempts = {
         (record["kernel"], record["toolchain"]): (record["verdict"], record["signature"])
         for record in json.loads(done.stdout)["records"]
     }
-    assert len(found) == 6, done.stderr
-    verdicts = {name: {found[key][0] for key in found if key[0] == name} for name, _ in found}
+    assert len(attempts) == 6, done.stderr
+    verdicts = {
+        name: {attempts[key][0] for key in attempts if key[0] == name} for name, _ in attempts
+    }
     assert verdicts == {"program:good": {"compiles"}, "program:evil": {"fails"}}
-    (signature,) = {told for (name, _), (_, told) in found.items() if name == "program:evil"}
+    (signature,) = {
+        signature_seen
+        for (name, _), (_, signature_seen) in attempts.items()
+        if name == "program:evil"
+    }
     assert signature.startswith("FC402:")

@@ -17,7 +17,7 @@ with _disable_current_modes():
     assert (made + made).tolist() == {doubled}
 launch(torch.empty(64, device="cuda"))
 """
-_MADE = {
+_CREATIONS = {
     "torch.full((2,), 1.5, device='cuda')": "[3.0, 3.0]",
     "torch.full((1,), True, dtype=torch.bool, device='cuda')": "[True]",
     "torch.tensor([1.0, 2.0], device='cuda')": "[2.0, 4.0]",
@@ -28,17 +28,17 @@ _MADE = {
 
 
 @needs_torch
-@pytest.mark.parametrize("made", _MADE)
+@pytest.mark.parametrize("creation", _CREATIONS)
 def test_a_tensor_that_is_made_outside_of_the_modes_has_its_value(
-    tmp_path: Path, made: str
+    tmp_path: Path, creation: str
 ) -> None:
     """The compiler folds constants with such tensors and reads them."""
-    assert exit_code(tmp_path, _MODES_OFF.format(made=made, doubled=_MADE[made])) == 0
+    assert exit_code(tmp_path, _MODES_OFF.format(made=creation, doubled=_CREATIONS[creation])) == 0
 
 
 @needs_torch
 def test_random_tensors_and_products_outside_of_the_modes_have_a_form(tmp_path: Path) -> None:
-    """The compiler's benchmarks use large tensors, whose values nobody reads."""
+    """Random tensors as large as those of the compiler's benchmarks have a form without values."""
     program = """
     from torch.utils._python_dispatch import _disable_current_modes
 

@@ -1,4 +1,4 @@
-"""What packages draw at random stands in launches, and is the same in every capture."""
+"""Numbers that packages draw at random are in the launches, and equal in every capture."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_two_captures_draw_the_same(tmp_path: Path) -> None:
     folder = package(tmp_path, kernels=KERNELS, drawing=DRAWING)
     one, _ = driven(folder)
     other, _ = driven(folder, output=str(folder / "l2.jsonl"), report=str(folder / "r2.json"))
-    drawn = [launch.launch.args["y"] for launch in one.launches]
-    assert len(drawn) >= 4
-    assert drawn == [launch.launch.args["y"] for launch in other.launches]
+    argument = [launch.launch.args["y"] for launch in one.launches]
+    assert len(argument) >= 4
+    assert argument == [launch.launch.args["y"] for launch in other.launches]
     assert [launch.launch for launch in one.launches] == [each.launch for each in other.launches]

@@ -163,10 +163,10 @@ inner.sum().backward()
 """
 
 
-def said(*command: str, code: int = 0) -> list[str]:
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == code, done.stderr
-    return done.stdout.splitlines()
+def output_lines(*command: str, code: int = 0) -> list[str]:
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == code, result.stderr
+    return result.stdout.splitlines()
 
 
 @needs_torch
@@ -175,8 +175,8 @@ def test_functions_are_called_as_torchs_engine_calls_them(tmp_path: Path) -> Non
     at the leaves."""
     program = tmp_path / "program.py"
     program.write_text(FUNCTIONS)
-    plain = said(sys.executable, str(program))
+    plain = output_lines(sys.executable, str(program))
     capture = [sys.executable, "-m", "flacheck", "capture", "-o", str(tmp_path / "l.jsonl"), "--"]
     assert len(plain) > 40
     # Exit code 4: no kernel is launched.
-    assert said(*capture, sys.executable, str(program), code=4) == plain
+    assert output_lines(*capture, sys.executable, str(program), code=4) == plain

@@ -118,7 +118,7 @@ def test_the_autograd_engine_does_as_torchs(tmp_path: Path) -> None:
     assert exit_code(tmp_path, ENGINE) == 0
 
 
-PLACED = """
+PLACEMENT = """
 places = ("cuda", "cuda:0", torch.device("cuda"), torch.device("cuda", 0), 0)
 for place in places:
     x = torch.rand(2, device=place, requires_grad=True)
@@ -144,7 +144,7 @@ assert torch.arange(3, device="cuda").device == x.device
 @needs_torch
 def test_a_tensor_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     """A device by any of its names, also by its number: what is on it already is not copied."""
-    assert exit_code(tmp_path, PLACED) == 0
+    assert exit_code(tmp_path, PLACEMENT) == 0
 
 
 THREADS = """
@@ -169,7 +169,7 @@ assert not failed, failed
 
 @needs_torch
 def test_threads_work_on_the_device_at_once(tmp_path: Path) -> None:
-    """As the one that pins a DataLoader's batches does beside the program's own."""
+    """A thread that pins batches, as a DataLoader's does, runs beside the program's own."""
     file = recorded(tmp_path, THREADS)
     assert sorted(one.launch.args["n"]["int"] for one in file.launches) == [2, 3, 4, 5]
 
@@ -206,7 +206,7 @@ assert active["multiprocessor_count"] == properties.multi_processor_count == 148
 
 @needs_torch
 def test_graphs_streams_events_threads_and_compile_do_no_harm(tmp_path: Path) -> None:
-    """They run what they are given, and the device says the same everywhere."""
+    """Each runs its function, and the device is the same in all of them."""
     file = recorded(tmp_path, HARMLESS, device="b200")
     assert sorted(one.launch.args["n"]["int"] for one in file.launches) == [1, 2, 3, 4]
 
@@ -224,7 +224,7 @@ def test_an_untested_torch_is_refused_with_a_remedy(tmp_path: Path) -> None:
         check("2.1.0")
 
 
-# What a torch built with CUDA raises without a GPU, wherever it asks for one.
+# The error of a torch built with CUDA without a GPU, at each place that needs one.
 REFUSING = """
 import json, sys
 import torch
@@ -269,8 +269,8 @@ def test_a_torch_that_insists_on_a_gpu_is_refused_with_a_remedy(tmp_path: Path) 
 class Mode:
     """A mode that was left before, or one that still stands."""
 
-    def __init__(self, gone: bool) -> None:
-        self.gone, self.left = gone, False
+    def __init__(self, is_gone: bool) -> None:
+        self.gone, self.left = is_gone, False
 
     def __exit__(self, *_: object) -> None:
         if self.gone:
@@ -280,11 +280,13 @@ class Mode:
 
 @needs_torch
 def test_a_device_whose_mode_is_gone_is_left_all_the_same() -> None:
-    """What ended a call in the middle of torch's own work may have taken the mode along."""
+    """A call that ended inside torch may have removed the mode already."""
     from flacheck.guest.fake_cuda.device import FakeDevice
 
     device = object.__new__(FakeDevice)
-    standing = Mode(gone=False)
-    vars(device).update(_values=Mode(gone=True), _mode=standing, _run_thread=threading.Thread.run)
+    standing = Mode(is_gone=False)
+    vars(device).update(
+        _values=Mode(is_gone=True), _mode=standing, _run_thread=threading.Thread.run
+    )
     device.leave()
     assert standing.left

@@ -80,7 +80,7 @@ def test_an_index_out_of_range_is_the_programs_own_error(tmp_path: Path) -> None
     assert [one.launch.args["n"]["int"] for one in file.launches] == [3, 8]
 
 
-WRITTEN = """
+WRITES = """
 from flacheck_guest.fake_cuda.known_values import value_of
 offsets = torch.tensor([0, 5, 64], device="cuda")
 filled = torch.empty(4, dtype=torch.int32, device="cuda").fill_(7)
@@ -100,7 +100,7 @@ with torch.inference_mode():
 @needs_torch
 def test_a_launch_forgets_what_it_may_have_written(tmp_path: Path) -> None:
     """Floats and fresh memory are unknown afterwards; offsets that the program made stay."""
-    assert exit_code(tmp_path, WRITTEN) == 0
+    assert exit_code(tmp_path, WRITES) == 0
 
 
 SHORTCUT = """

@@ -1,4 +1,4 @@
-"""torch's compiler on the imitated card: there for who asks, imported only then."""
+"""torch's compiler on the imitated card: imported when a program uses it, and not before."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.captured import exit_code, needs_torch
 
-LAUNCHED = """
+LAUNCHES = """
 model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8)).cuda()
 torch.manual_seed(3)
 x = torch.randn(4, 8, device="cuda", requires_grad=True)
@@ -23,7 +23,7 @@ torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False).sum().backward(
 optimizer.step()
 """
 
-ASKED = {
+USES = {
     "a name of its own": "torch._dynamo.reset()",
     "a name of its own, imported": "from torch._dynamo import allow_in_graph",
     "a module": "import torch._dynamo.eval_frame as m; assert m is torch._dynamo.eval_frame",
@@ -35,16 +35,16 @@ ASKED = {
 
 @needs_torch
 def test_a_program_that_compiles_nothing_does_not_import_it(tmp_path: Path) -> None:
-    """Layers and seeds ask for nothing; optimizers do, and have it."""
-    assert exit_code(tmp_path, LAUNCHED) == 0
+    """Layers and seeds do not import the compiler; optimizers import it and work."""
+    assert exit_code(tmp_path, LAUNCHES) == 0
 
 
 @needs_torch
-@pytest.mark.parametrize("how", ASKED)
+@pytest.mark.parametrize("how", USES)
 def test_who_asks_for_it_has_it_whole(tmp_path: Path, how: str) -> None:
-    """Each of its modules once, in its own order."""
+    """Each module of the compiler is imported once, in torch's order."""
     program = f"""
-    {ASKED[how]}
+    {USES[how]}
     import torch._dynamo.symbolic_convert as first
     assert torch._dynamo.symbolic_convert is first
     assert sys.modules["torch._dynamo"] is torch._dynamo
@@ -58,7 +58,7 @@ def test_who_asks_for_it_has_it_whole(tmp_path: Path, how: str) -> None:
 
 @needs_torch
 def test_what_torch_left_uncompiled_before_the_import_stays_uncompiled(tmp_path: Path) -> None:
-    """torch keeps the compiler's answer for each such function."""
+    """torch stores the compiler's decision for each function."""
     program = """
     from torch._compile import _disable_dynamo
 

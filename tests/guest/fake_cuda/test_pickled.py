@@ -8,7 +8,7 @@ import pytest
 
 from tests.captured import exit_code, needs_torch, recorded
 
-LOADED = """
+LOAD = """
 from torch.utils.data import DataLoader, Dataset
 class Rows(Dataset):
     def __len__(self): return 4
@@ -44,11 +44,11 @@ if __name__ == "__main__":
 @needs_torch
 def test_batches_come_from_the_workers_of_a_data_loader(tmp_path: Path) -> None:
     """Tensors travel between processes with their form, and with their values if there are any."""
-    (one,) = recorded(tmp_path, LOADED).launches
+    (one,) = recorded(tmp_path, LOAD).launches
     assert (one.launch.args["n"], one.count, one.guessed) == ({"int": 7}, 2, None)
 
 
-COPIED = """
+COPY = """
 import copy
 model = torch.nn.BatchNorm1d(4).cuda()
 model.weight.no_decay = ["yes"]
@@ -73,13 +73,12 @@ except RuntimeError:
 
 @needs_torch
 def test_a_model_can_be_copied(tmp_path: Path) -> None:
-    """As for an average of its weights: parameters, gradients, buffers with their values, what is
-    hung on them.
-    """
-    assert exit_code(tmp_path, COPIED) == 0
+    """A copy has the parameters, gradients, buffers with values, and attributes, as an average of
+    weights needs."""
+    assert exit_code(tmp_path, COPY) == 0
 
 
-SAVED = """
+SAVE = """
 import io, pickle
 model = torch.nn.BatchNorm1d(4).cuda()
 torch.save({"model": model.state_dict(), "step": 3}, "checkpoint.pt")
@@ -108,4 +107,4 @@ def test_what_a_program_saves_it_can_load(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.chdir(tmp_path)
     torch.save({"x": torch.ones(3)}, tmp_path / "real.pt")
-    assert exit_code(tmp_path, SAVED) == 0
+    assert exit_code(tmp_path, SAVE) == 0

@@ -96,7 +96,8 @@ torch.sin(torch.zeros(4))
 
 @needs_torch
 def test_bodies_of_a_library_run(tmp_path: Path) -> None:
-    """Those for the card, of operators of its own and of torch's; never on tensors of the CPU."""
+    """The bodies for the card run, for the library's own operators and torch's, never on CPU
+    tensors."""
     file = recorded(tmp_path, LIBRARY)
     assert sorted(one.launch.args["n"]["int"] for one in file.launches) == [5, 6, 7]
 

@@ -1,4 +1,4 @@
-"""What programs do around their launches: time them, warm them up, compile around them."""
+"""The surroundings of launches in programs: timing, warming up, compiling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.captured import exit_code, needs_torch, recorded
 
-TIMED = """
+TIMING = """
 import triton.testing
 from triton.testing import do_bench
 
@@ -24,8 +24,8 @@ for how in ({}, {"quantiles": [0.5, 0.2, 0.8]}, {"quantiles": [0.5]}, {"return_m
 
 @needs_torch
 def test_a_benchmark_runs_what_it_times_once(tmp_path: Path) -> None:
-    """Whatever it is to return; once for each time that it is asked."""
-    (launch,) = recorded(tmp_path, TIMED).launches
+    """The function runs once for each call of the benchmark, whatever it returns."""
+    (launch,) = recorded(tmp_path, TIMING).launches
     assert launch.count == 4
 
 
@@ -41,7 +41,7 @@ kernel[(blocks, 1, 1)](torch.zeros(64, device="cuda"), 4)
 
 @needs_torch
 def test_a_warmed_up_kernel_says_what_programs_compute_with(tmp_path: Path) -> None:
-    """How many of it fit on the card is a division by what it takes."""
+    """A warmed-up kernel has the resources that programs divide by to compute its occupancy."""
     assert exit_code(tmp_path, OCCUPANCY) == 0
 
 
@@ -69,7 +69,7 @@ def test_a_compiled_kernel_that_a_program_keeps_is_launched(tmp_path: Path) -> N
     assert again.launch.args["BLOCK"] == {"constexpr": 64}
 
 
-COMPILED = """
+COMPILATION = """
 @torch.compile
 def first(x):
     launch(x, 1)
@@ -88,11 +88,11 @@ def test_a_kernel_called_inside_torch_compile_is_recorded_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The capture records what Inductor launches, so it warns of nothing that is missing."""
-    assert len(recorded(tmp_path, COMPILED).launches) == 1
+    assert len(recorded(tmp_path, COMPILATION).launches) == 1
     assert "are not recorded" not in capfd.readouterr().err
 
 
-PLACED = """
+PLACEMENT = """
 import triton
 device = triton.runtime.driver.active.get_active_torch_device()
 x = torch.zeros(64, device=device)
@@ -104,10 +104,10 @@ launch(x, 4)
 @needs_torch
 def test_triton_names_the_device_that_tensors_are_on(tmp_path: Path) -> None:
     """Programs compare the two."""
-    assert exit_code(tmp_path, PLACED) == 0
+    assert exit_code(tmp_path, PLACEMENT) == 0
 
 
-COMPARED = """
+COMPARISON = """
 from triton._C.libtriton import nvidia
 import triton.profiler as profiler
 
@@ -124,8 +124,8 @@ profiler.finalize()
 
 @needs_torch
 def test_cublas_and_the_profiler_need_no_card(tmp_path: Path) -> None:
-    """What a program compares its kernels with launches none; the program goes on."""
-    launches = recorded(tmp_path, COMPARED).launches
+    """The other libraries that a program compares with launch nothing, and the program goes on."""
+    launches = recorded(tmp_path, COMPARISON).launches
     # Newer profilers warm up kernels of their own.
     mine = [each for each in launches if not each.kernel.startswith("triton.")]
     assert [each.count for each in mine] == [1]

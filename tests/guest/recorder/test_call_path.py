@@ -62,7 +62,8 @@ def test_a_launch_names_the_functions_that_led_to_it(tmp_path: Path) -> None:
 
 @needs_torch
 def test_a_backward_pass_came_through_the_operators_of_its_forward_pass(tmp_path: Path) -> None:
-    """They returned long before; who asked for the gradients does not count."""
+    """The forward operators are in the path of the backward pass; the caller of `backward` is
+    not."""
     program = f"""{OPERATOR}
 def train(x):
     Layer()(x).sum().backward()
@@ -85,9 +86,13 @@ x = torch.ones(64, device="cuda", requires_grad=True)
 def block(x): return checkpoint(scaled, x, use_reentrant=True)
 block(x).sum().backward()
 """
-    found = paths(tmp_path, program)
-    assert found and all(found.values())
-    assert all({"program.block", "program.scaled"} <= set(path) for n in found for path in found[n])
+    paths_seen = paths(tmp_path, program)
+    assert paths_seen and all(paths_seen.values())
+    assert all(
+        {"program.block", "program.scaled"} <= set(path)
+        for n in paths_seen
+        for path in paths_seen[n]
+    )
 
 
 @needs_torch
@@ -104,7 +109,7 @@ def test_a_recursion_makes_no_longer_path(tmp_path: Path) -> None:
 
 @needs_torch
 def test_only_functions_of_the_kernels_package_count(tmp_path: Path) -> None:
-    """A program's own functions lead to a package's kernel, too, and are no part of the package."""
+    """A program's own functions on the way to a package's kernel are left out."""
     folder = tmp_path / "site"
     (folder / "tiny-1.0.dist-info").mkdir(parents=True)
     (folder / "tiny-1.0.dist-info" / "METADATA").write_text("Name: tiny\nVersion: 1.0\n")
@@ -154,8 +159,8 @@ def test_torchs_own_engine_leads_to_the_same_paths(tmp_path: Path) -> None:
     )
     arm.write_text(REAL)
     command = [sys.executable, str(arm), str(GUEST), str(output), str(script)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
     before = ("arm", "program", "program.train", "program.Layer.forward", "program.scaled")
     assert {path for each in read(output).launches for path in each.paths or ()} == {
         (*before, "program.Scaled.forward", "program.launch"),

@@ -1,4 +1,4 @@
-"""What a definition says, as the digest by which a changed kernel is known."""
+"""The text of a definition, as the digest that reveals a changed kernel."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def make(k):
 def test_all_that_makes_a_kernel_counts(before: str, after: str) -> None:
     """Its body, its decorators, and what both read of the module, at any remove."""
     assert before in MODULE
-    changed = Definitions(MODULE.replace(before, after)).of("kernel")
-    assert changed != Definitions(MODULE).of("kernel")
+    digest = Definitions(MODULE.replace(before, after)).of("kernel")
+    assert digest != Definitions(MODULE).of("kernel")
 
 
 @pytest.mark.parametrize(
@@ -74,27 +74,27 @@ def test_all_that_makes_a_kernel_counts(before: str, after: str) -> None:
 def test_what_says_nothing_of_a_kernel_does_not_count(before: str, after: str) -> None:
     """Comments, docstrings, empty lines, where it stands, and what the module has besides."""
     assert before in MODULE
-    changed = Definitions(MODULE.replace(before, after)).of("kernel")
-    assert changed == Definitions(MODULE).of("kernel")
+    digest = Definitions(MODULE.replace(before, after)).of("kernel")
+    assert digest == Definitions(MODULE).of("kernel")
 
 
 def test_a_function_within_another_is_found_by_both_names() -> None:
-    """As its qualified name has it, without `<locals>`."""
-    known = Definitions(MODULE)
-    assert len(known.of("make.inner")) == 1
-    assert known.of("inner") == []
+    """The qualified name works with and without `<locals>`."""
+    definitions = Definitions(MODULE)
+    assert len(definitions.of("make.inner")) == 1
+    assert definitions.of("inner") == []
     line = MODULE.split("\n").index("    @triton.jit") + 1
-    assert [known.at("make.inner", line)] == known.of("make.inner")
-    assert known.at("make.inner", line + 1) is None
+    assert [definitions.at("make.inner", line)] == definitions.of("make.inner")
+    assert definitions.at("make.inner", line + 1) is None
 
 
 def test_branches_may_define_a_function_twice() -> None:
-    """The recorder says which, by the line of its first decorator; a reader compares with both."""
+    """The line of the first decorator decides which of the two is meant."""
     text = "if x:\n    @jit\n    def k(): return 1\nelse:\n    def k(): return 2\n"
-    known = Definitions(text)
-    first, second = known.of("k")
+    definitions = Definitions(text)
+    first, second = definitions.of("k")
     assert first != second
-    assert (known.at("k", 2), known.at("k", 5)) == (first, second)
+    assert (definitions.at("k", 2), definitions.at("k", 5)) == (first, second)
     assert Definitions("@jit\ndef k(): return 1\n").of("k") == [first]
 
 
@@ -105,6 +105,6 @@ def test_a_files_end_makes_no_difference() -> None:
 
 @pytest.mark.parametrize("text", ["def k(:", "x = '\0'", "if x:\nk()"])
 def test_what_is_no_python_is_refused(text: str) -> None:
-    """The caller says what that means."""
+    """A text that cannot be parsed raises the parser's error."""
     with pytest.raises((SyntaxError, ValueError)):
         Definitions(text)

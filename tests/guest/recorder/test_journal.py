@@ -21,8 +21,7 @@ THREADS, LAUNCHES = 8, 40
 
 @contextlib.contextmanager
 def taking_turns_often() -> Iterator[None]:
-    """Threads take turns so often that whatever can go wrong between them does. Entered
-    once they run: how threads start is not what is asked here."""
+    """Switch threads as often as possible, after all have started, so that races show."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -36,33 +35,33 @@ def journal(tmp_path: Path) -> Journal:
     return Journal(str(tmp_path / "l.jsonl"), "tiny==1.0", "real")
 
 
-def written(folder: Path) -> list[dict[str, Any]]:
+def read_lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "l.jsonl").read_text().splitlines()]
 
 
 def test_both_sides_speak_of_the_same_file() -> None:
-    """The recorder, in another interpreter, cannot import what the host says."""
+    """The recorder's copies of the names equal the host's, which its interpreter cannot import."""
     assert SCHEMA == LAUNCHES_SCHEMA
 
 
 def test_equal_launches_are_one_line_and_a_count(tmp_path: Path, journal: Journal) -> None:
-    """Their sizes are asked of the first only, and remarks make no difference between them."""
-    asked = []
+    """Sizes are computed for the first launch only, and remarks do not distinguish launches."""
+    calls = []
 
     def sizes() -> dict[str, Any]:
-        asked.append("asked")
+        calls.append("asked")
         return {"grids": []}
 
     journal.launch({"kernel": "m:k", "source": "s"}, "text", {"by": "a", "uncut": None}, sizes)
     journal.launch({"source": "s", "kernel": "m:k"}, "text", {"by": "b"}, sizes)
     journal.launch({"kernel": "m:other", "source": "s"}, "text", {}, sizes)
     journal.flush()
-    header, first, other, count = written(tmp_path)
+    header, first, other, count = read_lines(tmp_path)
     assert (header["package"], header["device"]) == ("tiny==1.0", "real")
     assert list(first) == ["id", "kernel", "source", "grids", "paths", "by", "text"]
     assert list(other) == ["id", "kernel", "source", "grids", "paths"]
     assert count == {"of": first["id"], "count": 1}
-    assert len(asked) == 2
+    assert len(calls) == 2
 
 
 def test_a_launch_keeps_all_paths_that_it_came_by(tmp_path: Path, journal: Journal) -> None:
@@ -72,7 +71,7 @@ def test_a_launch_keeps_all_paths_that_it_came_by(tmp_path: Path, journal: Journ
         journal.launch(line, "text", {}, dict, path)
     journal.launch({**line, "grid": 1}, None, {}, dict, ("m.h",))
     journal.flush()
-    _, long, first, short, other, more = written(tmp_path)
+    _, long, first, short, other, more = read_lines(tmp_path)
     assert (long["through"], short["through"]) == (["m.f", "m.g"], ["m.h"])
     assert first["paths"] == [long["path"]]
     assert other["paths"] == [short["path"]]
@@ -81,12 +80,12 @@ def test_a_launch_keeps_all_paths_that_it_came_by(tmp_path: Path, journal: Journ
 
 def test_every_launch_is_seen(journal: Journal) -> None:
     """A witness hears of launches that were written down before, too."""
-    seen: list[str] = []
-    journal.on_launch = seen.append
+    lines: list[str] = []
+    journal.on_launch = lines.append
     for name in ("a", "b", "a"):
         journal.launch({"kernel": name, "source": None}, None, {}, dict)
-    assert seen[0] == seen[2]
-    assert seen[0] != seen[1]
+    assert lines[0] == lines[2]
+    assert lines[0] != lines[1]
 
 
 def test_guesses_alone_make_no_file(tmp_path: Path, journal: Journal) -> None:
@@ -95,7 +94,7 @@ def test_guesses_alone_make_no_file(tmp_path: Path, journal: Journal) -> None:
     assert not (tmp_path / "l.jsonl").exists()
     journal.launch({"kernel": "m:k", "source": None}, None, {}, dict)
     journal.guess("m:2", "item")
-    assert written(tmp_path)[2:] == [
+    assert read_lines(tmp_path)[2:] == [
         {"guessed": "int64", "at": "m:1", "count": 1},
         {"guessed": "item", "at": "m:2", "count": 1},
     ]
@@ -126,7 +125,7 @@ def test_threads_write_whole_lines_in_an_order_that_can_be_read(
         for thread in threads:
             thread.join()
     journal.flush()
-    lines = written(tmp_path)
+    lines = read_lines(tmp_path)
     assert lines[0]["schema"] == SCHEMA
     assert not any("schema" in line for line in lines[1:])
     launches = [line for line in lines if "kernel" in line]

@@ -42,7 +42,7 @@ class Tensor:
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
+    ("value", "form"),
     [
         (None, None),
         (True, {"bool": True}),
@@ -61,13 +61,13 @@ class Tensor:
         (object(), {"unknown": "builtins.object"}),
     ],
 )
-def test_an_argument_has_one_form(value: object, expected: object) -> None:
-    """What it is, never what is in it."""
-    assert argument(value, {}) == expected
+def test_an_argument_has_one_form(value: object, form: object) -> None:
+    """The description holds the kind of a value, never its content."""
+    assert argument(value, {}) == form
 
 
 def test_a_constant_that_is_a_function_has_its_name_in_the_module() -> None:
-    """Two functions of one name are told apart by the names that they have been given."""
+    """Two functions with the same name get different names in the module."""
 
     class JITFunction:
         fn = types.SimpleNamespace(__name__="act")
@@ -125,14 +125,14 @@ def test_a_kernel_belongs_to_the_package_that_installed_its_file(tmp_path: Path)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1.2\n")
     (metadata / "RECORD").write_text("tiny/ops.py,,\n")
     identities = Identities({})
-    owned = function_of(tmp_path / "tiny" / "ops.py", "tiny.ops")
+    function = function_of(tmp_path / "tiny" / "ops.py", "tiny.ops")
     other = function_of(tmp_path / "mine.py", "mine")
-    assert identities.of(owned) == ("tiny.ops:outer.kernel", "tiny==1.2")
+    assert identities.of(function) == ("tiny.ops:outer.kernel", "tiny==1.2")
     assert identities.of(other) == ("mine:outer.kernel", None)
 
 
 def test_a_folder_may_be_said_to_be_a_package(tmp_path: Path) -> None:
-    """As a package is that lies in flacheck's cache."""
+    """A folder in flacheck's cache is described as a package."""
     (tmp_path / "tiny").mkdir()
     kernel = function_of(tmp_path / "tiny" / "ops.py", "tiny.ops")
     assert Identities({str(tmp_path): "tiny==3"}).of(kernel)[1] == "tiny==3"

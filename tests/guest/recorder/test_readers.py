@@ -1,4 +1,4 @@
-"""Which launches may rest on values that were made up for the program."""
+"""Marks on launches that may depend on values made up for the program."""
 
 from __future__ import annotations
 

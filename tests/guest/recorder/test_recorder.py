@@ -113,7 +113,7 @@ tuned[lambda meta: (triton.cdiv(640, meta["BLOCK"]), 17)](y, 66, None, KIND=tl.f
     assert launches[2].memory.storages == (256,)
 
 
-MEASURED = """
+PLACES = """
 @triton.jit
 def many(x, y, pair, ends, wide, unknown, BLOCK: tl.constexpr): ...
 
@@ -129,22 +129,21 @@ for n in range(2):
 
 @needs_torch
 def test_where_tensors_lie_stands_beside_the_launch(tmp_path: Path) -> None:
-    """Shape, strides and offset in storages that some share; small integers' values in the order of
-    their indices, also in a tuple; none of many integers, nor of those that nobody knows.
-    """
-    (one,) = recorded(tmp_path, MEASURED).launches
+    """A line has the shape, strides and offset of tensors in storages, and the values of a few
+    small integers in the order of their indices, also in a tuple."""
+    (one,) = recorded(tmp_path, PLACES).launches
     assert one.count == 2
     assert one.grids is None
     assert one.memory is not None
     assert one.memory.storages == (384, 2, 16, 40_000, 8 * 600 * 600)
-    held = one.memory.tensors
-    assert held["x"] == TensorPlacement(0, (4, 7, 3), (48, 6, 2), 6)
-    assert held["y"] == TensorPlacement(0, (4, 8, 6), (48, 6, 1), 0)
-    assert held["pair[0]"] == TensorPlacement(0, (2, 4, 8, 6), (0, 48, 6, 1), 0)
-    assert held["pair[1]"] == TensorPlacement(1, (2,), (1,), 0, (0, 1))
-    assert held["ends"] == TensorPlacement(2, (2, 2), (1, 2), 0, (0, 7, 3, 9))
-    assert held["wide"].values is None
-    assert held["unknown"].values is None
+    tensors = one.memory.tensors
+    assert tensors["x"] == TensorPlacement(0, (4, 7, 3), (48, 6, 2), 6)
+    assert tensors["y"] == TensorPlacement(0, (4, 8, 6), (48, 6, 1), 0)
+    assert tensors["pair[0]"] == TensorPlacement(0, (2, 4, 8, 6), (0, 48, 6, 1), 0)
+    assert tensors["pair[1]"] == TensorPlacement(1, (2,), (1,), 0, (0, 1))
+    assert tensors["ends"] == TensorPlacement(2, (2, 2), (1, 2), 0, (0, 7, 3, 9))
+    assert tensors["wide"].values is None
+    assert tensors["unknown"].values is None
 
 
 @needs_torch
@@ -164,7 +163,7 @@ def test_a_configurations_hook_may_change_the_arguments(tmp_path: Path) -> None:
     assert sorted(one.launch.args["x"]["align"] for one in launches) == [8, 16]
 
 
-HOOKED = """
+HOOK = """
 def hook(args): args["y"].zero_()
 zeroed = triton.autotune([triton.Config({"BLOCK": b}, pre_hook=hook) for b in (32, 64)], ["n"],
                          reset_to_zero=["y"], restore_value=["x"])
@@ -188,7 +187,7 @@ watched(add)[(1,)](x, y, n=8)
 @needs_torch
 def test_an_autotuner_that_resets_and_restores_is_recorded(tmp_path: Path) -> None:
     """Its own hooks belong to timing, which nothing is here; those of a configuration run."""
-    launches = recorded(tmp_path, HOOKED).launches
+    launches = recorded(tmp_path, HOOK).launches
     assert [(one.launch.args["n"]["int"], one.count) for one in launches] == [
         (64, 2),
         (128, 1),
@@ -216,14 +215,14 @@ tuned[(1,)](torch.empty(64, device="cuda"), 8)
 
 @needs_torch
 def test_what_a_programs_own_tuner_adds_belongs_to_the_launch(tmp_path: Path) -> None:
-    """Below heuristics, too: nothing else would know the value of its constants."""
+    """The value of its constants is stored with the launch, below heuristics as well."""
     launches = recorded(tmp_path, OWN_TUNER).launches
     assert [one.launch.args["BLOCK"]["constexpr"] for one in launches] == [32, 64]
     assert [one.launch.omitted for one in launches] == [("EVEN",), ("EVEN",)]
     assert all(one.heuristics == {"EVEN": {"constexpr": True}} for one in launches)
 
 
-HANDED = """
+ARGUMENTS = """
 def scaled_by(k):
     @triton.jit
     def act(v): return v * k
@@ -249,16 +248,16 @@ none[(1,)]()
 @needs_torch
 def test_functions_among_the_arguments_keep_apart(tmp_path: Path) -> None:
     """Each by its own name in the cut-out module, also two of one name and those in a tuple."""
-    chained, none = recorded(tmp_path, HANDED).launches
-    assert chained.launch.args["PAIR"] == {
+    with_chain, none = recorded(tmp_path, ARGUMENTS).launches
+    assert with_chain.launch.args["PAIR"] == {
         "constexpr": {"tuple": [{"function": "act"}, {"function": "act_2"}]}
     }
-    assert chained.launch.args["last"] == {"constexpr": {"function": "act_3"}}
-    assert chained.text is not None
-    assert "return act_3(last(" not in chained.text
-    assert "act_3(last(PAIR[1](PAIR[0]" in chained.text
+    assert with_chain.launch.args["last"] == {"constexpr": {"function": "act_3"}}
+    assert with_chain.text is not None
+    assert "return act_3(last(" not in with_chain.text
+    assert "act_3(last(PAIR[1](PAIR[0]" in with_chain.text
     body = {
-        name: chained.text.partition(f"def {name}(v):")[2].splitlines()[1]
+        name: with_chain.text.partition(f"def {name}(v):")[2].splitlines()[1]
         for name in ("act", "act_2", "act_3")
     }
     assert body == {
@@ -269,7 +268,7 @@ def test_functions_among_the_arguments_keep_apart(tmp_path: Path) -> None:
     assert none.launch.args == {}
 
 
-DESCRIBED = """
+DESCRIPTORS = """
 from triton.tools.tensor_descriptor import TensorDescriptor
 def block(args): args["x"].block_shape = [args["ROWS"], 64]
 
@@ -288,11 +287,10 @@ launch(torch.empty(64, dtype=torch.complex64, device="cuda"))
 
 @needs_torch
 def test_a_tensor_descriptor_is_recorded_with_each_configurations_block(tmp_path: Path) -> None:
-    """As the hook left it, and with what later releases can say of one; a tensor of no known dtype
-    is `unknown`.
-    """
+    """A descriptor is recorded as the hook leaves it, with the fields of later releases; an
+    unfamiliar dtype is `unknown`."""
     pytest.importorskip("triton.tools.tensor_descriptor")
-    *launches, odd = recorded(tmp_path, DESCRIBED).launches
+    *launches, odd = recorded(tmp_path, DESCRIPTORS).launches
     plain = {"dtype": "fp16", "align": 16, "shape": [128, 64], "strides": [64, 1]}
     assert [one.launch.args["x"]["descriptor"] for one in launches] == [
         {**plain, "block": [rows, 64], **extra}
@@ -385,8 +383,8 @@ def test_on_a_real_device_a_launch_is_written_and_goes_on(tmp_path: Path) -> Non
     program = written(tmp_path, AUTOTUNED.replace('"cuda"', '"cpu"'))
     output = tmp_path / "l.jsonl"
     command = [sys.executable, tmp_path / "arm.py", GUEST, output, program]
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
     (one,) = read(output).launches
     assert one.launch.args["x"] == {"dtype": "fp32", "align": 16}
     assert len(one.launch.configs) == 2

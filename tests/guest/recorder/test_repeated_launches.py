@@ -1,4 +1,4 @@
-"""Launches that were written before: found by a key that tells apart what their lines tell apart."""
+"""Launches that were recorded before: a key tells apart the launches whose lines differ."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ ARGUMENTS = st.one_of(
 
 
 def keys(add: Callable[[Any, list[Any]], None], values: list[Any]) -> list[tuple[Any, ...]]:
-    made = []
+    results = []
     for value in values:
         key: list[Any] = []
         add(value, key)
         # Another argument follows: no value's parts may be taken for those of the next one.
         add(1, key)
-        made.append(tuple(map(_comparable, key)))
-    return made
+        results.append(tuple(map(_comparable, key)))
+    return results
 
 
 def _comparable(part: Any) -> Any:
@@ -85,12 +85,12 @@ def _comparable(part: Any) -> Any:
         (forms.add_constant, launch_description.constant, CONSTANTS),
     ],
 )
-@given(chosen=st.data())
+@given(data=st.data())
 def test_equal_keys_mean_equal_descriptions(
-    add: Any, describe: Any, values: Any, chosen: st.DataObject
+    add: Any, describe: Any, values: Any, data: st.DataObject
 ) -> None:
-    """Of arguments and of constants, whatever two values are compared."""
-    pair = [chosen.draw(values), chosen.draw(values)]
+    """Any two values with equal keys have equal descriptions, as arguments and as constants."""
+    pair = [data.draw(values), data.draw(values)]
     one, other = keys(add, pair)
     if one == other:
         assert repr(describe(pair[0], {})) == repr(describe(pair[1], {}))
@@ -117,7 +117,7 @@ def test_functions_are_told_apart_by_what_they_are() -> None:
     assert one != other
 
 
-VARIED = """
+VARIATIONS = """
 x = torch.randn(256, device="cuda")
 for _ in range(2):
     launch(x)
@@ -141,10 +141,9 @@ for _ in range(2):
 
 @needs_torch
 def test_launches_that_differ_stay_apart_when_they_come_again(tmp_path: Path) -> None:
-    """In alignment, dtype, number, type of a number, options, constants or grid; but not in a
-    shape that no line tells, or in how an argument was passed.
-    """
-    launches = recorded(tmp_path, VARIED).launches
+    """Launches differ by alignment, dtype, number, type of a number, options, constants or grid,
+    and not by shapes or by the way of passing an argument."""
+    launches = recorded(tmp_path, VARIATIONS).launches
     assert [one.count for one in launches] == [8, *([2] * 12)]
     assert [(one.launch.args["x"]["align"], one.launch.args["n"]) for one in launches[:7]] == [
         (16, {"int": 64}),
@@ -157,7 +156,7 @@ def test_launches_that_differ_stay_apart_when_they_come_again(tmp_path: Path) ->
     ]
 
 
-TUNED = """
+AUTOTUNER = """
 sizes = []
 def block(args):
     sizes.append(args["BLOCK"])
@@ -187,15 +186,14 @@ tuned[(1,)](x, 64)
 
 @needs_torch
 def test_an_autotuner_that_was_changed_is_recorded_anew(tmp_path: Path) -> None:
-    """Its configurations, what one of them says, also within a list, and its keys; an equal run is
-    counted, and calls the hook of the configuration that Triton would launch.
-    """
-    launches = recorded(tmp_path, TUNED).launches
+    """A change of its configurations or keys, also within a list, gives a new line; an equal run is
+    counted, and calls the hook of the configuration that Triton would launch."""
+    launches = recorded(tmp_path, AUTOTUNER).launches
     assert [one.count for one in launches] == [4, 1, 1, 1, 1, 1, 1]
     assert [len(one.launch.configs) for one in launches] == [2, 2, 2, 2, 2, 2, 1]
 
 
-DESCRIBED = """
+DESCRIPTORS = """
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 @triton.autotune([triton.Config({"ROWS": r}) for r in (16, 32)], [])
@@ -216,7 +214,7 @@ tiles[(1,)](held)
 def test_a_descriptor_that_was_changed_is_recorded_anew(tmp_path: Path) -> None:
     """It is the same object with another block."""
     pytest.importorskip("triton.tools.tensor_descriptor")
-    launches = recorded(tmp_path, DESCRIBED).launches
+    launches = recorded(tmp_path, DESCRIPTORS).launches
     assert [one.count for one in launches] == [2, 2, 1]
     assert [one.launch.args["x"]["descriptor"]["block"] for one in launches] == [
         [16, 64],
@@ -225,7 +223,7 @@ def test_a_descriptor_that_was_changed_is_recorded_anew(tmp_path: Path) -> None:
     ]
 
 
-LAYERED = """
+LAYERS = """
 half = triton.heuristics({"BLOCK": lambda args: args["n"] // scale})(double)
 quarter = triton.heuristics({"n": lambda args: scale})(
     triton.autotune([triton.Config({"BLOCK": 32})], [])(double))
@@ -238,8 +236,9 @@ for scale in (2, 2, 4):
 
 @needs_torch
 def test_heuristics_are_asked_each_time(tmp_path: Path) -> None:
-    """What they give may rest on anything in the program."""
-    launches = recorded(tmp_path, LAYERED).launches
+    """The value of a heuristic may depend on anything in the program, so it is computed at each
+    launch."""
+    launches = recorded(tmp_path, LAYERS).launches
     assert [one.count for one in launches] == [2, 2, 1, 1]
 
 
@@ -272,11 +271,11 @@ for _ in range(2):
 
 @needs_torch
 def test_what_a_repeated_launch_wrote_is_unknown_too(tmp_path: Path) -> None:
-    """As after the first one."""
+    """A tensor that a repeated launch wrote is unknown, as after the first launch."""
     assert exit_code(tmp_path, FORGOTTEN) == 0
 
 
-COMPARED = """
+COMPARISON = """
 big = torch.randn(1 << 14, 1 << 14, device="cuda")
 assert torch.allclose(big, big + 1) and torch.equal(big, big)
 try:
@@ -291,7 +290,7 @@ else:
 @needs_torch
 def test_large_tensors_that_nobody_knows_are_compared(tmp_path: Path) -> None:
     """One element stands for all, unless the shapes are what differs."""
-    assert exit_code(tmp_path, COMPARED) == 0
+    assert exit_code(tmp_path, COMPARISON) == 0
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")

@@ -64,7 +64,7 @@ def config(size: int, **more: int) -> dict[str, Any]:
     return {"kwargs": {"BN": size}, "num_warps": 4, "num_stages": 2, **more}
 
 
-def asked(
+def request_for(
     op: str, name: str, *configs: dict[str, Any], args: dict[str, Any] = ARGS, limit: int = 0
 ) -> dict[str, Any]:
     """A request; a `limit` in bytes makes the card one with less shared memory."""
@@ -82,12 +82,12 @@ def asked(
 
 def test_what_compiles_and_fits_runs(kind: WorkerKind) -> None:
     """With the resources of a plain compile."""
-    plain = {**asked("compile", "tuned"), "options": {"num_warps": 4, "num_stages": 2}}
+    plain = {**request_for("compile", "tuned"), "options": {"num_warps": 4, "num_stages": 2}}
     plain["launch"] = {"args": {**ARGS, "BN": {"constexpr": 64}}}
-    tried, compiled = run(kind, asked("trial", "tuned", config(64), config(32)), plain)
-    assert (tried.outcome, tried.stage) == (Outcome.FINISHED, "load"), tried.log
-    assert tried.resources == compiled.resources
-    assert tried.resources.registers
+    trial, binary = run(kind, request_for("trial", "tuned", config(64), config(32)), plain)
+    assert (trial.outcome, trial.stage) == (Outcome.FINISHED, "load"), trial.log
+    assert trial.resources == binary.resources
+    assert trial.resources.registers
 
 
 def test_the_releases_own_autotuner_skips_what_it_forgives(kind: WorkerKind) -> None:
@@ -96,10 +96,10 @@ def test_the_releases_own_autotuner_skips_what_it_forgives(kind: WorkerKind) -> 
     """
     forgiven, alone, over, over_alone = run(
         kind,
-        asked("trial", "tuned", config(16), config(64)),
-        asked("trial", "tuned", config(16)),
-        asked("trial", "tuned", config(64), config(32), limit=4096),
-        asked("trial", "tuned", config(64), limit=4096),
+        request_for("trial", "tuned", config(16), config(64)),
+        request_for("trial", "tuned", config(16)),
+        request_for("trial", "tuned", config(64), config(32), limit=4096),
+        request_for("trial", "tuned", config(64), limit=4096),
     )
     assert [a.outcome for a in (forgiven, alone, over, over_alone)] == [Outcome.RAISED] * 4
     assert (forgiven.tolerated, alone.tolerated) == (True, False)
@@ -113,21 +113,23 @@ def test_the_releases_own_autotuner_skips_what_it_forgives(kind: WorkerKind) -> 
 
 def test_any_other_error_ends_the_run(kind: WorkerKind) -> None:
     """Also when other configurations would compile."""
-    (attempt,) = run(kind, asked("trial", "abroad", config(32), config(64), args={"x": TENSOR}))
+    (attempt,) = run(
+        kind, request_for("trial", "abroad", config(32), config(64), args={"x": TENSOR})
+    )
     assert attempt.outcome is Outcome.RAISED
     assert not attempt.tolerated
     assert "undefined_name" in attempt.log
 
 
 def test_a_function_without_its_autotuner_gets_the_releases(kind: WorkerKind) -> None:
-    """As kernels that were cut out of their files."""
+    """Kernels that are cut out of their files have the same configurations."""
     args = {"x": TENSOR, "length": {"int": 3}, "FLAG": {"constexpr": 1}}
-    tried, keys = run(
+    trial, keys = run(
         kind,
-        asked("trial", "bare", config(64), config(32), args=args),
-        asked("keys", "bare", config(64), config(32), args=args),
+        request_for("trial", "bare", config(64), config(32), args=args),
+        request_for("keys", "bare", config(64), config(32), args=args),
     )
-    assert tried.outcome is Outcome.FINISHED, tried.log
+    assert trial.outcome is Outcome.FINISHED, trial.log
     assert [(key["key"], key["got"]) for key in keys.facts["keys"]] == [
         ("length", "length"),
         ("FLAG", "FLAG"),
@@ -138,46 +140,45 @@ def test_keys_are_read_without_a_compile_and_trials_leave_no_trace(kind: WorkerK
     """By position up to 3.1, where BN stands before FLAG; the same before and after a trial in one
     worker.
     """
-    question = asked("keys", "tuned", config(64), config(32))
-    before, trial, inspected, after = run(
+    question = request_for("keys", "tuned", config(64), config(32))
+    before, trial, view, after = run(
         kind,
         question,
-        asked("trial", "tuned", config(64), config(32)),
-        asked("inspect", "tuned"),
+        request_for("trial", "tuned", config(64), config(32)),
+        request_for("inspect", "tuned"),
         question,
     )
     assert trial.outcome is Outcome.FINISHED
     assert (before.facts, before.outcome) == (after.facts, after.outcome)
-    assert inspected.facts["keys"] == ["length", "FLAG"]
-    assert len(inspected.facts["configs"]) == 2
+    assert view.facts["keys"] == ["length", "FLAG"]
+    assert len(view.facts["configs"]) == 2
     faults = [key["fault"] for key in before.facts["keys"]]
     assert faults == ([None, "past-end"] if version(kind) < (3, 2) else [None, None])
     assert before.resources.registers is None
 
 
 def measuring(op: str, **heuristics: dict[str, Any]) -> dict[str, Any]:
-    """A request for the kernel whose heuristic asks for a shape."""
+    """Return a request for the kernel whose heuristic reads a shape."""
     args = {"x": TENSOR, "length": {"int": 1000}}
-    question = asked(op, "measuring", config(32), config(64), args=args)
+    question = request_for(op, "measuring", config(32), config(64), args=args)
     question["launch"]["heuristics"] = heuristics
     return question
 
 
 @pytest.mark.parametrize("op", ["autotune", "keys", "trial"])
 def test_heuristics_give_what_was_recorded(kind: WorkerKind, op: str) -> None:
-    """This one asks for a shape, which a tensor without data has not; the next launch of the kernel
-    is met by the kernel's own.
-    """
-    bare, held = measuring(op), measuring(op, FLAG={"constexpr": True})
-    recorded, computed = run(kind, held, bare)
-    assert recorded.outcome is Outcome.FINISHED, recorded.log
-    assert computed.outcome is Outcome.RAISED
-    assert "has no attribute 'shape'" in computed.log
+    """A heuristic that reads the shape of a tensor without data gets its recorded value; the next
+    launch of the kernel uses the kernel's own heuristics."""
+    bare, constant = measuring(op), measuring(op, FLAG={"constexpr": True})
+    record, computation = run(kind, constant, bare)
+    assert record.outcome is Outcome.FINISHED, record.log
+    assert computation.outcome is Outcome.RAISED
+    assert "has no attribute 'shape'" in computation.log
 
 
 def test_an_autotuner_run_ends_at_the_stage_asked_for(kind: WorkerKind) -> None:
     """Its key is built by then."""
     question = measuring("autotune", FLAG={"constexpr": True})
-    (found,) = run(kind, {**question, "until": "ttir"})
-    assert found.outcome is Outcome.FINISHED, found.log
-    assert found.facts["configs"] == 2
+    (result,) = run(kind, {**question, "until": "ttir"})
+    assert result.outcome is Outcome.FINISHED, result.log
+    assert result.facts["configs"] == 2

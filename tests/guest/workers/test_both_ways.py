@@ -37,7 +37,7 @@ def as_cut(cell: Cell) -> Cell:
     return replace(cell, kernel=replace(cell.kernel, origin=cut, digest=digest))
 
 
-def settled(plan: Plan, cells: Sequence[Cell], folder: Path) -> list[Record]:
+def settle(plan: Plan, cells: Sequence[Cell], folder: Path) -> list[Record]:
     """The records of cells of the plan, in their order."""
     records = records_of(replace(plan, cells=cells), Store.open(folder))
     by_key = {record.key: record for record in records}
@@ -58,11 +58,11 @@ def test_an_import_and_its_cut_source_end_alike(package: str, tmp_path: Path) ->
         if isinstance(cell.kernel.origin, Imported) and cell.kernel.origin.cut is not None
     ]
     assert len({cell.kernel.name for cell in cells}) > 1
-    imported = settled(plan, cells, tmp_path / "imported")
-    cut = settled(plan, list(map(as_cut, cells)), tmp_path / "cut")
+    import_records = settle(plan, cells, tmp_path / "imported")
+    cut = settle(plan, list(map(as_cut, cells)), tmp_path / "cut")
     different = [
         (one.kernel, one.verdict, one.message, other.verdict, other.message)
-        for one, other in zip(imported, cut)
+        for one, other in zip(import_records, cut)
         if (one.verdict, one.signature) != (other.verdict, other.signature)
     ]
     assert different == []

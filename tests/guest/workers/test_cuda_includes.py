@@ -1,4 +1,4 @@
-"""Which files a unit may read: whatever way of writing an include there is, none is let through."""
+"""The files that a unit may read: no way of writing an include reaches another one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def project(tmp_path: Path) -> Path:
 
 
 def check(root: Path, text: str) -> None:
-    """As the worker asks: the project may be read, the toolkit's headers are not looked into."""
+    """Check a unit as the worker does: the project is readable, the toolkit's headers are
+    skipped."""
     (root / "unit.cu").write_text(text)
     include = str(root / "include")
     check_includes(str(root / "unit.cu"), [include], [str(root), include], [str(root / "toolkit")])
@@ -71,13 +72,13 @@ def test_a_link_is_followed_before_it_is_judged(project: Path) -> None:
 
 
 def test_a_macro_names_a_file_that_nobody_knows(project: Path) -> None:
-    """Only the preprocessor could tell."""
+    """Only the preprocessor could resolve such a macro."""
     with pytest.raises(UnitRefused, match="HEADER, a macro"):
         check(project, '#define HEADER "/etc/passwd"\n#include HEADER\n')
 
 
 def test_a_file_in_another_encoding_is_refused(project: Path) -> None:
-    """What is not found in it the compiler might read all the same."""
+    """The compiler might find an include that the check cannot read."""
     (project / "include" / "own.h").write_bytes('#include "/etc/passwd"\n'.encode("utf-16"))
     with pytest.raises(UnitRefused, match="not text"):
         check(project, "#include <own.h>\n")
@@ -93,7 +94,7 @@ def test_a_file_in_another_encoding_is_refused(project: Path) -> None:
     ],
 )
 def test_what_stays_in_the_project_is_let_through(project: Path, text: str) -> None:
-    """Headers that are not there are the compiler's to name; words in a comment are no include."""
+    """A missing header is left to the compiler, and words in a comment are not includes."""
     check(project, text)
 
 

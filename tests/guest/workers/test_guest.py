@@ -87,7 +87,7 @@ def kind(request: pytest.FixtureRequest) -> WorkerKind:
     return WorkerKind(toolchain.identity, toolchain.worker_config(), dict(toolchain.environment))
 
 
-def asked(
+def request_for(
     function: str, args: dict[str, Any], op: str = "compile", target: str = "sm90", **more: Any
 ) -> dict[str, Any]:
     card = dataclasses.asdict(targets.find(target))
@@ -106,7 +106,7 @@ def run(kind: WorkerKind, *requests: dict[str, Any]) -> list[Attempt]:
     pool = LocalPool(1, lambda task: 120)
     try:
         pool.submit(Task(index, kind, request) for index, request in enumerate(requests))
-        attempts = {task.name: attempt for ended in pool.results() for task, attempt in ended}
+        attempts = {task.name: attempt for batch in pool.results() for task, attempt in batch}
         return [attempts[index] for index in range(len(requests))]
     finally:
         pool.close()
@@ -122,7 +122,7 @@ def test_inline_source_compiles_for_every_target_without_torch(kind: WorkerKind)
     """
     names = ("sm70", "sm80", "sm90", "sm70")
     args = {**ARGS, "x": {"dtype": "fp32"}}
-    attempts = run(kind, *(asked("kernel", args, target=name) for name in names))
+    attempts = run(kind, *(request_for("kernel", args, target=name) for name in names))
     assert [attempt.outcome for attempt in attempts] == [Outcome.FINISHED] * 4, attempts[0].log
     assert all(attempt.resources.registers for attempt in attempts)
     assert [attempt.resources.stack for attempt in attempts] == [0] * 4
@@ -130,8 +130,8 @@ def test_inline_source_compiles_for_every_target_without_torch(kind: WorkerKind)
 
 
 def test_resources_are_those_of_cuobjdump(kind: WorkerKind) -> None:
-    """What the assembler said while assembling is what is in the binary."""
-    (usual,) = run(kind, asked("dots", DOTS, options={"num_warps": 4}))
+    """The assembler's figures equal those of the binary."""
+    (usual,) = run(kind, request_for("dots", DOTS, options={"num_warps": 4}))
     assert usual.outcome is Outcome.FINISHED
     assert usual.resources.shared
     assert usual.resources.registers
@@ -141,7 +141,9 @@ def test_resources_are_those_of_cuobjdump(kind: WorkerKind) -> None:
 
 def test_a_real_crash_leaves_the_next_compile_alone(kind: WorkerKind) -> None:
     """Two chained dots with 8 warps abort 3.2.0 in llir; other releases compile them."""
-    crash, after = run(kind, asked("dots", DOTS, options={"num_warps": 8}), asked("kernel", ARGS))
+    crash, after = run(
+        kind, request_for("dots", DOTS, options={"num_warps": 8}), request_for("kernel", ARGS)
+    )
     assert after.outcome is Outcome.FINISHED
     if version(kind) == (3, 2, 0):
         assert (crash.outcome, crash.signal, crash.stage) == (Outcome.DIED, "SIGABRT", "llir")
@@ -152,21 +154,21 @@ def test_a_real_crash_leaves_the_next_compile_alone(kind: WorkerKind) -> None:
 
 def test_until_ast_stops_before_the_first_stage_of_the_backend(kind: WorkerKind) -> None:
     """The front end has run, and nothing after it."""
-    (attempt,) = run(kind, asked("kernel", ARGS, until="ast"))
+    (attempt,) = run(kind, request_for("kernel", ARGS, until="ast"))
     assert (attempt.outcome, attempt.stage) == (Outcome.FINISHED, "ast")
     assert attempt.resources.shared is None
 
 
 def test_until_stops_after_a_stage(kind: WorkerKind) -> None:
     """Nothing beyond it is run."""
-    (attempt,) = run(kind, asked("kernel", ARGS, until="ttgir"))
+    (attempt,) = run(kind, request_for("kernel", ARGS, until="ttgir"))
     assert (attempt.outcome, attempt.stage) == (Outcome.FINISHED, "ttgir")
     assert attempt.resources.registers is None
 
 
 def test_an_error_in_the_kernel_comes_back_with_its_traceback(kind: WorkerKind) -> None:
     """The release's own message, in the stage it came from."""
-    (attempt,) = run(kind, asked("kernel", {**ARGS, "N": {"constexpr": 48}}))
+    (attempt,) = run(kind, request_for("kernel", {**ARGS, "N": {"constexpr": 48}}))
     assert (attempt.outcome, attempt.stage) == (Outcome.RAISED, "ast")
     assert "power of 2" in attempt.log
     assert "CompilationError" in attempt.exception
@@ -174,7 +176,7 @@ def test_an_error_in_the_kernel_comes_back_with_its_traceback(kind: WorkerKind) 
 
 def test_no_launch_fits_a_kernel_that_collects_its_constants(kind: WorkerKind) -> None:
     """The launcher's error has the parameter as the removed API; 3.9 refuses the definition."""
-    request = asked("old", {"x": ARGS["x"]})
+    request = request_for("old", {"x": ARGS["x"]})
     request["kernel"]["source"] = "import triton\n\n\n@triton.jit\ndef old(x, **meta):\n    pass\n"
     (attempt,) = run(kind, request)
     assert attempt.outcome is Outcome.RAISED
@@ -188,8 +190,8 @@ def test_the_real_autotuner_shows_its_keys(kind: WorkerKind) -> None:
     args = {"x": {"dtype": "i32"}, "length": {"int": 40}, "FLAG": {"constexpr": 2}}
     past, shift = run(
         kind,
-        asked("tuned", args, "autotune"),
-        asked("shifted", {**args, "OTHER": {"constexpr": 3}}, "autotune"),
+        request_for("tuned", args, "autotune"),
+        request_for("shifted", {**args, "OTHER": {"constexpr": 3}}, "autotune"),
     )
     faults = [[entry["fault"] for entry in attempt.facts["keys"]] for attempt in (past, shift)]
     if version(kind) < (3, 2):
@@ -211,7 +213,7 @@ def test_fresh_requests_are_answered_by_forks_of_one_server(kind: WorkerKind) ->
     """Each gets a fork of its own, and the compiler is started once."""
     worker = Worker(kind)
     for index in range(3):
-        worker.send({**asked("kernel", ARGS), "id": index, "timeout": 120}, fresh=True)
+        worker.send({**request_for("kernel", ARGS), "id": index, "timeout": 120}, fresh=True)
     events = []
     while len([event for event in events if event["event"] == "answer"]) < 3:
         events.append(worker.receive())

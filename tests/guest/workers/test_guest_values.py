@@ -1,4 +1,4 @@
-"""Arguments and constants of a launch, rebuilt from what JSON says of them."""
+"""Arguments and constants of a launch, rebuilt from their JSON."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def test_plain_arguments_are_what_they_say() -> None:
     """Null and bare values, and values in their objects."""
     specs: dict[str, Any] = {"a": None, "b": 3, "c": {"int": 4}, "d": {"float": 0.5}}
     specs |= {"e": {"bool": True}, "f": {"constexpr": 64}, "g": {"tuple": [{"int": 1}, None]}}
-    made = {"a": None, "b": 3, "c": 4, "d": 0.5, "e": True, "f": 64, "g": (1, None)}
-    assert arguments(specs) == made
+    values = {"a": None, "b": 3, "c": 4, "d": 0.5, "e": True, "f": 64, "g": (1, None)}
+    assert arguments(specs) == values
 
 
 @pytest.mark.parametrize(("align", "divisor"), [(16, 16), (8, 8), (4, 4), (1, 1)])
@@ -47,12 +47,12 @@ def test_whoever_has_tensors_makes_them() -> None:
         "x": {"dtype": "fp32", "align": 4},
         "y": {"tuple": [{"int": 1}, {"dtype": "i64"}]},
     }
-    made = arguments(specs, tensor=lambda path, dtype, align: (path, dtype, align))
-    assert made == {"x": ("x", "fp32", 4), "y": (1, ("y[1]", "i64", 16))}
+    values = arguments(specs, tensor=lambda path, dtype, align: (path, dtype, align))
+    assert values == {"x": ("x", "fp32", 4), "y": (1, ("y[1]", "i64", 16))}
 
 
 def test_functions_come_from_the_kernels_module() -> None:
-    """One that it does not hold cannot be rebuilt, nor can what nobody could describe."""
+    """A function that the module lacks, or a value without a description, cannot be rebuilt."""
     names = {"silu": len}
     assert constants({"ACT": {"function": "silu"}, "T": {"tuple": [1, 2]}}, names) == {
         "ACT": len,
@@ -69,15 +69,15 @@ def test_a_dtype_constant_is_the_languages_own() -> None:
     """Under torch's name or under Triton's, whichever the language has."""
     import triton.language as tl
 
-    made = constants({"A": {"dtype": "bf16"}, "B": {"dtype": "int32"}}, {})
-    assert made["B"] is tl.int32
-    assert made["A"] is tl.bfloat16
+    values = constants({"A": {"dtype": "bf16"}, "B": {"dtype": "int32"}}, {})
+    assert values["B"] is tl.int32
+    assert values["A"] is tl.bfloat16
 
 
 @needs_triton
 def test_every_dtype_of_the_language_comes_back() -> None:
-    """What is recorded of a dtype constant, and what is written into a cut source, are the dtype
-    itself again: no release names all of them as it prints them."""
+    """Every dtype constant of a record and of a cut source is rebuilt, though releases print some
+    of them under other names."""
     import triton.language as tl
 
     dtypes = {value for value in vars(tl).values() if type(value) is tl.dtype}

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.network
 NEWEST_AND_OLDEST = ("nvcc==13.0.88", "nvcc==13.5.37")
 
 
-def compiled(store: Store, subject: Subject, **chosen: tuple[str, ...]) -> list[Record]:
+def compile_units(store: Store, subject: Subject, **chosen: tuple[str, ...]) -> list[Record]:
     """The records of a selection under one toolkit, or several."""
     selection = Selection(**{"toolchains": NEWEST_AND_OLDEST[:1], **chosen})  # type: ignore[arg-type]
     plan = planning.plan_job(Job(subject, selection))
@@ -37,10 +37,10 @@ def test_the_pipeline_case_fails_in_fp8_alone_and_its_mended_variant_compiles(
         "version: 1\naxes: {kernel: 'pipeline.*', dtype: [bf16, fp8e4nv], target: sm90a, "
         "shape: {HEAD_DIM: 128}, toolchain: ['nvcc==13.0.88', 'nvcc==13.5.37']}\n"
     )
-    records = compiled(store, Subject(str(file)), toolchains=())
-    told = {(r.toolchain, r.kernel, r.dtype): (r.verdict.value, r.code) for r in records}
-    assert len(told) == 8
-    for (_, kernel, dtype), outcome in told.items():
+    records = compile_units(store, Subject(str(file)), toolchains=())
+    verdicts = {(r.toolchain, r.kernel, r.dtype): (r.verdict.value, r.code) for r in records}
+    assert len(verdicts) == 8
+    for (_, kernel, dtype), outcome in verdicts.items():
         fails = (kernel, dtype) == ("pipeline.fwd", "fp8e4nv")
         assert outcome == (("fails", "FC801") if fails else ("compiles", None))
 
@@ -54,7 +54,7 @@ def test_a_hostile_include_shows_nothing_of_the_file(tmp_path: Path, store: Stor
     (root / "device.cu").write_text(device + "__global__ void k() {}\n")
     entries = [{"directory": ".", "command": f"nvcc -c {n}.cu"} for n in ("top", "device")]
     (root / "compile_commands.json").write_text(json.dumps(entries))
-    records = compiled(store, Subject(package=str(root)))
+    records = compile_units(store, Subject(package=str(root)))
     assert [(r.verdict.value, r.code) for r in records] == [("unknown", "FC812")] * 2
     assert "root:" not in json.dumps([r.to_json() for r in records])
 
@@ -93,9 +93,9 @@ def test_no_way_to_read_a_file_shows_what_it_holds(tmp_path: Path, store: Store)
         for name in SECRET_READERS
     ]
     (root / "compile_commands.json").write_text(json.dumps(entries))
-    records = compiled(store, Subject(package=str(root)), targets=("sm90",))
-    told = {record.kernel: (record.verdict.value, record.code) for record in records}
-    assert told == {f"{name}.cu": ("unknown", "FC812") for name in SECRET_READERS}
+    records = compile_units(store, Subject(package=str(root)), targets=("sm90",))
+    verdicts = {record.kernel: (record.verdict.value, record.code) for record in records}
+    assert verdicts == {f"{name}.cu": ("unknown", "FC812") for name in SECRET_READERS}
     assert "hush" not in json.dumps([record.to_json() for record in records])
 
 
@@ -105,7 +105,7 @@ def test_registers_and_spills_are_the_assemblers(store: Store) -> None:
     file.write_text(
         "version: 1\naxes: {kernel: wkv.fwd, dtype: bf16, target: sm80, shape: {HEAD_DIM: 256}}\n"
     )
-    (record,) = compiled(store, Subject(str(file)))
+    (record,) = compile_units(store, Subject(str(file)))
     assert record.resources["registers"] == 255
     assert record.resources["spills"] > 0
     assert [each["name"] for each in record.resources["functions"]] == ["wkv_fwd"]
@@ -124,8 +124,8 @@ def test_the_cure_of_a_constraint_before_cpp_20_compiles_the_unit(
     entry = {"directory": ".", "command": "nvcc -std=c++17 -c k.cu"}
     (root / "compile_commands.json").write_text(json.dumps([entry]))
     subject = Subject(package=str(root))
-    (failing,) = compiled(store, subject)
+    (failing,) = compile_units(store, subject)
     assert (failing.verdict.value, failing.code) == ("fails", "FC821")
     assert "-std=c++20" in RULES["FC821"].remedy
-    (mended,) = compiled(store, subject, options_given=("std=c++20",))
-    assert mended.verdict.value == "compiles"
+    (repair,) = compile_units(store, subject, options_given=("std=c++20",))
+    assert repair.verdict.value == "compiles"

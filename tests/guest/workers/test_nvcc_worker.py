@@ -22,7 +22,7 @@ from flacheck.subjects.inputs.subject import Subject
 from tests.made_toolkit import MISMATCH, project, toolkit
 
 
-def scanned(
+def scan_units(
     tmp_path: Path, store: Store, text: str, target: str = "sm90a", until: str | None = None
 ) -> list[Record]:
     """The records of a project of one unit under a toolkit of its own."""
@@ -40,8 +40,8 @@ def _element(record: Record) -> str:
 
 
 def test_one_instantiation_fails_and_the_other_compiles(tmp_path: Path, store: Store) -> None:
-    """The finding has its code, and the stage of the front end whoever said it."""
-    bf16, fp8 = scanned(tmp_path, store, f"// if ELEMENT=fp8 says {MISMATCH} exit 2")
+    """The finding has its code and the front end's stage."""
+    bf16, fp8 = scan_units(tmp_path, store, f"// if ELEMENT=fp8 says {MISMATCH} exit 2")
     assert (bf16.verdict.value, bf16.stage) == ("compiles", "object")
     assert (fp8.verdict.value, fp8.code, fp8.stage) == ("fails", "FC801", "syntax")
     assert fp8.how == "unit" and fp8.kernel == "csrc/unit.cu"
@@ -50,7 +50,7 @@ def test_one_instantiation_fails_and_the_other_compiles(tmp_path: Path, store: S
 def test_what_each_function_asks_for_is_recorded(tmp_path: Path, store: Store) -> None:
     """The record's figures are those of the function with the most, and each function has its
     own."""
-    record, _ = scanned(tmp_path, store, "")
+    record, _ = scan_units(tmp_path, store, "")
     resources = record.resources
     assert (resources["registers"], resources["shared"], resources["stack"]) == (96, 2048, 16)
     assert [each["registers"] for each in resources["functions"]] == [40, 96]
@@ -59,8 +59,8 @@ def test_what_each_function_asks_for_is_recorded(tmp_path: Path, store: Store) -
 
 @pytest.mark.slow
 def test_seconds_are_processor_time(tmp_path: Path, store: Store) -> None:
-    """A unit whose compiler waits, as it does on a busy machine, is no slow one."""
-    records = scanned(tmp_path, store, "// waits")
+    """A unit whose compiler waits on a busy machine is not slow."""
+    records = scan_units(tmp_path, store, "// waits")
     assert len(records) == 2
     for record in records:
         # The front end waits for 1.2 s, and so does the whole compile.
@@ -68,9 +68,9 @@ def test_seconds_are_processor_time(tmp_path: Path, store: Store) -> None:
 
 
 def test_a_file_outside_of_the_project_is_not_shown(tmp_path: Path, store: Store) -> None:
-    """The unit is refused before anything that the compiler says of it is kept."""
+    """The unit is refused before the compiler prints any of it."""
     text = "// includes /etc/passwd\n// if ELEMENT=fp8 says root:x:0:0: error: exit 2"
-    records = scanned(tmp_path, store, text)
+    records = scan_units(tmp_path, store, text)
     assert len(records) == 2
     for record in records:
         assert (record.verdict.value, record.code) == ("unknown", "FC812")
@@ -86,7 +86,7 @@ def test_a_link_out_of_the_project_is_followed_before_it_is_judged(
     secret.write_text("int key = 42;")
     link = tmp_path / "link.h"
     link.symlink_to(secret)
-    record, _ = scanned(tmp_path, store, f"// includes {link}")
+    record, _ = scan_units(tmp_path, store, f"// includes {link}")
     assert record.code == "FC812", record.message
 
 
@@ -98,7 +98,7 @@ def test_a_file_that_nvcc_does_not_announce_is_not_shown(tmp_path: Path, store: 
     unit is not called failing for that."""
     secret = tmp_path / "secret"
     secret.write_text("hush")
-    records = scanned(tmp_path, store, f"// reads {secret}")
+    records = scan_units(tmp_path, store, f"// reads {secret}")
     assert len(records) == 2
     for record in records:
         assert (record.verdict.value, record.code) == ("unknown", "FC812")
@@ -134,7 +134,7 @@ class _LateCompilation(nvcc_worker.NvccCompilation):
 
 
 def test_a_unit_is_refused_whose_compiler_has_ended_by_itself(tmp_path: Path) -> None:
-    """It was told as a failure of the unit: nothing was left to wait for."""
+    """The unit is refused although its compiler has ended, rather than being reported as failed."""
     nvcc = ["sh", "-c", "echo '. /etc/passwd' >&2"]
     compilation = _LateCompilation(nvcc, str(tmp_path), str(tmp_path), lambda stage: None)
     compilation.allowed_folders = [str(tmp_path)]
@@ -146,13 +146,13 @@ def test_a_compiler_that_is_killed_says_nothing_of_the_unit(tmp_path: Path, stor
     """Anybody may have killed it; it is compiled again by the next scan."""
     for folder in (tmp_path / "one", tmp_path / "two"):
         folder.mkdir()
-        record, _ = scanned(folder, store, "// dies")
+        record, _ = scan_units(folder, store, "// dies")
         assert (record.verdict.value, record.code) == ("unknown", "FC905")
         assert not record.cached
 
 
 def test_a_unit_without_memory_is_asked_again_with_more(tmp_path: Path, store: Store) -> None:
-    """As the remedy says; with the same limit it would only fail again."""
+    """The unit fails again with the same limit and runs with more, as the remedy states."""
     toolkit(tmp_path)
     root = project(tmp_path, unit="// starves")
     selection = Selection(targets=("sm90a",), toolchains=(str(tmp_path / "cuda-13.9.7"),))
@@ -183,19 +183,19 @@ def test_a_unit_gets_most_of_the_machine_if_the_default_limit_is_too_low(
     plan = planning.plan_job(Job(Subject(package=str(root)), selection))
     options = RunOptions(timeout=20, jobs=1, memory_mb=memory_mb)
     assert {each.verdict.value for each in records_of(plan, store, options)} == {verdict}
-    # A second run knows the limit of the first.
+    # A second run has the limit of the first.
     assert {each.cached for each in records_of(plan, store, options)} == {True}
 
 
 def test_a_failure_of_the_assembler_has_its_stage(tmp_path: Path, store: Store) -> None:
-    """nvcc says which program it starts, so the stage is known."""
-    record, _ = scanned(tmp_path, store, "// ptxas")
+    """The stage follows from the program that nvcc starts."""
+    record, _ = scan_units(tmp_path, store, "// ptxas")
     assert (record.code, record.stage) == ("FC501", "cubin")
 
 
 def test_a_target_that_the_toolkit_does_not_know_is_skipped(tmp_path: Path, store: Store) -> None:
     """And so are features that no GPU of that architecture has."""
-    record, _ = scanned(tmp_path, store, "", target="sm120a")
+    record, _ = scan_units(tmp_path, store, "", target="sm120a")
     assert (record.verdict.value, record.reason) == (
         "skipped",
         "nvcc 13.9.7 does not support sm120",
@@ -204,13 +204,13 @@ def test_a_target_that_the_toolkit_does_not_know_is_skipped(tmp_path: Path, stor
 
 def test_the_quick_look_ends_a_scan_until_syntax(tmp_path: Path, store: Store) -> None:
     """`--until syntax` starts no assembler."""
-    record, _ = scanned(tmp_path, store, "// ptxas", until="syntax")
+    record, _ = scan_units(tmp_path, store, "// ptxas", until="syntax")
     assert (record.verdict.value, record.reason) == ("compiles", "up to syntax")
 
 
 def test_the_front_end_stops_after_a_few_errors(tmp_path: Path, store: Store) -> None:
     """A template that fails in each instantiation would take the memory of a hundred errors."""
-    for record in scanned(tmp_path, store, "// arguments", until="syntax"):
+    for record in scan_units(tmp_path, store, "// arguments", until="syntax"):
         assert "-Xcudafe=--error_limit=12" in record.message.split()
 
 
@@ -218,7 +218,7 @@ def test_the_command_has_the_builds_own_words_and_the_scans_target(
     tmp_path: Path, store: Store
 ) -> None:
     """Defines, folders and harmless flags are the build's; GPU and host compiler are the scan's."""
-    record, _ = scanned(tmp_path, store, "// arguments")
+    record, _ = scan_units(tmp_path, store, "// arguments")
     words = record.message.partition("\n")[0].split()
     assert {"-DELEMENT=bf16", "-O3", "-gencode=arch=compute_90a,code=sm_90a"} <= set(words)
     assert words[words.index("-I") + 1] == "csrc"
@@ -232,8 +232,8 @@ def test_nothing_that_a_shell_acts_upon_reaches_the_compiler(
     """nvcc hands its commands to a shell."""
     toolkit(tmp_path)
     root = project(tmp_path, unit="")
-    quoted = value.replace('"', '\\"')
-    entry = f'{{"directory": ".", "arguments": ["nvcc", "-DX={quoted}", "-c", "csrc/unit.cu"]}}'
+    quote = value.replace('"', '\\"')
+    entry = f'{{"directory": ".", "arguments": ["nvcc", "-DX={quote}", "-c", "csrc/unit.cu"]}}'
     (root / "compile_commands.json").write_text(f"[{entry}]")
     selection = Selection(targets=("sm90a",), toolchains=(str(tmp_path / "cuda-13.9.7"),))
     plan = planning.plan_job(Job(Subject(package=str(root)), selection))
@@ -257,7 +257,7 @@ def test_a_unit_that_hangs_is_stopped(tmp_path: Path, store: Store) -> None:
 
 def test_a_second_scan_compiles_nothing(tmp_path: Path, store: Store) -> None:
     """Units have keys as kernels have."""
-    scanned(tmp_path, store, "")
+    scan_units(tmp_path, store, "")
     selection = Selection(targets=("sm90a",), toolchains=(str(tmp_path / "cuda-13.9.7"),))
     plan = planning.plan_job(Job(Subject(package=str(tmp_path / "project")), selection))
     assert [record.cached for record in records_of(plan, store, RunOptions(jobs=1))] == [True, True]

@@ -18,31 +18,31 @@ def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.environ["PATH"])
 
 
-def said(*arguments: Any) -> str:
-    ended = subprocess.run(["nvidia-smi", *arguments], capture_output=True, text=True, check=True)
-    return ended.stdout
+def output_of(*arguments: Any) -> str:
+    result = subprocess.run(["nvidia-smi", *arguments], capture_output=True, text=True, check=True)
+    return result.stdout
 
 
 def test_it_is_found_and_names_the_card() -> None:
-    """A program that only asks whether it runs is told that it does."""
+    """The program exits with 0 and prints the card's name."""
     nvidia_smi.provide(card("sm90"))
-    assert card("sm90")["gpu"] in said()
-    assert said("-L").startswith(f"GPU 0: {card('sm90')['gpu']}")
+    assert card("sm90")["gpu"] in output_of()
+    assert output_of("-L").startswith(f"GPU 0: {card('sm90')['gpu']}")
 
 
 def test_it_answers_queries() -> None:
-    """In the form that was asked for; what nobody knows is not available."""
+    """Queries are printed in the requested format, with "not available" for unknown fields."""
     nvidia_smi.provide(card("sm90"))
     query = "--query-gpu=compute_cap,memory.total,pstate"
     memory = card("sm90")["memory_gb"] * 1024
-    assert said(query, "--format=csv,noheader,nounits") == f"9.0, {memory}, [N/A]\n"
-    assert said(query, "--format=csv").splitlines()[0] == "compute_cap, memory.total, pstate"
+    assert output_of(query, "--format=csv,noheader,nounits") == f"9.0, {memory}, [N/A]\n"
+    assert output_of(query, "--format=csv").splitlines()[0] == "compute_cap, memory.total, pstate"
 
 
 def test_the_card_that_was_turned_to_last_speaks() -> None:
     """One folder stands in the path, however often the card changes."""
     for name in ("sm90", "sm80", "sm90", "sm80"):
         nvidia_smi.provide(card(name))
-    assert said("--query-gpu=compute_cap", "--format=csv,noheader") == "8.0\n"
+    assert output_of("--query-gpu=compute_cap", "--format=csv,noheader") == "8.0\n"
     folders = [path for path in os.environ["PATH"].split(os.pathsep) if "flacheck-card-" in path]
     assert len(folders) == 1

@@ -1,4 +1,4 @@
-"""NVRTC of the 12.x toolkits: code of the device alone, and what is said of units that need more."""
+"""NVRTC of the 12.x toolkits: device code alone, and the messages for units that need more."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ptxas info    : Used 255 registers, 4096 bytes smem, 416 bytes cmem[0]
 
 
 @pytest.mark.parametrize(
-    ("spec", "expected"),
+    ("spec", "versions"),
     [
         ("nvrtc==12.4", ["nvrtc==12.4.127"]),
         ("nvrtc==12.4.99", ["nvrtc==12.4.99"]),
@@ -40,14 +40,15 @@ ptxas info    : Used 255 registers, 4096 bytes smem, 416 bytes cmem[0]
     ],
 )
 def test_a_minor_version_stands_for_its_newest_patch_release(
-    spec: str, expected: list[str]
+    spec: str, versions: list[str]
 ) -> None:
-    """As one of nvcc does."""
-    assert identities(spec) == expected
+    """A minor version of NVRTC means its newest patch release, as for nvcc."""
+    assert identities(spec) == versions
 
 
 def test_what_there_is_not_is_said_with_what_there_is() -> None:
-    """Of 13.x there is the whole compiler; of 12.x nvcc itself is in no index."""
+    """Of 13.x there is the whole compiler; nvcc of 12.x is in no index, and the message lists the
+    rest."""
     with pytest.raises(UsageError, match=r"no release of nvrtc .*12\.9.*nvcc==13\.0"):
         toolchains.resolve(["nvrtc==13.0"])
     with pytest.raises(UsageError, match=r"no release of nvcc .*nvrtc==12\.4"):
@@ -58,14 +59,14 @@ def test_what_there_is_not_is_said_with_what_there_is() -> None:
 
 def test_targets_are_those_that_the_release_lists() -> None:
     """12.8 learnt Blackwell, 12.9 its families."""
-    known = {
+    releases = {
         spec: toolchains.resolve([f"nvrtc=={spec}"]).choices[0] for spec in ("12.4", "12.8", "12.9")
     }
-    assert known["12.4"].skip_reason("sm90a") is None
-    assert known["12.4"].skip_reason("sm100a") == "nvrtc 12.4.127 does not support sm100"
-    assert known["12.8"].skip_reason("sm100a") is None
-    assert known["12.8"].skip_reason("sm100f") == "nvrtc 12.8.93 does not support sm100f"
-    assert known["12.9"].skip_reason("sm100f") is None
+    assert releases["12.4"].skip_reason("sm90a") is None
+    assert releases["12.4"].skip_reason("sm100a") == "nvrtc 12.4.127 does not support sm100"
+    assert releases["12.8"].skip_reason("sm100a") is None
+    assert releases["12.8"].skip_reason("sm100f") == "nvrtc 12.8.93 does not support sm100f"
+    assert releases["12.9"].skip_reason("sm100f") is None
 
 
 def test_its_cells_have_a_standard_and_no_host_compiler() -> None:
@@ -80,7 +81,7 @@ def test_its_cells_have_a_standard_and_no_host_compiler() -> None:
 
 
 class Answers:
-    """A libnvrtc that gives prepared answers, and keeps what it was asked."""
+    """A libnvrtc that returns prepared results and stores its calls."""
 
     def __init__(self, *answers: tuple[int, str]) -> None:
         self._answers = list(answers)
@@ -101,10 +102,10 @@ def unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def asked(
+def ask(
     unit: Path, library: Answers, until: str | None = None, op: str = "compile", **kernel: Any
 ) -> tuple[dict[str, Any], list[str]]:
-    """A worker's answer for the unit, and the stages that it went through."""
+    """Return a worker's result for the unit, and the stages that it passed."""
     root = unit.parent.parent
     config = {
         "library": "none",
@@ -130,7 +131,7 @@ def asked(
 def test_the_front_end_comes_before_the_whole_and_figures_are_the_assemblers(unit: Path) -> None:
     """Also in the words of 12.4, which begins the line of a frame in another way."""
     library = Answers((0, ""), (0, FIGURES))
-    answer, stages = asked(unit, library)
+    answer, stages = ask(unit, library)
     assert stages == ["syntax", "ptx"]
     assert answer["stage"] == "cubin"
     assert {name: answer["resources"][name] for name in ("registers", "spills", "stack")} == {
@@ -146,21 +147,21 @@ def test_the_front_end_comes_before_the_whole_and_figures_are_the_assemblers(uni
 def test_a_release_without_a_quick_look_compiles_at_once(unit: Path) -> None:
     """Before 12.4 the option is unknown."""
     unknown = (5, "nvrtc: error: unrecognized option -fdevice-syntax-only found\n")
-    answer, _ = asked(unit, Answers(unknown, (0, FIGURES)))
+    answer, _ = ask(unit, Answers(unknown, (0, FIGURES)))
     assert answer["stage"] == "cubin"
     library = Answers(unknown, (0, ""))
-    assert asked(unit, library, until="syntax")[0]["stage"] == "syntax"
+    assert ask(unit, library, until="syntax")[0]["stage"] == "syntax"
     assert "--gpu-architecture=compute_90a" in library.asked[-1][1]
 
 
 def test_flags_of_a_build_that_speak_of_the_host_are_left_out(unit: Path) -> None:
-    """What decides the device's code stays."""
+    """Flags for the device's code stay."""
     library = Answers((0, ""), (0, ""))
     flags = ["-O3", "--use_fast_math", "-U__CUDA_NO_HALF_OPERATORS__", "--expt-extended-lambda"]
-    asked(unit, library, flags=flags)
-    given = library.asked[0][1]
-    assert "--use_fast_math" in given and "-U__CUDA_NO_HALF_OPERATORS__" in given
-    assert "-O3" not in given and "--expt-extended-lambda" not in given
+    ask(unit, library, flags=flags)
+    options = library.asked[0][1]
+    assert "--use_fast_math" in options and "-U__CUDA_NO_HALF_OPERATORS__" in options
+    assert "-O3" not in options and "--expt-extended-lambda" not in options
 
 
 @pytest.mark.parametrize(
@@ -178,7 +179,7 @@ def test_a_failure_has_the_stage_of_the_program_that_says_it(
     unit: Path, log: str, stage: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """All are one call of the library."""
-    answer, _ = asked(unit, Answers((0, ""), (6, f"{log}\n")))
+    answer, _ = ask(unit, Answers((0, ""), (6, f"{log}\n")))
     assert (answer["outcome"], answer["stage"]) == ("raised", ("syntax", "ptx", "cubin")[stage])
     assert log.splitlines()[0] in capfd.readouterr().err
 
@@ -186,11 +187,11 @@ def test_a_failure_has_the_stage_of_the_program_that_says_it(
 def test_a_header_that_only_a_host_compiler_has_is_named(
     unit: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """That is no fault of the unit; a header of the project that is missing is one."""
+    """Such a header is not the unit's fault; a missing header of the project is."""
     missing = 'fwd.cu(1): catastrophic error: cannot open source file "{}"\n'
-    asked(unit, Answers((6, missing.format("torch/extension.h"))))
+    ask(unit, Answers((6, missing.format("torch/extension.h"))))
     assert "flacheck: the unit needs the header torch/extension.h" in capfd.readouterr().err
-    answer, _ = asked(unit, Answers((6, missing.format("csrc/traits.h"))))
+    answer, _ = ask(unit, Answers((6, missing.format("csrc/traits.h"))))
     assert "catastrophic error" in capfd.readouterr().err
     assert answer["stage"] == "syntax" or answer["outcome"] == "raised"
 
@@ -203,7 +204,7 @@ def test_headers_of_the_toolkits_own_library_stand_in_for_the_standard_ones(unit
     for name in ("cstddef", "type_traits", "__config"):
         (library / name).write_text("")
     answers = Answers((0, ""), (0, ""))
-    asked(unit, answers)
+    ask(unit, answers)
     folders = [option[2:] for option in answers.asked[0][1] if option.startswith("-I")]
     stand_ins = Path(folders[-1])
     assert sorted(file.name for file in stand_ins.iterdir()) == [
@@ -237,10 +238,10 @@ def test_an_error_of_the_standard_library_is_no_failure_of_the_unit(
     """The host compiler's library has what the device's lacks, so nvcc may compile the unit."""
     unit.write_text(f"{line}\n")
     log = f"csrc/fwd.cu(1): error: {message}\n  {line}\n\n1 error detected in the compilation of"
-    asked(unit, Answers((6, log)))
-    told = capfd.readouterr().err
-    assert told.startswith("flacheck: the unit needs more of the C++ standard library")
-    assert [finding.code for finding in read(told)] == ["FC813"]
+    ask(unit, Answers((6, log)))
+    text = capfd.readouterr().err
+    assert text.startswith("flacheck: the unit needs more of the C++ standard library")
+    assert [finding.code for finding in read(text)] == ["FC813"]
 
 
 @pytest.mark.parametrize(
@@ -257,28 +258,28 @@ def test_an_error_of_the_unit_is_a_failure(
     """Even where it uses the standard library: nvcc reports the same."""
     unit.write_text(f"{line}\n")
     log = f"csrc/fwd.cu(1): error: {message}\n\n1 error detected in the compilation of"
-    asked(unit, Answers((6, log)))
+    ask(unit, Answers((6, log)))
     assert capfd.readouterr().err.startswith("csrc/fwd.cu(1): error")
 
 
 def test_a_hostile_unit_reaches_no_compiler(unit: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """NVRTC does not say which files it reads, so the unit's sources are searched before."""
+    """The unit's sources are searched first, because NVRTC cannot list the files that it reads."""
     unit.write_text('#include "/etc/passwd"\n')
     library = Answers()
-    answer, _ = asked(unit, library)
+    answer, _ = ask(unit, library)
     assert answer == {"outcome": "raised", "stage": "syntax"}
     assert library.asked == []
     assert "in none of its folders" in capfd.readouterr().err
 
 
 def test_it_shows_no_preprocessed_text(unit: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """That is said, with who does."""
-    answer, _ = asked(unit, Answers(), op="preprocess")
+    """The message names the compiler that can show it."""
+    answer, _ = ask(unit, Answers(), op="preprocess")
     assert answer["outcome"] == "raised"
     assert "scan the unit under a toolkit" in capfd.readouterr().err
 
 
-def compiled(store: Store, subject: Subject, **chosen: tuple[str, ...]) -> list[Record]:
+def compile_units(store: Store, subject: Subject, **chosen: tuple[str, ...]) -> list[Record]:
     selection = Selection(**{"toolchains": ("nvrtc==12.4.127",), **chosen})  # type: ignore[arg-type]
     plan = planning.plan_job(Job(subject, selection))
     return list(records_of(plan, store, RunOptions(timeout=300)))
@@ -305,15 +306,15 @@ def test_the_real_one_compiles_kernels_and_says_why_it_does_not_compile_the_rest
         (root / name).write_text(text)
     entries = [{"directory": ".", "command": f"nvcc -c {name}"} for name in units]
     (root / "compile_commands.json").write_text(json.dumps(entries))
-    records = compiled(store, Subject(package=str(root)))
-    told = {r.kernel: (r.verdict.value, r.code, r.reason) for r in records}
-    assert told["alone.cu"] == ("compiles", None, None)
-    assert told["broken.cu"][:2] == ("fails", "FC803")
-    assert told["host.cu"][:2] == ("unknown", "FC813")
-    assert told["secret.cu"][:2] == ("unknown", "FC812")
+    records = compile_units(store, Subject(package=str(root)))
+    verdicts = {r.kernel: (r.verdict.value, r.code, r.reason) for r in records}
+    assert verdicts["alone.cu"] == ("compiles", None, None)
+    assert verdicts["broken.cu"][:2] == ("fails", "FC803")
+    assert verdicts["host.cu"][:2] == ("unknown", "FC813")
+    assert verdicts["secret.cu"][:2] == ("unknown", "FC812")
     assert "root:" not in json.dumps([r.to_json() for r in records])
-    assert told["std.cu"][:2] == ("unknown", "FC813") and "vector" in str(told["std.cu"][2])
-    assert told["torch.cpp"][:2] == ("unknown", "FC813")
+    assert verdicts["std.cu"][:2] == ("unknown", "FC813") and "vector" in str(verdicts["std.cu"][2])
+    assert verdicts["torch.cpp"][:2] == ("unknown", "FC813")
 
 
 @pytest.mark.network
@@ -326,7 +327,7 @@ def test_verdicts_on_the_corpus_are_those_of_nvcc(store: Store) -> None:
     )
     verdicts = {}
     for toolchain in ("nvrtc==12.0.140", "nvrtc==12.4.127", "nvcc==13.0.88"):
-        records = compiled(store, Subject(str(file)), toolchains=(toolchain,))
+        records = compile_units(store, Subject(str(file)), toolchains=(toolchain,))
         verdicts[toolchain] = {(r.kernel, r.dtype): (r.verdict.value, r.code) for r in records}
     assert verdicts["nvrtc==12.0.140"] == verdicts["nvcc==13.0.88"]
     assert verdicts["nvrtc==12.4.127"] == verdicts["nvcc==13.0.88"]
@@ -335,13 +336,14 @@ def test_verdicts_on_the_corpus_are_those_of_nvcc(store: Store) -> None:
 
 @pytest.mark.network
 def test_registers_and_spills_are_recorded_as_nvccs_are(store: Store) -> None:
-    """Of our own kernel, for a target that 12.4 knows and one that it does not."""
+    """Registers and spills of our own kernel are recorded, for a target of 12.4 and for a newer
+    one."""
     file = Path(store.path).parent / "large.yaml"
     file.write_text(
         "version: 1\naxes: {kernel: wkv.fwd, dtype: bf16, target: [sm80, sm100a],"
         " shape: {HEAD_DIM: 256}}\n"
     )
-    records = {record.target: record for record in compiled(store, Subject(str(file)))}
+    records = {record.target: record for record in compile_units(store, Subject(str(file)))}
     assert records["sm80"].resources["registers"] == 255
     assert records["sm80"].resources["spills"] > 0
     assert [each["name"] for each in records["sm80"].resources["functions"]] == ["wkv_fwd"]

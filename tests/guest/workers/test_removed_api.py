@@ -1,4 +1,4 @@
-"""Which failures of the front end are a release's own: names that lead to Triton, and are gone."""
+"""Failures of the front end that are a release's own: missing names of Triton."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def _language() -> types.ModuleType:
     def load(pointer: Any) -> Any:
         return helper() if pointer == 1 else pointer  # type: ignore[call-arg]
 
-    def helper(needed: Any) -> Any:
-        return needed
+    def helper(argument: Any) -> Any:
+        return argument
 
     def make_block_ptr(base: Any, shape: Any) -> Any:
         """Use a descriptor."""
@@ -31,9 +31,9 @@ def _language() -> types.ModuleType:
     def advance(base: Any, *offsets: Any, _semantic: Any = None) -> Any:
         if _semantic is None:
             raise ValueError("outside of a kernel")
-        gone("advance")
+        missing_name("advance")
 
-    def gone(name: str) -> None:
+    def missing_name(name: str) -> None:
         raise NotImplementedError(f"{name}: words that no rule contains")
 
     def zeros(shape: Any, dtype: Any = None) -> Any:
@@ -79,10 +79,10 @@ class Generator:
 
     def visit_Call(self, node: ast.Call) -> Any:
         function = self.visit(node.func)
-        given = {each.arg: self.visit(each.value) for each in node.keywords if each.arg}
+        arguments = {each.arg: self.visit(each.value) for each in node.keywords if each.arg}
         if getattr(function, "__name__", "") == "advance":
-            given["_semantic"] = self.semantic
-        return function(*map(self.visit, node.args), **given)
+            arguments["_semantic"] = self.semantic
+        return function(*map(self.visit, node.args), **arguments)
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ class Generator:
 )
 def test_only_a_name_that_leads_to_triton_tells_of_the_release(text: str, api: str | None) -> None:
     """No argument changes what stands there."""
-    with pytest.raises((AttributeError, NotImplementedError, TypeError)) as raised:
+    with pytest.raises((AttributeError, NotImplementedError, TypeError)) as error:
         Generator(x=None).read(text)
-    assert removed_api(raised.value) == api
+    assert removed_api(error.value) == api
 
 
 def test_what_looks_for_a_kernels_functions_reads_its_source_too() -> None:
@@ -128,34 +128,34 @@ def test_what_looks_for_a_kernels_functions_reads_its_source_too() -> None:
             return self.globals.get(node.id)
 
     for text, api in (("tl.libdevice.exp(1)", "tl.libdevice"), ("x.shape", None)):
-        with pytest.raises(AttributeError) as raised:
+        with pytest.raises(AttributeError) as error:
             Finder().read(text)
-        assert removed_api(raised.value) == api
+        assert removed_api(error.value) == api
 
 
 def test_the_cause_counts_however_it_is_wrapped() -> None:
     """The compiler hides it behind errors of its own."""
-    with pytest.raises(ValueError, match="at 1:2") as raised:
+    with pytest.raises(ValueError, match="at 1:2") as error:
         try:
             Generator().read("tl.dot(1, 2, trans_b=True)")
         except TypeError:
             raise ValueError("at 1:2") from None
-    assert removed_api(raised.value) == "tl.dot"
+    assert removed_api(error.value) == "tl.dot"
 
 
 def test_a_variable_of_the_module_that_no_kernel_may_read_is_no_arguments_doing() -> None:
-    """The release says so of a name outside the kernel."""
+    """The release's message for a global that no kernel may read does not blame an argument."""
 
     class Strict(Generator):
         def visit_Name(self, node: ast.Name) -> Any:
             raise NameError(f"Cannot access global variable {node.id} from within @jit'ed function")
 
-    with pytest.raises(NameError) as raised:
+    with pytest.raises(NameError) as error:
         Strict().read("box")
-    assert removed_api(raised.value) == "box"
-    with pytest.raises(NameError) as raised:
+    assert removed_api(error.value) == "box"
+    with pytest.raises(NameError) as error:
         Strict(box=1).read("box")
-    assert removed_api(raised.value) is None
+    assert removed_api(error.value) is None
 
 
 def test_python_that_a_release_does_not_take_is_no_arguments_doing() -> None:
@@ -173,13 +173,13 @@ def test_python_that_a_release_does_not_take_is_no_arguments_doing() -> None:
 
 def test_a_parameter_of_a_modules_name_is_a_parameter() -> None:
     """The kernel's own names come first."""
-    with pytest.raises(AttributeError) as raised:
+    with pytest.raises(AttributeError) as error:
         Generator(tl=1).read("tl.dot")
-    assert removed_api(raised.value) is None
+    assert removed_api(error.value) is None
 
 
 class Strides:
-    """As the language's tuples, whose fields are looked up in a list."""
+    """Strides as a tuple of the language, whose fields are looked up in a list."""
 
     def __getattr__(self, name: str) -> Any:
         return [].index(name)  # type: ignore[call-overload]
@@ -190,9 +190,9 @@ class Strides:
 
 def test_a_value_that_raises_for_a_name_that_it_has_not_is_passed_over() -> None:
     """The failure stays what it is: too few strides."""
-    with pytest.raises(IndexError) as raised:
+    with pytest.raises(IndexError) as error:
         Strides()[3]
-    assert removed_api(raised.value) is None
+    assert removed_api(error.value) is None
 
 
 def test_the_parameter_that_collects_constants() -> None:

@@ -39,14 +39,14 @@ print(torch is before, torch.cuda.get_device_name(), torch.version.cuda, torch.v
 
 def test_a_module_finds_what_it_reads_at_import() -> None:
     """Dtypes, decorators, base classes, and the card, also after it was turned to another one."""
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
-    assert done.stdout.splitlines() == [
+    result = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    assert result.stdout.splitlines() == [
         "2.6.0 torch.bfloat16 torch.float16 (9, 0)",
         "H100 True None",
         "torch torch.nn.functional.gelu",
         "plain operator Placeholder",
         "False MI300X None 6.3",
-    ], done.stderr
+    ], result.stderr
 
 
 READING = """
@@ -71,12 +71,12 @@ for function in (plain, reading, other):
 
 def test_a_body_that_reads_torch_is_refused() -> None:
     """A module of torch or any part of it; an annotation is not read."""
-    done = subprocess.run([sys.executable, "-c", READING], capture_output=True, text=True)
-    assert done.stdout.splitlines() == [
+    result = subprocess.run([sys.executable, "-c", READING], capture_output=True, text=True)
+    assert result.stdout.splitlines() == [
         "None",
         "the kernel reads torch, and torch is not installed here",
         "the kernel reads finfo, and torch is not installed here",
-    ], done.stderr
+    ], result.stderr
 
 
 def test_a_decorator_gives_its_function_back() -> None:
@@ -93,6 +93,6 @@ def test_a_decorator_gives_its_function_back() -> None:
     "use", [iter, len, bool, int, lambda thing: thing + 1, lambda thing: thing < 1]
 )
 def test_nothing_is_computed(use: object) -> None:
-    """A package cannot loop on a placeholder or branch on it: what was missing is said."""
+    """A loop or a branch on a placeholder raises an error with the missing name."""
     with pytest.raises(StubError, match=r"torch\.unknown"):
         use(placeholder("torch.unknown"))  # type: ignore[operator]

@@ -32,14 +32,14 @@ def test_a_folder_is_told_from_a_name_with_a_version(spec: str, is_path: bool) -
 def test_a_bare_name_is_a_folder_where_there_is_one(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a shell completes it, without a slash."""
+    """A folder's name without a slash, as a shell completes it, means the folder."""
     assert checkouts.is_path("tiny") is False
     monkeypatch.chdir(checkout.parent)
     assert checkouts.is_path("tiny") is True
 
 
 def test_a_folder_that_cannot_be_built_is_a_usage_error(checkout: Path) -> None:
-    """The message says what is missing."""
+    """The message names the missing file."""
     assert checkouts.folder(str(checkout)) == checkout.resolve()
     with pytest.raises(UsageError, match="there is no such folder"):
         checkouts.folder(str(checkout / "nowhere"))
@@ -48,7 +48,7 @@ def test_a_folder_that_cannot_be_built_is_a_usage_error(checkout: Path) -> None:
 
 
 def test_the_hash_follows_the_sources_alone(checkout: Path) -> None:
-    """What tools leave behind changes nothing, one edited character does."""
+    """The hash ignores files that tools leave behind and changes with one edited character."""
     before = checkouts.digest(checkout)
     for name in ("build", "__pycache__", ".git", "tiny.egg-info"):
         (checkout / name).mkdir()

@@ -1,5 +1,5 @@
-"""What of a package can be had beside no torch: bounds on it, builds that want it, requirements that
-nobody has."""
+"""Installing a package without torch: bounds on it, builds that need it, unavailable
+requirements."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def test_bounds_on_torch_are_met_under_pip_alone(
 def test_requirements_that_nobody_has_are_left_out_and_named(
     shop: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In one sentence, each time that the package is used; what is only for a GPU is not asked
-    for."""
+    """One sentence names them at each use of the package; requirements that need a GPU are left
+    out."""
     requires = ("inner", "nobody-has-this>=2", "nvidia-cudnn-cu12", "torch<2.9")
     wheel(shop, "outer", requires)
     wheel(shop, "inner")
@@ -181,7 +181,7 @@ def test_a_requirement_at_an_address_is_left_out(
 
 
 def test_the_highest_version_that_a_bound_admits_is_offered() -> None:
-    """That of a CUDA build too, and the conflict where there is none."""
+    """The highest version may be a CUDA build; without one the conflict is reported."""
     conflict = ToolchainError("they conflict")
 
     def fitting(bound: str) -> str:
@@ -216,14 +216,14 @@ Additionally, some packages in these conflicts have no matching distributions av
 
 
 @pytest.mark.parametrize(
-    ("said", "bounds"),
+    ("message", "bounds"),
     [
         (PIP_OLD, {"torch": ">=2.1,<2.8"}),
         (PIP_NEW, {"torch": "==2.4.0+cu121", "triton": ">=3,!=3.1"}),
     ],
 )
-def test_the_bounds_in_a_conflict_are_read(said: str, bounds: dict[str, str]) -> None:
-    """As pip 23 and pip 26 print them."""
-    error = wheels.diagnose(said, "install toy", Path("/x"), "pip")
+def test_the_bounds_in_a_conflict_are_read(message: str, bounds: dict[str, str]) -> None:
+    """The messages of pip 23 and pip 26 are read."""
+    error = wheels.diagnose(message, "install toy", Path("/x"), "pip")
     assert isinstance(error, wheels.BoundsConflict)
     assert error.bounds == {name: SpecifierSet(bound) for name, bound in bounds.items()}

@@ -27,7 +27,7 @@ def test_the_installed_version_is_taken(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_otherwise_the_newest_final_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the package index."""
+    """Without an installed release, the newest final version of the package index is taken."""
     versions = [Version("1.0"), Version("2.0rc1"), Version("1.10")]
     monkeypatch.setattr(index, "available", lambda name, binary_only: versions)
     assert package.choose_version("no-such-one").spec == "no-such-one==1.10"
@@ -86,7 +86,7 @@ def test_one_release_is_expected_where_a_range_is_no_answer() -> None:
 
 @pytest.mark.network
 def test_releases_of_a_package_in_one_scan(tmp_path: Path) -> None:
-    """Which release works with my Triton and GPU? One answer with the pins."""
+    """A scan of several releases of a package ends with one recommendation and its pins."""
     run = flacheck.scan(
         package="flash-kmeans>=0.2,<0.4",
         kernel="_centroid_update_kernel",

@@ -58,11 +58,11 @@ def test_own_modules_have_bytecode(fake: Path) -> None:
     path = Path(provide_package("fake-package==1.2").path)
     modules = {str(file.parent / file.stem) for file in path.rglob("*.py")}
     tag = f".{sys.implementation.cache_tag}"
-    compiled = {
+    bytecode = {
         str(file.parent.parent / file.stem.removesuffix(tag)) for file in path.rglob("*.pyc")
     }
     assert modules
-    assert compiled == modules
+    assert bytecode == modules
 
 
 def test_a_package_without_room_for_bytecode_is_installed(
@@ -129,7 +129,7 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.mark.network
 def test_a_checkout_is_built_as_it_stands(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its version says which state; an edit makes another package, what tools left does not."""
+    """The version names the checkout's state, which an edit changes and tools' leftovers do not."""
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(checkout.parent / "cache"))
     first = provide_package(str(checkout))
     assert first.identity.startswith("tiny-kernels==1.2+h")
@@ -170,7 +170,7 @@ setup(name="tiny", install_requires=["torch", "einops"], ext_modules=[CUDAExtens
 def test_a_checkout_may_not_be_built(
     tmp_path: Path, files: dict[str, str], why: str | None
 ) -> None:
-    """A build that wants torch would bring gigabytes."""
+    """A build that requires torch is not run, as it would download gigabytes."""
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     assert checkouts.cannot_build(tmp_path) == why
@@ -179,7 +179,7 @@ def test_a_checkout_may_not_be_built(
 def test_a_checkout_without_a_build_is_taken_as_it_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its Python files, whatever else lies there; and a sentence says so."""
+    """The Python files are used without a build, and one sentence reports it."""
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
     folder = tmp_path / "tiny"
     for name in ("shop", "tests"):
@@ -205,14 +205,14 @@ def test_a_dry_run_builds_no_checkout_that_settings_name(
     (project / "setup.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')\n")
     (project / "pyproject.toml").write_text('[tool.flacheck]\npackage = "."\n')
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
-    found = flacheck("scan", "--dry-run", cwd=project)
-    assert (found.returncode, "give --package ." in found.stderr) == (2, True), found.stderr
+    listing = flacheck("scan", "--dry-run", cwd=project)
+    assert (listing.returncode, "give --package ." in listing.stderr) == (2, True), listing.stderr
     assert not (tmp_path / "run").exists()
     assert not (tmp_path / "cache" / "packages").exists()
 
 
 def test_requirements_are_read_where_they_are_plain(tmp_path: Path) -> None:
-    """Of setup.py the literal list; torch and what only a GPU needs are not asked for."""
+    """A literal list in setup.py is read; torch and requirements that need a GPU are left out."""
     (tmp_path / "setup.py").write_text(SETUP)
     assert checkouts.read_metadata(tmp_path) == (tmp_path.name, "0", ["torch", "einops"])
     (tmp_path / "setup.py").write_text("def setup(:")
