@@ -1,13 +1,10 @@
-"""Failures that no test knows, reduced by `flacheck repro` as a command, and judged from outside.
+"""Failures beside those of the tests, reduced by `flacheck repro` and judged from outside.
 
 `python -m tests.benchmarks.failures reduce --out DIR [--launches DIR] [CASE…]` runs the command on
 each case and notes seconds, size and exit status; `--launches` is where the launches of packages
 lie (see `recorded`). `judge --out DIR` then runs every original and every reduction under every
-release at hand, without any code of flacheck's, and says whether both do the same everywhere and,
-where they do not, whether the reduction says so. `compare --out DIR --python PYTHON CASE…` lets
-other reducers loose on what was reduced there, with the same oracle: PYTHON has pysource-minimize
-and shrinkray, in the versions that `tests.benchmarks.reducers` names. `table --out DIR` prints what
-the first two found.
+release at hand, without any code of flacheck's, and reports whether both do the same everywhere
+and, where they do not, whether the reduction's files state it. `table --out DIR` prints both.
 
 Processes start sessions of their own, so where the kernel groups processes by session a low
 niceness does not make others wait: seconds are worth something on a machine that does nothing else,

@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.failures reduce|judge|compare|table`."""
+"""`python -m tests.benchmarks.failures reduce|judge|table`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ import resource
 import subprocess
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from tests.benchmarks.failures.cases import asked, chosen
-from tests.benchmarks.failures.compare import compared
 from tests.benchmarks.failures.judge import environments, judged
 
 # A case that hangs must not hold up the others.
@@ -67,17 +65,6 @@ def judge(out: Path, names: list[str]) -> None:
                 print(f"{case.name:18} {found['kept']}, {said}", flush=True)
 
 
-def compare(out: Path, names: list[str], python: str, seconds: float) -> None:
-    """Let other reducers loose on each case, and note what each left."""
-    for case in chosen(names):
-        folder = out / case.name
-        rows = []
-        for row in compared(case, folder, python, seconds):
-            rows.append(asdict(row))
-            print(*asdict(row).values(), sep="\t", flush=True)
-        (folder / "rivals.json").write_text(json.dumps(rows, indent=1))
-
-
 def _read(file: Path) -> dict[str, Any]:
     if not file.exists():
         return {}
@@ -127,14 +114,12 @@ def table(out: Path, names: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["reduce", "judge", "compare", "table"])
+    parser.add_argument("what", choices=["reduce", "judge", "table"])
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--budget", default="", help="of the command. Default: its own")
     parser.add_argument("--launches", type=Path, default=Path(), help="where packages' lie")
     parser.add_argument("--releases", default="", help="verify on these alone. Default: all")
-    parser.add_argument("--python", help="an interpreter that has pysource-minimize and shrinkray")
-    parser.add_argument("--seconds", type=float, default=120.0, help="for each reducer and case")
     # The cases may stand behind the options.
     given = parser.parse_intermixed_args()
     out = given.out.absolute()
@@ -142,8 +127,6 @@ def main() -> None:
         reduce(out, given.cases, given.budget, given.releases, given.launches)
     elif given.what == "judge":
         judge(out, given.cases)
-    elif given.what == "compare":
-        compare(out, given.cases, given.python, given.seconds)
     else:
         table(out, given.cases)
 
