@@ -1,3 +1,2 @@
-"""What flacheck costs beside plain compiling, as ratios within one run: `python -m
-tests.benchmarks`.
-"""
+"""The cost of flacheck beside plain compiling, as ratios within one run: `python -m
+tests.benchmarks`."""

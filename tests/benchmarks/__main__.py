@@ -75,7 +75,7 @@ class Bench:
     ) -> tuple[Cost, dict[str, float]]:
         """The same cells in one process that only calls triton.compile."""
         self._runs += 1
-        file, said = (
+        file, outputs_file = (
             self._folder / f"cells-{self._runs}.json",
             self._folder / f"said-{self._runs}.json",
         )
@@ -87,8 +87,8 @@ class Bench:
             "TRITON_ALWAYS_COMPILE": "1",
             "TRITON_CACHE_DIR": str(self._folder / f"c{self._runs}"),
         }
-        command = f'exec "$0" "$@" 2> {said}'
-        measured = cost(
+        command = f'exec "$0" "$@" 2> {outputs_file}'
+        total = cost(
             [
                 "sh",
                 "-c",
@@ -101,7 +101,7 @@ class Bench:
             ],
             environment,
         )
-        return measured, json.loads(said.read_text().splitlines()[-1])
+        return total, json.loads(outputs_file.read_text().splitlines()[-1])
 
 
 def cells_of(matrix: str) -> list[Cell]:
@@ -134,7 +134,7 @@ def cells_of_block(block: dict[str, Any]) -> list[Cell]:
 def overhead(bench: Bench) -> Iterator[str]:
     matrix = bench.matrix("overhead", _good(ENGINE_TRITON, CELLS))
     cells = cells_of(matrix)
-    engine, (plain, said) = bench.scan(matrix), bench.plain(cells, ENGINE_TRITON)
+    engine, (plain, output) = bench.scan(matrix), bench.plain(cells, ENGINE_TRITON)
     again, (plain_again, _) = bench.scan(matrix), bench.plain(cells, ENGINE_TRITON)
     fresh = (
         sum(
@@ -143,7 +143,7 @@ def overhead(bench: Bench) -> Iterator[str]:
         )
         / SAMPLE
     )
-    yield f"{len(cells)} cells, Triton {ENGINE_TRITON}; median plain compile {said['median']:.2f} CPU s"
+    yield f"{len(cells)} cells, Triton {ENGINE_TRITON}; median plain compile {output['median']:.2f} CPU s"
     yield f"scan -j 1: {engine.cpu:.1f} and {again.cpu:.1f} CPU s"
     yield f"one plain process: {plain.cpu:.1f} and {plain_again.cpu:.1f} CPU s"
     yield f"scan -j 1 ÷ plain: {engine.cpu / plain.cpu:.3f} and {again.cpu / plain_again.cpu:.3f} (at most 1.10)"
@@ -198,22 +198,22 @@ def startup(bench: Bench) -> Iterator[str]:
         runs // 2
     ]
     code = "import sys, flacheck.cli; print([name for name in ('torch', 'triton') if name in sys.modules])"
-    loaded = subprocess.run(
+    modules = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.strip()
     yield f"flacheck --help: {help_ / base:.2f} times importing typer and rich (at most 1.6)"
-    yield f"of torch and triton imported: {loaded}"
+    yield f"of torch and triton imported: {modules}"
 
 
 def throughput(bench: Bench) -> Iterator[str]:
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.throughput"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    yield from said.stdout.splitlines()
+    yield from result.stdout.splitlines()
 
 
 def gate(bench: Bench) -> Iterator[str]:
@@ -225,11 +225,11 @@ def gate(bench: Bench) -> Iterator[str]:
         file = Path(folder) / "requirements.txt"
         file.write_text("\n".join([*pins, "torch==2.8.0", "triton==3.4.0", ""]))
         with Store.open(folder) as store:
-            made = (
+            records_made = (
                 record(toolchain="triton==3.4.0", constexprs={"BC": size})
                 for size in range(records)
             )
-            store.add_many(store.begin_run({}), made)
+            store.add_many(store.begin_run({}), records_made)
         command = [sys.executable, "-m", "flacheck", "gate", str(file), "--store", folder]
         costs = sorted(cost(command).cpu for _ in range(runs))
     yield f"200 pinned packages, {records} records: {costs[runs // 2]:.2f} CPU s (under 1)"

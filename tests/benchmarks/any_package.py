@@ -66,8 +66,8 @@ class Row:
         counts: list[Any] = [len(self.launchable), len(self.recorded)]
         for many in (self.answered, self.seconds, self.fails, self.untested):
             counts.append(len(many) if isinstance(many, list) else many)
-        told = ["–" if count is None else f"{count:g}" for count in counts]
-        return (self.package, self.version, *told)
+        texts = ["–" if count is None else f"{count:g}" for count in counts]
+        return (self.package, self.version, *texts)
 
 
 def launchable(package: Package, spec: str) -> list[str]:
@@ -97,8 +97,8 @@ def measure(spec: str, triton: str, target: str, keep: Path, compiling: Compilin
         row.note = capture.driven.import_error.strip().splitlines()[-1]
     kernels = capture.driven.kernels
     row.recorded = sorted(set(row.launchable) & kernels.keys())
-    known = coverage(dict.fromkeys(row.launchable, ()), kernels, capture.driven.report)
-    row.missed = {each["kernel"]: each["reason"] for each in known["missed"]}
+    kernel_coverage = coverage(dict.fromkeys(row.launchable, ()), kernels, capture.driven.report)
+    row.missed = {each["kernel"]: each["reason"] for each in kernel_coverage["missed"]}
     if compiling is not None:
         command = ["--package", spec, "--triton", triton, "--target", target]
         _answer(row, [*command, "--timeout", compiling.timeout], keep, compiling.dtype)
@@ -106,58 +106,60 @@ def measure(spec: str, triton: str, target: str, keep: Path, compiling: Compilin
 
 
 def _answer(row: Row, command: list[str], keep: Path, dtype: str | None) -> None:
-    """Ask for little first, and for more of the kernels that have no answer yet."""
+    """Compile few cells first, and more of the kernels without an answer."""
     steps = [("", ["--configs", "usual"]), ("-all", [])]
     if dtype is not None:
         steps.insert(0, (f"-{dtype}", ["--configs", "usual", "--dtype", dtype]))
     name = f"{row.package}-{row.version}"
-    said: list[dict[str, Any] | None] = []
+    documents: list[dict[str, Any] | None] = []
     kernels: list[str] = []
     for suffix, options in steps:
-        said.append(_scanned(row, [*command, *options, *kernels], keep, name + suffix))
-        _count(row, said)
-        left = sorted(set(row.recorded) - set(row.answered or ()))
-        if not left:
+        documents.append(_scan(row, [*command, *options, *kernels], keep, name + suffix))
+        _count(row, documents)
+        rest = sorted(set(row.recorded) - set(row.answered or ()))
+        if not rest:
             return
-        kernels = [part for kernel in left for part in ("--kernel", kernel)]
+        kernels = [part for kernel in rest for part in ("--kernel", kernel)]
 
 
-def _scanned(row: Row, command: list[str], keep: Path, name: str) -> dict[str, Any] | None:
-    """What a scan says, None where there was nothing to compile or it went wrong."""
+def _scan(row: Row, command: list[str], keep: Path, name: str) -> dict[str, Any] | None:
+    """Return a scan's JSON, None where there was nothing to compile or the scan went wrong."""
     output = keep / f"{name}.json"
     output.unlink(missing_ok=True)
     run = [sys.executable, "-m", "flacheck", "scan", *command, "--format", "json"]
     run += ["--store", str(keep / "store"), "-o", str(output)]
-    ended = subprocess.run(run, stderr=subprocess.PIPE, text=True)
-    if ended.returncode not in (0, 1, 3):
-        row.note = ended.stderr.strip().splitlines()[-1]
+    result = subprocess.run(run, stderr=subprocess.PIPE, text=True)
+    if result.returncode not in (0, 1, 3):
+        row.note = result.stderr.strip().splitlines()[-1]
         return None
-    said: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
-    return said
+    document: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
+    return document
 
 
 def _count(row: Row, scans: list[dict[str, Any] | None]) -> None:
     """A kernel is answered where a launch compiled, or where more failed than may be our own
     doing."""
-    untested: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     verdicts: Counter[tuple[str, str]] = Counter()
-    for said in filter(None, scans):
+    for document in filter(None, scans):
         of_scan: Counter[str] = Counter()
-        for each in said["summary"]["untested"]:
+        for each in document["summary"]["untested"]:
             of_scan[each["kernel"]] += each["cells"]
-        found = Counter((r["kernel"], r["verdict"]) for r in said["records"] if not r["tolerated"])
-        # A kernel that a later scan asked again counts as it is told there: in more dtypes.
-        for kernel in {kernel for kernel, _ in found} | set(of_scan):
-            untested.pop(kernel, None)
+        counts_of = Counter(
+            (r["kernel"], r["verdict"]) for r in document["records"] if not r["tolerated"]
+        )
+        # A kernel of a later scan has its counts from there alone: it has more dtypes.
+        for kernel in {kernel for kernel, _ in counts_of} | set(of_scan):
+            counts.pop(kernel, None)
             for verdict in ("compiles", "fails"):
                 verdicts.pop((kernel, verdict), None)
-        untested.update(of_scan)
-        verdicts.update(found)
-    failed = {kernel for kernel, verdict in verdicts if verdict == "fails"}
-    row.fails = sorted(k for k in failed if verdicts[k, "fails"] > untested[k])
+        counts.update(of_scan)
+        verdicts.update(counts_of)
+    failing = {kernel for kernel, verdict in verdicts if verdict == "fails"}
+    row.fails = sorted(k for k in failing if verdicts[k, "fails"] > counts[k])
     ends = {kernel for kernel, verdict in verdicts if verdict == "compiles"}
     row.answered = sorted(ends.union(row.fails) & set(row.launchable))
-    row.untested = len(untested)
+    row.untested = len(counts)
 
 
 def table(rows: list[Row]) -> str:
@@ -180,31 +182,31 @@ def main() -> None:
     parser.add_argument("--missed", action="store_true")
     parser.add_argument("--dtype")
     parser.add_argument("--timeout", default="auto")
-    given = parser.parse_args()
-    given.keep.mkdir(parents=True, exist_ok=True)
-    specs = list(given.specs)
-    if given.list:
-        lines = given.list.read_text(encoding="utf-8").splitlines()
+    options = parser.parse_args()
+    options.keep.mkdir(parents=True, exist_ok=True)
+    specs = list(options.specs)
+    if options.list:
+        lines = options.list.read_text(encoding="utf-8").splitlines()
         specs += [line for line in lines if line and not line.startswith("#")]
     rows = []
     for spec in specs:
         try:
             compiling = None
-            if given.compile:
-                compiling = Compiling(given.dtype, given.timeout)
-            rows.append(measure(spec, given.triton, given.target, given.keep, compiling))
+            if options.compile:
+                compiling = Compiling(options.dtype, options.timeout)
+            rows.append(measure(spec, options.triton, options.target, options.keep, compiling))
         except Exception:
             # The other packages are still to be measured.
             traceback.print_exc()
             rows.append(Row(spec, note="the measurement itself failed"))
-        _keep(given.keep, rows[-1])
+        _keep(options.keep, rows[-1])
         print("| " + " | ".join(rows[-1].cells()) + f" | {rows[-1].note}", file=sys.stderr)
     print(table(rows))
     for row in rows:
         if row.note:
             print(f"\n{row.package}: {row.note}")
         for kernel, reason in row.missed.items():
-            if given.missed:
+            if options.missed:
                 print(f"\n- {row.package} {kernel}: {reason}")
 
 

@@ -132,10 +132,10 @@ def draw(folders: Iterable[Path], each: int) -> list[Record]:
                 for record in store.latest():
                     if record.verdict is Verdict.FAILS and _is_compiled(record):
                         by_signature.setdefault(record.signature, {})[record.key] = record
-    drawn = []
+    sample = []
     for records in by_signature.values():
-        drawn += _spread(list(records.values()), each)
-    return drawn
+        sample += _spread(list(records.values()), each)
+    return sample
 
 
 def _is_compiled(record: Record) -> bool:
@@ -151,13 +151,13 @@ def _spread(records: list[Record], count: int) -> list[Record]:
     """Return some records, of as many releases and GPUs as possible; the same for a seed."""
     random.Random(0).shuffle(records)
     times: Counter[tuple[str, str]] = Counter()
-    ranked = []
+    order = []
     for record in records:
         place = (record.toolchain, record.target)
-        ranked.append((times[place], record))
+        order.append((times[place], record))
         times[place] += 1
-    ranked.sort(key=lambda ranked_record: ranked_record[0])
-    return [record for _, record in ranked[:count]]
+    order.sort(key=lambda ranked_record: ranked_record[0])
+    return [record for _, record in order[:count]]
 
 
 def recompile(records: Sequence[Record], jobs: int) -> Iterator[Tally]:
@@ -180,21 +180,21 @@ def _plan(name: str, records: Sequence[Record]) -> Plan:
     cells, packages = [], {}
     for record in records:
         try:
-            resolved = rebuild_cell(record, trust=True)
+            cell_found = rebuild_cell(record, trust=True)
         except flacheck.FlacheckError as error:
             print(f"    {record.key[:12]} is left out: {error}", file=sys.stderr)
             continue
         resolver(record.toolchain)
-        cells.append(resolved.cell)
-        packages.update(resolved.packages)
+        cells.append(cell_found.cell)
+        packages.update(cell_found.packages)
     return Plan(name, cells, resolver.choices, packages, purpose=Purpose.REPRO, trust=True)
 
 
 def _print(tally: Tally) -> None:
     figures = (tally.failing, len(tally.signatures), tally.same, tally.others.total())
     print(tally.case, *figures, tally.unclassified, tally.left_out, sep="\t", flush=True)
-    for (expected, actual, message), count in tally.others.items():
-        print(f"    {count} × {expected} read as {actual}: {message!r}", flush=True)
+    for (wanted_code, actual, message), count in tally.others.items():
+        print(f"    {count} × {wanted_code} read as {actual}: {message!r}", flush=True)
     for message, count in tally.unknown.items():
         print(f"    {count} × {UNCLASSIFIED}: {message!r}", flush=True)
 
@@ -208,19 +208,19 @@ def main() -> int:
     parser.add_argument("--each", type=int, default=3)
     parser.add_argument("--most", type=int, default=40)
     parser.add_argument("--jobs", type=int, default=0)
-    given = parser.parse_args()
-    if given.cases and given.store is None:
+    options = parser.parse_args()
+    if options.cases and options.store is None:
         parser.error("cases need --store")
     print("\t".join(_HEADS), flush=True)
     tallies = []
-    for case in given.cases:
+    for case in options.cases:
         try:
-            tallies.append(measure(case, given.store, given.most))
+            tallies.append(measure(case, options.store, options.most))
         except flacheck.FlacheckError as error:
             print(f"{case}\t{error}", flush=True)
             continue
         _print(tallies[-1])
-    for tally in recompile(draw(given.stores, given.each), given.jobs):
+    for tally in recompile(draw(options.stores, options.each), options.jobs):
         tallies.append(tally)
         _print(tally)
     failing = sum(tally.failing for tally in tallies)

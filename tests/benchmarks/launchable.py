@@ -32,7 +32,7 @@ _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 def files(folder: Path, name: str | None) -> list[Path]:
     """The distribution's Python files, without tests and the like."""
-    listed = list(folder.rglob("*.py"))
+    paths = list(folder.rglob("*.py"))
     if name:
         plain = name.lower().replace("-", "_")
         records = [
@@ -42,8 +42,8 @@ def files(folder: Path, name: str | None) -> list[Path]:
             or path.parent.name.lower().rpartition("-")[0].replace("-", "_") == plain
         ]
         with records[0].open(encoding="utf-8", newline="") as file:
-            listed = [folder / row[0] for row in csv.reader(file) if row[0].endswith(".py")]
-    return sorted(path for path in listed if path.is_file() and _counts(path.relative_to(folder)))
+            paths = [folder / row[0] for row in csv.reader(file) if row[0].endswith(".py")]
+    return sorted(path for path in paths if path.is_file() and _counts(path.relative_to(folder)))
 
 
 def _counts(path: Path) -> bool:
@@ -60,9 +60,9 @@ def _counts(path: Path) -> bool:
 
 
 class Module:
-    """What one file says: `kernels` by the name in the module's scope → qualified name, `imports`
-    by local name → (module, name), `bound` by local name → what it may be, `launched` and `handed`
-    names, and whether something is launched that no name tells."""
+    """The facts of one file: `kernels` by the name in the module's scope → qualified name,
+    `imports` by local name → (module, name), `bound` by local name → possible values, `launched`
+    and `handed` names, and whether something without a name is launched."""
 
     def __init__(self, path: Path, folder: Path) -> None:
         parts = path.relative_to(folder).with_suffix("").parts
@@ -88,15 +88,15 @@ class Module:
     def _define(self, node: ast.AST, prefix: str, inside: bool) -> None:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, (*_FUNCTION, ast.ClassDef)):
-                qualified = f"{prefix}{child.name}"
-                jitted = isinstance(child, _FUNCTION) and any(map(_is_jit, child.decorator_list))
-                if jitted:
+                full_name = f"{prefix}{child.name}"
+                is_jit = isinstance(child, _FUNCTION) and any(map(_is_jit, child.decorator_list))
+                if is_jit:
                     self._jitted.add(child)
                     if not _returns_value(child):
-                        self.kernels[child.name] = qualified
+                        self.kernels[child.name] = full_name
                 elif isinstance(child, _FUNCTION):
                     self.functions.add(child.name)
-                self._define(child, f"{qualified}.", inside or jitted)
+                self._define(child, f"{full_name}.", inside or is_jit)
             else:
                 self._define(child, prefix, inside)
 
@@ -118,7 +118,7 @@ class Module:
                 self.handed |= set(_values(node.value))
 
     def _host(self, node: ast.AST) -> Iterator[ast.AST]:
-        """All nodes outside kernels; of a kernel its defaults and decorators are not asked."""
+        """Yield all nodes outside kernels, with the defaults and decorators of kernels left out."""
         for child in ast.iter_child_nodes(node):
             if child not in self._jitted:
                 yield child
@@ -138,10 +138,10 @@ class Module:
     def _jit_by_call(self, value: ast.expr) -> None:
         """`triton.jit(f)`, also deeper: `autotune(…)(triton.jit(f))`."""
         for node in ast.walk(value):
-            if isinstance(node, ast.Call) and _dotted(node.func) in ("triton.jit", "jit"):
-                for given in node.args[:1]:
-                    if isinstance(given, ast.Name) and given.id in self.functions:
-                        self.kernels.setdefault(given.id, given.id)
+            if isinstance(node, ast.Call) and _path_of(node.func) in ("triton.jit", "jit"):
+                for argument in node.args[:1]:
+                    if isinstance(argument, ast.Name) and argument.id in self.functions:
+                        self.kernels.setdefault(argument.id, argument.id)
 
     def _call(self, node: ast.Call) -> None:
         function = node.func
@@ -150,18 +150,18 @@ class Module:
             self.untold = True
         if isinstance(function, ast.Subscript) or by_name:
             self.launched |= set(_values(function.value))
-        for given in (*node.args, *(keyword.value for keyword in node.keywords)):
-            self.handed |= set(_values(given))
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+            self.handed |= set(_values(argument))
 
 
 def _is_jit(decorator: ast.expr) -> bool:
     if isinstance(decorator, ast.Call):
         decorator = decorator.func
-    return _dotted(decorator) in ("triton.jit", "jit", "tl.jit", "triton.runtime.jit")
+    return _path_of(decorator) in ("triton.jit", "jit", "tl.jit", "triton.runtime.jit")
 
 
 def _returns_value(function: ast.AST) -> bool:
-    """Whether a function itself returns something, not one inside it."""
+    """Return whether a function itself returns something, not one inside it."""
     for child in ast.iter_child_nodes(function):
         if isinstance(child, ast.Return) and ast.unparse(child) not in ("return", "return None"):
             return True
@@ -170,11 +170,11 @@ def _returns_value(function: ast.AST) -> bool:
     return False
 
 
-def _dotted(node: ast.expr) -> str:
+def _path_of(node: ast.expr) -> str:
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
-        return f"{_dotted(node.value)}.{node.attr}"
+        return f"{_path_of(node.value)}.{node.attr}"
     return ""
 
 
@@ -194,7 +194,7 @@ def _values(node: ast.expr) -> Iterator[str]:
         yield node.id
     elif isinstance(node, ast.Attribute):
         yield node.attr
-        yield _dotted(node)
+        yield _path_of(node)
     elif isinstance(node, ast.IfExp):
         yield from _values(node.body)
         yield from _values(node.orelse)
@@ -229,19 +229,19 @@ class Distribution:
 
     def launchable(self) -> list[str]:
         """`module:qualname` of each kernel that some code launches."""
-        launched: set[str] = set()
+        kernels: set[str] = set()
         for module in self.modules.values():
             for name in module.launched:
-                launched |= self._kernels(module, name, set())
+                kernels |= self._kernels(module, name, set())
         for module in self.modules.values():
             for name in module.handed | set().union(*module.bound.values(), set()):
                 if self._launches_untold(module, name):
-                    launched |= self._kernels(module, name, set())
-        return sorted(launched)
+                    kernels |= self._kernels(module, name, set())
+        return sorted(kernels)
 
     def _launches_untold(self, module: Module, name: str) -> bool:
-        """Whether a value that is handed around may be launched: here, or in a module that this
-        one imports, something is launched that is no kernel's name."""
+        """Return whether a value that is handed around may be launched: here, or in a module that
+        this one imports, something is launched that is no kernel's name."""
         near = {module.name, *(source for source, _ in module.imports.values())}
         near |= {f"{source}.{name}" for source, name in module.imports.values()}
         return any(self._has_untold(self.modules[each]) for each in near if each in self.modules)
@@ -259,18 +259,18 @@ class Distribution:
         seen.add((module.name, name))
         if name in module.kernels:
             return {f"{module.name}:{module.kernels[name]}"}
-        found: set[str] = set()
+        kernels: set[str] = set()
         for value in module.bound.get(name, ()):
-            found |= self._kernels(module, value, seen)
+            kernels |= self._kernels(module, value, seen)
         head, _, rest = name.partition(".")
         if name in module.imports:
-            found |= self._imported(*module.imports[name], seen)
+            kernels |= self._imported(*module.imports[name], seen)
         elif rest and head in module.imports:
             source, inner = module.imports[head]
-            found |= self._imported(".".join(filter(None, (source, inner))), rest, seen)
+            kernels |= self._imported(".".join(filter(None, (source, inner))), rest, seen)
         for source in module.stars:
-            found |= self._imported(source, name, seen)
-        return found
+            kernels |= self._imported(source, name, seen)
+        return kernels
 
     def _imported(self, source: str, name: str, seen: set[tuple[str, str]]) -> set[str]:
         if source in self.modules and name:

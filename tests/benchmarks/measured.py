@@ -23,7 +23,7 @@ def cost(command: Sequence[str], environment: Mapping[str, str] | None = None) -
     """Run a command to its end. Descendants count when their parents waited for them, as flacheck's
     do.
     """
-    started = time.monotonic()
+    start = time.monotonic()
     process = subprocess.Popen(
         command,
         env={**os.environ, **(environment or {})},
@@ -31,12 +31,12 @@ def cost(command: Sequence[str], environment: Mapping[str, str] | None = None) -
         stderr=subprocess.PIPE,
     )
     assert process.stderr
-    said = process.stderr.read()
+    text = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in (0, 1):
         raise SystemExit(
-            f"{' '.join(command[:4])} … ended with {process.returncode}:\n{said.decode()[-2000:]}"
+            f"{' '.join(command[:4])} … ended with {process.returncode}:\n{text.decode()[-2000:]}"
         )
-    wall = time.monotonic() - started
+    wall = time.monotonic() - start
     return Cost(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss / 1024, process.returncode)

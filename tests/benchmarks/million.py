@@ -61,15 +61,15 @@ def records_of_scan() -> Iterator[Record]:
         warps, block = WARPS[rest % len(WARPS)], BLOCKS[rest // len(WARPS)]
         made_launch = launch(BC=block, T=64 * (length + 1))
         make = failure if number % FAILING == 0 else record
-        made = make(
+        records_made = make(
             kernel=of.name,
             toolchain=TOOLCHAIN,
             target=TARGET,
             launch=made_launch,
             options={"num_warps": warps, "num_stages": 2},
         )
-        cell = replace(made.cell, kernel=of, launch=Launch.from_json(made_launch))
-        yield made.with_(cell=cell.with_key(made.key))
+        cell = replace(records_made.cell, kernel=of, launch=Launch.from_json(made_launch))
+        yield records_made.with_(cell=cell.with_key(records_made.key))
 
 
 def key_of(scan: int, key: str) -> str:
@@ -129,18 +129,18 @@ def all_cells(folder: Path) -> list[Cell]:
     """The cells of all scans, with a key and little else."""
     with sqlite3.connect(folder / FILE) as db:
         keys = [key for (key,) in db.execute("SELECT DISTINCT key FROM records")]
-    made = record().cell
-    return [replace(made).with_key(key) for key in keys]
+    cell = record().cell
+    return [replace(cell).with_key(key) for key in keys]
 
 
 def decide(folder: Path) -> None:
     """Print the seconds for the cells that are left, and the peak memory."""
     cells = all_cells(folder)
     with Store.open(folder) as store:
-        started, cpu_before = time.monotonic(), time.process_time()
-        left = cells_to_compile(cells, store, RunOptions())
-        seconds, cpu = time.monotonic() - started, time.process_time() - cpu_before
-    print(json.dumps({"left": len(left), "seconds": seconds, "cpu": cpu, "peak_mb": peak()}))
+        start, cpu_before = time.monotonic(), time.process_time()
+        rest = cells_to_compile(cells, store, RunOptions())
+        seconds, cpu = time.monotonic() - start, time.process_time() - cpu_before
+    print(json.dumps({"left": len(rest), "seconds": seconds, "cpu": cpu, "peak_mb": peak()}))
 
 
 def resume(folder: Path) -> None:
@@ -150,13 +150,13 @@ def resume(folder: Path) -> None:
         run = store.begin_run({}, "again")
         timeouts = Timeouts(60)
         pool = LocalPool(1, timeouts)
-        started = time.monotonic()
+        start = time.monotonic()
         loop = Loop(fake.Provider({}), run, store, pool, timeouts)
-        settled = sum(1 for _ in loop.records(cells))
-        seconds = time.monotonic() - started
+        count = sum(1 for _ in loop.records(cells))
+        seconds = time.monotonic() - start
         pool.close()
         store.remove_runs([run])
-    print(json.dumps({"settled": settled, "seconds": seconds, "peak_mb": peak()}))
+    print(json.dumps({"settled": count, "seconds": seconds, "peak_mb": peak()}))
 
 
 def peak() -> float:
@@ -165,18 +165,18 @@ def peak() -> float:
 
 def in_a_process(part: str, folder: Path) -> dict[str, float]:
     command = [sys.executable, "-m", "tests.benchmarks.million", "--part", part]
-    done = subprocess.run(
+    result = subprocess.run(
         [*command, "--store", str(folder)], stdout=subprocess.PIPE, text=True, check=True
     )
-    figures: dict[str, float] = json.loads(done.stdout)
+    figures: dict[str, float] = json.loads(result.stdout)
     return figures
 
 
 def measure(folder: Path, scans: int, is_whole: bool) -> None:
-    started = time.monotonic()
+    start = time.monotonic()
     if not (folder / FILE).exists():
         make_store(folder, scans)
-        print(f"{scans * PER_SCAN:,} records made in {time.monotonic() - started:.0f} s")
+        print(f"{scans * PER_SCAN:,} records made in {time.monotonic() - start:.0f} s")
     size = (folder / FILE).stat().st_size / 1e9
     print(f"store of {size:.1f} GB")
     figures = in_a_process("decide", folder)

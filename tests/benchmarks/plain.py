@@ -36,26 +36,26 @@ class _Driver:
         return lambda *args, **kwargs: 0
 
 
-KNOWN = {}
+MODULES = {}
 
 
 def kernel(origin, corpus):
-    known = KNOWN
-    if origin["corpus"] not in known:
+    modules = MODULES
+    if origin["corpus"] not in modules:
         path = os.path.join(corpus, origin["corpus"] + ".py")
         spec = importlib.util.spec_from_file_location("corpus_" + origin["corpus"], path)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        known[origin["corpus"]] = module
-    found = getattr(known[origin["corpus"]], origin["name"])
-    while not hasattr(found, "arg_names") or not hasattr(found, "src"):
-        found = found.fn
-    return found
+        modules[origin["corpus"]] = module
+    function = getattr(modules[origin["corpus"]], origin["name"])
+    while not hasattr(function, "arg_names") or not hasattr(function, "src"):
+        function = function.fn
+    return function
 
 
 def source(cell, corpus):
     function = kernel(cell["kernel"], corpus)
-    signature, constants, aligned = {}, {}, []
+    signature, constants, alignments = {}, {}, []
     for index, name in enumerate(function.arg_names):
         spec = cell["launch"]["args"][name]
         if spec is None or "constexpr" in spec:
@@ -65,16 +65,16 @@ def source(cell, corpus):
             "*" + spec["dtype"] if "dtype" in spec else "i32" if "int" in spec else "fp32"
         )
         if "dtype" in spec or ("int" in spec and spec["int"] % 16 == 0):
-            aligned.append(index)
+            alignments.append(index)
     if NEW:
         return ASTSource(
-            function, signature, constants, {(i,): [["tt.divisibility", 16]] for i in aligned}
+            function, signature, constants, {(i,): [["tt.divisibility", 16]] for i in alignments}
         )
     from triton.backends.compiler import AttrsDescriptor
 
-    typed = {name: kind for name, kind in signature.items() if kind != "constexpr"}
+    types = {name: kind for name, kind in signature.items() if kind != "constexpr"}
     return ASTSource(
-        function, typed, constants, AttrsDescriptor.from_hints(dict.fromkeys(aligned, 16))
+        function, types, constants, AttrsDescriptor.from_hints(dict.fromkeys(alignments, 16))
     )
 
 
@@ -91,8 +91,8 @@ def cpu(who):
 def main():
     mode, file, corpus = sys.argv[1:4]
     driver.set_active(_Driver())
-    with open(file) as opened:
-        cells = json.load(opened)
+    with open(file) as stream:
+        cells = json.load(stream)
     if mode == "crash":
         compile_one(cells[0], corpus)
         total = 0.0
@@ -109,9 +109,9 @@ def main():
         return
     seconds = []
     for cell in cells:
-        started = time.process_time() + cpu(resource.RUSAGE_CHILDREN)
+        start = time.process_time() + cpu(resource.RUSAGE_CHILDREN)
         compile_one(cell, corpus)
-        seconds.append(time.process_time() + cpu(resource.RUSAGE_CHILDREN) - started)
+        seconds.append(time.process_time() + cpu(resource.RUSAGE_CHILDREN) - start)
     print(json.dumps({"median": statistics.median(seconds)}), file=sys.stderr)
 
 

@@ -44,7 +44,7 @@ def {name}(q, k, v, o, D: tl.constexpr):
 """,
 }
 # The operands that a kernel multiplies with another: only there is a wide one refused.
-_MULTIPLIED = {"scores": "qk", "chain": "qkv", "loop": "qk"}
+_FACTORS = {"scores": "qk", "chain": "qkv", "loop": "qk"}
 _LAUNCHES = {
     "direct": ("", "o = torch.empty_like(hidden_states)\n{name}[(1,)](q, k, v, o, D=64)"),
     "function": (
@@ -224,7 +224,7 @@ def _module(
 ) -> DrawnModule:
     kernel = randomness.choice(sorted(_KERNELS))
     helper, launch = _LAUNCHES[randomness.choice(sorted(_LAUNCHES))]
-    operand = randomness.choice(_MULTIPLIED[kernel])
+    operand = randomness.choice(_FACTORS[kernel])
     line = line.replace("X", operand)
     before = randomness.sample(_AROUND, randomness.randrange(3))
     body = [*before, line]
@@ -256,20 +256,20 @@ def measure(modules: list[DrawnModule], folder: Path, mend: bool) -> None:
     lines_by_file: dict[str, set[int]] = {}
     for finding in result.findings:
         lines_by_file.setdefault(Path(finding.file).stem, set()).add(finding.line)
-    found = 0
+    count = 0
     false_alarms = 0
     for module in modules:
         lines = lines_by_file.get(module.name, set())
         if module.line in lines:
-            found += 1
+            count += 1
         elif module.line:
             print(f"missed: {module.name} {module.kind}, line {module.line}: named {sorted(lines)}")
         elsewhere = sorted(lines - {module.line})
         if elsewhere:
             false_alarms += 1
             print(f"false alarm: {module.name} {module.kind}: named {elsewhere}")
-    planted = sum(module.line > 0 for module in modules)
-    print(f"{found} of {planted} promotions at their line, {false_alarms} modules with another")
+    plants = sum(module.line > 0 for module in modules)
+    print(f"{count} of {plants} promotions at their line, {false_alarms} modules with another")
     for missing in result.not_followed:
         print(f"not followed: {missing.subject}: {missing.reason}")
     if result.fix_result is not None:

@@ -23,16 +23,16 @@ def main() -> None:
     cells = [fake.cell("odd" if n % 7 == 0 else "even", n=n) for n in range(CELLS)]
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder)) as store:
         run = store.begin_run({}, "fake", {})
-        timeouts, started = Timeouts(60), time.monotonic()
+        timeouts, start = Timeouts(60), time.monotonic()
         pool = LocalPool(2, timeouts)
         loop = Loop(fake.Provider({"odd": "shared 245760"}), run, store, pool, timeouts)
-        settled = sum(1 for _ in loop.records(cells))
+        count = sum(1 for _ in loop.records(cells))
         pool.close()
-        rate = settled / (time.monotonic() - started)
+        rate = count / (time.monotonic() - start)
         summary = summarise(store.records(run), Context(fallbacks=alternatives.fallbacks))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
-        f"{settled} cells, {summary.tally.compiles} compile: {rate:.0f} cells a second (at least 500)"
+        f"{count} cells, {summary.tally.compiles} compile: {rate:.0f} cells a second (at least 500)"
     )
     print(f"peak memory of the parent: {peak:.0f} MB (at most 200)")
 

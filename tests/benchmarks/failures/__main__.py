@@ -13,35 +13,35 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.benchmarks.failures.cases import asked, chosen
-from tests.benchmarks.failures.judge import environments, judged
+from tests.benchmarks.failures.cases import arguments, choose
+from tests.benchmarks.failures.judge import environments, judge
 
 # A case that hangs must not hold up the others.
 _LONGEST = 900
 
 
-def reduce(out: Path, names: list[str], budget: str, releases: str, recorded: Path) -> None:
+def reduce(out: Path, names: list[str], budget: str, releases: str, launches: Path) -> None:
     """Run the command on each case, one after the other, and note what came of it."""
-    for case in chosen(names):
+    for case in choose(names):
         folder = out / case.name
         folder.mkdir(parents=True, exist_ok=True)
-        words = [sys.executable, "-m", "flacheck", "repro", *asked(case, folder, recorded)]
+        words = [sys.executable, "-m", "flacheck", "repro", *arguments(case, folder, launches)]
         if budget:
             words += ["--budget", budget]
         if releases:
             words += ["--releases", releases]
         words += ["--store", str(folder / "store"), "-o", str(folder), "--format", "json"]
-        started, cpu = time.monotonic(), _processor_seconds()
+        start, cpu = time.monotonic(), _processor_seconds()
         try:
-            done = subprocess.run(words, capture_output=True, text=True, timeout=_LONGEST)
-            status, said = done.returncode, done.stderr
+            result = subprocess.run(words, capture_output=True, text=True, timeout=_LONGEST)
+            status, output = result.returncode, result.stderr
         except subprocess.TimeoutExpired:
-            status, said = 124, "it took too long"
-        seconds = round(time.monotonic() - started, 1)
+            status, output = 124, "it took too long"
+        seconds = round(time.monotonic() - start, 1)
         used = round(_processor_seconds() - cpu, 1)
         ran = {"exit": status, "seconds": seconds, "cpu": used, "load": os.getloadavg()[0]}
         (folder / "ran.json").write_text(json.dumps(ran))
-        (folder / "stderr.txt").write_text(said)
+        (folder / "stderr.txt").write_text(output)
         print(f"{case.name:18} exit {status}, {seconds:.0f} s", flush=True)
 
 
@@ -51,25 +51,27 @@ def _processor_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def judge(out: Path, names: list[str]) -> None:
+def judge_cases(out: Path, names: list[str]) -> None:
     """Run every original and reduction under every release of the cache, and note what differs."""
     shelves = sorted(Path(os.environ["FLACHECK_CACHE_DIR"], "toolchains").glob("triton-*"))
-    released = [shelf for shelf in shelves if "+" not in shelf.name]
-    with environments(released) as pythons:
-        for case in chosen(names):
+    releases = [shelf for shelf in shelves if "+" not in shelf.name]
+    with environments(releases) as pythons:
+        for case in choose(names):
             folder = out / case.name
             if (folder / "repro.json").exists():
-                found = judged(folder, pythons)
-                (folder / "judged.json").write_text(json.dumps(found, indent=1))
-                said = f"exit {found['exit']}; differs, and does not say so: {found['unsaid']}"
-                print(f"{case.name:18} {found['kept']}, {said}", flush=True)
+                judgement = judge(folder, pythons)
+                (folder / "judged.json").write_text(json.dumps(judgement, indent=1))
+                output = (
+                    f"exit {judgement['exit']}; differs, and does not say so: {judgement['unsaid']}"
+                )
+                print(f"{case.name:18} {judgement['kept']}, {output}", flush=True)
 
 
 def _read(file: Path) -> dict[str, Any]:
     if not file.exists():
         return {}
-    found: dict[str, Any] = json.loads(file.read_text())
-    return found
+    judgement: dict[str, Any] = json.loads(file.read_text())
+    return judgement
 
 
 def table(out: Path, names: list[str]) -> None:
@@ -93,9 +95,9 @@ def table(out: Path, names: list[str]) -> None:
     print("| " + " | ".join(head) + " |")
     print("|" + "---|" * len(head))
     lines, seconds, cpu = [], [], []
-    for case in chosen(names):
+    for case in choose(names):
         folder = out / case.name
-        about, ran, found = (_read(folder / f"{n}.json") for n in ("repro", "ran", "judged"))
+        about, ran, judgement = (_read(folder / f"{n}.json") for n in ("repro", "ran", "judged"))
         if not about:
             continue
         lines.append(about["after"]["lines"])
@@ -104,8 +106,8 @@ def table(out: Path, names: list[str]) -> None:
         row = [case.name, case.triton, case.target, about["signature"]]
         row.append(f"{about['before']['lines']} → {about['after']['lines']}")
         row += [about["ran"], ran["seconds"], ran["cpu"], round(ran["load"], 1), ran["exit"]]
-        row += [found.get("exit", "?"), found.get("kept", "?")]
-        row += [", ".join(found.get("differing", [])), not found.get("unsaid")]
+        row += [judgement.get("exit", "?"), judgement.get("kept", "?")]
+        row += [", ".join(judgement.get("differing", [])), not judgement.get("unsaid")]
         print("| " + " | ".join(map(str, row)) + " |")
     if lines:
         figures = f"median {median(lines)} lines, {median(seconds)} s, {median(cpu)} CPU s"
@@ -121,14 +123,14 @@ def main() -> None:
     parser.add_argument("--launches", type=Path, default=Path(), help="where packages' lie")
     parser.add_argument("--releases", default="", help="verify on these alone. Default: all")
     # The cases may stand behind the options.
-    given = parser.parse_intermixed_args()
-    out = given.out.absolute()
-    if given.what == "reduce":
-        reduce(out, given.cases, given.budget, given.releases, given.launches)
-    elif given.what == "judge":
-        judge(out, given.cases)
+    options = parser.parse_intermixed_args()
+    out = options.out.absolute()
+    if options.what == "reduce":
+        reduce(out, options.cases, options.budget, options.releases, options.launches)
+    elif options.what == "judge":
+        judge_cases(out, options.cases)
     else:
-        table(out, given.cases)
+        table(out, options.cases)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.failures.recorded import RECORDED, RecordedLaunch
+from tests.benchmarks.failures.recorded import LAUNCHES, RecordedLaunch
 
 _KERNELS = Path(__file__).with_name("kernels.py")
 _HEAD = "import triton\nimport triton.language as tl\n\n\n"
@@ -29,7 +29,7 @@ class FailingLaunch:
     num_stages: int = 3
     maxnreg: int = 0
 
-    def launches_file(self, recorded: Path) -> str:
+    def launches_file(self, folder: Path) -> str:
         """The text of a launches file that holds this launch alone; nothing recorded is needed."""
         source = _source(self.kernel)
         options = {"num_warps": self.num_warps, "num_stages": self.num_stages}
@@ -68,9 +68,9 @@ def _source(kernel: str) -> str:
     """A kernel with the helpers that it names."""
     tree = ast.parse(_KERNELS.read_text())
     functions = {f.name: f for f in tree.body if isinstance(f, ast.FunctionDef)}
-    named = {node.id for node in ast.walk(functions[kernel]) if isinstance(node, ast.Name)}
-    needed = [f for name, f in functions.items() if name == kernel or name in named]
-    return _HEAD + "\n\n\n".join(map(ast.unparse, needed)) + "\n"
+    names = {node.id for node in ast.walk(functions[kernel]) if isinstance(node, ast.Name)}
+    helpers = [f for name, f in functions.items() if name == kernel or name in names]
+    return _HEAD + "\n\n\n".join(map(ast.unparse, helpers)) + "\n"
 
 
 def _to(dtype: str) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def _small_matmul(dtype: str, m: int, n: int, k: int) -> dict[str, Any]:
     return {**_pointers(dtype, "a b c"), **sizes, **blocks}
 
 
-def _quantised(dtype: str) -> dict[str, Any]:
+def _quantise(dtype: str) -> dict[str, Any]:
     return {
         "a": _to(dtype),
         "b": _to("i8"),
@@ -126,7 +126,7 @@ def _quantised(dtype: str) -> dict[str, Any]:
     }
 
 
-def _scaled() -> dict[str, Any]:
+def _scale() -> dict[str, Any]:
     return {
         "a": _to("fp8e4nv"),
         "a_scale": _to("u8"),
@@ -180,7 +180,7 @@ def _top(dtype: str) -> dict[str, Any]:
     return {**_pointers(dtype, "x values"), "positions": _to("i32"), **sizes}
 
 
-def _packed() -> dict[str, Any]:
+def _pack() -> dict[str, Any]:
     return {**_pointers("fp32", "x y"), "N": {"int": 4096}, "BLOCK": {"constexpr": 1024}}
 
 
@@ -203,12 +203,12 @@ CASES = (
     FailingLaunch("attention-bf16", "attention", _attention("bf16", 64, 64, 64), "3.2.0", "sm75"),
     FailingLaunch("attention-fp32", "attention", _attention("fp32", 32, 32, 64), "3.2.0", "sm75"),
     FailingLaunch("matmul-bf16", "grouped_matmul", _matmul("bf16", 128, 128, 64), "3.1.0", "sm75"),
-    FailingLaunch("quantised", "quantised_matmul", _quantised("bf16"), "3.3.0", "sm75"),
+    FailingLaunch("quantised", "quantised_matmul", _quantise("bf16"), "3.3.0", "sm75"),
     FailingLaunch("double-33", "double_dot", _double_dot("bf16", 128), "3.3.0", "sm90", 8),
     FailingLaunch("matmul-i8", "grouped_matmul", _matmul("i8", 64, 64, 64), "3.6.0", "sm75"),
     FailingLaunch("histogram", "count", _count("i64", 256), "3.6.0", "sm80"),
-    FailingLaunch("asm-sm75", "packed_exp", _packed(), "3.6.0", "sm75"),
-    FailingLaunch("asm-sm80", "packed_exp", _packed(), "3.4.0", "sm80"),
+    FailingLaunch("asm-sm75", "packed_exp", _pack(), "3.6.0", "sm75"),
+    FailingLaunch("asm-sm80", "packed_exp", _pack(), "3.4.0", "sm80"),
     FailingLaunch(
         "shared-sm75", "attention", _attention("fp16", 128, 128, 128), "3.6.0", "sm75", 8
     ),
@@ -238,7 +238,7 @@ CASES = (
     FailingLaunch("atomics", "layer_norm_backward", _layer_norm("bf16"), "3.2.0", "sm80", 8),
     FailingLaunch("gather", "gather_rows", _gather(), "3.1.0", "sm80"),
     FailingLaunch("top-bf16", "top_values", _top("bf16"), "3.1.0", "sm80"),
-    FailingLaunch("scaled-sm120", "scaled_matmul", _scaled(), "3.3.0", "sm120"),
+    FailingLaunch("scaled-sm120", "scaled_matmul", _scale(), "3.3.0", "sm120"),
     FailingLaunch(
         "attention-sm100", "attention", _attention("fp16", 128, 64, 256), "3.6.0", "sm100"
     ),
@@ -247,11 +247,11 @@ CASES = (
     ),
     FailingLaunch("histogram-sm100", "count", _count("i64", 256), "3.6.0", "sm100"),
     FailingLaunch("fp64-sm100", "grouped_matmul", _matmul("fp64", 64, 64, 32), "3.6.0", "sm100"),
-    FailingLaunch("asm-gfx942", "packed_exp", _packed(), "3.6.0", "gfx942"),
-    FailingLaunch("scaled-gfx942", "scaled_matmul", _scaled(), "3.6.0", "gfx942"),
+    FailingLaunch("asm-gfx942", "packed_exp", _pack(), "3.6.0", "gfx942"),
+    FailingLaunch("scaled-gfx942", "scaled_matmul", _scale(), "3.6.0", "gfx942"),
 )
 _FLA = "flash-linear-attention==0.5.0"
-SELECTED = (
+SELECTION = (
     SelectedCell("key-past-end", ("seeds", "--kernel", "*:layer_norm_fwd_kernel"), "3.1.0", "sm90"),
     SelectedCell(
         "key-shifted", ("seeds", "--kernel", "*:layer_norm_gated_fwd_kernel"), "3.1.0", "sm90"
@@ -260,17 +260,17 @@ SELECTED = (
 )
 
 
-def asked(case: Case, folder: Path, recorded: Path) -> list[str]:
+def arguments(case: Case, folder: Path, launches: Path) -> list[str]:
     """The words of a command that name the case's cell; a launch is written into the folder."""
     where = ["--triton", case.triton, "--target", case.target, "--trust"]
     if isinstance(case, SelectedCell):
         return [*case.words, *where]
-    (folder / "launch.jsonl").write_text(case.launches_file(recorded))
+    (folder / "launch.jsonl").write_text(case.launches_file(launches))
     return [f"{folder}/launch.jsonl:2", *where]
 
 
-def chosen(names: list[str]) -> Iterator[Case]:
+def choose(names: list[str]) -> Iterator[Case]:
     """The cases of these names, all of them where none is given."""
-    for case in (*CASES, *RECORDED, *SELECTED):
+    for case in (*CASES, *LAUNCHES, *SELECTION):
         if not names or case.name in names:
             yield case

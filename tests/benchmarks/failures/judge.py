@@ -1,5 +1,5 @@
-"""Whether a reduction is the original's bug, found without any code of flacheck's: both scripts are
-run by a plain interpreter under every release, and what the compiler says is compared."""
+"""A judge of reductions without any code of flacheck's: both scripts are run by a plain interpreter
+under every release, and the compiler's outputs are compared."""
 
 from __future__ import annotations
 
@@ -33,48 +33,48 @@ def environments(releases: Sequence[Path]) -> Iterator[dict[str, Path]]:
     """For each release, by its version, the interpreter of an environment that holds nothing
     else."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
-        made = {}
+        pythons = {}
         for release in releases:
             version = release.name.split("-")[1]
             venv.EnvBuilder(symlinks=True).create(Path(place, version))
             [packages] = Path(place, version).glob("lib/python*/site-packages")
             (packages / "release.pth").write_text(f"{release}\n")
-            made[version] = Path(place, version, "bin/python")
-        yield made
+            pythons[version] = Path(place, version, "bin/python")
+        yield pythons
 
 
-def judged(folder: Path, pythons: Mapping[str, Path], jobs: int = 2) -> dict[str, Any]:
-    """What both scripts do under each release, where they differ, and which differences the files
-    of the reduction say. Releases whose front end refuses the original say nothing of the failure.
-    `exit` is the status of the reduction where it fails, as its readers run it."""
+def judge(folder: Path, pythons: Mapping[str, Path], jobs: int = 2) -> dict[str, Any]:
+    """Return the outcomes of both scripts under each release, where they differ, and which of the
+    differences the reduction's files state. Releases whose front end refuses the original do not
+    count. `exit` is the status of the reduction where it fails, as its readers run it."""
     about = json.loads((folder / "repro.json").read_text())
     own = about["toolchain"].partition("==")[2]
-    asked = [entry["toolchain"].partition("==")[2] for entry in about["versions"]]
+    versions = [entry["toolchain"].partition("==")[2] for entry in about["versions"]]
     rows: dict[str, list[str]] = {}
     with ThreadPoolExecutor(jobs) as threads:
         runs = {}
-        for version in filter(pythons.__contains__, asked):
+        for version in filter(pythons.__contains__, versions):
             scripts = [folder / name for name in ("original.py", "repro.py")]
             runs[version] = [threads.submit(_outcome, one, pythons[version]) for one in scripts]
-        shown = threads.submit(_run, folder / "repro.py", pythons[own])
+        run = threads.submit(_run, folder / "repro.py", pythons[own])
         for version, outcomes in runs.items():
             rows[version] = [outcome.result() for outcome in outcomes]
     front = rows.get(own, ["", ""])[0].startswith("front end")
     differing = [
         name
-        for name, (original, reduced) in rows.items()
-        if original != reduced and (name == own or front or not original.startswith("front end"))
+        for name, (original, reduction) in rows.items()
+        if original != reduction and (name == own or front or not original.startswith("front end"))
     ]
-    said = [
+    differences = [
         entry["toolchain"].partition("==")[2]
         for entry in about["versions"]
         if entry["original"] != entry["reduced"]
     ]
-    unsaid = [name for name in differing if name not in said]
-    status = shown.result()
+    unsaid = [name for name in differing if name not in differences]
+    status = run.result()
     exit_code = status.returncode if status else None
-    found = {"kept": not differing, "differing": differing, "unsaid": unsaid, "exit": exit_code}
-    return {**found, "releases": rows}
+    result = {"kept": not differing, "differing": differing, "unsaid": unsaid, "exit": exit_code}
+    return {**result, "releases": rows}
 
 
 def _run(script: Path, python: Path, *words: str) -> subprocess.CompletedProcess[str] | None:
@@ -101,18 +101,18 @@ def _run(script: Path, python: Path, *words: str) -> subprocess.CompletedProcess
 
 
 def _outcome(script: Path, python: Path) -> str:
-    """`compiles`, or what the compiler said without what differs from run to run."""
-    done = _run(script, python, "--compile")
-    if done is None:
+    """Return `compiles`, or the compiler's output without the parts that differ from run to run."""
+    result = _run(script, python, "--compile")
+    if result is None:
         return "it did not end"
-    said = done.stdout + done.stderr
-    lines = [line.strip() for line in said.splitlines() if _DECISIVE.search(line.strip())]
+    output = result.stdout + result.stderr
+    lines = [line.strip() for line in output.splitlines() if _DECISIVE.search(line.strip())]
     causes = [line for line in lines if not _WRAPPERS.search(line)] or lines
-    if done.returncode == 0 and not causes:
+    if result.returncode == 0 and not causes:
         return "compiles"
-    cause = causes[0] if causes else f"status {done.returncode}"
+    cause = causes[0] if causes else f"status {result.returncode}"
     text = _NOISE.sub(" ", re.sub(r"^.*?(?=Assertion)", "", cause)).strip()
     text = re.sub(r"\s+", " ", text)
-    if _FRONT_END.search(said):
+    if _FRONT_END.search(output):
         return f"front end: {text}"
     return text

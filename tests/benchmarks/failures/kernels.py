@@ -1,4 +1,4 @@
-"""Kernels as people write them, for failures that no test knows. Never run: flacheck reads them."""
+"""Kernels as people write them. Never run: flacheck reads them."""
 
 import triton
 import triton.language as tl

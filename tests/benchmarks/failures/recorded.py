@@ -25,9 +25,9 @@ class RecordedLaunch:
     triton: str
     target: str
 
-    def launches_file(self, recorded: Path) -> str:
+    def launches_file(self, folder: Path) -> str:
         """The text of a launches file that holds this launch alone, read in this folder."""
-        file = recorded / f"{self.package.replace('==', '-')}.jsonl"
+        file = folder / f"{self.package.replace('==', '-')}.jsonl"
         header, *rest = file.read_text().splitlines()
         launches = [launch for launch in map(json.loads, rest) if "kernel" in launch]
         for launch in launches:
@@ -56,7 +56,7 @@ _LIGER = "liger-kernel==0.8.5"
 _FLASH = "flash-attention-triton==0.1.1"
 _FASTER = "fasterkernels==0.2.0"
 _GYM = "attn-gym==0.0.17"
-RECORDED = (
+LAUNCHES = (
     RecordedLaunch(
         "liger-ce", _LIGER, "liger_vocab_parallel_ce_forward_kernel", "bf16", "3.2.0", "sm75"
     ),
