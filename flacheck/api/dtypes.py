@@ -160,7 +160,7 @@ def _question(
 
 
 def _choice(triton: Sequence[str]) -> Choice:
-    choices = toolchains.resolve(triton or ["installed"]).choices
+    choices = toolchains.resolve(triton or [toolchains.DEFAULT_SPEC]).choices
     if len(choices) != 1:
         names = ", ".join(choice.identity for choice in choices)
         specs = ", ".join(triton)

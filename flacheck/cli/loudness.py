@@ -225,6 +225,9 @@ def _settings_in_effect(context: Any) -> Iterator[str]:
         value = context.params.get(parameter.name)
         if source is None or source.name != "DEFAULT_MAP" or value is None:
             continue
+        # The type of several values depends on Typer's release.
+        if isinstance(value, tuple):
+            value = list(value)
         name = pages.setting_name((context.info_name,), parameter) or parameter.name
         yield f"{name} = {value} ({_place_of(name)})"
 

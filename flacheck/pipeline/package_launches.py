@@ -56,7 +56,7 @@ from flacheck.subjects.inputs.launches import RecordedLaunch
 from flacheck.subjects.inputs.matrix import Block, Matrix
 from flacheck.subjects.inputs.operators import operators_of
 from flacheck.tables import targets
-from flacheck.toolchains import Resolver, provide
+from flacheck.toolchains import DEFAULT_SPEC, Resolver, provide
 from flacheck.toolchains.base import Choice, Toolchain
 
 _LOG = logging.getLogger(__name__)
@@ -259,7 +259,7 @@ def resolve_package(job: Job, resolver: Resolver | None = None) -> ResolvedPacka
         EmptySelection: If the package cannot contain Triton kernels.
     """
     resolver = resolver or Resolver()
-    specs = job.selection.toolchains or ("installed",)
+    specs = job.selection.toolchains or (DEFAULT_SPEC,)
     names = list(dict.fromkeys(name for spec in specs for name in resolver(spec)))
     target_names = list(job.selection.targets or DEFAULT_TARGETS)
     nvidia_targets = [target for target in target_names if _is_imitated(target)]

@@ -12,14 +12,16 @@ from packaging.specifiers import InvalidSpecifier
 from packaging.version import InvalidVersion
 
 from flacheck.errors import UsageError
-from flacheck.toolchains import by_torch, cache, filling
-from flacheck.toolchains.base import Choice, Family, Resolution, Toolchain
+from flacheck.toolchains import by_torch, cache, filling, triton_releases
+from flacheck.toolchains.base import Choice, Family, NotInstalled, Resolution, Toolchain
 from flacheck.toolchains.nvcc import Nvcc
 from flacheck.toolchains.nvrtc import Nvrtc
 from flacheck.toolchains.triton import Triton
 
 FAMILIES: dict[str, Family] = {"triton": Triton(), "nvcc": Nvcc(), "nvrtc": Nvrtc()}
 _DEFAULT = "triton"
+# The specification where none is given: the installed Triton, else the newest release.
+DEFAULT_SPEC = "default"
 _IDENTITY = re.compile(r"[A-Za-z][\w.-]*==")
 _NAME_AND_SPEC = re.compile(r"([A-Za-z][\w.-]*)\s*(?=[<>=!~])(.+)")
 
@@ -42,7 +44,8 @@ def split_specs(text: str) -> list[str]:
 def resolve(specs: Iterable[str]) -> Resolution:
     """Return the choices for specifications.
 
-    A specification is `installed`, `triton==3.2.0`, `3.2.0`, `>=3.2,<3.9`, a path, `torch==2.9.*`
+    A specification is `default` (the installed Triton, else the newest release), `installed`,
+    `triton==3.2.0`, `3.2.0`, `>=3.2,<3.9`, a path, `torch==2.9.*`
     for the Triton releases that those of torch require, `nvcc==13.1` or `nvcc==installed` for a
     CUDA toolkit, or `nvrtc==12.4` for an older one's device code alone.
 
@@ -78,6 +81,8 @@ def is_path(text: str) -> bool:
 
 
 def _resolve(spec: str) -> Resolution:
+    if spec == DEFAULT_SPEC:
+        return _default()
     if spec == "installed":
         return Resolution((FAMILIES[_DEFAULT].find_installed(),))
     if is_path(spec):
@@ -99,6 +104,14 @@ def _resolve(spec: str) -> Resolution:
             f"{spec!r} is not a toolchain: give `installed`, a version (3.2.0), a PEP 440 specifier"
             " (>=3.2,<3.9) or a path"
         ) from error
+
+
+def _default() -> Resolution:
+    """Return the installed Triton, else its newest release with a warning that names it."""
+    try:
+        return Resolution((FAMILIES[_DEFAULT].find_installed(),))
+    except NotInstalled:
+        return triton_releases.newest()
 
 
 def family_of(toolchain: str) -> Family:

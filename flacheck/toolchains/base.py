@@ -8,7 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from flacheck.errors import ToolchainError
 from flacheck.tables.targets import TARGETS
+
+
+class NotInstalled(ToolchainError):
+    """A compiler that this Python's environment lacks."""
 
 
 @dataclass(frozen=True)

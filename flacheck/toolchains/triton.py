@@ -22,7 +22,7 @@ from flacheck.tables import targets
 from flacheck.tables.targets import TARGETS
 from flacheck.toolchains import cache, filling, identity, lld, wheel_file, wheels
 from flacheck.toolchains import triton_releases as releases
-from flacheck.toolchains.base import Choice, Resolution, Toolchain
+from flacheck.toolchains.base import Choice, NotInstalled, Resolution, Toolchain
 from flacheck.toolchains.triton_releases import NAME, OLDEST
 
 # These import setuptools (3.0.0 and 3.1.0 also filelock) at `import triton`; only filelock is
@@ -68,7 +68,7 @@ class Triton:
         """Return the Triton that `import triton` would find here, without importing it."""
         spec = importlib.util.find_spec(NAME)
         if spec is None or not spec.submodule_search_locations:
-            raise ToolchainError(
+            raise NotInstalled(
                 f"no {NAME} is installed for {sys.executable}; `pip install {NAME}`, or ask for a"
                 f" release (--{NAME} 3.6.0), which flacheck keeps in its own cache"
             )

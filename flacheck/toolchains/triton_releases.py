@@ -119,6 +119,37 @@ def here() -> tuple[list[Version], tuple[str, ...]]:
     return [v for v in available if v >= OLDEST], warnings
 
 
+def newest() -> Resolution:
+    """Return the newest release with a wheel for this Python; without an index, of the cache.
+
+    Raises ToolchainError if there is none.
+    """
+    versions: list[Version] = []
+    warnings: tuple[str, ...] = ()
+    if not connections.is_offline():
+        versions, warnings = here()
+    cached_versions = list_cached()
+    if connections.has_no_index():
+        versions = cached_versions
+    if not versions:
+        raise ToolchainError(_no_release_at_all())
+    version = versions[-1]
+    place = "which is fetched into flacheck's cache"
+    if version in cached_versions:
+        place = "from flacheck's cache"
+    note = f"no {NAME} is installed: taking its newest release, {NAME}=={version}, {place}"
+    return Resolution((release(version),), (*warnings, note))
+
+
+def _no_release_at_all() -> str:
+    problem = f"no {NAME} is installed or in flacheck's cache, and"
+    if connections.is_offline():
+        return f"{problem} --offline forbids a download: leave it out once, or `pip install {NAME}`"
+    if connections.has_no_index():
+        return f"{problem} no package index answers: check the network and the index settings"
+    return f"{problem} the package index has {_no_wheel_reason()}"
+
+
 def matching(specifiers: SpecifierSet) -> Resolution:
     """Return the releases that specifiers allow, and a warning for each without a wheel here."""
     there, warnings = here()

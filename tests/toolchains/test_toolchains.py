@@ -12,7 +12,7 @@ from packaging.version import Version
 from flacheck import toolchains
 from flacheck.errors import ToolchainError, UsageError
 from flacheck.tables.targets import TARGETS
-from flacheck.toolchains import index, triton_releases, wheels
+from flacheck.toolchains import connections, index, triton_releases, wheels
 from tests import fake_installer
 from tests.made_toolchains import failure, identities
 
@@ -163,6 +163,51 @@ def test_no_installed_triton_is_incomplete_not_wrong(
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(ToolchainError, match="pip install triton"):
         toolchains.resolve(["installed"])
+
+
+def test_an_installed_triton_is_the_default(
+    installer_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a specification the installed Triton compiles, and nothing is fetched."""
+    fake_installer.distribution(tmp_path / "site", "triton", "3.6.0")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.delitem(sys.modules, "triton", raising=False)
+    resolution = toolchains.resolve([toolchains.DEFAULT_SPEC])
+    assert [choice.origin for choice in resolution.choices] == ["installed"]
+    assert resolution.warnings == ()
+
+
+@pytest.fixture
+def no_triton(installer_log: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An environment without Triton; the log of the fake installer is returned."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    return installer_log
+
+
+def test_the_newest_release_is_the_default_without_a_triton(no_triton: Path) -> None:
+    """The warning names the release and the place from which it comes."""
+    resolution = toolchains.resolve([toolchains.DEFAULT_SPEC])
+    (choice,) = resolution.choices
+    assert (choice.identity, choice.origin) == ("triton==3.9.0", "cache")
+    warning = "no triton is installed: taking its newest release, triton==3.9.0, "
+    assert resolution.warnings == (f"{warning}which is fetched into flacheck's cache",)
+    assert no_triton.read_text() == ""
+    toolchains.provide(choice)
+    cached = toolchains.resolve([toolchains.DEFAULT_SPEC])
+    assert cached.warnings == (f"{warning}from flacheck's cache",)
+
+
+def test_offline_the_default_is_the_newest_release_of_the_cache(no_triton: Path) -> None:
+    """With an empty cache the error names the option to leave out and the package to install."""
+    with connections.of_indexes(offline=True):
+        message = "--offline forbids a download: leave it out once, or `pip install triton`"
+        with pytest.raises(ToolchainError, match=message):
+            toolchains.resolve([toolchains.DEFAULT_SPEC])
+    for version in ("3.2.0", "3.5.0"):
+        toolchains.provide(toolchains.resolve([version]).choices[0])
+    with connections.of_indexes(offline=True):
+        resolution = toolchains.resolve([toolchains.DEFAULT_SPEC])
+    assert [choice.version for choice in resolution.choices] == ["3.5.0"]
 
 
 @pytest.mark.network

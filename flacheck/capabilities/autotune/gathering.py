@@ -37,7 +37,7 @@ from flacheck.subjects.inputs.launches import RecordedLaunch, stale
 from flacheck.subjects.inputs.matrix import Block, Matrix
 from flacheck.subjects.inputs.sources import kernels_of, launches_file, matrices
 from flacheck.subjects.inputs.subject import Subject
-from flacheck.toolchains import Resolver
+from flacheck.toolchains import DEFAULT_SPEC, Resolver
 from flacheck.toolchains.base import Choice
 
 _LOG = logging.getLogger(__name__)
@@ -384,7 +384,7 @@ def _runs(
     own_axes = {
         "stage": ("autotune",),
         "target": tuple(selection.targets or targets),
-        "toolchain": selection.toolchains or ("installed",),
+        "toolchain": selection.toolchains or (DEFAULT_SPEC,),
     }
     own_blocks = []
     for block in blocks:

@@ -132,7 +132,7 @@ def _package(text: str, compilers: Sequence[str]) -> ReleaseSide:
 
     Of a range it is the newest final release in the package index.
     """
-    choices = toolchains.resolve(compilers or ("installed",)).choices
+    choices = toolchains.resolve(compilers or (toolchains.DEFAULT_SPEC,)).choices
     if len(choices) != 1:
         names = ", ".join(choice.identity for choice in choices) or "no release"
         raise UsageError(
@@ -316,7 +316,7 @@ def _launches_file(text: str) -> ReleaseSide:
     """Return the compiler that recorded a launches file, by default the installed one."""
     header = next(launches.stream(Path(text), trust=True))
     content = getattr(header, "content", {})
-    spec = "installed"
+    spec = toolchains.DEFAULT_SPEC
     if isinstance(content.get("triton"), str):
         spec = f"triton=={content['triton']}"
     (choice,) = toolchains.resolve([spec]).choices

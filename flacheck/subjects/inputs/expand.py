@@ -19,7 +19,7 @@ from flacheck.subjects.inputs.configurations import ChosenConfig, Config, choice
 from flacheck.subjects.inputs.edges import LaunchSettings
 from flacheck.subjects.inputs.key_value_options import combinations
 from flacheck.subjects.inputs.matrix import Axes, Matrix
-from flacheck.toolchains import family_of, language_of
+from flacheck.toolchains import DEFAULT_SPEC, family_of, language_of
 from flacheck.toolchains.base import Family
 
 # A100 and H100: what most users train on.
@@ -381,7 +381,7 @@ def _products(
     for block in matrix.blocks:
         axes = selection.replaces(block.axes)
         toolchains: list[str] = []
-        for spec in axes.get("toolchain", ("installed",)):
+        for spec in axes.get("toolchain", (DEFAULT_SPEC,)):
             toolchains += resolve(spec)
         # Kernels of another language have other axes, which a block does not contain.
         languages = {family_of(name).language for name in toolchains}

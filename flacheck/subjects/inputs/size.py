@@ -13,6 +13,7 @@ from flacheck.subjects.inputs.expand import (
     matches_kernel,
 )
 from flacheck.subjects.inputs.matrix import MOST_CELLS, Matrix
+from flacheck.toolchains import DEFAULT_SPEC
 
 # Axes whose values always multiply; those of dtype and shape do so only for some launches.
 _FREE = ("stage", "constants", "options", "num_warps", "num_stages")
@@ -34,7 +35,7 @@ def check(
         for axis in _FREE:
             jobs *= len(axes.get(axis, ("",)))
         releases: set[str] = set()
-        for spec in axes.get("toolchain", ("installed",)):
+        for spec in axes.get("toolchain", (DEFAULT_SPEC,)):
             releases.update(resolve(spec))
         cells += jobs * max(len(releases), 1)
     if cells > MOST_CELLS:
