@@ -32,32 +32,37 @@ def text(format: str, *results: TunerResult) -> str:
 
 
 def document(*results: TunerResult) -> dict[str, Any]:
-    """The JSON of results, which is as its schema says."""
-    made: dict[str, Any] = json.loads(text("json", *results))
-    jsonschema.validate(made, SCHEMA, jsonschema.Draft202012Validator)
-    return made
+    """Return the results as JSON, validated against the schema."""
+    content: dict[str, Any] = json.loads(text("json", *results))
+    jsonschema.validate(content, SCHEMA, jsonschema.Draft202012Validator)
+    return content
 
 
 def test_json_is_as_the_contract_has_it(tmp_path: Path) -> None:
-    """Every kind of content at once: fates, faults, fallbacks, times."""
+    """The JSON holds outcomes, key faults, fallbacks and times."""
     source = SOURCE.replace("'USE_G'],", "'NOTHING'],")
-    found = result(tmp_path, good(), skipped(), fatal(), source=source)
+    tuner_result = result(tmp_path, good(), skipped(), fatal(), source=source)
     fallback = Fallback(
-        found.kernel,
+        tuner_result.kernel,
         None,
-        found.toolchain,
+        tuner_result.toolchain,
         "sm90",
         {"num_warps": 8},
         {"num_warps": 4},
         1.0,
         marks={"num_warps": "tunable"},
-        places=((found.toolchain, "sm90"),),
+        places=((tuner_result.toolchain, "sm90"),),
     )
-    timed = replace(found.configs[0], timing=Timing(0.5, 0.4, 0.6, 2.0, 0.0))
-    made = document(
-        replace(found, fallbacks=(fallback,), configs=[timed, *found.configs[1:]], rank=0.5)
+    first = replace(tuner_result.configs[0], timing=Timing(0.5, 0.4, 0.6, 2.0, 0.0))
+    content = document(
+        replace(
+            tuner_result,
+            fallbacks=(fallback,),
+            configs=[first, *tuner_result.configs[1:]],
+            rank=0.5,
+        )
     )
-    (one,) = made["results"]
+    (one,) = content["results"]
     assert [config["outcome"] for config in one["configs"]] == ["runs", "skipped", "ends_run"]
     assert one["configs"][0]["occupancy"] == 0.5
     assert one["configs"][0]["limited_by"] == "registers"
@@ -70,9 +75,11 @@ def test_json_is_as_the_contract_has_it(tmp_path: Path) -> None:
 
 
 def test_a_table_says_what_ends_the_run_and_what_to_write(tmp_path: Path) -> None:
-    """A line each for fate, cause, fault and cost."""
-    found = result(tmp_path, good(), fatal(), source=SOURCE.replace("'USE_G'],", "'NOTHING'],"))
-    shown = text("table", found)
+    """The table shows the outcome, the cause, the key fault and the cost."""
+    tuner_result = result(
+        tmp_path, good(), fatal(), source=SOURCE.replace("'USE_G'],", "'NOTHING'],")
+    )
+    page = text("table", tuner_result)
     for words in (
         "2 configurations: 1 runs, 1 ends run · 1 key fault",
         "the run ends: configuration 2 of 2 fails with FC302",
@@ -83,8 +90,8 @@ def test_a_table_says_what_ends_the_run_and_what_to_write(tmp_path: Path) -> Non
         "key=['H', 'K'],",
         "2 configurations × 1 key",
     ):
-        assert words in shown
-    markdown = text("markdown", found)
+        assert words in page
+    markdown = text("markdown", tuner_result)
     assert "| 1 | BK=32 | 4 | 2 | compiles | runs | 16/227K |" in markdown
     assert "```python" in markdown
     with pytest.raises(UsageError, match="table, json, markdown"):

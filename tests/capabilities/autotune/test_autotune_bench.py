@@ -46,7 +46,7 @@ needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="timing needs torch"
 )
 
-# What it writes shows whether integers, strides, grids and what heuristics gave came along.
+# The output depends on integers, strides, grids and heuristics of the recorded launch.
 PROGRAM = """
 import torch, triton, triton.language as tl
 
@@ -82,7 +82,7 @@ CONFIG = {"num_warps": 1, "num_stages": 2}
 CONFIGS_THAT_BREAK = tuple({"kwargs": {"FAR": far, "LONG": 0}, **CONFIG} for far in (0, 1))
 
 
-def captured(folder: Path, ends: str = "3, 120") -> Path:
+def capture_program(folder: Path, ends: str = "3, 120") -> Path:
     """The launches file of the program."""
     script, output = folder / "program.py", folder / "l.jsonl"
     script.write_text(textwrap.dedent(PROGRAM).replace("{ends}", ends))
@@ -93,10 +93,10 @@ def captured(folder: Path, ends: str = "3, 120") -> Path:
 H100 = Selection(targets=("sm90",))
 
 
-def gathered(file: Path) -> TunedLaunch:
+def read_launch(file: Path) -> TunedLaunch:
     """The only launch of a file."""
-    (found,) = gathering.of_launches(file, H100).launches
-    return found
+    (timings,) = gathering.of_launches(file, H100).launches
+    return timings
 
 
 def breaking(folder: Path, *constants: tuple[int, int], **changes: Any) -> TunedLaunch:
@@ -116,7 +116,7 @@ def breaking(folder: Path, *constants: tuple[int, int], **changes: Any) -> Tuned
         "storages": [16],
         "tensors": {"x": {"storage": 0, "shape": [4], "strides": [1], "offset": 0}},
     }
-    return gathered(write(folder, HEADER, launch(FAULTS, **{**line, **changes})))
+    return read_launch(write(folder, HEADER, launch(FAULTS, **{**line, **changes})))
 
 
 def text(format: str, result: TunerResult) -> str:
@@ -125,25 +125,27 @@ def text(format: str, result: TunerResult) -> str:
     return "".join(reports.render(format, report, Display(width=200)))
 
 
-def installed() -> str:
+def installed_identity() -> str:
     """The identity of the installed Triton."""
     (choice,) = toolchains.resolve(["installed"]).choices
     return choice.identity
 
 
-def times(bench: Bench, tuned: TunedLaunch, configs: list[Any] | None = None) -> list[Timing]:
+def times(
+    bench: Bench, launched_kernel: TunedLaunch, configs: list[Any] | None = None
+) -> list[Timing]:
     """The timings of a launch's configurations, in their order."""
-    configs = configs or list(tuned.launch.configs)
+    configs = configs or list(launched_kernel.launch.configs)
     with bench:
-        found = bench._times(tuned, configs, {})
-    assert not isinstance(found, str), found
-    return [found[canonical(config)] for config in configs]
+        timings = bench._times(launched_kernel, configs, {})
+    assert not isinstance(timings, str), timings
+    return [timings[canonical(config)] for config in configs]
 
 
 ONE_WORKER = RunOptions(jobs=1)
 
 
-def compiled(tuning: TuningPlan, store: Path) -> dict[str, Record]:
+def compile_all(tuning: TuningPlan, store: Path) -> dict[str, Record]:
     """The records of all cells by key, each of which compiles."""
     records = drain(compile_trials(tuning, store, ONE_WORKER), None)
     assert {record.verdict for record in records.values()} == {Verdict.COMPILES}
@@ -153,74 +155,73 @@ def compiled(tuning: TuningPlan, store: Path) -> dict[str, Record]:
 @needs_torch
 @pytest.mark.parametrize("name", ["retention.chunk_fwd_o", "simple_gla.chunk_bwd_dv"])
 def test_a_kernel_is_timed_as_its_host_function_launches_it(name: str) -> None:
-    """Every configuration computes the same, and one that cannot run is said; gradients too."""
+    """Every configuration computes the same values, and an invalid one reports its error."""
     entry = corpus.load()[name]
     sizes = {"B": 1, "T": 70, "H": 1, "K": 32, "V": 32}
     cell = Cell(entry.kernel, "triton==0", "sm90", Launch({}), dtype="fp32", shape=sizes)
     configs = entry.launches[0].configs
     bad = {**configs[0], "kwargs": {"BK": 48, "BV": 64}}
-    found = times(
+    timings = times(
         Bench("cpu"), TunedLaunch(cell, {}, (), False, None), [configs[0], configs[1], bad]
     )
     assert all(
-        time.median_ms and time.low_ms and time.high_ms and time.warm_up_s for time in found[:2]
+        time.median_ms and time.low_ms and time.high_ms and time.warm_up_s for time in timings[:2]
     )
-    assert found[0].error == 0
-    assert found[1].error is not None
-    assert found[1].error < 1e-5
-    assert found[2].median_ms is None
-    assert found[2].failed
-    assert "arange" in found[2].failed
+    assert timings[0].error == 0
+    assert timings[1].error is not None
+    assert timings[1].error < 1e-5
+    assert timings[2].median_ms is None
+    assert timings[2].failed
+    assert "arange" in timings[2].failed
 
 
 @pytest.mark.slow
 @needs_torch
 def test_a_timed_result_is_shown_in_every_format(tmp_path: Path) -> None:
-    """From a matrix to times, their spread, and the rank of the estimate."""
+    """A matrix's kernel gets times, their spread, and the rank of the estimate."""
     matrix = tmp_path / "small.yaml"
     shape = {"B": 1, "T": 70, "H": 1, "K": 32, "V": 32}
     matrix.write_text(json.dumps({"version": 1, "axes": {"dtype": "fp32", "shape": shape}}))
-    asked = replace(H100, kernels=("retention.chunk_fwd_o",))
-    tuning = plan_tuning("made", gathering.of_matrix(str(matrix), asked))
-    judged = judge_trials(tuning, compiled(tuning, tmp_path), tmp_path, ONE_WORKER, 0)
-    (timed,) = time_results(tuning, judged, Bench("cpu"))
-    assert timed.rank is not None
-    assert -1 <= timed.rank <= 1
-    assert timed.not_timed is None
-    (shown,) = document(text("json", timed))["results"]
-    assert [config["timing"]["error"] < 1e-5 for config in shown["configs"]] == [True] * 6
+    selection = replace(H100, kernels=("retention.chunk_fwd_o",))
+    tuning = plan_tuning("made", gathering.of_matrix(str(matrix), selection))
+    results = judge_trials(tuning, compile_all(tuning, tmp_path), tmp_path, ONE_WORKER, 0)
+    (result,) = time_results(tuning, results, Bench("cpu"))
+    assert result.rank is not None
+    assert -1 <= result.rank <= 1
+    assert result.not_timed is None
+    (page,) = document(text("json", result))["results"]
+    assert [config["timing"]["error"] < 1e-5 for config in page["configs"]] == [True] * 6
     for name, words in (
         ("table", "rank correlation"),
         ("markdown", "| 6 | BK=64 BV=128 num_warps=8 num_stages=2 |"),
     ):
-        assert words in text(name, timed)
+        assert words in text(name, result)
 
 
 @needs_torch
 def test_a_programs_kernel_is_timed_as_it_was_recorded(tmp_path: Path) -> None:
-    """Each configuration on its own grid, with the program's integers and strides: all write the
-    same.
-    """
-    file = captured(tmp_path)
+    """Every configuration runs on its own grid and writes the same values."""
+    file = capture_program(tmp_path)
     tuning = plan_tuning("made", gathering.of_launches(file, H100))
-    judged = judge_trials(tuning, compiled(tuning, tmp_path), tmp_path, ONE_WORKER, 0)
-    (timed,) = time_results(tuning, judged, Bench("cpu"))
-    assert [(each.timing.error, each.timing.failed) for each in timed.configs if each.timing] == [
+    results = judge_trials(tuning, compile_all(tuning, tmp_path), tmp_path, ONE_WORKER, 0)
+    (result,) = time_results(tuning, results, Bench("cpu"))
+    assert [(each.timing.error, each.timing.failed) for each in result.configs if each.timing] == [
         (0, None)
     ] * 3
-    (shown,) = document(text("json", timed))["results"]
-    assert shown["not_timed"] is None
-    assert all(config["timing"]["median_ms"] for config in shown["configs"])
+    (page,) = document(text("json", result))["results"]
+    assert page["not_timed"] is None
+    assert all(config["timing"]["median_ms"] for config in page["configs"])
 
 
 @needs_torch
 def test_a_grid_that_is_another_configurations_shows(tmp_path: Path) -> None:
-    """The check above can fail: with the first one's grid the others leave results out."""
-    tuned = gathered(captured(tmp_path))
-    assert tuned.recorded_launch
-    assert tuned.recorded_launch.grids == ((2,), (4,), (8,))
+    """The grid of another configuration leaves results out."""
+    launched_kernel = read_launch(capture_program(tmp_path))
+    assert launched_kernel.recorded_launch
+    assert launched_kernel.recorded_launch.grids == ((2,), (4,), (8,))
     wrong = replace(
-        tuned, recorded_launch=structs.replace(tuned.recorded_launch, grids=((2,),) * 3)
+        launched_kernel,
+        recorded_launch=structs.replace(launched_kernel.recorded_launch, grids=((2,),) * 3),
     )
     first, second, _ = times(Bench("cpu"), wrong)
     assert first.error == 0
@@ -230,53 +231,51 @@ def test_a_grid_that_is_another_configurations_shows(tmp_path: Path) -> None:
 
 @needs_torch
 def test_the_programs_integers_come_along(tmp_path: Path) -> None:
-    """A program whose sequence is empty writes nothing, and that is said."""
-    found = times(Bench("cpu"), gathered(captured(tmp_path, ends="5, 5")))
-    assert len(found) == 3
-    for time in found:
+    """A program whose sequence is empty is reported as writing nothing."""
+    timings = times(Bench("cpu"), read_launch(capture_program(tmp_path, ends="5, 5")))
+    assert len(timings) == 3
+    for time in timings:
         assert time.failed
         assert "the kernel wrote nothing" in time.failed
 
 
 @needs_torch
 def test_a_configuration_that_takes_its_worker_along_ends_no_other(tmp_path: Path) -> None:
-    """It is said of it alone; after a second one the rest is not tried."""
+    """After a second crash of the worker, the other configurations are not tried."""
     far = 1 << 45
-    tuned = breaking(tmp_path, (0, 0), (far, 0), (1, 0), (far + 1, 0), (2, 0))
-    found = times(Bench("cpu"), tuned)
-    assert [time.median_ms is not None for time in found] == [True, False, True, False, False]
-    assert found[1].failed == found[3].failed == "it took its worker along (SIGSEGV)"
-    assert found[4].failed
-    assert found[4].failed.startswith("not tried")
+    launched_kernel = breaking(tmp_path, (0, 0), (far, 0), (1, 0), (far + 1, 0), (2, 0))
+    timings = times(Bench("cpu"), launched_kernel)
+    assert [time.median_ms is not None for time in timings] == [True, False, True, False, False]
+    assert timings[1].failed == timings[3].failed == "it took its worker along (SIGSEGV)"
+    assert timings[4].failed
+    assert timings[4].failed.startswith("not tried")
 
 
 @pytest.mark.slow
 @needs_torch
 def test_a_configuration_that_hangs_is_ended(tmp_path: Path) -> None:
-    """And none of that kernel is tried after it."""
+    """No configuration of the kernel is tried after a hang."""
     bench = Bench("cpu")
     bench._seconds = 25
-    found = times(bench, breaking(tmp_path, (0, 0), (0, 1 << 30), (1, 0)))
-    assert found[0].median_ms is not None
-    assert found[1].failed
-    assert "had not ended after" in found[1].failed
-    assert found[2].failed
-    assert found[2].failed.startswith("not tried")
+    timings = times(bench, breaking(tmp_path, (0, 0), (0, 1 << 30), (1, 0)))
+    assert timings[0].median_ms is not None
+    assert timings[1].failed
+    assert "had not ended after" in timings[1].failed
+    assert timings[2].failed
+    assert timings[2].failed.startswith("not tried")
 
 
 @needs_torch
 def test_a_launch_that_cannot_be_made_again_is_said_once(tmp_path: Path) -> None:
-    """Here its tensor does not fit into its own memory; a grid that is not known concerns one
-    configuration.
-    """
+    """A tensor beyond its storage fails the launch; a missing grid fails one configuration."""
     small = {"x": {"storage": 0, "shape": [400], "strides": [1], "offset": 0}}
-    tuned = breaking(tmp_path, (0, 0), tensors=small)
+    launched_kernel = breaking(tmp_path, (0, 0), tensors=small)
     with Bench("cpu") as bench:
-        found = bench._times(tuned, tuned.launch.configs, {})
-    assert isinstance(found, str)
-    assert found.startswith("its launch cannot be made again: RuntimeError")
-    tuned = breaking(tmp_path, (0, 0), (1, 0), grids=[None, [1]])
-    first, second = times(Bench("cpu"), tuned)
+        timings = bench._times(launched_kernel, launched_kernel.launch.configs, {})
+    assert isinstance(timings, str)
+    assert timings.startswith("its launch cannot be made again: RuntimeError")
+    launched_kernel = breaking(tmp_path, (0, 0), (1, 0), grids=[None, [1]])
+    first, second = times(Bench("cpu"), launched_kernel)
     assert first.failed == "its grid was not recorded"
     assert second.median_ms is not None
 
@@ -284,9 +283,9 @@ def test_a_launch_that_cannot_be_made_again_is_said_once(tmp_path: Path) -> None
 class InterruptedBench(Bench):
     """A bench whose user presses Ctrl-C at the second request after the launch was prepared."""
 
-    def __init__(self, allowed: int) -> None:
+    def __init__(self, request_count: int) -> None:
         super().__init__("cpu")
-        self.allowed = allowed
+        self.allowed = request_count
 
         run = self._worker.run
 
@@ -299,22 +298,24 @@ class InterruptedBench(Bench):
         self._worker.run = run_allowed  # type: ignore[method-assign,assignment]
 
 
-def interrupted(folder: Path, allowed: int) -> tuple[TunerResult, TunerResult]:
-    """Two results timed by a bench that is interrupted after so many requests."""
-    found = result(folder, good(), good(), configs=CONFIGS_THAT_BREAK, toolchain=installed())
-    bench = InterruptedBench(allowed)
-    tuned = breaking(folder, (0, 0), (1, 0))
+def time_interrupted(folder: Path, request_count: int) -> tuple[TunerResult, TunerResult]:
+    """Return two results timed by a bench that is interrupted after so many requests."""
+    timings = result(
+        folder, good(), good(), configs=CONFIGS_THAT_BREAK, toolchain=installed_identity()
+    )
+    bench = InterruptedBench(request_count)
+    launched_kernel = breaking(folder, (0, 0), (1, 0))
     with bench:
-        first = bench.time_configs(found, tuned, {})
-        second = bench.time_configs(found, tuned, {})
+        first = bench.time_configs(timings, launched_kernel, {})
+        second = bench.time_configs(timings, launched_kernel, {})
     assert bench.interrupted
     return first, second
 
 
 @needs_torch
 def test_an_interrupt_keeps_what_was_timed(tmp_path: Path) -> None:
-    """The other configurations, and the kernels behind, say why they have no time."""
-    first, second = interrupted(tmp_path, 2)
+    """Configurations and kernels without a time have "interrupted" as their reason."""
+    first, second = time_interrupted(tmp_path, 2)
     one, other = (config.timing for config in first.configs)
     assert one is not None
     assert one.median_ms is not None
@@ -325,8 +326,8 @@ def test_an_interrupt_keeps_what_was_timed(tmp_path: Path) -> None:
 
 @needs_torch
 def test_an_interrupt_before_the_first_time_is_said(tmp_path: Path) -> None:
-    """While the launch is made, there is no time to keep."""
-    first, second = interrupted(tmp_path, 0)
+    """An interrupt while the launch is prepared leaves both kernels without times."""
+    first, second = time_interrupted(tmp_path, 0)
     assert first.not_timed == second.not_timed == "interrupted"
 
 
@@ -346,7 +347,7 @@ def kernel(xs, tile, n, FLAG: tl.constexpr, DTYPE: tl.constexpr, BLOCK: tl.const
 
 @needs_torch
 def test_tuples_descriptors_and_constants_are_made_again(tmp_path: Path) -> None:
-    """Every form that an argument has in a launches file."""
+    """Tuples, descriptors, constants and None are rebuilt from a launches file."""
     pytest.importorskip("triton.tools.tensor_descriptor")
     pointer = {"dtype": "fp16", "align": 16}
     descriptor = {**pointer, "shape": [128, 64], "strides": [64, 1], "block": [16, 64]}
@@ -358,7 +359,7 @@ def test_tuples_descriptors_and_constants_are_made_again(tmp_path: Path) -> None
         "DTYPE": {"constexpr": {"dtype": "fp16"}},
     }
     flat = {"shape": [64], "strides": [1], "offset": 0}
-    made = launch(
+    line = launch(
         TUPLES,
         kernel="program:kernel",
         qualname="kernel",
@@ -377,15 +378,15 @@ def test_tuples_descriptors_and_constants_are_made_again(tmp_path: Path) -> None
             "tile": {"storage": 2, "shape": [128, 64], "strides": [64, 1], "offset": 0},
         },
     )
-    first, second = times(Bench("cpu"), gathered(write(tmp_path, HEADER, made)))
+    first, second = times(Bench("cpu"), read_launch(write(tmp_path, HEADER, line)))
     assert (first.error, first.failed, second.failed) == (0, None, None)
-    # other rows of the tile, the same integers
+    # The rows of the tile differ, the integers are equal.
     assert second.error is not None
     assert 0 < second.error < 0.2
 
 
 PACKAGE = {
-    "tiny/__init__.py": "raise RuntimeError('nobody asked for all of it')\n",
+    "tiny/__init__.py": "raise RuntimeError('the whole package was imported')\n",
     "tiny/kernels.py": """
 import torch, triton, triton.language as tl
 from helper import __version__
@@ -406,13 +407,13 @@ def fill(x, BLOCK: tl.constexpr, TWICE: tl.constexpr):
 
 @needs_torch
 def test_a_packages_kernel_is_imported_beside_torch_as_it_is(tmp_path: Path) -> None:
-    """Below its decorators, with what it depends on, but without the package's own `__init__`."""
+    """The kernel's module is imported without the package's own `__init__`."""
     for name, text in PACKAGE.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     package = Package("tiny", "1.0", str(tmp_path), "d" * 16, {})
     configs = [{"kwargs": {"BLOCK": block}, **CONFIG} for block in (4, 8)]
-    made = launch(
+    line = launch(
         kernel="tiny.kernels:fill",
         package="tiny==1.0",
         heuristics={"TWICE": {"constexpr": 6}},
@@ -426,17 +427,19 @@ def test_a_packages_kernel_is_imported_beside_torch_as_it_is(tmp_path: Path) -> 
         storages=[32],
         tensors={"x": {"storage": 0, "shape": [8], "strides": [1], "offset": 0}},
     )
-    entries, provided = read(write(tmp_path, HEADER, made)).launches, {"tiny==1.0": package}
-    (tuned,) = gathering.of_entries(entries, H100, Resolver(), provided, (), is_captured=False)
-    origin = tuned.cell.kernel.origin
+    entries, folders = read(write(tmp_path, HEADER, line)).launches, {"tiny==1.0": package}
+    (launched_kernel,) = gathering.of_entries(
+        entries, H100, Resolver(), folders, (), is_captured=False
+    )
+    origin = launched_kernel.cell.kernel.origin
     assert isinstance(origin, Imported)
     assert origin.module == "tiny.kernels"
     with Bench("cpu") as bench:
-        found = bench._times(tuned, configs, provided)
-    assert not isinstance(found, str), found
-    assert [time.failed for time in found.values()] == [None, None]
-    first, second = (time.error for time in found.values())
-    # 6 // 4 and 6 // 8: the heuristics' value is the recorded one
+        timings = bench._times(launched_kernel, configs, folders)
+    assert not isinstance(timings, str), timings
+    assert [time.failed for time in timings.values()] == [None, None]
+    first, second = (time.error for time in timings.values())
+    # 6 // 4 and 6 // 8: the heuristic's value is the recorded one.
     assert first == 0
     assert second == 1
 
@@ -468,58 +471,61 @@ INTEGERS = {
 def test_what_is_not_known_of_a_launch_is_the_reason(
     tmp_path: Path, changes: Json, why: str | None
 ) -> None:
-    """Nothing is timed on numbers that could lead a kernel anywhere."""
-    tuned = breaking(
+    """A launch with unknown integers or sizes is not timed."""
+    launched_kernel = breaking(
         tmp_path, (0, 0), **{name: value for name, value in changes.items() if value is not None}
     )
     if "tensors" in changes and changes["tensors"] is None:
-        assert tuned.recorded_launch
-        tuned = replace(tuned, recorded_launch=structs.replace(tuned.recorded_launch, memory=None))
-    said = timeable.untimeable(tuned)
+        assert launched_kernel.recorded_launch
+        launched_kernel = replace(
+            launched_kernel,
+            recorded_launch=structs.replace(launched_kernel.recorded_launch, memory=None),
+        )
+    reason = timeable.untimeable(launched_kernel)
     if why is None:
-        assert said is None
+        assert reason is None
     else:
-        assert said is not None
-        assert said.startswith(why)
+        assert reason is not None
+        assert reason.startswith(why)
 
 
 def test_a_declared_launch_has_no_sizes(tmp_path: Path) -> None:
-    """A matrix says what a compiler sees."""
-    said = timeable.untimeable(replace(breaking(tmp_path, (0, 0)), recorded_launch=None))
-    assert said
-    assert "declared, not recorded" in said
+    """A launch declared by a matrix is not timed."""
+    reason = timeable.untimeable(replace(breaking(tmp_path, (0, 0)), recorded_launch=None))
+    assert reason
+    assert "declared, not recorded" in reason
 
 
 def test_a_fallback_takes_the_grid_of_the_same_constants(tmp_path: Path) -> None:
-    """Its options differ; with other constants nobody knows the grid."""
-    tuned = breaking(tmp_path, (0, 0), (1, 0), grids=[[3], [4, 5]])
-    other = {**tuned.launch.configs[1], "num_warps": 8}
-    assert timeable.own_grid(tuned, other) == {"grid": [4, 5]}
-    assert timeable.own_grid(tuned, {**other, "kwargs": {"FAR": 7, "LONG": 0}}) is None
+    """A fallback has the grid of the configuration with equal constants, or none."""
+    launched_kernel = breaking(tmp_path, (0, 0), (1, 0), grids=[[3], [4, 5]])
+    other = {**launched_kernel.launch.configs[1], "num_warps": 8}
+    assert timeable.own_grid(launched_kernel, other) == {"grid": [4, 5]}
+    assert timeable.own_grid(launched_kernel, {**other, "kwargs": {"FAR": 7, "LONG": 0}}) is None
 
 
 @needs_torch
 def test_what_is_not_timed_is_said_in_every_format(tmp_path: Path) -> None:
-    """Another target than the card's, and integers that nobody knows."""
+    """Every format gives the reason that a kernel has no time."""
     args = {"x": {"dtype": "i32", "align": 16}}
     configs = [{"kwargs": {"FAR": 0, "LONG": 0}, **CONFIG}]
     breaking(
         tmp_path, (0, 0), launch={"args": args, "omitted": ["FAR", "LONG"], "configs": configs}
     )
-    launched = gathering.of_launches(tmp_path / "l.jsonl", H100)
-    tuning = plan_tuning("made", launched)
-    records = compiled(tuning, tmp_path)
+    launches = gathering.of_launches(tmp_path / "l.jsonl", H100)
+    tuning = plan_tuning("made", launches)
+    records = compile_all(tuning, tmp_path)
     assert len(records) == 1
     results = judge_trials(tuning, records, tmp_path, ONE_WORKER, 0)
     bench = Bench("cpu")
-    (untimed,) = time_results(tuning, results, bench)
-    assert untimed.not_timed
-    assert untimed.not_timed.startswith("x holds integers (i32)")
-    (shown,) = document(text("json", untimed))["results"]
-    assert shown["not_timed"] == untimed.not_timed
-    assert shown["configs"][0]["timing"] is None
+    (result,) = time_results(tuning, results, bench)
+    assert result.not_timed
+    assert result.not_timed.startswith("x holds integers (i32)")
+    (page,) = document(text("json", result))["results"]
+    assert page["not_timed"] == result.not_timed
+    assert page["configs"][0]["timing"] is None
     for name in ("table", "markdown"):
-        assert "not timed: x holds integers" in text(name, untimed)
+        assert "not timed: x holds integers" in text(name, result)
     bench.card = replace(bench.card, target="sm80")
     (elsewhere,) = time_results(tuning, results, bench)
     assert elsewhere.not_timed
@@ -527,7 +533,7 @@ def test_what_is_not_timed_is_said_in_every_format(tmp_path: Path) -> None:
 
 
 def test_timing_without_torch_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says what to install."""
+    """The error names torch."""
     monkeypatch.setattr("flacheck.engine.card.torch_folder", lambda: None)
     with pytest.raises(UsageError, match="torch"):
         Bench()
@@ -535,25 +541,25 @@ def test_timing_without_torch_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) 
 
 @needs_torch
 def test_files_of_an_earlier_recorder_are_read(tmp_path: Path) -> None:
-    """They lack sizes and grids, and nothing else."""
-    file = captured(tmp_path)
+    """A launches file without sizes and grids is read."""
+    file = capture_program(tmp_path)
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    known = read(file).launches[0]
+    current = read(file).launches[0]
     for line in lines:
         for name in ("grids", "tensors", "storages"):
             line.pop(name, None)
     (old,) = read(write(tmp_path, *lines)).launches
     assert (old.memory, old.grids) == (None, None)
     assert (old.id, old.launch, old.grid, old.text) == (
-        known.id,
-        known.launch,
-        known.grid,
-        known.text,
+        current.id,
+        current.launch,
+        current.grid,
+        current.text,
     )
 
 
 def test_ranks_share_their_mean_where_values_tie() -> None:
-    """Against values computed by hand."""
+    """Rank correlations equal values computed by hand."""
     assert spearman([1, 2, 3, 4], [10, 20, 30, 40]) == 1.0
     assert spearman([1, 2, 3, 4], [4, 3, 2, 1]) == -1.0
     assert spearman([1, 1, 2, 3], [1, 2, 3, 4]) == 0.949
@@ -562,10 +568,10 @@ def test_ranks_share_their_mean_where_values_tie() -> None:
 
 
 def test_a_price_is_a_multiple_of_the_best(tmp_path: Path) -> None:
-    """And the estimate's rank is of what was timed alone."""
-    found = result(tmp_path, good(), good(), good())
+    """The rank correlation covers only configurations with a time."""
+    timings = result(tmp_path, good(), good(), good())
     times = [Timing(ms, ms, ms, 1.0, 0.0) for ms in (2.0, 1.0, 4.0)]
-    timed = [replace(each, timing=time) for each, time in zip(found.configs, times)]
-    assert price_against(Timing(3.0, 3.0, 3.0, 1.0, 0.0), timed) == (3.0, 3.0)
-    assert rank_correlation(timed) == 0.5
-    assert rank_correlation([*timed[:2], replace(timed[2], timing=None)]) is None
+    timed_configs = [replace(each, timing=time) for each, time in zip(timings.configs, times)]
+    assert price_against(Timing(3.0, 3.0, 3.0, 1.0, 0.0), timed_configs) == (3.0, 3.0)
+    assert rank_correlation(timed_configs) == 0.5
+    assert rank_correlation([*timed_configs[:2], replace(timed_configs[2], timing=None)]) is None

@@ -1,4 +1,4 @@
-"""`flacheck autotune` as a person and a program use it: sources, codes, what is emitted."""
+"""Transcripts of `flacheck autotune`: sources, exit codes and emitted files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def picky(x, n, BLOCK: tl.constexpr):
 )
 
 
-def recorded(
+def write_launches(
     path: Path, limit: int = 128, name: str = "0", lengths: tuple[int, ...] = (16,)
 ) -> Path:
     """A launches file of a program with one kernel of two configurations."""
@@ -63,24 +63,24 @@ def recorded(
 
 
 def document(text: str) -> Any:
-    """JSON that is as its schema says."""
-    made = json.loads(text)
-    jsonschema.validate(made, SCHEMA, jsonschema.Draft202012Validator)
-    return made
+    """Return JSON after validation against the schema."""
+    content = json.loads(text)
+    jsonschema.validate(content, SCHEMA, jsonschema.Draft202012Validator)
+    return content
 
 
 @pytest.mark.slow
 def test_our_own_kernels_run_and_are_stored(tmp_path: Path) -> None:
-    """Exit 0; a second time nothing is compiled; trials do not count as a scan's records."""
+    """A second run compiles nothing, and trials are not a scan's records."""
     command = ("autotune", OURS, "--target", "sm90", "--format", "json", "-j", "1")
-    found = flacheck(*command, cwd=tmp_path)
-    assert found.returncode == 0, found.stderr
-    (result,) = document(found.stdout)["results"]
+    outcome = flacheck(*command, cwd=tmp_path)
+    assert outcome.returncode == 0, outcome.stderr
+    (result,) = document(outcome.stdout)["results"]
     assert result["kernel"] == OURS
     assert [c["outcome"] for c in result["configs"]] == ["runs"] * 4
     assert all(c["resources"]["registers"] and c["occupancy"] for c in result["configs"])
     again = flacheck(*command, cwd=tmp_path)
-    assert json.loads(again.stdout) == json.loads(found.stdout)
+    assert json.loads(again.stdout) == json.loads(outcome.stdout)
     assert "4 cached" in again.stderr
     with Store.open(tmp_path / ".flacheck", create=False) as store:
         assert {run.purpose for run in store.runs()} == {Purpose.AUTOTUNE}
@@ -89,34 +89,34 @@ def test_our_own_kernels_run_and_are_stored(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_is_examined_is_found_by_its_key(tmp_path: Path) -> None:
-    """`flacheck repro` begins with a configuration that failed, as the report proposes."""
-    recorded(tmp_path, name="tl.sum(n, 3)")
+    """`flacheck repro` starts from a failing configuration's key."""
+    write_launches(tmp_path, name="tl.sum(n, 3)")
     command = ("autotune", "l.jsonl", "--fallback-budget", "0")
-    found = flacheck(*command, "--format", "json", cwd=tmp_path)
-    (result,) = document(found.stdout)["results"]
+    outcome = flacheck(*command, "--format", "json", cwd=tmp_path)
+    (result,) = document(outcome.stdout)["results"]
     key = result["configs"][0]["key"]
-    shown = flacheck(*command, cwd=tmp_path).stdout
+    page = flacheck(*command, cwd=tmp_path).stdout
     # A terminal of 80 columns breaks the line somewhere.
-    assert f"flacheck repro {key[:12]}" in " ".join(shown.split())
+    assert f"flacheck repro {key[:12]}" in " ".join(page.split())
     with Store.open(tmp_path / ".flacheck", create=False) as store:
-        chosen = cells.resolve_cell(key[:12], Selection(), store, Purpose.REPRO)
-    own = chosen.cell.toolchain
+        resolved_cell = cells.resolve_cell(key[:12], Selection(), store, Purpose.REPRO)
+    own = resolved_cell.cell.toolchain
     releases = provide_releases(own, "sm90", [own])
-    with Compilers(releases, chosen.packages) as compilers:
-        begun = begin(chosen.cell, compilers)
-    assert chosen.record is not None
-    assert begun.original.args["BLOCK"] == {"constexpr": 64}
-    assert begun.record.signature == chosen.record.signature
+    with Compilers(releases, resolved_cell.packages) as compilers:
+        reproduction = begin(resolved_cell.cell, compilers)
+    assert resolved_cell.record is not None
+    assert reproduction.original.args["BLOCK"] == {"constexpr": 64}
+    assert reproduction.record.signature == resolved_cell.record.signature
 
 
 @pytest.mark.slow
 def test_a_launches_file_is_examined_without_its_program(tmp_path: Path) -> None:
-    """One configuration is skipped, the other runs; by glob, by file, and by line."""
-    recorded(tmp_path, limit=64)
+    """One configuration is skipped and one runs, selected by glob, file or line."""
+    write_launches(tmp_path, limit=64)
     for source in (("picky", "--launches", "l.jsonl"), ("l.jsonl",), ("l.jsonl:2",)):
-        found = flacheck("autotune", *source, "--format", "json", cwd=tmp_path)
-        assert found.returncode == 0, found.stderr
-        (result,) = document(found.stdout)["results"]
+        outcome = flacheck("autotune", *source, "--format", "json", cwd=tmp_path)
+        assert outcome.returncode == 0, outcome.stderr
+        (result,) = document(outcome.stdout)["results"]
         assert [(c["outcome"], c["verdict"]) for c in result["configs"]] == [
             ("runs", "compiles"),
             ("skipped", "fails"),
@@ -126,17 +126,17 @@ def test_a_launches_file_is_examined_without_its_program(tmp_path: Path) -> None
 
 
 def test_a_trusted_file_may_hold_any_source(tmp_path: Path) -> None:
-    """Without the user's word it is refused, by glob, by file and by line."""
-    recorded(tmp_path)
+    """Without --trust, a launches file with other imports is refused."""
+    write_launches(tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "l.jsonl").read_text().splitlines()]
     text = lines[1]["text"] + "\nimport os\n"
     write(tmp_path, lines[0], {**lines[1], "text": text, "source": source_id(text)})
-    file, asked = tmp_path / "l.jsonl", Selection(kernels=("picky",), targets=("sm90",))
+    file, selection = tmp_path / "l.jsonl", Selection(kernels=("picky",), targets=("sm90",))
     for line in (None, 2):
         with pytest.raises(UsageError, match=r"import of os.*--trust"):
-            of_launches(file, asked, line)
-        (trusted,) = of_launches(file, asked, line, trust=True).launches
-        assert trusted.cell.kernel.name == "program:picky"
+            of_launches(file, selection, line)
+        (reread,) = of_launches(file, selection, line, trust=True).launches
+        assert reread.cell.kernel.name == "program:picky"
 
 
 @pytest.mark.parametrize(
@@ -146,34 +146,34 @@ def test_a_trusted_file_may_hold_any_source(tmp_path: Path) -> None:
 def test_a_capture_that_was_killed_is_examined_up_to_its_last_whole_line(
     tmp_path: Path, line: str, code: int, words: str
 ) -> None:
-    """By file, and by a line before the one that is cut in half; that one holds no launch."""
-    file = recorded(tmp_path, lengths=(16, 32))
+    """A truncated last line holds no launch; the lines before it are read."""
+    file = write_launches(tmp_path, lengths=(16, 32))
     text = file.read_text()
     last = text.rstrip("\n").rindex("\n") + 1
     file.write_text(text[: (last + len(text)) // 2])
     command = ("autotune", f"l.jsonl{line}", "--format", "json", "--fallback-budget", "0")
-    found = flacheck(*command, cwd=tmp_path)
-    assert found.returncode == code, found.stderr
-    assert words in found.stderr
-    assert "Traceback" not in found.stderr
+    outcome = flacheck(*command, cwd=tmp_path)
+    assert outcome.returncode == code, outcome.stderr
+    assert words in outcome.stderr
+    assert "Traceback" not in outcome.stderr
     if code == 0:
-        (result,) = document(found.stdout)["results"]
+        (result,) = document(outcome.stdout)["results"]
         assert result["launch"]["args"]["n"] == {"int": 16}
 
 
 def test_a_line_that_counts_a_launch_names_it(tmp_path: Path) -> None:
-    """As everywhere where a launch is named by its line."""
-    file = recorded(tmp_path, lengths=(16, 32))
+    """A line that counts a launch selects that launch."""
+    file = write_launches(tmp_path, lengths=(16, 32))
     count = {"of": f"{32:016x}", "count": 3}
     file.write_text(file.read_text() + json.dumps(count) + "\n")
-    asked = Selection(targets=("sm90",))
+    selection = Selection(targets=("sm90",))
     number = len(file.read_text().splitlines())
-    (tuned,) = of_launches(file, asked, number).launches
-    assert tuned.launch.args["n"] == {"int": 32}
+    (selected_launch,) = of_launches(file, selection, number).launches
+    assert selected_launch.launch.args["n"] == {"int": 32}
 
 
 def test_a_line_without_an_autotuner_is_refused(tmp_path: Path) -> None:
-    """There is nothing to examine."""
+    """A launch without an autotuner is a usage error."""
     file = write(
         tmp_path,
         HEADER,
@@ -190,25 +190,25 @@ def test_a_line_without_an_autotuner_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_ends_a_run_is_a_finding(tmp_path: Path) -> None:
-    """Exit 1, as for configurations that are all skipped, and keys that tune for every value."""
-    recorded(tmp_path, name="tl.sum(n, 3)")
-    found = flacheck("autotune", "l.jsonl", "--fallback-budget", "0", cwd=tmp_path)
-    assert found.returncode == 1
-    assert "the run ends: configuration 1 of 2 fails with FC" in found.stdout
-    recorded(tmp_path, limit=32)
-    found = flacheck("autotune", "l.jsonl", "--fallback-budget", "0", cwd=tmp_path)
-    assert found.returncode == 1
-    assert "every configuration is skipped" in found.stdout
-    recorded(tmp_path, lengths=tuple(range(16, 160, 16)))
-    found = flacheck("autotune", "l.jsonl", "--format", "json", cwd=tmp_path)
-    (result,) = document(found.stdout)["results"]
-    assert found.returncode == 1
+    """A run that ends, skips every configuration or retunes for every value exits with 1."""
+    write_launches(tmp_path, name="tl.sum(n, 3)")
+    outcome = flacheck("autotune", "l.jsonl", "--fallback-budget", "0", cwd=tmp_path)
+    assert outcome.returncode == 1
+    assert "the run ends: configuration 1 of 2 fails with FC" in outcome.stdout
+    write_launches(tmp_path, limit=32)
+    outcome = flacheck("autotune", "l.jsonl", "--fallback-budget", "0", cwd=tmp_path)
+    assert outcome.returncode == 1
+    assert "every configuration is skipped" in outcome.stdout
+    write_launches(tmp_path, lengths=tuple(range(16, 160, 16)))
+    outcome = flacheck("autotune", "l.jsonl", "--format", "json", cwd=tmp_path)
+    (result,) = document(outcome.stdout)["results"]
+    assert outcome.returncode == 1
     assert [key["fault"] for key in result["keys"]] == ["storm"]
     assert result["cost"]["keys"] == 9
     assert result["keys"][0]["file"] is None
 
 
-SIZED = (
+BLOCK_FITS_HEAD = (
     HEAD
     + """
 
@@ -220,108 +220,108 @@ def sized(x, K: tl.constexpr, BLOCK: tl.constexpr):
 )
 
 
-def recorded_at(path: Path, *heads: int) -> Path:
+def write_launches_for_heads(path: Path, *heads: int) -> Path:
     """A launches file of a kernel whose larger block needs a larger head, launched at `heads`."""
     configs = [{"kwargs": {"BLOCK": size}, "num_warps": 1, "num_stages": 2} for size in (64, 128)]
     lines = []
     for head in heads:
         args = {"x": {"dtype": "i32", "align": 16}, "K": {"constexpr": head}}
-        made = {"args": args, "omitted": ["BLOCK"], "configs": configs, "keys": ["K"]}
+        launch_fields = {"args": args, "omitted": ["BLOCK"], "configs": configs, "keys": ["K"]}
         identity = {"id": f"{head:016x}", "kernel": "program:sized", "qualname": "sized"}
-        lines.append(launch(SIZED, **identity, heuristics={}, launch=made))
+        lines.append(launch(BLOCK_FITS_HEAD, **identity, heuristics={}, launch=launch_fields))
     return write(path, {**HEADER, "device": "NVIDIA H100 80GB HBM3"}, *lines)
 
 
 def compiled_blocks(store: Path) -> set[tuple[int, int]]:
     """The head and block sizes of which a store has a compile within the GPU's limits."""
-    found = set()
-    with Store.open(store, create=False) as opened:
-        for run in opened.runs():
-            for record in opened.records(run.id):
+    outcome = set()
+    with Store.open(store, create=False) as database:
+        for run in database.runs():
+            for record in database.records(run.id):
                 assert record.launch is not None
                 used, limit = (record.resources[name] for name in ("shared", "shared_limit"))
                 if record.verdict is Verdict.COMPILES and used <= limit:
                     head = record.launch.args["K"]["constexpr"]
-                    found.add((head, record.launch.configs[0]["kwargs"]["BLOCK"]))
-    return found
+                    outcome.add((head, record.launch.configs[0]["kwargs"]["BLOCK"]))
+    return outcome
 
 
 def test_a_configuration_is_emitted_for_each_key_that_was_examined(tmp_path: Path) -> None:
-    """Each is on record as compiled; a key at which none compiles is named, and is not written."""
-    recorded_at(tmp_path, 64, 128, 32)
+    """Every emitted configuration compiled; a key without one is named and left out."""
+    write_launches_for_heads(tmp_path, 64, 128, 32)
     command = ("autotune", "l.jsonl", "--emit", "fla", "-o", "out", "--fallback-budget", "0")
-    found = flacheck(*command, cwd=tmp_path)
+    outcome = flacheck(*command, cwd=tmp_path)
     document = json.loads((tmp_path / "out" / "sized.json").read_text())
     assert "default_config" not in document
     entries = document["autotune_entries"].values()
-    emitted = {(e["autotune_key"][0], e["config"]["kwargs"]["BLOCK"]) for e in entries}
-    assert {head for head, _ in emitted} == {64, 128}
-    assert emitted <= compiled_blocks(tmp_path / ".flacheck")
-    assert "sized: 2 keys: K=64 i32; K=128 i32" in found.stderr
-    assert "sized: left out K=32 i32: no configuration runs: FC" in found.stderr
-    assert "every configuration is skipped" in found.stderr
-    assert f"FLA_CONFIG_DIR={tmp_path / 'out'} FLA_CACHE_MODE=strict" in found.stdout
-    assert found.returncode == 1
+    configs_by_head = {(e["autotune_key"][0], e["config"]["kwargs"]["BLOCK"]) for e in entries}
+    assert {head for head, _ in configs_by_head} == {64, 128}
+    assert configs_by_head <= compiled_blocks(tmp_path / ".flacheck")
+    assert "sized: 2 keys: K=64 i32; K=128 i32" in outcome.stderr
+    assert "sized: left out K=32 i32: no configuration runs: FC" in outcome.stderr
+    assert "every configuration is skipped" in outcome.stderr
+    assert f"FLA_CONFIG_DIR={tmp_path / 'out'} FLA_CACHE_MODE=strict" in outcome.stdout
+    assert outcome.returncode == 1
 
 
 def test_without_a_key_that_runs_there_is_nothing_to_emit(tmp_path: Path) -> None:
-    """Exit 2, and no folder is made."""
-    recorded_at(tmp_path, 32)
+    """The exit code is 2, and no folder is made."""
+    write_launches_for_heads(tmp_path, 32)
     command = ("autotune", "l.jsonl", "--emit", "fla", "-o", "out", "--fallback-budget", "0")
-    found = flacheck(*command, cwd=tmp_path)
-    assert found.returncode == 2
-    assert "nothing to emit" in found.stderr
+    outcome = flacheck(*command, cwd=tmp_path)
+    assert outcome.returncode == 2
+    assert "nothing to emit" in outcome.stderr
     assert not (tmp_path / "out").exists()
 
 
 def test_python_is_emitted_with_what_is_left_out_and_the_reason_for_the_code(
     tmp_path: Path,
 ) -> None:
-    """In the text and on stderr; what ends a run is an exit code of 1 and a sentence."""
-    recorded(tmp_path, limit=64)
-    found = flacheck("autotune", "l.jsonl", "--emit", "python", cwd=tmp_path)
-    assert found.returncode == 0
-    assert "    triton.Config({'BLOCK': 64}, num_warps=1, num_stages=2)," in found.stdout
+    """The Python text and stderr both name the configurations left out."""
+    write_launches(tmp_path, limit=64)
+    outcome = flacheck("autotune", "l.jsonl", "--emit", "python", cwd=tmp_path)
+    assert outcome.returncode == 0
+    assert "    triton.Config({'BLOCK': 64}, num_warps=1, num_stages=2)," in outcome.stdout
     left_out = "triton.Config({'BLOCK': 128}, num_warps=1, num_stages=2): FC"
-    assert f"# Left out: {left_out}" in found.stdout
-    assert f"program:picky: left out {left_out}" in found.stderr
-    recorded(tmp_path, name="tl.sum(n, 3)")
+    assert f"# Left out: {left_out}" in outcome.stdout
+    assert f"program:picky: left out {left_out}" in outcome.stderr
+    write_launches(tmp_path, name="tl.sum(n, 3)")
     command = ("autotune", "l.jsonl", "--emit", "python", "--fallback-budget", "0")
-    found = flacheck(*command, cwd=tmp_path)
-    assert found.returncode == 1
-    assert "on sm90: the run ends: configuration 1 of 2 fails with FC" in found.stderr
+    outcome = flacheck(*command, cwd=tmp_path)
+    assert outcome.returncode == 1
+    assert "on sm90: the run ends: configuration 1 of 2 fails with FC" in outcome.stderr
 
 
 def test_launches_of_one_binary_are_examined_once_for_all_their_keys(tmp_path: Path) -> None:
-    """A length that the compiler does not look at makes keys, and no other code."""
-    file = recorded(tmp_path, lengths=(16, 32, 17))
+    """A length that the compiler ignores adds a key, but not a compile."""
+    file = write_launches(tmp_path, lengths=(16, 32, 17))
     both, odd = of_launches(file, Selection(targets=("sm90",)), every_key=True).launches
     assert [call["n"]["int"] for call in both.equivalent_calls] == [16, 32]
     assert [call["n"]["int"] for call in odd.equivalent_calls] == [17]
 
 
 def test_a_made_up_launch_is_examined_only_where_there_is_no_other(tmp_path: Path) -> None:
-    """What flacheck invented may not fit the kernel, and nobody launches it."""
-    file = recorded(tmp_path, lengths=(16, 17))
+    """An invented launch is examined only if the kernel has no recorded launch."""
+    file = write_launches(tmp_path, lengths=(16, 17))
     header, first, second = (json.loads(line) for line in file.read_text().splitlines())
     write(tmp_path, header, {**first, "made_up": True}, second)
     (real,) = of_launches(file, Selection(targets=("sm90",)), every_key=True).launches
     assert real.launch.args["n"] == {"int": 17}
     write(tmp_path, header, {**first, "made_up": True})
-    (invented,) = of_launches(file, Selection(targets=("sm90",)), every_key=True).launches
-    assert invented.launch.args["n"] == {"int": 16}
+    (only,) = of_launches(file, Selection(targets=("sm90",)), every_key=True).launches
+    assert only.launch.args["n"] == {"int": 16}
 
 
 def test_every_key_of_declared_shapes_is_examined() -> None:
-    """Those of one dtype, unless others are named; without an emission one launch is enough."""
-    asked = Selection(kernels=("retention.chunk_fwd_o",), targets=("sm90",))
-    (one,) = gathering.of_matrix(None, asked).launches
-    every = gathering.of_matrix(None, asked, every_key=True).launches
+    """With every_key, each declared shape of one dtype is examined."""
+    selection = Selection(kernels=("retention.chunk_fwd_o",), targets=("sm90",))
+    (one,) = gathering.of_matrix(None, selection).launches
+    every = gathering.of_matrix(None, selection, every_key=True).launches
     assert len(every) > 1
     heads = {each.launch.args["K"]["constexpr"] for each in every}
     assert {64, 128, 256} <= heads
     assert {each.cell.dtype for each in every} == {one.cell.dtype} == {"bf16"}
-    both = replace(asked, dtypes=("bf16", "fp16"))
+    both = replace(selection, dtypes=("bf16", "fp16"))
     assert len(gathering.of_matrix(None, both, every_key=True).launches) == 2 * len(every)
 
 
@@ -347,21 +347,21 @@ def test_every_key_of_declared_shapes_is_examined() -> None:
 def test_what_cannot_be_examined_is_said(
     tmp_path: Path, command: tuple[str, ...], code: int, words: str
 ) -> None:
-    """With the code that every command has for it, and no traceback."""
-    recorded(tmp_path)
-    found = flacheck("autotune", *command, cwd=tmp_path)
-    assert (found.returncode, "Traceback" in found.stderr) == (code, False), found.stderr
-    assert words in found.stderr
+    """A wrong subject or option gives its exit code without a traceback."""
+    write_launches(tmp_path)
+    outcome = flacheck("autotune", *command, cwd=tmp_path)
+    assert (outcome.returncode, "Traceback" in outcome.stderr) == (code, False), outcome.stderr
+    assert words in outcome.stderr
 
 
 def test_threads_that_no_block_has_are_said_before_compiling(tmp_path: Path) -> None:
-    """And the release still shows what it makes of them."""
-    file = recorded(tmp_path)
+    """A configuration with too many threads is reported before compiling."""
+    file = write_launches(tmp_path)
     file.write_text(file.read_text().replace('"num_warps": 1,', '"num_warps": 64,'))
-    found = flacheck("autotune", "l.jsonl", "--fallback-budget", "0", cwd=tmp_path)
-    first = found.stderr.splitlines()[0]
+    outcome = flacheck("autotune", "l.jsonl", "--fallback-budget", "0", cwd=tmp_path)
+    first = outcome.stderr.splitlines()[0]
     assert "before compiling: program:picky on sm90: num_warps=64 is 2048 threads" in first
-    assert "runs" not in found.stdout.splitlines()[0]
+    assert "runs" not in outcome.stdout.splitlines()[0]
 
 
 needs_torch = pytest.mark.skipif(
@@ -370,19 +370,21 @@ needs_torch = pytest.mark.skipif(
 
 
 def test_bench_runs_no_package_that_a_projects_settings_name(tmp_path: Path) -> None:
-    """It would get the user's rights: exit code 2, before anything is installed."""
+    """A package from the settings is refused with exit code 2 before it is installed."""
     (tmp_path / "pyproject.toml").write_text('[tool.flacheck]\npackage = "."\n')
-    found = flacheck("autotune", "k", "--bench", cwd=tmp_path)
-    assert (found.returncode, "name it with --package" in found.stderr) == (2, True), found.stderr
+    outcome = flacheck("autotune", "k", "--bench", cwd=tmp_path)
+    assert (outcome.returncode, "name it with --package" in outcome.stderr) == (2, True), (
+        outcome.stderr
+    )
 
 
 @needs_torch
 def test_without_a_card_nothing_is_timed(tmp_path: Path) -> None:
-    """Said before anything is compiled."""
+    """--bench without a GPU exits with 2 before compiling."""
     import torch
 
     if torch.cuda.is_available():
         pytest.skip("there is a card")
-    found = flacheck("autotune", OURS, "--bench", cwd=tmp_path)
-    assert found.returncode == 2
-    assert "--bench needs a GPU" in found.stderr
+    outcome = flacheck("autotune", OURS, "--bench", cwd=tmp_path)
+    assert outcome.returncode == 2
+    assert "--bench needs a GPU" in outcome.stderr

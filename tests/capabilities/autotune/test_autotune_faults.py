@@ -1,6 +1,4 @@
-"""Faults of keys: each is found by what a source says or launches show, and the lines to write
-instead mend it.
-"""
+"""Faults of autotuning keys, each with source lines that fix it."""
 
 from __future__ import annotations
 
@@ -22,28 +20,26 @@ from tests.made_tuned import SOURCE, TENSOR, call, constexpr, tuned
 from tests.source.test_autotuned import paste, read
 
 
-def found(of: TunedLaunch, version: str = "3.5.1", audit: Any = ()) -> list[KeyFault]:
+def find_faults(of: TunedLaunch, version: str = "3.5.1", audit: Any = ()) -> list[KeyFault]:
     return faults(KeyEvidence(of, Version(version), audit))
 
 
-def said(of: list[KeyFault]) -> list[tuple[str, str]]:
+def names_of(of: list[KeyFault]) -> list[tuple[str, str]]:
     return [(fault.fault, fault.key) for fault in of]
 
 
 def test_keys_without_fault_have_none(tmp_path: Path) -> None:
-    """The kernel as it is, launched twice."""
-    assert found(tuned(tmp_path, call(), call(K=constexpr(128)))) == []
+    """A correct kernel has no fault."""
+    assert find_faults(tuned(tmp_path, call(), call(K=constexpr(128)))) == []
 
 
 @pytest.mark.parametrize(
     ("version", "word"), [("3.1.0", "ValueError"), ("3.5.1", "silently"), ("3.9.0", "ValueError")]
 )
 def test_a_key_that_is_no_argument(tmp_path: Path, version: str, word: str) -> None:
-    """Its consequence is the release's; the argument that was meant is named where one is spelt
-    alike.
-    """
+    """The fault suggests an argument with a similar name and gives the release's consequence."""
     source = SOURCE.replace("'USE_G'],", "'USE_GG', 'NOTHING_LIKE_IT'],")
-    one, other = found(tuned(tmp_path, source=source), version)
+    one, other = find_faults(tuned(tmp_path, source=source), version)
     assert (one.fault, one.key, one.want, one.got) == ("no-argument", "USE_GG", "USE_G", None)
     assert other.want is None
     assert word in one.why
@@ -55,13 +51,13 @@ def test_a_key_that_is_no_argument(tmp_path: Path, version: str, word: str) -> N
 
 
 def test_keys_by_position_are_mended_in_the_signature(tmp_path: Path) -> None:
-    """What the caller omits moves behind all keys; what a heuristic above supplies stays."""
+    """The fix moves the omitted arguments behind all keys."""
     audit = [
         {"key": "H", "want": "H", "got": "K", "fault": "shifted"},
         {"key": "K", "want": "K", "got": None, "fault": "past-end"},
         {"key": "USE_G", "want": "USE_G", "got": "USE_G", "fault": None},
     ]
-    one, other = found(tuned(tmp_path), "3.1.0", audit)
+    one, other = find_faults(tuned(tmp_path), "3.1.0", audit)
     assert (one.fault, one.want, one.got) == ("shifted", "H", "K")
     assert (other.fault, other.got) == ("past-end", None)
     assert "IndexError" in other.why
@@ -72,16 +68,14 @@ def test_keys_by_position_are_mended_in_the_signature(tmp_path: Path) -> None:
 
 
 def test_a_constexpr_that_differs_within_a_key_is_missing(tmp_path: Path) -> None:
-    """Two launches share a key and differ in H, which is in none; without such a pair it is only
-    named.
-    """
+    """Two launches that share a key and differ in H show that H is missing."""
     source = SOURCE.replace("key=['H', 'K', 'USE_G']", "key=['K', 'USE_G']")
-    (fault,) = found(tuned(tmp_path, call(), call(H=constexpr(8)), source=source))
+    (fault,) = find_faults(tuned(tmp_path, call(), call(H=constexpr(8)), source=source))
     assert (fault.fault, fault.key, fault.want, fault.got) == ("missing", "H", "H", None)
     assert "4, then 8" in fault.why
     assert "key=['K', 'USE_G', 'H']," in fault.fix
     apart = tuned(tmp_path, call(), call(H=constexpr(8), K=constexpr(128)), source=source)
-    assert found(apart) == []
+    assert find_faults(apart) == []
     assert find_unkeyed_constexprs(KeyEvidence(apart, Version("3.5.1"))) == ["H"]
 
 
@@ -96,11 +90,9 @@ def test_a_constexpr_that_differs_within_a_key_is_missing(tmp_path: Path) -> Non
     ],
 )
 def test_a_free_constexpr_that_decides_a_branch_is_missing(
-    tmp_path: Path, passed: str, assigned: dict[str, list[str]], missing: list[str]
+    tmp_path: Path, flag_source: str, assignments: dict[str, list[str]], missing: list[str]
 ) -> None:
-    """One launch is enough where the host code shows that it may be another; what rests on keys is
-    in them.
-    """
+    """A constexpr that decides a branch and does not follow from keys is missing."""
     source = SOURCE.replace(
         "    K: tl.constexpr,\n", "    K: tl.constexpr,\n    FLAG: tl.constexpr,\n"
     )
@@ -108,45 +100,45 @@ def test_a_free_constexpr_that_decides_a_branch_is_missing(
     of = tuned(tmp_path, call(FLAG=constexpr(True)), source=source)
     code = kernel_code(of.cell.kernel, {})
 
-    def parsed(text: str) -> ast.expr:
+    def parse_expression(text: str) -> ast.expr:
         return ast.parse(text, mode="eval").body
 
-    made = {name: tuple(map(parsed, texts)) for name, texts in assigned.items()}
+    definitions = {name: tuple(map(parse_expression, texts)) for name, texts in assignments.items()}
     host = HostLaunch(
-        {"K": parsed("K"), "FLAG": parsed(passed)}, made, parameters=frozenset({"x", "K", "flag"})
+        {"K": parse_expression("K"), "FLAG": parse_expression(flag_source)},
+        definitions,
+        parameters=frozenset({"x", "K", "flag"}),
     )
-    (*free,) = found(replace(of, code=code, hosts=(host,)))
+    (*free,) = find_faults(replace(of, code=code, hosts=(host,)))
     assert [fault.key for fault in free] == missing
     assert all(
         "key=['H', 'K', 'USE_G', 'FLAG']," in fault.fix and fault.file == "made.py"
         for fault in free
     )
-    unused = replace(of, code=replace(code, steering=frozenset()), hosts=(host,))
-    assert found(unused) == [] == found(of)
-    assert find_unkeyed_constexprs(KeyEvidence(unused, Version("3.5.1"))) == ["FLAG"]
+    unbranched = replace(of, code=replace(code, steering=frozenset()), hosts=(host,))
+    assert find_faults(unbranched) == [] == find_faults(of)
+    assert find_unkeyed_constexprs(KeyEvidence(unbranched, Version("3.5.1"))) == ["FLAG"]
 
 
 def test_a_heuristic_speaks_for_its_tensor(tmp_path: Path) -> None:
-    """Dtypes are in a key, so only tensors of one dtype that change places are mixed up: the flag
-    tells them apart.
-    """
+    """A heuristic's flag is missing if two tensors of one dtype can change places."""
     source = SOURCE.replace("key=['H', 'K', 'USE_G']", "key=['H', 'K']")
     calls = (call(g=TENSOR, x=None, USE_G=constexpr(True)), call())
-    (fault,) = found(tuned(tmp_path, *calls, source=source))
+    (fault,) = find_faults(tuned(tmp_path, *calls, source=source))
     assert (fault.fault, fault.key) == ("missing", "USE_G")
 
 
 def test_a_scalar_that_may_be_absent_is_told_by_its_flag(tmp_path: Path) -> None:
-    """A float or None is nothing that a key can hold."""
+    """A float that can be None does not have to be a key."""
     source = SOURCE.replace("eps=1e-5", "eps")
     calls = (call(eps={"float": 0.5}), call(eps=None), call(eps={"float": 0.25}))
-    assert found(tuned(tmp_path, *calls, source=source)) == []
+    assert find_faults(tuned(tmp_path, *calls, source=source)) == []
 
 
 def test_a_specialised_integer_is_missing_only_where_it_is_compiled_differently(
     tmp_path: Path,
 ) -> None:
-    """512 and 1,024 are one binary, 512 and 1,000 are two; do_not_specialize ends it."""
+    """An integer is missing only if its values make different binaries."""
     source = SOURCE.replace("(do_not_specialize=['T'])", "").replace("    T,\n", "    N,\n")
 
     def calls(*sizes: int) -> list[dict[str, Any]]:
@@ -155,29 +147,27 @@ def test_a_specialised_integer_is_missing_only_where_it_is_compiled_differently(
             for size in sizes
         ]
 
-    assert found(tuned(tmp_path, *calls(512, 1024), source=source)) == []
-    (fault,) = found(tuned(tmp_path, *calls(512, 1000), source=source))
+    assert find_faults(tuned(tmp_path, *calls(512, 1024), source=source)) == []
+    (fault,) = find_faults(tuned(tmp_path, *calls(512, 1000), source=source))
     assert (fault.fault, fault.key, fault.fix) == (
         "missing",
         "N",
         "@triton.jit(do_not_specialize=['N'])",
     )
-    assert found(tuned(tmp_path, call(), call(T={"int": 1000}))) == []
+    assert find_faults(tuned(tmp_path, call(), call(T={"int": 1000}))) == []
 
 
 def test_a_length_is_no_key_to_add(tmp_path: Path) -> None:
-    """The remedy for T is to have the compiler take it as it comes, and for a constexpr length not
-    to make it one.
-    """
+    """The fix for a length is do_not_specialize, or an argument that is not a constexpr."""
     source = SOURCE.replace("(do_not_specialize=['T'])", "")
-    (fault,) = found(tuned(tmp_path, call(), call(T={"int": 1000}), source=source))
+    (fault,) = find_faults(tuned(tmp_path, call(), call(T={"int": 1000}), source=source))
     assert fault.fix == "@triton.jit(do_not_specialize=['T'])"
     assert fault.line is not None
     assert source.splitlines()[fault.line - 1] == "@triton.jit"
     source = SOURCE.replace("    T,\n", "    T: tl.constexpr,\n").replace(
         "(do_not_specialize=['T'])", ""
     )
-    (fault,) = found(
+    (fault,) = find_faults(
         tuned(tmp_path, call(T=constexpr(512)), call(T=constexpr(1024)), source=source)
     )
     assert fault.fix == "    T,"
@@ -186,60 +176,69 @@ def test_a_length_is_no_key_to_add(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["T", "NT", "seqlen_q", "total_tokens"])
 def test_a_sequence_length_as_a_key_is_a_storm(tmp_path: Path, name: str) -> None:
-    """By its name; a bucket of lengths is none, also one that the compiler ignores."""
+    """A key with the name of a sequence length retunes for every value."""
     source = SOURCE.replace("['H', 'K', 'USE_G']", "['T', 'H', 'K', 'USE_G']")
     args = call()
-    renamed = {(name if n == "T" else n): spec for n, spec in args.items()}
-    (fault,) = found(
+    args_of_length = {(name if n == "T" else n): spec for n, spec in args.items()}
+    (fault,) = find_faults(
         tuned(
             tmp_path,
-            renamed,
+            args_of_length,
             source=source.replace("'T'", f"'{name}'").replace("T,\n", f"{name},\n"),
         )
     )
     assert (fault.fault, fault.key, fault.want, fault.got) == ("storm", name, None, name)
     assert f"'{name}'" not in fault.fix.partition("#")[0]
     bucket = source.replace("'T'", "'T_BUCKET'").replace("T,\n", "T_BUCKET,\n")
-    renamed = {("T_BUCKET" if n == "T" else n): spec for n, spec in args.items()}
-    assert found(tuned(tmp_path, renamed, source=bucket)) == []
+    args_of_length = {("T_BUCKET" if n == "T" else n): spec for n, spec in args.items()}
+    assert find_faults(tuned(tmp_path, args_of_length, source=bucket)) == []
 
 
 def test_many_values_are_a_storm_whatever_the_name(tmp_path: Path) -> None:
-    """Eight head counts are no head count."""
-    assert found(tuned(tmp_path, *[call(H=constexpr(n)) for n in range(1, 8)], driven=True)) == []
-    (fault,) = found(tuned(tmp_path, *[call(H=constexpr(n)) for n in range(1, 9)], driven=True))
-    assert said([fault]) == [("storm", "H")]
+    """A key with eight values is a storm under any name."""
+    assert (
+        find_faults(tuned(tmp_path, *[call(H=constexpr(n)) for n in range(1, 8)], driven=True))
+        == []
+    )
+    (fault,) = find_faults(
+        tuned(tmp_path, *[call(H=constexpr(n)) for n in range(1, 9)], driven=True)
+    )
+    assert names_of([fault]) == [("storm", "H")]
     assert "8 values" in fault.why
 
 
 def test_a_constant_key_is_told_of_a_programs_launches_only(tmp_path: Path) -> None:
-    """H never changes; USE_G of a driver's or of three launches proves nothing."""
+    """A key is constant only if four launches of a program show it."""
     calls = [call(K=constexpr(size)) for size in (16, 32, 64, 128)]
-    one, other = found(tuned(tmp_path, *calls))
-    assert (said([one, other]), one.got) == ([("constant", "H"), ("constant", "USE_G")], "4")
+    one, other = find_faults(tuned(tmp_path, *calls))
+    assert (names_of([one, other]), one.got) == ([("constant", "H"), ("constant", "USE_G")], "4")
     assert "key=['K']," in one.fix
-    assert found(tuned(tmp_path, *calls, driven=True)) == [] == found(tuned(tmp_path, *calls[:3]))
+    assert (
+        find_faults(tuned(tmp_path, *calls, driven=True))
+        == []
+        == find_faults(tuned(tmp_path, *calls[:3]))
+    )
 
 
 def test_a_key_that_follows_from_another_is_constant(tmp_path: Path) -> None:
-    """K is always 16 × H; two values of each would be chance."""
+    """A key that is a function of another key is constant."""
     calls = [call(H=constexpr(n), K=constexpr(16 * n)) for n in (1, 2, 4, 8)]
-    implied = [fault for fault in found(tuned(tmp_path, *calls)) if fault.key == "K"]
-    assert said(implied) == [("constant", "K")]
-    assert "follows from H" in implied[0].why
+    from_heads = [fault for fault in find_faults(tuned(tmp_path, *calls)) if fault.key == "K"]
+    assert names_of(from_heads) == [("constant", "K")]
+    assert "follows from H" in from_heads[0].why
     free = [*calls, call(H=constexpr(8), K=constexpr(16))]
-    assert [fault for fault in found(tuned(tmp_path, *free)) if fault.key == "K"] == []
+    assert [fault for fault in find_faults(tuned(tmp_path, *free)) if fault.key == "K"] == []
 
 
 def test_one_list_mends_all_faults(tmp_path: Path) -> None:
-    """Each fault's fix is the whole list: pasted once, nothing is left."""
+    """The fixes of all faults are one list of keys, after which no fault is left."""
     source = SOURCE.replace("['H', 'K', 'USE_G']", "['T', 'KK', 'USE_G']")
     calls = (call(), call(H=constexpr(8)), call(K=constexpr(32)))
-    several = found(tuned(tmp_path, *calls, source=source))
+    several = find_faults(tuned(tmp_path, *calls, source=source))
     assert {fault.fault for fault in several} == {"no-argument", "storm", "missing"}
     assert len({fault.fix for fault in several}) == 1
     assert several[0].line
     assert several[0].end_line
     new = paste(source, several[0].line, several[0].end_line, several[0].fix)
-    assert found(tuned(tmp_path, *calls, source=new)) == []
+    assert find_faults(tuned(tmp_path, *calls, source=new)) == []
     assert correct_keys(["A", "B"], []) == ["A", "B"]

@@ -1,6 +1,4 @@
-"""The real flash-linear-attention loads what is emitted for it, and its autotuner takes that
-configuration.
-"""
+"""The real flash-linear-attention loads the emitted files and launches their configurations."""
 
 from __future__ import annotations
 
@@ -55,15 +53,15 @@ class Below:
 
 below = tuner.fn = Below(tuner.fn)
 tensors, absent, sizes = json.loads(sys.argv[1])
-given = {name: torch.zeros(16, dtype=torch.bfloat16) for name in tensors}
-given |= {**dict.fromkeys(absent), **sizes}
-given = {name: given[name] for name in tuner.arg_names if name in given}
-kernel.run(grid=(1,), warmup=False, scale=1.0, T=512, **given)
+values = {name: torch.zeros(16, dtype=torch.bfloat16) for name in tensors}
+values |= {**dict.fromkeys(absent), **sizes}
+arguments = {name: values[name] for name in tuner.arg_names if name in values}
+kernel.run(grid=(1,), warmup=False, scale=1.0, T=512, **arguments)
 print("took", json.dumps({n: below.seen[n] for n in ("BK", "BV", "num_warps", "num_stages")}))
 """
 
 
-def emitted(package: packages.Package, folder: Path) -> None:
+def emit_files(package: packages.Package, folder: Path) -> None:
     """The file for a kernel whose configurations compile at one head size each."""
     source = autotuners.of_module(Path(package.path), KERNEL)
     assert source is not None
@@ -77,17 +75,19 @@ def emitted(package: packages.Package, folder: Path) -> None:
         args |= {name: {"constexpr": value} for name, value in sizes.items()}
         launch = Launch(args, ("BK", "BV"), (CONFIG, OTHER), keys)
         cell = Cell(kernel, "triton==3.7.1", "sm90", launch, dtype="bf16", stage="autotune")
-        asked = trials(TunedLaunch(cell, {}, (args,), True, source, equivalent_calls=(args,)))
-        known = {cell.key: record for cell, record in zip(asked.configs, records)}
-        results.append(judging.judge(asked, known, [1.0, 2.0]))
+        tuner_trials = trials(
+            TunedLaunch(cell, {}, (args,), True, source, equivalent_calls=(args,))
+        )
+        records_by_key = {cell.key: record for cell, record in zip(tuner_trials.configs, records)}
+        results.append(judging.judge(tuner_trials, records_by_key, [1.0, 2.0]))
     for file in emit.fla(results, fla_package.reading_kernels(package)):
         (folder / file.name).write_text(file.text())
 
 
-def taken(
+def launch_in_fla(
     package: packages.Package, folder: Path, mode: str, **sizes: Any
 ) -> subprocess.CompletedProcess[str]:
-    """What FLA's autotuner launches in a process of its own."""
+    """Run FLA's autotuner in its own process, which prints the configuration it launches."""
     (choice,) = toolchains.resolve(["3.7.1"]).choices
     paths = [*toolchains.provide(choice).paths, package.path]
     environment = {
@@ -105,32 +105,32 @@ def taken(
 
 
 def test_flas_autotuner_takes_the_emitted_configuration_of_its_own_key(tmp_path: Path) -> None:
-    """For a head size that was not examined it would have to tune."""
+    """FLA launches the emitted configuration of each head size, and tunes for another size."""
     package = provide_package("flash-linear-attention==0.6.0")
-    emitted(package, tmp_path)
+    emit_files(package, tmp_path)
     for head, config in ((64, CONFIG), (128, OTHER)):
         options = {name: config[name] for name in ("num_warps", "num_stages")}
-        expected = {**config["kwargs"], **options}
-        found = taken(package, tmp_path, "strict", K=head)
-        line = found.stdout.strip().splitlines()[-1:]
-        assert line == [f"took {json.dumps(expected)}"], found.stderr[-2000:]
-    tuning = taken(package, tmp_path, "strict", K=256)
+        settings = {**config["kwargs"], **options}
+        outcome = launch_in_fla(package, tmp_path, "strict", K=head)
+        line = outcome.stdout.strip().splitlines()[-1:]
+        assert line == [f"took {json.dumps(settings)}"], outcome.stderr[-2000:]
+    tuning = launch_in_fla(package, tmp_path, "strict", K=256)
     assert tuning.returncode != 0
     assert "took" not in tuning.stdout
 
 
 @pytest.mark.parametrize(("version", "reads"), [("0.5.0", False), ("0.5.1", True), ("0.6.0", True)])
 def test_a_release_of_fla_reads_the_files_or_not(version: str, reads: bool) -> None:
-    """Its source tells; a release that does not is refused before anything is compiled."""
+    """A release of FLA that reads no files is refused before compiling."""
     package = provide_package(f"flash-linear-attention=={version}")
     assert fla_package.reads_files(package) is reads
     assert (KERNEL in fla_package.reading_kernels(package)) is reads
     cell = Cell(
         Kernel(KERNEL, package.identity, "0", Imported(KERNEL)), "triton==3.7.1", "sm90", None
     )
-    tuned = [TunedLaunch(cell, {}, (), True, None)]
+    launches = [TunedLaunch(cell, {}, (), True, None)]
     if reads:
-        assert fla_package.check(tuned, {package.identity: package}) == []
+        assert fla_package.check(launches, {package.identity: package}) == []
     else:
         with pytest.raises(UsageError, match="has no module that reads FLA_CONFIG_DIR"):
-            fla_package.check(tuned, {package.identity: package})
+            fla_package.check(launches, {package.identity: package})

@@ -1,4 +1,4 @@
-"""How a package's source shows whether it reads flash-linear-attention's configuration files."""
+"""Detection of packages that read flash-linear-attention's configuration files."""
 
 from __future__ import annotations
 
@@ -43,32 +43,34 @@ def package(folder: Path, text: str) -> Package:
     return MadePackage("made", "1.0", str(folder), "0", {})
 
 
-def check(provided: dict[str, Package], *names: str) -> list[str]:
+def check(folders: dict[str, Package], *names: str) -> list[str]:
     """The notes about autotuned kernels of `made==1.0`."""
-    tuned = []
+    launches = []
     for name in names:
         kernel = Kernel(name, "made==1.0", "0", Imported(name))
-        tuned.append(TunedLaunch(Cell(kernel, "triton==3.7.1", "sm90", None), {}, (), True, None))
-    return fla_package.check(tuned, provided)
+        launches.append(
+            TunedLaunch(Cell(kernel, "triton==3.7.1", "sm90", None), {}, (), True, None)
+        )
+    return fla_package.check(launches, folders)
 
 
 def test_a_package_that_only_mentions_the_folder_is_refused(tmp_path: Path) -> None:
-    """In a docstring, or in a file that is not Python."""
-    provided = package(tmp_path, MENTIONS)
+    """A docstring that mentions the folder does not count as reading it."""
+    folders = package(tmp_path, MENTIONS)
     with pytest.raises(UsageError, match=r"made==1\.0 has no module that reads FLA_CONFIG_DIR"):
-        check({"made==1.0": provided}, "made.kernels:cached")
+        check({"made==1.0": folders}, "made.kernels:cached")
 
 
 def test_kernels_that_triton_itself_tunes_are_named(tmp_path: Path) -> None:
-    """Files change nothing for them until the program has them replaced."""
-    provided = {"made==1.0": package(tmp_path, READS)}
-    assert check(provided, "made.kernels:cached") == []
-    (note,) = check(provided, "made.kernels:cached", "made.kernels:plain")
+    """A kernel under triton.autotune gets a note that files do not change it."""
+    folders = {"made==1.0": package(tmp_path, READS)}
+    assert check(folders, "made.kernels:cached") == []
+    (note,) = check(folders, "made.kernels:cached", "made.kernels:plain")
     assert "decorates made.kernels:plain with triton.autotune" in note
 
 
 def test_a_package_that_is_not_here_is_not_vouched_for() -> None:
-    """Its source was not read, and the user is told how to have it read."""
+    """The note names --trust if the package's source was not read."""
     (note,) = check({}, "made.kernels:cached")
     assert "flacheck did not check that made==1.0 reads FLA_CONFIG_DIR" in note
     assert "--trust" in note

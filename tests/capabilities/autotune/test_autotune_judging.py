@@ -1,4 +1,4 @@
-"""From records to results: what the release makes of each configuration, and of the whole run."""
+"""From records to the fate of each configuration and of the whole run."""
 
 from __future__ import annotations
 
@@ -13,52 +13,51 @@ from tests.made_tuned import call, constexpr, fatal, good, result, skipped, tune
 
 
 def test_a_fate_is_what_the_trial_showed(tmp_path: Path) -> None:
-    """Compiled, forgiven, or neither."""
-    judged = result(tmp_path, good(), skipped(), fatal())
-    assert [each.fate for each in judged.configs] == [Fate.RUNS, Fate.SKIPPED, Fate.ENDS_RUN]
-    assert judged.ends == "configuration 3 of 3 fails with FC302"
-    assert judged.is_finding
+    """A configuration runs, is skipped, or ends the run."""
+    outcome = result(tmp_path, good(), skipped(), fatal())
+    assert [each.fate for each in outcome.configs] == [Fate.RUNS, Fate.SKIPPED, Fate.ENDS_RUN]
+    assert outcome.ends == "configuration 3 of 3 fails with FC302"
+    assert outcome.is_finding
 
 
 def test_of_what_is_unknown_nothing_is_said(tmp_path: Path) -> None:
-    """A time-out has no fate, and is no finding."""
-    judged = result(tmp_path, good(), unknown())
-    assert [each.fate for each in judged.configs] == [Fate.RUNS, None]
-    assert judged.ends is None
-    assert not judged.is_finding
+    """A timeout has no fate and is not a finding."""
+    outcome = result(tmp_path, good(), unknown())
+    assert [each.fate for each in outcome.configs] == [Fate.RUNS, None]
+    assert outcome.ends is None
+    assert not outcome.is_finding
 
 
 def test_a_run_of_skipped_configurations_ends_too(tmp_path: Path) -> None:
-    """The least of infinite times is launched, and raises."""
-    judged = result(tmp_path, skipped(), skipped())
-    assert judged.ends is not None
-    assert "every configuration is skipped" in judged.ends
-    assert judged.is_finding
+    """A run that skips every configuration is a finding."""
+    outcome = result(tmp_path, skipped(), skipped())
+    assert outcome.ends is not None
+    assert "every configuration is skipped" in outcome.ends
+    assert outcome.is_finding
 
 
 def test_a_key_past_the_end_ends_the_run_before_any_trial(tmp_path: Path) -> None:
-    """The verdicts stay, the fates do not."""
+    """A key past the end is every configuration's fate; the verdicts stay."""
     audit = {"key": "K", "want": "K", "got": None, "fault": "past-end"}
     findings = ({"code": "FC601", "title": "", "facts": {"keys": [audit]}},)
     keys = failure("FC601").with_(findings=findings)
-    judged = result(tmp_path, good(), good(), keys=keys, toolchain="triton==3.1.0")
-    assert [(each.compiles, each.fate) for each in judged.configs] == [(True, Fate.ENDS_RUN)] * 2
-    assert judged.ends is not None
-    assert "IndexError" in judged.ends
+    outcome = result(tmp_path, good(), good(), keys=keys, toolchain="triton==3.1.0")
+    assert [(each.compiles, each.fate) for each in outcome.configs] == [(True, Fate.ENDS_RUN)] * 2
+    assert outcome.ends is not None
+    assert "IndexError" in outcome.ends
 
 
 def test_tuning_keys_are_those_of_the_calls_that_the_launch_stands_for(tmp_path: Path) -> None:
-    """Each once, with the names of the values; calls of other binaries have launches of their
-    own."""
+    """Calls that share the launch's binary give its tuning keys, each once."""
     other = call(x={"dtype": "fp16", "align": 16})
     alike = (call(), call(T={"int": 1024}), call(H=constexpr(8)))
-    made = replace(tuned(tmp_path, *alike, other), equivalent_calls=alike)
-    asked = trials(made)
-    known = {cell.key: good() for cell in asked.configs}
-    judged = judging.judge(asked, known, [1.0, 2.0])
-    assert [str(key) for key in judged.tuning_keys] == [
+    launch = replace(tuned(tmp_path, *alike, other), equivalent_calls=alike)
+    tuner_trials = trials(launch)
+    records = {cell.key: good() for cell in tuner_trials.configs}
+    outcome = judging.judge(tuner_trials, records, [1.0, 2.0])
+    assert [str(key) for key in outcome.tuning_keys] == [
         "H=4 K=64 USE_G=False bf16",
         "H=8 K=64 USE_G=False bf16",
     ]
-    assert judged.cost is not None
-    assert judged.cost.keys == 3
+    assert outcome.cost is not None
+    assert outcome.cost.keys == 3

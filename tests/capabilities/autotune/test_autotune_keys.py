@@ -1,4 +1,4 @@
-"""What a release tells launches apart by, and what the compiler looks at."""
+"""Tuning keys of a release, and the specialisation of arguments."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def evidence(folder: Path, *calls: dict[str, Any]) -> KeyEvidence:
         (None, None),
     ],
 )
-def test_the_compiler_looks_at_integers_and_constexprs(spec: Any, seen: str | None) -> None:
-    """At an integer only for whether it is 1 or a multiple of 16; at other numbers not at all."""
-    assert specialisation(spec) == seen
+def test_the_compiler_looks_at_integers_and_constexprs(spec: Any, key_part: str | None) -> None:
+    """An integer is specialised by 1 and by multiples of 16; floats are not."""
+    assert specialisation(spec) == key_part
 
 
 @pytest.mark.parametrize(
@@ -39,21 +39,23 @@ def test_the_compiler_looks_at_integers_and_constexprs(spec: Any, seen: str | No
     [({"int": 7}, 7), ({"constexpr": None}, None), ({"float": 0.5}, 0.5), (TENSOR, TENSOR)],
 )
 def test_a_key_holds_plain_values(spec: Any, value: Any) -> None:
-    """The number itself; of what is no number, all that is known."""
+    """A number is its own key; a tensor's key is its description."""
     assert plain(spec) == value
 
 
 def test_calls_are_told_apart_by_their_key(tmp_path: Path) -> None:
-    """T is in no key, so two lengths share one; what a configuration supplies tells nothing."""
-    known = evidence(tmp_path, call(), call(T={"int": 7}), call(K=constexpr(8), BK=constexpr(32)))
-    lengths = [[args["T"]["int"] for args in calls] for calls in known.by_key.values()]
+    """Calls that differ in an argument outside the key share a key."""
+    key_evidence = evidence(
+        tmp_path, call(), call(T={"int": 7}), call(K=constexpr(8), BK=constexpr(32))
+    )
+    lengths = [[args["T"]["int"] for args in calls] for calls in key_evidence.by_key.values()]
     assert lengths == [[512, 7], [512]]
 
 
 def test_a_key_is_values_and_dtypes(tmp_path: Path) -> None:
-    """In the order of the keys, then in that of the arguments."""
-    known = evidence(tmp_path)
-    assert known.key(call(g=TENSOR)) == ([4, 64, False], ["bf16", "bf16"])
+    """A key lists values in key order, then dtypes in argument order."""
+    key_evidence = evidence(tmp_path)
+    assert key_evidence.key(call(g=TENSOR)) == ([4, 64, False], ["bf16", "bf16"])
 
 
 @pytest.mark.parametrize(
@@ -62,7 +64,7 @@ def test_a_key_is_values_and_dtypes(tmp_path: Path) -> None:
 def test_a_length_is_an_integer_by_the_name_of_one(
     tmp_path: Path, spec: dict[str, Any], is_length: bool
 ) -> None:
-    """`T`, whatever its value, unless a call passes something else."""
-    known = evidence(tmp_path, call(T=spec))
-    assert known.is_length("T") == is_length
-    assert not known.is_length("H")
+    """An integer argument named T is a length."""
+    key_evidence = evidence(tmp_path, call(T=spec))
+    assert key_evidence.is_length("T") == is_length
+    assert not key_evidence.is_length("H")

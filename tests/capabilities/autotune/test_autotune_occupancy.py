@@ -1,4 +1,4 @@
-"""Occupancy: what the CUDA toolkit's own header computes, and what is known before a compile."""
+"""Occupancy compared with the figures of the CUDA toolkit's own header."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flacheck.capabilities.autotune.occupancy import occupancy, thread_registers
 from flacheck.tables import targets
 
 # (target, warps a block, registers a thread, bytes of shared memory, blocks) as
-# cudaOccMaxActiveBlocksPerMultiprocessor of CUDA 12.8's cuda_occupancy.h says it, for the limits of
+# cudaOccMaxActiveBlocksPerMultiprocessor of CUDA 12.8's cuda_occupancy.h computes it, for the limits of
 # the programming guide and the largest carve-out.
 BY_HEADER = [
     ("sm70", 1, 40, 0, 32),
@@ -58,13 +58,13 @@ BY_HEADER = [
 def test_blocks_are_those_of_the_toolkits_header(
     target: str, warps: int, registers: int, shared: int, blocks: int
 ) -> None:
-    """On every NVIDIA target, for small and large blocks, with and without shared memory."""
-    found = occupancy(targets.find(target), warps, registers, shared)
-    assert found is not None
-    assert found.blocks == blocks
+    """The number of blocks is the header's on every NVIDIA target."""
+    residency = occupancy(targets.find(target), warps, registers, shared)
+    assert residency is not None
+    assert residency.blocks == blocks
     holds = targets.find(target).multiprocessor
     assert holds is not None
-    assert found.fraction == blocks * warps / holds.warps
+    assert residency.fraction == blocks * warps / holds.warps
 
 
 @pytest.mark.parametrize(
@@ -80,20 +80,20 @@ def test_blocks_are_those_of_the_toolkits_header(
 def test_the_limit_is_what_keeps_more_blocks_out(
     warps: int, registers: int, shared: int, limit: str
 ) -> None:
-    """Of a block that does not fit at all, none resides."""
-    found = occupancy(targets.find("sm90"), warps, registers, shared)
-    assert found is not None
-    assert found.limit == limit
-    assert (found.blocks == 0) == (shared > 232_448)
+    """The limit names the resource that excludes another block."""
+    residency = occupancy(targets.find("sm90"), warps, registers, shared)
+    assert residency is not None
+    assert residency.limit == limit
+    assert (residency.blocks == 0) == (shared > 232_448)
 
 
 def test_nothing_is_said_without_figures() -> None:
-    """Neither of AMD's cards nor of a compile whose registers are not known."""
+    """AMD GPUs and compiles without a register count have no occupancy."""
     assert occupancy(targets.find("gfx942"), 4, 64, 0) is None
     assert occupancy(targets.find("sm90"), 4, None, 0) is None
 
 
 @pytest.mark.parametrize(("warps", "most"), [(4, 255), (8, 255), (16, 128), (32, 64)])
 def test_a_blocks_threads_share_the_registers(warps: int, most: int) -> None:
-    """65,536 among them, in units of eight a thread, and never more than 255."""
+    """Threads share 65,536 registers in units of eight, at most 255 each."""
     assert thread_registers(targets.find("sm90"), warps) == most

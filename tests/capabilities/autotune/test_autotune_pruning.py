@@ -10,27 +10,27 @@ from tests.made_tuned import CONFIGS, THREE, tuned
 
 
 def test_what_was_listed_and_not_tried_was_left_out(tmp_path: Path) -> None:
-    """The list is the decorator's; what is left of it was recorded."""
-    kept = tuned(tmp_path, configs=CONFIGS)
-    assert left_out_configs(THREE, kept.cell) == [THREE[2]]
+    """A configuration in the decorator's list without a record was pruned."""
+    launch = tuned(tmp_path, configs=CONFIGS)
+    assert left_out_configs(THREE, launch.cell) == [THREE[2]]
 
 
 def test_constants_of_heuristics_below_the_autotuner_change_nothing(tmp_path: Path) -> None:
-    """A recorded configuration has them, the decorator's does not."""
+    """A heuristic's constant does not make a configuration different."""
     first, second = CONFIGS
-    filled = {**first, "kwargs": {**first["kwargs"], "TWICE": 64}}
-    assert left_out_configs(CONFIGS, tuned(tmp_path, configs=(filled,)).cell) == [second]
+    config = {**first, "kwargs": {**first["kwargs"], "TWICE": 64}}
+    assert left_out_configs(CONFIGS, tuned(tmp_path, configs=(config,)).cell) == [second]
 
 
 def test_other_options_are_another_configuration(tmp_path: Path) -> None:
-    """The same tiles with other warps were left out."""
+    """Equal tiles with other warps are another configuration."""
     first, _ = CONFIGS
     other = {**first, "num_warps": 1}
     assert left_out_configs((first, other), tuned(tmp_path, configs=(first,)).cell) == [other]
 
 
 def test_a_cut_kernel_has_lost_its_list(tmp_path: Path) -> None:
-    """Of one that a matrix launches nothing is known either."""
+    """A kernel without a decorator, or from a matrix, has no list."""
     cut = tuned(tmp_path)
     assert not has_list(cut)
     assert not has_list(replace(cut, by_matrix=True))

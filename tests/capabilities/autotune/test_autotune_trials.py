@@ -1,4 +1,4 @@
-"""What is asked of a launch: a trial for each configuration, and the release's keys."""
+"""Trials of a launch: one for each configuration, and one for the release's keys."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tests.made_tuned import CONFIGS, THREE, tuned
 
 
 def test_a_trial_holds_its_configuration_and_one_that_stands_for_the_others(tmp_path: Path) -> None:
-    """With its options, and the first of the other configurations."""
-    asked = trials(tuned(tmp_path, configs=THREE))
-    launches = [cell.launch for cell in asked.configs if cell.launch]
+    """A trial has two configurations: its own, and the first of the others."""
+    tuner_trials = trials(tuned(tmp_path, configs=THREE))
+    launches = [cell.launch for cell in tuner_trials.configs if cell.launch]
     first, second, third = THREE
     pairs = [(first, second), (second, first), (third, first)]
     assert [launch.configs for launch in launches] == pairs
     assert [launch.keys for launch in launches] == [()] * 3
-    assert [cell.options for cell in asked.configs] == [
+    assert [cell.options for cell in tuner_trials.configs] == [
         {"num_warps": 4, "num_stages": 2},
         {"num_warps": 8, "num_stages": 3},
         {"num_warps": 8, "num_stages": 3},
@@ -27,7 +27,7 @@ def test_a_trial_holds_its_configuration_and_one_that_stands_for_the_others(tmp_
 
 
 def test_an_only_configuration_is_tried_alone(tmp_path: Path) -> None:
-    """Its autotuner launches it untried."""
+    """An only configuration has a trial of its own."""
     (alone,) = trials(tuned(tmp_path, configs=CONFIGS[:1])).configs
     assert alone.launch is not None
     assert alone.launch.configs == CONFIGS[:1]
@@ -38,16 +38,16 @@ def test_an_only_configuration_is_tried_alone(tmp_path: Path) -> None:
     [("triton==3.5.1", 2, False), ("triton==3.1.0", 2, True), ("triton==3.1.0", 1, False)],
 )
 def test_keys_are_asked_of_a_release_that_looks_them_up_by_position(
-    tmp_path: Path, toolchain: str, count: int, asked: bool
+    tmp_path: Path, toolchain: str, count: int, tuner_trials: bool
 ) -> None:
-    """If its autotuner has more than one configuration, for else it looks none up."""
-    made = trials(tuned(tmp_path, configs=CONFIGS[:count], toolchain=toolchain))
-    assert (made.keys is not None) == asked
-    assert len(list(made.cells)) == count + asked
+    """Keys are tested only for a release that finds them by position, with two configurations."""
+    trial_set = trials(tuned(tmp_path, configs=CONFIGS[:count], toolchain=toolchain))
+    assert (trial_set.keys is not None) == tuner_trials
+    assert len(list(trial_set.cells)) == count + tuner_trials
 
 
 def test_a_configuration_as_a_compile_has_its_constants_filled_in(tmp_path: Path) -> None:
-    """What heuristics supply stays omitted, and the autotuner's list stays known."""
+    """The compile of a configuration has its constants; heuristics' values stay omitted."""
     first, _ = trials(tuned(tmp_path)).compiles()
     assert first.launch is not None
     assert first.launch.args["BK"] == {"constexpr": 32}
@@ -57,7 +57,7 @@ def test_a_configuration_as_a_compile_has_its_constants_filled_in(tmp_path: Path
 
 
 def test_estimates_follow_the_order_of_configurations(tmp_path: Path) -> None:
-    """One each, in no unit."""
+    """Every configuration has a positive estimate."""
     estimates = trials(tuned(tmp_path, configs=THREE)).estimates({})
     assert len(estimates) == 3
     assert all(estimate > 0 for estimate in estimates)
@@ -78,5 +78,5 @@ def test_estimates_follow_the_order_of_configurations(tmp_path: Path) -> None:
 def test_what_no_block_can_have_is_known_before_a_compile(
     tmp_path: Path, config: dict[str, Any], why: str | None
 ) -> None:
-    """Threads and registers are counted, not tried."""
+    """Too many threads or registers are ruled out without a compile."""
     assert ruled_out(tuned(tmp_path), {"kwargs": {}, **config}) == why

@@ -1,8 +1,4 @@
-"""Timing an operator's forms: who wins from which length on, outputs that differ, and what is kept.
-
-A package of plain torch functions stands for one of kernels: the worker draws, runs and compares
-them alike. Nothing needs a card.
-"""
+"""Timing an operator's forms: the winner from each length on, outputs that differ, and records."""
 
 from __future__ import annotations
 
@@ -102,7 +98,7 @@ def test_the_winner_is_the_fastest_at_every_longer_length() -> None:
 
 
 def test_backward_counts_where_every_form_has_one() -> None:
-    """Otherwise the forms are compared by their forward."""
+    """If one form has no backward, the forms are compared by their forward."""
     both = [timing("chunk", 64, 1.0, 9.0), timing("parallel", 64, 2.0, 1.0)]
     assert winners(both) == [Winner("toy", 1, "parallel", 64, True)]
     forward = [timing("chunk", 64, 1.0, 9.0), timing("parallel", 64, 2.0, None)]
@@ -110,14 +106,14 @@ def test_backward_counts_where_every_form_has_one() -> None:
 
 
 def test_a_length_at_which_a_form_failed_decides_nothing() -> None:
-    """A form alone wins nothing."""
+    """A form without competitors at a length is not a winner."""
     timings = [timing("chunk", 64, 2.0), timing("parallel", 64, 1.0), timing("chunk", 256, 2.0)]
     assert winners(timings) == [Winner("toy", 1, "parallel", 64, True)]
     assert winners([timing("chunk", 64, 2.0)]) == []
 
 
 def test_a_plot_places_lengths_and_times_on_logarithmic_axes() -> None:
-    """Equal factors are equal distances, and labels of lines that meet do not overlap."""
+    """Equal factors are equal distances, and labels of crossing lines do not overlap."""
     points = ((64.0, 1.0, 1.0, 1.0), (256.0, 9.0, 10.0, 10.0), (1024.0, 99.0, 100.0, 100.0))
     figure = plot.drawing(Plot("toy", "length", "ms", (("chunk", points), ("parallel", points))))
     first, second = figure["lines"]
@@ -129,19 +125,19 @@ def test_a_plot_places_lengths_and_times_on_logarithmic_axes() -> None:
     assert [tick["text"] for tick in figure["y_ticks"]] == ["1", "10", "100"]
 
 
-def made(timings: Sequence[FormTiming], **changes: Any) -> BenchDocument:
+def document_of(timings: Sequence[FormTiming], **changes: Any) -> BenchDocument:
     """A document of an H100."""
     fields: dict[str, Any] = {"about": "toy", "gpu": "H100", "triton": "3.6.0", "torch": "2.11.0"}
     fields |= {"dtype": "bf16", "heads": 4, "head_size": 64, "repeats": 3, "tolerance": 0.02}
-    listed = list(timings)
-    fields |= {"timings": listed, "winners": winners(listed), "notes": []}
+    rows = list(timings)
+    fields |= {"timings": rows, "winners": winners(rows), "notes": []}
     return BenchDocument(**fields, **changes)
 
 
 def test_a_page_draws_a_line_for_each_form() -> None:
-    """The other formats show the tables alone."""
+    """The HTML page has a line for each form; the other formats have tables alone."""
     timings = [timing(form, n, 1.0) for n in (64, 256) for form in ("chunk", "parallel")]
-    document = made(timings)
+    document = document_of(timings)
     page = "".join(reports.render("html", bench_report.report(document), Display()))
     assert page.count("<polyline") == 4
     assert "toy, backward, batch 1" in page
@@ -166,9 +162,9 @@ SMALL: dict[str, Any] = {"heads": 2, "head_size": 4, "dtype": "fp32", "repeats":
 
 @needs_torch
 def test_the_forms_of_a_package_are_drawn_timed_and_compared(toy: str) -> None:
-    """Shapes are those of the documentation; a wrong form is a finding, a failing one a message."""
-    compared = flacheck.bench(package=toy, op="*", length=(3, 5), batch=2, **SMALL)
-    document = compared.document
+    """A wrong form is a finding, and a failing one has its message."""
+    result = flacheck.bench(package=toy, op="*", length=(3, 5), batch=2, **SMALL)
+    document = result.document
     rows = {(t.function, t.length): t for t in document.timings}
     right = rows["toy:fused_recurrent_toy", 5]
     assert right.difference is not None
@@ -182,32 +178,32 @@ def test_the_forms_of_a_package_are_drawn_timed_and_compared(toy: str) -> None:
     assert wrong.difference == pytest.approx(0.5)
     assert wrong.backward_failed is not None
     assert {t.function for t in document.differing} == {"toy:parallel_wrong"}
-    assert compared.exit_code is Exit.FINDINGS
+    assert result.exit_code is Exit.FINDINGS
     schema = json.loads((SCHEMAS / "bench-1.json").read_text(encoding="utf-8"))
-    jsonschema.validate(compared.to_json(), schema)
+    jsonschema.validate(result.to_json(), schema)
 
 
 @needs_torch
 def test_our_own_forms_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both forms of a family run, and an interrupt keeps those that were timed."""
-    compared = flacheck.bench("hgrn", length=2, **SMALL)
-    assert [t.form for t in compared.document.timings] == ["chunk", "fused_recurrent"]
-    assert compared.exit_code is Exit.OK
-    timed = compared.document.timings[0]
+    """Both forms of a family run, and an interrupt keeps the forms that were timed."""
+    result = flacheck.bench("hgrn", length=2, **SMALL)
+    assert [t.form for t in result.document.timings] == ["chunk", "fused_recurrent"]
+    assert result.exit_code is Exit.OK
+    form_timing = result.document.timings[0]
 
-    def interrupted(self: FormBench, *arguments: object) -> Iterator[FormTiming]:
-        yield timed
+    def stop_after_one(self: FormBench, *arguments: object) -> Iterator[FormTiming]:
+        yield form_timing
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(FormBench, "measure", interrupted)
+    monkeypatch.setattr(FormBench, "measure", stop_after_one)
     partial = flacheck.bench("hgrn", length=2, **SMALL)
-    assert partial.document.timings == [timed]
+    assert partial.document.timings == [form_timing]
     assert partial.exit_code is Exit.INTERRUPTED
-    assert replace(partial, document=made([])).exit_code is Exit.INCOMPLETE
+    assert replace(partial, document=document_of([])).exit_code is Exit.INCOMPLETE
 
 
 def test_without_a_gpu_bench_is_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sentence says what is missing."""
+    """Without a GPU the error is IncompleteError."""
     monkeypatch.setattr("flacheck.engine.card.torch_folder", lambda: None)
     with pytest.raises(IncompleteError, match="flacheck bench needs a GPU"):
         flacheck.bench("gla")
@@ -227,13 +223,13 @@ def test_without_a_gpu_bench_is_incomplete(monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
-    """Before a GPU is looked for."""
+    """Wrong arguments are refused before a GPU is looked for."""
     with pytest.raises(UsageError, match=message):
         flacheck.bench(**arguments)
 
 
 def test_a_form_that_does_not_exist_is_an_empty_selection() -> None:
-    """It lists the forms."""
+    """An unknown form's error lists the forms."""
     from flacheck.api.bench import matching
 
     forms = measuring.forms_of_corpus("gla")

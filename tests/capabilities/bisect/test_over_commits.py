@@ -69,7 +69,7 @@ def bisect(tmp_path: Path, repository: Path, commits: str, **more: Any) -> Bisec
     )
 
 
-def shown(bisection: Bisection) -> str:
+def table_of(bisection: Bisection) -> str:
     report = bisect_report.report(bisection)
     return "".join(reports.render("table", report, Display(width=200)))
 
@@ -77,16 +77,16 @@ def shown(bisection: Bisection) -> str:
 def test_the_commits_that_broke_and_mended_a_unit_are_named(
     tmp_path: Path, repository: Path
 ) -> None:
-    """The checkout itself, which has an edit, stays as it is."""
+    """An edit in the checkout itself stays as it is."""
     ids = [commit(repository, f"Step {n}", text) for n, text in enumerate(TEXTS)]
-    edited = repository / "kernels" / "unit.cu"
-    edited.write_text("// edited\n")
+    unit = repository / "kernels" / "unit.cu"
+    unit.write_text("// edited\n")
     bisection = bisect(tmp_path, repository, f"{ids[2]}..HEAD")
     (change,) = bisection.changes
     assert (change.before.commit, change.after.commit) == (ids[4], ids[5])
     assert (change.kind.value, change.before.code) == ("pass", "FC801")
-    assert f"{ids[5][:8]} compiles: Step 5" in shown(bisection)
-    assert edited.read_text() == "// edited\n"
+    assert f"{ids[5][:8]} compiles: Step 5" in table_of(bisection)
+    assert unit.read_text() == "// edited\n"
     (broke,) = bisect(tmp_path, repository, f"{ids[0]}..{ids[4]}", find="fail").changes
     assert (broke.before.commit, broke.after.commit) == (ids[1], ids[2])
 
@@ -94,29 +94,15 @@ def test_the_commits_that_broke_and_mended_a_unit_are_named(
 def test_a_macro_of_the_question_replaces_that_of_the_build(
     tmp_path: Path, repository: Path
 ) -> None:
-    """The unit is broken with the macro of the build alone."""
+    """--define replaces the build's value of a macro."""
     ids = [commit(repository, f"Step {n}", text) for n, text in enumerate(TEXTS[:3])]
     bisection = bisect(tmp_path, repository, f"{ids[0]}..HEAD", define="ELEMENT=bf16")
     assert not bisection.changes
     assert {entry.verdict.value for entry in bisection.history} == {"compiles"}
 
 
-def test_few_commits_are_compiled(tmp_path: Path, repository: Path) -> None:
-    """A range of 20 takes its ends, the halves, and the neighbours of the change."""
-    ids = []
-    for number in range(20):
-        text = f"// {number}\n"
-        if number < 14:
-            text += BROKEN
-        ids.append(commit(repository, f"Step {number}", text))
-    bisection = bisect(tmp_path, repository, f"{ids[0]}..")
-    assert bisection.changes[0].after.commit == ids[14]
-    assert bisection.of == 20
-    assert len(bisection.history) <= 8
-
-
 def test_a_commit_without_the_unit_has_no_verdict(tmp_path: Path, repository: Path) -> None:
-    """The change is said to lie there, too; so where the build has other macros."""
+    """Commits without the unit, or with other macros, are unknown and may hold the change."""
     ids = [commit(repository, "Old", BROKEN)]
     ids.append(commit(repository, "Gone", None))
     ids.append(commit(repository, "Other", "// 2\n", "-DELEMENT=fp8 -DMORE"))
@@ -141,7 +127,7 @@ def test_a_commit_without_the_unit_has_no_verdict(tmp_path: Path, repository: Pa
 def test_commits_that_do_not_touch_the_folder_are_left_out(
     tmp_path: Path, repository: Path
 ) -> None:
-    """They cannot change what it compiles to."""
+    """A commit outside the folder is not compiled."""
     ids = [commit(repository, "Old", BROKEN)]
     (repository / "README").write_text("text\n")
     git(repository, "add", "-A")
@@ -152,7 +138,7 @@ def test_commits_that_do_not_touch_the_folder_are_left_out(
 
 
 def test_a_submodule_is_that_of_each_commit(tmp_path: Path, repository: Path) -> None:
-    """It may lie beside the folder; the files of its checkout do not count."""
+    """Each commit is compiled with its own revision of a submodule."""
     module = repository / "library"
     module.mkdir()
     git(module, "init", "-q")
@@ -172,7 +158,7 @@ def test_a_submodule_is_that_of_each_commit(tmp_path: Path, repository: Path) ->
 
 
 def test_several_units_are_listed(tmp_path: Path, repository: Path) -> None:
-    """One is to be chosen."""
+    """A range with several units is refused with a list of them."""
     first = commit(repository, "Old", "// old\n")
     entries = []
     for name in ("one.cu", "two.cu"):
@@ -192,7 +178,7 @@ def test_several_units_are_listed(tmp_path: Path, repository: Path) -> None:
 def test_a_repository_starts_no_program_of_its_configuration(
     tmp_path: Path, repository: Path
 ) -> None:
-    """A filter would run at every checkout of a file; hooks and monitors, too."""
+    """Filters, hooks and monitors of the repository do not run."""
     ids = [commit(repository, "Old", BROKEN), commit(repository, "New", "// new\n")]
     trace = tmp_path / "trace"
     script = tmp_path / "script"
@@ -221,7 +207,7 @@ def test_a_repository_starts_no_program_of_its_configuration(
 def test_a_range_that_cannot_be_read_is_refused(
     tmp_path: Path, repository: Path, commits: str, words: str
 ) -> None:
-    """The message names the part."""
+    """The message names the wrong part of the range."""
     commit(repository, "Old", "// old\n")
     commit(repository, "New", "// new\n")
     with pytest.raises(UsageError, match=words):
@@ -229,7 +215,7 @@ def test_a_range_that_cannot_be_read_is_refused(
 
 
 def test_commits_take_a_checkout_of_units(tmp_path: Path) -> None:
-    """Not a release, not a matrix; and a stage goes with commits alone."""
+    """--commits requires a checkout of CUDA units, and --until requires --commits."""
     (tmp_path / "plain").mkdir()
     for arguments, words in (
         ({"commits": "a..b", "package": str(tmp_path / "plain")}, "takes the folder of a checkout"),

@@ -1,4 +1,4 @@
-"""What a comparison compiles: the same cells under both compilers."""
+"""The plan of a comparison: the same cells under both compilers."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def warps(cells: list[Cell]) -> list[tuple[str, str | None, int]]:
 
 
 def test_both_sides_compile_the_same_configuration() -> None:
-    """The first that they have in common, of each dtype."""
-    made = [cell(OLD, 2), cell(OLD, 4), cell(OLD, 8), cell(NEW, 8), cell(NEW, 4)]
-    made += [cell(OLD, 1, "fp16"), cell(NEW, 1, "fp16")]
-    assert warps(one_each(made)) == [
+    """Both sides compile the first configuration that they share, for each dtype."""
+    cells = [cell(OLD, 2), cell(OLD, 4), cell(OLD, 8), cell(NEW, 8), cell(NEW, 4)]
+    cells += [cell(OLD, 1, "fp16"), cell(NEW, 1, "fp16")]
+    assert warps(one_each(cells)) == [
         (OLD, "bf16", 4),
         (NEW, "bf16", 4),
         (OLD, "fp16", 1),
@@ -49,27 +49,27 @@ def test_both_sides_compile_the_same_configuration() -> None:
 
 
 def test_without_a_common_configuration_each_side_has_its_own() -> None:
-    """And what only one side launches stays."""
-    made = [cell(OLD, 2), cell(OLD, 4), cell(NEW, 8), cell(OLD, 4, "fp32")]
-    assert warps(one_each(made)) == [(OLD, "bf16", 2), (NEW, "bf16", 8), (OLD, "fp32", 4)]
+    """Without a shared configuration each side compiles its own first one."""
+    cells = [cell(OLD, 2), cell(OLD, 4), cell(NEW, 8), cell(OLD, 4, "fp32")]
+    assert warps(one_each(cells)) == [(OLD, "bf16", 2), (NEW, "bf16", 8), (OLD, "fp32", 4)]
 
 
 def test_what_a_program_launched_comes_before_what_was_made_up() -> None:
-    """Among what both have."""
-    made = [cell(OLD, 2, made_up=True), cell(OLD, 4), cell(NEW, 2, made_up=True), cell(NEW, 4)]
-    assert warps(one_each(made)) == [(OLD, "bf16", 4), (NEW, "bf16", 4)]
+    """A recorded launch is preferred to an invented one."""
+    cells = [cell(OLD, 2, made_up=True), cell(OLD, 4), cell(NEW, 2, made_up=True), cell(NEW, 4)]
+    assert warps(one_each(cells)) == [(OLD, "bf16", 4), (NEW, "bf16", 4)]
 
 
 def test_an_import_without_a_launch_is_always_asked() -> None:
-    """There is nothing to choose among."""
-    tried = [
+    """Imports and calls without a launch are always compiled."""
+    cells = [
         replace(cell(OLD, 4), launch=None, stage="import", options={}),
         replace(cell(OLD, 4), launch=None, stage="call", options={}),
     ]
-    assert one_each(tried) == tried
+    assert one_each(cells) == cells
 
 
-def recorded(block: int, made_up: bool = False, dtype: str = "bf16") -> RecordedLaunch:
+def recorded_launch(block: int, made_up: bool = False, dtype: str = "bf16") -> RecordedLaunch:
     args: dict[str, Any] = {"x": {"dtype": dtype, "align": 16}, "B": {"constexpr": block}}
     name = f"{block}{dtype}{made_up}"
     return RecordedLaunch(
@@ -77,26 +77,31 @@ def recorded(block: int, made_up: bool = False, dtype: str = "bf16") -> Recorded
     )
 
 
-def blocks(chosen: list[list[RecordedLaunch]]) -> list[list[tuple[int, str | None]]]:
+def blocks(choices: list[list[RecordedLaunch]]) -> list[list[tuple[int, str | None]]]:
     return [
-        [(one.launch.args["B"]["constexpr"], one.launch.dtype) for one in own] for own in chosen
+        [(one.launch.args["B"]["constexpr"], one.launch.dtype) for one in own] for own in choices
     ]
 
 
 def test_of_two_recordings_the_same_launch_is_chosen() -> None:
-    """Seen before made up, then the smallest; its own where a recording has none of the others'."""
-    first = [recorded(16, made_up=True), recorded(32), recorded(128), recorded(64)]
-    second = [recorded(128), recorded(64), recorded(16, made_up=True)]
-    first += [recorded(8, dtype="fp16")]
-    second += [recorded(4, dtype="fp16"), recorded(2, dtype="fp16")]
+    """Two recordings share a recorded launch first, then the smallest."""
+    first = [
+        recorded_launch(16, made_up=True),
+        recorded_launch(32),
+        recorded_launch(128),
+        recorded_launch(64),
+    ]
+    second = [recorded_launch(128), recorded_launch(64), recorded_launch(16, made_up=True)]
+    first += [recorded_launch(8, dtype="fp16")]
+    second += [recorded_launch(4, dtype="fp16"), recorded_launch(2, dtype="fp16")]
     assert blocks(launches.shared([first, second])) == [
         [(64, "bf16"), (8, "fp16")],
         [(64, "bf16"), (2, "fp16")],
     ]
-    assert blocks(launches.shared([[recorded(2)], []])) == [[(2, "bf16")], []]
+    assert blocks(launches.shared([[recorded_launch(2)], []])) == [[(2, "bf16")], []]
 
 
-def stored(*toolchains: str, **more: Any) -> StoredSide:
+def stored_side(*toolchains: str, **more: Any) -> StoredSide:
     records = tuple(record(toolchain=toolchain, **more) for toolchain in toolchains)
     return StoredSide("run:x", "run x", records)
 
@@ -107,51 +112,51 @@ def release(version: str) -> ReleaseSide:
 
 
 def ask(
-    before: Any, after: Any, chosen: bool = False, configs: str | None = None, **selected: Any
+    before: Any, after: Any, is_chosen: bool = False, configs: str | None = None, **selected: Any
 ) -> comparison_plan.ComparisonPlan:
     subject, selection = Subject(configs=configs), Selection(**selected)
-    return comparison_plan.plan_comparison(before, after, subject, chosen, selection)
+    return comparison_plan.plan_comparison(before, after, subject, is_chosen, selection)
 
 
 def test_two_stored_results_compile_nothing() -> None:
-    """What the selection leaves of them is compared."""
-    asked = ask(stored(OLD), stored(NEW), dtypes=("bf16",))
-    assert asked.plan is None
-    assert [len(asked.records(side, {})) for side in asked.sides] == [1, 1]
+    """Two stored results are compared without a plan."""
+    comparison = ask(stored_side(OLD), stored_side(NEW), dtypes=("bf16",))
+    assert comparison.plan is None
+    assert [len(comparison.records(side, {})) for side in comparison.sides] == [1, 1]
     with pytest.raises(EmptySelection, match="run x: no record matches the selection"):
-        ask(stored(OLD), stored(NEW), dtypes=("fp32",))
+        ask(stored_side(OLD), stored_side(NEW), dtypes=("fp32",))
 
 
 def test_results_of_several_compilers_are_no_side() -> None:
-    """One is chosen with --triton."""
+    """A result of several compilers needs --triton to choose one."""
     with pytest.raises(UsageError, match=r"run x holds results of triton==3\.5\.1, triton==3\.7"):
-        ask(stored(OLD, NEW), stored(NEW))
-    asked = ask(stored(OLD, NEW), stored(OLD, NEW), toolchains=("triton==3.5.1",))
-    assert [side.toolchains for side in (asked.before, asked.after) if isinstance(side, StoredSide)]
+        ask(stored_side(OLD, NEW), stored_side(NEW))
+    plan = ask(stored_side(OLD, NEW), stored_side(OLD, NEW), toolchains=("triton==3.5.1",))
+    assert [side.toolchains for side in (plan.before, plan.after) if isinstance(side, StoredSide)]
     with pytest.raises(UsageError, match="choose one with --triton"):
-        ask(stored(OLD, NEW), release("3.9.0"))
+        ask(stored_side(OLD, NEW), release("3.9.0"))
 
 
 def test_results_without_sources_cannot_be_compiled_again() -> None:
-    """The error says what to name instead."""
+    """The error names --package and --matrix."""
     with pytest.raises(UsageError, match="say what to compile with --package or --matrix"):
-        ask(stored(OLD, how="cut", package=None, kernel="a:b"), release("3.7.1"))
+        ask(stored_side(OLD, how="cut", package=None, kernel="a:b"), release("3.7.1"))
 
 
 def test_a_matrix_is_compiled_under_both_releases() -> None:
-    """One configuration of each kernel and dtype, in a run of its own purpose."""
+    """Both releases compile one configuration of each kernel and dtype."""
     both = release("3.5.1"), release("3.7.1")
-    asked = ask(*both, configs="usual", kernels=("*chunk_fwd_o",), targets=("h100",))
-    assert asked.plan is not None
-    assert asked.plan.purpose is Purpose.DIFF
-    assert asked.configs == "usual"
-    groups = [(one.kernel.name, one.dtype, one.toolchain) for one in asked.plan.cells]
+    comparison = ask(*both, configs="usual", kernels=("*chunk_fwd_o",), targets=("h100",))
+    assert comparison.plan is not None
+    assert comparison.plan.purpose is Purpose.DIFF
+    assert comparison.configs == "usual"
+    groups = [(one.kernel.name, one.dtype, one.toolchain) for one in comparison.plan.cells]
     assert len(groups) == len(set(groups))
-    assert {one.toolchain for one in asked.plan.cells} == {OLD, NEW}
+    assert {one.toolchain for one in comparison.plan.cells} == {OLD, NEW}
 
 
 def test_more_configurations_are_compared_by_their_number() -> None:
-    """All of them by default if they are few; `edges` has the same extreme ones on both sides."""
+    """A kernel with few configurations is compared with all of them by default."""
     both = release("3.5.1"), release("3.7.1")
     kernel: dict[str, Any] = {"kernels": ("gated_delta_rule.chunk_fwd_h",), "targets": ("h100",)}
     usual, edges, own = (ask(*both, configs=name, **kernel) for name in ("usual", "edges", "own"))
@@ -168,7 +173,7 @@ def test_more_configurations_are_compared_by_their_number() -> None:
 
 
 def test_a_launches_file_is_what_is_compared(tmp_path: Path) -> None:
-    """Under the release that recorded it and under the other one."""
+    """A launches file is compiled under its own release and under the other one."""
     text = "import triton\n\n\n@triton.jit\ndef k(x):\n    pass\n"
     file = tmp_path / "launches.jsonl"
     header = {"schema": "flacheck.launches/1", "package": None, "device": "NVIDIA H100 80GB HBM3"}
@@ -183,9 +188,9 @@ def test_a_launches_file_is_what_is_compared(tmp_path: Path) -> None:
     lines = [{**header, "triton": "3.5.1", "torch": "2.9.1"}, launch, {"end": True}]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     before = replace(release("3.5.1"), launches=str(file))
-    asked = ask(before, release("3.7.1"))
-    assert asked.plan is not None
-    assert [(one.kernel.name, one.toolchain) for one in asked.plan.cells] == [
+    comparison = ask(before, release("3.7.1"))
+    assert comparison.plan is not None
+    assert [(one.kernel.name, one.toolchain) for one in comparison.plan.cells] == [
         ("m:k", OLD),
         ("m:k", NEW),
     ]

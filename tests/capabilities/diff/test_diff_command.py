@@ -1,4 +1,4 @@
-"""`flacheck diff` as a person uses it, and a comparison over the fake toolchain."""
+"""Transcripts of `flacheck diff`, and comparisons over the fake toolchain."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ ABORT = "abort LinearLayout.cpp:562: LinearLayout LinearLayout::reshapeOuts(int)
 OLD, NEW = "triton==3.1.0", "triton==3.2.0"
 
 
-def written(file: Path, *records: Record) -> str:
+def write_run(file: Path, *records: Record) -> str:
     """A run's JSON as a scan writes it."""
     run = {"id": "r", "started": "2026", "flacheck": "0", "python": "3", "platform": "x"}
-    made = list(records)
-    view = RunView({**run, "matrix": "made"}, lambda: made, summarise(made, Context()))
+    lines = list(records)
+    view = RunView({**run, "matrix": "made"}, lambda: lines, summarise(lines, Context()))
     file.write_text("".join(render("json", report(view), Display())))
     return str(file)
 
 
 def test_a_regression_between_two_files_is_the_answer_and_exit_code_1(tmp_path: Path) -> None:
-    """Nothing is compiled, and no store is made."""
-    before = written(tmp_path / "before.json", record(toolchain=OLD))
-    after = written(tmp_path / "after.json", failure(toolchain=NEW))
+    """A comparison of two files compiles nothing and makes no store."""
+    before = write_run(tmp_path / "before.json", record(toolchain=OLD))
+    after = write_run(tmp_path / "after.json", failure(toolchain=NEW))
     ran = flacheck("diff", before, after, cwd=tmp_path)
     assert ran.returncode == 1, ran.stderr
     first = " ".join(ran.stdout.split())
@@ -63,9 +63,9 @@ def test_a_regression_between_two_files_is_the_answer_and_exit_code_1(tmp_path: 
 
 
 def test_json_of_the_command_is_valid(tmp_path: Path) -> None:
-    """And the code does not depend on the format."""
-    before = written(tmp_path / "before.json", record(toolchain=OLD))
-    after = written(tmp_path / "after.json", record(toolchain=NEW))
+    """The JSON follows the schema, and the exit code is the same in every format."""
+    before = write_run(tmp_path / "before.json", record(toolchain=OLD))
+    after = write_run(tmp_path / "after.json", record(toolchain=NEW))
     ran = flacheck("diff", before, after, "--format", "json", cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     schema = Path(package.__file__).parent / "tables" / "schemas" / "diff-1.json"
@@ -91,12 +91,12 @@ def test_json_of_the_command_is_valid(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_compared_is_said(
-    arguments: list[str], code: int, said: str, tmp_path: Path
+    arguments: list[str], code: int, message: str, tmp_path: Path
 ) -> None:
-    """One message, the right code, no traceback."""
-    written(tmp_path / "before.json", record(toolchain=OLD, how="cut", kernel="a:b"))
+    """A wrong side or option gives one message and its exit code."""
+    write_run(tmp_path / "before.json", record(toolchain=OLD, how="cut", kernel="a:b"))
     ran = flacheck("diff", *arguments, cwd=tmp_path)
-    assert (ran.returncode, said in ran.stderr) == (code, True), ran.stderr
+    assert (ran.returncode, message in ran.stderr) == (code, True), ran.stderr
     assert "Traceback" not in ran.stderr
 
 
@@ -105,8 +105,8 @@ def side(version: str) -> ReleaseSide:
     return ReleaseSide(f"fake=={version}", f"fake=={version}", choice)
 
 
-def compared(
-    store: Store, cells: list[Cell], waived: tuple[str, ...] = (), **how: Any
+def compare_cells(
+    store: Store, cells: list[Cell], waived_kernels: tuple[str, ...] = (), **how: Any
 ) -> Comparison:
     """A comparison of 1.0 with 2.0, compiled by fake workers."""
     before, after = side("1.0"), side("2.0")
@@ -115,12 +115,12 @@ def compared(
     plan = Plan("diff fakes", both, choices, purpose=Purpose.DIFF)
     options = RunOptions(timeout=200, jobs=2, memory_mb=512, **how)
     events: list[Event] = []
-    asked = ComparisonPlan(before, after, "fakes", plan)
-    comparing = compare(asked, store, lambda record: record.kernel in waived, options)
+    requested = ComparisonPlan(before, after, "fakes", plan)
+    comparing = compare(requested, store, lambda record: record.kernel in waived_kernels, options)
     result = drain(comparing, events.append)
-    settled = [event.record.key for event in events if isinstance(event, RecordSettled)]
+    keys = [event.record.key for event in events if isinstance(event, RecordSettled)]
     # Other configurations of what regresses come last.
-    assert sorted(settled[: len(both)]) == sorted(cell.key for cell in both)
+    assert sorted(keys[: len(both)]) == sorted(cell.key for cell in both)
     return result
 
 
@@ -132,45 +132,47 @@ def family(monkeypatch: pytest.MonkeyPatch) -> FakeFamily:
         "mends": {"==1.0": ABORT, "else": "compile"},
         "bad": {"else": ABORT},
     }
-    made = FakeFamily(table)
-    monkeypatch.setitem(toolchains.FAMILIES, "fake", made)
-    return made
+    fake_family = FakeFamily(table)
+    monkeypatch.setitem(toolchains.FAMILIES, "fake", fake_family)
+    return fake_family
 
 
 def test_a_comparison_compiles_both_sides_and_keeps_what_it_compiled(
     store: Store, family: FakeFamily
 ) -> None:
-    """The second time nothing is compiled; the run makes nothing good, for it is no scan."""
+    """A second comparison compiles nothing, and its run is not a scan's."""
     cells = [fake.cell(name) for name in ("good", "breaks", "mends", "bad")]
-    made = compared(store, cells)
-    assert [one.kernel for one in made.of(DifferenceKind.REGRESSED)] == ["fake.breaks"]
-    assert [one.kernel for one in made.of(DifferenceKind.MENDED)] == ["fake.mends"]
-    assert [one.kernel for one in made.without_change] == ["fake.good", "fake.bad"]
-    assert made.exit_code() is Exit.FINDINGS
+    comparison = compare_cells(store, cells)
+    assert [one.kernel for one in comparison.of(DifferenceKind.REGRESSED)] == ["fake.breaks"]
+    assert [one.kernel for one in comparison.of(DifferenceKind.MENDED)] == ["fake.mends"]
+    assert [one.kernel for one in comparison.without_change] == ["fake.good", "fake.bad"]
+    assert comparison.exit_code() is Exit.FINDINGS
     assert {run.purpose for run in store.runs()} == {Purpose.DIFF}
-    provided = len(family.provided)
-    again = compared(store, cells)
-    assert (again.answer, len(family.provided)) == (made.answer, provided)
+    provided_count = len(family.provided)
+    again = compare_cells(store, cells)
+    assert (again.answer, len(family.provided)) == (comparison.answer, provided_count)
 
 
 def test_a_waived_failure_is_no_regression(store: Store, family: FakeFamily) -> None:
-    """It stays in the list."""
-    made = compared(store, [fake.cell("good"), fake.cell("breaks")], waived=("fake.breaks",))
-    assert made.exit_code() is Exit.OK
-    assert [one.is_waived for one in made.of(DifferenceKind.REGRESSED)] == [True]
+    """A waived failure stays in the list and does not change the exit code."""
+    comparison = compare_cells(
+        store, [fake.cell("good"), fake.cell("breaks")], waived_kernels=("fake.breaks",)
+    )
+    assert comparison.exit_code() is Exit.OK
+    assert [one.is_waived for one in comparison.of(DifferenceKind.REGRESSED)] == [True]
 
 
 def test_a_made_up_launch_that_needs_too_much_memory_is_untested(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its sizes may have caused that; one that a program made has regressed."""
+    """An invented launch that exceeds the memory is untested; a recorded one has regressed."""
     large = {"==2.0": "shared 9999999", "else": "compile"}
-    made = FakeFamily({"guessed": large, "seen": large})
-    monkeypatch.setitem(toolchains.FAMILIES, "fake", made)
-    guessed, seen = fake.cell("guessed"), fake.cell("seen")
+    family = FakeFamily({"guessed": large, "seen": large})
+    monkeypatch.setitem(toolchains.FAMILIES, "fake", family)
+    invented, recording = fake.cell("guessed"), fake.cell("seen")
     origin = Stubbed("fake", "guessed", made_up=True)
-    guessed = replace(guessed, kernel=replace(guessed.kernel, origin=origin))
-    result = compared(store, [guessed, seen])
+    invented = replace(invented, kernel=replace(invented.kernel, origin=origin))
+    result = compare_cells(store, [invented, recording])
     assert [one.kernel for one in result.of(DifferenceKind.UNTESTED)] == ["fake.guessed"]
     assert [one.kernel for one in result.of(DifferenceKind.REGRESSED)] == ["fake.seen"]
     assert "1 not tested" in result.answer
@@ -179,7 +181,7 @@ def test_a_made_up_launch_that_needs_too_much_memory_is_untested(
 CONFIGS = ({"kwargs": {}, "num_warps": 8}, {"kwargs": {}, "num_warps": 4})
 
 
-def tuned(name: str) -> Cell:
+def tuned_cell(name: str) -> Cell:
     """A launch whose autotuner has another configuration."""
     return replace(fake.cell(name, num_warps=8), configs=CONFIGS)
 
@@ -187,12 +189,12 @@ def tuned(name: str) -> Cell:
 def test_what_an_autotuner_skips_is_no_regression_while_another_configuration_compiles(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other one is compiled to find out, and compared."""
+    """If the autotuner skips one configuration, another one is compiled and compared."""
     by_warps = {"by": "num_warps", "8": "shared 9999999", "else": "compile"}
     table = {"tuned": {"==2.0": by_warps, "else": "compile"}, "alone": {"==2.0": "shared 9999999"}}
-    made = FakeFamily(table)
-    monkeypatch.setitem(toolchains.FAMILIES, "fake", made)
-    result = compared(store, [tuned("tuned"), fake.cell("alone", num_warps=8)])
+    fakes = FakeFamily(table)
+    monkeypatch.setitem(toolchains.FAMILIES, "fake", fakes)
+    result = compare_cells(store, [tuned_cell("tuned"), fake.cell("alone", num_warps=8)])
     assert [one.kernel for one in result.of(DifferenceKind.REGRESSED)] == ["fake.alone"]
     (same,) = result.without_change
     assert same.pair.after is not None
@@ -203,30 +205,31 @@ def test_what_an_autotuner_skips_is_no_regression_while_another_configuration_co
 
 
 def test_a_tolerated_failure_among_stored_configurations_is_no_regression(tmp_path: Path) -> None:
-    """Another configuration of the same launch compiles on the same side; what the two cost is not
-    compared."""
+    """A stored failure is excused by another configuration that compiles on the same side."""
     few = {"shared": 1, "shared_limit": 2, "registers": 8, "stack": 0, "spills": 0}
     cheap = record(toolchain=OLD, options={"num_warps": 8}, resources=few)
-    before = written(tmp_path / "before.json", cheap, record(toolchain=OLD))
-    skipped = failure("FC501", "too much", toolchain=NEW, tolerated=True, options={"num_warps": 8})
-    after = written(tmp_path / "after.json", skipped, record(toolchain=NEW))
+    before = write_run(tmp_path / "before.json", cheap, record(toolchain=OLD))
+    tolerated_failure = failure(
+        "FC501", "too much", toolchain=NEW, tolerated=True, options={"num_warps": 8}
+    )
+    after = write_run(tmp_path / "after.json", tolerated_failure, record(toolchain=NEW))
     ran = flacheck("diff", before, after, cwd=tmp_path)
     assert ran.returncode == 0, ran.stdout
     # Where lines end depends on how long the folder's name is.
     text = " ".join(ran.stdout.split())
     assert "the autotuner skips num_warps=8 (FC501) and has others" in text
     assert "More spills" not in text
-    alone = written(tmp_path / "alone.json", skipped)
+    alone = write_run(tmp_path / "alone.json", tolerated_failure)
     assert flacheck("diff", before, alone, cwd=tmp_path).returncode == 1
 
 
 def test_a_configuration_that_compiles_is_the_fallback_of_one_that_ends_the_run(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An abort is no failure that an autotuner skips."""
+    """A configuration that compiles is the fallback of one that aborts."""
     by_warps = {"by": "num_warps", "8": ABORT, "else": "compile"}
-    made = FakeFamily({"tuned": {"==2.0": by_warps, "else": "compile"}})
-    monkeypatch.setitem(toolchains.FAMILIES, "fake", made)
-    result = compared(store, [tuned("tuned")])
+    fakes = FakeFamily({"tuned": {"==2.0": by_warps, "else": "compile"}})
+    monkeypatch.setitem(toolchains.FAMILIES, "fake", fakes)
+    result = compare_cells(store, [tuned_cell("tuned")])
     assert result.exit_code() is Exit.FINDINGS
     assert [fallback.use for fallback in result.fallbacks] == [{"num_warps": 4}]

@@ -1,4 +1,4 @@
-"""What a pair of records comes to."""
+"""The kind of difference between a pair of records."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from tests.made_records import failure, record, skipped, unknown
 OLD, NEW = "triton==3.1.0", "triton==3.2.0"
 
 
-def change(before: Record, after: Record, untested: Any = None, waived: bool = False) -> Difference:
-    (made,) = differences(
+def change(
+    before: Record, after: Record, untested_keys: Any = None, is_waived: bool = False
+) -> Difference:
+    (difference,) = differences(
         [Pair(before, after, exact=True)],
-        untested or {},
-        lambda record: waived,
+        untested_keys or {},
+        lambda record: is_waived,
         lambda record: "gone",
         lambda record: "new",
     )
-    return made
+    return difference
 
 
 def compiles(toolchain: str = OLD, **more: Any) -> Record:
@@ -55,21 +57,21 @@ def test_each_pair_of_verdicts_has_its_kind(
 
 
 def test_what_only_one_side_has_is_never_unchanged() -> None:
-    """With the reason that the side itself gives."""
+    """A kernel of one side alone has that side's reason."""
     pairs = match([compiles(OLD)], [compiles(NEW, kernel="other")])
-    made = differences(pairs, {}, lambda _: False, lambda _: "not launched", lambda _: "new here")
-    assert [(each.kind, each.reason) for each in made] == [
+    pair = differences(pairs, {}, lambda _: False, lambda _: "not launched", lambda _: "new here")
+    assert [(each.kind, each.reason) for each in pair] == [
         (DifferenceKind.ONLY_FROM, "not launched"),
         (DifferenceKind.ONLY_TO, "new here"),
     ]
 
 
 def test_an_untested_launch_counts_neither_for_nor_against() -> None:
-    """On whichever side it failed."""
+    """A failure of an untested launch is not a regression."""
     before, after = compiles(OLD), failure(toolchain=NEW)
-    made = change(before, after, untested={after.key: "why"})
-    assert made.kind is DifferenceKind.UNTESTED
-    assert made.reason == f"under {NEW}: why"
+    difference = change(before, after, untested_keys={after.key: "why"})
+    assert difference.kind is DifferenceKind.UNTESTED
+    assert difference.reason == f"under {NEW}: why"
     assert change(
         failure(toolchain=OLD), compiles(NEW), {failure(toolchain=OLD).key: "why"}
     ).kind is (DifferenceKind.UNTESTED)
@@ -84,26 +86,24 @@ def unit(toolchain: str, **figures: Any) -> Record:
 
 
 def test_a_function_of_a_unit_that_takes_more_shows_behind_a_larger_one() -> None:
-    """The most of any function stays the same when only a smaller function spills."""
-    made = change(unit("nvcc==13.0.88"), unit("nvcc==13.5.37", spills=8, stack=8, registers=170))
-    assert made.more is None
-    assert made.functions == {"big": {"registers": (168, 170), "spills": (0, 8), "stack": (0, 8)}}
-    assert made.takes_more
+    """A smaller function that spills more is reported beside a larger one."""
+    difference = change(
+        unit("nvcc==13.0.88"), unit("nvcc==13.5.37", spills=8, stack=8, registers=170)
+    )
+    assert difference.more is None
+    assert difference.functions == {
+        "big": {"registers": (168, 170), "spills": (0, 8), "stack": (0, 8)}
+    }
+    assert difference.takes_more
     assert not change(unit("nvcc==13.0.88", spills=8), unit("nvcc==13.5.37")).takes_more
 
 
 def test_a_function_that_one_side_lacks_is_compared_with_nothing() -> None:
-    """Another toolkit may inline it."""
-    gone = compiles("nvcc==13.0.88", resources={"functions": [{"name": "other", "spills": 0}]})
-    assert change(gone, unit("nvcc==13.5.37", spills=8)).functions == {}
-
-
-def test_a_waived_regression_does_not_count() -> None:
-    """It is still told."""
-    made = change(compiles(OLD), failure(toolchain=NEW), waived=True)
-    assert made.kind is DifferenceKind.REGRESSED
-    assert not made.counts_against
-    assert change(compiles(OLD), failure(toolchain=NEW)).counts_against
+    """A function that one toolkit inlines is not compared."""
+    without_function = compiles(
+        "nvcc==13.0.88", resources={"functions": [{"name": "other", "spills": 0}]}
+    )
+    assert change(without_function, unit("nvcc==13.5.37", spills=8)).functions == {}
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_a_waived_regression_does_not_count() -> None:
 def test_a_slower_compile_is_both_longer_and_a_multiple(
     seconds: tuple[float, float], slower: float | None
 ) -> None:
-    """Times of a shared machine vary."""
-    made = change(compiles(OLD, seconds=seconds[0]), compiles(NEW, seconds=seconds[1]))
-    assert made.slower == slower
+    """A compile is slower only by five seconds and a factor of three."""
+    difference = change(compiles(OLD, seconds=seconds[0]), compiles(NEW, seconds=seconds[1]))
+    assert difference.slower == slower
 
 
 def resources(**held: int | None) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def resources(**held: int | None) -> dict[str, Any]:
         ({"registers": 128}, {"registers": 129}, {"registers": (128, 129)}),
         ({"shared": 100}, {"shared": 128}, None),
         ({"shared": 128}, {"shared": 256}, {"shared": (128, 256)}),
-        # What an assembler did not say is no growth.
+        # A figure that the assembler does not print is not growth.
         ({"spills": None}, {"spills": 8}, None),
         ({"registers": 200}, {"registers": 100}, None),
     ],
@@ -146,7 +146,7 @@ def resources(**held: int | None) -> dict[str, Any]:
 def test_more_resources_are_counted_in_what_a_gpu_hands_out(
     old: dict[str, Any], new: dict[str, Any], more: dict[str, tuple[int, int]] | None
 ) -> None:
-    """A register more or less changes nothing."""
+    """Growth within one allocation unit of the GPU is not reported."""
     before = compiles(OLD, resources=resources(**old))
-    made = change(before, compiles(NEW, resources=resources(**new)))
-    assert made.more == more
+    difference = change(before, compiles(NEW, resources=resources(**new)))
+    assert difference.more == more

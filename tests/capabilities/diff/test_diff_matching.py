@@ -1,4 +1,4 @@
-"""Which records of two sides belong together."""
+"""Pairs of records of two sides."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ OLD, NEW = "triton==3.1.0", "triton==3.2.0"
 
 
 def test_the_same_launch_options_and_target_are_a_pair() -> None:
-    """Whatever the order, and whatever the package's version."""
+    """Order and package version do not matter for a pair."""
     before = [
         record(toolchain=OLD, options={"num_warps": 4}),
         record(toolchain=OLD, options={"num_warps": 8}),
@@ -27,7 +27,7 @@ def test_the_same_launch_options_and_target_are_a_pair() -> None:
 
 
 def test_what_remains_is_compared_by_kernel_and_dtype_with_the_best_of_each_side() -> None:
-    """A configuration that only one release launches is no kernel that only one release has."""
+    """Cells without an exact partner are paired by their kernel's best verdict."""
     before = [
         failure(toolchain=OLD, options={"num_warps": 2}),
         record(toolchain=OLD, options={"num_warps": 4}),
@@ -41,7 +41,7 @@ def test_what_remains_is_compared_by_kernel_and_dtype_with_the_best_of_each_side
 
 
 def test_a_cell_left_over_on_one_side_meets_the_best_of_the_other() -> None:
-    """Though that one is part of a pair already."""
+    """A leftover cell is paired with the other side's best cell."""
     both = [record(toolchain=OLD, options={"num_warps": 4})]
     more = [*both, failure(toolchain=OLD, options={"num_warps": 8})]
     after = [record(toolchain=NEW, options={"num_warps": 4})]
@@ -51,7 +51,7 @@ def test_a_cell_left_over_on_one_side_meets_the_best_of_the_other() -> None:
 
 
 def test_a_kernel_or_dtype_that_one_side_lacks_stands_alone() -> None:
-    """Never unchanged."""
+    """A kernel or dtype of one side alone has no partner."""
     before = [record(toolchain=OLD, dtype="bf16"), record(toolchain=OLD, kernel="a.b:lost")]
     after = [record(toolchain=NEW, dtype="fp32")]
     pairs = match(before, after)
@@ -63,7 +63,7 @@ def test_a_kernel_or_dtype_that_one_side_lacks_stands_alone() -> None:
 
 
 def test_targets_are_kept_apart() -> None:
-    """A result for one GPU says nothing of another."""
+    """Records of two targets are never a pair."""
     pairs = match([record(toolchain=OLD, target="sm80")], [record(toolchain=NEW, target="sm90")])
     assert [(pair.before is None, pair.after is None) for pair in pairs] == [
         (False, True),

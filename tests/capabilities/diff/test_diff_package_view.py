@@ -1,4 +1,4 @@
-"""What the package itself says of a release."""
+"""Requirements, warnings and refusals of a package in a comparison."""
 
 from __future__ import annotations
 
@@ -59,32 +59,32 @@ def capture(package: Package, triton: str, report: Mapping[str, Any]) -> OwnCapt
 
 
 def test_requirements_are_held_to_both_sides(package: Package) -> None:
-    """Those of the package and of what it pins; not those of an extra or of another system."""
-    said = words(
+    """Requirements of the package and of its pinned dependencies are checked on both sides."""
+    notices = words(
         (package, package), [], (release("3.3.1", "2.7.1"), release("3.6.0", "2.10.0")), []
     )
-    assert [(word.text, word.under_from, word.under_to) for word in said] == [
+    assert [(word.text, word.under_from, word.under_to) for word in notices] == [
         ("tiny-core 1.0 requires torch<2.10,>=2.5", False, True),
         ("tiny-core 1.0 requires Triton>=3.4", True, False),
     ]
 
 
 def test_a_triton_stands_for_the_torch_releases_that_pin_it(package: Package) -> None:
-    """Any of them is enough; of a Triton that none pins, and of stored results, nothing is known."""
-    stored = StoredSide("run:x", "run x", (record(),))
-    said = words((package, package), [], (release("3.5.1"), stored), [])
-    assert [(word.under_from, word.under_to) for word in said] == [(False, False)] * 2
-    assert words((package, package), [], (release("3.7.0"), stored), [])[0].under_from
-    assert not words((package, package), [], (release("3.3.0"), stored), [])[0].under_from
+    """A requirement of torch holds if any torch that pins the Triton satisfies it."""
+    run = StoredSide("run:x", "run x", (record(),))
+    notices = words((package, package), [], (release("3.5.1"), run), [])
+    assert [(word.under_from, word.under_to) for word in notices] == [(False, False)] * 2
+    assert words((package, package), [], (release("3.7.0"), run), [])[0].under_from
+    assert not words((package, package), [], (release("3.3.0"), run), [])[0].under_from
 
 
 def test_warnings_are_told_with_the_sides_that_have_them(package: Package) -> None:
-    """Each once, whichever target was captured."""
+    """Each warning is listed once, with the sides that printed it."""
     old = {"said": [{"text": "Triton 3.2.0 is recommended", "by": "tiny"}]}
     new = {"said": [*old["said"], {"text": "Triton 3.6.0 is not supported", "by": "tiny"}]}
-    made = [capture(package, "3.5.1", old), capture(package, "3.6.0", new)]
-    said = words((None, None), [], (release("3.5.1"), release("3.6.0")), made)
-    assert [(word.kind, word.text, word.under_from, word.under_to) for word in said] == [
+    captures = [capture(package, "3.5.1", old), capture(package, "3.6.0", new)]
+    notices = words((None, None), [], (release("3.5.1"), release("3.6.0")), captures)
+    assert [(word.kind, word.text, word.under_from, word.under_to) for word in notices] == [
         ("warns", "Triton 3.2.0 is recommended", True, True),
         ("warns", "Triton 3.6.0 is not supported", False, True),
     ]
@@ -131,37 +131,39 @@ GO = {"a.ops:go": {"kernels": ["a.b:k"], "failures": {"plan": "too new"}}}
             {"a.b:k": "a.ops:go ran without it"},
             "not launched: a.ops:go ran without it",
         ),
-        # The coverage speaks of a part of the package only.
+        # The coverage report covers only a part of the package.
         ({}, "none", {}, {}, "not launched: no call that flacheck made reached its launch"),
         ({}, "a.b:k", {}, {}, "not launched in bf16"),
     ],
 )
 def test_a_kernel_that_one_side_lacks_has_a_reason(
     report: dict[str, Any],
-    recorded: str,
-    refused: dict[str, str],
-    missed: dict[str, str],
+    recorded_kernel: str,
+    refusals: dict[str, str],
+    missed_kernels: dict[str, str],
     why: str,
     package: Package,
 ) -> None:
-    """Refused, cut, or not launched."""
-    covered = {
+    """The reason is a refusal, a cut capture, or the absence of a launch."""
+    coverage_report = {
         "toolchain": "triton==3.6.0",
-        "missed": [{"kernel": kernel, "reason": reason} for kernel, reason in missed.items()],
+        "missed": [
+            {"kernel": kernel, "reason": reason} for kernel, reason in missed_kernels.items()
+        ],
     }
-    made = [capture(package, "3.6.0", report)]
-    driven = made[0].capture.driven
+    captures = [capture(package, "3.6.0", report)]
+    driven = captures[0].capture.driven
     assert driven is not None
-    driven.launches.write_text(json.dumps({"kernel": recorded}) + "\n")
-    reason = missing("TO", "triton==3.6.0", made, refused, [covered])
+    driven.launches.write_text(json.dumps({"kernel": recorded_kernel}) + "\n")
+    reason = missing("TO", "triton==3.6.0", captures, refusals, [coverage_report])
     assert reason(record(kernel="a.b:k")) == why
 
 
 def test_another_release_of_a_package_may_have_no_such_kernel(package: Package) -> None:
-    """The reason names the release, for a missing module and for a missing function."""
-    made = [capture(package, "3.6.0", {})]
-    reason = missing("TO", "triton==3.6.0", made, {}, [])
-    driven = made[0].capture.driven
+    """The reason names the package release that lacks the kernel."""
+    captures = [capture(package, "3.6.0", {})]
+    reason = missing("TO", "triton==3.6.0", captures, {}, [])
+    driven = captures[0].capture.driven
     assert driven is not None
     driven.launches.touch()
     for kernel in ("a.gone:k", "a.b:gone"):
@@ -169,7 +171,7 @@ def test_another_release_of_a_package_may_have_no_such_kernel(package: Package) 
 
 
 def test_without_a_capture_there_is_only_no_result(package: Package) -> None:
-    """As of stored results, and of a matrix."""
+    """Without a capture the reason is "no result"."""
     assert missing("run x", None, [], {}, [])(record()) == "no result in run x"
     other = [capture(package, "3.5.1", {})]
     assert missing("TO", "triton==3.6.0", other, {}, [])(record()) == "no result in TO"

@@ -35,7 +35,7 @@ def packages(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two releases of a package; the kernel `broken` compiles as the first has it."""
 
     def cells(package: str) -> list[Cell]:
-        made = []
+        listed_cells = []
         for name in KERNELS[package]:
             # The compiler fails by name, so the failing source has one of its own.
             cell = fake.cell(name)
@@ -43,8 +43,8 @@ def packages(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             if (package, name) == (NEW, "broken"):
                 source = fake.cell("newly_broken").kernel
                 kernel = replace(kernel, origin=source.origin)
-            made.append(replace(cell, kernel=kernel))
-        return made
+            listed_cells.append(replace(cell, kernel=kernel))
+        return listed_cells
 
     @dataclass(frozen=True)
     class FakePackage:
@@ -72,10 +72,10 @@ def run(*words: str) -> Result:
 
 
 def document(*words: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(run(*words, *COMPILER, "--format", "json").stdout)
+    content: dict[str, Any] = json.loads(run(*words, *COMPILER, "--format", "json").stdout)
     schema = json.loads((SCHEMAS / "diff-1.json").read_text())
-    jsonschema.validate(loaded, schema)
-    return loaded
+    jsonschema.validate(content, schema)
+    return content
 
 
 def kernels(rows: list[dict[str, Any]]) -> list[str]:
@@ -83,26 +83,26 @@ def kernels(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def test_kernels_are_matched_by_name_between_two_releases() -> None:
-    """What fails now, what is gone and what is new are each named."""
-    compared = document(OLD, NEW)
-    assert kernels(compared["regressed"]) == ["fake.broken"]
-    assert kernels(compared["only_from"]) == ["fake.gone"]
-    assert kernels(compared["only_to"]) == ["fake.added"]
-    assert kernels(compared["unchanged"]) == ["fake.kept"]
+    """Regressed, lost and new kernels are each listed."""
+    content = document(OLD, NEW)
+    assert kernels(content["regressed"]) == ["fake.broken"]
+    assert kernels(content["only_from"]) == ["fake.gone"]
+    assert kernels(content["only_to"]) == ["fake.added"]
+    assert kernels(content["unchanged"]) == ["fake.kept"]
 
 
 def test_the_first_sentence_names_the_package_and_the_compiler_of_both() -> None:
-    """It answers whether the package can be upgraded; a failing kernel is exit code 1."""
-    done = run(OLD, NEW, *COMPILER)
-    assert done.exit_code == Exit.FINDINGS
-    words = " ".join(done.stdout.split())
+    """The first sentence names both releases, the compiler and the failing kernel."""
+    outcome = run(OLD, NEW, *COMPILER)
+    assert outcome.exit_code == Exit.FINDINGS
+    words = " ".join(outcome.stdout.split())
     assert words.startswith("Upgrading ops 1.0 → 2.0 (fake 1.0 in both)")
     assert "1 of 3 kernels that compiled still compile; 1 no longer compiles (fake.broken)" in words
     assert "1 is not launched any more (fake.gone); 1 new." in words
 
 
 def test_the_pin_is_the_release_that_compiles() -> None:
-    """The upgrade breaks a kernel, so the pin is the old release; the way back is fine."""
+    """The pin is the release that does not break a kernel, in both directions."""
     assert document(OLD, NEW)["pin"]["package"] == OLD
     back = document(NEW, OLD)
     assert back["pin"]["package"] == OLD
@@ -120,29 +120,29 @@ def test_the_pin_is_the_release_that_compiles() -> None:
     ],
 )
 def test_sides_that_are_no_two_releases_of_a_package(words: tuple[str, ...], message: str) -> None:
-    """Another package, a compiler, a subject beside them or two compilers: exit code 2."""
-    done = run(*words, *COMPILER)
-    assert done.exit_code == Exit.USAGE
-    assert message in " ".join(done.stderr.split())
+    """Sides that are not two releases of a package give exit code 2."""
+    outcome = run(*words, *COMPILER)
+    assert outcome.exit_code == Exit.USAGE
+    assert message in " ".join(outcome.stderr.split())
 
 
 def test_a_range_is_its_newest_final_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is named on stderr; a range without a release is a usage error."""
+    """The newest final release of a range is compared and named on stderr."""
     versions = [Version("1.0"), Version("1.1"), Version("2.0"), Version("2.1rc1")]
     monkeypatch.setattr(index, "available", lambda name, binary_only: versions)
-    done = run("ops==1.0", "ops>1", *COMPILER)
-    assert done.exit_code == Exit.FINDINGS
-    assert "ops>1 admits 1.1 and 2.0: ops==2.0 is compared" in " ".join(done.stderr.split())
-    done = run("ops==1.0", "ops>=3", *COMPILER)
-    assert done.exit_code == Exit.USAGE
-    assert "no release of ops is >=3; the newest: 1.0, 1.1, 2.0, 2.1rc1" in done.stderr
+    outcome = run("ops==1.0", "ops>1", *COMPILER)
+    assert outcome.exit_code == Exit.FINDINGS
+    assert "ops>1 admits 1.1 and 2.0: ops==2.0 is compared" in " ".join(outcome.stderr.split())
+    outcome = run("ops==1.0", "ops>=3", *COMPILER)
+    assert outcome.exit_code == Exit.USAGE
+    assert "no release of ops is >=3; the newest: 1.0, 1.1, 2.0, 2.1rc1" in outcome.stderr
 
 
 def test_a_release_that_does_not_exist_is_an_error_before_any_capture(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The capture of the other release may take minutes."""
-    captured = []
+    """A missing release is an error before the other one is captured."""
+    captures = []
     fake_package: Any = planning.resolve
 
     @dataclass(frozen=True)
@@ -154,10 +154,10 @@ def test_a_release_that_does_not_exist_is_an_error_before_any_capture(
                 raise UsageError("there is no ops 2.0; the nearest are 1.0")
 
         def capture(self, archive: object = None) -> Any:
-            captured.append(self.job.subject.package)
+            captures.append(self.job.subject.package)
             return self
 
     monkeypatch.setattr(planning, "resolve", Listed)
-    done = run(OLD, NEW, *COMPILER)
-    assert (done.exit_code, captured) == (Exit.USAGE, [])
-    assert "there is no ops 2.0" in done.stderr
+    outcome = run(OLD, NEW, *COMPILER)
+    assert (outcome.exit_code, captures) == (Exit.USAGE, [])
+    assert "there is no ops 2.0" in outcome.stderr

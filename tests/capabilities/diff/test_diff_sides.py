@@ -1,4 +1,4 @@
-"""What FROM and TO name."""
+"""Parsing of FROM and TO."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.made_reports import of_scan
 
 
 @pytest.fixture(autouse=True)
-def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what flacheck ships is known; every release has a wheel, and nobody is asked."""
+def only_shipped_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restrict releases to the shipped tables, each with a wheel, without the index."""
     monkeypatch.setattr(torch_pins.cache, "read_json", lambda name: {})
     monkeypatch.setattr(torch_pins, "refresh", lambda **_: None)
-    known = [Version(text) for text in triton_releases.known_releases()]
-    monkeypatch.setattr(index, "available", lambda *_, **__: known)
+    releases = [Version(text) for text in triton_releases.known_releases()]
+    monkeypatch.setattr(index, "available", lambda *_, **__: releases)
     monkeypatch.setattr(triton_releases, "missing_wheel_reason", lambda version: None)
 
 
@@ -56,12 +56,12 @@ def release(text: str) -> tuple[str, str | None, int]:
 def test_a_requirement_is_the_newest_release_that_it_admits(
     text: str, triton: str, torch: str | None, notes: int
 ) -> None:
-    """A note says so where there are several."""
+    """A requirement stands for its newest release; a note lists the others."""
     assert release(text) == (triton, torch, notes)
 
 
 def test_what_was_chosen_of_several_is_said() -> None:
-    """With the Triton that a torch stands for."""
+    """The note names the chosen torch with its Triton."""
     (note,) = sides.notes(sides.read("torch==2.12.*", Path()))
     assert note == (
         "torch==2.12.* admits 2.12.0 and 2.12.1: torch 2.12.1 (Triton 3.7.1) is compared"
@@ -86,14 +86,14 @@ def test_what_was_chosen_of_several_is_said() -> None:
         ("run:", "names no run: give run:ID"),
     ],
 )
-def test_what_names_nothing_is_an_error_that_says_what_does(text: str, said: str) -> None:
-    """A bare version has two readings, and both are printed."""
-    with pytest.raises(UsageError, match=said):
+def test_what_names_nothing_is_an_error_that_says_what_does(text: str, message: str) -> None:
+    """A bare version has two readings, and the message prints both."""
+    with pytest.raises(UsageError, match=message):
         sides.read(text, Path())
 
 
 def test_installed_is_the_triton_that_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the torch beside it."""
+    """`installed` is the installed Triton with its torch."""
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.9.1+cpu")
     side = sides.read("installed", Path())
     assert isinstance(side, ReleaseSide)
@@ -101,7 +101,7 @@ def test_installed_is_the_triton_that_is_here(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_stored_run_is_its_records(tmp_path: Path) -> None:
-    """By its id, a prefix of it, or as the last."""
+    """A stored run is named by its id, a prefix of it, or `last`."""
     records = [record(), failure(options={"num_warps": 8})]
     with Store.open(tmp_path) as store:
         run = store.begin_run({}, "quick", {})
@@ -120,7 +120,7 @@ def test_a_stored_run_is_its_records(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format", ["json", "jsonl"])
 def test_a_runs_json_is_its_records(format: str, tmp_path: Path) -> None:
-    """As a document, or as lines."""
+    """A run's JSON document or lines are read as its records."""
     file = tmp_path / f"run.{format}"
     file.write_text("".join(render(format, of_scan(tmp_path), Display())))
     side = sides.read(str(file), tmp_path)
@@ -155,16 +155,16 @@ def _document(**fields: Any) -> str:
         (_document(findings=[[1]]), "neither a launches file"),
     ],
 )
-def test_a_file_that_is_neither_is_an_error(text: str, said: str, tmp_path: Path) -> None:
-    """With the command that writes one."""
+def test_a_file_that_is_neither_is_an_error(text: str, message: str, tmp_path: Path) -> None:
+    """A file that is neither launches nor a run is a usage error."""
     file = tmp_path / "x.json"
     file.write_text(text)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         sides.read(str(file), tmp_path)
 
 
 def test_a_launches_file_is_compiled_by_the_release_that_recorded_it(tmp_path: Path) -> None:
-    """Its header names it."""
+    """The header of a launches file names the release."""
     file = tmp_path / "launches.jsonl"
     header = {"schema": "flacheck.launches/1", "package": None, "device": "NVIDIA H100"}
     file.write_text(json.dumps({**header, "triton": "3.5.1", "torch": "2.9.1"}) + "\n")
@@ -174,6 +174,6 @@ def test_a_launches_file_is_compiled_by_the_release_that_recorded_it(tmp_path: P
 
 
 def test_a_compiler_can_be_named_by_its_path(tmp_path: Path) -> None:
-    """As --toolchain takes it; a folder without one is an error."""
+    """A folder without a compiler is a usage error."""
     with pytest.raises(UsageError, match="holds no triton"):
         sides.read(str(tmp_path), tmp_path)

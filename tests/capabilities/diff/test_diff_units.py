@@ -1,4 +1,4 @@
-"""A comparison of two CUDA toolkits: what it says of functions, compilers and what to use."""
+"""Comparisons of two CUDA toolkits: functions, compilers and pins."""
 
 from __future__ import annotations
 
@@ -32,9 +32,14 @@ def function(name: str, **figures: int) -> dict[str, Any]:
 def unit(toolchain: str, name: str, functions: Sequence[dict[str, Any]]) -> Record:
     figures = ("registers", "stack", "spills", "shared")
     most = {figure: max(each[figure] for each in functions) for figure in figures}
-    held = {**most, "shared_limit": 101376, "functions": list(functions)}
+    figures_of_unit = {**most, "shared_limit": 101376, "functions": list(functions)}
     return record(
-        toolchain=toolchain, kernel=name, options=HOST, resources=held, target="sm80", dtype=None
+        toolchain=toolchain,
+        kernel=name,
+        options=HOST,
+        resources=figures_of_unit,
+        target="sm80",
+        dtype=None,
     )
 
 
@@ -47,12 +52,14 @@ def side(toolchain: str, records: Sequence[Record]) -> ComparedSide:
     return ComparedSide(toolchain, toolchain, toolchain, None, (), verdicts)
 
 
-def compared(before: Sequence[Record], after: Sequence[Record], new: str = NEW) -> Comparison:
-    made = differences(match(before, after), {}, lambda _: False, lambda _: "gone", lambda _: "new")
-    return Comparison(side(OLD, before), side(new, after), "ours==1", ("sm80",), tuple(made))
+def compare_units(before: Sequence[Record], after: Sequence[Record], new: str = NEW) -> Comparison:
+    pairs = differences(
+        match(before, after), {}, lambda _: False, lambda _: "gone", lambda _: "new"
+    )
+    return Comparison(side(OLD, before), side(new, after), "ours==1", ("sm80",), tuple(pairs))
 
 
-SPILLING = compared(
+SPILLING = compare_units(
     [unit(OLD, "csrc/fwd.cu", [function("fwd<64>"), function("fwd<256>", registers=255)])],
     [
         unit(
@@ -65,27 +72,27 @@ SPILLING = compared(
 
 
 def test_a_toolkit_that_spills_where_another_did_not_is_shown_function_by_function() -> None:
-    """With the figures of both."""
-    said = text(SPILLING)
-    assert "Upgrading nvcc 13.0.88 → 13.5.37 on sm80" in said
-    assert "fwd<64>: 0 → 88 bytes of spills" in said
-    assert "fwd<256>" not in said
+    """A function that spills more is listed with both figures."""
+    page = text(SPILLING)
+    assert "Upgrading nvcc 13.0.88 → 13.5.37 on sm80" in page
+    assert "fwd<64>: 0 → 88 bytes of spills" in page
+    assert "fwd<256>" not in page
     row = SPILLING.to_json()["more_resources"][0]
     assert row["more"] == {"spills": {"from": 0, "to": 88}}
     assert row["functions"] == {"fwd<64>": {"spills": {"from": 0, "to": 88}}}
 
 
 def test_nothing_is_said_of_triton_or_torch_where_toolkits_are_compared() -> None:
-    """Neither is a column, and neither is to pin."""
-    said = text(SPILLING)
-    assert "Triton" not in said and "torch" not in said
+    """Triton and torch are neither columns nor pins."""
+    page = text(SPILLING)
+    assert "Triton" not in page and "torch" not in page
     pin = SPILLING.pin
     assert (pin.side, pin.torch, pin.triton, pin.toolchain) == ("to", None, None, NEW)
 
 
 def test_a_toolkit_that_fails_is_not_the_one_to_use() -> None:
-    """The advice is the other, by its own name."""
-    broken = compared(
+    """The pin is the other toolkit."""
+    broken = compare_units(
         [unit(OLD, "csrc/fwd.cu", [function("fwd")])],
         [failure("FC801", toolchain=NEW, kernel="csrc/fwd.cu", options=HOST, target="sm80")],
     )
@@ -95,11 +102,10 @@ def test_a_toolkit_that_fails_is_not_the_one_to_use() -> None:
 
 
 def test_the_json_of_toolkits_follows_the_schema() -> None:
-    """As that of Triton releases does."""
+    """The JSON of toolkits follows the schema."""
     document = json.loads(json.dumps(SPILLING.to_json()))
     schema = json.loads(SCHEMA.read_text())
     jsonschema.validate(document, schema)
-    # What only toolkits say is no free text to it.
     assert (document["to"]["toolchain"], document["pin"]["toolchain"]) == (NEW, NEW)
     with pytest.raises(jsonschema.ValidationError, match="toolchain"):
         jsonschema.validate({**document, "pin": {**document["pin"], "toolchain": 13}}, schema)

@@ -1,4 +1,4 @@
-"""Casts: the text that they put into a file, and what becomes of one that fails."""
+"""Casts as edits of a file, and the removal of casts that fail."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEAD = "import torch\n"
 
 
 def promotion(file: Path, half_at: str, wide_at: str) -> DtypeFinding:
-    """The finding of the last call or operation of a file, whose operands stand where they say."""
+    """Return the finding of a file's last call or operation, with its operands at these places."""
     expressions.read_source.cache_clear()
     nodes = [
         n for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Call | ast.BinOp)
@@ -89,10 +89,10 @@ def cast(folder: Path, text: str, half_at: str, wide_at: str = "0") -> str | Non
     ],
 )
 def test_a_cast_is_to_the_dtype_of_the_half_operand(
-    tmp_path: Path, text: str, half_at: str, expected: str
+    tmp_path: Path, text: str, half_at: str, new_text: str
 ) -> None:
-    """The operand may be a part of a list, a keyword, or a computed value."""
-    assert cast(tmp_path, text, half_at) == expected
+    """The half operand may be an element of a list, a keyword or a computed value."""
+    assert cast(tmp_path, text, half_at) == new_text
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_cast_is_to_the_dtype_of_the_half_operand(
         ("y = torch.cat((*parts, k))", "0.1"),
         ("y = torch.cat(parts)", "0.1"),
         ("y = torch.cat([w for w in parts])", "0.1"),
-        # Python has no assignment in the iterable of a comprehension.
+        # Python forbids an assignment in the iterable of a comprehension.
         ("y = [a for a in torch.where(m, w, k[1])]", "2"),
         ("class A:\n    y = [torch.where(m, w, k[i]) for i in n]", "2"),
     ],
@@ -109,26 +109,26 @@ def test_a_cast_is_to_the_dtype_of_the_half_operand(
 def test_an_operand_that_the_source_does_not_show_gets_no_cast(
     tmp_path: Path, text: str, half_at: str
 ) -> None:
-    """The same holds where Python accepts no assignment."""
+    """An operand without a text, or where Python forbids an assignment, has no cast."""
     assert cast(tmp_path, text, half_at) is None
 
 
 def test_a_list_names_an_operand_that_has_no_text(tmp_path: Path) -> None:
-    """A report names the list whose part is wide."""
+    """The report names the list whose element is wide."""
     file = tmp_path / "layer.py"
     file.write_text(f"{HEAD}y = torch.cat(parts)")
     assert promotion(file, "0.0", "0.1").operand == "parts"
 
 
 def test_a_cast_that_fails_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its finding remains without a fix, and the other cast stays."""
+    """A failing cast is removed, its finding remains, and the other cast stays."""
     file = tmp_path / "layer.py"
     file.write_text(f"{HEAD}a = torch.stack([w, k])\nb = x + k\n")
-    stacked = promotion(file, "0.1", "0.0")
+    of_stack = promotion(file, "0.1", "0.0")
     [sum_node] = [n for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.BinOp)]
     place = expressions.place_of(str(file), sum_node)
     half = expressions.place_of(str(file), sum_node.right)
-    added = replace(stacked, place=place, half=half, line=2, operand="x", source="b = x + k")
+    of_sum = replace(of_stack, place=place, half=half, line=2, operand="x", source="b = x + k")
 
     def observe(error: ObservedError | None) -> DtypesAnswer:
         subject = ObservedSubject("layer:f", (ObservedRun(MODE, error),))
@@ -141,13 +141,13 @@ def test_a_cast_that_fails_is_taken_back(tmp_path: Path, monkeypatch: pytest.Mon
         return observe(None)
 
     def judge(answer: DtypesAnswer, modes: object) -> list[DtypeFinding]:
-        copied = (tmp_path / "work/mended/layer.py").read_text()
-        return [each for each in (stacked, added) if f"{each.source}" in copied]
+        text = (tmp_path / "work/mended/layer.py").read_text()
+        return [each for each in (of_stack, of_sum) if f"{each.source}" in text]
 
     monkeypatch.setattr(following, "follow", follow)
     question = DtypesQuestion((f"{file}:f",), (MODE,), None)  # type: ignore[arg-type]
-    result = autofix.fix(question, observe(None), [stacked, added], tmp_path / "work", judge)
+    result = autofix.fix(question, observe(None), [of_stack, of_sum], tmp_path / "work", judge)
     assert "+b = (x + k).to(k.dtype)" in result.diff
     assert "stack" not in result.diff.replace(" a = torch.stack([w, k])", "")
-    assert result.not_fixed == (stacked,)
-    assert result.remaining == (stacked,)
+    assert result.not_fixed == (of_stack,)
+    assert result.remaining == (of_stack,)

@@ -1,4 +1,4 @@
-"""`flacheck dtypes`: what it prints, how it exits, and what it writes."""
+"""Transcripts of `flacheck dtypes`: output, exit codes and files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TWICE = "k = k + self.gain; k = k * self.gain"
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results are stored below the folder where a command is started."""
+    """Store results below the test's own folder."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -38,7 +38,7 @@ def run(target: str, *options: str) -> Result:
 
 @pytest.mark.slow
 def test_casts_are_applied_in_a_copy(tmp_path: Path) -> None:
-    """Both promotions of one tensor are cast, nothing is left, and the user's file is untouched."""
+    """Both promotions of a tensor are cast in a copy, and the user's file is untouched."""
     file = write(tmp_path, "mixed", TWICE, CONTRACT)
     before = file.read_text()
     result = run(f"{file}:Mixer", "--autocast", "fp16", "--format", "json")
@@ -48,7 +48,7 @@ def test_casts_are_applied_in_a_copy(tmp_path: Path) -> None:
     assert [each["line"] for each in value["findings"]] == [line_of(file, TWICE)] * 2
     first = value["findings"][0]
     assert first["trips"]["source"] == CONTRACT
-    # What the assertion keeps from kernels today, they would get without it.
+    # The assertion protects these kernels from the wide operand.
     assert first["kernels"] == []
     beyond = {(each["kernel"], each["argument"]) for each in first["beyond"]}
     assert beyond == {("mixed:mix", "k"), ("mixed:mix_back", "k")}
@@ -57,22 +57,22 @@ def test_casts_are_applied_in_a_copy(tmp_path: Path) -> None:
     assert "(k + self.gain).to(k.dtype)" in value["mended"]["diff"]
     assert "(k * self.gain).to(k.dtype)" in value["mended"]["diff"]
     assert file.read_text() == before
-    # What cures comes first, the cheapest of these before the others.
+    # Working remedies come first, the cheapest before the others.
     assert [cure["findings_left"] > 0 for cure in value["cures"]] == [False, False, True]
     assert value["cures"][0]["cure"].startswith("the cast of one line")
-    left = {cure["cure"]: cure["findings_left"] for cure in value["cures"]}
-    assert left["bf16 autocast, fp32 parameters"]
-    assert left["bf16 autocast, bf16 parameters"] == 0
+    findings_left = {cure["cure"]: cure["findings_left"] for cure in value["cures"]}
+    assert findings_left["bf16 autocast, fp32 parameters"]
+    assert findings_left["bf16 autocast, bf16 parameters"] == 0
 
 
 def test_several_targets_in_one_call(tmp_path: Path) -> None:
-    """Two files, and two targets of one file: each is followed, and only the promotion is named."""
-    widened = write(tmp_path, "widened", "k = k + self.gain", CONTRACT)
+    """Targets of two files are followed at once, and only the promotion is reported."""
+    wide = write(tmp_path, "widened", "k = k + self.gain", CONTRACT)
     clean = write(tmp_path, "clean", "k = k + 1", CONTRACT)
-    targets = [f"{widened}:Mixer", f"{clean}:Mixer", f"{clean}:mixed"]
+    targets = [f"{wide}:Mixer", f"{clean}:Mixer", f"{clean}:mixed"]
     result = flacheck.dtypes(targets, autocast="fp16", costs=False, mend=False)
     assert [(each.subject, each.line) for each in result.findings] == [
-        ("widened:Mixer", line_of(widened, "k = k + self.gain"))
+        ("widened:Mixer", line_of(wide, "k = k + self.gain"))
     ]
     assert result.not_followed == ()
     assert sorted(result.launch_counts) == ["clean:Mixer", "clean:mixed", "widened:Mixer"]
@@ -80,7 +80,7 @@ def test_several_targets_in_one_call(tmp_path: Path) -> None:
 
 
 def test_what_no_cast_mends_is_given_none(tmp_path: Path) -> None:
-    """A constant beyond float16: other settings were tried, and no cast is claimed to have been."""
+    """A constant beyond float16 has other remedies, but no cast."""
     file = write(tmp_path, "masked", "k = k + (-1e9)")
     result = run(f"{file}:Mixer", "--autocast", "fp16", "--format", "json")
     assert result.exit_code == Exit.FINDINGS, result.output
@@ -96,18 +96,17 @@ def test_what_no_cast_mends_is_given_none(tmp_path: Path) -> None:
 def test_a_baseline_lets_known_findings_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A finding that the file lists does not fail the run, also when it moved down; a workflow
-    sees it as a warning at its line."""
+    """A known finding, even on another line, is a warning and not a failure."""
     promotion = "k = k + self.gain"
-    file, known = write(tmp_path, "mixed", promotion), tmp_path / "known.json"
+    file, baseline = write(tmp_path, "mixed", promotion), tmp_path / "known.json"
     monkeypatch.chdir(tmp_path)
     options = ("--autocast", "fp16", "--no-mend", "--format", "github")
-    first = run("mixed.py:Mixer", *options, "--write-baseline", str(known))
+    first = run("mixed.py:Mixer", *options, "--write-baseline", str(baseline))
     assert first.exit_code == Exit.FINDINGS
     assert f"::error file=mixed.py,line={line_of(file, promotion)}," in first.stdout
     assert "self.gain" in first.stdout
     file.write_text("# moved\n" + file.read_text())
-    second = run("mixed.py:Mixer", *options, "--baseline", str(known))
+    second = run("mixed.py:Mixer", *options, "--baseline", str(baseline))
     assert second.exit_code == Exit.OK
     assert f"::warning file=mixed.py,line={line_of(file, promotion)}," in second.stdout
 
@@ -124,11 +123,11 @@ def test_a_baseline_lets_known_findings_pass(
         (("--arg", "T=64", "--package", "fla==1"), "--arg is for one TARGET"),
     ],
 )
-def test_options_that_make_no_sense(options: tuple[str, ...], said: str) -> None:
-    """They are refused before anything is started."""
+def test_options_that_make_no_sense(options: tuple[str, ...], message: str) -> None:
+    """Contradictory options are refused before a process starts."""
     result = CliRunner().invoke(app, ["dtypes", *options])
     assert result.exit_code == Exit.USAGE
-    assert said in result.stderr
+    assert message in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -144,11 +143,11 @@ def test_options_that_make_no_sense(options: tuple[str, ...], said: str) -> None
     ],
 )
 def test_a_target_that_cannot_be_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, code: int, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, code: int, message: str
 ) -> None:
-    """One message that says what is wrong, and the exit code for it."""
+    """The message names the problem of the target, with its exit code."""
     write(tmp_path, "mixed")
     monkeypatch.chdir(tmp_path)
     result = run(target, "--autocast", "fp16")
     assert result.exit_code == code
-    assert said in result.stderr
+    assert message in result.stderr

@@ -1,4 +1,4 @@
-"""What wider operands cost in shared memory, and the largest heads that fit."""
+"""Shared memory of wider operands, and the largest heads that fit."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ needs_torch = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def cost_report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The layer measured on a large and on a small GPU."""
     folder = tmp_path_factory.mktemp("headed")
     file, output = headed_layer.write(folder), folder / "report.json"
     options = ["--autocast", "fp16", "--no-mend", "--shared", "--target", "h100,t4"]
-    written = ["--format", "json", "-o", str(output), "--store", str(folder / "store")]
-    result = CliRunner().invoke(app, ["dtypes", f"{file}:Heads", *options, *written])
+    output_options = ["--format", "json", "-o", str(output), "--store", str(folder / "store")]
+    result = CliRunner().invoke(app, ["dtypes", f"{file}:Heads", *options, *output_options])
     assert result.exit_code == Exit.FINDINGS, result.output
     value: dict[str, Any] = json.loads(output.read_text())
     jsonschema.validate(value, SCHEMA, jsonschema.Draft202012Validator)
@@ -60,9 +60,9 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.mark.slow
 @needs_torch
-def test_a_finding_says_what_its_kernels_take(measured: dict[str, Any]) -> None:
-    """A wider operand takes more shared memory, at the layer's own head size, on the card."""
-    (finding,) = measured["findings"]
+def test_a_finding_says_what_its_kernels_take(cost_report: dict[str, Any]) -> None:
+    """A wider operand takes more shared memory at the layer's own head size."""
+    (finding,) = cost_report["findings"]
     cost = finding["shared"]
     assert cost == finding["kernels"][0]["shared"]
     assert (cost["target"], cost["limit"]) == ("sm90", 232_448)
@@ -71,16 +71,15 @@ def test_a_finding_says_what_its_kernels_take(measured: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @needs_torch
-def test_the_largest_head_that_fits(measured: dict[str, Any]) -> None:
-    """By GPU and dtypes: the promotion costs an H100 the largest heads; a smaller GPU holds less
-    whatever the dtypes."""
-    rows = {(row["target"], row["dtypes"]): row for row in measured["head_sizes"]}
+def test_the_largest_head_that_fits(cost_report: dict[str, Any]) -> None:
+    """The promotion reduces the largest head on an H100; a smaller GPU holds less anyway."""
+    rows = {(row["target"], row["dtypes"]): row for row in cost_report["head_sizes"]}
     assert rows.keys() == {
         (target, which) for target in ("sm90", "sm75") for which in ("intended", "actual")
     }
-    meant, mixed = rows["sm90", "intended"], rows["sm90", "actual"]
-    assert list(meant["shared"]) == ["64", "128", "256"]
-    assert (meant["largest"], mixed["largest"]) == (256, 128)
+    intended, mixed = rows["sm90", "intended"], rows["sm90", "actual"]
+    assert list(intended["shared"]) == ["64", "128", "256"]
+    assert (intended["largest"], mixed["largest"]) == (256, 128)
     assert mixed["shared"]["256"] > mixed["limit"] == 232_448
     assert mixed["why"] == {"256": "FC501"}
     assert mixed["operands"] == {"q": "fp16", "k": "fp32", "o": "fp16"}
@@ -90,7 +89,7 @@ def test_the_largest_head_that_fits(measured: dict[str, Any]) -> None:
 
 
 def test_operands_get_other_dtypes() -> None:
-    """Only those that are named, tensor descriptors too; everything else of a launch stays."""
+    """Only the named operands change, tensor descriptors included."""
     descriptor = {"dtype": "fp32", "align": 16, "shape": [64], "strides": [1], "block": [64]}
     args = {
         "q": {"dtype": "fp32", "align": 8},
@@ -99,8 +98,8 @@ def test_operands_get_other_dtypes() -> None:
         "T": {"int": 64},
     }
     entry = RecordedLaunch(id="1", kernel="m:k", qualname="k", launch=Launch(args))
-    changed = with_dtypes(entry, {"q": "fp16", "k": "fp16", "T": "fp16", "absent": "fp16"})
-    assert changed.launch.args == {
+    entry_in_fp16 = with_dtypes(entry, {"q": "fp16", "k": "fp16", "T": "fp16", "absent": "fp16"})
+    assert entry_in_fp16.launch.args == {
         "q": {"dtype": "fp16", "align": 8},
         "k": {"descriptor": {**descriptor, "dtype": "fp16"}},
         "v": {"dtype": "fp32", "align": 16},
@@ -109,7 +108,7 @@ def test_operands_get_other_dtypes() -> None:
 
 
 def test_launches_of_one_kernel_together() -> None:
-    """All have to fit; one that does not compile leaves no figure."""
+    """The launches of a kernel need their maximum; a failing one has no figure."""
     small, large = Need(1024, True), Need(4096, True)
     over, broken = Need(300_000, False, "FC501"), Need(None, False, "FC303")
     assert combine_needs([small, large]) == large
@@ -118,7 +117,7 @@ def test_launches_of_one_kernel_together() -> None:
 
 
 def test_no_head_fits() -> None:
-    """There is no largest size, and each size says why."""
+    """If no head fits, each size has its reason."""
     row = HeadNeeds(
         kernel="m:k",
         mode=Mode("fp16", "fp32"),
@@ -128,17 +127,17 @@ def test_no_head_fits() -> None:
         needs={64: Need(70_000, False, "FC501")},
         missing={128: "no argument makes heads 128 wide"},
     )
-    said = row.document().to_json()
-    assert said["largest"] is None
-    assert said["shared"] == {"64": 70_000, "128": None}
-    assert said["why"] == {"64": "FC501", "128": "no argument makes heads 128 wide"}
+    content = row.document().to_json()
+    assert content["largest"] is None
+    assert content["shared"] == {"64": 70_000, "128": None}
+    assert content["why"] == {"64": "FC501", "128": "no argument makes heads 128 wide"}
     assert reports.largest_head(row) == "not measured"
     assert reports.largest_head(replace(row, missing={})) == "none"
     assert reports.largest_head(replace(row, needs={64: Need(7_000, True)})) == "64"
 
 
 class _Bench(CostBench):
-    """Compiles nothing: releases from `first_without` on lack an API of every launch."""
+    """A bench without compilers: releases from `first_without` on lack an API of every launch."""
 
     first_without = Version("3.9.0")
     why = "FC101"
@@ -159,20 +158,20 @@ class _Bench(CostBench):
     ],
 )
 def test_an_older_release_compiles_what_the_newest_has_removed(
-    may_change: bool, first_without: str, why: str, expected: str
+    may_change: bool, first_without: str, why: str, release: str
 ) -> None:
-    """The release of the user's choice stays, and one that fails for another reason too."""
+    """Only a removed API makes the bench choose an older release."""
     (choice,) = toolchains.resolve(["triton==3.9.0"]).choices
     bench = _Bench(Path("store"), choice, may_change_release=may_change)
     bench.first_without, bench.why = Version(first_without), why
     bench.choose_release(
         [RecordedLaunch(id="1", kernel="m:k", qualname="k", launch=Launch({}))], "sm90"
     )
-    assert bench.choice.version == expected
+    assert bench.choice.version == release
 
 
 def test_gpus_are_named_for_the_table_only() -> None:
-    """`--target` without `--shared` is a mistake, and so is a GPU that cannot be imitated."""
+    """--target needs --shared, and an NVIDIA GPU."""
     alone = CliRunner().invoke(app, ["dtypes", "x.py:X", "--target", "h100"])
     assert (alone.exit_code, "add --shared" in alone.stderr) == (Exit.USAGE, True)
     amd = CliRunner().invoke(app, ["dtypes", "x.py:X", "--shared", "--target", "gfx942"])

@@ -39,7 +39,7 @@ def question(version: str, *targets: str) -> DtypesQuestion:
 
 
 def test_the_line_and_the_assertion_of_0_1_2() -> None:
-    """The addcmul promotes k by self.k_a and the operator's assertion trips; the cast mends it."""
+    """The addcmul promotes k, the operator's assertion fails, and the cast fixes both."""
     result = examine(question("0.1.2", RWKV7))
     (finding,) = result.findings
     assert (finding.code, finding.file, finding.line) == ("FC701", "fla/layers/rwkv7.py", 179)
@@ -54,7 +54,7 @@ def test_the_line_and_the_assertion_of_0_1_2() -> None:
 
 
 def test_the_mixed_kernels_of_0_2_0() -> None:
-    """Without the assertion, the kernels that get mixed dtypes are named, backward ones too."""
+    """Forward and backward kernels with mixed dtypes are named."""
     (finding,) = examine(question("0.2.0", RWKV7), Experiments(mend=False)).findings
     assert (finding.line, finding.source) == (185, ADDCMUL)
     kernels = {each.kernel.rpartition(":")[2] for each in finding.reached_kernels}
@@ -67,7 +67,7 @@ def test_the_mixed_kernels_of_0_2_0() -> None:
 
 
 def test_0_2_2_is_clean() -> None:
-    """Its norm in float32 is autocast's doing, and k_a reaches a kernel as it is."""
+    """Float32 by autocast's own rules is not a finding."""
     result = examine(question("0.2.2", RWKV7))
     assert result.findings == ()
     assert result.launch_counts[RWKV7] > 0
@@ -75,25 +75,24 @@ def test_0_2_2_is_clean() -> None:
 
 
 def test_renamed_copies_in_a_file_of_the_users(tmp_path: Path) -> None:
-    """Whatever the parameter is called and however the promotion is written; in place it stays
-    float16."""
+    """Promotions are found under other names and in other forms; in place stays float16."""
     package = provide_package("flash-linear-attention==0.1.2")
     layer = (Path(package.path) / "fla" / "layers" / "rwkv7.py").read_text()
-    renamed = layer.replace(ADDCMUL, "PROMOTION").replace("RWKV7Attention", "Mixer")
-    renamed = renamed.replace("k_a", "key_gate")
+    text = layer.replace(ADDCMUL, "PROMOTION").replace("RWKV7Attention", "Mixer")
+    text = text.replace("k_a", "key_gate")
     targets = []
     for name, line in COPIES.items():
         file = tmp_path / f"{name}.py"
-        file.write_text(renamed.replace("PROMOTION", line))
+        file.write_text(text.replace("PROMOTION", line))
         targets.append(f"{file}:Mixer")
-    asked = question("0.1.2", *targets)
-    found = {
+    copies = question("0.1.2", *targets)
+    by_copy = {
         each.subject.partition(":")[0]: each
-        for each in following.findings(following.follow(asked, tmp_path), (FP16,))
+        for each in following.findings(following.follow(copies, tmp_path), (FP16,))
     }
-    assert found.keys() == COPIES.keys() - {"in_place"}
-    for name, finding in found.items():
+    assert by_copy.keys() == COPIES.keys() - {"in_place"}
+    for name, finding in by_copy.items():
         assert (finding.line, finding.source) == (179, COPIES[name])
         assert finding.operand == "self.key_gate"
-    assert [name for name, each in found.items() if each.code == "FC703"] == ["lerp"]
-    assert all(found[name].error_at_end for name in found)
+    assert [name for name, each in by_copy.items() if each.code == "FC703"] == ["lerp"]
+    assert all(by_copy[name].error_at_end for name in by_copy)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
     reason="needs torch and triton: pip install .[torch]",
 )
 FP16, BF16 = Mode("fp16", "fp32"), Mode("bf16", "fp32")
-# How each promotion is written, and its float32 operand there.
+# Each form of a promotion, with its float32 operand.
 PROMOTIONS = {
     "k = k.addcmul(k * (a - 1), self.gain)": "self.gain",
     "k = torch.addcmul(k, k * (a - 1), self.gain)": "self.gain",
@@ -37,7 +37,7 @@ PROMOTIONS = {
     "k = k * self.gain.sigmoid().view(1, -1)": "self.gain.sigmoid().view(1, -1)",
     "k = torch.stack([k, self.gain.expand(k.shape)])[0]": "self.gain.expand(k.shape)",
 }
-# What gives float32 by design, keeps float16, or reaches no kernel.
+# Lines that give float32 by design, keep float16, or reach no kernel.
 HARMLESS = (
     "k = k.clone().addcmul_(k * (a - 1), self.gain)",
     "k = k.clone(); k += self.gain",
@@ -59,10 +59,10 @@ TABLES = {
     "k = k * torch.arange(64.0, device=k.device).cos()": "torch.arange(64.0, device=k.device).cos()",
     "k = torch.addcmul(k, k, self.table)": "self.table",
 }
-ASSERTED = "k = k.addcmul(k * (1 - a), self.gain)"
-REFUSED = "k = torch.lerp(k, k * a, self.gain)"
+WITH_CONTRACT = "k = k.addcmul(k * (1 - a), self.gain)"
+INVALID = "k = torch.lerp(k, k * a, self.gain)"
 TOO_LARGE = "k = k + (-1e9)"
-LINES = (*PROMOTIONS, *TABLES, *HARMLESS, REFUSED, TOO_LARGE)
+LINES = (*PROMOTIONS, *TABLES, *HARMLESS, INVALID, TOO_LARGE)
 
 
 class Layers:
@@ -72,7 +72,7 @@ class Layers:
         self.files = {}
         for number, line in enumerate(LINES):
             self.files[line] = write(folder, f"mixed_{number}", line)
-        self.files[ASSERTED] = write(folder, "asserted", ASSERTED, CONTRACT)
+        self.files[WITH_CONTRACT] = write(folder, "asserted", WITH_CONTRACT, CONTRACT)
         (choice,) = toolchains.resolve(["installed"]).choices
         question = DtypesQuestion(
             targets=tuple(f"{file}:Mixer" for file in self.files.values()),
@@ -93,7 +93,7 @@ def layers(tmp_path_factory: pytest.TempPathFactory) -> Layers:
 
 
 def test_every_layer_was_followed(layers: Layers) -> None:
-    """All of them ran forward and backward where nothing refused to."""
+    """Every layer runs forward and backward."""
     subjects = layers.answer.observation.subjects
     assert len(subjects) == len(layers.files)
     assert all(subject.plan for subject in subjects)
@@ -101,7 +101,7 @@ def test_every_layer_was_followed(layers: Layers) -> None:
 
 @pytest.mark.parametrize("promotion", PROMOTIONS)
 def test_a_promotion_is_named_with_its_operand(layers: Layers, promotion: str) -> None:
-    """Whatever the operation is called, its line, the wide parameter and the kernels are named."""
+    """The finding has the line, the wide parameter and the kernels."""
     (finding,) = layers.findings(promotion)
     assert finding.code == "FC701"
     assert (finding.line, finding.source) == (
@@ -111,15 +111,15 @@ def test_a_promotion_is_named_with_its_operand(layers: Layers, promotion: str) -
     assert (finding.operand, finding.parameter) == (PROMOTIONS[promotion], "gain")
     assert (finding.source_dtype, finding.result_dtype) == ("fp16", "fp32")
     module = layers.files[promotion].stem
-    reached = {(each.kernel, each.argument) for each in finding.reached_kernels}
-    assert reached == {(f"{module}:mix", "k"), (f"{module}:mix_back", "k")}
+    arguments = {(each.kernel, each.argument) for each in finding.reached_kernels}
+    assert arguments == {(f"{module}:mix", "k"), (f"{module}:mix_back", "k")}
     assert finding.reached_kernels[0].dtypes == {"q": "fp16", "k": "fp32", "v": "fp16", "o": "fp16"}
     assert finding.reached_kernels[0].intended_dtypes == dict.fromkeys("qkvo", "fp16")
 
 
 @pytest.mark.parametrize("promotion", TABLES)
 def test_a_table_in_float32_promotes(layers: Layers, promotion: str) -> None:
-    """Such as a rotary table, although parameters in half precision do not change it."""
+    """A float32 table promotes, although half parameters do not change it."""
     (finding,) = layers.findings(promotion)
     assert (finding.code, finding.operand) == ("FC701", TABLES[promotion])
     assert finding.line == line_of(layers.files[promotion], promotion)
@@ -127,17 +127,17 @@ def test_a_table_in_float32_promotes(layers: Layers, promotion: str) -> None:
 
 
 def test_bfloat16_is_promoted_alike(layers: Layers) -> None:
-    """The same lines are found under the other dtype of autocast."""
+    """The same lines are found under bfloat16 autocast."""
     for promotion in PROMOTIONS:
         (finding,) = layers.findings(promotion, BF16)
         assert (finding.source_dtype, finding.result_dtype) == ("bf16", "fp32")
 
 
 def test_the_assertion_that_trips_is_named(layers: Layers) -> None:
-    """The cause is the promotion's line, and the finding says what ends the run."""
-    (finding,) = layers.findings(ASSERTED)
-    file = layers.files[ASSERTED]
-    assert finding.line == line_of(file, ASSERTED)
+    """The cause is the promotion's line; the failing assertion is its consequence."""
+    (finding,) = layers.findings(WITH_CONTRACT)
+    file = layers.files[WITH_CONTRACT]
+    assert finding.line == line_of(file, WITH_CONTRACT)
     assert finding.reached_kernels == ()
     assert finding.error_at_end is not None
     assert (finding.error_at_end.line, finding.error_at_end.source) == (
@@ -148,30 +148,29 @@ def test_the_assertion_that_trips_is_named(layers: Layers) -> None:
 
 @pytest.mark.parametrize("harmless", HARMLESS)
 def test_what_is_float32_by_design_is_no_finding(layers: Layers, harmless: str) -> None:
-    """Casts of the program's and of autocast's, operations in place, tensors without dimensions,
-    and promoted ones that no kernel gets."""
+    """Explicit casts, in-place operations and tensors that reach no kernel are not findings."""
     assert layers.findings(harmless) == []
     assert layers.findings(harmless, BF16) == []
 
 
 def test_an_operation_that_refuses_its_operands(layers: Layers) -> None:
-    """The error of lerp is reported as itself, at its line."""
-    (finding,) = layers.findings(REFUSED)
+    """The error of lerp is reported at its line."""
+    (finding,) = layers.findings(INVALID)
     assert finding.code == "FC703"
-    assert finding.line == line_of(layers.files[REFUSED], REFUSED)
+    assert finding.line == line_of(layers.files[INVALID], INVALID)
     assert finding.operand == "self.gain"
     assert "weight" in finding.message
 
 
 def test_a_constant_beyond_float16(layers: Layers) -> None:
-    """A mask of -1e9 is infinite in float16, and fine in bfloat16."""
+    """A mask of -1e9 is infinite in float16 and finite in bfloat16."""
     (finding,) = layers.findings(TOO_LARGE)
     assert (finding.code, finding.operand) == ("FC704", "-1e+09")
     assert finding.line == line_of(layers.files[TOO_LARGE], TOO_LARGE)
     assert layers.findings(TOO_LARGE, BF16) == []
 
 
-def _launched(events: tuple[int, ...], params: str, dtype: str) -> ObservedRun:
+def _launch_run(events: tuple[int, ...], params: str, dtype: str) -> ObservedRun:
     """A run that launches a kernel with a half operand `q` and an operand `k`."""
     place = Place(__file__, 1)
     q = Operand("float16", 2, ())
@@ -186,15 +185,15 @@ def _launched(events: tuple[int, ...], params: str, dtype: str) -> ObservedRun:
 
 
 def test_a_finding_does_not_depend_on_the_layers_beside_its_own() -> None:
-    """Another layer passes float32 to the same kernel by design: that is no evidence here."""
-    promoted = ObservedSubject(
-        "m:A", (_launched((0,), "fp32", "float32"), _launched((), "half", "float16"))
+    """A layer that passes float32 by design does not hide another layer's finding."""
+    with_promotion = ObservedSubject(
+        "m:A", (_launch_run((0,), "fp32", "float32"), _launch_run((), "half", "float16"))
     )
     by_design = ObservedSubject(
-        "m:B", (_launched((), "fp32", "float32"), _launched((), "half", "float32"))
+        "m:B", (_launch_run((), "fp32", "float32"), _launch_run((), "half", "float32"))
     )
     modes = (Mode("fp16", "fp32"),)
-    for subjects in ((promoted,), (promoted, by_design), (by_design, promoted)):
+    for subjects in ((with_promotion,), (with_promotion, by_design), (by_design, with_promotion)):
         answer = DtypesAnswer(Observation(subjects, {}), (), ())
         (finding,) = following.findings(answer, modes)
         assert (finding.subject, finding.parameter) == ("m:A", "gain")

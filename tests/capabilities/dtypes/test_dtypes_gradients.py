@@ -1,4 +1,4 @@
-"""Gradients that are float32: by a promotion, or because a residual stream is."""
+"""Float32 gradients, by a promotion or by a float32 residual stream."""
 
 from __future__ import annotations
 
@@ -140,20 +140,16 @@ def _findings(folder: Path, name: str) -> list[DtypeFinding]:
     return following.findings(answer, question.modes)
 
 
-def test_the_gradient_of_a_float32_residual_is_no_finding(tmp_path: Path) -> None:
-    """It is float32 because the residual is, whatever was added to that."""
-    assert _findings(tmp_path, "Stream") == []
-
-
-def test_a_residual_stream_that_begins_in_float32_is_no_finding(tmp_path: Path) -> None:
-    """The kernel takes it in float32 before anything was added to it."""
-    assert _findings(tmp_path, "Deep") == []
+@pytest.mark.parametrize("name", ["Stream", "Deep"])
+def test_the_gradient_of_a_float32_residual_is_no_finding(tmp_path: Path, name: str) -> None:
+    """A gradient is float32 because its residual is, after one sum or two."""
+    assert _findings(tmp_path, name) == []
 
 
 def test_the_gradient_of_a_promoted_tensor_is_one(tmp_path: Path) -> None:
-    """The promotion is named, with the kernels of both passes."""
+    """A promoted residual is named with the kernels of both passes."""
     (finding,) = _findings(tmp_path, "Promoted")
     assert finding.line == line_of(tmp_path / "streams.py", "start * self.gain")
     assert finding.operand == "self.gain"
-    reached = {(each.kernel, each.argument) for each in finding.reached_kernels}
-    assert {("streams:add", "residual"), ("streams:add_back", "dtotal")} <= reached
+    arguments = {(each.kernel, each.argument) for each in finding.reached_kernels}
+    assert {("streams:add", "residual"), ("streams:add_back", "dtotal")} <= arguments

@@ -1,4 +1,4 @@
-"""Launches that the compiler refuses for their mixed dtypes, whoever widened an operand."""
+"""Launches that the compiler rejects for their mixed dtypes."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Mixer(nn.Module):
         scores[(1,)](q, k, o, D=64)
         return o
 """
-# Autocast keeps these in float32, or the program does.
-WIDENED = (
+# Lines that autocast or the program computes in float32.
+WIDENING_LINES = (
     "k = k.softmax(-1)",
     "k = F.normalize(k, dim=-1)",
     "k = F.layer_norm(k, (64,))",
@@ -70,13 +70,13 @@ FITTING = (
     "q, k = q.float(), k.float()",
 )
 # A cast alone, and a promotion whose other operand autocast keeps in float32.
-ASSERTED = ("k = k.softmax(1)", "k = k - k.logsumexp(-1, keepdim=True)")
+CONTRACT_LINES = ("k = k.softmax(1)", "k = k - k.logsumexp(-1, keepdim=True)")
 CONTRACT = "assert q.dtype == k.dtype"
 BF16 = Mode("bf16", "fp32")
 
 
 def examine_files(
-    folder: Path, files: Sequence[Path], announced: list[DtypeFinding], name: str = "Mixer"
+    folder: Path, files: Sequence[Path], messages: list[DtypeFinding], name: str = "Mixer"
 ) -> DtypesResult:
     (choice,) = toolchains.resolve(["installed"]).choices
     question = DtypesQuestion(
@@ -85,7 +85,7 @@ def examine_files(
         toolchain=toolchains.provide(choice),
     )
     bench = CostBench(folder / "store", choice)
-    return examine(question, Experiments(bench=bench, costs=False), announced.append)
+    return examine(question, Experiments(bench=bench, costs=False), messages.append)
 
 
 class Examined:
@@ -93,8 +93,8 @@ class Examined:
 
     def __init__(self, folder: Path) -> None:
         self.files: dict[str, Path] = {}
-        for number, line in enumerate((*WIDENED, DIRECT, *FITTING, *ASSERTED)):
-            contract = CONTRACT if line in ASSERTED else "pass"
+        for number, line in enumerate((*WIDENING_LINES, DIRECT, *FITTING, *CONTRACT_LINES)):
+            contract = CONTRACT if line in CONTRACT_LINES else "pass"
             file = folder / f"layer_{number}.py"
             file.write_text(_FILE.format(line=line, contract=contract))
             self.files[line] = file
@@ -108,76 +108,80 @@ class Examined:
 
 
 @pytest.fixture(scope="module")
-def examined(tmp_path_factory: pytest.TempPathFactory) -> Examined:
+def examined_layers(tmp_path_factory: pytest.TempPathFactory) -> Examined:
     return Examined(tmp_path_factory.mktemp("refused"))
 
 
-@pytest.mark.parametrize("line", WIDENED)
+@pytest.mark.parametrize("line", WIDENING_LINES)
 def test_the_line_that_widens_an_operand_of_a_refused_launch_is_named(
-    examined: Examined, line: str
+    examined_layers: Examined, line: str
 ) -> None:
-    """The compiler takes the launch in either dtype, and not in both."""
-    (finding,) = examined.findings(line)
-    text = examined.files[line].read_text().splitlines()
+    """The finding is the line that widens one operand of a rejected launch."""
+    (finding,) = examined_layers.findings(line)
+    text = examined_layers.files[line].read_text().splitlines()
     assert (finding.code, text[finding.line - 1].strip()) == ("FC701", line)
     (kernel,) = finding.reached_kernels
     assert (kernel.argument, kernel.dtypes["q"], kernel.dtypes["k"]) == ("k", "bf16", "fp32")
     assert "FC106" in finding.message
 
 
-def test_findings_are_announced_once_and_cost_nothing_without_costs(examined: Examined) -> None:
-    """Those of refused launches too, and none of the fixed copy."""
-    announced = [(each.subject, each.identity) for each in examined.announced]
-    assert announced == [(each.subject, each.identity) for each in examined.result.findings]
-    for finding in examined.result.findings:
+def test_findings_are_announced_once_and_cost_nothing_without_costs(
+    examined_layers: Examined,
+) -> None:
+    """Each finding is announced once, without figures of shared memory."""
+    messages = [(each.subject, each.identity) for each in examined_layers.announced]
+    assert messages == [(each.subject, each.identity) for each in examined_layers.result.findings]
+    for finding in examined_layers.result.findings:
         assert all(kernel.shared is None for kernel in finding.reached_kernels)
 
 
-def test_a_parameter_that_is_passed_directly_is_named_at_the_launch(examined: Examined) -> None:
-    """Nothing computed it, so that its first line is the launch's."""
-    (finding,) = examined.findings(DIRECT)
+def test_a_parameter_that_is_passed_directly_is_named_at_the_launch(
+    examined_layers: Examined,
+) -> None:
+    """A wide parameter that is passed as it is has the launch as its line."""
+    (finding,) = examined_layers.findings(DIRECT)
     assert finding.source == "scores[(1,)](q, k, o, D=64)"
     assert (finding.operand, finding.fix) == ("k", None)
 
 
 @pytest.mark.parametrize("line", FITTING)
-def test_a_launch_that_compiles_is_no_finding(examined: Examined, line: str) -> None:
-    """Its operands agree when they reach the kernel."""
-    assert list(examined.findings(line)) == []
+def test_a_launch_that_compiles_is_no_finding(examined_layers: Examined, line: str) -> None:
+    """A launch with equal dtypes is not a finding."""
+    assert list(examined_layers.findings(line)) == []
 
 
-@pytest.mark.parametrize("line", ASSERTED)
+@pytest.mark.parametrize("line", CONTRACT_LINES)
 def test_a_contract_that_autocast_breaks_is_named_at_the_line(
-    examined: Examined, line: str
+    examined_layers: Examined, line: str
 ) -> None:
-    """The layer fails with mixed dtypes only, so that it does not count as not followed."""
-    (finding,) = examined.findings(line)
+    """A layer that fails only with mixed dtypes counts as followed."""
+    (finding,) = examined_layers.findings(line)
     assert finding.source == line
     assert finding.error_at_end is not None
     assert finding.error_at_end.source == CONTRACT
-    assert examined.result.not_followed == ()
+    assert examined_layers.result.not_followed == ()
 
 
-def test_the_proposed_casts_leave_no_refused_launch(examined: Examined) -> None:
-    """Only the parameter, which no expression computes, has no cast."""
-    assert examined.result.fix_result is not None
-    remaining = {finding.subject for finding in examined.result.fix_result.remaining}
-    assert remaining == {f"{examined.files[DIRECT].stem}:Mixer"}
-    without = [finding.subject for finding in examined.result.fix_result.not_fixed]
-    assert without == [f"{examined.files[DIRECT].stem}:Mixer"]
+def test_the_proposed_casts_leave_no_refused_launch(examined_layers: Examined) -> None:
+    """Only the parameter without an expression remains after the casts."""
+    assert examined_layers.result.fix_result is not None
+    remaining = {finding.subject for finding in examined_layers.result.fix_result.remaining}
+    assert remaining == {f"{examined_layers.files[DIRECT].stem}:Mixer"}
+    without = [finding.subject for finding in examined_layers.result.fix_result.not_fixed]
+    assert without == [f"{examined_layers.files[DIRECT].stem}:Mixer"]
 
 
 def test_the_launches_before_an_error_of_every_dtype_are_judged(tmp_path: Path) -> None:
-    """The layer counts as not followed, because its later launches are unknown."""
+    """Launches before an error are judged, and the layer counts as not followed."""
     files = []
-    for name, line in (("widened", WIDENED[0]), ("fitting", FITTING[0])):
+    for name, line in (("widened", WIDENING_LINES[0]), ("fitting", FITTING[0])):
         file = tmp_path / f"{name}.py"
         text = _FILE.format(line=line, contract="pass")
         file.write_text(text.replace("return o", "raise RuntimeError('too short')"))
         files.append(file)
     result = examine_files(tmp_path, files, [])
     (finding,) = result.findings
-    assert (finding.subject, finding.source) == ("widened:Mixer", WIDENED[0])
+    assert (finding.subject, finding.source) == ("widened:Mixer", WIDENING_LINES[0])
     assert {each.subject for each in result.not_followed} == {"widened:Mixer", "fitting:Mixer"}
     assert {each.reason for each in result.not_followed} == {"RuntimeError: too short"}
 
@@ -210,7 +214,7 @@ class Cross(nn.Module):
 
 
 def test_the_arguments_that_a_launch_receives_wide_are_one_finding(tmp_path: Path) -> None:
-    """No cast of one operand is enough; the output gets the dtype of `v`."""
+    """Two wide arguments of a launch are one finding."""
     file = tmp_path / "cross.py"
     file.write_text(_CROSS)
     (finding,) = examine_files(tmp_path, [file], [], "Cross").findings

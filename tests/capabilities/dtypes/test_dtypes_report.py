@@ -1,4 +1,4 @@
-"""The JSON of flacheck dtypes, what a baseline makes of it, and places without columns."""
+"""The JSON and the baseline of `flacheck dtypes`, and places without columns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SOURCE = """def forward(self, k, a):
 
 
 def test_the_json_that_programs_read() -> None:
-    """It is as committed, and fits the schema."""
+    """The JSON equals the golden file and follows the schema."""
     value = dtypes.report(answer()).value
     text = json.dumps(value, indent=1) + "\n"
     if os.environ.get("FLACHECK_GOLDEN") == "write":
@@ -41,12 +41,12 @@ def test_the_json_that_programs_read() -> None:
 
 
 def test_only_new_findings_fail(tmp_path: Path) -> None:
-    """A baseline of all findings lets them pass; one finding less, and the run fails for that."""
+    """Findings in the baseline pass, and a new one fails."""
     result = answer()
     file = tmp_path / "known.json"
     file.write_text(baseline.format_baseline(result.findings))
-    known = baseline.apply(result, file)
-    assert (known.new, known.exit_code) == ([], Exit.OK)
+    comparison = baseline.apply(result, file)
+    assert (comparison.new, comparison.exit_code) == ([], Exit.OK)
     file.write_text(baseline.format_baseline(result.findings[:2]))
     fewer = baseline.apply(result, file)
     assert [each.code for each in fewer.new] == ["FC703", "FC704"]
@@ -55,7 +55,7 @@ def test_only_new_findings_fail(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '{"known": 1}', '{"known": [{}]}'])
 def test_a_file_that_is_no_baseline(tmp_path: Path, text: str) -> None:
-    """The message says which file, and how one is made."""
+    """The message names the file and --write-baseline."""
     file = tmp_path / "known.json"
     file.write_text(text)
     with pytest.raises(UsageError, match=r"is not a flacheck dtypes baseline.*--write-baseline"):
@@ -65,8 +65,7 @@ def test_a_file_that_is_no_baseline(tmp_path: Path, text: str) -> None:
 
 
 def test_lines_are_enough_where_an_operation_stands_alone(tmp_path: Path) -> None:
-    """Python 3.10 knows no columns: an operand is named when its line has one operation, and a cast
-    is proposed; a line with two says less."""
+    """Without columns, an operand is found only if its line has one operation."""
     file = tmp_path / "layer.py"
     file.write_text(SOURCE)
     wide = Operand("float32", 1, (), at="1", kind="parameter", name="gain")
@@ -87,7 +86,7 @@ def test_lines_are_enough_where_an_operation_stands_alone(tmp_path: Path) -> Non
 
 
 def test_a_place_has_columns_where_python_tells_them() -> None:
-    """Code of Python 3.10 has no `co_positions`: its place is the line."""
+    """A place has columns if the code object has `co_positions`."""
     code = types.SimpleNamespace(co_filename="layer.py")
     frame = types.SimpleNamespace(f_code=code)
     old = places.place_of(frame, 4, 7)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A program of a user's own, followed where it calls its module."""
+"""A user's training script, followed through its module calls."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ def run(*words: str) -> Result:
 @pytest.mark.slow
 @needs_torch
 def test_a_training_script_is_followed_as_it_is(tmp_path: Path) -> None:
-    """In the mode that it runs in by itself, with its own arguments, forward and backward, though
-    it ends with an exit code; what it imports from its own folder is named."""
+    """The script runs in its own mode and with its own arguments, in both passes."""
     training_script.write(tmp_path, status=3)
     result = run("--no-mend", "--format", "json", "--", "train.py", "--dtype", "bfloat16")
     assert result.exit_code == Exit.FINDINGS, result.output
@@ -68,11 +67,13 @@ def test_a_training_script_is_followed_as_it_is(tmp_path: Path) -> None:
         (WITHOUT_AUTOCAST, Exit.USAGE, "give --autocast fp16"),
     ],
 )
-def test_a_script_that_cannot_be_followed(tmp_path: Path, text: str, code: int, said: str) -> None:
-    """One message that says what is wrong."""
+def test_a_script_that_cannot_be_followed(
+    tmp_path: Path, text: str, code: int, message: str
+) -> None:
+    """A script without a module call gives one message and its exit code."""
     (tmp_path / "odd.py").write_text(text)
     result = run("--", "odd.py")
-    assert (result.exit_code, said in result.stderr) == (code, True), result.stderr
+    assert (result.exit_code, message in result.stderr) == (code, True), result.stderr
 
 
 @pytest.mark.parametrize(
@@ -87,15 +88,15 @@ def test_a_script_that_cannot_be_followed(tmp_path: Path, text: str, code: int, 
         (("train.py:A", "sub/train.py:B"), "have the same name"),
     ],
 )
-def test_words_that_make_no_sense(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
-    """They are refused before anything is run."""
+def test_words_that_make_no_sense(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    """Contradictory arguments are refused before the script runs."""
     (tmp_path / "train.py").write_text("raise SystemExit(9)")
     result = run(*words)
-    assert (result.exit_code, said in result.stderr) == (Exit.USAGE, True), result.stderr
+    assert (result.exit_code, message in result.stderr) == (Exit.USAGE, True), result.stderr
 
 
 def test_how_a_script_is_named(tmp_path: Path) -> None:
-    """With its interpreter or without, as a module, with arguments; a target is none."""
+    """A script is named with or without its interpreter, or as a module."""
     (tmp_path / "train.py").write_text("")
     assert words_of(["python", "train.py", "--lr", "1"]) == ("train.py", "--lr", "1")
     assert words_of(["python3", "-m", "pkg.train"]) == ("-m", "pkg.train")

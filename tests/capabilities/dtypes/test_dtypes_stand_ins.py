@@ -1,4 +1,4 @@
-"""Layers that need a compiled package which is not there, followed with a stand-in for it."""
+"""Layers that import a missing compiled package, followed with a stand-in."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ needs_torch = pytest.mark.skipif(
 
 
 def follow(target: str, *options: str) -> tuple[int, Any]:
-    """The exit code, and the report; None where there is none."""
+    """Return the exit code, with the report or else stderr."""
     command = ["dtypes", target, "--autocast", "fp16", "--no-mend", "--format", "json", *options]
     result = CliRunner().invoke(app, command)
     if not result.stdout.strip():
@@ -43,8 +43,7 @@ def follow(target: str, *options: str) -> tuple[int, Any]:
 def test_a_layer_is_followed_past_what_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Whether it calls None or says what to install: the report names the stand-in, whose call
-    takes dtypes that agree, beside a parameter that is handed on as it is."""
+    """The report names the stand-in, for a call of None and for a failing import."""
     monkeypatch.chdir(tmp_path)
     needy_layers.write(tmp_path)
     code, value = follow(f"needy.py:{name}")
@@ -57,7 +56,7 @@ def test_a_layer_is_followed_past_what_it_needs(
 def test_a_stand_in_is_judged_like_a_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A promoted operand beside a half one is a finding: compiled functions take one dtype, too."""
+    """A promoted operand of a stand-in is a finding."""
     monkeypatch.chdir(tmp_path)
     needy_layers.write(tmp_path, "k = k * self.gain")
     code, value = follow("needy.py:Needs")
@@ -71,7 +70,7 @@ def test_a_stand_in_is_judged_like_a_kernel(
 def test_what_works_without_gets_no_stand_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A layer with a way of its own goes that way."""
+    """A layer with its own fallback has no stand-in."""
     monkeypatch.chdir(tmp_path)
     needy_layers.write(tmp_path)
     code, value = follow("needy.py:Own")
@@ -82,17 +81,16 @@ def test_what_works_without_gets_no_stand_in(
 def test_a_stand_in_is_no_answer_to_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A call without a tensor has no result to be like: the layer stays unfollowed, and the message
-    names what is missing."""
+    """A call without a tensor fails, and the message names the missing module."""
     monkeypatch.chdir(tmp_path)
     needy_layers.write(tmp_path)
-    code, said = follow("needy.py:Hopeless")
+    code, message = follow("needy.py:Hopeless")
     assert code == Exit.USAGE
-    assert "No module named 'fast_mixing'" in said
+    assert "No module named 'fast_mixing'" in message
 
 
 def test_errors_name_modules_as_people_spell_them() -> None:
-    """With spaces, dashes and capitals; only what is missing is named."""
+    """Spaces, dashes and capitals of a module's name do not matter."""
     missing = ("flash_attn", "mamba_ssm", "tilelang")
     text = "Please install Flash Attention via `pip install flash-attn` first"
     assert match_missing(text, missing) == ("flash_attn",)
@@ -102,7 +100,7 @@ def test_errors_name_modules_as_people_spell_them() -> None:
 
 
 def test_a_function_that_is_none_belongs_to_the_module_that_asked() -> None:
-    """By the innermost frame, else by the subject's own module."""
+    """The innermost frame, else the subject's module, decides which import is missing."""
     trace = 'File "/x/pkg/layers/mamba.py", line 2\nFile "/x/pkg/ops/scan.py", line 1'
     error = ObservedError("forward", "TypeError", "'NoneType' object is not callable", trace)
     subject = ObservedSubject("pkg.layers.mamba:Mamba", (), errors=(error,))

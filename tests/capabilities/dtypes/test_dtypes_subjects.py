@@ -1,5 +1,4 @@
-"""Which arguments layers of a user's own are built from and called with, so that they can be
-followed."""
+"""Arguments to build and to call a user's own layers."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ class Gated(torch.autograd.Function):
     @staticmethod
     def backward(ctx, do):
         x, g = ctx.saved_tensors
-        # What only a gate of the input's form has.
+        # Only a gate with the input's shape has such a view.
         return (do * g).view_as(x), (do * x).view_as(g)
 
 
@@ -83,7 +82,7 @@ class Configured(nn.Module):
 """
 
 
-def _followed(folder: Path, name: str) -> ObservedSubject:
+def _follow(folder: Path, name: str) -> ObservedSubject:
     file = folder / "gates.py"
     file.write_text(_FILE, encoding="utf-8")
     (choice,) = toolchains.resolve(["installed"]).choices
@@ -98,9 +97,8 @@ def _followed(folder: Path, name: str) -> ObservedSubject:
 
 @pytest.mark.parametrize("name", ["GatedNorm", "Configured", "Sized"])
 def test_layers_are_called_so_that_both_passes_work(tmp_path: Path, name: str) -> None:
-    """A gate has the form of what it is beside; a config that is a dataclass is made of its own
-    defaults; a size that must be more than 0 is not 0."""
-    subject = _followed(tmp_path, name)
+    """Gates have the input's shape, dataclass configs their defaults, sizes are positive."""
+    subject = _follow(tmp_path, name)
     assert subject.errors == ()
     # Mixed, half in both ways, float32.
     assert [run.error for run in subject.runs] == [None] * 4

@@ -9,7 +9,7 @@ from flacheck.errors import Exit
 
 
 def test_what_is_kept_back_is_for_the_end() -> None:
-    """Until it is released, only the rest may be spent."""
+    """The reserve can be spent only after its release."""
     budget = Budget(compiles=10)
     budget.keep_back(compiles=4, seconds=0.0)
     for _ in range(6):
@@ -24,7 +24,7 @@ def test_what_is_kept_back_is_for_the_end() -> None:
 
 
 def test_a_small_budget_keeps_back_half_at_most() -> None:
-    """Else nothing would be left to reduce with."""
+    """The reserve is at most half of the budget."""
     budget = Budget(compiles=10, seconds=60.0)
     budget.keep_back(compiles=100, seconds=100.0)
     assert budget.reserve_compiles == 5
@@ -32,7 +32,7 @@ def test_a_small_budget_keeps_back_half_at_most() -> None:
 
 
 def test_without_a_limit_nothing_is_ever_spent() -> None:
-    """And the clock is asked all the same."""
+    """A budget without limits is never spent."""
     budget = Budget()
     budget.keep_back(compiles=100, seconds=100.0)
     for _ in range(1000):

@@ -1,4 +1,4 @@
-"""Which failure it is, where the compiler's words do not say it."""
+"""The identity of a failure whose message has no cause."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ COMPILES = ReleaseVerdict(Verdict.COMPILES)
 @pytest.mark.parametrize(
     ("message", "signature", "weak"),
     [
-        # The name of an exception is no cause: three bugs raise an IndexError out of `map::at`.
+        # An exception's name is not a cause: three bugs raise an IndexError from `map::at`.
         ("IndexError: map::at", "FC303:llir:-:1", True),
         ("what():  map::at", "FC303:llir:-:1", True),
         ("map::at", "FC303:llir:-:1", True),
-        # A wrapper says that some pass failed, and any pass may be meant.
+        # A wrapper's message does not name the pass.
         ("RuntimeError: PassManager::run failed", "FC000:ttgir:-:1", True),
         ("RuntimeError: Internal Triton PTX codegen error", "FC000:llir:-:1", True),
         ("RuntimeError: Unsupported rounding mode for conversion", "FC301:llir:-:1", False),
@@ -34,18 +34,18 @@ COMPILES = ReleaseVerdict(Verdict.COMPILES)
     ],
 )
 def test_few_words_without_a_function_are_weak(message: str, signature: str, weak: bool) -> None:
-    """A function of the compiler says enough."""
+    """A short message without a compiler function is a weak identity."""
     signal = "SIGSEGV" if "SIGSEGV" in message else None
     failing = record("fails", code="FC303", signature=signature, message=message, signal=signal)
     assert identity.is_weak(failing) is weak
 
 
 class DumpingCompilers(FakeCompilers):
-    """Names a pass for every release that is asked for its passes."""
+    """Compilers that name a pass for every request of the passes."""
 
-    def __init__(self, begun: str) -> None:
+    def __init__(self, last_pass: str) -> None:
         super().__init__(lambda _: True)
-        self.begun = begun
+        self.begun = last_pass
 
     def ask(self, cell: Cell, **changes: Any) -> Attempt:
         if changes.get("op") != "passes":
@@ -58,14 +58,14 @@ class DumpingCompilers(FakeCompilers):
 
 
 def test_the_pass_that_was_begun_last_is_the_one_that_fails() -> None:
-    """None where the release prints none."""
+    """The last pass in the dump is the failing one."""
     assert identity.failing_pass(chain(), FAILS, DumpingCompilers("InsertAref")) == "InsertAref"
     silent: Compilers = FakeCompilers(lambda _: True)
     assert identity.failing_pass(chain(), FAILS, silent) is None
 
 
 def test_a_candidate_that_fails_in_another_pass_is_refused() -> None:
-    """It is a slip, and asked for its passes once."""
+    """A failure in another pass is a slip."""
     asking = oracle(DumpingCompilers("InsertAref"))
     assert asking(chain())
     asking.failing_pass = "AnotherPass"
@@ -74,9 +74,8 @@ def test_a_candidate_that_fails_in_another_pass_is_refused() -> None:
 
 
 def test_neighbours_are_the_nearest_that_differ_in_whatever_way() -> None:
-    """One that fails otherwise is as good as one that compiles; one that cannot read the source
-    says nothing.
-    """
+    """The nearest release with another verdict is a neighbour, except one that cannot read the
+    source."""
     table = {
         "triton==3.0.0": COMPILES,
         "triton==3.1.0": ReleaseVerdict(Verdict.FAILS, SIGNATURE),
@@ -90,21 +89,21 @@ def test_neighbours_are_the_nearest_that_differ_in_whatever_way() -> None:
 
 
 def test_a_neighbour_must_go_on_failing_in_its_own_way() -> None:
-    """A candidate that compiles there, or fails there as on the failing release, is another bug."""
+    """A candidate must fail on the neighbour as the original does."""
     neighbour = {"triton==3.3.0": ReleaseVerdict(Verdict.FAILS, OTHER)}
 
-    def asked(compilers: Compilers) -> bool:
+    def accepts(compilers: Compilers) -> bool:
         return Oracle(compilers, FAILS, same_signature(FAILING), neighbour)(chain())
 
     otherwise = FakeCompilers(lambda _: True, slips=lambda _: True)
-    assert asked(otherwise)
-    assert not asked(FakeCompilers(lambda _: True))
+    assert accepts(otherwise)
+    assert not accepts(FakeCompilers(lambda _: True))
 
 
 def test_a_failure_known_by_its_code_is_compared_by_codes() -> None:
-    """Messages of autotuners name keys, of which a reduction has fewer."""
+    """Failures of autotuners are compared by code."""
     failure = same_code(record("fails", code="FC601", signature="FC601:autotune:-:1"))
-    expected = ReleaseVerdict(Verdict.FAILS, "FC602:autotune:-:1")
-    assert failure.agrees(expected, record("fails", code="FC602", signature="FC602:autotune:-:9"))
-    assert not failure.agrees(expected, record("fails", code="FC603", signature="FC603:x:-:9"))
-    assert not failure.agrees(expected, record("compiles"))
+    verdict = ReleaseVerdict(Verdict.FAILS, "FC602:autotune:-:1")
+    assert failure.agrees(verdict, record("fails", code="FC602", signature="FC602:autotune:-:9"))
+    assert not failure.agrees(verdict, record("fails", code="FC603", signature="FC603:x:-:9"))
+    assert not failure.agrees(verdict, record("compiles"))

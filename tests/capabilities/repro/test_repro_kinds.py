@@ -1,4 +1,4 @@
-"""The kinds of failure, and how a script knows each."""
+"""The kinds of failure, and the check of each in a script."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def cell(stage: str = "compile") -> Cell:
     ],
 )
 def test_a_record_tells_its_kind(
-    stage: str, known: dict[str, Any], kind: kinds.FailureKind
+    stage: str, fields: dict[str, Any], kind: kinds.FailureKind
 ) -> None:
-    """By verdict, stage and code."""
-    failing = record(**{"verdict": "fails", **known})
+    """The kind follows from verdict, stage and code."""
+    failing = record(**{"verdict": "fails", **fields})
     assert kinds.kind_of(cell(stage), failing) is kind
 
 
 def test_a_title_names_release_gpu_and_stage_in_one_line() -> None:
-    """Long messages are cut between two words."""
+    """A long message is cut between two words."""
     failing = record("fails", stage="llir", message="word " * 40)
     title = kinds.title(cell(), failing)
     where = "triton 3.2.0 fails on sm90 (NVIDIA H100 80GB HBM3), stage llir: "
@@ -49,7 +49,7 @@ def test_a_title_names_release_gpu_and_stage_in_one_line() -> None:
 
 
 def test_a_memory_limit_is_compared_in_the_script() -> None:
-    """The compile ends well; its shared memory is over what an sm90 has."""
+    """The script compares the shared memory with the GPU's limit."""
     over = record("fails", code="FC501", stage="load", message="out of resource: shared memory")
     symptom = kinds.OVER_LIMIT.symptom(cell(), over, chain())
     assert symptom.words == "out of resource: shared memory"
@@ -73,9 +73,9 @@ def test_a_memory_limit_is_compared_in_the_script() -> None:
 def test_every_limit_is_compared_in_the_script(
     target: str, code: str, figures: list[str], limit: int
 ) -> None:
-    """Threads, registers and tensor memory too, each against the row of its GPU."""
-    said = "out of resource: it, Required: 5, Hardware limit: 4."
-    over = record("fails", code=code, stage="load", message=said)
+    """Threads, registers and tensor memory are compared with the GPU's limits."""
+    text = "out of resource: it, Required: 5, Hardware limit: 4."
+    over = record("fails", code=code, stage="load", message=text)
     symptom = kinds.OVER_LIMIT.symptom(replace(cell(), target=target), over, chain())
     compile(symptom.check, "check", "exec")
     assert [figure for figure in figures if figure not in symptom.check] == []
@@ -83,7 +83,7 @@ def test_every_limit_is_compared_in_the_script(
 
 
 def test_a_slow_compile_is_timed_by_the_script() -> None:
-    """Half of what it took is slow; the script waits twenty times as long."""
+    """Half of the original time is slow, and the script waits twenty times as long."""
     slow = record("fails", code="FC921", seconds=21.0)
     symptom = kinds.SLOW.symptom(cell(), slow, chain())
     assert symptom.title == "triton 3.2.0 takes 21 s to compile this for sm90"
@@ -93,18 +93,18 @@ def test_a_slow_compile_is_timed_by_the_script() -> None:
 
 
 def test_a_quick_compile_gets_two_minutes() -> None:
-    """A maintainer's machine may be slow."""
+    """The timeout of a quick compile is two minutes."""
     quick = record("fails", code="FC302", message="boom", seconds=0.1)
     assert kinds.FAILING.symptom(cell(), quick, chain()).timeout == 120
 
 
 def test_shifted_keys_are_compared_and_missing_ones_speak() -> None:
-    """FC602 fails without a word; FC601 raises."""
+    """The script compares the key for FC602 and expects an exception for FC601."""
     start = specimen("pass", x=POINTER, K={"constexpr": 32})
     one = add_autotuner(start, [{"kwargs": {}, "num_warps": 2}] * 2, ["K"])
-    shifted = record("fails", code="FC602", message="keys")
+    wrong_key = record("fails", code="FC602", message="keys")
     past = record("fails", code="FC601", message="IndexError: list index out of range")
-    assert kinds.TUNER_FAULT.symptom(cell(), shifted, one).words == SHIFTED_KEY
-    assert "want = (32,)" in kinds.TUNER_FAULT.symptom(cell(), shifted, one).check
-    said = kinds.TUNER_FAULT.symptom(cell(), past, one)
-    assert (said.words, said.check) == ("list index out of range", "")
+    assert kinds.TUNER_FAULT.symptom(cell(), wrong_key, one).words == SHIFTED_KEY
+    assert "want = (32,)" in kinds.TUNER_FAULT.symptom(cell(), wrong_key, one).check
+    past_symptom = kinds.TUNER_FAULT.symptom(cell(), past, one)
+    assert (past_symptom.words, past_symptom.check) == ("list index out of range", "")

@@ -1,4 +1,4 @@
-"""Where a reduction starts: a kernel cut out, or found in the sources of its package."""
+"""The start of a reduction: a kernel cut out, or found in its package's sources."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class CuttingCompilers:
     def ask(self, cell: Cell, **changes: Any) -> Attempt:
         assert changes == {"op": "cut", "until": None}
         self.asked.append(cell.toolchain)
-        gone = Attempt(Outcome.RAISED, log="Traceback …\nImportError: gone")
-        return self._answers.get("v" + cell.toolchain[8:].replace(".", "_"), gone)
+        import_error = Attempt(Outcome.RAISED, log="Traceback …\nImportError: gone")
+        return self._answers.get("v" + cell.toolchain[8:].replace(".", "_"), import_error)
 
 
 def cut() -> Attempt:
@@ -52,7 +52,7 @@ def cell(origin: dict[str, Any] = ORIGIN, **more: Any) -> Cell:
 
 
 def test_a_kernel_is_cut_out_where_it_fails() -> None:
-    """Heuristics become constexprs; arguments come in the order of the parameters."""
+    """Heuristics become constexprs, in the order of the parameters."""
     compilers = CuttingCompilers(v3_2_0=cut())
     specimen = cut_out(cell(), compilers)
     assert compilers.asked == ["triton==3.2.0"]
@@ -63,7 +63,7 @@ def test_a_kernel_is_cut_out_where_it_fails() -> None:
 
 
 def test_a_configuration_that_an_autotuner_tried_is_cut_out_with_its_constants() -> None:
-    """Recorded heuristics become arguments, too; the other configuration is left out."""
+    """Constants of the configuration and of heuristics become arguments."""
     configs = ({"kwargs": {"K": 32}, "num_warps": 8}, {"kwargs": {"K": 64}, "num_warps": 4})
     bare = cell(Cut(SOURCE, "kernel"))
     even = {"EVEN": {"constexpr": False}}
@@ -75,14 +75,14 @@ def test_a_configuration_that_an_autotuner_tried_is_cut_out_with_its_constants()
 
 
 def test_another_release_imports_what_the_failing_one_cannot() -> None:
-    """The newest is asked first."""
+    """The newest other release that imports the kernel cuts it out."""
     compilers = CuttingCompilers(v3_1_0=cut())
     assert cut_out(cell(), compilers).source == SOURCE
     assert compilers.asked == ["triton==3.2.0", "triton==3.3.0", "triton==3.1.0"]
 
 
 def test_a_kernel_that_no_release_imports_is_not_reproduced() -> None:
-    """Every release's reason is named."""
+    """The error has the reason of every release."""
     refusal = Attempt(Outcome.FINISHED, facts={"reason": "it is no plain function"})
     with pytest.raises(NotReproduced) as error:
         cut_out(cell(), CuttingCompilers(v3_2_0=refusal))
@@ -93,7 +93,7 @@ def test_a_kernel_that_no_release_imports_is_not_reproduced() -> None:
 
 
 def test_a_recorded_source_is_taken_as_it_is() -> None:
-    """No compiler is asked."""
+    """A recorded source needs no compiler."""
     compilers = CuttingCompilers()
     specimen = cut_out(cell(Cut(SOURCE, "kernel")), compilers)
     assert specimen.source == SOURCE
@@ -101,16 +101,16 @@ def test_a_recorded_source_is_taken_as_it_is() -> None:
 
 
 def test_an_autotuners_run_is_cut_out_with_its_autotuner() -> None:
-    """Configurations and keys are those of the launch."""
+    """The specimen has the launch's configurations and keys."""
     configs = ({"kwargs": {}, "num_warps": 2}, {"kwargs": {}, "num_warps": 8})
-    asked = cell(configs=configs, keys=("K",))
-    specimen = with_autotuner(asked, CuttingCompilers(v3_2_0=cut()))
+    tuned_cell = cell(configs=configs, keys=("K",))
+    specimen = with_autotuner(tuned_cell, CuttingCompilers(v3_2_0=cut()))
     assert specimen.stage == "autotune"
     assert configs_and_keys(specimen) == (list(configs), ["K"])
 
 
 def package(folder: Path) -> Package:
-    """Two modules, in each a kernel whose autotuner has a key that is no parameter."""
+    """Create a package of two modules whose autotuners have a key that is not a parameter."""
     text = "@triton.autotune(configs=[], key=['K', 'gone'])\n"
     text += "@triton.jit\ndef {}(x, K):\n    helper(x)\n"
     (folder / "pack").mkdir()
@@ -119,8 +119,8 @@ def package(folder: Path) -> Package:
     return Package("pack", "1", str(folder), "0", {})
 
 
-def refused(package: Package, name: str) -> Specimen:
-    """What a cell of a package whose import fails starts from."""
+def with_key_of(package: Package, name: str) -> Specimen:
+    """Return the start of a reduction for a package whose import fails."""
     compilers = CuttingCompilers(v3_2_0=cut())
     compilers.packages["pack==1"] = package
     kernel = Kernel(name, "pack==1", "0", ORIGIN)
@@ -132,26 +132,26 @@ def refused(package: Package, name: str) -> Specimen:
     [("pack.b:second", "second"), ("pack.b:fine", "other"), ("pack.c:other", "first")],
 )
 def test_a_refused_key_is_found_in_the_sources_of_its_package(
-    tmp_path: Path, kernel: str, found: str
+    tmp_path: Path, kernel: str, kernel_name: str
 ) -> None:
-    """The kernel asked for when it is at fault, else its module's first, else the first."""
-    specimen = refused(package(tmp_path), kernel)
-    assert specimen.name == found
+    """The cell's own kernel is preferred, then its module's first, then the first."""
+    specimen = with_key_of(package(tmp_path), kernel)
+    assert specimen.name == kernel_name
     assert specimen.stage == "import"
     assert configs_and_keys(specimen)[1] == ["K", "gone"]
 
 
 def test_a_package_without_a_refused_key_is_said() -> None:
-    """Keys that are no literals are not known."""
+    """A package without a literal key is not reproduced."""
     with pytest.raises(NotReproduced, match="no autotuner in pack==1 has a key in plain text"):
-        refused(Package("pack", "1", "/nowhere", "0", {}), "pack.b:second")
+        with_key_of(Package("pack", "1", "/nowhere", "0", {}), "pack.b:second")
 
 
 def test_a_refused_key_without_a_package_is_cut_out(tmp_path: Path) -> None:
-    """Only a package's sources can be searched."""
+    """Without a package, the kernel is cut out."""
     compilers = CuttingCompilers(v3_2_0=cut())
     configs = ({"kwargs": {}, "num_warps": 2},)
-    asked = cell(configs=configs, keys=("K",))
-    alone: Specimen = with_refused_key(asked, compilers)
+    tuned_cell = cell(configs=configs, keys=("K",))
+    alone: Specimen = with_refused_key(tuned_cell, compilers)
     assert alone.stage == "autotune"
-    assert refused(package(tmp_path), "pack.b:second").name == "second"
+    assert with_key_of(package(tmp_path), "pack.b:second").name == "second"

@@ -1,4 +1,4 @@
-"""What `repro` leaves of a unit in C++, which nothing reduces yet."""
+"""Files of `repro` for a CUDA unit, which is not reduced."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from flacheck.model import Attempt, Cell, Kernel, Outcome, Unit
 CELL = Cell(Kernel("csrc/fwd.cu", "a==1", "0", Unit("csrc/fwd.cu")), "nvcc==13.0.88", "sm90a", None)
 
 
-class Answering:
-    """Compilers that answer every request with one attempt."""
+class FixedCompilers:
+    """Compilers that return one attempt for every request."""
 
     def __init__(self, **attempt: object) -> None:
         self._attempt = Attempt(**attempt)  # type: ignore[arg-type]
@@ -26,17 +26,17 @@ class Answering:
 
 
 def test_the_unit_is_written_with_a_script_that_compiles_it(tmp_path: Path) -> None:
-    """The script can be run, and names no folder of this machine."""
+    """The script is executable and contains no local path."""
     facts = {"text": "int a;", "name": "fwd.cpp1.ii", "commands": ['"$CUDA_HOME/bin/ptxas" x']}
-    texts = preprocessing.texts(CELL, Answering(outcome=Outcome.FINISHED, facts=facts))  # type: ignore[arg-type]
-    written = preprocessing.write(texts, tmp_path / "repro")
-    assert [path.name for path in written] == ["fwd.cpp1.ii", "repro.sh"]
+    texts = preprocessing.texts(CELL, FixedCompilers(outcome=Outcome.FINISHED, facts=facts))  # type: ignore[arg-type]
+    paths = preprocessing.write(texts, tmp_path / "repro")
+    assert [path.name for path in paths] == ["fwd.cpp1.ii", "repro.sh"]
     assert os.access(tmp_path / "repro" / "repro.sh", os.X_OK)
     assert '"$CUDA_HOME/bin/ptxas" x || exit 0' in texts["repro.sh"]
 
 
 def test_a_unit_that_is_not_preprocessed_says_why() -> None:
-    """A missing header, say."""
-    compilers = Answering(outcome=Outcome.RAISED, log="a.cu:1: fatal error: b.h: No such file")
+    """The error names the missing header."""
+    compilers = FixedCompilers(outcome=Outcome.RAISED, log="a.cu:1: fatal error: b.h: No such file")
     with pytest.raises(NotReproduced, match=r"b\.h"):
         preprocessing.texts(CELL, compilers)  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from tests.made_specimens import FAILS, POINTER, FakeCompilers, chain, oracle, s
 
 
 def singly(best: Specimen) -> Generator[Specimen, bool, None]:
-    """Without one statement after another, the first first."""
+    """Propose the kernel without one statement after another."""
     at = 0
     while at < len(best.function.body):
         body = best.copied_body()
@@ -31,9 +31,7 @@ def singly(best: Specimen) -> Generator[Specimen, bool, None]:
 
 
 def test_a_kernel_is_reduced_to_what_fails() -> None:
-    """From a loop over block pointers to loads, the operation and a store; options as small as they
-    may be.
-    """
+    """A loop over block pointers becomes a load, a dot and a store."""
     holds = oracle(FakeCompilers(two_dots))
     best = chain()
     for step in reduce(best, FIRST, PASSES, holds):
@@ -44,7 +42,7 @@ def test_a_kernel_is_reduced_to_what_fails() -> None:
 
 
 def test_other_releases_are_asked_of_the_last_of_several_improvements() -> None:
-    """Twelve statements, of which one is needed: fewer questions elsewhere than improvements."""
+    """Other releases compile fewer candidates than there are improvements."""
     start = specimen("\n".join(f"tl.store(x + {at}, {at})" for at in range(12)), x=POINTER)
     compilers = FakeCompilers(lambda s: "x + 7" in s.source or "x + 0" in s.source)
     best = [step.best for step in reduce(start, (), (singly,), oracle(compilers))][-1]
@@ -54,10 +52,12 @@ def test_other_releases_are_asked_of_the_last_of_several_improvements() -> None:
 
 
 def test_an_improvement_that_slips_elsewhere_is_undone() -> None:
-    """The releases that must compile are then asked of each: what they refuse stays."""
+    """After a slip, the other releases compile every improvement."""
     start = specimen("\n".join(f"tl.store(x + {at}, {at})" for at in range(6)), x=POINTER)
-    needed = FakeCompilers(lambda s: "x + 5," in s.source, slips=lambda s: "x + 3," not in s.source)
-    best = [step.best for step in reduce(start, (), (singly,), oracle(needed))][-1]
+    compilers = FakeCompilers(
+        lambda s: "x + 5," in s.source, slips=lambda s: "x + 3," not in s.source
+    )
+    best = [step.best for step in reduce(start, (), (singly,), oracle(compilers))][-1]
     assert [ast.unparse(s) for s in best.function.body] == [
         "tl.store(x + 3, 3)",
         "tl.store(x + 5, 5)",
@@ -65,7 +65,7 @@ def test_an_improvement_that_slips_elsewhere_is_undone() -> None:
 
 
 def test_a_spent_budget_leaves_the_best_so_far() -> None:
-    """The loop ends without an error, and never compiles more than it may."""
+    """The loop ends without an error and within the budget."""
     holds = oracle(FakeCompilers(two_dots), compiles=12)
     steps = [step.best for step in reduce(chain(), FIRST, PASSES, holds)]
     assert steps
@@ -83,7 +83,7 @@ def test_the_same_input_gives_the_same_output() -> None:
 
 
 def test_a_pass_that_runs_first_is_taken_whatever_the_order_says() -> None:
-    """A last form is longer to the order and still taken, where it fails."""
+    """The readable form is taken although the order prefers the other."""
     start = specimen("tl.store(x, tl.dot(tl.load(x), tl.load(x + 16)))", x=POINTER)
     holding = oracle(FakeCompilers(lambda s: "tl.dot" in s.source))
     refusing = oracle(FakeCompilers(lambda _: False))
@@ -92,7 +92,7 @@ def test_a_pass_that_runs_first_is_taken_whatever_the_order_says() -> None:
 
 
 def to_and_fro(best: Specimen) -> Generator[Specimen, bool, None]:
-    """Two forms of one kernel, each proposed in place of the other for ever."""
+    """Propose two forms of a kernel in turn, without an end."""
     forms = (best.with_(options={"num_warps": 1}), best.with_(options={"num_warps": 2}))
     while True:
         yield forms[0]
@@ -102,20 +102,20 @@ def to_and_fro(best: Specimen) -> Generator[Specimen, bool, None]:
 
 
 def test_no_form_is_taken_twice_by_a_pass() -> None:
-    """A pass that is taken whatever the order says would go to and fro between two forms."""
+    """A pass cannot alternate between two forms."""
     holds = oracle(FakeCompilers(lambda _: True))
     steps = list(reduce(chain(), (to_and_fro,), (), holds))
     assert len({step.best.key for step in steps}) == len(steps)
 
 
 def endless(best: Specimen) -> Generator[Specimen, bool, None]:
-    """Proposals without end, each known from memory after the first."""
+    """Propose one specimen without an end."""
     while True:
         yield best.with_(options={"num_warps": 1})
 
 
 def test_a_pass_that_never_ends_is_ended_by_the_clock() -> None:
-    """Answers from memory cost no compile, and time all the same."""
+    """Cached answers cost time, which the budget limits."""
     holds = oracle(FakeCompilers(lambda _: False))
     holds.compilers.budget = Budget(seconds=0.3)
     assert list(reduce(chain(), (), (endless,), holds)) == []
@@ -123,7 +123,7 @@ def test_a_pass_that_never_ends_is_ended_by_the_clock() -> None:
 
 
 def test_a_short_body_that_loses_no_line_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a budget, too, and the search remembers that it ended by itself."""
+    """A search without progress on a short body ends early."""
     monkeypatch.setattr(reducer, "POLISHING", 0.2)
     start = specimen("tl.store(x, 1)", x=POINTER)
     holds = oracle(FakeCompilers(lambda _: False))
@@ -133,7 +133,7 @@ def test_a_short_body_that_loses_no_line_ends_the_search(monkeypatch: pytest.Mon
 
 
 def test_a_long_body_is_never_left_to_the_polishing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eleven lines go on until the budget ends."""
+    """A search on a long body continues until the budget ends."""
     monkeypatch.setattr(reducer, "POLISHING", 0.0)
     start = specimen("\n".join(f"tl.store(x, {at})" for at in range(11)), x=POINTER)
     holds = oracle(FakeCompilers(lambda _: False))

@@ -1,4 +1,4 @@
-"""What a maintainer will see: scripts in processes of their own, and Triton's IR."""
+"""Verification of scripts in processes of their own, and of Triton's IR."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOOLCHAIN = Toolchain("fake", "1.0", "fake==1.0", "path", ("/nowhere",), "")
 
 @pytest.mark.parametrize("status", [0, 1, 125])
 def test_a_script_tells_by_its_exit_status(status: int) -> None:
-    """In a real process."""
+    """The exit status is that of the script's process."""
     [run] = run_script(f"raise SystemExit({status})", TOOLCHAIN)
     assert run.status == status
 
@@ -32,7 +32,7 @@ def test_a_script_tells_by_its_exit_status(status: int) -> None:
 def test_a_script_has_only_the_release_to_import_from(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Nothing of the user's environment reaches it, and its folder is its own."""
+    """The user's environment and packages do not reach the script."""
     monkeypatch.setenv("LD_PRELOAD_OF_MINE", "1")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "release").mkdir()
@@ -68,9 +68,9 @@ assert "No module named 'flacheck'" in subprocess.run(command, capture_output=Tr
     ],
 )
 def test_a_script_serves_a_bisection_either_way(
-    said: str, words: tuple[str, ...], status: int, tmp_path: Path
+    output: str, words: tuple[str, ...], status: int, tmp_path: Path
 ) -> None:
-    """0 where the failure shows or, with --expect-pass, where it compiles; 125 cannot tell."""
+    """The script exits with 0 if the failure shows, or inverted with --expect-pass."""
     for name in ("__init__", "language", "backends", "compiler"):
         (tmp_path / "triton").mkdir(exist_ok=True)
         (tmp_path / f"triton/{name}.py").write_text("")
@@ -80,17 +80,17 @@ def test_a_script_serves_a_bisection_either_way(
     script = render(chain(), Symptom("it fails so", "it fails"))
     head, _, _ = script.partition("@triton.jit")
     file = tmp_path / "repro.py"
-    file.write_text(head + (f"sys.exit({said!r})\n" if said else ""))
+    file.write_text(head + (f"sys.exit({output!r})\n" if output else ""))
     environment = {"PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, file, *words], env=environment, capture_output=True)
-    assert done.returncode == status
+    outcome = subprocess.run([sys.executable, file, *words], env=environment, capture_output=True)
+    assert outcome.returncode == status
 
 
 class ShowingCompilers:
-    """Gives some IR, and an answer to the compile of that IR."""
+    """Compilers that return some IR, and an attempt for the compile of that IR."""
 
-    def __init__(self, shown: Attempt, compiled: Attempt) -> None:
-        self._answers = {"show": shown, "compile_ir": compiled}
+    def __init__(self, ir_attempt: Attempt, compile_attempt: Attempt) -> None:
+        self._answers = {"show": ir_attempt, "compile_ir": compile_attempt}
         self.asked: list[dict[str, Any]] = []
 
     def ask(self, cell: Cell, **changes: Any) -> Attempt:
@@ -105,7 +105,7 @@ DIED = Attempt(Outcome.RAISED, stage="llir", log="RuntimeError: boom", exception
 
 
 def test_ir_that_fails_in_the_same_way_is_kept_without_locations() -> None:
-    """It is compiled as it is written, and to its end."""
+    """The IR is compiled to its end, without locations."""
     cell = chain().cell(FAILS)
     compilers = ShowingCompilers(IR, DIED)
     failing = record("fails", code="FC000", signature=signature_of(cell))
@@ -120,7 +120,7 @@ def signature_of(cell: Cell) -> str:
 
 
 def test_ir_that_compiles_or_is_not_there_is_not_kept() -> None:
-    """A kernel that the front end refuses has none."""
+    """IR that compiles, or that is missing, is not kept."""
     cell = chain().cell(FAILS)
     failing = same_signature(record("fails", code="FC302", signature=signature_of(cell)))
     compiles = Attempt(Outcome.FINISHED)
@@ -129,6 +129,6 @@ def test_ir_that_compiles_or_is_not_there_is_not_kept() -> None:
 
 
 def test_ir_loses_the_places_of_its_source() -> None:
-    """They name files of the machine that it was made on."""
+    """Locations, which contain local paths, are removed."""
     text = '#loc = loc("/home/k.py":1:0)\n%0 = x loc(#loc)\n%1 = y loc("a"(#loc1))\n'
     assert without_locations(text) == "%0 = x\n%1 = y\n"

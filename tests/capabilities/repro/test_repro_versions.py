@@ -1,4 +1,4 @@
-"""What every release makes of a specimen: tables, contrasts, slow compiles."""
+"""Verdicts of every release on a specimen: tables, contrasts, slow compiles."""
 
 from __future__ import annotations
 
@@ -10,21 +10,8 @@ from tests.made_records import record
 from tests.made_specimens import FAILS, SIGNATURE, FakeCompilers, chain
 
 
-def test_contrasts_are_the_nearest_that_compile() -> None:
-    """One older and one newer release, those that fail in between passed over."""
-    good, bad = ReleaseVerdict(Verdict.COMPILES), ReleaseVerdict(Verdict.FAILS, SIGNATURE)
-    found = {
-        "triton==3.0.0": good,
-        "triton==3.1.0": good,
-        FAILS: bad,
-        "triton==3.3.0": bad,
-        "triton==3.4.0": good,
-    }
-    assert versions.contrasts(found, FAILS) == ["triton==3.1.0", "triton==3.4.0"]
-
-
 def test_slow_is_told_from_other_releases() -> None:
-    """Ten seconds, and five times the median of the others; the contrasts are the quick ones."""
+    """Slow is ten seconds and five times the median of the other releases."""
     good = {
         f"triton==3.{n}.0": ReleaseVerdict(Verdict.COMPILES, None, seconds)
         for n, seconds in enumerate((2, 2, 21, 19, 3))
@@ -39,7 +26,7 @@ def test_slow_is_told_from_other_releases() -> None:
 
 
 def test_every_release_judges_a_specimen() -> None:
-    """The table has the order of the releases; signatures are those of failures alone."""
+    """The table has the order of the releases, and signatures of failures only."""
     compilers = FakeCompilers(lambda _: True)
     compilers.releases = dict.fromkeys(("triton==3.1.0", FAILS, "triton==3.3.0"))
     table = versions.judge_releases(chain(), compilers, "llir")
@@ -53,21 +40,21 @@ def test_every_release_judges_a_specimen() -> None:
 
 
 def test_a_release_that_cannot_read_the_original_does_not_differ() -> None:
-    """An API that a release lacks says nothing of the failure."""
+    """A release that cannot read the original does not count as differing."""
     good, bad = ReleaseVerdict(Verdict.COMPILES), ReleaseVerdict(Verdict.FAILS, SIGNATURE)
     unread = ReleaseVerdict(Verdict.FAILS, "FC101:ast:-:2b66fc33")
     original = {"triton==3.1.0": good, FAILS: bad, "triton==3.9.0": unread}
-    reduced = {"triton==3.1.0": bad, FAILS: bad, "triton==3.9.0": good}
-    assert versions.differing(original, reduced) == ["triton==3.1.0"]
+    smaller = {"triton==3.1.0": bad, FAILS: bad, "triton==3.9.0": good}
+    assert versions.differing(original, smaller) == ["triton==3.1.0"]
 
 
 def test_releases_are_listed_without_their_compiler() -> None:
-    """As a maintainer writes them."""
+    """Versions are listed without the compiler's name."""
     assert versions.join_versions(["triton==3.1.0", FAILS]) == "3.1.0, 3.2.0"
 
 
 def test_a_smaller_kernel_may_have_room_where_the_original_had_none() -> None:
-    """The compiler came to its end for both; another failure of the compiler is another verdict."""
+    """Exceeding a limit and compiling agree; another failure does not."""
     over = ReleaseVerdict(Verdict.FAILS, "FC501:load:-:1")
     broken = ReleaseVerdict(Verdict.FAILS, "FC301:llir:-:1")
     compiles = ReleaseVerdict(Verdict.COMPILES)

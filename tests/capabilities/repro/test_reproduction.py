@@ -36,23 +36,21 @@ VERSIONS = ("1.0", "2.0", "3.0")
 
 @pytest.fixture
 def compilers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Compilers]]:
-    """Three releases that behave by a table; scripts are run by nobody, and show the failure on
-    2.0.
-    """
+    """Provide three releases that behave by a table; scripts show the failure on 2.0."""
 
     monkeypatch.setattr(reproduction, "run_script", shown_on("2.0"))
-    opened: list[Compilers] = []
+    instances: list[Compilers] = []
 
-    def started(table: Any, compiles: int | None = None) -> Compilers:
+    def start(table: Any, compiles: int | None = None) -> Compilers:
         releases = {
             f"fake=={v}": FakeToolchain("fake", v, f"fake=={v}", "path", (), "", table={"*": table})
             for v in VERSIONS
         }
-        opened.append(Compilers(releases, {}, 512, Budget(compiles)))
-        return opened[-1]
+        instances.append(Compilers(releases, {}, 512, Budget(compiles)))
+        return instances[-1]
 
-    yield started
-    for one in opened:
+    yield start
+    for one in instances:
         one.reset()
 
 
@@ -63,7 +61,7 @@ def cell(version: str = "2.0") -> Cell:
 
 
 def test_from_a_failing_cell_to_a_verified_result(compilers: Callable[..., Compilers]) -> None:
-    """Smaller at every step, the same failure, a table of all releases, k of n runs."""
+    """The result is smaller, has the same failure, and is verified on all releases."""
     sought = begin(cell(), compilers(TABLE, 200))
     sizes = [progress.nodes for progress in sought.search()]
     result = sought.finish(runs=2)
@@ -82,7 +80,7 @@ def test_from_a_failing_cell_to_a_verified_result(compilers: Callable[..., Compi
 def test_a_script_runs_on_releases_with_a_verdict_alone(
     compilers: Callable[..., Compilers],
 ) -> None:
-    """Where the compile of the reduction does not end, its script would take minutes more."""
+    """The script does not run on a release whose compile does not end."""
     table = {**TABLE, "==3.0": "signal SIGKILL"}
     sought = begin(cell(), compilers(table, 200))
     for _ in sought.search():
@@ -92,23 +90,17 @@ def test_a_script_runs_on_releases_with_a_verdict_alone(
     assert result.exits == {"fake==1.0": DOES_NOT, "fake==2.0": SHOWS}
 
 
-def test_a_cell_that_compiles_cannot_be_reproduced(compilers: Callable[..., Compilers]) -> None:
-    """It is said how long it took, for a slow one could be."""
-    with pytest.raises(NotReproduced, match=r"compiles under fake==1\.0 in"):
-        begin(cell("1.0"), compilers(TABLE))
-
-
 def test_the_import_of_a_package_is_not_reduced(compilers: Callable[..., Compilers]) -> None:
-    """The error has the command that shows the failure; a refused key is another matter."""
-    imported = replace(cell(), kernel=replace(cell().kernel, name="fla.ops:__init__"))
+    """The error has the command that shows the failing import."""
+    package_import = replace(cell(), kernel=replace(cell().kernel, name="fla.ops:__init__"))
     with pytest.raises(NotReproduced, match=r'`python -c "import fla\.ops"` shows its failure'):
-        begin(replace(imported, stage="import"), compilers(TABLE))
+        begin(replace(package_import, stage="import"), compilers(TABLE))
 
 
 def test_a_call_that_its_package_refuses_is_not_reduced(
     compilers: Callable[..., Compilers],
 ) -> None:
-    """The refusal comes before any compile: the error has the command that shows it."""
+    """The error has the scan that shows the refusal."""
     origin = Imported("fla.ops.kda:chunk_kda")
     kernel = Kernel("fla.ops.kda:chunk_kda", "fla==0.6.0", "0", origin)
     call = Cell(kernel, "fake==2.0", "sm90", None, stage="call")
@@ -122,20 +114,10 @@ def test_a_call_that_its_package_refuses_is_not_reduced(
     assert releases.budget.ran == 0
 
 
-def test_before_the_search_the_best_is_the_original(
-    compilers: Callable[..., Compilers],
-) -> None:
-    """It was shown to fail, so there is something to write from the beginning."""
-    sought = begin(cell(), compilers(TABLE))
-    assert sought.best == sought.original
-    assert sought.draft()["repro.py"] == sought.draft()["original.py"]
-    assert sought.oracle.effort.candidates == 0
-
-
 def test_a_reduction_is_never_larger_than_the_original(
     compilers: Callable[..., Compilers],
 ) -> None:
-    """One line stays one line, although its readable form has four."""
+    """A kernel of one line stays one line."""
     block = "tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]"
     load = f"tl.load(x + {block})"
     start = specimen(f"tl.store(y + {block}, tl.dot({load}, {load}))", x=POINTER, y=POINTER)
@@ -149,7 +131,7 @@ def test_a_reduction_is_never_larger_than_the_original(
 def test_a_release_that_is_not_reached_leaves_the_result_incomplete(
     compilers: Callable[..., Compilers], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Time for further releases ends before 3.0 compiles the original."""
+    """A release without time for its compile makes the result incomplete."""
     monkeypatch.setattr(reproduction, "_FAR_SECONDS", -1.0)
     monkeypatch.setattr(Reproduction, "_compare_outward", lambda sought: None)
     sought = begin(cell(), compilers(TABLE, 200))
@@ -161,26 +143,10 @@ def test_a_release_that_is_not_reached_leaves_the_result_incomplete(
     assert not result.complete
 
 
-def test_an_end_in_mid_search_leaves_the_best_so_far(compilers: Callable[..., Compilers]) -> None:
-    """It is verified like any other, and marked as not complete."""
-    sought = begin(cell(), compilers(TABLE))
-    search = sought.search()
-    next(search)
-    search.close()
-    draft = sought.draft()
-    assert set(draft) == {"repro.py", "original.py"}
-    assert "tl.dot" in draft["repro.py"]
-    assert len(draft["repro.py"]) < len(draft["original.py"])
-    result = sought.finish(runs=1, everywhere=False)
-    assert not result.complete
-    assert result.is_reproduced
-    assert result.reduction.nodes < result.original.nodes
-
-
 def test_a_cell_without_a_verdict_cannot_be_reproduced(
     compilers: Callable[..., Compilers],
 ) -> None:
-    """A compiler that does not start says nothing of the kernel."""
+    """A compiler that does not start gives no verdict."""
     broken = compilers({"==2.0": "exit 3", "else": "compile"})
     broken.patience = 30.0
     broken.releases["fake==2.0"].table["start"] = "broken"  # type: ignore[attr-defined]
@@ -191,25 +157,27 @@ def test_a_cell_without_a_verdict_cannot_be_reproduced(
 def test_a_kernel_that_fails_in_another_way_by_itself_is_not_reproduced(
     compilers: Callable[..., Compilers], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both failures are named."""
+    """The error has both failures."""
     alone = compilers(TABLE)
     ask, answers = alone.ask, []
 
-    def without_the_dot(asked: Cell, **changes: Any) -> Any:
-        answers.append(ask(asked, **changes))
-        return answers[-1] if len(answers) == 1 else ask(asked_without(asked), **changes)
+    def without_the_dot(requested_cell: Cell, **changes: Any) -> Any:
+        answers.append(ask(requested_cell, **changes))
+        return answers[-1] if len(answers) == 1 else ask(asked_without(requested_cell), **changes)
 
     monkeypatch.setattr(alone, "ask", without_the_dot)
     with pytest.raises(NotReproduced, match=r"does not fail in the same way: compiles instead of"):
         begin(cell(), alone)
 
 
-def asked_without(asked: Cell) -> Cell:
-    return replace(asked, kernel=replace(asked.kernel, origin=Cut("nothing", "kernel")))
+def asked_without(requested_cell: Cell) -> Cell:
+    return replace(
+        requested_cell, kernel=replace(requested_cell.kernel, origin=Cut("nothing", "kernel"))
+    )
 
 
 def test_the_search_says_what_it_did(compilers: Callable[..., Compilers]) -> None:
-    """A line an improvement, then the failure and the releases that must keep compiling."""
+    """The log has a line for each improvement, the failure and the contrasts."""
     sought = begin(cell(), compilers(TABLE, 200))
     events = list(sought.search())
     assert sought.log[-1].startswith("FC302:lower:reshapeOuts:")
@@ -221,17 +189,17 @@ def test_the_search_says_what_it_did(compilers: Callable[..., Compilers]) -> Non
 def test_the_failing_release_alone_drives_the_search(
     compilers: Callable[..., Compilers], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other releases compile the original and the reduction, up to the failing stage."""
+    """The other releases compile only the original and the reduction."""
     own = compilers(TABLE, 200)
     sought = begin(cell(), own)
     compile_once, elsewhere = own.compile, []
 
-    def noted(specimen: Any, release: str, until: str | None = None) -> Any:
+    def note_compile(specimen: Any, release: str, until: str | None = None) -> Any:
         if release != "fake==2.0":
             elsewhere.append((specimen.lines, release, until))
         return compile_once(specimen, release, until)
 
-    monkeypatch.setattr(own, "compile", noted)
+    monkeypatch.setattr(own, "compile", note_compile)
     list(sought.search())
     whole, small = sought.original.lines, sought.best.lines
     assert sorted(elsewhere) == [
@@ -243,7 +211,7 @@ def test_the_failing_release_alone_drives_the_search(
 
 
 def test_a_reduction_into_another_failure_goes_back(compilers: Callable[..., Compilers]) -> None:
-    """3.0 compiles only kernels with a loop, as the original is: the loop stays."""
+    """A reduction that another release rejects is undone."""
     table = {**TABLE, "==3.0": {"says": "in range(", "then": "compile", "else": ABORT}}
     sought = begin(cell(), compilers(table, 400))
     list(sought.search())
@@ -255,7 +223,7 @@ def test_a_reduction_into_another_failure_goes_back(compilers: Callable[..., Com
 
 
 def test_a_slow_compile_is_reduced_to_a_slow_one(compilers: Callable[..., Compilers]) -> None:
-    """It ends well everywhere, so the script times it."""
+    """The script measures the time of a slow compile."""
     table = {"==2.0": {"says": "tl.dot", "then": "slow 20"}, "else": "slow 1"}
     sought = begin(cell(), compilers(table, 100))
     list(sought.search())
@@ -271,7 +239,7 @@ def test_a_slow_compile_is_reduced_to_a_slow_one(compilers: Callable[..., Compil
 def test_a_compile_that_is_slow_everywhere_is_not_reproduced(
     compilers: Callable[..., Compilers],
 ) -> None:
-    """Only the other releases tell what is slow."""
+    """A compile is slow only in comparison with other releases."""
     with pytest.raises(NotReproduced, match=r"in 20\.0 s, which is not slow beside other releases"):
         begin(cell(), compilers("slow 20"))
 
@@ -279,7 +247,7 @@ def test_a_compile_that_is_slow_everywhere_is_not_reproduced(
 def test_shared_memory_over_the_limit_is_compared_by_the_script(
     compilers: Callable[..., Compilers],
 ) -> None:
-    """The compile ends well and asks for more than an sm90 has."""
+    """The script compares the shared memory with the limit."""
     table = {"==2.0": {"says": "tl.dot", "then": "shared 300000"}, "else": "compile"}
     sought = begin(cell(), compilers(table, 60))
     list(sought.search())

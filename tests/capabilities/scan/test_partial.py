@@ -20,8 +20,8 @@ from tests.forked import Script
 from tests.made_records import asked_of, record
 
 CELLS = 400
-# The parent dies by its own hand after a number of records, as by kill -9: nothing is closed.
-KILLED = """
+# The parent kills itself after a number of records, so nothing is closed.
+SELF_KILLING = """
 import os, signal, sys
 from pathlib import Path
 from flacheck.engine.executors import LocalPool
@@ -44,120 +44,123 @@ with Store.open(Path(sys.argv[1])) as store:
 
 def cells() -> list[Cell]:
     """Cells of the fake compiler under the name of a Triton release."""
-    made = (fake.cell("good", "3.4.0", n=number) for number in range(CELLS))
-    return [replace(cell, toolchain="triton==3.4.0") for cell in made]
+    records = (fake.cell("good", "3.4.0", n=number) for number in range(CELLS))
+    return [replace(cell, toolchain="triton==3.4.0") for cell in records]
 
 
-def _compiled(cell: Cell) -> Record:
+def _compile(cell: Cell) -> Record:
     return judge(cell, Attempt(Outcome.FINISHED, stage="lower"))
 
 
-def begin(store: Store, asked: list[Cell]) -> str:
-    """A run that asks for all of them."""
-    question, sets = Plan("seeds", asked, {}).asks()
+def begin(store: Store, requested: list[Cell]) -> str:
+    """Begin a run that requests all cells."""
+    question, sets = Plan("seeds", requested, {}).asks()
     return store.begin_run({}, "seeds", {}, question=question, key_sets=sets.values())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [3, 10])
 def test_kill_9_at_random_cells_is_partial_everywhere(tmp_path: Path, kills: int) -> None:
-    """Each start goes on where the last one died; only the whole is good."""
+    """A restarted scan continues, and only a complete one is good."""
     (tmp_path / "r.txt").write_text("triton==3.4.0\n")
     store = tmp_path / ".flacheck"
     stops = sorted(random.Random(11).sample(range(1, CELLS - 20), kills))
     for stop in stops:
-        assert Script(KILLED, store, stop).wait() == -signal.SIGKILL
-        (answered, asked) = _reported(tmp_path)
-        assert stop <= answered < CELLS
-        assert asked == CELLS
-        gated = flacheck("gate", "r.txt", "--format", "json", cwd=tmp_path)
-        assert gated.returncode == 3
-        (version,) = json.loads(gated.stdout)["versions"]
+        assert Script(SELF_KILLING, store, stop).wait() == -signal.SIGKILL
+        (answered_count, cell_count) = _read_counts(tmp_path)
+        assert stop <= answered_count < CELLS
+        assert cell_count == CELLS
+        outcome = flacheck("gate", "r.txt", "--format", "json", cwd=tmp_path)
+        assert outcome.returncode == 3
+        (version,) = json.loads(outcome.stdout)["versions"]
         assert version["state"] == "partial"
-        assert (version["answered"], version["asked"]) == (answered, asked)
-    _told(tmp_path, answered, asked)
-    assert Script(KILLED, store, 0).wait() == 0
+        assert (version["answered"], version["asked"]) == (answered_count, cell_count)
+    _check_formats(tmp_path, answered_count, cell_count)
+    assert Script(SELF_KILLING, store, 0).wait() == 0
     assert flacheck("gate", "r.txt", cwd=tmp_path).returncode == 0
 
 
-def _reported(folder: Path) -> tuple[int, int]:
-    """How much is answered, as the report has it in every format."""
-    found = json.loads(flacheck("report", "--format", "json", cwd=folder).stdout)
-    (partial,) = found["summary"]["partial"]
-    (asked,) = found["run"]["question"]["asked"]
-    assert found["summary"]["known_good"] == []
-    assert (asked["answered"], asked["cells"]) == (partial["answered"], partial["asked"])
+def _read_counts(folder: Path) -> tuple[int, int]:
+    """Return how many cells are answered and requested, equal in all parts of the report."""
+    report = json.loads(flacheck("report", "--format", "json", cwd=folder).stdout)
+    (partial,) = report["summary"]["partial"]
+    (requested,) = report["run"]["question"]["asked"]
+    assert report["summary"]["known_good"] == []
+    assert (requested["answered"], requested["cells"]) == (partial["answered"], partial["asked"])
     return partial["answered"], partial["asked"]
 
 
-def _told(folder: Path, answered: int, asked: int) -> None:
-    """The same in what people read, and in a comparison with the whole question."""
-    said = f"{answered}/{asked} cells"
-    whole = [_compiled(cell) for cell in cells()]
+def _check_formats(folder: Path, answered_count: int, cell_count: int) -> None:
+    """Check the progress in the tables, in the gate and in a comparison."""
+    progress = f"{answered_count}/{cell_count} cells"
+    whole = [_compile(cell) for cell in cells()]
     with Store.open(folder / "other") as store:
         run = begin(store, cells())
         store.add_many(run, whole)
-    written = ("report", "--store", "other", "--format", "json", "-o", "whole.json")
-    assert flacheck(*written, cwd=folder).returncode == 0
-    compared = flacheck("diff", "run:last", "whole.json", "--format", "json", cwd=folder)
-    found = json.loads(compared.stdout)
-    assert (found["from"]["partial"], found["to"]["partial"]) == (f"{answered}/{asked}", None)
-    assert f"is partial: {said} answered" in found["answer"]
-    assert compared.returncode == 3
-    assert f"{said} of seeds on sm90" in flacheck("gate", "r.txt", cwd=folder).stdout
+    command = ("report", "--store", "other", "--format", "json", "-o", "whole.json")
+    assert flacheck(*command, cwd=folder).returncode == 0
+    outcome = flacheck("diff", "run:last", "whole.json", "--format", "json", cwd=folder)
+    comparison = json.loads(outcome.stdout)
+    assert (comparison["from"]["partial"], comparison["to"]["partial"]) == (
+        f"{answered_count}/{cell_count}",
+        None,
+    )
+    assert f"is partial: {progress} answered" in comparison["answer"]
+    assert outcome.returncode == 3
+    assert f"{progress} of seeds on sm90" in flacheck("gate", "r.txt", cwd=folder).stdout
     for form in ("table", "markdown"):
         report = flacheck("report", "--format", form, cwd=folder).stdout
-        assert f"3.4.0 · sm90: partial: {said} answered" in report
-        assert f"No answer yet: {answered} of {asked} cells are compiled." in report
+        assert f"3.4.0 · sm90: partial: {progress} answered" in report
+        assert f"No answer yet: {answered_count} of {cell_count} cells are compiled." in report
 
 
 @pytest.mark.parametrize("kernels", [1, 3])
 def test_a_run_of_an_older_flacheck_is_partial_everywhere(tmp_path: Path, kernels: int) -> None:
-    """It kept no question, so nobody knows what is missing; both say so."""
+    """A run without a stored question is partial in the gate and the report."""
     (tmp_path / "r.txt").write_text("triton==3.2.0\n")
-    made = [record(kernel=f"m:kernel{number}") for number in range(kernels)]
+    records = [record(kernel=f"m:kernel{number}") for number in range(kernels)]
     with Store.open(tmp_path / ".flacheck") as store:
-        store.add_many(store.begin_run({}, "seeds", {}), made)
-    gated = flacheck("gate", "r.txt", cwd=tmp_path, COLUMNS="200")
-    assert gated.returncode == 3
-    assert f"{kernels}/? cells of seeds on sm90 (the scan was stored by an older" in gated.stdout
+        store.add_many(store.begin_run({}, "seeds", {}), records)
+    outcome = flacheck("gate", "r.txt", cwd=tmp_path, COLUMNS="200")
+    assert outcome.returncode == 3
+    assert f"{kernels}/? cells of seeds on sm90 (the scan was stored by an older" in outcome.stdout
     report = flacheck("report", cwd=tmp_path, COLUMNS="200").stdout
     assert f"partial: {kernels}/? cells answered (the scan was stored by an older" in report
     assert "triton==3.2.0" not in report
 
 
 def test_a_bisection_of_one_cell_makes_nothing_good(tmp_path: Path) -> None:
-    """Its record is in the store, and its release has none for the gate."""
+    """The gate does not count a bisection's record."""
     (tmp_path / "r.txt").write_text("triton==3.2.0\n")
-    made = record()
+    records = record()
     with Store.open(tmp_path / ".flacheck") as store:
-        question, sets = Plan("bisect", [made.cell], {}).asks()
+        question, sets = Plan("bisect", [records.cell], {}).asks()
         run = store.begin_run({}, "bisect", {}, Purpose.BISECT, question, sets.values())
-        store.add_many(run, [made])
-    gated = flacheck("gate", "r.txt", "--format", "json", cwd=tmp_path)
-    assert gated.returncode == 3
-    assert json.loads(gated.stdout)["versions"][0]["state"] == "no-record"
+        store.add_many(run, [records])
+    outcome = flacheck("gate", "r.txt", "--format", "json", cwd=tmp_path)
+    assert outcome.returncode == 3
+    assert json.loads(outcome.stdout)["versions"][0]["state"] == "no-record"
 
 
-def _shard(folder: Path, asked: list[Record], answered: list[Record]) -> None:
+def _shard(folder: Path, requested: list[Record], records: list[Record]) -> None:
     with Store.open(folder) as store:
-        question, sets = asked_of(asked, "fla==1")
+        question, sets = asked_of(requested, "fla==1")
         run = store.begin_run({}, "fla==1", {}, question=question, key_sets=sets)
-        store.add_many(run, answered)
+        store.add_many(run, records)
 
 
 @pytest.mark.parametrize(("same", "code"), [(True, 0), (False, 3)])
 def test_shards_merge_to_a_whole_or_say_why_not(tmp_path: Path, same: bool, code: int) -> None:
-    """Of one capture they do; of two the merge says that they do not."""
-    made = [record(kernel=f"m:kernel{number}") for number in range(4)]
-    other = made
+    """Shards of one capture make a whole; of two captures, a warning."""
+    records = [record(kernel=f"m:kernel{number}") for number in range(4)]
+    other = records
     if not same:
         other = [record(kernel=f"m:kernel{number}") for number in range(1, 5)]
-    _shard(tmp_path / ".flacheck", made, made[:2])
+    _shard(tmp_path / ".flacheck", records, records[:2])
     _shard(tmp_path / "second", other, other[2:])
-    merged = flacheck("report", "--merge", "second", "--format", "json", cwd=tmp_path)
-    assert ("do not make a whole" in merged.stderr) is not same
-    good = json.loads(merged.stdout)["summary"]["known_good"]
+    outcome = flacheck("report", "--merge", "second", "--format", "json", cwd=tmp_path)
+    assert ("do not make a whole" in outcome.stderr) is not same
+    good = json.loads(outcome.stdout)["summary"]["known_good"]
     assert [release["triton"] for release in good] == (["3.2.0"] if same else [])
     (tmp_path / "r.txt").write_text("triton==3.2.0\n")
     assert flacheck("gate", "r.txt", cwd=tmp_path).returncode == code

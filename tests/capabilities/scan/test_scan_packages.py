@@ -29,12 +29,12 @@ ONE, TWO, NONE = "one==1.0", "two==2.0", "none==3.0"
 
 @pytest.fixture(autouse=True)
 def packages(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Packages of two kernels each, compiled by the fake compiler; `none` has no kernel."""
+    """Provide packages of two kernels each, compiled by the fake compiler; `none` is empty."""
 
     def cells(package: str) -> list[Cell]:
         name = package.partition("==")[0]
-        made = [fake.cell(f"{name}_good"), fake.cell(f"{name}_bad")]
-        return [replace(cell, shape={"T": 64}) for cell in made]
+        plain_cells = [fake.cell(f"{name}_good"), fake.cell(f"{name}_bad")]
+        return [replace(cell, shape={"T": 64}) for cell in plain_cells]
 
     @dataclass(frozen=True)
     class FakePackage:
@@ -63,13 +63,13 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(app, list(words))
 
 
-def document(done: Result) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(done.stdout)
-    return loaded
+def document(outcome: Result) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(outcome.stdout)
+    return content
 
 
-def kernels(done: Result) -> list[str]:
-    return sorted(record["kernel"] for record in document(done)["records"])
+def kernels(outcome: Result) -> list[str]:
+    return sorted(record["kernel"] for record in document(outcome)["records"])
 
 
 BOTH = ["fake.one_bad", "fake.one_good", "fake.two_bad", "fake.two_good"]
@@ -79,52 +79,54 @@ BOTH = ["fake.one_bad", "fake.one_good", "fake.two_bad", "fake.two_good"]
     "words", [["--package", ONE, "--package", TWO], ["--package", f"{ONE},{TWO}"]]
 )
 def test_every_package_that_is_named_is_scanned(words: list[str], here: Path) -> None:
-    """Repeated or separated by commas: a question for each, and all records in one report."""
-    done = run("scan", *words, "--memory", "512", "--format", "json")
-    assert done.exit_code == Exit.FINDINGS, done.output
-    assert kernels(done) == BOTH
-    assert document(done)["run"]["matrix"] == f"{TWO}, {ONE}"
+    """Packages may be repeated or separated by commas; one report has all records."""
+    outcome = run("scan", *words, "--memory", "512", "--format", "json")
+    assert outcome.exit_code == Exit.FINDINGS, outcome.output
+    assert kernels(outcome) == BOTH
+    assert document(outcome)["run"]["matrix"] == f"{TWO}, {ONE}"
     with Store.open(here / ".flacheck") as store:
         assert [entry.question.about for entry in store.runs() if entry.question] == [ONE, TWO]
 
 
 def test_the_report_of_several_packages_is_named_by_all_its_runs(here: Path) -> None:
-    """The command under Next renders the same records again."""
+    """The proposed command lists all runs of the report."""
     run("scan", "--package", ONE, "--package", TWO, "--memory", "512")
     with Store.open(here / ".flacheck") as store:
         names = [entry.id for entry in reversed(store.runs())]
-    shown = run("report", *names)
-    assert f"flacheck report {' '.join(names)} --format markdown" in " ".join(shown.stdout.split())
+    page = run("report", *names)
+    assert f"flacheck report {' '.join(names)} --format markdown" in " ".join(page.stdout.split())
 
 
 def test_a_package_that_is_named_twice_is_scanned_once() -> None:
-    """The second name adds nothing."""
-    done = run("scan", "--package", ONE, "--package", ONE, "--memory", "512", "--format", "json")
-    assert kernels(done) == BOTH[:2]
+    """A repeated package is scanned once."""
+    outcome = run("scan", "--package", ONE, "--package", ONE, "--memory", "512", "--format", "json")
+    assert kernels(outcome) == BOTH[:2]
 
 
 def test_a_package_without_a_selected_kernel_leaves_the_others() -> None:
-    """It is named on stderr; the selection is empty only where all packages have nothing."""
-    done = run("scan", "--package", NONE, "--package", ONE, "--memory", "512", "--format", "json")
-    assert kernels(done) == BOTH[:2]
-    assert f"{NONE}: nothing that it launches" in done.stderr
+    """A package without a kernel is named on stderr; alone it is an empty selection."""
+    outcome = run(
+        "scan", "--package", NONE, "--package", ONE, "--memory", "512", "--format", "json"
+    )
+    assert kernels(outcome) == BOTH[:2]
+    assert f"{NONE}: nothing that it launches" in outcome.stderr
     assert run("scan", "--package", NONE, "--package", NONE).exit_code == Exit.EMPTY
 
 
 def test_max_failures_counts_over_all_packages() -> None:
-    """After the last failure that is allowed, the next package is named and left."""
+    """After the last allowed failure, the next package is named and not scanned."""
     limit = ("--max-failures", "1", "--memory", "512", "-j", "1")
-    done = run("scan", "--package", ONE, "--package", TWO, *limit, "--format", "json")
-    assert done.exit_code == Exit.FINDINGS
-    assert set(kernels(done)) <= set(BOTH[:2])
-    assert f"{TWO} is not scanned (--max-failures)" in done.stderr
+    outcome = run("scan", "--package", ONE, "--package", TWO, *limit, "--format", "json")
+    assert outcome.exit_code == Exit.FINDINGS
+    assert set(kernels(outcome)) <= set(BOTH[:2])
+    assert f"{TWO} is not scanned (--max-failures)" in outcome.stderr
 
 
 def test_one_file_of_captures_is_not_shared_by_packages() -> None:
-    """It holds the captures of one package: a usage error that names both."""
-    done = run("scan", "--package", ONE, "--package", TWO, "--captured", "c.zip")
-    assert done.exit_code == Exit.USAGE
-    assert f"--package names {ONE} and {TWO}" in done.stderr
+    """--captured with two packages is a usage error that names both."""
+    outcome = run("scan", "--package", ONE, "--package", TWO, "--captured", "c.zip")
+    assert outcome.exit_code == Exit.USAGE
+    assert f"--package names {ONE} and {TWO}" in outcome.stderr
 
 
 @pytest.mark.parametrize(
@@ -140,50 +142,50 @@ def test_one_file_of_captures_is_not_shared_by_packages() -> None:
     ],
 )
 def test_commands_that_take_one_package_refuse_two(command: list[str], here: Path) -> None:
-    """A usage error that names both; the last one used to count without a word."""
+    """A second --package is a usage error that names both."""
     with Store.open(here / ".flacheck"):
         pass
     (here / "requirements.txt").write_text("triton==3.5.1\n")
-    done = run(*command, "--package", ONE, "--package", TWO)
-    assert done.exit_code == Exit.USAGE, done.output
-    said = f"--package names {ONE} and {TWO}, and `flacheck {command[0]}` takes one package"
-    assert said in done.stderr
+    outcome = run(*command, "--package", ONE, "--package", TWO)
+    assert outcome.exit_code == Exit.USAGE, outcome.output
+    message = f"--package names {ONE} and {TWO}, and `flacheck {command[0]}` takes one package"
+    assert message in outcome.stderr
 
 
 # --dry-run
 
 
 def test_a_dry_run_prints_json_where_json_is_requested(here: Path) -> None:
-    """The cells in a flacheck.plan/1 document; the format never changes the code."""
-    done = run("scan", "--package", ONE, "--package", TWO, "--dry-run", "--format", "json")
-    assert done.exit_code == Exit.OK
-    plan = document(done)
+    """A dry run's JSON is a flacheck.plan/1 document."""
+    outcome = run("scan", "--package", ONE, "--package", TWO, "--dry-run", "--format", "json")
+    assert outcome.exit_code == Exit.OK
+    plan = document(outcome)
     jsonschema.validate(plan, json.loads(SCHEMA.read_text()))
     assert sorted(cell["kernel"] for cell in plan["cells"]) == BOTH
     assert plan["summary"] == {"cells": 4}
-    scanned = document(run("scan", "--package", ONE, "--memory", "512", "--format", "json"))
+    report = document(run("scan", "--package", ONE, "--memory", "512", "--format", "json"))
     fields = {name: value for name, value in plan["cells"][0].items() if name != "stage"}
     fields.pop("until")
-    (record,) = [each for each in scanned["records"] if each["key"] == fields["key"]]
+    (record,) = [each for each in report["records"] if each["key"] == fields["key"]]
     assert fields.items() <= record.items()
 
 
 def test_a_dry_run_of_json_lines_has_a_cell_a_line() -> None:
-    """Between a line that names the packages and one that counts the cells."""
-    done = run("scan", "--package", ONE, "--dry-run", "--format", "jsonl")
-    first, *cells, last = [json.loads(line) for line in done.stdout.splitlines()]
+    """A dry run's JSON lines have a line for each cell."""
+    outcome = run("scan", "--package", ONE, "--dry-run", "--format", "jsonl")
+    first, *cells, last = [json.loads(line) for line in outcome.stdout.splitlines()]
     assert (first["schema"], first["about"]) == ("flacheck.plan/1", [ONE])
     assert [cell["kernel"] for cell in cells] == ["fake.one_good", "fake.one_bad"]
     assert last == {"summary": {"cells": 2}}
 
 
 def test_a_dry_run_of_other_formats_names_what_it_is_about() -> None:
-    """Markdown has a table, a workflow one notice, and a file what stdout would have."""
-    shown = run("scan", "--package", ONE, "--dry-run", "--format", "markdown").stdout
-    assert shown.startswith(f"## flacheck: {ONE}\n\n2 cells; nothing was compiled\n")
-    assert "| fake.one_good | bf16 | T=64 |" in shown
-    noticed = run("scan", "--package", ONE, "--dry-run", "--format", "github").stdout
-    assert noticed == f"::notice title=flacheck%3A {ONE}::2 cells; nothing was compiled\n"
+    """Markdown has a table, a workflow one notice, and a file the same text as stdout."""
+    page = run("scan", "--package", ONE, "--dry-run", "--format", "markdown").stdout
+    assert page.startswith(f"## flacheck: {ONE}\n\n2 cells; nothing was compiled\n")
+    assert "| fake.one_good | bf16 | T=64 |" in page
+    notice = run("scan", "--package", ONE, "--dry-run", "--format", "github").stdout
+    assert notice == f"::notice title=flacheck%3A {ONE}::2 cells; nothing was compiled\n"
     lines = run("scan", "--package", ONE, "--dry-run").stdout
     run("scan", "--package", ONE, "--dry-run", "-o", "cells.txt")
     assert Path("cells.txt").read_text() == lines

@@ -1,5 +1,4 @@
-"""The failures that flacheck was started for show live, on the real kernels of
-flash-linear-attention's releases."""
+"""The failures of flash-linear-attention's releases, on their real kernels."""
 
 from __future__ import annotations
 
@@ -56,8 +55,8 @@ def scan(folder: Path) -> int:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "out.json").read_text())
-    return found
+    report: dict[str, Any] = json.loads((folder / "out.json").read_text())
+    return report
 
 
 def some(out: dict[str, Any], **wanted: Any) -> Records:
@@ -74,7 +73,7 @@ def _get(record: dict[str, Any], name: str) -> Any:
     return record["options"].get(name) if name.startswith("num_") else record[name]
 
 
-def shown(records: Iterable[dict[str, Any]]) -> set[tuple[str, str | None]]:
+def verdicts_of(records: Iterable[dict[str, Any]]) -> set[tuple[str, str | None]]:
     return {(record["verdict"], record["code"]) for record in records}
 
 
@@ -92,12 +91,12 @@ def test_delta_rule_on_hopper(
     out: dict[str, Any],
     triton: str,
     warps: tuple[int, ...],
-    expected: tuple[str, str | None],
+    verdict: tuple[str, str | None],
     word: str,
 ) -> None:
-    """Eight and sixteen warps meet a layout assertion; 3.1.0 compiles all."""
+    """Eight and sixteen warps fail with a layout assertion; 3.1.0 compiles all."""
     for num_warps in warps:
-        found = some(
+        records = some(
             out,
             kernel=DELTA,
             toolchain=f"triton=={triton}",
@@ -105,23 +104,26 @@ def test_delta_rule_on_hopper(
             num_stages=2,
             constants={"BC": 64, "BV": 64},
         )
-        assert len(found) == 1
-        assert shown(found) == {expected}
-        assert word in found[0]["message"]
-        assert word in (found[0]["signature"] or "")
+        assert len(records) == 1
+        assert verdicts_of(records) == {verdict}
+        assert word in records[0]["message"]
+        assert word in (records[0]["signature"] or "")
 
 
 def test_more_stages_than_shared_memory(out: dict[str, Any]) -> None:
-    """245,760 of 232,448 bytes: an autotuner would skip it."""
-    (found,) = some(out, kernel=DELTA, toolchain="triton==3.2.0", num_warps=2, num_stages=3)
-    assert shown([found]) == {("fails", "FC501")}
-    assert found["tolerated"]
-    assert found["stage"] == "load"
-    assert (found["resources"]["shared"], found["resources"]["shared_limit"]) == (245_760, 232_448)
+    """A launch that needs more shared memory than the GPU has is tolerated."""
+    (failure,) = some(out, kernel=DELTA, toolchain="triton==3.2.0", num_warps=2, num_stages=3)
+    assert verdicts_of([failure]) == {("fails", "FC501")}
+    assert failure["tolerated"]
+    assert failure["stage"] == "load"
+    assert (failure["resources"]["shared"], failure["resources"]["shared_limit"]) == (
+        245_760,
+        232_448,
+    )
 
 
 def test_fallbacks_of_the_delta_rule(out: dict[str, Any]) -> None:
-    """Four warps, or eight with a smaller block."""
+    """Four warps, or eight with a smaller block, are the fallbacks."""
     uses = [
         f["use"] | {"was": f["failing"]["num_warps"]}
         for f in out["summary"]["fallbacks"]
@@ -135,16 +137,16 @@ def test_fallbacks_of_the_delta_rule(out: dict[str, Any]) -> None:
 @pytest.mark.parametrize("triton", ["3.3.0", "3.3.1"])
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_retention_on_v100(out: dict[str, Any], triton: str, dtype: str) -> None:
-    """Chunk kernels have no conversion there, in both wordings; fused_recurrent and fp32 compile."""
+    """Chunk kernels fail on V100 in half precision; fused_recurrent and fp32 compile."""
     at = {"toolchain": f"triton=={triton}", "target": "sm70"}
     for kernel in CHUNK:
         for record in some(out, last=kernel, dtype=dtype, **at):
             assert (record["verdict"], record["code"]) == ("fails", "FC301")
             assert "Unsupported conversion from" in record["message"]
             assert "LLVM ERROR: Unsupported rounding mode for conversion" in record["message"]
-        assert shown(some(out, last=kernel, dtype="fp32", **at)) == {("compiles", None)}
+        assert verdicts_of(some(out, last=kernel, dtype="fp32", **at)) == {("compiles", None)}
     for kernel in FUSED:
-        assert shown(some(out, last=kernel, dtype=dtype, **at)) == {("compiles", None)}
+        assert verdicts_of(some(out, last=kernel, dtype=dtype, **at)) == {("compiles", None)}
     uses = [
         f["use"]
         for f in out["summary"]["fallbacks"]
@@ -155,12 +157,18 @@ def test_retention_on_v100(out: dict[str, Any], triton: str, dtype: str) -> None
 
 
 def test_retention_under_the_neighbours(out: dict[str, Any]) -> None:
-    """3.2.0 fails otherwise there; 3.4.0 compiles, one of it slowly."""
+    """3.2.0 fails with other codes, and 3.4.0 compiles."""
     at = {"target": "sm70", "toolchain": "triton==3.2.0"}
-    assert shown(some(out, last="chunk_fwd_kernel_o", dtype="bf16", **at)) == {("fails", "FC304")}
-    assert shown(some(out, last="chunk_fwd_kernel_h", dtype="bf16", **at)) == {("fails", "FC401")}
-    assert shown(some(out, last="chunk_fwd_kernel_h", dtype="fp16", **at)) == {("compiles", None)}
-    assert shown(some(out, target="sm70", toolchain="triton==3.4.0")) == {("compiles", None)}
+    assert verdicts_of(some(out, last="chunk_fwd_kernel_o", dtype="bf16", **at)) == {
+        ("fails", "FC304")
+    }
+    assert verdicts_of(some(out, last="chunk_fwd_kernel_h", dtype="bf16", **at)) == {
+        ("fails", "FC401")
+    }
+    assert verdicts_of(some(out, last="chunk_fwd_kernel_h", dtype="fp16", **at)) == {
+        ("compiles", None)
+    }
+    assert verdicts_of(some(out, target="sm70", toolchain="triton==3.4.0")) == {("compiles", None)}
     slow = [r for r in out["records"] for f in r["findings"] if f["code"] == "FC921"]
     assert all(
         r["toolchain"] == "triton==3.4.0" and r["verdict"] == "compiles" and r["seconds"] >= 10
@@ -169,7 +177,7 @@ def test_retention_under_the_neighbours(out: dict[str, Any]) -> None:
 
 
 def test_autotuner_keys_of_3_1_0(out: dict[str, Any]) -> None:
-    """Three kernels raise, twelve read other arguments; nothing of it under 3.2.0."""
+    """Three kernels raise and twelve read wrong arguments, only under 3.1.0."""
     raising = {
         r["kernel"].rpartition(":")[2] for r in some(out, toolchain="triton==3.1.0", code="FC601")
     }
@@ -178,32 +186,34 @@ def test_autotuner_keys_of_3_1_0(out: dict[str, Any]) -> None:
         "chunk_dplr_bwd_kernel_dv",
         "layer_norm_fwd_kernel",
     }
-    shifted = some(out, toolchain="triton==3.1.0", code="FC602")
-    assert len(shifted) == 12
-    for record in shifted:
+    wrong_keys = some(out, toolchain="triton==3.1.0", code="FC602")
+    assert len(wrong_keys) == 12
+    for record in wrong_keys:
         keys = record["findings"][0]["facts"]["keys"]
         assert any(key["want"] != key["got"] for key in keys)
-    tuned = [r for r in out["records"] if r["options"] == {} and r["toolchain"] == "triton==3.2.0"]
-    assert len(tuned) == 16
-    assert shown(tuned) == {("compiles", None)}
+    autotuned = [
+        r for r in out["records"] if r["options"] == {} and r["toolchain"] == "triton==3.2.0"
+    ]
+    assert len(autotuned) == 16
+    assert verdicts_of(autotuned) == {("compiles", None)}
 
 
 def test_the_same_command_again_compiles_nothing(out: dict[str, Any], folder: Path) -> None:
-    """Everything is cached."""
+    """A second run reads every record from the store."""
     assert scan(folder) == 1
     assert all(record["cached"] for record in read(folder)["records"])
     assert read(folder)["summary"]["fails"] == out["summary"]["fails"]
 
 
 def test_the_output_is_what_the_schema_says(out: dict[str, Any]) -> None:
-    """flacheck.run/1."""
+    """The JSON follows flacheck.run/1."""
     jsonschema = pytest.importorskip("jsonschema")
     schema = SCHEMAS / "run-1.json"
     jsonschema.validate(out, json.loads(schema.read_text()))
 
 
 def test_no_path_of_this_machine_is_in_the_records(out: dict[str, Any]) -> None:
-    """Records travel between machines."""
+    """Records contain no local path."""
     text = json.dumps(out["records"])
     assert str(Path.home()) not in text
     assert "/tmp/" not in text

@@ -1,4 +1,4 @@
-"""Which of two specimens a maintainer would rather read, and what is refused unasked."""
+"""The total order of specimens, and specimens that are rejected without a compile."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ BODIES = st.lists(
 
 
 @given(BODIES, BODIES)
-def test_the_order_is_total(left: list[str], right: list[str]) -> None:
-    """Of two different specimens one is better, and neither is better than itself."""
-    first, second = (specimen("\n".join(body) or "pass", x=POINTER) for body in (left, right))
+def test_the_order_is_total(first_body: list[str], second_body: list[str]) -> None:
+    """Of two different specimens one is better, and none is better than itself."""
+    first, second = (
+        specimen("\n".join(body) or "pass", x=POINTER) for body in (first_body, second_body)
+    )
     assert (cost(first) < cost(second)) + (cost(second) < cost(first)) == (first.key != second.key)
 
 
@@ -32,7 +34,7 @@ def test_the_order_is_total(left: list[str], right: list[str]) -> None:
     ],
 )
 def test_plain_bodies_come_first(better: str, worse: str) -> None:
-    """Control flow, masks and large numbers are more to read."""
+    """Control flow, masks and large numbers cost more."""
     assert cost(specimen(better, x=POINTER)) < cost(specimen(worse, x=POINTER))
 
 
@@ -47,12 +49,12 @@ def test_plain_bodies_come_first(better: str, worse: str) -> None:
     ],
 )
 def test_plain_arguments_come_first(better: object, worse: object) -> None:
-    """Nothing said of a pointer, usual dtypes, small numbers, no constants."""
+    """Unaligned pointers, usual dtypes and small numbers cost less; constants cost more."""
     assert cost(specimen("tl.store(x, 1)", x=better)) < cost(specimen("tl.store(x, 1)", x=worse))
 
 
 def test_few_and_usual_options_come_first() -> None:
-    """None, then the usual number of warps, then others."""
+    """No option costs least, then the usual number of warps."""
     of = [specimen("tl.store(x, 1)", options=o, x=POINTER) for o in _OPTIONS]
     assert sorted(of, key=cost) == of
 
@@ -61,7 +63,7 @@ _OPTIONS = ({}, {"num_warps": 4}, {"num_warps": 8}, {"num_warps": 8, "num_stages
 
 
 def test_a_kernel_that_compiles_is_valid() -> None:
-    """Loops, branches and what a module binds are understood."""
+    """Loops, branches and names of the module are valid."""
     assert is_valid(chain())
     assert is_valid(specimen("tl.store(x, N)", "N = 3\n\n\n", x=POINTER))
 
@@ -76,7 +78,7 @@ def test_a_kernel_that_compiles_is_valid() -> None:
     ],
 )
 def test_shapes_at_odds_are_refused(body: str) -> None:
-    """So are dots below the smallest, and values larger than where they are stored."""
+    """Unequal shapes, dots below the minimum and oversized stores are invalid."""
     assert not is_valid(specimen(body, x=POINTER))
 
 
@@ -93,12 +95,12 @@ def test_shapes_at_odds_are_refused(body: str) -> None:
     ],
 )
 def test_names_are_bound_before_they_are_read(body: str, valid: bool) -> None:
-    """In the order of execution; either side of a branch may bind."""
+    """A name must be bound first, on either side of a branch."""
     assert is_valid(specimen(body, x=POINTER)) is valid
 
 
 def test_every_parameter_has_its_value_and_every_value_its_parameter() -> None:
-    """A parameter that the autotuner supplies is none of the launch's."""
+    """Each parameter has a value from the launch or from the autotuner."""
     source = f"{HEAD}@triton.jit\ndef kernel(x, B):\n    tl.store(x, B)\n"
     bare = Specimen(source, "kernel", {"x": POINTER}, "sm90")
     assert not is_valid(bare)
@@ -107,7 +109,7 @@ def test_every_parameter_has_its_value_and_every_value_its_parameter() -> None:
 
 
 def test_an_empty_kernel_is_worth_no_compile() -> None:
-    """An autotuner's fault lies before the compile, and shows without a body."""
+    """An empty kernel is valid only for a fault of the autotuner."""
     empty = specimen("pass", x=POINTER)
     assert not is_valid(empty)
     assert is_valid(empty.with_(stage="autotune"))

@@ -12,7 +12,7 @@ from flacheck.capabilities.repro.kernel.constant_folding import fold_constants, 
 
 
 def after(text: str) -> str:
-    """A text with everything evaluated that can be."""
+    """Return a text with every constant expression evaluated."""
     return "\n".join(map(ast.unparse, fold_constants(ast.parse(text).body)))
 
 
@@ -41,19 +41,19 @@ def after(text: str) -> str:
         ("True and True", "True"),
     ],
 )
-def test_what_is_known_is_evaluated(text: str, expected: str) -> None:
-    """Arithmetic on literals is done, and neutral integers go."""
-    assert after(text) == expected
+def test_what_is_known_is_evaluated(text: str, result: str) -> None:
+    """Arithmetic on literals is evaluated, and neutral integers are dropped."""
+    assert after(text) == result
 
 
 @pytest.mark.parametrize("text", ["1 // 0", "1.0 * x", "(-1) ** 0.5", "2 ** 70", "float('inf')"])
 def test_what_would_raise_or_change_a_type_is_left(text: str) -> None:
-    """So is what Python could not write as a literal of a release's."""
+    """Divisions by zero and values without a literal stay."""
     assert after(text) == text
 
 
 def test_branches_on_literals_are_decided() -> None:
-    """What is not taken goes with them; a loop that is left empty passes."""
+    """Branches on literals are decided, and an empty loop passes."""
     assert after("if 1 > 2:\n    a = 1\nelse:\n    a = 2") == "a = 2"
     assert after("for t in range(n):\n    if False:\n        a = 1") == (
         "for t in range(n):\n    pass"
@@ -65,18 +65,18 @@ def test_branches_on_literals_are_decided() -> None:
     st.integers(-50, 50),
     st.sampled_from(["+", "-", "*", "//", "%", "<", "=="]),
 )
-def test_folding_agrees_with_python(left: int, right: int, operator: str) -> None:
+def test_folding_agrees_with_python(first: int, right: int, operator: str) -> None:
     """A folded expression has the value that Python gives it."""
-    text = f"({left}) {operator} ({right})"
+    text = f"({first}) {operator} ({right})"
     try:
-        expected = eval(text)
+        result = eval(text)
     except ZeroDivisionError:
         assert "0" in after(text)
     else:
-        assert eval(after(text)) == expected
+        assert eval(after(text)) == result
 
 
 @pytest.mark.parametrize("value", [-3, 0.5, -0.5, True, None, "text"])
 def test_a_literal_says_its_value(value: object) -> None:
-    """Negative numbers are an operator and a literal, as Python reads them."""
+    """The literal of a value evaluates to it."""
     assert ast.literal_eval(literal(value)) == value

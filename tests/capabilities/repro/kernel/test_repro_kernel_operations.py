@@ -1,4 +1,4 @@
-"""What a kernel's operations work on, and which of a reduction's are none of the original's."""
+"""Operation types of kernels, and operations that a reduction must not add."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def dot(dtype: str, more: str = "") -> Specimen:
     ],
 )
 def test_a_dot_has_the_types_of_its_operands_and_a_precision(
-    dtype: str, more: str, said: str
+    dtype: str, more: str, description: str
 ) -> None:
-    """Only fp32 is rounded on the way, so only there the precision counts."""
-    assert [str(one) for one in operation_types(dot(dtype, more))] == [said]
+    """Only fp32 is rounded in a dot, so only fp32 has a precision."""
+    assert [str(one) for one in operation_types(dot(dtype, more))] == [description]
 
 
 def test_a_dot_of_another_type_or_precision_is_another_operation() -> None:
-    """The same words of a compiler may be another bug then."""
+    """A dot of another dtype or precision is an added operation."""
     original = operation_types(dot("bf16"))
     assert strangers(operation_types(dot("bf16")), original) == []
     [strange] = strangers(operation_types(dot("fp32")), original)
@@ -43,45 +43,45 @@ def test_a_dot_of_another_type_or_precision_is_another_operation() -> None:
 
 
 def test_what_is_loaded_around_the_operation_may_change() -> None:
-    """A reduction loads what the original computed."""
+    """A reduction may load the operands that the original computes."""
     assert strangers(operation_types(dot("bf16")), operation_types(dot("bf16"))) == []
-    computed = specimen(
+    with_casts = specimen(
         f"a = tl.load(x + {BLOCK})\nb = tl.dot(a.to(tl.bfloat16), a.to(tl.bfloat16))\n"
         f"tl.store(y + {BLOCK}, b)",
         x={"dtype": "fp32", "align": 16},
         y={"dtype": "fp32", "align": 16},
     )
-    assert strangers(operation_types(dot("bf16")), operation_types(computed)) == []
+    assert strangers(operation_types(dot("bf16")), operation_types(with_casts)) == []
 
 
 def test_an_operation_on_unknown_types_covers_every_type() -> None:
-    """Where the original's types cannot be inferred, nothing is refused."""
+    """If the original's types are unknown, every operation is accepted."""
     unknown = specimen("b = tl.dot(f(x), f(x))\ntl.store(x, b)", x=POINTER)
     assert strangers(operation_types(dot("fp32")), operation_types(unknown)) == []
 
 
 def test_arithmetic_counts_where_there_is_nothing_heavier() -> None:
-    """A sum of bf16 may be what fails; a kernel that only copies is known by what it copies."""
-    added = "a = tl.load(x + tl.arange(0, 16))\ntl.store(x + tl.arange(0, 16), a + a)"
-    assert {str(one) for one in operation_types(specimen(added, x=POINTER))} == {"Add(fp16)"}
-    copied = "tl.store(x + tl.arange(0, 16), tl.load(x + tl.arange(0, 16)))"
-    assert {str(one) for one in operation_types(specimen(copied, x=POINTER))} == {"access(fp16)"}
+    """A kernel without heavier operations is known by its arithmetic, or by its accesses."""
+    sum_body = "a = tl.load(x + tl.arange(0, 16))\ntl.store(x + tl.arange(0, 16), a + a)"
+    assert {str(one) for one in operation_types(specimen(sum_body, x=POINTER))} == {"Add(fp16)"}
+    copy_body = "tl.store(x + tl.arange(0, 16), tl.load(x + tl.arange(0, 16)))"
+    assert {str(one) for one in operation_types(specimen(copy_body, x=POINTER))} == {"access(fp16)"}
 
 
 def test_assembly_and_conversions_are_known_by_what_they_make_too() -> None:
-    """Operands in a list count, and so does the dtype that is named."""
+    """Assembly and conversions have operand and result dtypes."""
     body = (
         "a = tl.load(x + tl.arange(0, 16))\n"
         "b = tl.inline_asm_elementwise('ex2 $0, $1;', '=h,h', [a], dtype=tl.bfloat16, "
         "is_pure=True, pack=1)\n"
         "tl.store(x + tl.arange(0, 16), b.to(tl.float32))"
     )
-    found = {str(one) for one in operation_types(specimen(body, x=POINTER))}
-    assert found == {".to(bf16, fp32)", "tl.inline_asm_elementwise(bf16, fp16)"}
+    descriptions = {str(one) for one in operation_types(specimen(body, x=POINTER))}
+    assert descriptions == {".to(bf16, fp32)", "tl.inline_asm_elementwise(bf16, fp16)"}
 
 
 def test_what_is_known_of_an_operation_binds_although_the_rest_is_unknown() -> None:
-    """A dot of fp16 and something else is no dot of fp32."""
+    """A dot with one unknown operand still excludes dots of another dtype."""
     half = specimen("b = tl.dot(tl.load(x), f(x))\ntl.store(x, b)", x={"dtype": "fp16"})
     assert strangers(operation_types(dot("fp16")), operation_types(half)) == []
     [strange] = strangers(operation_types(dot("fp32")), operation_types(half))
@@ -89,14 +89,14 @@ def test_what_is_known_of_an_operation_binds_although_the_rest_is_unknown() -> N
 
 
 def test_a_conversion_is_known_whatever_it_converts() -> None:
-    """Its dtype is written down; only the shape comes from what was there before."""
+    """A conversion's dtype does not depend on its operand."""
     body = "b = tl.dot(f(x).to(tl.bfloat16), f(x).to(tl.bfloat16))\ntl.store(x, b)"
     [one] = [o for o in operation_types(specimen(body, x=POINTER)) if o.operation == "tl.dot"]
     assert (str(one), one.is_complete) == ("tl.dot(bf16)", True)
 
 
 def test_assembly_on_an_address_is_not_assembly_on_a_number() -> None:
-    """A loaded number in place of a pointer would be another instruction."""
+    """Assembly on a pointer and on a loaded number are different operations."""
     asm = "tl.inline_asm_elementwise('i $0, $1;', '=r,l', [{}], tl.int32, False, 1)"
     load = "a = tl.load(x + tl.arange(0, 16))\n"
     store = "\ntl.store(x + tl.arange(0, 16), b)"
@@ -113,7 +113,7 @@ def test_assembly_on_an_address_is_not_assembly_on_a_number() -> None:
     assert strangers(original, operation_types(on_number)) == list(original)
 
 
-def scaled(scale: str, format: str = "e4m3") -> Specimen:
+def scaled_dot(scale: str, format: str = "e4m3") -> Specimen:
     fp8, u8 = {"dtype": "fp8e4nv", "align": 16}, {"dtype": "u8", "align": 16}
     body = f"a = tl.load(x + {BLOCK})\ns = tl.load(y + tl.arange(0, 16)[:, None])\n"
     body += f"b = tl.dot_scaled(a, {scale}, '{format}', a, {scale}, '{format}')\n"
@@ -122,9 +122,9 @@ def scaled(scale: str, format: str = "e4m3") -> Specimen:
 
 
 def test_scales_and_formats_are_types_of_a_scaled_dot() -> None:
-    """A dot without scales, or with scales of another dtype, is another operation."""
-    original = operation_types(scaled("s"))
+    """A scaled dot has the types of its scales and formats."""
+    original = operation_types(scaled_dot("s"))
     assert [str(one) for one in original] == ["tl.dot_scaled(e4m3, fp8e4nv, u8 scale)"]
-    for other in (scaled("None"), scaled("s.to(tl.int32)"), scaled("s", "e5m2")):
+    for other in (scaled_dot("None"), scaled_dot("s.to(tl.int32)"), scaled_dot("s", "e5m2")):
         [strange] = strangers(operation_types(other), original)
         assert strange.operation == "tl.dot_scaled"

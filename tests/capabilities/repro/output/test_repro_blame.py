@@ -1,4 +1,4 @@
-"""Whose failure it is, and where to report it."""
+"""The owner of a failure, and where to report it."""
 
 from __future__ import annotations
 
@@ -33,18 +33,23 @@ UPSTREAM = "https://github.com/triton-lang/triton/issues/new?template="
     ],
 )
 def test_the_stage_and_the_words_tell_whose_failure_it_is(
-    known: dict[str, Any], what: str, upstream: str
+    fields: dict[str, Any], what: str, upstream: str
 ) -> None:
-    """A bug of the compiler goes to its tracker, the rest to the kernel's."""
-    found = blame(CELL, record("fails", **known), "")
-    assert found.what == what
+    """A compiler bug belongs to Triton's tracker, the rest to the kernel's."""
+    owner = blame(CELL, record("fails", **fields), "")
+    assert owner.what == what
     if upstream:
-        assert found.where == UPSTREAM + upstream
+        assert owner.where == UPSTREAM + upstream
     else:
-        assert found.where == "where kernel is maintained"
+        assert owner.where == "where kernel is maintained"
 
 
 def test_the_kernels_own_assembly_is_the_kernels_own_error() -> None:
-    """The compiler only hands it on."""
-    refused = record("fails", stage="cubin", message="error : Feature 'ex2.bf16' requires sm_90")
-    assert blame(CELL, refused, "tl.inline_asm_elementwise('ex2…')").what == "error of the kernel"
+    """An error in inline assembly is the kernel's error."""
+    invalid_assembly = record(
+        "fails", stage="cubin", message="error : Feature 'ex2.bf16' requires sm_90"
+    )
+    assert (
+        blame(CELL, invalid_assembly, "tl.inline_asm_elementwise('ex2…')").what
+        == "error of the kernel"
+    )

@@ -1,4 +1,4 @@
-"""What a reduction changed of the launch, and why it may."""
+"""Changes of the launch by a reduction, with their reasons."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_what_stays_the_same_is_not_mentioned() -> None:
 
 
 def test_every_change_has_its_reason() -> None:
-    """Options that are gone or smaller, dtypes around the operation, dots that are gone."""
+    """Options, dtypes and dots that changed each have a reason."""
     fewer = chain().with_(options={"num_warps": 4})
     assert list(changes(chain(), fewer)) == [
         "num_warps: 8 → 4, under which the same failure shows",
@@ -26,14 +26,14 @@ def test_every_change_has_its_reason() -> None:
 
 
 def test_a_default_that_was_written_down_is_no_change() -> None:
-    """Every release compiles for 4 warps unless it is told otherwise."""
+    """An explicit default is not a change."""
     before = chain().with_(options={"num_warps": 4})
     assert list(changes(before, chain().with_(options={}))) == []
 
 
 def test_dtypes_of_bare_accesses_need_no_operation() -> None:
-    """Where nothing is computed, the same failure is all that is kept."""
+    """Without an operation, the reason is the same failure."""
     before = specimen("tl.load(x)", x={"dtype": "fp16"})
     after = specimen("tl.load(x)", x={"dtype": "fp32"})
-    [said] = changes(before, after)
-    assert said == "dtypes in memory: fp16 → fp32, under which the same failure shows"
+    [change] = changes(before, after)
+    assert change == "dtypes in memory: fp16 → fp32, under which the same failure shows"

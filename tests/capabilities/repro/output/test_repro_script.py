@@ -1,4 +1,4 @@
-"""The standalone script: what it looks for, what it imports, how it says a launch."""
+"""The standalone script: its check, its imports and its launch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.rule_logs import log_of, logs
         ),
         # A message that was cut ends in a character that no compiler printed.
         ("error: operand of " + "x" * 40 + "…", None, "error: operand of " + "x" * 40),
-        # flacheck's own description of an end without an error is never printed either.
+        # flacheck's own description of an end without an error is not printed by a compiler.
         (
             "exit status 3 in stage llir, the last lines were:\nreading\nbad layout in dot",
             None,
@@ -53,15 +53,15 @@ from tests.rule_logs import log_of, logs
     ],
 )
 def test_a_script_looks_for_words_that_every_machine_prints(
-    said: str, signal: str | None, expected: str
+    text: str, signal: str | None, check: str
 ) -> None:
-    """No path, line or quantity is among them."""
-    assert words(record("fails", message=said, signal=signal)) == expected
+    """The check contains no path, line or quantity."""
+    assert words(record("fails", message=text, signal=signal)) == check
 
 
 @pytest.mark.parametrize("name", logs("golden"))
 def test_the_words_of_a_failure_stand_in_one_line_of_its_log(name: str) -> None:
-    """Also of an assertion without a message, which flacheck joins out of two lines."""
+    """The check is a part of one line of the log."""
     findings = read(log_of(name))
     failing = record("fails", code=findings[0].code, message=findings[0].message)
     assert any(words(failing) in line for line in log_of(name).splitlines())
@@ -90,10 +90,10 @@ def test_the_words_of_a_failure_stand_in_one_line_of_its_log(name: str) -> None:
     ],
 )
 def test_forms_of_one_exception_have_one_signature_and_one_check(one: str, other: str) -> None:
-    """A script of one release shows the failure of another that prints the exception otherwise."""
+    """A script recognizes the exception in the form of another release."""
     assert signature_of(one) == signature_of(other)
-    for message, printed in ((one, other), (other, one)):
-        assert words(record("fails", message=message)) in printed
+    for message, line in ((one, other), (other, one)):
+        assert words(record("fails", message=message)) in line
 
 
 def signature_of(message: str) -> str:
@@ -101,10 +101,10 @@ def signature_of(message: str) -> str:
     return signature(Finding("FC100", "", message), "ast")
 
 
-@pytest.mark.parametrize("asserted", ["B > 100", "B > 100, 'block too small'"])
-def test_the_words_of_a_static_assertion_stand_in_one_line_of_its_log(asserted: str) -> None:
-    """Its error's name stands in another line than its text."""
-    line = f"    tl.static_assert({asserted})"
+@pytest.mark.parametrize("condition", ["B > 100", "B > 100, 'block too small'"])
+def test_the_words_of_a_static_assertion_stand_in_one_line_of_its_log(condition: str) -> None:
+    """The check of a static assertion is a part of its source line."""
+    line = f"    tl.static_assert({condition})"
     log = f"triton.compiler.errors.CompileTimeAssertionFailure: at 2:4:\n{line}\n    ^\n"
     failing = record("fails", code="FC100", message=read(log)[0].message)
     assert words(failing) in line
@@ -112,7 +112,7 @@ def test_the_words_of_a_static_assertion_stand_in_one_line_of_its_log(asserted: 
 
 @pytest.mark.parametrize("statement", ["assert B > 100", "assert kind in (1, 2)"])
 def test_a_script_shows_an_assertion_without_a_message(tmp_path: Path, statement: str) -> None:
-    """Run as a user runs it, against a compiler that raises it, it exits 0."""
+    """The script exits with 0 under a compiler that raises the assertion."""
     (tmp_path / "triton/backends").mkdir(parents=True)
     (tmp_path / "triton/language.py").touch()
     (tmp_path / "triton/backends/__init__.py").touch()
@@ -122,21 +122,21 @@ def test_a_script_shows_an_assertion_without_a_message(tmp_path: Path, statement
     script = tmp_path / "repro.py"
     symptom = Symptom(words(record("fails", message=message)), "title")
     script.write_text(render(chain(), symptom))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
-    assert (done.returncode, "the failure shows" in done.stdout) == (0, True), done.stdout
+    outcome = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert (outcome.returncode, "the failure shows" in outcome.stdout) == (0, True), outcome.stdout
 
 
 @pytest.mark.parametrize(("status", "expected"), [(3, 0), (4, 1)])
 def test_a_script_compares_the_exit_status_of_a_silent_end(
-    tmp_path: Path, status: int, expected: int
+    tmp_path: Path, status: int, exit_status: int
 ) -> None:
-    """Where the compiler printed nothing, there is nothing else to compare."""
+    """For a silent failure the script compares the exit status."""
     (tmp_path / "triton.py").write_text(f"import os\nos._exit({status})\n")
     script = tmp_path / "repro.py"
-    said = "exit status 3 in stage llir, nothing on stderr"
-    script.write_text(render(chain(), Symptom(words(record("fails", message=said)), "title")))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True)
-    assert done.returncode == expected
+    text = "exit status 3 in stage llir, nothing on stderr"
+    script.write_text(render(chain(), Symptom(words(record("fails", message=text)), "title")))
+    outcome = subprocess.run([sys.executable, str(script)], capture_output=True)
+    assert outcome.returncode == exit_status
 
 
 @pytest.mark.parametrize(
@@ -170,13 +170,13 @@ def test_a_script_compares_the_exit_status_of_a_silent_end(
         ),
     ],
 )
-def test_a_title_quotes_whole(said: str, expected: str) -> None:
-    """No quote or bracket stays open, and an assertion is called one."""
-    assert readable_words(record("fails", message=said)) == expected
+def test_a_title_quotes_whole(text: str, quote: str) -> None:
+    """A title has no open quote or bracket and keeps the word "Assertion"."""
+    assert readable_words(record("fails", message=text)) == quote
 
 
 def test_scripts_are_python_that_imports_only_triton() -> None:
-    """In each form: types alone, a launch, an autotuner's run, and a signal's name to look for."""
+    """Every form of script imports only the standard library and Triton."""
     plain = specimen("tl.store(x, 1)", x={"dtype": "fp16", "align": 1})
     tuner = add_autotuner(
         specimen("pass", x=POINTER, K={"constexpr": 32}),
@@ -184,8 +184,8 @@ def test_scripts_are_python_that_imports_only_triton() -> None:
         ["K"],
     )
     for one in (plain, chain(), tuner):
-        for said in ("a 'quoted' \"thing\"", "SIGSEGV"):
-            tree = ast.parse(render(one, Symptom(said, "triton 3.2.0 fails")))
+        for words_ in ("a 'quoted' \"thing\"", "SIGSEGV"):
+            tree = ast.parse(render(one, Symptom(words_, "triton 3.2.0 fails")))
             imports = {
                 a.name.split(".")[0]
                 for n in ast.walk(tree)
@@ -210,14 +210,14 @@ def test_scripts_are_python_that_imports_only_triton() -> None:
         ({"tuple": [{"int": 1}, None]}, "(1, None,)"),
     ],
 )
-def test_an_argument_of_a_launch_is_python(spec: Any, written: str) -> None:
-    """Each form of an argument becomes the expression that means it."""
+def test_an_argument_of_a_launch_is_python(spec: Any, expression: str) -> None:
+    """Each form of argument becomes a Python expression."""
     text = render(specimen("pass", a=spec), Symptom("words", "title"))
-    assert f"    a={written},\n" in text
+    assert f"    a={expression},\n" in text
 
 
 def test_a_check_is_made_of_the_finished_compile() -> None:
-    """What is compared is prepared before the compile, and printed after it."""
+    """The check's preparation stands before the compile, its print after it."""
     check = 'if compiled.metadata.shared > 9:\n    print("too much")\n'
     text = render(chain(), Symptom("too much", "title", check, 7, "import time\n\n"))
     launch = text.index("compiled = kernel.run(")
@@ -236,14 +236,14 @@ def test_a_check_is_made_of_the_finished_compile() -> None:
     ],
 )
 def test_types_alone_say_pointers_of_no_alignment(
-    body: str, args: dict[str, Any], typed: bool
+    body: str, args: dict[str, Any], has_types: bool
 ) -> None:
-    """What a compiler is told of numbers, constants and alignments needs a launch."""
-    assert is_typed(specimen(body, **args)) is typed
+    """Numbers, constants and alignments need a launch instead of types."""
+    assert is_typed(specimen(body, **args)) is has_types
 
 
 def test_a_typed_script_needs_no_launch() -> None:
-    """`triton.compile` takes the types and the options."""
+    """A script of types calls `triton.compile`."""
     one = specimen("tl.store(x, 1)", x={"dtype": "fp16", "align": 1}, options={"num_warps": 8})
     text = render(one, Symptom("words", "title"), by_types=True)
     assert "    from triton.compiler import ASTSource\n" in text
@@ -254,7 +254,7 @@ def test_a_typed_script_needs_no_launch() -> None:
 
 
 def test_a_refused_import_needs_no_call() -> None:
-    """The decorator raises before anything could be launched."""
+    """A script for a failing decorator has no launch."""
     tuner = add_autotuner(specimen("pass", K={"constexpr": 32}), [{"kwargs": {}}] * 2, ["gone"])
     text = render(tuner.with_(stage="import"), Symptom("words", "title"))
     assert "kernel.run(" not in text
@@ -262,23 +262,29 @@ def test_a_refused_import_needs_no_call() -> None:
 
 
 def test_a_descriptor_of_the_host_is_made_by_the_script() -> None:
-    """On a pointer whose dtype tells the bytes of an element; AMD's scripts have both additions."""
-    held = {"dtype": "bf16", "align": 16, "shape": [64, 64], "strides": [64, 1], "block": [16, 16]}
-    one = specimen("pass", d={"descriptor": {**held, "padding": "nan"}})
+    """The script builds a host tensor descriptor, also for AMD targets."""
+    descriptor = {
+        "dtype": "bf16",
+        "align": 16,
+        "shape": [64, 64],
+        "strides": [64, 1],
+        "block": [16, 16],
+    }
+    one = specimen("pass", d={"descriptor": {**descriptor, "padding": "nan"}})
     text = render(one, Symptom("words", "title"))
     assert 'd=TensorDescriptor(Pointer(DType("bfloat16")), [64, 64], [64, 1], [16, 16],' in text
     assert "padding='nan')" in text
     assert "from triton.tools.tensor_descriptor import TensorDescriptor" in text
     classes = text[text.index("class DType") : text.index("class Driver")]
-    made: dict[str, Any] = {}
-    exec(classes, made)
+    namespace: dict[str, Any] = {}
+    exec(classes, namespace)
     names = ("bfloat16", "float8e4nv", "int64", "int1")
-    assert [made["DType"](name).itemsize for name in names] == [2, 1, 8, 1]
+    assert [namespace["DType"](name).itemsize for name in names] == [2, 1, 8, 1]
     assert "types.ModuleType" in render(replace(one, target="gfx942"), Symptom("words", "title"))
 
 
 def test_a_short_script_compiles_by_types_and_constants() -> None:
-    """A launch whose arguments are not types has none."""
+    """The short script compiles types; arguments without a type have no short script."""
     symptom = Symptom("boom", "title")
     start = specimen("tl.store(x + n, N)", x=POINTER, n={"int": 8}, N={"constexpr": 2})
     short = render_short(start.with_(options={"num_warps": 8}), symptom)

@@ -1,9 +1,8 @@
-"""The passes: what each proposes, and what a reduction by it leaves."""
+"""The passes: their proposals, and the reductions that they reach."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -21,17 +20,14 @@ from flacheck.capabilities.repro.passes.readable_form import reading
 from flacheck.capabilities.repro.passes.search import (
     Pass,
     name_of,
-    propose_at_each,
-    propose_until_accepted,
-    propose_while_accepted,
 )
 from flacheck.capabilities.repro.passes.statements import closure, control_flow, statements
 from flacheck.capabilities.repro.reducer import polish, reduce
 from tests.made_specimens import POINTER, FakeOracle, calls, chain, reduced, specimen
 
 
-def proposed(one: Pass, start: Specimen) -> list[Specimen]:
-    """All that a pass proposes when nothing is taken."""
+def proposals_of(one: Pass, start: Specimen) -> list[Specimen]:
+    """Return every proposal of a pass if none is accepted."""
     search = one(start)
     candidates = []
     candidate = next(search, None)
@@ -52,7 +48,7 @@ def body_of(one: Specimen) -> list[str]:
 @settings(max_examples=4, deadline=None)
 @given(st.sampled_from(["tl.dot", "tl.exp", "tl.trans", "tl.load"]), st.integers(0, 2))
 def test_every_accepted_step_is_valid_smaller_and_fails(operation: str, least: int) -> None:
-    """Whatever the failure needs, no step goes up in the order, and each satisfies the oracle."""
+    """Each step is smaller, valid and satisfies the oracle."""
 
     def holds(candidate: Specimen) -> bool:
         assert is_valid(candidate)
@@ -70,7 +66,7 @@ def test_every_accepted_step_is_valid_smaller_and_fails(operation: str, least: i
     "one", sorted({*FIRST, *SLICES, *PASSES, reading}, key=name_of), ids=name_of
 )
 def test_no_pass_changes_the_tree_that_it_reads(one: Pass) -> None:
-    """A specimen is a value."""
+    """A pass leaves the tree of its specimen unchanged."""
     start = evaluate_constants(chain())
     before = ast.dump(start.tree)
     search = one(start)
@@ -81,7 +77,7 @@ def test_no_pass_changes_the_tree_that_it_reads(one: Pass) -> None:
 
 
 def test_extents_are_made_small_at_once() -> None:
-    """One candidate, and none where nothing is large."""
+    """All extents shrink in one candidate."""
     large = specimen(
         "a = tl.load(x + tl.arange(0, 64))\ntl.store(x + tl.arange(0, 64), a)", x=POINTER
     )
@@ -93,63 +89,15 @@ def test_extents_are_made_small_at_once() -> None:
 
 
 def test_a_pass_is_called_like_its_function() -> None:
-    """Where people read it, in words."""
+    """A pass has its function's name in words."""
     assert [name_of(one) for one in FIRST] == ["partial evaluation", "smallest", "slices"]
-
-
-# How a pass searches
-
-
-def answered(
-    search: Generator[Specimen, bool, object], taken: set[str]
-) -> tuple[list[str], object]:
-    """The names that a search proposes when those in `taken` are taken, and what it returns."""
-    names: list[str] = []
-    try:
-        candidate = next(search)
-        while True:
-            names.append(candidate.name)
-            candidate = search.send(candidate.name in taken)
-    except StopIteration as end:
-        return names, end.value
-
-
-def called(*names: str) -> Iterator[Specimen]:
-    return (Specimen("", name, {}, "sm90") for name in names)
-
-
-def test_the_first_that_is_taken_ends_the_search() -> None:
-    """None when none is."""
-    names, taken = answered(propose_until_accepted(called("a", "b", "c")), {"b"})
-    assert names == ["a", "b"]
-    assert isinstance(taken, Specimen)
-    assert taken.name == "b"
-    assert answered(propose_until_accepted(called("a")), set()) == (["a"], None)
-
-
-def test_a_search_goes_on_from_what_is_taken() -> None:
-    """Until nothing of it is."""
-    [start] = called("a")
-    search = propose_while_accepted(start, lambda best: called(best.name + "x", best.name + "y"))
-    assert answered(search, {"ay", "ayx"}) == (["ax", "ay", "ayx", "ayxx", "ayxy"], None)
-
-
-def test_a_place_is_tried_until_nothing_is_taken_there() -> None:
-    """Then the next one, as the best specimen has them."""
-    [start] = called("abc")
-    search = propose_at_each(
-        start,
-        lambda best: best.name,
-        lambda best, letter: called(best.name.replace(letter, "")),
-    )
-    assert answered(search, {"bc"}) == (["bc", "c", "b"], None)
 
 
 # Partial evaluation
 
 
 def test_constants_go_into_the_kernel() -> None:
-    """Partial evaluation leaves no constexpr parameter, decides branches and names dtypes."""
+    """Partial evaluation removes constexpr parameters and decides branches."""
     after = evaluate_constants(chain())
     assert list(after.args) == ["x", "y", "T"]
     assert "tl.make_block_ptr(x, (64, 128)" in after.source
@@ -157,7 +105,7 @@ def test_constants_go_into_the_kernel() -> None:
 
 
 def test_helpers_are_inlined_unless_the_failure_needs_the_call() -> None:
-    """A helper's variables do not clash with the kernel's."""
+    """An inlined helper's variables do not clash with the kernel's."""
     helper = "@triton.jit\ndef scaled(a, by):\n    b = a * by\n    return b + 1\n\n\n"
     start = specimen("b = tl.load(x)\nc = scaled(b, 2)\ntl.store(x, b + c)", helper, x=POINTER)
     assert "def scaled" not in evaluate_constants(start).source
@@ -166,7 +114,7 @@ def test_helpers_are_inlined_unless_the_failure_needs_the_call() -> None:
 
 
 def test_statements_are_made_plain() -> None:
-    """Tuples are taken apart unless one part reads another; operators are spelt out."""
+    """Tuple assignments are split and augmented ones are spelt out."""
     body = "a, b = tl.load(x), 2\na, c = b + a, a\nd: tl.constexpr = 4\na += d\ntl.store(x, a + c)"
     assert body_of(evaluate_constants(specimen(body, x=POINTER))) == [
         "a = tl.load(x)",
@@ -177,7 +125,7 @@ def test_statements_are_made_plain() -> None:
 
 
 def test_a_constant_that_the_kernel_binds_again_is_a_variable() -> None:
-    """It begins with its value."""
+    """A reassigned constexpr becomes a variable."""
     body = "for t in range(4):\n    N = N * 2\ntl.store(x, N)"
     after = evaluate_constants(specimen(body, x=POINTER, N={"constexpr": 3}))
     assert body_of(after)[0] == "N = 3"
@@ -198,7 +146,7 @@ def test_a_constant_that_the_kernel_binds_again_is_a_variable() -> None:
     ],
 )
 def test_a_constant_argument_has_a_literal(spec: object, text: str | None) -> None:
-    """One that differs from launch to launch has none."""
+    """Constexpr arguments have a literal, runtime arguments do not."""
     value = literal_of(spec)
     assert (value and ast.unparse(value)) == text
 
@@ -208,34 +156,34 @@ def test_a_constant_argument_has_a_literal(spec: object, text: str | None) -> No
 
 @settings(max_examples=15, deadline=None)
 @given(st.sets(st.integers(0, 11), min_size=1, max_size=4))
-def test_deletion_finds_exactly_what_is_needed(needed: set[int]) -> None:
-    """Delta debugging over independent statements ends with those that the failure needs."""
+def test_deletion_finds_exactly_what_is_needed(indices: set[int]) -> None:
+    """Delta debugging ends with the statements that the failure needs."""
     start = specimen("\n".join(f"tl.store(x + {at}, {at})" for at in range(12)), x=POINTER)
 
     def holds(candidate: Specimen) -> bool:
-        return {f"tl.store(x + {at}, {at})" for at in needed} <= set(body_of(candidate))
+        return {f"tl.store(x + {at}, {at})" for at in indices} <= set(body_of(candidate))
 
-    assert reduced(start, holds, statements).lines == len(needed)
+    assert reduced(start, holds, statements).lines == len(indices)
 
 
 def test_deleting_a_value_deletes_what_needs_it() -> None:
-    """A chunk's closure holds every reader of what only the chunk gave."""
+    """Deleting a value deletes every statement that reads it."""
     body = ast.parse("a = f()\nb = a\nc = g()\nd = b + c\ntl.store(x, c)").body
     assert closure(body, {0}) == {0, 1, 3}
 
 
 def test_a_loop_becomes_one_turn_of_it() -> None:
-    """The loop goes where the failure does not need it, and stays as a short one where it does."""
+    """A loop is replaced by one iteration, or shortened if the failure needs it."""
     start = evaluate_constants(chain())
     assert "for" not in reduced(start, lambda s: calls(s, "tl.dot") == 1, control_flow).source
-    kept = reduced(start, lambda s: "for t in range" in s.source, control_flow)
-    assert "for t in range(4)" in kept.source
+    with_loop = reduced(start, lambda s: "for t in range" in s.source, control_flow)
+    assert "for t in range(4)" in with_loop.source
 
 
 def test_a_branch_becomes_one_of_its_sides() -> None:
-    """The first is proposed first."""
+    """Each side of a branch is proposed, the first one first."""
     body = "if n > 1:\n    tl.store(x, 1)\nelse:\n    tl.store(x, 2)"
-    candidates = proposed(control_flow, specimen(body, x=POINTER, n={"int": 8}))
+    candidates = proposals_of(control_flow, specimen(body, x=POINTER, n={"int": 8}))
     assert [body_of(one) for one in candidates] == [["tl.store(x, 1)"], ["tl.store(x, 2)"]]
 
 
@@ -243,16 +191,16 @@ def test_a_branch_becomes_one_of_its_sides() -> None:
 
 
 def test_names_are_bound_once_in_a_straight_kernel() -> None:
-    """A variable that is bound again gets a name of its own, and plain copies disappear."""
+    """A reassigned variable gets a new name, and copies disappear."""
     start = specimen("a = tl.load(x)\na = a + 1\nb = a\ntl.store(x, b)", x=POINTER)
     after = single_assignment(start)
     assert body_of(after) == ["a = tl.load(x)", "a_2 = a + 1", "tl.store(x, a_2)"]
 
 
 def test_what_is_read_once_is_written_where_it_is_read() -> None:
-    """What is read twice stays; all at once is proposed first, then one by one."""
+    """Values with one reader are inlined, all at once and then one by one."""
     start = specimen("a = tl.load(x)\nb = a + a\nc = b * 2\ntl.store(x, c)", x=POINTER)
-    assert [body_of(one) for one in proposed(aliases, start)] == [
+    assert [body_of(one) for one in proposals_of(aliases, start)] == [
         ["a = tl.load(x)", "tl.store(x, (a + a) * 2)"],
         ["a = tl.load(x)", "c = (a + a) * 2", "tl.store(x, c)"],
         ["a = tl.load(x)", "b = a + a", "tl.store(x, b * 2)"],
@@ -260,34 +208,34 @@ def test_what_is_read_once_is_written_where_it_is_read() -> None:
 
 
 def test_an_expression_becomes_one_of_its_type() -> None:
-    """A variable of its type, a plain load, or 0 for a scalar integer."""
+    """An expression is replaced by a variable, a load, or 0."""
     start = specimen("a = tl.load(x)\ntl.store(x, tl.exp(a))", x=POINTER)
-    bodies = [body_of(one) for one in proposed(expressions, start)]
+    bodies = [body_of(one) for one in proposals_of(expressions, start)]
     assert ["a = tl.load(x)", "tl.store(x, a)"] in bodies
     assert ["tl.store(x, tl.load(x))"] in bodies
 
 
 def test_calls_without_what_they_must_have_are_not_proposed() -> None:
-    """No store without a value, no dot of one operand: no release takes them."""
+    """Calls with a missing operand are not proposed."""
     start = specimen("a = tl.load(x)\ntl.store(x, tl.maximum(a, a))", x=POINTER)
-    sources = [one.source for one in proposed(expressions, start)]
+    sources = [one.source for one in proposals_of(expressions, start)]
     assert sources
     assert not [s for s in sources if "tl.maximum(a)" in s or "tl.store(x)" in s]
 
 
 def test_another_variable_is_stored() -> None:
-    """Before that, a call of which nobody needs the result."""
+    """An unused call is proposed before a store of another variable."""
     start = specimen("a = tl.load(x)\nb = tl.exp(a)\ntl.store(x, b)", x=POINTER)
-    bodies = [body_of(one) for one in proposed(sinks, start)]
+    bodies = [body_of(one) for one in proposals_of(sinks, start)]
     assert bodies[0] == ["tl.load(x)"]
     assert bodies[1] == ["a = tl.load(x)", "tl.exp(a)"]
     assert ["a = tl.load(x)", "tl.store(x, a)"] in bodies
 
 
 def test_a_call_within_a_sum_may_stand_alone() -> None:
-    """What the front end says of a call it says without what its result is added to."""
+    """A call inside a sum is proposed as its own statement."""
     start = specimen("a = tl.load(x)\na += tl.exp(a)\nb = a + tl.sum(a)\ntl.store(x, b)", x=POINTER)
-    bodies = [body_of(one) for one in proposed(sinks, start)]
+    bodies = [body_of(one) for one in proposals_of(sinks, start)]
     assert ["a = tl.load(x)", "tl.exp(a)"] in bodies
     assert ["a = tl.load(x)", "a += tl.exp(a)", "tl.sum(a)"] in bodies
 
@@ -301,7 +249,7 @@ def test_block_pointers_become_plain() -> None:
 
 
 def test_extents_shrink_with_their_strides() -> None:
-    """The smallest extents that a dot allows, and addresses to match."""
+    """Extents shrink to a dot's minimum, with their strides."""
     body = "a = tl.load(x + tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)[None, :])\n"
     body += "tl.store(x + tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)[None, :], tl.dot(a, a))"
     after = reduced(specimen(body, x=POINTER), lambda s: calls(s, "tl.dot") == 1, dimensions)
@@ -311,21 +259,21 @@ def test_extents_shrink_with_their_strides() -> None:
 
 @pytest.mark.parametrize(("rows", "columns"), [(64, 64), (64, 32), (32, 128)])
 def test_an_address_stays_plain_when_its_extents_shrink(rows: int, columns: int) -> None:
-    """The first candidate has the smallest extents, and the sum inside its address is untouched."""
+    """The first candidate has the smallest extents and plain addresses."""
     address = f"x + tl.arange(0, {rows})[:, None] * {columns} + tl.arange(0, {columns})[None, :]"
     start = specimen(f"tl.store({address}, tl.load({address}))", x=POINTER)
-    first, *_ = proposed(dimensions, start)
+    first, *_ = proposals_of(dimensions, start)
     plain = "x + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]"
     assert first.source.count(plain) == 2
 
 
 def test_a_descriptor_keeps_its_place_and_its_shape() -> None:
-    """It is not made in each turn of a loop, and no extent of it becomes 0 or 1."""
+    """A descriptor stays outside loops and keeps its extents."""
     body = "d = tl.make_tensor_descriptor(x, [M, M], [M, 1], [16, 16])\n"
     body += "for i in range(4):\n    tl.store(y + tl.arange(0, 16), tl.sum(d.load([i, 0]), 1))"
     start = specimen(body, x=POINTER, y=POINTER, M={"int": 64})
-    candidates = [*proposed(aliases, start), *proposed(expressions, start)]
-    candidates += proposed(parameters, start)
+    candidates = [*proposals_of(aliases, start), *proposals_of(expressions, start)]
+    candidates += proposals_of(parameters, start)
     texts = [one.source for one in candidates if "tl.make_tensor_descriptor" in one.source]
     assert any("[64, 64], [64, 1]" in text for text in texts)
     for text in texts:
@@ -338,9 +286,9 @@ def test_a_descriptor_keeps_its_place_and_its_shape() -> None:
 
 
 def test_an_option_goes_or_becomes_small() -> None:
-    """The usual number of warps is no option at all."""
+    """Options are dropped or made smaller."""
     start = specimen("tl.store(x, 1)", options={"num_warps": 8, "num_stages": 3}, x=POINTER)
-    assert [one.options for one in proposed(options, start)] == [
+    assert [one.options for one in proposals_of(options, start)] == [
         {"num_stages": 3},
         {"num_warps": 1, "num_stages": 3},
         {"num_warps": 2, "num_stages": 3},
@@ -351,31 +299,33 @@ def test_an_option_goes_or_becomes_small() -> None:
 
 
 def test_constants_shrink_together_then_alone() -> None:
-    """Equal ones first; True becomes False."""
+    """Equal constants shrink together first, then one by one."""
     args = {"M": {"constexpr": 4}, "N": {"constexpr": 4}, "F": {"constexpr": True}}
     start = specimen("tl.store(x, M + N + F)", x=POINTER, **args)
-    shrunk = [[one.args[name]["constexpr"] for name in "MNF"] for one in proposed(launch, start)]
+    shrunk = [
+        [one.args[name]["constexpr"] for name in "MNF"] for one in proposals_of(launch, start)
+    ]
     together = [[1, 1, True], [2, 2, True], [4, 4, False]]
     alone = [[1, 4, True], [2, 4, True], [4, 1, True], [4, 2, True], [4, 4, False]]
     assert shrunk == together + alone
 
 
 def test_a_dtype_is_replaced_in_arguments_and_text() -> None:
-    """Toward those of Triton's own tests."""
+    """A dtype changes in arguments and in the source alike."""
     start = specimen("tl.store(x, tl.load(x).to(tl.bfloat16))", x={"dtype": "bf16", "align": 16})
-    first, second = proposed(dtypes, start)
+    first, second = proposals_of(dtypes, start)
     assert first.pointers == {"x": "fp16"}
     assert body_of(first) == ["tl.store(x, tl.load(x).to(tl.float16))"]
     assert second.pointers == {"x": "fp32"}
 
 
 def test_parameters_are_forgotten_merged_and_written_down() -> None:
-    """Alignment first, then what nothing reads, then pointers of one dtype, then numbers."""
+    """Alignments, unread parameters, equal pointers and numbers are proposed in this order."""
     start = specimen("tl.store(x, tl.load(y) + n)", x=POINTER, y=POINTER, n={"int": 8}, z=POINTER)
-    loose, trimmed, merged, *_, one, same = proposed(parameters, start)
+    loose, fewer, one_pointer, *_, one, same = proposals_of(parameters, start)
     assert [spec.get("align") for spec in loose.args.values()] == [1, 1, None, 1]
-    assert list(trimmed.args) == ["x", "y", "n"]
-    assert body_of(merged) == ["tl.store(x, tl.load(x) + n)"]
+    assert list(fewer.args) == ["x", "y", "n"]
+    assert body_of(one_pointer) == ["tl.store(x, tl.load(x) + n)"]
     assert body_of(one) == ["tl.store(x, tl.load(y) + 1)"]
     assert body_of(same) == ["tl.store(x, tl.load(y) + 8)"]
 
@@ -384,7 +334,7 @@ def test_parameters_are_forgotten_merged_and_written_down() -> None:
 
 
 def test_the_last_form_has_one_step_a_line() -> None:
-    """Nested loads get lines of their own, one where they are equal; names are the usual ones."""
+    """Nested loads get lines of their own, equal ones share one."""
     start = specimen("tl.store(foo, tl.dot(tl.load(foo), tl.load(foo)))", foo=POINTER)
     after = polish(start, reading, FakeOracle(lambda _: True))
     assert body_of(after) == ["a = tl.load(x_ptr)", "b = tl.dot(a, a)", "tl.store(x_ptr, b)"]
@@ -392,18 +342,20 @@ def test_the_last_form_has_one_step_a_line() -> None:
 
 
 def test_equal_steps_stay_apart_where_the_failure_needs_them() -> None:
-    """Two loads of one address may be what fails."""
+    """Two equal loads stay if the failure needs both."""
     start = specimen("tl.store(foo, tl.dot(tl.load(foo), tl.load(foo)))", foo=POINTER)
     after = polish(start, reading, FakeOracle(lambda s: s.source.count("tl.load") == 2))
     assert body_of(after)[:2] == ["a = tl.load(x_ptr)", "b = tl.load(x_ptr)"]
 
 
 def test_the_last_form_keeps_names_that_are_taken() -> None:
-    """A parameter's letter is no variable's, a helper's name not the kernel's."""
+    """New names avoid parameters and helpers."""
     helper = "@triton.jit\ndef kernel(v):\n    return v\n\n\n"
     source = specimen("foo = kernel(a)\ntl.store(x, foo)", x=POINTER, a={"int": 8}).source
-    renamed = source.replace("def kernel(x, a)", "def mine(x, a)")
-    renamed = renamed.replace("@triton.jit\ndef mine", helper + "@triton.jit\ndef mine")
-    [step, *_] = proposed(reading, Specimen(renamed, "mine", {"x": POINTER, "a": 1}, "sm90"))
+    source_text = source.replace("def kernel(x, a)", "def mine(x, a)")
+    source_text = source_text.replace("@triton.jit\ndef mine", helper + "@triton.jit\ndef mine")
+    [step, *_] = proposals_of(
+        reading, Specimen(source_text, "mine", {"x": POINTER, "a": 1}, "sm90")
+    )
     assert step.name == "mine"
     assert body_of(step) == ["b = kernel(a)", "tl.store(x_ptr, b)"]

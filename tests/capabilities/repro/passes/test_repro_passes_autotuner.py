@@ -26,13 +26,13 @@ def test_an_autotuner_is_written_and_read_back() -> None:
 
 
 def test_usual_options_are_left_unsaid() -> None:
-    """They are the defaults of a configuration."""
+    """Default options are not written."""
     one = add_autotuner(specimen("pass"), [{"kwargs": {}, "num_warps": 4, "num_stages": 3}], [])
     assert "configs=[triton.Config({}, num_stages=3)], key=[]" in one.source
 
 
 def test_a_specimen_has_one_autotuner() -> None:
-    """Another takes its place; what it sets is omitted from the launch."""
+    """A second autotuner replaces the first."""
     args = {"x": POINTER}
     source = specimen("pass", x=POINTER, B={"constexpr": 1}).source
     one = add_autotuner(Specimen(source, "kernel", args, "sm90"), [{"kwargs": {"B": 32}}], [])
@@ -44,7 +44,7 @@ def test_a_specimen_has_one_autotuner() -> None:
 
 
 def test_values_are_told_apart() -> None:
-    """Each number is another; what is no number stays."""
+    """Every number gets a value of its own."""
     start = specimen("pass", x=POINTER, T={"int": 8}, F={"constexpr": "text"}, M={"constexpr": 8})
     [after] = distinct_values(start)
     assert after.args == {
@@ -56,22 +56,22 @@ def test_values_are_told_apart() -> None:
 
 
 def test_an_autotuner_is_reduced_to_two_configurations_and_one_key() -> None:
-    """The body goes, and every key and parameter that the fault does not need."""
+    """The body and every other key and parameter are removed."""
     configs = [{"kwargs": {"B": b}, "num_warps": w} for b in (32, 64, 128) for w in (2, 4)]
     args = {"x": POINTER, "y": POINTER, "T": {"int": 8}, "M": {"constexpr": 64}}
     bare = specimen(CHAIN, **args, N={"constexpr": 128}, B={"constexpr": 1})
-    passed = {name: spec for name, spec in bare.args.items() if name != "B"}
-    start = add_autotuner(bare.with_(args=passed), configs, ["M", "N", "T"])
+    launch_args = {name: spec for name, spec in bare.args.items() if name != "B"}
+    start = add_autotuner(bare.with_(args=launch_args), configs, ["M", "N", "T"])
 
     def holds(candidate: Specimen) -> bool:
-        left, keys = configs_and_keys(candidate)
-        return len(left) > 1 and "N" in keys and "N" in candidate.args
+        configs_left, keys = configs_and_keys(candidate)
+        return len(configs_left) > 1 and "N" in keys and "N" in candidate.args
 
     best = start
     for step in reduce(start, TUNING_FIRST, TUNING, FakeOracle(holds)):
         best = step.best
-    left, keys = configs_and_keys(best)
-    assert len(left) == 2
+    configs_left, keys = configs_and_keys(best)
+    assert len(configs_left) == 2
     assert keys == ["N"]
     assert list(best.args) == ["N"]
     assert best.lines == 1
@@ -81,14 +81,14 @@ def test_an_autotuner_is_reduced_to_two_configurations_and_one_key() -> None:
     ("key", "said"), [((32, "torch.float16"), []), ((64, "torch.float16"), [SHIFTED_KEY])]
 )
 def test_a_scripts_check_compares_the_key_with_what_it_names(
-    key: tuple[object, ...], said: list[str]
+    key: tuple[object, ...], messages: list[str]
 ) -> None:
-    """Strings in a key are dtypes and come last; a wrong number is said, a right one is not."""
+    """The check prints only for a wrong number in the key."""
     one = add_autotuner(
         specimen("pass", K={"constexpr": 32}), [{"kwargs": {}, "num_warps": 2}] * 2, ["K"]
     )
-    printed: list[str] = []
+    lines: list[str] = []
     kernel = type("kernel", (), {"cache": {key: None}})
-    names = {"kernel": kernel, "print": lambda text, *_: printed.append(text.strip(":"))}
+    names = {"kernel": kernel, "print": lambda text, *_: lines.append(text.strip(":"))}
     exec(key_check(one), names)
-    assert printed == said
+    assert lines == messages

@@ -31,16 +31,6 @@ from tests.made_specimens import (
     specimen,
 )
 
-
-def test_operations_are_found_across_statements() -> None:
-    """In the order of the text, with what feeds them; no scalars."""
-    values = operations(evaluate_constants(chain()))
-    names = [value.operation for value in values]
-    assert names[:7] == [".to", "tl.exp", "Mult", ".to", "tl.trans", "tl.dot", "Add"]
-    dot = values[names.index("tl.dot")]
-    assert [operand.operation for _, operand in dot.operands] == [".to", "tl.trans"]
-
-
 CONVERSION = """\
 for t in range(n):
     if t > 3:
@@ -68,12 +58,14 @@ BLOCK = "b = tl.make_block_ptr(x, (n, 64), (64, 1), (0, 0), (64, 64), (1, 0))\nc
         ),
     ],
 )
-def test_an_expression_that_is_refused_stands_alone(body: str, refused: str, expected: str) -> None:
-    """Its operands are zeros or parameters, whatever computes and stores them in the kernel."""
+def test_an_expression_that_is_refused_stands_alone(
+    body: str, rejected_text: str, statement: str
+) -> None:
+    """A rejected expression is left alone, with zeros or parameters as operands."""
     start = specimen(body, x=POINTER, y=POINTER, n={"int": 8})
-    small = reduced(start, lambda found: refused in found.source, bare_expressions)
-    assert small.source.partition("):\n")[2].strip() == expected
-    names = {node.id for node in ast.walk(ast.parse(expected)) if isinstance(node, ast.Name)}
+    small = reduced(start, lambda candidate: rejected_text in candidate.source, bare_expressions)
+    assert small.source.partition("):\n")[2].strip() == statement
+    names = {node.id for node in ast.walk(ast.parse(statement)) if isinstance(node, ast.Name)}
     assert set(small.args) == names & set(start.args)
 
 
@@ -88,7 +80,7 @@ def test_slices_are_built_from_small_to_large() -> None:
 
 
 def test_inputs_of_one_type_may_be_one_load() -> None:
-    """Each plan is asked with and without, unless that is the same kernel."""
+    """Two inputs of one type are proposed as one load and as two."""
     block = "tl.load({} + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :])"
     body = f"a = {block.format('x')}\nb = {block.format('y')}\nc = tl.dot(a, b)\n"
     body += "tl.store(x + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :], c)"
@@ -98,7 +90,7 @@ def test_inputs_of_one_type_may_be_one_load() -> None:
 
 
 def test_slices_that_compile_together_are_not_asked_one_by_one() -> None:
-    """One compile passes over a dozen."""
+    """Slices that compile in one probe are not compiled again."""
     start = evaluate_constants(chain())
     plans = list(distinct(start))
     nothing = oracle(FakeCompilers(lambda _: False))
@@ -108,7 +100,7 @@ def test_slices_that_compile_together_are_not_asked_one_by_one() -> None:
 
 
 def test_a_failing_slice_is_found_by_halves() -> None:
-    """Only it is proposed."""
+    """Only the failing slice is proposed."""
     start = evaluate_constants(chain())
     plans = list(distinct(start))
     exp = oracle(FakeCompilers(lambda s: calls(s, "tl.exp") == 1))
@@ -122,11 +114,11 @@ def test_a_failing_slice_is_found_by_halves() -> None:
 
 
 def test_single_slices_are_asked_one_by_one() -> None:
-    """In the same order, without probes."""
+    """Single slices are compiled in order, without probes."""
     start = evaluate_constants(chain())
-    asked = oracle(FakeCompilers(lambda _: False))
-    assert not list(reduce(start, (single_slices,), (), asked))
-    assert asked.effort.candidates == len(list(distinct(start)))
+    single = oracle(FakeCompilers(lambda _: False))
+    assert not list(reduce(start, (single_slices,), (), single))
+    assert single.effort.candidates == len(list(distinct(start)))
 
 
 PIPELINE = """\
@@ -138,7 +130,7 @@ tl.store(y + tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)[None, :], h)"""
 
 
 def test_a_pipeline_carries_its_sum_and_loads_the_rest_in_every_turn() -> None:
-    """What the loop carries of the sum's type is the sum; every turn loads from another place."""
+    """The loop carries the sum and loads from another address each time."""
     start = specimen(PIPELINE, x=POINTER, y={"dtype": "fp32", "align": 16}, T={"int": 8})
     [dot] = (value for value in operations(start) if value.operation == "tl.dot")
     after = in_loop(start, dot, 4)
@@ -151,7 +143,7 @@ def test_a_pipeline_carries_its_sum_and_loads_the_rest_in_every_turn() -> None:
 
 
 def test_the_deepest_pipeline_is_asked_first() -> None:
-    """Shallower ones only as long as they still fail."""
+    """Shallower pipelines follow only while they still fail."""
     body = "b = tl.zeros([16, 16], tl.float16)\nc = b\n"
     body += "c = tl.exp(c)\n" * 6 + "tl.store(x, tl.dot(c, b))"
     start = specimen(body, x=POINTER)
