@@ -60,7 +60,7 @@ def written(folder: Path, program: str) -> Path:
 
 
 def exit_code(folder: Path, program: str, *arguments: str, device: str = "h200") -> int:
-    """How a captured program ends: one that asserts something ends with 0 when it holds."""
+    """Return a captured program's exit code, 0 if its assertions hold."""
     command = [sys.executable, str(written(folder, program)), *arguments]
     return capture(command, folder / "l.jsonl", device)
 
@@ -68,14 +68,14 @@ def exit_code(folder: Path, program: str, *arguments: str, device: str = "h200")
 def recorded(
     folder: Path, program: str, *arguments: str, device: str = "h200", code: int = 0
 ) -> Launches:
-    """What a program launches, after it ended with the given code."""
+    """Return the launches of a program that ends with the given code."""
     assert exit_code(folder, program, *arguments, device=device) == code
     check_schema(folder / "l.jsonl")
     return read(folder / "l.jsonl")
 
 
 def check_schema(output: Path) -> None:
-    """Every line of a launches file is as the shipped schema says."""
+    """Validate each line of a launches file against the shipped schema."""
     schemas = Path(flacheck.__file__).parent / "tables" / "schemas"
     schema = json.loads((schemas / "launches-1.json").read_text())
     validator = jsonschema.Draft202012Validator(schema)

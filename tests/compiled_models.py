@@ -185,8 +185,8 @@ class Experts(nn.Module):
         self.down = nn.Parameter(torch.randn(4, 64, 32) / 8)
 
     def forward(self, x: Tensor) -> Tensor:
-        weights, chosen = self.router(x).softmax(-1).topk(2)
-        gates = torch.zeros(x.shape[0], 4, device=x.device).scatter(1, chosen, weights)
+        weights, experts_of_token = self.router(x).softmax(-1).topk(2)
+        gates = torch.zeros(x.shape[0], 4, device=x.device).scatter(1, experts_of_token, weights)
         hidden = F.silu(torch.einsum("td,edh->eth", x, self.up))
         return torch.einsum("eth,ehd,te->td", hidden, self.down, gates)
 
@@ -204,8 +204,8 @@ class RoutedExpert(nn.Module):
         self.router, self.expert = nn.Linear(32, 2), nn.Linear(32, 32)
 
     def forward(self, x: Tensor) -> Tensor:
-        weights, chosen = self.router(x).softmax(-1).max(-1)
-        rows = (chosen == 1).nonzero().squeeze(1)
+        weights, experts_of_token = self.router(x).softmax(-1).max(-1)
+        rows = (experts_of_token == 1).nonzero().squeeze(1)
         return torch.zeros_like(x).index_add(0, rows, self.expert(x[rows]) * weights[rows, None])
 
 

@@ -1,4 +1,4 @@
-"""What many tests share."""
+"""Fixtures and options that many tests share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from flacheck.toolchains import connections, index, wheels
 from tests import fake_installer
 from tests.paths import ROOT, TESTS
 
-# A busy machine is no failure: what an example takes by the clock says nothing.
+# A busy machine slows examples down, so they have no deadline.
 hypothesis.settings.register_profile("flacheck", deadline=None)
 hypothesis.settings.load_profile("flacheck")
 
@@ -85,7 +85,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run network tests a second time under --require-index if the index did not answer."""
+    """Run network tests a second time under --require-index after an index error."""
     if not config.getoption("--require-index"):
         return
     names = [error.__name__ for error in INDEX_ERRORS]
@@ -153,8 +153,8 @@ def reachable_index() -> None:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     """An empty store in a folder of the test's own."""
-    with Store.open(tmp_path / "store") as opened:
-        yield opened
+    with Store.open(tmp_path / "store") as database:
+        yield database
 
 
 @pytest.fixture

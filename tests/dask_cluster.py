@@ -21,10 +21,10 @@ def serving(
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Yield the scheduler's address and process; `variables` join both environments."""
     file = folder / "scheduler.json"
-    started: list[subprocess.Popen[bytes]] = []
+    processes: list[subprocess.Popen[bytes]] = []
 
     def start(program: str, *options: str) -> None:
-        started.append(
+        processes.append(
             subprocess.Popen(
                 [sys.executable, "-m", f"distributed.cli.{program}", *options]
                 + ["--scheduler-file", str(file), "--no-dashboard"],
@@ -38,9 +38,9 @@ def serving(
         start("dask_scheduler", "--protocol", protocol, "--host", "127.0.0.1", "--port", "0")
         address = _address_in(file)
         start("dask_worker", "--nthreads", "2")
-        yield address, started[0]
+        yield address, processes[0]
     finally:
-        for process in reversed(started):
+        for process in reversed(processes):
             process.terminate()
             process.wait(20)
 

@@ -1,6 +1,4 @@
-"""A stand-in for uv: fills a folder with a tiny distribution, or fails in the way FAKE_INSTALLER
-asks for.
-"""
+"""A stand-in for uv: it fills a folder with a small distribution, or fails by FAKE_INSTALLER."""
 
 from __future__ import annotations
 
@@ -42,10 +40,10 @@ def distribution(folder: Path, name: str, version: str, requires: tuple[str, ...
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
-        hashed = (
+        hash_text = (
             base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
         )
-        rows.append(f"{path},sha256={hashed},{len(text)}")
+        rows.append(f"{path},sha256={hash_text},{len(text)}")
     (folder / info / "RECORD").write_text("\n".join([*rows, f"{info}/RECORD,,"]) + "\n")
 
 
@@ -57,8 +55,8 @@ def main() -> None:
     if "--dry-run" in sys.argv:
         return
     target = Path(sys.argv[sys.argv.index("--target") + 1])
-    for wanted in (a for a in sys.argv if "==" in a):
-        name, _, version = wanted.partition("==")
+    for requirement in (a for a in sys.argv if "==" in a):
+        name, _, version = requirement.partition("==")
         requires = ("fake-core==1.0",) if name == "fake-package" else ()
         distribution(target, name.replace("-", "_"), version, requires)
         if requires:

@@ -52,9 +52,9 @@ class Script:
     def output(self, timeout: float = 300) -> str:
         """Return what the script prints until its end."""
         with self.stdout:
-            printed = self.stdout.read()
+            text = self.stdout.read()
         self.wait(timeout)
-        return printed
+        return text
 
 
 def _execute(text: str, words: list[str], cwd: str, stdout: Connection) -> None:

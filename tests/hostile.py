@@ -1,5 +1,4 @@
-"""What hostile inputs are made of and how they are tried: in this process, under an audit hook that
-sees every file opened and every program started."""
+"""Hostile inputs, and their trial in this process under an audit hook."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from flacheck.model.launch import LAUNCHES_SCHEMA
 from flacheck.subjects.inputs import launches
 from flacheck.subjects.inputs.expand import Selection, expand
 from flacheck.subjects.inputs.matrix import Block, Matrix
-from tests.mutations import dumped, mangled, mutated
+from tests.mutations import dump, mangled, mutated
 from tests.subjects.inputs.launches.test_launches import HEADER, KERNEL, launch
 from tests.subjects.inputs.test_matrix import GOOD
 
@@ -36,13 +35,13 @@ _OWN = ("/proc/self", "/dev/null", *sys.path, str(Path(__file__).parent.parent))
 class Guard:
     """Notes what happens while an input is tried; a hook cannot be removed, so there is one."""
 
-    allowed: str = ""
-    armed: bool = False
+    own_folder: str = ""
+    is_armed: bool = False
     executions: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
 
     @staticmethod
-    def installed() -> Guard:
+    def the_guard() -> Guard:
         if not _GUARDS:
             guard = Guard()
             sys.addaudithook(guard.hear)
@@ -50,14 +49,14 @@ class Guard:
         return _GUARDS[0]
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if not self.armed:
+        if not self.is_armed:
             return
         if event in _EXECUTIONS:
             self.executions.append(f"{event} {arguments!r}"[:200])
         elif event == "open" and isinstance(arguments[0], (str, bytes)):
             name = arguments[0] if isinstance(arguments[0], str) else arguments[0].decode()
             # Python looks for the source of a syntax error under this name.
-            places = (self.allowed, sys.prefix, sys.base_prefix, sys.pycache_prefix, *_OWN)
+            places = (self.own_folder, sys.prefix, sys.base_prefix, sys.pycache_prefix, *_OWN)
             own = ("<unknown>", *filter(None, places))
             # A bare name lies in a folder that was opened before, as when a folder is removed.
             if "/" in name and not name.startswith(own):
@@ -79,9 +78,9 @@ def _launches(text: str, folder: Path) -> object:
     file = folder / "l.jsonl"
     file.write_text(text, encoding="utf-8", errors="surrogatepass")
     read = launches.read(file)
-    kept, _ = launches.without_refused(read.launches)
+    own_sources, _ = launches.without_refused(read.launches)
     matrix = Matrix("l", str(file), (Block({"target": ("sm90",)}),))
-    found = launches.sources(kept)
+    found = launches.sources(own_sources)
     return [cell.key for cell in expand(matrix, found, Selection(), lambda spec: ["triton==3.7.1"])]
 
 
@@ -102,17 +101,17 @@ def _matrix(text: str, folder: Path) -> object:
 def _pins(text: str, folder: Path) -> object:
     from flacheck.capabilities.gate import sources
 
-    found = []
+    installations = []
     for name in ("pyproject.toml", "requirements.txt", "uv.lock"):
         file = folder / name
         file.write_text(text, encoding="utf-8", errors="replace")
         try:
-            found.append(sources.of_files([file]))
+            installations.append(sources.of_files([file]))
         except FlacheckError as error:
-            found.append(error)
+            installations.append(error)
         finally:
             file.unlink()
-    return found
+    return installations
 
 
 def _log(text: str, folder: Path) -> object:
@@ -172,7 +171,7 @@ assert HEADER["schema"] == LAUNCHES_SCHEMA
 @st.composite
 def _files(draw: st.DrawFn) -> str:
     """A launches file with a line changed as a value, or as text."""
-    lines = [dumped(line) for line in LINES]
+    lines = [dump(line) for line in LINES]
     place = draw(st.integers(0, len(lines) - 1))
     if draw(st.booleans()):
         lines[place] = json.dumps(draw(mutated(LINES[place])))
@@ -194,11 +193,11 @@ KINDS: dict[str, Kind] = {
 
 
 def attempt(kind: Kind, text: str, folder: Path, guard: Guard) -> str | None:
-    """What is wrong with how an input ended: a traceback, a file, a program, or its time."""
-    guard.allowed, guard.armed = str(folder), True
+    """Return what went wrong with an input: a traceback, a file, a program or its time."""
+    guard.own_folder, guard.is_armed = str(folder), True
     guard.executions.clear()
     guard.files.clear()
-    started = time.process_time()
+    start = time.process_time()
     # Commands have temporary folders of their own.
     tempfile.tempdir = str(folder)
     wrong = None
@@ -210,12 +209,12 @@ def attempt(kind: Kind, text: str, folder: Path, guard: Guard) -> str | None:
     except Exception:
         wrong = traceback.format_exc()
     finally:
-        guard.armed = False
+        guard.is_armed = False
         tempfile.tempdir = None
     if guard.executions:
         return f"it ran {guard.executions}"
     if guard.files:
         return f"it opened {guard.files}"
-    if time.process_time() - started > SLOWEST:
+    if time.process_time() - start > SLOWEST:
         return "it took too long"
     return wrong

@@ -42,9 +42,9 @@ from flacheck.subjects.captures import capture_archive
 from flacheck.subjects.captures.capture_report import check_report
 from flacheck.subjects.captures.coverage import coverage
 from tests import hostile
-from tests.evidence.published.test_published import answers, packed, recomputed
+from tests.evidence.published.test_published import answers, pack_records, with_own_keys
 from tests.hostile import Kind
-from tests.mutations import dumped, mangled, mutated
+from tests.mutations import dump, mangled, mutated
 from tests.paths import ROOT
 
 if sys.version_info >= (3, 14):
@@ -71,7 +71,7 @@ def command(*words: str) -> None:
 
 
 @st.composite
-def corrupted(draw: st.DrawFn, contents: Callable[[], Sequence[bytes]]) -> str:
+def corrupt(draw: st.DrawFn, contents: Callable[[], Sequence[bytes]]) -> str:
     """One of the contents with one to three pieces cut, doubled or replaced, as Latin-1."""
     content = draw(st.sampled_from(contents()))
     for _ in range(draw(st.integers(1, 3))):
@@ -88,41 +88,46 @@ def corrupted(draw: st.DrawFn, contents: Callable[[], Sequence[bytes]]) -> str:
 
 
 def _values(values: Sequence[Any]) -> st.SearchStrategy[str]:
-    """A JSON document with one to three changes of its values, or of its text."""
-    changed = st.sampled_from(values).flatmap(mutated)
-    twice = changed.flatmap(mutated)
+    """Draw a JSON document with one to three changes of its values, or of its text."""
+    once = st.sampled_from(values).flatmap(mutated)
+    twice = once.flatmap(mutated)
     texts = st.sampled_from([json.dumps(value) for value in values]).flatmap(mangled)
-    return st.one_of(changed.map(dumped), twice.map(dumped), texts)
+    return st.one_of(once.map(dump), twice.map(dump), texts)
 
 
 @functools.cache
-def _published() -> list[dict[str, Any]]:
+def _published_files() -> list[dict[str, Any]]:
     """A small shipped file, and a made one of a matrix, with their entries of the manifest."""
     library = open_library(ROOT / "results")
     (entry, *_) = library.entries("flash-kmeans==0.3.1")
     content = (library.folder / entry.file).read_bytes()
     parts = (decode_header(content, ""), decode_body(content, ""))
-    header, body = packed(recomputed(answers()))
+    header, body = pack_records(with_own_keys(answers()))
     counts = replace(header.place, version=None)
     full = replace(header, about="full", configs="own", package_digest=None, place=counts)
-    named = {"about": "full", "configs": "own", "toolchain": full.toolchain, "target": full.target}
+    matrix_fields = {
+        "about": "full",
+        "configs": "own",
+        "toolchain": full.toolchain,
+        "target": full.target,
+    }
     name = place_file("full", "own", full.toolchain, full.target)
-    shipped = {"header": parts[0], "body": parts[1], "entry": entry}
-    made = {"header": full, "body": body, "entry": {**named, "file": name}}
-    return [msgspec.to_builtins(shipped), msgspec.to_builtins(made)]
+    shipped_file = {"header": parts[0], "body": parts[1], "entry": entry}
+    matrix_file = {"header": full, "body": body, "entry": {**matrix_fields, "file": name}}
+    return [msgspec.to_builtins(shipped_file), msgspec.to_builtins(matrix_file)]
 
 
 def _with_keys(header: Any, body: Any) -> Any:
     """Return a header with the digest of the keys of changed cells, as their author would."""
-    computed = []
+    digests = []
 
     def note(keys: Iterable[str]) -> str:
-        computed.append(digest_of_keys(keys))
-        return computed[-1]
+        digests.append(digest_of_keys(keys))
+        return digests[-1]
 
     with mock.patch.object(packing, "digest_of_keys", note), contextlib.suppress(Exception):
         packing.unpack(msgspec.convert(header, Header), msgspec.convert(body, Body))
-    return {**header, "keys": computed[0]} if computed else header
+    return {**header, "keys": digests[0]} if digests else header
 
 
 def _write_results(folder: Path, entry: Any, content: bytes, text: str | None = None) -> str:
@@ -162,7 +167,7 @@ def _read_published(text: str, folder: Path) -> None:
         parts = ({"schema": SCHEMA, **header}, value["body"])
         entry = value["entry"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        parts, entry = (text,), _published()[0]["entry"]  # type: ignore[assignment]
+        parts, entry = (text,), _published_files()[0]["entry"]  # type: ignore[assignment]
     frames = [zstd.compress(json.dumps(part).encode(), 1) for part in parts]
     try:
         about = _write_results(folder, entry, b"".join(frames))
@@ -173,7 +178,7 @@ def _read_published(text: str, folder: Path) -> None:
 
 
 def _read_results_bytes(text: str, folder: Path) -> None:
-    entry = _published()[0]["entry"]
+    entry = _published_files()[0]["entry"]
     about = _write_results(folder, entry, text.encode("latin-1"))
     _use_results(about, folder, text)
 
@@ -185,7 +190,7 @@ def _manifests() -> list[Any]:
 
 
 def _read_manifest(text: str, folder: Path) -> None:
-    entry = _published()[0]["entry"]
+    entry = _published_files()[0]["entry"]
     _write_results(folder, entry, b"", text)
     _use_results(str(entry["about"]), folder, text)
 
@@ -251,11 +256,11 @@ def _read_report(text: str, folder: Path) -> None:
 
 
 def _archive() -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("p-1-0/launches.jsonl", '{"schema": "flacheck.launches/1"}\n' * 40)
         archive.writestr("p-1-0/report.json", json.dumps(_REPORT))
-    return packed.getvalue()
+    return buffer.getvalue()
 
 
 def _read_archive(text: str, folder: Path) -> None:
@@ -267,14 +272,14 @@ def _read_archive(text: str, folder: Path) -> None:
 
 def _logs() -> list[bytes]:
     log = hostile.LOG.encode() * 3
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("job/1.txt", log)
     return [
         log,
         gzip.compress(log),
         zstd.compress(log),
-        packed.getvalue(),
+        buffer.getvalue(),
         log.decode().encode("utf-16"),
     ]
 
@@ -295,21 +300,21 @@ def _store() -> bytes:
     """The file of a small store."""
     from tests.store import test_damage
 
-    global _STORED
-    if not _STORED:
+    global _STORE_FILE
+    if not _STORE_FILE:
         import tempfile
 
         with tempfile.TemporaryDirectory() as one:
-            _STORED = test_damage.fill(Path(one)).read_bytes()
-    return _STORED
+            _STORE_FILE = test_damage.fill(Path(one)).read_bytes()
+    return _STORE_FILE
 
 
-_STORED = b""
+_STORE_FILE = b""
 
 
 def _read_store(text: str, folder: Path) -> None:
-    for left in folder.glob("flacheck.sqlite*"):
-        left.unlink()
+    for old_file in folder.glob("flacheck.sqlite*"):
+        old_file.unlink()
     (folder / "flacheck.sqlite").write_bytes(text.encode("latin-1"))
     form = ("html", "json", "markdown", "table")[len(text) % 4]
     command("report", "--store", str(folder), "--format", form)
@@ -377,7 +382,7 @@ def _texts(*texts: str) -> st.SearchStrategy[str]:
     """One of the texts, changed as a text or as bytes."""
     return st.one_of(
         st.sampled_from(texts).flatmap(mangled),
-        corrupted(lambda: [text.encode() for text in texts]),
+        corrupt(lambda: [text.encode() for text in texts]),
     )
 
 
@@ -386,8 +391,8 @@ def kinds() -> dict[str, Kind]:
     """All kinds of files, those of `hostile` included."""
     launches = "".join(json.dumps(line) + "\n" for line in hostile.LINES)
     files = {
-        "published": Kind(st.deferred(lambda: _values(_published())), _read_published),
-        "published bytes": Kind(corrupted(lambda: [_published_bytes()]), _read_results_bytes),
+        "published": Kind(st.deferred(lambda: _values(_published_files())), _read_published),
+        "published bytes": Kind(corrupt(lambda: [_published_bytes()]), _read_results_bytes),
         "manifest": Kind(st.deferred(lambda: _values(_manifests())), _read_manifest),
         "combinations": Kind(
             _texts((ROOT / "results" / "combinations.yaml").read_text()[:2000]),
@@ -407,19 +412,19 @@ def kinds() -> dict[str, Kind]:
         "user settings": Kind(
             _texts('target = ["sm90"]\njobs = 2\n[waivers]\n'), _read_user_settings
         ),
-        "log bytes": Kind(corrupted(_logs), _reader("a.log", "explain", "FILE")),
+        "log bytes": Kind(corrupt(_logs), _reader("a.log", "explain", "FILE")),
         "launches bytes": Kind(
-            corrupted(lambda: [launches.encode()]),
+            corrupt(lambda: [launches.encode()]),
             _reader("l.jsonl", "scan", "FILE", "--dry-run", "--triton", "3.2.0"),
         ),
         "capture report": Kind(_values([_REPORT]), _read_report),
-        "capture archive": Kind(corrupted(lambda: [_archive()]), _read_archive),
+        "capture archive": Kind(corrupt(lambda: [_archive()]), _read_archive),
         "make output": Kind(_texts(_MAKE), _read_make),
-        "store bytes": Kind(corrupted(lambda: [_store()]), _read_store),
+        "store bytes": Kind(corrupt(lambda: [_store()]), _read_store),
     }
     return {**hostile.KINDS, **files}
 
 
 def _published_bytes() -> bytes:
-    entry = _published()[0]["entry"]
+    entry = _published_files()[0]["entry"]
     return (ROOT / "results" / entry["file"]).read_bytes()

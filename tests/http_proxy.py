@@ -39,7 +39,7 @@ def serving() -> Iterator[Proxy]:
             try:
                 answer = direct.open(urllib.request.Request(self.path, method=method))
             except urllib.error.HTTPError as refusal:
-                # The host's refusal is its answer too.
+                # The host's refusal is forwarded.
                 answer = refusal
             with answer:
                 body = answer.read()

@@ -42,20 +42,24 @@ def side(toolchain: str, torch: str | None, records: Sequence[Record]) -> Compar
 def result(
     before: Sequence[Record],
     after: Sequence[Record],
-    untested: Any = None,
+    untested_keys: Any = None,
     why: str = "not launched",
-    waived: bool = False,
+    is_waived: bool = False,
     **more: Any,
 ) -> Comparison:
-    made = differences(
-        match(before, after), untested or {}, lambda _: waived, lambda _: why, lambda _: "new"
+    change_list = differences(
+        match(before, after),
+        untested_keys or {},
+        lambda _: is_waived,
+        lambda _: why,
+        lambda _: "new",
     )
     return Comparison(
         before=side(OLD, "2.9.1", before),
         after=side(NEW, "2.12.1", after),
         about="tiny==1.0",
         targets=("sm90",),
-        changes=tuple(made),
+        changes=tuple(change_list),
         **more,
     )
 
@@ -64,20 +68,20 @@ def kernels(toolchain: str, *names: str, **more: Any) -> list[Record]:
     return [record(toolchain=toolchain, kernel=f"a.b:{name}", **more) for name in names]
 
 
-def compared() -> Comparison:
+def every_difference() -> Comparison:
     """Two releases that differ in every way that there is."""
-    held = {"shared": 1024, "shared_limit": 232448, "registers": 128, "stack": 0, "spills": 0}
+    figures = {"shared": 1024, "shared_limit": 232448, "registers": 128, "stack": 0, "spills": 0}
     spoilt = failure("FC501", "too much", toolchain=NEW, kernel="a.b:untested")
     before = [
         *kernels(OLD, "one", "fails", "lost", "slow", "unknown", "untested"),
-        *kernels(OLD, "fat", resources=held),
+        *kernels(OLD, "fat", resources=figures),
         failure(toolchain=OLD, kernel="a.b:mended"),
         failure(toolchain=OLD, kernel="a.b:other"),
     ]
     after = [
         *kernels(NEW, "one", "mended", "new"),
         *kernels(NEW, "slow", seconds=30.0),
-        *kernels(NEW, "fat", resources={**held, "spills": 64, "registers": 255}),
+        *kernels(NEW, "fat", resources={**figures, "spills": 64, "registers": 255}),
         failure(toolchain=NEW, kernel="a.b:fails"),
         failure(line="another", toolchain=NEW, kernel="a.b:other"),
         unknown(toolchain=NEW, kernel="a.b:unknown"),
@@ -88,7 +92,7 @@ def compared() -> Comparison:
     return result(
         before,
         after,
-        untested={spoilt.key: "the made-up sizes need more than the GPU has"},
+        untested_keys={spoilt.key: "the made-up sizes need more than the GPU has"},
         advisories=((ADVISORY,), ()),
         package=(
             PackageNotice("requires", "tiny 1.0 requires torch>=2.5", False, False),

@@ -1,4 +1,4 @@
-"""An answer of flacheck dtypes with everything in it, made from values by hand."""
+"""A complete answer of flacheck dtypes, made from values by hand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DIFF = """--- a/pkg/layers/mixer.py
 SHARED = SharedCost("sm90", limit=232_448, intended=49_152, actual=73_728)
 
 
-def reached(shared: SharedCost | None = None) -> ReachedKernel:
+def reached_kernel(shared: SharedCost | None = None) -> ReachedKernel:
     return ReachedKernel(
         kernel="pkg.ops.mix:mix_kernel",
         argument="k",
@@ -56,12 +56,12 @@ def promotion(mode: Mode, line: int = 8, source: str = "k = k + self.gain") -> D
         place=Place(f"/somewhere/{FILE}", line),
         parameter="gain",
         kind="parameter",
-        reached_kernels=(reached(SHARED),),
+        reached_kernels=(reached_kernel(SHARED),),
         fix=DIFF,
     )
 
 
-def asserted() -> DtypeFinding:
+def failing_assertion() -> DtypeFinding:
     """A promotion that an assertion refuses, before any kernel is launched."""
     return DtypeFinding(
         PROMOTION,
@@ -76,14 +76,14 @@ def asserted() -> DtypeFinding:
         place=Place(f"/somewhere/{FILE}", 21),
         parameter="decay.scale",
         kind="buffer",
-        beyond=(reached(),),
+        beyond=(reached_kernel(),),
         error_at_end=EndingError(
             "pkg/ops/mix.py", 3, "assert q.dtype == g.dtype", "AssertionError"
         ),
     )
 
 
-def refused() -> DtypeFinding:
+def invalid_operation() -> DtypeFinding:
     """An operation that raises when it is given both dtypes."""
     text = "RuntimeError: expected dtype c10::Half for `weight` but got dtype float"
     return DtypeFinding(
@@ -122,11 +122,11 @@ def overflow() -> DtypeFinding:
 
 
 def heads(which: str, target: str, needs: dict[int, Need]) -> HeadNeeds:
-    dtypes = reached().dtypes
+    dtypes = reached_kernel().dtypes
     if which == INTENDED_DTYPES:
-        dtypes = reached().intended_dtypes
+        dtypes = reached_kernel().intended_dtypes
     return HeadNeeds(
-        kernel=reached().kernel,
+        kernel=reached_kernel().kernel,
         mode=FP16,
         target=target,
         which=which,
@@ -143,7 +143,13 @@ def answer() -> DtypesResult:
     return DtypesResult(
         about=LAYER,
         modes=(FP16, BF16),
-        findings=(promotion(FP16), asserted(), refused(), overflow(), promotion(BF16)),
+        findings=(
+            promotion(FP16),
+            failing_assertion(),
+            invalid_operation(),
+            overflow(),
+            promotion(BF16),
+        ),
         launch_counts={LAYER: 12, "pkg.layers.plain:Plain": 4},
         not_followed=(
             NotFollowed(
@@ -153,7 +159,7 @@ def answer() -> DtypesResult:
         late=("pkg.layers.slow:Slow",),
         stand_ins={"pkg.layers.plain:Plain": ("flash_attn",)},
         modules={"pkg.layers.broken": "ImportError: cannot import name 'x'"},
-        fix_result=FixResult(DIFF, (), (), (refused(), overflow())),
+        fix_result=FixResult(DIFF, (), (), (invalid_operation(), overflow())),
         cures=(Cure("the cast of one line, applied in a copy", 0), Cure(str(BF16), 1)),
         heads=(
             heads(INTENDED_DTYPES, "sm90", {64: fits, 128: wide}),

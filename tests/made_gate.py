@@ -46,12 +46,12 @@ def gate(
     records: Sequence[Record], *requirements: str, history: Sequence[Record] = (), **changes: Any
 ) -> Gate:
     judge = Judge(**{"releases": RELEASES, "advise": lambda *asked: (), "today": TODAY, **changes})
-    known = Evidence(
+    evidence = Evidence(
         whole(records),
         records,
         lambda signature: [r for r in history if signature in (r.signature, r.formerly)],
     )
-    return judge.judge([installation(*requirements)], known)
+    return judge.judge([installation(*requirements)], evidence)
 
 
 def on(release: str, **more: Any) -> dict[str, Any]:

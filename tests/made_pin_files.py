@@ -19,11 +19,11 @@ def write(name: str, text: str) -> Path:
     return path
 
 
-def said(installations: list[Installation]) -> dict[str, list[str]]:
-    """What each installation is held to, `FILE:LINE REQUIREMENT`."""
+def pins_by_installation(installations: list[Installation]) -> dict[str, list[str]]:
+    """Return the pins of each installation as `FILE:LINE REQUIREMENT`."""
     return {
-        found.name: [f"{pin.where} {pin.requirement}" for pin in found.pins]
-        for found in installations
+        installation.name: [f"{pin.where} {pin.requirement}" for pin in installation.pins]
+        for installation in installations
     }
 
 
@@ -45,6 +45,6 @@ def no_warning() -> Iterator[None]:
 
 
 def read(*files: Path) -> dict[str, list[str]]:
-    """What files that are installed together are held to, without a warning."""
+    """Return the pins of files that are installed together, without a warning."""
     with no_warning():
-        return said(sources.of_files(files))
+        return pins_by_installation(sources.of_files(files))

@@ -46,7 +46,7 @@ def record(
     constexprs: dict[str, Any] | None = None,
     **more: Any,
 ) -> Record:
-    """One record; whatever is not said is a plain compile of the delta-rule kernel."""
+    """Return a record, by default a plain compile of the delta-rule kernel."""
     base: dict[str, Any] = {
         "kernel": DELTA,
         "package": PACKAGE,
@@ -79,8 +79,8 @@ def record(
         },
     }
     base.update(more)
-    named = ("kernel", "package", "toolchain", "target", "dtype", "shape", "launch", "options")
-    return Record.from_json({"key": digest([base[name] for name in named]), **base})
+    names = ("kernel", "package", "toolchain", "target", "dtype", "shape", "launch", "options")
+    return Record.from_json({"key": digest([base[name] for name in names]), **base})
 
 
 def failure(
@@ -88,13 +88,13 @@ def failure(
 ) -> Record:
     """One record of a failing cell with a signature made of its code and line."""
     finding = {"code": code, "title": f"title of {code}", "facts": {}}
-    made = {
+    fields = {
         "code": code,
         "message": line,
         "signature": rules.computed_again(f"{code}:ttgir:-:", line),
         "findings": (finding,),
     }
-    return record("fails", **{**made, **more})
+    return record("fails", **{**fields, **more})
 
 
 def unknown(code: str = "FC901", reason: str = "time-out after 300 s", **more: Any) -> Record:
@@ -103,23 +103,23 @@ def unknown(code: str = "FC901", reason: str = "time-out after 300 s", **more: A
 
 
 def skipped(reason: str = "Triton 3.2.0 does not support sm120", **more: Any) -> Record:
-    """One record of a cell that was not asked."""
+    """Return a record of a cell that was skipped."""
     return record("skipped", **{"reason": reason, **more})
 
 
-def between(name: str, good: Sequence[str], known: Sequence[str]) -> str | None:
+def between(name: str, good: Sequence[str], releases: Sequence[str]) -> str | None:
     """A requirement from the first to the last good release, less the known ones between that are
     not good."""
     if not good:
         return None
     if len(good) == 1:
         return f"{name}=={good[0]}"
-    # Known releases between the first and the last that nobody tried are ruled out as well.
+    # Known releases between the first and the last without a record are excluded as well.
     order = sorted(good, key=by_version)
     first, last = by_version(order[0]), by_version(order[-1])
     bad = [
         f"!={version}"
-        for version in known
+        for version in releases
         if version not in good and first < by_version(version) < last
     ]
     return name + ",".join([f">={order[0]}", *bad, f"<={order[-1]}"])
@@ -129,18 +129,16 @@ def asked_of(
     records: Sequence[Record],
     about: str = "seeds",
     made_up: Sequence[str] = (),
-    uncompiled: Sequence[Record] = (),
+    others: Sequence[Record] = (),
     operators: Mapping[str, Sequence[Record]] | None = None,
     **more: Any,
 ) -> tuple[Question, list[KeySet]]:
-    """A question that asks just these records' cells, with its key sets.
-
-    Its launches also have the configurations of `uncompiled`; `operators` lead to launches.
-    """
+    """Return a question for exactly these records' cells, with its key sets. Its launches also have
+    the configurations of `others`; `operators` lead to launches."""
     places: dict[tuple[str, str], dict[str, str]] = {}
     for each in records:
         places.setdefault((each.toolchain, each.target), {})[each.key] = each.kernel
-    extent_on = extents(of_cells(each.cell for each in (*records, *uncompiled)))
+    extent_on = extents(of_cells(each.cell for each in (*records, *others)))
     for place, extent in extent_on.items():
         launches = {
             name: tuple(filter(None, (extent.launch_of(each.cell) for each in own)))
@@ -151,29 +149,31 @@ def asked_of(
         place: KeySet(kernels, frozenset(made_up) & kernels.keys(), {}, extent_on.get(place))
         for place, kernels in places.items()
     }
-    asked = [RequestedCells(*place, len(keys.kernels), keys.digest) for place, keys in sets.items()]
-    return Question(about, asked=tuple(asked), **more), list(sets.values())
+    requests = [
+        RequestedCells(*place, len(keys.kernels), keys.digest) for place, keys in sets.items()
+    ]
+    return Question(about, asked=tuple(requests), **more), list(sets.values())
 
 
 def whole(records: Sequence[Record], **more: Any) -> list[Standing]:
-    """How the question stands that asks just these records' cells."""
+    """Return the standings of a question for exactly these records' cells."""
     question, sets = asked_of(records, **more)
     by_digest = {keys.digest: keys for keys in sets}
     return [
         standing(
             question,
-            asked,
-            by_digest[asked.keys or ""],
-            [each for each in records if (each.toolchain, each.target) == asked.place],
+            request,
+            by_digest[request.keys or ""],
+            [each for each in records if (each.toolchain, each.target) == request.place],
         )
-        for asked in question.asked
+        for request in question.asked
     ]
 
 
-def summarised(records: Sequence[Record], context: Context | None = None, **more: Any) -> Summary:
-    """The summary of a scan that asked just these records' cells."""
-    asked = replace(context or CONTEXT, standings=whole(records, **more))
-    return summarise(records, asked)
+def summary_of(records: Sequence[Record], context: Context | None = None, **more: Any) -> Summary:
+    """Return the summary of a scan of exactly these records' cells."""
+    request = replace(context or CONTEXT, standings=whole(records, **more))
+    return summarise(records, request)
 
 
 def scanned(store: Store, records: Sequence[Record], about: str = "seeds", **more: Any) -> str:
@@ -211,7 +211,7 @@ RUNS = st.lists(CELLS, max_size=14, unique_by=lambda cell: cell.key)
 
 
 def records_in(file: Path) -> int:
-    """How many records a store's file holds while another process writes to it."""
+    """Return the number of records in a store's file while another process writes to it."""
     if not file.exists():
         return 0
     try:

@@ -41,8 +41,8 @@ from flacheck.rules.explanation import of_log
 from flacheck.tables.settings.waivers import Waiver
 from tests import made_dtypes
 from tests.capabilities.repro.output.test_repro_files import result as reproduced
-from tests.made_diff import compared
-from tests.made_records import between, failure, record, skipped, summarised, unknown
+from tests.made_diff import every_difference
+from tests.made_records import between, failure, record, skipped, summary_of, unknown
 from tests.made_specimens import FAILS, chain
 from tests.made_tuned import SOURCE, fatal, good, result
 
@@ -67,7 +67,7 @@ def of_scan(_: Path) -> Report:
         skipped("Triton 3.1.0 does not support sm120", toolchain="triton==3.1.0", target="sm120"),
     ]
     torch = {"3.1.0": ["2.5.0", "2.5.1"]}
-    summary = summarised(
+    summary = summary_of(
         cells, Context(torch_for=lambda triton: torch.get(triton, []), specifier=between)
     )
     return scan.report(RunView(RUN, lambda: mark_slow(cells, summary.slow), summary))
@@ -94,8 +94,8 @@ def of_gate(_: Path) -> Report:
         LINE,
         "0" * 64,
     )
-    expired = Waiver(reason="issue 9", signature="FC401:ptx:-:0", expires=date(2026, 1, 31))
-    found = Gate(
+    old_waiver = Waiver(reason="issue 9", signature="FC401:ptx:-:0", expires=date(2026, 1, 31))
+    gate_result = Gate(
         admissions=(
             Admission(files, (("2.5.0", "3.1.0"), ("2.6.0", "3.2.0"), ("2.7.0", "3.3.0"))),
             Admission(group, conflict=conflict),
@@ -112,31 +112,31 @@ def of_gate(_: Path) -> Report:
         ),
         judged_waivers=(
             JudgedWaiver(Waiver(reason="issue 7", kernel="chunk_*"), WaiverUse.ACTIVE, 1),
-            JudgedWaiver(expired, WaiverUse.EXPIRED),
+            JudgedWaiver(old_waiver, WaiverUse.EXPIRED),
         ),
         suggest=(PinChange(torch, ">=2.8.0,<2.9"), PinChange(triton, "==3.4.0")),
         helpless=("uv.lock",),
         about="every record",
         known_good=("triton==3.4.0",),
     )
-    return gate.report(found, "flacheck gate", suggest=True, strict=True)
+    return gate.report(gate_result, "flacheck gate", suggest=True, strict=True)
 
 
 def of_autotune(folder: Path) -> Report:
     """A kernel with every fate, a fault of its keys, times, and a fallback."""
-    found = result(folder, good(), fatal(), source=SOURCE.replace("'USE_G'],", "'NOTHING'],"))
-    places = ((found.toolchain, "sm90"),)
+    outcome = result(folder, good(), fatal(), source=SOURCE.replace("'USE_G'],", "'NOTHING'],"))
+    places = ((outcome.toolchain, "sm90"),)
     failing, use = {"num_warps": 8}, {"num_warps": 4}
     fallback = Fallback(
-        found.kernel, None, found.toolchain, "sm90", failing, use, 1.0, places=places
+        outcome.kernel, None, outcome.toolchain, "sm90", failing, use, 1.0, places=places
     )
-    timed = replace(found.configs[0], timing=Timing(0.5, 0.4, 0.6, 2.0, 0.0))
-    shown = replace(found, configs=[timed, found.configs[1]], fallbacks=(fallback,))
-    return autotune.report("made:*", [shown])
+    first_config = replace(outcome.configs[0], timing=Timing(0.5, 0.4, 0.6, 2.0, 0.0))
+    complete = replace(outcome, configs=[first_config, outcome.configs[1]], fallbacks=(fallback,))
+    return autotune.report("made:*", [complete])
 
 
 def entry(toolchain: str, verdict: Verdict, **more: Any) -> Entry:
-    """A release's answer; what is not said is nothing."""
+    """Return a release's entry, empty but for these fields."""
     nothing = {"signature": None, "code": None, "reason": None, "seconds": 0.0}
     return Entry(toolchain=toolchain, verdict=verdict, **{**nothing, **more})
 
@@ -156,19 +156,19 @@ def of_bisect(_: Path) -> Report:
         Change(fails, last, Kind.PASS, ("2.6.0",), (), (between.toolchain,)),
     )
     torches = ("2.5.0", "2.5.1", "2.6.0", "2.6.1")
-    found = Bisection(
+    outcome = Bisection(
         chain().cell(FAILS), Find.CHANGE, history, changes, 5, torches, {"triton==3.2.0": LINE}
     )
-    return bisect.report(found)
+    return bisect.report(outcome)
 
 
 def of_diff(_: Path) -> Report:
     """Every kind of difference between two releases."""
-    return diff.report(compared(), "flacheck diff a b")
+    return diff.report(every_difference(), "flacheck diff a b")
 
 
 def of_repro(_: Path) -> Report:
-    """A reduction that releases tell from the original."""
+    """Return a reduction with other verdicts than the original."""
     return repro.report(reproduced(), Path("repro-0123abcd"), ["repro.py"])
 
 
@@ -189,7 +189,7 @@ def of_list(_: Path) -> Report:
     )
 
 
-MADE: dict[str, Callable[[Path], Report]] = {
+REPORTS: dict[str, Callable[[Path], Report]] = {
     "scan": of_scan,
     "gate": of_gate,
     "autotune": of_autotune,

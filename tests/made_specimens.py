@@ -1,4 +1,4 @@
-"""What the tests of reduction share: specimens, and a compiler that fails by a predicate."""
+"""Specimens, and a compiler that fails by a predicate, for the tests of reduction."""
 
 from __future__ import annotations
 
@@ -79,9 +79,7 @@ def chain() -> Specimen:
 
 
 class FakeCompilers(Compilers):
-    """Fails on one release where a predicate says so, everywhere where `slips` does; no worker
-    runs, and what is asked twice is answered from memory like any compile.
-    """
+    """Compilers that fail on one release by a predicate, everywhere by `slips`, without a worker."""
 
     def __init__(
         self, fails: Callable[[Specimen], bool], slips: Callable[[Specimen], bool] = lambda s: False
@@ -92,10 +90,10 @@ class FakeCompilers(Compilers):
 
     def ask(self, cell: Cell, **changes: Any) -> Attempt:
         self.asked.append((cell.toolchain, cell.until))
-        asked = specimen_of(cell)
-        if cell.toolchain == FAILS and self._fails(asked):
+        candidate = specimen_of(cell)
+        if cell.toolchain == FAILS and self._fails(candidate):
             return DIES
-        if self._slips(asked):
+        if self._slips(candidate):
             return SLIPS
         return Attempt(Outcome.FINISHED)
 
@@ -111,8 +109,8 @@ def specimen_of(cell: Cell) -> Specimen:
     )
 
 
-def calls(found: Specimen, name: str) -> int:
-    return sum(callee_name(node) == name for node in ast.walk(found.function))
+def calls(one: Specimen, name: str) -> int:
+    return sum(callee_name(node) == name for node in ast.walk(one.function))
 
 
 @dataclass
@@ -132,19 +130,19 @@ class FakeOracle:
         """Never end the search."""
 
 
-def reduced(start: Specimen, holds: Callable[[Specimen], bool], *passes: Pass) -> Specimen:
+def reduce_by(start: Specimen, holds: Callable[[Specimen], bool], *passes: Pass) -> Specimen:
     best = start
     for step in reduce(start, (), passes, FakeOracle(holds)):
         best = step.best
     return best
 
 
-def two_dots(found: Specimen) -> bool:
-    return calls(found, "tl.dot") >= 1 and found.options.get("num_warps") == 8
+def two_dots(one: Specimen) -> bool:
+    return calls(one, "tl.dot") >= 1 and one.options.get("num_warps") == 8
 
 
 def shown_on(version: str) -> Callable[..., list[ScriptRun]]:
-    """Scripts that nobody runs, and that show the failure on this release alone."""
+    """Return a stand-in for `run_script` whose scripts show the failure on this release alone."""
 
     def run_script(
         script: str, toolchain: Toolchain, seconds: float, times: int
@@ -158,5 +156,5 @@ def shown_on(version: str) -> Callable[..., list[ScriptRun]]:
 def oracle(compilers: FakeCompilers, compiles: int | None = None) -> Oracle:
     compilers.budget = Budget(compiles)
     compiles_there = ReleaseVerdict(Verdict.COMPILES)
-    kept = dict.fromkeys(("triton==3.1.0", "triton==3.4.0"), compiles_there)
-    return Oracle(compilers, FAILS, same_signature(FAILING), kept)
+    contrasts = dict.fromkeys(("triton==3.1.0", "triton==3.4.0"), compiles_there)
+    return Oracle(compilers, FAILS, same_signature(FAILING), contrasts)

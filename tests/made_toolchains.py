@@ -1,4 +1,4 @@
-"""Releases of Triton that tests ask for."""
+"""Releases of Triton for tests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A CUDA toolkit that is a script: it says what a comment of the unit tells it to say, in the way
-nvcc does, and takes no time."""
+"""A CUDA toolkit that is a script: a comment of the unit decides its output, in nvcc's format."""
 
 from __future__ import annotations
 
@@ -86,8 +85,8 @@ def toolkit(
     minor = version.rpartition(".")[0]
     # That of the base: an environment has a file of its own, which no compiler needs.
     python = Path(sys.executable).resolve()
-    said = {"python": python, "version": version, "minor": minor, "spills": spills}
-    nvcc.write_text(_NVCC.format(codes=" ".join(codes), **said))
+    values = {"python": python, "version": version, "minor": minor, "spills": spills}
+    nvcc.write_text(_NVCC.format(codes=" ".join(codes), **values))
     nvcc.chmod(0o755)
     return root
 
@@ -103,11 +102,11 @@ def project(folder: Path, **units: str) -> Path:
     once in fp8."""
     root = folder / "project"
     (root / "csrc").mkdir(parents=True)
-    named = []
+    entries = []
     for name, text in units.items():
         (root / "csrc" / f"{name}.cu").write_text(text + "\n")
         for element in ("bf16", "fp8"):
             command = f"nvcc -DELEMENT={element} -Icsrc -O3 -arch=sm_90a -c csrc/{name}.cu -o x.o"
-            named.append(f'{{"directory": ".", "command": "{command}"}}')
-    (root / "compile_commands.json").write_text(f"[{', '.join(named)}]")
+            entries.append(f'{{"directory": ".", "command": "{command}"}}')
+    (root / "compile_commands.json").write_text(f"[{', '.join(entries)}]")
     return root

@@ -64,9 +64,9 @@ def call(**more: Any) -> dict[str, Any]:
     return {**args, **more}
 
 
-def tuned(
+def tuned_launch(
     folder: Path,
-    *seen: dict[str, Any],
+    *observed_calls: dict[str, Any],
     source: str = SOURCE,
     toolchain: str = "triton==3.5.1",
     driven: bool = False,
@@ -76,12 +76,17 @@ def tuned(
     """The kernel of a source, launched as `seen`."""
     file = folder / "made.py"
     file.write_text(source)
-    found = autotuners.of_file(file, "kernel", "made.py")
-    assert found is not None
-    calls = seen or (call(),)
-    given = {name: spec for name, spec in calls[0].items() if name not in found.heuristics}
+    autotuner = autotuners.of_file(file, "kernel", "made.py")
+    assert autotuner is not None
+    calls = observed_calls or (call(),)
+    launch_args = {
+        name: spec for name, spec in calls[0].items() if name not in autotuner.heuristics
+    }
     launch = Launch(
-        given, ("BK", *found.heuristics), configs, tuple(name for name, _ in found.keys)
+        launch_args,
+        ("BK", *autotuner.heuristics),
+        configs,
+        tuple(name for name, _ in autotuner.keys),
     )
     cell = Cell(
         Kernel("made:kernel", None, "0", Cut(source, "kernel")),
@@ -91,7 +96,7 @@ def tuned(
         dtype="bf16",
         stage="autotune",
     )
-    return TunedLaunch(cell, {}, calls, driven, found, equivalent_calls=calls)
+    return TunedLaunch(cell, {}, calls, driven, autotuner, equivalent_calls=calls)
 
 
 def good(**more: Any) -> Record:
@@ -120,8 +125,10 @@ def result(
     """The result of an autotuner with a configuration a record; `keys` is the record of what the
     release put into its key.
     """
-    asked = trials(tuned(folder, *calls, **{"configs": THREE[: len(records)], **more}))
-    known = {cell.key: made for cell, made in zip(asked.configs, records, strict=True)}
-    if keys is not None and asked.keys:
-        known[asked.keys.key] = keys
-    return judging.judge(asked, known, [1.0, 2.0, 3.0][: len(records)], workers=4)
+    tuner_trials = trials(
+        tuned_launch(folder, *calls, **{"configs": THREE[: len(records)], **more})
+    )
+    by_key = {cell.key: each for cell, each in zip(tuner_trials.configs, records, strict=True)}
+    if keys is not None and tuner_trials.keys:
+        by_key[tuner_trials.keys.key] = keys
+    return judging.judge(tuner_trials, by_key, [1.0, 2.0, 3.0][: len(records)], workers=4)

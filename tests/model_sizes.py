@@ -226,8 +226,8 @@ def load_class(path: str) -> Callable[[], Any]:
     """Return the configuration class that `PACKAGE:CLASS` or `fla:MODEL.CLASS` names."""
     package, _, name = path.partition(":")
     if package != "fla":
-        loaded: Callable[[], Any] = getattr(importlib.import_module(package), name)
-        return loaded
+        configuration_class: Callable[[], Any] = getattr(importlib.import_module(package), name)
+        return configuration_class
     model, _, name = name.partition(".")
     folder = Path(str(distribution("flash-linear-attention").locate_file("fla"))) / "models"
     configuration: Callable[[], Any] = getattr(_load_file(folder, model), name)

@@ -268,15 +268,15 @@ def _expression(chance: random.Random, tree: ast.Module) -> ast.Module:
     other = copy.deepcopy(chance.choice(own))
     if chance.random() < 0.7:
         other = ast.parse(chance.choice(_ODD_EXPRESSIONS), mode="eval").body
-    changed = _Swap(chance.randrange(len(own)), other).visit(copy.deepcopy(tree))
-    assert isinstance(changed, ast.Module)
-    return changed
+    altered = _Swap(chance.randrange(len(own)), other).visit(copy.deepcopy(tree))
+    assert isinstance(altered, ast.Module)
+    return altered
 
 
 def _statements(chance: random.Random, tree: ast.Module) -> ast.Module:
     """A module with a statement of one of its bodies removed, doubled or exchanged."""
-    changed = copy.deepcopy(tree)
-    bodies = [node.body for node in ast.walk(changed) if isinstance(getattr(node, "body", 0), list)]
+    other = copy.deepcopy(tree)
+    bodies = [node.body for node in ast.walk(other) if isinstance(getattr(node, "body", 0), list)]
     body = chance.choice(bodies)
     place = chance.randrange(len(body))
     how = chance.randrange(3)
@@ -286,7 +286,7 @@ def _statements(chance: random.Random, tree: ast.Module) -> ast.Module:
         body.insert(place, copy.deepcopy(chance.choice(body)))
     else:
         chance.shuffle(body)
-    return changed
+    return other
 
 
 def _setup(chance: random.Random) -> str:
@@ -350,7 +350,7 @@ _KINDS: tuple[tuple[str, Callable[[random.Random], str]], ...] = (
 )
 
 
-def mutated(count: int, seed: int) -> Iterator[tuple[str, str]]:
+def mutations(count: int, seed: int) -> Iterator[tuple[str, str]]:
     """Names of build files with their changed texts."""
     chance = random.Random(seed)
     for number in range(count):
@@ -372,10 +372,10 @@ def read_all(folder: Path, count: int, seed: int) -> Counter[str]:
     root = project(folder)
     package = Package("pack", "1", str(root), "digest", {})
     outcomes = Counter[str]()
-    for name, text in mutated(count, seed):
+    for name, text in mutations(count, seed):
         file = root / name
         file.write_bytes(text.encode("utf-8", "surrogatepass"))
-        started = time.process_time()
+        start = time.process_time()
         try:
             for source in build_units.sources_of(package, builds.find(root)):
                 digest([source.kernel.to_json(), [each.to_json() for each in source.launches]])
@@ -384,7 +384,7 @@ def read_all(folder: Path, count: int, seed: int) -> Counter[str]:
             outcomes["refused"] += 1
         except Exception as error:
             outcomes[f"{name}: {type(error).__name__}: {str(error)[:200]}"] += 1
-        if time.process_time() - started > _LONGEST:
+        if time.process_time() - start > _LONGEST:
             outcomes[f"{name}: more than {_LONGEST} s"] += 1
         file.unlink()
     return outcomes

@@ -1,4 +1,4 @@
-"""Inputs that somebody damaged or means ill with: strategies that change a good one in one place."""
+"""Hypothesis strategies that change a good input in one place."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def mutated(draw: st.DrawFn, value: Any) -> Any:
     path = draw(st.sampled_from(list(_places(value))))
     if not path:
         return draw(odd_values())
-    changed = copy.deepcopy(value)
-    holder = changed
+    other = copy.deepcopy(value)
+    holder = other
     for key in path[:-1]:
         holder = holder[key]
     last = path[-1]
@@ -70,7 +70,7 @@ def mutated(draw: st.DrawFn, value: Any) -> Any:
         holder[draw(st.sampled_from(_ODD_TEXTS))] = holder.pop(last)
     else:
         holder[last] = draw(odd_values())
-    return changed
+    return other
 
 
 @st.composite
@@ -95,6 +95,6 @@ def mangled(draw: st.DrawFn, text: str) -> str:
     return text[:start] + piece + text[end:]
 
 
-def dumped(value: Any) -> str:
+def dump(value: Any) -> str:
     """The value as whoever means ill would write it: half characters and all."""
     return json.dumps(value)

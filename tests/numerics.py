@@ -45,7 +45,7 @@ def loaded_autotuners() -> list[Any]:
 
 def forms_of(module: Any) -> list[str]:
     """Return the forms in which a family computes."""
-    return sorted({declared["form"] for declared in module.KERNELS.values()})
+    return sorted({entry["form"] for entry in module.KERNELS.values()})
 
 
 def accepts_variable_lengths(module: Any) -> bool:
@@ -86,8 +86,8 @@ def compute_reference(
     dtypes = (first.dtype, torch.float32)
     for output, dtype in zip(outputs, dtypes, strict=False):
         noise = torch.randn(output.shape, generator=generator, device=output.device)
-        scaled = output / output.square().mean().sqrt().clamp_min(1e-30)
-        cotangents.append((scaled + noise).to(dtype))
+        normal = output / output.square().mean().sqrt().clamp_min(1e-30)
+        cotangents.append((normal + noise).to(dtype))
     right = compute(module, "reference", arguments, cotangents)
     gate = arguments.get("g")
     if gate is not None and gate.dim() == 1:
@@ -107,14 +107,14 @@ def compute(
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             leaves[name] = value.detach().clone().requires_grad_()
     outputs = getattr(module, form)(**{**arguments, **leaves})
-    found = {}
+    gradients = {}
     for name, output in zip(("o", "ht"), outputs, strict=False):
-        found[name] = output.detach()
+        gradients[name] = output.detach()
     pairs = zip(outputs, cotangents, strict=True)
-    torch.autograd.backward(outputs, [given.to(output.dtype) for output, given in pairs])
+    torch.autograd.backward(outputs, [cotangent.to(output.dtype) for output, cotangent in pairs])
     for name, leaf in leaves.items():
-        found[f"d{name}"] = leaf.grad
-    return found
+        gradients[f"d{name}"] = leaf.grad
+    return gradients
 
 
 def relative_errors(ours: dict[str, Any], right: dict[str, Any]) -> dict[str, float]:

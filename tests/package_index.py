@@ -16,7 +16,7 @@ JSON = "application/vnd.pypi.simple.v1+json"
 
 @dataclass
 class Page:
-    """An answer: its body, type and status. `sent` cuts the body, `wait` delays it by seconds."""
+    """A response: its body, type and status. `sent` cuts the body, `wait` delays it by seconds."""
 
     body: bytes = b""
     type: str = JSON
@@ -90,6 +90,6 @@ def refused() -> Iterator[str]:
     """Yield the URL of an index on a port where nothing listens."""
     import socket
 
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{closed.getsockname()[1]}/simple"
+    with socket.socket() as free_port:
+        free_port.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{free_port.getsockname()[1]}/simple"

@@ -47,8 +47,8 @@ def _row(path: tuple[str, ...], parameter: Any) -> str:
         names = f"{names} {parameter.metavar}"
     setting = pages.setting_name(path, parameter)
     variable = f"`{pages.variable_name(setting)}`" if setting else "–"
-    shown = f"`{setting}`" if setting else "–"
-    return f"| `{_cell(names)}` | {_cell(parameter.help or '')} | {variable} | {shown} |\n"
+    setting_cell = f"`{setting}`" if setting else "–"
+    return f"| `{_cell(names)}` | {_cell(parameter.help or '')} | {variable} | {setting_cell} |\n"
 
 
 def settings() -> Iterator[str]:
@@ -79,10 +79,10 @@ def advisories() -> Iterator[str]:
             if name == "id" or value in (None, "", [], {}):
                 continue
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-            yield f"- {name}: {_escaped(text)}\n"
+            yield f"- {name}: {_escape(text)}\n"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Return a text in which Markdown and HTML show as they are."""
     for sign in "\\`*_<>[]|":
         text = text.replace(sign, f"\\{sign}")

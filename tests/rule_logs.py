@@ -28,16 +28,16 @@ def logs(kind: str) -> list[str]:
 def evidence(kind: str) -> list[tuple[str, str]]:
     """The codes with the names of their logs of a kind, in a code's folder or listed for it."""
     pairs = [(name.partition("/")[0], name) for name in logs(kind)]
-    listed = yaml.safe_load((LOGS / "evidence.yaml").read_text())
-    for code, entry in listed.items():
+    entries = yaml.safe_load((LOGS / "evidence.yaml").read_text())
+    for code, entry in entries.items():
         pairs.extend((code, name) for name in entry.get(kind, ()))
     return pairs
 
 
 def cases(name: str) -> list[dict[str, Any]]:
     """The cases of a file."""
-    loaded: list[dict[str, Any]] = yaml.safe_load((CASES / f"{name}.yaml").read_text())
-    return loaded
+    content: list[dict[str, Any]] = yaml.safe_load((CASES / f"{name}.yaml").read_text())
+    return content
 
 
 @cache
@@ -53,8 +53,8 @@ def log_of(name: str) -> str:
 
 
 def json_of(name: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads((LOGS / name).read_text())
-    return loaded
+    content: dict[str, Any] = json.loads((LOGS / name).read_text())
+    return content
 
 
 def signature_of(name: str, stage: str = "llir") -> str:

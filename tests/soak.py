@@ -49,8 +49,8 @@ FAILS, UNKNOWN, COMPILES = Verdict.FAILS, Verdict.UNKNOWN, Verdict.COMPILES
 
 @dataclass(frozen=True)
 class Fault:
-    """A kind of fault: in which process, at which moment, with what effect. `right` are the
-    verdicts that are right for a cell that meets it each time."""
+    """A kind of fault: its process, its moment and its effect. `right` are the verdicts of a cell
+    that has the fault each time."""
 
     process: str
     moment: str
@@ -104,7 +104,7 @@ def faults() -> list[Fault]:
 
 @dataclass
 class Tally:
-    """What a part came to."""
+    """The counts of a part of the soak, and what went wrong."""
 
     counts: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -114,8 +114,8 @@ class Tally:
         self.wrong.append(what)
 
     def __str__(self) -> str:
-        said = ", ".join(f"{name} {count}" for name, count in sorted(self.counts.items()))
-        return "\n  ".join([said, *self.wrong[:20]])
+        line = ", ".join(f"{name} {count}" for name, count in sorted(self.counts.items()))
+        return "\n  ".join([line, *self.wrong[:20]])
 
 
 def _scan(store: Store, cells: list[Any], provider: fake.Provider, jobs: int = 2) -> list[Record]:
@@ -144,12 +144,11 @@ def _alarm(seconds: float) -> Iterator[None]:
 
 
 def inject(count: int, chance: random.Random) -> Tally:
-    """So many faults, in batches, each among cells that must compile; half of them meet their fault
-    each time, the others once."""
+    """Inject so many faults in batches, half of them each time and half once."""
     tally = Tally()
     kinds = faults()
     tally.counts["kinds"] = 0
-    met: set[tuple[str, str, str]] = set()
+    kinds_seen: set[tuple[str, str, str]] = set()
     while tally.counts["faults"] < count:
         with tempfile.TemporaryDirectory() as folder:
             batch = [
@@ -157,8 +156,8 @@ def inject(count: int, chance: random.Random) -> Tally:
                 for _ in range(min(20, count - tally.counts["faults"]))
             ]
             _batch(batch, Path(folder), tally)
-        met |= {kind.name for kind, _ in batch}
-        tally.counts["kinds"] = len(met)
+        kinds_seen |= {kind.name for kind, _ in batch}
+        tally.counts["kinds"] = len(kinds_seen)
     return tally
 
 
@@ -179,12 +178,12 @@ def _batch(batch: list[tuple[Fault, bool]], folder: Path, tally: Tally) -> None:
             table[name] = f"{verb} {moment} once {folder / name} {rest}"
         else:
             table[name] = kind.behaviour
-        expected = kind.right
+        verdicts_of_kind = kind.right
         if once and not starts:
             # What does not repeat is no failure, whatever it was.
-            expected = (COMPILES, UNKNOWN)
+            verdicts_of_kind = (COMPILES, UNKNOWN)
         cells.append(fake.cell(name, version))
-        right[f"fake.{name}"] = (kind, expected)
+        right[f"fake.{name}"] = (kind, verdicts_of_kind)
         cells.append(fake.cell(f"good{place}"))
 
     def kind_of(cell: Any) -> Any:
@@ -197,18 +196,18 @@ def _batch(batch: list[tuple[Fault, bool]], folder: Path, tally: Tally) -> None:
     with Store.open(folder / "store") as store:
         try:
             with _alarm(PATIENCE):
-                found = _scan(store, cells, fake.Provider(table, kind_of))
+                records = _scan(store, cells, fake.Provider(table, kind_of))
         except TimeoutError:
             tally.counts["hung"] += 1
             tally.blame(f"hung: {[kind.name for kind, _ in batch]}")
             return
-    verdicts = {record.kernel: record for record in found}
-    for name, (kind, expected) in right.items():
+    verdicts = {record.kernel: record for record in records}
+    for name, (kind, verdicts_of_kind) in right.items():
         tally.counts["faults"] += 1
         record = verdicts.get(name)
         if record is None:
             tally.blame(f"{kind.name}: no record")
-        elif record.verdict not in expected:
+        elif record.verdict not in verdicts_of_kind:
             tally.blame(
                 f"{kind.name}: {record.verdict.value} ({record.reason or record.signature})"
             )
@@ -227,9 +226,9 @@ def strike(count: int, chance: random.Random) -> Tally:
     names = ("SIGKILL", "SIGSEGV", "SIGTERM", "SIGABRT", "SIGBUS", "SIGHUP", "SIGSTOP")
     while tally.counts["kills"] < count:
         stop = threading.Event()
-        sent: Counter[str] = Counter()
+        signals: Counter[str] = Counter()
 
-        def striking(stop: threading.Event = stop, sent: Counter[str] = sent) -> None:
+        def striking(stop: threading.Event = stop, signals: Counter[str] = signals) -> None:
             while not stop.wait(chance.uniform(0.02, 0.4)):
                 pids = descendants(os.getpid())
                 # A stopped process costs a whole time-out.
@@ -237,7 +236,7 @@ def strike(count: int, chance: random.Random) -> Tally:
                 if pids:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(chance.choice(pids), getattr(signal, name))
-                        sent[name] += 1
+                        signals[name] += 1
 
         with tempfile.TemporaryDirectory() as folder, Store.open(folder) as store:
             thread = threading.Thread(target=striking)
@@ -246,7 +245,7 @@ def strike(count: int, chance: random.Random) -> Tally:
                 with _alarm(PATIENCE):
                     marks = Path(folder, "marks")
                     cells = [fake.cell("k", num_warps=n) for n in range(150)]
-                    found = _scan(store, cells, fake.Provider({"k": f"count {marks}"}))
+                    records = _scan(store, cells, fake.Provider({"k": f"count {marks}"}))
             except TimeoutError:
                 tally.counts["hung"] += 1
                 tally.blame("hung")
@@ -254,13 +253,13 @@ def strike(count: int, chance: random.Random) -> Tally:
             finally:
                 stop.set()
                 thread.join()
-        tally.counts["kills"] += sum(sent.values())
-        for record in found:
+        tally.counts["kills"] += sum(signals.values())
+        for record in records:
             tally.counts[record.verdict.value] += 1
             if record.verdict is FAILS:
                 tally.blame(f"fails: {record.signature}")
-        if len(found) != len(cells):
-            tally.blame(f"{len(found)} records of {len(cells)} cells")
+        if len(records) != len(cells):
+            tally.blame(f"{len(records)} records of {len(cells)} cells")
     return tally
 
 
@@ -311,11 +310,11 @@ def orphan(count: int, chance: random.Random) -> Tally:
                 end = time.monotonic() + 5
                 while any(map(_alive, below)) and time.monotonic() < end:
                     time.sleep(0.05)
-                left = [pid for pid in below if _alive(pid)]
-                for pid in left:
+                orphans = [pid for pid in below if _alive(pid)]
+                for pid in orphans:
                     tally.blame(f"an orphan 5 s later: {pid}")
             if not program:
-                _resumed(Path(folder), marker, tally)
+                _resume(Path(folder), marker, tally)
     return tally
 
 
@@ -326,17 +325,17 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def _resumed(folder: Path, marker: str, tally: Tally) -> None:
+def _resume(folder: Path, marker: str, tally: Tally) -> None:
     """The same scan once more, to its end: all records are there, each once."""
     subprocess.run([sys.executable, "-c", _PARENT, str(folder), marker], cwd=ROOT, check=True)
     with Store.open(folder) as store:
         keys = [record.key for record in store.records(store.run().id)]
-        made = Counter(key for (key,) in store._rows("SELECT key FROM records"))
+        stored_counts = Counter(key for (key,) in store._rows("SELECT key FROM records"))
     if len(keys) != 60 or len(set(keys)) != 60:
         tally.blame(f"{len(keys)} records of 60 cells")
-    doubled = [key for key, times in made.items() if times > 1]
-    if doubled:
-        tally.blame(f"{len(doubled)} cells were stored twice")
+    repeated_keys = [key for key, times in stored_counts.items() if times > 1]
+    if repeated_keys:
+        tally.blame(f"{len(repeated_keys)} cells were stored twice")
     tally.counts["resumed"] += 1
 
 
@@ -420,8 +419,8 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", default=[], help="a kind of input")
     parser.add_argument("--list", action="store_true", help="list the kinds of faults")
-    asked = parser.parse_args(words)
-    if asked.list:
+    options = parser.parse_args(words)
+    if options.list:
         for kind in faults():
             print(*kind.name, sep="  ")
         return 0
@@ -430,19 +429,19 @@ def main(words: list[str] | None = None) -> int:
     executors.START = 5.0
     wrong = 0
     parts = (
-        ("faults", asked.faults, lambda n: inject(n, random.Random(asked.seed))),
-        ("kills", asked.kills, lambda n: strike(n, random.Random(asked.seed))),
-        ("parents", asked.parents, lambda n: orphan(n, random.Random(asked.seed))),
-        ("inputs", asked.inputs, lambda n: mutate(n, asked.seed, asked.only)),
-        ("builds", asked.builds, lambda n: misread(n, asked.seed)),
+        ("faults", options.faults, lambda n: inject(n, random.Random(options.seed))),
+        ("kills", options.kills, lambda n: strike(n, random.Random(options.seed))),
+        ("parents", options.parents, lambda n: orphan(n, random.Random(options.seed))),
+        ("inputs", options.inputs, lambda n: mutate(n, options.seed, options.only)),
+        ("builds", options.builds, lambda n: misread(n, options.seed)),
     )
     for name, count, part in parts:
         if count:
-            started = time.monotonic()
+            start = time.monotonic()
             tally = part(count)
             wrong += tally.counts["wrong"]
             print(
-                f"{name}, seed {asked.seed}, {time.monotonic() - started:.0f} s: {tally}",
+                f"{name}, seed {options.seed}, {time.monotonic() - start:.0f} s: {tally}",
                 flush=True,
             )
     return min(wrong, 1)

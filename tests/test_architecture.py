@@ -58,7 +58,7 @@ CAPABILITIES = (
         "results",
     ),
 )
-# The guest's own floors: what a compiler's process runs knows nothing of torch's recorder.
+# The guest's own floors: a compiler's process does not import torch's recorder.
 GUEST_ROOMS = (
     "pysource",
     "engine",
@@ -87,8 +87,8 @@ TESTS_OF_THE_WHOLE = {
 }
 # The corpus lies beside the package until a wheel is built.
 FOLDERS_OF_TESTS = {"kernels"}
-# The sandbox speaks the guest's protocol, and who reads a launches file digests definitions as the
-# recorder did; the analysis of Python source exists once. Those files have no dependencies, and both
+# The sandbox uses the guest's protocol, and readers of launches files digest definitions like the
+# recorder; the analysis of Python source exists once. Those files have no dependencies, and both
 # sides share nothing else.
 PYSOURCE = ("called_name", "dotted_name", "last_name", "names_of", "parameter_names", "parameters")
 SHARED = {
@@ -110,12 +110,12 @@ def tree_of(file: Path) -> ast.Module:
 
 def modules() -> dict[str, Path]:
     """Every module of the package outside the guest, by its dotted name."""
-    found = {}
+    names = {}
     for file in sorted(PACKAGE.rglob("*.py")):
         parts = file.relative_to(ROOT).with_suffix("").parts
         if parts[1] != "guest":
-            found[".".join(parts).removesuffix(".__init__")] = file
-    return found
+            names[".".join(parts).removesuffix(".__init__")] = file
+    return names
 
 
 @functools.cache
@@ -138,17 +138,17 @@ def room_of(name: str) -> str:
 
 
 def edges() -> dict[str, set[str]]:
-    """Which module imports which."""
+    """Return the imports of each module."""
     names = modules()
-    found: dict[str, set[str]] = {}
+    edge_map: dict[str, set[str]] = {}
     for name, file in names.items():
-        reached = set()
-        for imported in imports(file):
-            target = imported if imported in names else imported.rpartition(".")[0]
+        next_rooms = set()
+        for targets in imports(file):
+            target = targets if targets in names else targets.rpartition(".")[0]
             if target in names and target != name:
-                reached.add(target)
-        found[name] = reached
-    return found
+                next_rooms.add(target)
+        edge_map[name] = next_rooms
+    return edge_map
 
 
 def guest_edges() -> dict[str, set[str]]:
@@ -172,21 +172,21 @@ def guest_edges() -> dict[str, set[str]]:
 
 def circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
     """Modules that import each other in a ring, none when there is no such ring."""
-    done: set[str] = set()
+    finished: set[str] = set()
     path: list[str] = []
 
     def visit(name: str) -> list[str]:
         if name in path:
             return path[path.index(name) :]
-        if name in done:
+        if name in finished:
             return []
         path.append(name)
-        for reached in sorted(graph[name]):
-            ring = visit(reached)
+        for next_rooms in sorted(graph[name]):
+            ring = visit(next_rooms)
             if ring:
                 return ring
         path.pop()
-        done.add(name)
+        finished.add(name)
         return []
 
     for name in sorted(graph):
@@ -209,10 +209,10 @@ def test_imports_only_go_down() -> None:
     wrong = []
     for name, file in modules().items():
         own = room_of(name)
-        for imported in imports(file):
-            other = room_of(imported)
+        for targets in imports(file):
+            other = room_of(targets)
             if own and other and other != own and FLOOR[other] >= FLOOR[own]:
-                wrong.append(f"{name} imports {imported}")
+                wrong.append(f"{name} imports {targets}")
     assert wrong == []
 
 
@@ -223,10 +223,10 @@ def test_capabilities_do_not_import_each_other() -> None:
     wrong = []
     for name, file in modules().items():
         own = name.split(".")[2:3]
-        for imported in imports(file):
-            other = imported.split(".")[2:3]
-            if room_of(name) == room_of(imported) == "capabilities" and own != other:
-                wrong.append(f"{name} imports {imported}")
+        for targets in imports(file):
+            other = targets.split(".")[2:3]
+            if room_of(name) == room_of(targets) == "capabilities" and own != other:
+                wrong.append(f"{name} imports {targets}")
     assert wrong == []
 
 
@@ -241,10 +241,10 @@ def test_the_command_line_uses_the_api_and_reports_alone() -> None:
     for name, file in modules().items():
         if room_of(name) != "cli":
             continue
-        for imported in imports(file):
-            ours = imported.partition(".")[0] == "flacheck"
-            if ours and imported not in public and not imported.startswith(rooms):
-                wrong.append(f"{name} imports {imported}")
+        for targets in imports(file):
+            ours = targets.partition(".")[0] == "flacheck"
+            if ours and targets not in public and not targets.startswith(rooms):
+                wrong.append(f"{name} imports {targets}")
     assert wrong == []
 
 
@@ -277,30 +277,30 @@ def test_a_ring_of_imports_would_be_seen() -> None:
 def test_tests_mirror_the_rooms() -> None:
     """The folder of a test file is the room of what it tests, those for the whole tool aside."""
     folders = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*") if path.is_dir()}
-    misplaced = []
+    files_elsewhere = []
     for file in sorted(TESTS.rglob("test_*.py")):
         folder = str(file.parent.relative_to(TESTS))
         is_of_the_whole = folder == "." and file.stem in TESTS_OF_THE_WHOLE
         if not is_of_the_whole and folder not in folders | FOLDERS_OF_TESTS:
-            misplaced.append(str(file.relative_to(TESTS)))
-    assert misplaced == []
+            files_elsewhere.append(str(file.relative_to(TESTS)))
+    assert files_elsewhere == []
 
 
 def test_contributing_shows_the_same_rooms() -> None:
     """The table that a newcomer reads is the one that the tests hold the code to."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
     table = re.findall(r"^\| (\d+) \| ([^|]+) \|", text, re.MULTILINE)
-    shown = tuple(tuple(re.findall(r"`(\w+)(?:/|\.py)`", rooms)) for _, rooms in table)
-    assert shown == ROOMS
+    rows_shown = tuple(tuple(re.findall(r"`(\w+)(?:/|\.py)`", rooms)) for _, rooms in table)
+    assert rows_shown == ROOMS
 
 
 def test_only_protocol_and_digests_are_shared_with_the_guest() -> None:
     """flacheck starts the guest and never imports it, and the guest imports nothing of flacheck."""
     outside = {
-        imported
+        targets
         for file in modules().values()
-        for imported in imports(file)
-        if imported.startswith("flacheck.guest")
+        for targets in imports(file)
+        if targets.startswith("flacheck.guest")
     }
     assert outside <= SHARED
     inside = [name for file in (PACKAGE / "guest").rglob("*.py") for name in imports(file)]
@@ -313,8 +313,8 @@ def test_the_guests_engine_needs_only_the_compiler() -> None:
         files = list((PACKAGE / "guest" / room).glob("*.py"))
         assert len(files) > 1, room
         for file in files:
-            found = {name.partition(".")[0] for name in imports(file)}
-            assert found <= {*sys.stdlib_module_names, "triton", "torch"}, file
+            names = {name.partition(".")[0] for name in imports(file)}
+            assert names <= {*sys.stdlib_module_names, "triton", "torch"}, file
 
 
 def test_imports_of_the_guest_only_go_down() -> None:
@@ -322,9 +322,9 @@ def test_imports_of_the_guest_only_go_down() -> None:
     floor = {room: number for number, room in enumerate(GUEST_ROOMS)}
     graph = guest_edges()
     wrong = []
-    for name, reached in graph.items():
+    for name, next_rooms in graph.items():
         own = floor.get(name.partition(".")[0], 0)
-        for other in reached:
+        for other in next_rooms:
             if floor.get(other.partition(".")[0], 0) > own:
                 wrong.append(f"{name} imports {other}")
     assert wrong == []
@@ -334,18 +334,18 @@ def test_imports_of_the_guest_only_go_down() -> None:
 @pytest.mark.parametrize("room", ["reports"])
 def test_reports_do_not_read_the_store(room: str) -> None:
     """A report gets values."""
-    found = {room_of(name) for file in (PACKAGE / room).rglob("*.py") for name in imports(file)}
-    assert not found & {"store", "engine", "toolchains"}
+    names = {room_of(name) for file in (PACKAGE / room).rglob("*.py") for name in imports(file)}
+    assert not names & {"store", "engine", "toolchains"}
 
 
 def test_the_model_has_no_io() -> None:
     """The nouns import neither what draws nor what compiles."""
-    found = {
+    names = {
         name.partition(".")[0]
         for file in (PACKAGE / "model").rglob("*.py")
         for name in imports(file)
     }
-    assert not found & {"rich", "typer", "torch", "triton", "sqlite3", "subprocess", "yaml"}
+    assert not names & {"rich", "typer", "torch", "triton", "sqlite3", "subprocess", "yaml"}
 
 
 def test_the_command_line_imports_neither_triton_nor_torch() -> None:
@@ -440,7 +440,7 @@ def test_class_names_are_unique() -> None:
 
 def test_no_conditional_expression_holds_another() -> None:
     """A reader's eye goes down, not back and forth."""
-    nested = [
+    places = [
         f"{file.relative_to(PACKAGE)}:{node.lineno}"
         for file in PACKAGE.rglob("*.py")
         for node in ast.walk(tree_of(file))
@@ -451,7 +451,7 @@ def test_no_conditional_expression_holds_another() -> None:
             for inner in ast.walk(part)
         )
     ]
-    assert nested == []
+    assert places == []
 
 
 def private_names(file: Path) -> Iterator[str]:
@@ -470,6 +470,6 @@ def private_names(file: Path) -> Iterator[str]:
 
 
 def test_tests_use_no_private_names() -> None:
-    """What a test needs is public in its module."""
+    """Tests use public names only."""
     uses = [f"{file.name}: {name}" for file in TESTS.rglob("*.py") for name in private_names(file)]
     assert uses == []

@@ -1,4 +1,4 @@
-"""Network tests where the package index does not answer."""
+"""Network tests without a package index."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
 
 def test_a_network_test_without_its_index_is_skipped(project: pytest.Pytester) -> None:
     """The skip names the reason; a test that needs no index fails."""
-    done = project.runpytest_subprocess("-rs")
-    done.assert_outcomes(skipped=4, failed=1)
+    outcome = project.runpytest_subprocess("-rs")
+    outcome.assert_outcomes(skipped=4, failed=1)
 
 
 def test_ci_tries_again_and_then_fails_by_name(project: pytest.Pytester) -> None:
     """Under --require-index nothing becomes a skip."""
-    done = project.runpytest_subprocess("--require-index")
-    done.assert_outcomes(passed=1, failed=3, errors=1)
-    done.stdout.fnmatch_lines(["FAILED *::test_never_reaches_the_index*"])
+    outcome = project.runpytest_subprocess("--require-index")
+    outcome.assert_outcomes(passed=1, failed=3, errors=1)
+    outcome.stdout.fnmatch_lines(["FAILED *::test_never_reaches_the_index*"])

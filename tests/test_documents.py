@@ -58,7 +58,7 @@ def _anchors(page: Path) -> set[str]:
 
 @each_page
 def test_every_link_leads_somewhere(page: Path) -> None:
-    """Files and headings of this repository; addresses elsewhere are not asked."""
+    """Every link within the repository leads to an existing file and heading."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)
     for link in _LINK.findall(text):
         if re.match(r"[a-z]+:", link):
@@ -73,8 +73,8 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("name", reference_pages.PAGES)
 def test_generated_pages_are_current(name: str) -> None:
     """`python -m tests.reference_pages` writes them."""
-    made = "".join(reference_pages.PAGES[name]())
-    assert (reference_pages.FOLDER / name).read_text(encoding="utf-8") == made
+    text = "".join(reference_pages.PAGES[name]())
+    assert (reference_pages.FOLDER / name).read_text(encoding="utf-8") == text
 
 
 def test_the_readme_is_short() -> None:
@@ -107,6 +107,6 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
         else:
             shutil.copy(source, tmp_path)
     command = [sys.executable, "-m", "zensical", "build", "--strict"]
-    built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert built.returncode == 0, built.stdout + built.stderr
+    outcome = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
     assert (tmp_path / "site" / "reference" / "cli" / "index.html").is_file()

@@ -75,9 +75,9 @@ def test_only_a_guests_own_regular_files_are_read(guest: GuestFolder, attack: st
     ATTACKS[attack](there, guest.path.parent / "outside")
     start = time.monotonic()
     for read in (guest.read, guest.read_json):
-        with pytest.raises(GuestFileError, match=r"^below/report\.json, written by") as raised:
+        with pytest.raises(GuestFileError, match=r"^below/report\.json, written by") as caught:
             read("below/report.json", 1000)
-        assert SECRET not in str(raised.value)
+        assert SECRET not in str(caught.value)
     if attack != "sparse file":
         assert guest.read_end("below/report.json", 1000) == ""
     assert time.monotonic() - start < 5
@@ -188,7 +188,7 @@ def test_a_users_file_is_regular_and_bounded(
 
 
 def test_links_within_a_repository_are_followed(tmp_path: Path) -> None:
-    """A link out of it is followed only where its content is not told."""
+    """A link out of the repository is followed only if its content is not printed."""
     (tmp_path / "repository" / "service").mkdir(parents=True)
     (tmp_path / "repository" / ".git").mkdir()
     (tmp_path / "repository" / "all.txt").write_text("torch\r\n")

@@ -1,4 +1,4 @@
-"""Mutated launches files, matrices, pins, logs and settings: an answer or one error, soon."""
+"""Mutated launches files, matrices, pins, logs and settings give a result or one error, soon."""
 
 from __future__ import annotations
 

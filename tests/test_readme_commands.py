@@ -20,12 +20,12 @@ README = (ROOT / "README.md").read_text()
 
 def test_ci_runs_the_two_commands_of_the_readme() -> None:
     """The script reads them from README.md, in whose first section they stand alone in a block."""
-    done = subprocess.run(
+    outcome = subprocess.run(
         ["bash", ".ci/run", "--commands"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     section = README.partition("## Install and run\n")[2].partition("\n## ")[0]
     blocks = re.findall(r"^```sh\n(pip install [^\n]+ && [^\n]+)\n```$", section, re.MULTILINE)
-    assert done.stdout.splitlines() == blocks
+    assert outcome.stdout.splitlines() == blocks
     assert blocks == [
         "pip install . && flacheck scan",
         "pip install -e '.[test]' && python -m pytest",
@@ -37,9 +37,9 @@ def test_torch_is_installed_by_the_same_command_everywhere() -> None:
     extras = tomlkit.parse((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
-    (pinned, *_) = extras["torch"]
+    (requirement, *_) = extras["torch"]
     command, _, cpu_build = INSTALL_TORCH.partition(" (")
-    assert command == f"pip install {pinned}"
+    assert command == f"pip install {requirement}"
     assert f"\n{command} " in README
     address = "https://download.pytorch.org/whl/cpu"
     assert address in cpu_build

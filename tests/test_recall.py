@@ -1,4 +1,4 @@
-"""The reports of `recall.yaml`, and how an answer is judged."""
+"""The reports of `recall.yaml`, and the judgement of a scan's result."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ REPORT = Report(
 FAILURE = {"kernel": "p.ops:bwd_k", "verdict": "fails", "message": "operand #2 does not dominate"}
 
 
-def answer(*records: dict[str, Any], untested: int = 0, missed: str = "") -> dict[str, Any]:
+def answer(
+    *records: dict[str, Any], untested_count: int = 0, missing_reason: str = ""
+) -> dict[str, Any]:
     """A scan's JSON with these records of `bwd_k`."""
-    group = {"kernel": "p.ops:bwd_k", "cells": untested}
-    kernel = {"kernel": "p.ops:bwd_k", "reason": missed}
+    group = {"kernel": "p.ops:bwd_k", "cells": untested_count}
+    kernel = {"kernel": "p.ops:bwd_k", "reason": missing_reason}
     return {
         "records": [{"message": None, "signature": None, **each} for each in records],
         "summary": {
-            "untested": [group] if untested else [],
-            "coverage": [{"missed": [kernel] if missed else []}],
+            "untested": [group] if untested_count else [],
+            "coverage": [{"missed": [kernel] if missing_reason else []}],
         },
     }
 
@@ -59,12 +61,12 @@ def test_every_report_can_be_asked_for(report: Report) -> None:
     ("scan", "is_right", "why"),
     [
         (answer(FAILURE), True, "1 cells of p.ops:bwd_k"),
-        (answer(FAILURE, FAILURE, untested=1), True, "2 cells of p.ops:bwd_k"),
-        (answer(FAILURE, untested=1), False, "fails as reported, but not tested"),
+        (answer(FAILURE, FAILURE, untested_count=1), True, "2 cells of p.ops:bwd_k"),
+        (answer(FAILURE, untested_count=1), False, "fails as reported, but not tested"),
         (answer({**FAILURE, "verdict": "compiles"}), False, "1 compiles"),
         (answer({**FAILURE, "message": "other", "signature": "S"}), False, "1 fails; S"),
         (answer({**FAILURE, "kernel": "p.ops:fwd"}), False, "not counted"),
-        (answer(missed="no arguments"), False, "not recorded: no arguments"),
+        (answer(missing_reason="no arguments"), False, "not recorded: no arguments"),
     ],
 )
 def test_a_report_is_shown_by_a_tested_failure_with_its_message(
@@ -77,7 +79,7 @@ def test_a_report_is_shown_by_a_tested_failure_with_its_message(
 
 def test_a_mended_report_compiles() -> None:
     """Under the newer release, one cell that still fails as reported is wrong."""
-    compiled = {**FAILURE, "verdict": "compiles", "message": None}
-    assert judge_mended(REPORT, answer(compiled)).is_right
-    assert not judge_mended(REPORT, answer(compiled, FAILURE)).is_right
+    fixed_failure = {**FAILURE, "verdict": "compiles", "message": None}
+    assert judge_mended(REPORT, answer(fixed_failure)).is_right
+    assert not judge_mended(REPORT, answer(fixed_failure, FAILURE)).is_right
     assert not judge_mended(REPORT, answer()).is_right

@@ -64,12 +64,12 @@ def test_a_scan_works_from_an_installed_wheel(wheel: Path, tmp_path: Path) -> No
         "--format",
         "jsonl",
     ]
-    found = subprocess.run(
+    outcome = subprocess.run(
         [sys.executable, "-P" if sys.version_info >= (3, 11) else "-s", "-c", code, *arguments],
         cwd=empty,
         capture_output=True,
         text=True,
     )
-    assert found.returncode == 0, found.stderr
-    assert '"verdict": "compiles"' in found.stdout or '"verdict":"compiles"' in found.stdout
+    assert outcome.returncode == 0, outcome.stderr
+    assert '"verdict": "compiles"' in outcome.stdout or '"verdict":"compiles"' in outcome.stdout
     assert sorted(path.name for path in empty.iterdir()) == [".flacheck"]

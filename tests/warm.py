@@ -73,14 +73,14 @@ def _start() -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.warm"]
     root = Path(__file__).parent.parent
     pipe = subprocess.PIPE
-    started = subprocess.Popen(command, cwd=root, stdin=pipe, stdout=pipe, text=True)
-    started.wait()
-    return started
+    server = subprocess.Popen(command, cwd=root, stdin=pipe, stdout=pipe, text=True)
+    server.wait()
+    return server
 
 
 def _serve() -> None:
     """Run each command that a line of stdin describes; write its exit code as a line."""
-    # Some tests kill whatever child of theirs they find, so the server is nobody's child.
+    # Some tests kill all their children, so the server is not a child.
     if os.fork():
         os._exit(0)
     _import_everything()

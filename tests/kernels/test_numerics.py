@@ -44,7 +44,7 @@ CHUNK = [
 ]
 # Decays of each row cost the interpreter several times as much; the GPU check runs all head sizes.
 GATED_CHUNK = [(1, 70, 1, 64, 32), (1, 33, 1, 96, 48), (2, 1, 1, 64, 64)]
-GATED = {"gla", "rwkv6", "rwkv7"}
+WITH_ROW_DECAYS = {"gla", "rwkv6", "rwkv7"}
 # One output, no state and one form.
 STATELESS = {"gated_rms_norm"}
 # The first is longer than a chunk, where the sums of the decays' gradients begin again.
@@ -77,7 +77,7 @@ def _missing() -> str | None:
 
 
 @functools.cache
-def measured(family: str) -> list[dict[str, Any]]:
+def run_checks(family: str) -> list[dict[str, Any]]:
     """Return every check's errors, from one process in which the interpreter is on."""
     reason = _missing()
     if reason:
@@ -114,13 +114,13 @@ def _name(module: Any) -> str:
 def _shapes_of(family: str, form: str) -> list[tuple[int, ...]]:
     if form == "fused_recurrent":
         return RECURRENT
-    if family in GATED:
+    if family in WITH_ROW_DECAYS:
         return GATED_CHUNK
     return CHUNK
 
 
 def _of(family: str, check: str) -> list[dict[str, Any]]:
-    return [found for found in measured(family) if found["check"] == check]
+    return [outcome for outcome in run_checks(family) if outcome["check"] == check]
 
 
 def _too_far(checks: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -135,7 +135,7 @@ def _too_far(checks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "form"), FORMS)
 def test_every_form_agrees_with_the_recurrence(family: str, form: str) -> None:
-    """Output, final state and gradients, for every shape and dtype, with and without h0."""
+    """Output, final state and gradients agree for every shape and dtype."""
     mine = [check for check in _of(family, "shape") if check["form"] == form]
     shapes = _shapes_of(family, form)
     assert {(*c["shape"], c["dtype"]) for c in mine} == {(*s, d) for s in shapes for d in TOLERANCE}
@@ -148,7 +148,7 @@ def test_every_form_agrees_with_the_recurrence(family: str, form: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "form"), FORMS)
 def test_sequences_of_variable_length_agree_with_the_recurrence(family: str, form: str) -> None:
-    """Each sequence of `cu_seqlens` begins with its own state and does not read its neighbours."""
+    """Each sequence starts with its own state and does not read its neighbours."""
     mine = [check for check in _of(family, "variable") if check["form"] == form]
     if not mine:
         pytest.skip(f"{family} has no variant with cu_seqlens")
@@ -159,7 +159,7 @@ def test_sequences_of_variable_length_agree_with_the_recurrence(family: str, for
 @pytest.mark.slow
 @pytest.mark.parametrize("family", [f for f in FAMILIES if f not in STATELESS])
 def test_the_forms_agree_with_each_other(family: str) -> None:
-    """Chunk and fused_recurrent give the same output, state and gradients in fp32."""
+    """Chunk and fused_recurrent agree in fp32."""
     mine = _of(family, "forms")
     assert len(mine) == 1
     assert _too_far(mine) == []
@@ -168,7 +168,7 @@ def test_the_forms_agree_with_each_other(family: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_configuration_computes_the_same(family: str) -> None:
-    """The result is the reference's for each tile that the autotuner can pick."""
+    """Every tile of the autotuner gives the reference's result."""
     mine = _of(family, "configuration")
     assert {check["kernel"] for check in mine} == _own_kernels(family)
     assert _too_far(mine) == []
@@ -177,7 +177,7 @@ def test_every_configuration_computes_the_same(family: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", [f for f in FAMILIES if f.endswith("delta_rule")])
 def test_keys_that_are_all_alike_do_not_break_the_triangular_inverse(family: str) -> None:
-    """Equal keys, full strength and no decay make I + A as far from the identity as it gets."""
+    """Equal keys without decay do not break the triangular inverse."""
     mine = _of(family, "alike")
     assert len(mine) == 1
     assert _too_far(mine) == []
@@ -186,9 +186,9 @@ def test_keys_that_are_all_alike_do_not_break_the_triangular_inverse(family: str
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_arguments_that_do_not_fit_are_refused(family: str) -> None:
-    """Every host function raises ValueError for a second argument of fewer tokens, such as keys."""
-    refused = {check["form"] for check in _of(family, "refused")}
-    assert refused == {form for name, form in FORMS if name == family}
+    """Every host function raises ValueError for arguments of unequal length."""
+    forms = {check["form"] for check in _of(family, "refused")}
+    assert forms == {form for name, form in FORMS if name == family}
 
 
 def _multiply_bf16_values() -> None:
@@ -215,7 +215,7 @@ def _round_to_nearest_bf16() -> None:
 
     cast = InterpreterBuilder.cast_impl
 
-    def rounded(self: Any, source: Any, target: Any) -> Any:
+    def cast_to_nearest(self: Any, source: Any, target: Any) -> Any:
         if (source.dtype.scalar, target.scalar) != (tl.float32, tl.bfloat16):
             return cast(self, source, target)
         bits = np.ascontiguousarray(source.data).view(np.uint32)
@@ -224,7 +224,7 @@ def _round_to_nearest_bf16() -> None:
         patterns = np.where(np.isnan(source.data), 0x7FC0, nearest).astype(np.uint16)
         return TensorHandle(patterns, target.scalar)
 
-    InterpreterBuilder.cast_impl = rounded
+    InterpreterBuilder.cast_impl = cast_to_nearest
 
 
 def _do_without_a_driver() -> None:
@@ -234,7 +234,7 @@ def _do_without_a_driver() -> None:
     driver.set_active(SimpleNamespace(get_benchmarker=lambda: None))
 
 
-def _compared(module: Any, form: str, arguments: dict[str, Any], seed: int = 0) -> dict[str, Any]:
+def _compare(module: Any, form: str, arguments: dict[str, Any], seed: int = 0) -> dict[str, Any]:
     right, cotangents = numerics.compute_reference(module, arguments, seed)
     ours = numerics.compute(module, form, arguments, cotangents)
     return {"form": form, "errors": numerics.relative_errors(ours, right)}
@@ -249,8 +249,8 @@ def _shapes(module: Any) -> Iterator[dict[str, Any]]:
                 arguments = numerics.draw(module, shape, getattr(torch, dtype), "cpu", i)
                 if i % 2 and "h0" in arguments:
                     arguments["h0"] = None
-                found = _compared(module, form, arguments, i)
-                yield {"check": "shape", "shape": shape, "dtype": dtype, **found}
+                outcome = _compare(module, form, arguments, i)
+                yield {"check": "shape", "shape": shape, "dtype": dtype, **outcome}
 
 
 def _variable(module: Any) -> Iterator[dict[str, Any]]:
@@ -263,7 +263,7 @@ def _variable(module: Any) -> Iterator[dict[str, Any]]:
         for dtype in TOLERANCE:
             shape = (1, bounds[-1], 1, 64, 32)
             arguments = numerics.draw(module, shape, getattr(torch, dtype), "cpu", 1, bounds)
-            yield {"check": "variable", "dtype": dtype, **_compared(module, form, arguments)}
+            yield {"check": "variable", "dtype": dtype, **_compare(module, form, arguments)}
 
 
 def _forms_agree(module: Any) -> Iterator[dict[str, Any]]:
@@ -286,22 +286,22 @@ def _forms_agree(module: Any) -> Iterator[dict[str, Any]]:
 def _configurations(module: Any) -> Iterator[dict[str, Any]]:
     import torch
 
-    width = 64 if _name(module) in GATED else 128
+    width = 64 if _name(module) in WITH_ROW_DECAYS else 128
     for kernel in sorted(_own_kernels(_name(module))):
         form = module.KERNELS[kernel]["form"]
         tokens = 70
         if form == "fused_recurrent":
             tokens = 5
-        elif _name(module) in GATED:
+        elif _name(module) in WITH_ROW_DECAYS:
             tokens = 20
         arguments = numerics.draw(module, (1, tokens, 1, width, 64), torch.float32, "cpu", 0)
-        tuned = getattr(module, kernel)
-        kept = tuned.configs
-        for config in {str(c.kwargs): c for c in tuned.all}.values():
-            tuned.configs = [config]
-            found = _compared(module, form, arguments)
-            yield {"check": "configuration", "kernel": kernel, "dtype": "float32", **found}
-        tuned.configs = kept
+        autotuner = getattr(module, kernel)
+        preset = autotuner.configs
+        for config in {str(c.kwargs): c for c in autotuner.all}.values():
+            autotuner.configs = [config]
+            outcome = _compare(module, form, arguments)
+            yield {"check": "configuration", "kernel": kernel, "dtype": "float32", **outcome}
+        autotuner.configs = preset
 
 
 def _alike(module: Any) -> Iterator[dict[str, Any]]:
@@ -314,10 +314,10 @@ def _alike(module: Any) -> Iterator[dict[str, Any]]:
     arguments["beta"] = torch.ones_like(arguments["beta"])
     if "g" in arguments:
         arguments["g"] = torch.zeros_like(arguments["g"])
-    yield {"check": "alike", "dtype": "float32", **_compared(module, "chunk", arguments)}
+    yield {"check": "alike", "dtype": "float32", **_compare(module, "chunk", arguments)}
 
 
-def _refused(module: Any) -> Iterator[dict[str, Any]]:
+def _refusals(module: Any) -> Iterator[dict[str, Any]]:
     import torch
 
     arguments = numerics.draw(module, (1, 3, 1, 64, 64), torch.float32, "cpu", 0)
@@ -337,14 +337,14 @@ def _main(folder: Path, family: str) -> None:
     _multiply_bf16_values()
     _round_to_nearest_bf16()
     module = numerics.load_family(folder, family)
-    for tuned in numerics.loaded_autotuners():
+    for autotuner in numerics.loaded_autotuners():
         # Timing a choice needs a GPU; with one configuration there is none to time. The largest
         # tile is quickest.
-        tuned.all = tuned.configs
-        tuned.configs = [max(tuned.all, key=lambda c: c.kwargs.get("BV", 0))]
-    for check in (_shapes, _variable, _forms_agree, _configurations, _alike, _refused):
-        for found in check(module):
-            print(json.dumps(found), flush=True)
+        autotuner.all = autotuner.configs
+        autotuner.configs = [max(autotuner.all, key=lambda c: c.kwargs.get("BV", 0))]
+    for check in (_shapes, _variable, _forms_agree, _configurations, _alike, _refusals):
+        for outcome in check(module):
+            print(json.dumps(outcome), flush=True)
 
 
 if __name__ == "__main__":

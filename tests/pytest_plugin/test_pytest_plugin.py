@@ -66,7 +66,7 @@ def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
 
 @needs_torch
 def test_each_kernel_is_a_test(pytester: pytest.Pytester, demo: Path) -> None:
-    """Counts, exit code and JUnit file have a kernel that fails; a baseline accepts it."""
+    """Counts, exit code and JUnit file contain the failing kernel until a baseline accepts it."""
     ran = run(pytester, "--junit-xml=junit.xml")
     assert (ran.ret, ran.parseoutcomes()) == (1, {"passed": 4, "failed": 1, "xfailed": 1})
     ran.stdout.fnmatch_lines(["*no_such_function*", f"FAILED {WRONG} - *FC102*"])
@@ -98,7 +98,7 @@ def test_each_kernel_is_a_test(pytester: pytest.Pytester, demo: Path) -> None:
 
 @needs_torch
 def test_a_suite_without_launches_fails(pytester: pytest.Pytester) -> None:
-    """Nothing to compile is an error that names what to do."""
+    """A suite without a launch fails with the option to use."""
     pytester.makepyfile("def test_plain(): pass")
     ran = run(pytester)
     assert (ran.ret, ran.parseoutcomes()) == (1, {"passed": 1, "failed": 1})
@@ -116,7 +116,7 @@ def test_a_suite_without_launches_fails(pytester: pytest.Pytester) -> None:
 def test_a_mistake_ends_before_the_tests(
     pytester: pytest.Pytester, option: str, message: str
 ) -> None:
-    """Options are read before a suite that may take an hour."""
+    """A wrong option ends pytest before the tests."""
     pytester.makepyfile("open('ran', 'w')\ndef test_plain(): pass")
     ran = pytester.runpytest_subprocess("--flacheck", option)
     assert ran.ret == pytest.ExitCode.USAGE_ERROR
@@ -125,7 +125,7 @@ def test_a_mistake_ends_before_the_tests(
 
 
 def test_without_the_option_nothing_is_imported(pytester: pytest.Pytester) -> None:
-    """A run without --flacheck loads neither the API nor torch, and records nothing."""
+    """Without --flacheck neither the API nor torch is imported."""
     pytester.makepyfile(
         """
         import sys

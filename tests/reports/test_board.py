@@ -31,7 +31,7 @@ def site(folder: Path, tmp_path: Path) -> Path:
 
 
 def test_each_cell_leads_to_its_failures(site: Path) -> None:
-    """The cause, the line, the kernels and the commands stand where the link leads."""
+    """A cell's link leads to cause, line, kernels and commands."""
     index = (site / "index.html").read_text()
     links = re.findall(r'<td class="(\w+)"><a href="([^#"]+)#([^"]+)">([^<]+)</a>', index)
     assert [(tone, text) for tone, _, _, text in links] == [
@@ -50,7 +50,7 @@ def test_each_cell_leads_to_its_failures(site: Path) -> None:
 
 
 def test_no_page_needs_a_server(site: Path) -> None:
-    """No file is named but those of the folder, and no address but links of causes."""
+    """Pages refer only to files of the folder and to links of causes."""
     for page in site.glob("*.html"):
         text = page.read_text()
         for name in re.findall(r'(?:src|href)="([^"#]+)', text):
@@ -59,7 +59,7 @@ def test_no_page_needs_a_server(site: Path) -> None:
 
 
 def test_a_badge_is_an_image_with_its_text(site: Path) -> None:
-    """One of the two releases compiles the newest version."""
+    """The badge has the number of releases as text."""
     (badge,) = site.glob("*.svg")
     image = ElementTree.parse(badge).getroot()
     assert image.attrib["aria-label"] == "compiles: 0.1.1: 1 of 2 Triton releases"
@@ -74,14 +74,14 @@ def _hostile(folder: Path) -> Known:
 
 
 def test_names_from_a_file_of_results_are_text_only(folder: Path) -> None:
-    """They neither leave the folder nor become markup."""
+    """Hostile names stay in the folder and do not become markup."""
     for name, text in board.render([_hostile(folder)]):
         assert re.fullmatch(r"[a-z0-9-]+\.(html|svg)", name)
         assert "<img src=x" not in text
 
 
 def test_packages_do_not_share_a_page(folder: Path) -> None:
-    """Names that differ in signs alone."""
+    """Names that differ only in signs have different pages."""
     answer = flacheck.known("flash-linear-attention", results=folder)
     names = [
         name
@@ -97,7 +97,7 @@ def test_packages_do_not_share_a_page(folder: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_one_error(folder: Path) -> None:
-    """With its name."""
+    """The error names the folder."""
     with pytest.raises(UsageError, match=r"manifest\.json: cannot be written"):
         flacheck.results_site(folder / "manifest.json", results=folder)
 
@@ -116,7 +116,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.mark.slow
 def test_the_board_works_from_a_folder_at_every_width(browser: Any, site: Path) -> None:
-    """Nothing is wider than the window but what scrolls in it; search and links work."""
+    """Search and links work at every width."""
     errors: list[str] = []
     for width in (375, 820, 1400):
         page = browser.new_page(viewport={"width": width, "height": 800})

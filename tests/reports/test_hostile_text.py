@@ -24,7 +24,7 @@ from flacheck.reports.document import (
 )
 
 
-def rendered(format: str, *parts: Part, width: int = 80) -> str:
+def render_parts(format: str, *parts: Part, width: int = 80) -> str:
     return "".join(reports.render(format, Report(parts), Display(width)))
 
 
@@ -34,7 +34,7 @@ ACTING = set("\x1b\x07\x00\u202e\x9b\r\ud800")
 
 @pytest.mark.parametrize("format", ["table", "markdown"])
 def test_what_others_wrote_is_shown_and_never_acts(format: str) -> None:
-    """Names and messages may hold what moves a cursor, sets a title, or turns the text around."""
+    """Control characters are escaped in every part."""
     parts = (
         Title(HOSTILE, HOSTILE, Tone.BAD, HOSTILE),
         Heading(HOSTILE),
@@ -44,29 +44,29 @@ def test_what_others_wrote_is_shown_and_never_acts(format: str) -> None:
         Listing(HOSTILE),
         Table((HOSTILE,), (row(HOSTILE, Words(HOSTILE, code=True)),)),
     )
-    text = rendered(format, *parts, width=400)
+    text = render_parts(format, *parts, width=400)
     assert not ACTING & set(text)
     assert r"\x1b]0;pwned" in text or r"\\x1b]0;pwned" in text
 
 
 def test_annotations_hold_nothing_that_acts() -> None:
-    """A workflow's log is shown by a terminal or a browser as well."""
-    said = Annotation("error", HOSTILE, HOSTILE, (SourceLocation(HOSTILE, 3, HOSTILE),))
-    text = "".join(reports.render("github", Report([], annotations=[said]), Display()))
+    """Control characters are escaped in annotations."""
+    annotation = Annotation("error", HOSTILE, HOSTILE, (SourceLocation(HOSTILE, 3, HOSTILE),))
+    text = "".join(reports.render("github", Report([], annotations=[annotation]), Display()))
     assert not ACTING & set(text)
     assert len(text.splitlines()) == 1
 
 
 def test_code_keeps_its_backticks_and_bars() -> None:
-    """A kernel's name neither ends its code span nor its cell."""
+    """Backticks and bars in code stay inside their cell."""
     table = Table(("k",), ((Words(r"a\|`b`", code=True),),))
-    last = rendered("markdown", table).splitlines()[-1]
+    last = render_parts("markdown", table).splitlines()[-1]
     assert last == "| <code>a&#92;&#124;&#96;b&#96;</code> |"
-    assert rendered("markdown", Item("` x", code=True)) == "- `` ` x ``\n"
+    assert render_parts("markdown", Item("` x", code=True)) == "- `` ` x ``\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "markdown"),
     [
         ("[a](http://b)", r"\[a](http://b)"),
         ("&#x202e;", r"\&#x202e;"),
@@ -77,6 +77,6 @@ def test_code_keeps_its_backticks_and_bars() -> None:
         ("a-b #3 ~4", "a-b #3 ~4"),
     ],
 )
-def test_markdown_makes_no_links_headings_or_entities_of_text(text: str, said: str) -> None:
-    """What a message holds is no markup."""
-    assert rendered("markdown", Paragraph(text)) == f"{said}\n"
+def test_markdown_makes_no_links_headings_or_entities_of_text(text: str, markdown: str) -> None:
+    """Text does not become Markdown markup."""
+    assert render_parts("markdown", Paragraph(text)) == f"{markdown}\n"

@@ -16,7 +16,7 @@ LINK = re.compile(r"\x1b]8;;([^\x1b]*)\x1b\\([^\x1b]*)\x1b]8;;\x1b\\")
 
 
 def test_codes_and_files_are_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A code opens its first upstream link; a missing file and an unknown code stay text."""
+    """A code links to its upstream issue, an existing file to itself."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pins.toml").touch()
     line = add_links("FC302 in pins.toml:3, not in gone.py or FC9999 or FC000x")
@@ -28,28 +28,9 @@ def test_codes_and_files_are_links(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_only_a_coloured_terminal_has_links() -> None:
-    """A file, a pipe and FORCE_COLOR in a log hold no escapes of links."""
+    """Output without links contains no escape sequence of links."""
     report = Report([Item("FC302 · reshapeOuts")])
     with_links = "".join(table.render(report, Display(color=True, links=True)))
     without = "".join(table.render(report, Display(color=True)))
     assert "\x1b]8;;" in with_links
     assert "\x1b]8;;" not in without
-
-
-def test_display_takes_links_from_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """NO_COLOR and TERM=dumb leave them out."""
-
-    class Terminal:
-        def isatty(self) -> bool:
-            return True
-
-    for name in ("NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("sys.stdout", Terminal())
-    assert Display.of_stdout().links
-    monkeypatch.setenv("TERM", "dumb")
-    assert not Display.of_stdout().links
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert not Display.of_stdout().links

@@ -1,4 +1,4 @@
-"""Where a report goes: what is replaced, what is written into, and what is said of neither."""
+"""Destinations of a report: files, links, devices and closed streams."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.paths import ROOT
 
 def flacheck(*words: str, shell: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     """The command in a shell of its own, with a redirection behind it."""
-    quoted = " ".join([f"'{sys.executable}'", "-m", "flacheck", *words, shell])
+    command = " ".join([f"'{sys.executable}'", "-m", "flacheck", *words, shell])
     return subprocess.run(
-        ["sh", "-c", quoted],
+        ["sh", "-c", command],
         cwd=ROOT,
         env={**os.environ, **environment},
         capture_output=True,
@@ -29,7 +29,7 @@ def flacheck(*words: str, shell: str = "", **environment: str) -> subprocess.Com
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
-    """A report that fails half way leaves the old one."""
+    """A report that fails midway leaves the old file."""
 
     def failing() -> object:
         yield "new"
@@ -44,7 +44,7 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_link_keeps_standing(tmp_path: Path) -> None:
-    """What it points to is replaced, also when that is not there yet."""
+    """The target of a symbolic link is replaced, also if it is missing."""
     link, target = tmp_path / "link", tmp_path / "there" / "target"
     target.parent.mkdir()
     link.symlink_to(target)
@@ -55,20 +55,20 @@ def test_a_link_keeps_standing(tmp_path: Path) -> None:
 
 
 def test_a_fifo_is_written_into(tmp_path: Path) -> None:
-    """Whoever reads it gets the report, and it is still a FIFO."""
+    """A FIFO's reader gets the report."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    heard: list[str] = []
-    reader = threading.Thread(target=lambda: heard.append(fifo.read_text()))
+    texts: list[str] = []
+    reader = threading.Thread(target=lambda: texts.append(fifo.read_text()))
     reader.start()
-    write(["said"], fifo)
+    write(["text"], fifo)
     reader.join(10)
-    assert heard == ["said"]
+    assert texts == ["text"]
     assert fifo.is_fifo()
 
 
 def test_devices_stay_devices() -> None:
-    """`-o /dev/null` throws away, `-o /dev/full` is an error."""
+    """A device is written into, and an error is reported."""
     write(["gone"], Path("/dev/null"))
     assert Path("/dev/null").is_char_device()
     with pytest.raises(UsageError, match="/dev/full: cannot be written"):
@@ -77,14 +77,14 @@ def test_devices_stay_devices() -> None:
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
 def test_stdout_by_its_name_is_stdout(tmp_path: Path, name: str) -> None:
-    """What stood in the file that stdout goes to stays."""
+    """Output to /dev/stdout is appended like stdout's."""
     file = tmp_path / "log"
     file.write_text("before\n")
-    done = flacheck("explain", "FC302", "-o", name, shell=f">> '{file}'")
-    assert done.returncode == 0, done.stderr
-    said = file.read_text()
-    assert said.startswith("before\n")
-    assert "FC302" in said
+    outcome = flacheck("explain", "FC302", "-o", name, shell=f">> '{file}'")
+    assert outcome.returncode == 0, outcome.stderr
+    text = file.read_text()
+    assert text.startswith("before\n")
+    assert "FC302" in text
 
 
 @pytest.mark.parametrize(
@@ -92,25 +92,25 @@ def test_stdout_by_its_name_is_stdout(tmp_path: Path, name: str) -> None:
     [("> /dev/full", "stdout: cannot be written"), (">&-", "stdout is closed")],
 )
 def test_a_stdout_that_takes_nothing_is_an_error(shell: str, words: str) -> None:
-    """In one line, without a traceback."""
-    done = flacheck("explain", "FC302", shell=shell)
-    assert done.returncode == 2
-    assert words in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    """A closed stdout is an error of one line."""
+    outcome = flacheck("explain", "FC302", shell=shell)
+    assert outcome.returncode == 2
+    assert words in outcome.stderr
+    assert len(outcome.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("shell", ["2>&-", "2> /dev/full"])
 def test_a_stderr_that_takes_nothing_changes_no_code(shell: str) -> None:
-    """Talk is lost, and does not get among the data."""
-    done = flacheck("explain", "FC999", shell=shell)
-    assert done.returncode == 2
-    assert done.stdout == ""
+    """A closed stderr changes neither the exit code nor stdout."""
+    outcome = flacheck("explain", "FC999", shell=shell)
+    assert outcome.returncode == 2
+    assert outcome.stdout == ""
 
 
 def test_an_ascii_terminal_shows_escapes() -> None:
-    """No report ends because a character cannot be shown."""
-    done = flacheck("list", "rules", PYTHONIOENCODING="ascii")
-    assert done.returncode == 0, done.stderr
-    done = flacheck("explain", "FC302", PYTHONIOENCODING="ascii")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.isascii()
+    """Characters that the terminal lacks are escaped."""
+    outcome = flacheck("list", "rules", PYTHONIOENCODING="ascii")
+    assert outcome.returncode == 0, outcome.stderr
+    outcome = flacheck("explain", "FC302", PYTHONIOENCODING="ascii")
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.stdout.isascii()

@@ -1,4 +1,4 @@
-"""What several reports say in the same words."""
+"""Phrases that several reports share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GROUP = SignatureGroup(
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("phrase", "text"),
     [
         (phrases.count_noun(1, "cell"), "1 cell"),
         (phrases.count_noun(0, "cell"), "0 cells"),
@@ -42,19 +42,19 @@ GROUP = SignatureGroup(
         (phrases.where(GROUP), "2 × 3.2.0 · sm90 · a, b"),
     ],
 )
-def test_singular_and_plural_agree_and_nothing_is_said_of_nothing(said: str, expected: str) -> None:
-    """Counts, asides, what a list leaves out, places."""
-    assert said == expected
+def test_singular_and_plural_agree_and_nothing_is_said_of_nothing(phrase: str, text: str) -> None:
+    """Nouns agree with their number, and an empty remainder has no text."""
+    assert phrase == text
 
 
 def test_of_many_kernels_the_first_are_named() -> None:
-    """Once each, whatever their module."""
+    """The first kernels are named, each once."""
     kernels = tuple(f"m{number % 2}:k{number // 2}" for number in range(14))
     assert phrases.where(replace(GROUP, kernels=kernels)).endswith("k0, k1, k2, k3, 3 more kernels")
 
 
 def test_a_failure_of_templates_names_their_arguments() -> None:
-    """In lines of their own: the failure's first line is the same in each instantiation."""
+    """Each instantiation has its own line."""
     sizes = tuple(f"BM={number}, W=8" for number in range(6))
     item = next(
         part
@@ -72,17 +72,17 @@ def test_a_failure_of_templates_names_their_arguments() -> None:
 
 
 def test_a_failure_that_an_autotuner_skips_is_no_alarm() -> None:
-    """Its code is doubtful, not bad."""
+    """A tolerated failure has the doubtful tone."""
     bad = list(phrases.failures([GROUP]))
-    tolerated = list(phrases.failures([replace(GROUP, tolerated_count=2)]))
+    doubtful = list(phrases.failures([replace(GROUP, tolerated_count=2)]))
     assert bad[0] == Heading("Failures")
     assert bad[1] == Paragraph(phrases.title_of("FC302"), Tone.BAD, "· 2 cells")
     assert bad[2] == Item("boom", notes=(phrases.where(GROUP),), code=True)
-    assert tolerated[1] == Paragraph(phrases.title_of("FC302"), Tone.DOUBT, "· 2 cells, tolerated")
+    assert doubtful[1] == Paragraph(phrases.title_of("FC302"), Tone.DOUBT, "· 2 cells, tolerated")
 
 
 def test_without_a_failure_there_is_no_heading() -> None:
-    """Nor for an empty list."""
+    """An empty list has no heading."""
     assert list(phrases.failures([])) == []
     assert list(phrases.items("Known good", [])) == []
 
@@ -92,14 +92,14 @@ def fallback(warps: int, target: str, **use: int) -> Fallback:
 
 
 def test_fallbacks_that_help_alike_are_said_once() -> None:
-    """For all settings and targets; a use that only adds to a nearer one is left out."""
-    found = [
+    """Equal fallbacks share a row, without longer variants."""
+    fallbacks = [
         fallback(warps, target, **use)
         for warps in (8, 16)
         for target in ("sm100", "sm90")
         for use in ({"num_stages": 2}, {"num_stages": 2, "BK": 32})
     ]
-    assert phrases.advice(found) == [
+    assert phrases.advice(fallbacks) == [
         phrases.Advice(
             "m:k",
             ("num_warps=8", "num_warps=16"),
@@ -111,12 +111,12 @@ def test_fallbacks_that_help_alike_are_said_once() -> None:
 
 
 def test_a_change_of_the_host_code_is_marked() -> None:
-    """Only a kernel's author can make it."""
-    marked = replace(fallback(8, "sm90", BK=32), marks={"BK": HOST})
-    (advice,) = phrases.advice([marked])
+    """A change of the host code is marked."""
+    with_mark = replace(fallback(8, "sm90", BK=32), marks={"BK": HOST})
+    (advice,) = phrases.advice([with_mark])
     assert advice.uses == (f"BK=32 ({HOST})",)
 
 
 def test_numbers_that_follow_each_other_are_a_range() -> None:
-    """The configurations of an autotuner that fail alike."""
+    """Consecutive numbers are written as a range."""
     assert write_ranges([1, 4, 5, 6, 9]) == "1, 4–6, 9"

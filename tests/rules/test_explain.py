@@ -1,4 +1,4 @@
-"""Logs of any size and form: what fails in them is found, lines keep their numbers, memory is bounded."""
+"""Logs of any size and form: findings, line numbers and bounded memory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _codes(log: str | Path | io.BytesIO) -> list[str]:
 
 
 def _long(megabytes: int) -> Iterator[bytes]:
-    """A training log with a failure near its start and one near its end, and harmless errors."""
+    """Yield a training log with a failure near each end, and harmless errors."""
     block = _steps(12_000)
     yield block[: len(block) // 2].rpartition(b"\n")[0] + b"\n" + SHARED
     for _ in range(megabytes * (1 << 20) // len(block)):
@@ -58,20 +58,20 @@ def _long(megabytes: int) -> Iterator[bytes]:
 
 @pytest.mark.slow
 def test_a_long_log_is_read_in_bounded_memory_and_both_its_failures_are_found() -> None:
-    """The more specific failure decides; line numbers count the whole log."""
+    """The more specific failure is first, with line numbers of the whole log."""
     lines = sum(chunk.count(b"\n") for chunk in _long(64))
     tracemalloc.start()
     parts = excerpts.take(_long(64))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 24 << 20
-    found = explanation.of_excerpts(parts)
-    assert [each.code for each in found] == ["FC501", "FC307"]
-    assert [each.line for each in found] == [6_001, lines - 12_001]
+    finding = explanation.of_excerpts(parts)
+    assert [each.code for each in finding] == ["FC501", "FC307"]
+    assert [each.line for each in finding] == [6_001, lines - 12_001]
 
 
 def test_a_line_that_differs_from_earlier_ones_in_numbers_only_is_passed_over() -> None:
-    """A new line counts in any block, also if only its digits would be a hint's."""
+    """Only a line that differs in more than numbers is kept."""
     text = b"arange's range must be a power of 2\n"
     parts = excerpts.take([_steps(60_000), b"power of 3\n", text, _steps(60_000)])
     assert [text.decode() in part.text for part in parts] == [False, True, False]
@@ -80,7 +80,7 @@ def test_a_line_that_differs_from_earlier_ones_in_numbers_only_is_passed_over() 
 
 @pytest.mark.slow
 def test_a_failure_at_the_edge_of_a_block_keeps_its_traceback() -> None:
-    """A block ends within a traceback of several lines."""
+    """A traceback across two blocks is read whole."""
     head = _steps(30_000)[: (1 << 20) - 40].rpartition(b"\n")[0] + b"\n"
     trace = b'  File "autotuner.py", line 1, in run\n    x\nIndexError: list index out of range\n'
     log = head + b"Traceback (most recent call last):\n" + trace + _steps(60_000)
@@ -89,7 +89,7 @@ def test_a_failure_at_the_edge_of_a_block_keeps_its_traceback() -> None:
 
 @pytest.mark.parametrize("suffix", ["log", "gz", "zst", "zip", "folder", "stdin"])
 def test_logs_are_read_as_people_have_them(suffix: str, tmp_path: Path) -> None:
-    """Plain, compressed, an archive of a CI, a folder, a stream."""
+    """Plain, compressed, archived and streamed logs are read."""
     log = _steps(20) + NOISE + SELECT
     path = tmp_path / f"train.{suffix}"
     if suffix == "gz":
@@ -109,9 +109,9 @@ def test_logs_are_read_as_people_have_them(suffix: str, tmp_path: Path) -> None:
     if suffix == "stdin":
         assert _codes(io.BytesIO(log)) == ["FC307"]
         return
-    (found,) = flacheck.explain(path).findings
-    assert (found.code, found.line) == ("FC307", 22)
-    assert found.file.endswith({"zip": "2_run.txt", "folder": "b.log.gz"}.get(suffix, ""))
+    (finding,) = flacheck.explain(path).findings
+    assert (finding.code, finding.line) == ("FC307", 22)
+    assert finding.file.endswith({"zip": "2_run.txt", "folder": "b.log.gz"}.get(suffix, ""))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_logs_are_read_as_people_have_them(suffix: str, tmp_path: Path) -> None:
 def test_a_member_that_cannot_be_read_is_an_error_with_its_name(
     before: bytes, after: bytes, tmp_path: Path
 ) -> None:
-    """A short log of another checksum, and one that is encrypted."""
+    """A wrong checksum or an encrypted member is an error."""
     path = tmp_path / "log.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a", "ptxas fatal : x")
@@ -135,7 +135,7 @@ def test_a_member_that_cannot_be_read_is_an_error_with_its_name(
 
 @pytest.mark.parametrize("suffix", ["gz", "zst", "zip"])
 def test_a_damaged_archive_is_an_error_with_its_name(suffix: str, tmp_path: Path) -> None:
-    """Cut in the middle."""
+    """A truncated archive is an error."""
     path = tmp_path / f"cut.{suffix}"
     log = bytes(range(256)) * 4_000
     if suffix == "zip":
@@ -152,13 +152,13 @@ def test_a_damaged_archive_is_an_error_with_its_name(suffix: str, tmp_path: Path
 
 
 def test_a_missing_log_is_an_error_that_names_it(tmp_path: Path) -> None:
-    """With the reason of the system."""
+    """A missing log is an error that names it."""
     with pytest.raises(UsageError, match=r"none\.log: cannot be read"):
         flacheck.explain(tmp_path / "none.log")
 
 
 def test_a_device_that_never_ends_is_read_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And then it is a log without a failure."""
+    """An endless device is read up to a limit."""
     monkeypatch.setattr(log_files, "MOST", 8 << 20)
     with Path("/dev/zero").open("rb") as endless:
         assert flacheck.explain(endless).findings == ()
@@ -192,35 +192,35 @@ PREFIXES = (
 
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_prefixes_of_lines_hide_no_failure(prefix: str) -> None:
-    """Of CI, containers, ranks, workers, loggers, pytest, quotations, builds, progress bars, colours."""
+    """Prefixes of launchers, loggers and CI do not hide a failure."""
     log = f"{prefix}fine\n{prefix}Segmentation fault (core dumped)\n"
     log += f"{prefix}Unsupported conversion from bf16 to f16\n"
     assert _codes(log) == ["FC301"]
 
 
 def test_lines_that_a_terminal_wrapped_are_joined() -> None:
-    """Where several lines fill the width."""
+    """Wrapped lines are joined if several fill the width."""
     text = "loading the weights of the model from the folder of checkpoints on the disk " * 2
     message = "LLVM ERROR: Cannot select: intrinsic %llvm.nvvm.shfl.sync.bfly.i32"
     lines = [text, message, text + "x", *["done"] * 6]
-    wrapped = [line[at : at + 50] for line in lines for at in range(0, len(line), 50)]
-    (found,) = flacheck.explain("\n".join(wrapped)).findings
-    assert (found.code, found.facts["what"][-14:]) == ("FC307", "hfl.sync.bfly.i32"[-14:])
+    pieces = [line[at : at + 50] for line in lines for at in range(0, len(line), 50)]
+    (finding,) = flacheck.explain("\n".join(pieces)).findings
+    assert (finding.code, finding.facts["what"][-14:]) == ("FC307", "hfl.sync.bfly.i32"[-14:])
 
 
 def test_the_cause_wins_over_what_is_loud_or_early() -> None:
-    """Harmless errors before it, wrappers after it; of two failures both are named."""
+    """The cause is first; harmless errors and wrappers are ignored."""
     loud = NOISE.decode() * 30 + "ok\n" * 2_000 + "LLVM ERROR: Cannot select: x\n"
     loud += "Fatal Python error: Aborted\n"
     assert _codes(loud) == ["FC307"]
-    wrapped = "Fatal Python error: Aborted\nRuntimeError: Triton Error [CUDA]: misaligned address\n"
-    assert _codes(wrapped) == ["FC917"]
+    text = "Fatal Python error: Aborted\nRuntimeError: Triton Error [CUDA]: misaligned address\n"
+    assert _codes(text) == ["FC917"]
     two = "RuntimeError: Triton Error [CUDA]: misaligned address\n" + "ok\n" * 500
     assert _codes(two + SHARED.decode()) == ["FC501", "FC917"]
 
 
 def test_a_choice_that_an_autotuner_leaves_out_is_no_failure() -> None:
-    """Inductor prints its error and goes on."""
+    """Inductor's ignored choice is not a failure."""
     log = f"E1 No valid triton configs. {SHARED.decode()}E1 Ignoring this choice.\nAUTOTUNE bmm\n"
     assert _codes(log) == []
 
@@ -240,33 +240,35 @@ PIN = "ImportError: cannot import name 'triton_key' from 'triton.compiler.compil
 def test_the_versions_in_a_log_decide_between_opposite_causes(
     versions: str, cause: str, confidence: str
 ) -> None:
-    """One message, a torch that is too old or too new; without versions both are named."""
-    (found,) = flacheck.explain(versions + PIN).findings
-    assert (found.code, found.confidence) == ("FC913", confidence)
-    assert cause in found.cause
+    """The versions decide the cause; without them both are named."""
+    (finding,) = flacheck.explain(versions + PIN).findings
+    assert (finding.code, finding.confidence) == ("FC913", confidence)
+    assert cause in finding.cause
 
 
 def test_a_log_that_powershell_wrote_in_utf_16_is_read(tmp_path: Path) -> None:
-    """`program > build.log` writes two bytes a character there."""
+    """A UTF-16 log is read."""
     file = tmp_path / "build.log"
     file.write_bytes(SELECT.decode().encode("utf-16"))
     assert _codes(file) == ["FC307"]
 
 
 def test_bars_that_overwrite_each_other_are_no_part_of_a_message() -> None:
-    """A terminal shows the last of them; the line keeps its number."""
+    """Progress bars are removed, and line numbers stay."""
     bars = "\r 10%|█  | 1/10 [00:01<00:09,  1.0it/s]\r 20%|██ | 2/10 [00:02<00:08,  1.0it/s]"
     message = "torch.OutOfMemoryError: CUDA out of memory."
-    (found,) = flacheck.explain(f"start\n{bars}{message}\n").findings
-    assert (found.code, found.line, found.excerpt) == ("FC926", 2, message)
+    (finding,) = flacheck.explain(f"start\n{bars}{message}\n").findings
+    assert (finding.code, finding.line, finding.excerpt) == ("FC926", 2, message)
 
 
 def test_a_name_is_dated_by_the_releases_that_have_it() -> None:
-    """`tl.gather` came with 3.3.0."""
+    """The cause names the releases that have the attribute."""
     message = "AttributeError: module 'triton.language' has no attribute 'gather'\n"
-    (found,) = flacheck.explain(f"triton==3.1.0\n{message}").findings
-    assert found.cause == "`triton.language.gather` is in Triton 3.3.0 to 3.9.0; 3.1.0 is too old."
-    assert found.remedy == "Use triton>=3.3.0."
+    (finding,) = flacheck.explain(f"triton==3.1.0\n{message}").findings
+    assert (
+        finding.cause == "`triton.language.gather` is in Triton 3.3.0 to 3.9.0; 3.1.0 is too old."
+    )
+    assert finding.remedy == "Use triton>=3.3.0."
 
 
 LOG = """\
@@ -282,9 +284,9 @@ module attributes {"ttg.num-warps" = 8 : i32, ttg.target = "cuda:70"} {
 
 
 def test_facts_of_a_log_end_in_commands_to_paste() -> None:
-    """Versions, driver, GPU, kernel, warps; the commands select what failed."""
-    (found,) = flacheck.explain(LOG).findings
-    assert found.log == {
+    """The commands contain the log's package, kernel, release and GPU."""
+    (finding,) = flacheck.explain(LOG).findings
+    assert finding.log == {
         "triton": "3.3.1",
         "cuda": "12.2",
         "driver": "535.129.03",
@@ -294,7 +296,7 @@ def test_facts_of_a_log_end_in_commands_to_paste() -> None:
         "kernel": "chunk_fwd_kernel_o",
         "package": "flash-linear-attention==0.2.2",
     }
-    assert found.next[0] == (
+    assert finding.next[0] == (
         "flacheck scan --package flash-linear-attention==0.2.2 --kernel chunk_fwd_kernel_o"
         " --triton 3.3.1 --target sm70"
     )
@@ -310,9 +312,9 @@ Unsupported conversion from bf16 to f16
 
 
 def test_a_program_without_a_known_package_is_recorded_and_its_launches_compiled() -> None:
-    """The corpus says nothing about the kernel of a log."""
-    (found,) = flacheck.explain(PROGRAM_LOG).findings
-    assert found.next == (
+    """For a user's program the commands capture and scan its launches."""
+    (finding,) = flacheck.explain(PROGRAM_LOG).findings
+    assert finding.next == (
         "flacheck capture --device sm70 -- python examples/train.py",
         "flacheck scan launches.jsonl --triton 3.3.1 --target sm70",
         "flacheck explain FC301",
@@ -320,47 +322,47 @@ def test_a_program_without_a_known_package_is_recorded_and_its_launches_compiled
 
 
 def test_no_compile_is_proposed_for_a_log_that_names_neither_package_nor_program() -> None:
-    """A compile of other kernels would say nothing about it."""
-    (found,) = flacheck.explain("Unsupported conversion from bf16 to f16\n").findings
-    assert found.next == ("flacheck explain FC301",)
+    """Without a package or program no scan is proposed."""
+    (finding,) = flacheck.explain("Unsupported conversion from bf16 to f16\n").findings
+    assert finding.next == ("flacheck explain FC301",)
 
 
 def test_dtypes_of_a_program_are_followed_where_an_operation_refuses_them() -> None:
-    """A failure of the GPU's memory has no command beside its explanation."""
+    """A dtype error proposes `flacheck dtypes`."""
     program = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n'
     refusal = "RuntimeError: mat1 and mat2 must have the same dtype, but got Float and Half\n"
-    (found,) = flacheck.explain(program + refusal).findings
-    assert found.next == ("flacheck dtypes -- train.py", "flacheck explain FC703")
-    (found,) = flacheck.explain("RuntimeError: CUDA error: out of memory\n").findings
-    assert found.next == ("flacheck explain FC926",)
+    (finding,) = flacheck.explain(program + refusal).findings
+    assert finding.next == ("flacheck dtypes -- train.py", "flacheck explain FC703")
+    (finding,) = flacheck.explain("RuntimeError: CUDA error: out of memory\n").findings
+    assert finding.next == ("flacheck explain FC926",)
 
 
 def test_an_unknown_failure_names_the_nearest_codes_and_a_link_to_report_it() -> None:
-    """Its decisive lines are in the link."""
-    (found,) = flacheck.explain(
+    """The link to report it contains the decisive lines."""
+    (finding,) = flacheck.explain(
         "triton==3.5.0\nFooError: the cache of processes is stale\n"
     ).findings
-    assert (found.code, found.others[0]) == ("FC000", "FC915")
-    assert found.links[0].startswith(
+    assert (finding.code, finding.others[0]) == ("FC000", "FC915")
+    assert finding.links[0].startswith(
         "https://github.com/triton-lang/triton/issues/new?title=FooError"
     )
 
 
 def _printed_commands() -> list[str]:
-    printed: set[str] = set()
+    commands: set[str] = set()
     for _, name in evidence("golden"):
-        for found in flacheck.explain(log_of(name)).findings:
-            printed.update(found.next)
+        for finding in flacheck.explain(log_of(name)).findings:
+            commands.update(finding.next)
     for log in (LOG, PROGRAM_LOG):
-        printed.update(flacheck.explain(log).findings[0].next)
-    return sorted(printed)
+        commands.update(flacheck.explain(log).findings[0].next)
+    return sorted(commands)
 
 
 def test_every_printed_command_is_complete() -> None:
-    """The command line takes each as it is printed."""
+    """The command line parses every printed command."""
     group: Any = typer.main.get_command(cli.app)
-    for printed in _printed_commands():
-        program, name, *arguments = shlex.split(printed)
+    for line in _printed_commands():
+        program, name, *arguments = shlex.split(line)
         command = group.commands[name]
         assert program == "flacheck"
         if hasattr(command, "commands"):
@@ -372,13 +374,13 @@ def test_every_printed_command_is_complete() -> None:
 def test_the_commands_for_a_program_record_its_launches_and_plan_their_compiles(
     tmp_path: Path,
 ) -> None:
-    """Each runs as it is printed, one after the other, in the folder of the program."""
+    """The printed commands run one after the other."""
     (tmp_path / "examples").mkdir()
     program = 'launch(torch.empty(64, device="cuda"))\n'
     written(tmp_path, program).rename(tmp_path / "examples" / "train.py")
     record, scan, explain = flacheck.explain(PROGRAM_LOG).findings[0].next
     for command in (record, f"{scan} --dry-run", explain):
         _, *arguments = shlex.split(command)
-        done = WarmCommand().run(arguments, tmp_path, os.environ)
-        assert done.returncode == 0, done.stderr
+        outcome = WarmCommand().run(arguments, tmp_path, os.environ)
+        assert outcome.returncode == 0, outcome.stderr
     assert (tmp_path / "launches.jsonl").exists()

@@ -1,5 +1,4 @@
-"""A log of a program that ran calls an advisory to mind, where it names one and nothing speaks
-against it."""
+"""Advisories that a log of a running program matches."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ def _ids(log: str) -> list[str]:
 
 
 def test_the_refusal_of_a_package_is_the_advisory_behind_it() -> None:
-    """FLA 0.6.0 names the range in which Triton is wrong; 0.5.0 refuses the releases after it
-    too."""
+    """A package's refusal matches the advisory of its range."""
     older = _ids((LOGS / "FC702" / "golden-fla-0.5.0.log").read_text())
     newer = _ids((LOGS / "FC702" / "golden-fla-0.6.0.log").read_text())
     assert older == ["fla-gated-dqkwg-hopper", "fla-refuses-gated-dqkwg-hopper"]
@@ -31,7 +29,7 @@ def test_the_refusal_of_a_package_is_the_advisory_behind_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "told"),
+    ("where", "is_named"),
     [
         ("NVIDIA H100, triton 3.7.0", True),
         ("H200 | Triton: 3.4.0", True),
@@ -44,27 +42,27 @@ def test_the_refusal_of_a_package_is_the_advisory_behind_it() -> None:
         ("NVIDIA A100-SXM4-80GB, triton 3.7.0", False),
     ],
 )
-def test_release_and_gpu_of_the_log_must_not_contradict(where: str, told: bool) -> None:
-    """One that the log does not name contradicts nothing."""
+def test_release_and_gpu_of_the_log_must_not_contradict(where: str, is_named: bool) -> None:
+    """An advisory matches unless the release or GPU contradicts it."""
     log = f"{where}\nFAILED tests/ops/test_gated_delta.py::test_chunk\n{WRONG}"
-    assert ("fla-gated-dqkwg-hopper" in _ids(log)) is told
+    assert ("fla-gated-dqkwg-hopper" in _ids(log)) is is_named
 
 
 def test_a_log_without_a_symptom_calls_nothing_to_mind() -> None:
-    """A compile of a kernel that an advisory names is no report of wrong results."""
+    """A log without wrong results matches no advisory."""
     assert _ids("H100 triton 3.7.0 compiled chunk_bwd_kernel_dqkwg in 3 s") == []
 
 
 def test_a_log_that_names_no_kernel_needs_release_and_gpu() -> None:
-    """Then the reports about patterns in the code may be meant."""
+    """Without a kernel, an advisory needs both release and GPU."""
     assert _ids(WRONG) == []
     assert _ids(f"triton 3.8.0\n{WRONG}") == []
-    found = _ids(f"triton 3.8.0 on NVIDIA B200\n{WRONG}")
-    assert found == ["two-dots-one-accumulator-blackwell"]
+    ids = _ids(f"triton 3.8.0 on NVIDIA B200\n{WRONG}")
+    assert ids == ["two-dots-one-accumulator-blackwell"]
 
 
 def test_kernels_of_one_name_are_told_apart_by_their_module() -> None:
-    """Five modules of FLA have a prepare_wy_repr_bwd_kernel."""
+    """Kernels of one name are distinguished by their modules."""
     crash = "RuntimeError: Triton Error [CUDA]: an illegal memory access was encountered\n"
     frame = 'File "fla/ops/{}/wy_fast.py", line 3, in f\n  prepare_wy_repr_bwd_kernel[grid](\n'
     delta = _ids("H100 triton 3.7.1\n" + frame.format("delta_rule") + crash)
@@ -77,14 +75,14 @@ def test_kernels_of_one_name_are_told_apart_by_their_module() -> None:
     "log", sorted(LOGS.glob("*/*.log")), ids=lambda path: f"{path.parent.name}/{path.name}"
 )
 def test_a_compilers_log_calls_no_advisory_to_mind(log: Path) -> None:
-    """What fails to compile is no advisory's business, whatever kernel it names."""
+    """A compile error matches no advisory."""
     if log.name.startswith("golden-fla") and log.parent.name == "FC702":
         return
     assert _ids(log.read_text()) == []
 
 
 def test_advisories_of_an_explanation_are_valid_against_the_schema() -> None:
-    """Every row of the table can stand in a flacheck.explain/1 document."""
+    """Every advisory follows the schema of an explanation."""
     document = explanation.to_json([], advisories.every())
     jsonschema.validate(document, schema("explain-1.json"))
     assert len(document["advisories"]) == len(advisories.every())

@@ -18,24 +18,23 @@ from tests.rule_logs import evidence, log_of, logs
 
 @pytest.mark.parametrize(("code", "name"), evidence("golden"))
 def test_a_golden_log_reads_as_its_code_first(code: str, name: str) -> None:
-    """The decisive finding of a golden log has the code of its folder, a place in the log and a
-    message."""
+    """The first finding has the folder's code, a line and a message."""
     first = read(log_of(name), is_failed=RULES[code].warning)[0]
     assert first.code == code
     assert first.line is not None
-    made = ("AssertionError: ", "CompileTimeAssertionFailure: ")
-    assert first.excerpt in log_of(name) or first.excerpt.startswith(made)
+    prefixes = ("AssertionError: ", "CompileTimeAssertionFailure: ")
+    assert first.excerpt in log_of(name) or first.excerpt.startswith(prefixes)
     assert first.message
 
 
 @pytest.mark.parametrize(("code", "name"), evidence("near"))
 def test_a_near_miss_does_not_read_as_the_code_it_resembles(code: str, name: str) -> None:
-    """No finding of a near miss has the code of its folder."""
+    """A near miss does not have the folder's code."""
     assert code not in {finding.code for finding in read(log_of(name))}
 
 
 def test_a_text_without_a_failure_reads_as_nothing() -> None:
-    """A successful compile with a warning gives no finding."""
+    """A successful compile has no finding."""
     assert read(log_of("FC000/near-warning-3.9.0.log")) == []
     assert read("") == []
     assert decisive("all fine\n") == ""
@@ -59,19 +58,12 @@ def test_a_text_without_a_failure_reads_as_nothing() -> None:
     ],
 )
 def test_facts_are_read_from_the_message(name: str, facts: dict[str, Any]) -> None:
-    """Quantities are numbers, names are names."""
+    """Quantities are numbers, names are text."""
     assert read(log_of(name))[0].facts == facts
 
 
-def test_prefixes_of_launchers_do_not_hide_a_failure() -> None:
-    """A rank in front of every line changes neither code nor line number."""
-    plain = log_of("FC701/golden-fla-0.1.2-rwkv7.log")
-    ranked = "".join(f"[rank0]: {line}\n" for line in plain.splitlines())
-    assert read(ranked) == read(plain)
-
-
 def test_a_time_out_is_fc901_whatever_the_log_says() -> None:
-    """What a killed compiler had printed so far is no cause."""
+    """A timeout's log is not a cause."""
     attempt = Attempt(
         Outcome.TIMED_OUT,
         stage="cubin",
@@ -85,17 +77,17 @@ def test_a_time_out_is_fc901_whatever_the_log_says() -> None:
 
 @pytest.mark.parametrize("name", [name for name in logs("golden") if name.startswith("FC902")])
 def test_memory_is_fc902_even_when_it_comes_as_an_abort(name: str) -> None:
-    """`bad_alloc` under a limit is unknown, not a failure of the kernel."""
+    """`bad_alloc` is unknown, not a failure of the kernel."""
     attempt = Attempt(Outcome.DIED, stage="llir", signal="SIGABRT", log=log_of(name))
     assert classify(attempt)[0].code == "FC902"
     assert RULES["FC902"].effect == "unknown"
 
 
 def test_a_kill_without_a_word_is_memory() -> None:
-    """The kernel's out-of-memory killer leaves no message, and counts; others do not."""
-    killed = Attempt(Outcome.DIED, stage="cubin", signal="SIGKILL")
-    assert classify(killed)[0].code == "FC905"
-    assert classify(replace(killed, oom_killed=True))[0].code == "FC902"
+    """A SIGKILL is out of memory only if the system counted one."""
+    attempt = Attempt(Outcome.DIED, stage="cubin", signal="SIGKILL")
+    assert classify(attempt)[0].code == "FC905"
+    assert classify(replace(attempt, oom_killed=True))[0].code == "FC902"
     assert classify(Attempt(Outcome.OUT_OF_MEMORY, stage="cubin", peak_mb=4_096.0))[0].facts == {
         "peak_mb": 4_096.0
     }
@@ -105,33 +97,33 @@ def test_a_kill_without_a_word_is_memory() -> None:
     ("signal", "code"), [("SIGXFSZ", "FC904"), ("SIGXCPU", "FC901"), ("SIGSYS", "FC940")]
 )
 def test_a_signal_that_enforces_a_limit_is_unknown(signal: str, code: str) -> None:
-    """Whatever the compiler printed before."""
+    """A limit's signal outranks the log."""
     log = log_of("FC302/golden-reshape-outs-3.2.0.log")
     (finding,) = classify(Attempt(Outcome.DIED, stage="cubin", signal=signal, log=log))
     assert (finding.code, RULES[code].effect) == (code, "unknown")
 
 
 def test_an_assembler_that_the_system_killed_was_out_of_memory() -> None:
-    """The system counts what it ends for want of memory; another SIGKILL is an interference."""
+    """A killed assembler is out of memory only if the system counted one."""
     attempt = Attempt(Outcome.RAISED, stage="cubin", host_error="SIGKILL")
     assert classify(attempt)[0].code == "FC905"
     assert classify(replace(attempt, oom_killed=True))[0].code == "FC902"
 
 
 def test_a_killed_process_with_a_named_failure_keeps_its_name() -> None:
-    """The message outranks the signal."""
+    """A message outranks SIGKILL."""
     log = log_of("FC302/golden-reshape-outs-3.2.0.log")
     assert classify(Attempt(Outcome.DIED, signal="SIGKILL", log=log))[0].code == "FC302"
 
 
 def test_a_signal_without_a_message_says_where_it_struck() -> None:
-    """Nothing on stderr still gives a finding."""
+    """A silent signal has its stage in the message."""
     (finding,) = classify(Attempt(Outcome.DIED, stage="ttgir", signal="SIGSEGV"))
     assert (finding.code, finding.message) == ("FC000", "SIGSEGV in stage ttgir, nothing on stderr")
 
 
 def test_the_last_lines_stand_in_for_an_unknown_message() -> None:
-    """A log without any known form of complaint is quoted from its end."""
+    """An unknown message is quoted from the log's end."""
     (finding,) = classify(Attempt(Outcome.RAISED, stage="ttir", exit_code=3, log="one\ntwo\n"))
     assert finding.message == "exit status 3 in stage ttir, the last lines were:\none\ntwo"
     (silent,) = classify(Attempt(Outcome.NOT_STARTED))
@@ -139,7 +131,7 @@ def test_the_last_lines_stand_in_for_an_unknown_message() -> None:
 
 
 def test_a_name_that_the_release_lacks_is_a_removed_api_whatever_the_message_says() -> None:
-    """The worker looked the name up; a more specific rule of the message still names it."""
+    """A missing API is FC101 unless a more specific rule matches."""
     log = "triton.compiler.errors.CompilationError: at 6:4:\ndef k(p):\n    f(p)\n    ^\nwords\n"
     attempt = Attempt(Outcome.RAISED, stage="ast", log=log)
     assert classify(attempt)[0].code == "FC117"
@@ -151,27 +143,27 @@ def test_a_name_that_the_release_lacks_is_a_removed_api_whatever_the_message_say
 
 
 def test_a_finished_attempt_has_no_findings() -> None:
-    """Warnings of a finished compile are no failure."""
+    """A finished compile has no findings."""
     assert classify(Attempt(Outcome.FINISHED, log="error: looked bad but compiled")) == []
 
 
 def test_a_key_past_the_end_completes_the_exception() -> None:
-    """The IndexError gives the message, the audit of the keys the name."""
+    """The finding has the exception's message and the key's name."""
     keys = [
         {"key": "BT", "want": 64, "got": None, "fault": "past-end"},
         {"key": "K", "want": 64, "got": "BT", "fault": "shifted"},
     ]
     log = log_of("FC601/golden-fla-0.2.0-kkt-3.1.0.log")
-    found = classify(Attempt(Outcome.RAISED, stage="autotune", log=log, facts={"keys": keys}))
-    assert [finding.code for finding in found] == ["FC601", "FC602"]
-    assert found[0].facts == {"keys": keys[:1]}
-    assert found[0].title.endswith(": BT")
+    findings = classify(Attempt(Outcome.RAISED, stage="autotune", log=log, facts={"keys": keys}))
+    assert [finding.code for finding in findings] == ["FC601", "FC602"]
+    assert findings[0].facts == {"keys": keys[:1]}
+    assert findings[0].title.endswith(": BT")
 
 
 @pytest.mark.slow
 @given(st.text(max_size=400))
 def test_any_text_can_be_read(text: str) -> None:
-    """Whatever a program prints, reading gives known codes and short messages."""
+    """Any text gives known codes and short messages."""
     for finding in read(text):
         assert finding.code in RULES
         assert len(finding.message) <= MESSAGE_LIMIT
@@ -180,13 +172,13 @@ def test_any_text_can_be_read(text: str) -> None:
 
 @pytest.mark.parametrize(("code", "name"), evidence("golden"))
 def test_a_failing_cell_has_the_code_of_its_output(code: str, name: str) -> None:
-    """A scan and `explain` name one failure in one way, from the same text."""
+    """A scan and `explain` give one code for one text."""
     attempt = Attempt(Outcome.RAISED, stage="ttgir", exit_code=1, log=log_of(name))
     assert classify(attempt)[0].code == code
 
 
 def test_a_template_error_names_its_instantiation() -> None:
-    """The innermost one, in the message and as a fact; the signature does not depend on it."""
+    """The innermost instantiation is a fact, but not in the signature."""
     text = log_of("FC801/golden-ninja-13.0.log")
     finding = read(text)[0]
     arguments = "Main=Mainloop<fp8e4nv, 32, 2>, Element=fp8e4nv, HeadDim=32"
@@ -197,7 +189,7 @@ def test_a_template_error_names_its_instantiation() -> None:
 
 
 def test_a_message_leaves_out_the_version_of_a_toolkits_library() -> None:
-    """It would differ on each toolkit and GPU; the excerpt of the log is as it was."""
+    """The message has no library version; the excerpt does."""
     text = (
         'a.cu(3): error: no suitable user-defined conversion from "cub::CUB_300001_SM_900::A<T>" '
         'to "thrust::THRUST_300001_SM_900_NS::B" exists\n'

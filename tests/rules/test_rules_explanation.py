@@ -1,4 +1,4 @@
-"""Explanations: a rule's texts beside what was found."""
+"""Explanations: a rule's texts beside the findings."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from flacheck.rules.explanation import (
 
 
 def test_a_code_is_explained_by_its_rule() -> None:
-    """It has no line and no excerpt."""
-    (explained,) = of_code("FC302")
+    """The explanation of a code has the rule's texts, without a line."""
+    (finding,) = of_code("FC302")
     rule = RULES["FC302"]
-    assert (explained.code, explained.cause, explained.remedy) == ("FC302", rule.cause, rule.remedy)
-    assert (explained.line, explained.excerpt) == (None, "")
+    assert (finding.code, finding.cause, finding.remedy) == ("FC302", rule.cause, rule.remedy)
+    assert (finding.line, finding.excerpt) == (None, "")
 
 
 def test_an_unknown_code_names_the_known_ones() -> None:
-    """As whoever mistyped it needs them."""
+    """The error lists the known codes."""
     with pytest.raises(UsageError, match="no failure code FC999: known are FC000, FC101"):
         of_code("FC999")
 
 
 def test_a_log_is_explained_with_its_place() -> None:
-    """The line counts from 1."""
-    (explained,) = of_log("fine\nValueError: something new\n")
-    assert (explained.code, explained.line) == ("FC000", 2)
-    assert explained.excerpt == "ValueError: something new"
+    """Lines are counted from 1."""
+    (finding,) = of_log("fine\nValueError: something new\n")
+    assert (finding.code, finding.line) == ("FC000", 2)
+    assert finding.excerpt == "ValueError: something new"
     assert of_log("fine\n") == []
 
 
 def test_the_document_names_bad_and_good_releases() -> None:
-    """Links stay with the rule."""
+    """The document has bad and good releases, without links."""
     document = to_json(of_code("FC101"))
     assert document["schema"] == "flacheck.explain/1"
     (finding,) = document["findings"]
@@ -62,15 +62,15 @@ WARNING = (
 
 @pytest.mark.parametrize("text", [FIGURES.format(420), WARNING])
 def test_spills_are_explained_where_nothing_fails(text: str) -> None:
-    """With the function and its bytes, and how it gets more registers."""
-    (explained,) = of_log(text)
-    assert explained.code == "FC505"
-    assert explained.facts == {"kernel": "_Z1kPf", "stores": 420, "loads": 420}
-    assert "__launch_bounds__" in explained.remedy
+    """Spills are explained with function and bytes."""
+    (finding,) = of_log(text)
+    assert finding.code == "FC505"
+    assert finding.facts == {"kernel": "_Z1kPf", "stores": 420, "loads": 420}
+    assert "__launch_bounds__" in finding.remedy
 
 
 def test_spills_explain_no_failure_of_another_kind() -> None:
-    """A build that fails prints the figures of the units that compiled, too."""
+    """Spills do not explain a failing build."""
     assert of_log(FIGURES.format(0)) == []
     unknown = of_log(FIGURES.format(420) + "nvcc error   : something new\n")
     assert [each.code for each in unknown] == ["FC000"]
@@ -101,7 +101,7 @@ def test_spills_explain_no_failure_of_another_kind() -> None:
     ],
 )
 def test_a_linkers_message_has_a_cure_for_cuda(text: str, code: str, cure: str) -> None:
-    """Of nvlink, lld and ld."""
+    """Messages of nvlink, lld and ld have a remedy."""
     first = of_log(text)[0]
     assert first.code == code
     assert cure in first.remedy
@@ -118,12 +118,12 @@ def test_a_linkers_message_has_a_cure_for_cuda(text: str, code: str, cure: str) 
     ],
 )
 def test_a_keyword_of_a_later_standard_names_the_standard(text: str) -> None:
-    """nvcc and gcc report it in other words."""
+    """The remedy is the option of the C++ standard."""
     assert "-std=c++20" in of_log(text)[0].remedy
 
 
 def test_errors_of_a_cuda_build_without_a_specific_rule_are_counted() -> None:
-    """Each once; the first with its line. Other logs have none."""
+    """Unexplained errors of a CUDA build are counted, each once."""
     text = (
         "FAILED: a.o\n"
         'a.cu(3): error: identifier "x" is undefined\n'

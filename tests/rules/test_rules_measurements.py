@@ -1,4 +1,4 @@
-"""Findings that no log holds: limits of the GPU, slow compiles, keys of an autotuner."""
+"""Findings without a log: GPU limits, slow compiles and autotuner keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.rule_logs import json_of, signature_of
 
 
 def test_shifted_keys_are_named() -> None:
-    """The real autotuner of 3.1.0 put V where K was meant; 3.2.0 did not."""
+    """The finding names the wrong key and its value."""
     (finding,) = classify(Attempt.from_json(json_of("FC602/golden-key-behind-tuned-3.1.0.json")))
     assert finding.code == "FC602"
     assert finding.title.endswith(": K")
@@ -22,7 +22,7 @@ def test_shifted_keys_are_named() -> None:
 
 
 def test_a_slow_compile_is_a_finding_that_changes_no_verdict() -> None:
-    """Ten seconds and five times the median over releases."""
+    """A slow compile takes ten seconds and five medians."""
     slowest, quick = (
         json_of("FC921/golden-fp16-sm70-3.4.0.json"),
         json_of("FC921/near-bf16-sm70-3.6.0.json"),
@@ -37,17 +37,17 @@ def test_a_slow_compile_is_a_finding_that_changes_no_verdict() -> None:
 
 
 def test_resources_over_the_limits_of_a_target() -> None:
-    """The row of a GPU decides: what fits an H100 need not fit an RTX 4090."""
-    asked = Resources(shared=166_912, registers=64, threads=128)
-    assert over_limits(asked, TARGETS["sm90"]) == []
-    (finding,) = over_limits(asked, TARGETS["sm89"])
+    """The limits are those of the GPU."""
+    need = Resources(shared=166_912, registers=64, threads=128)
+    assert over_limits(need, TARGETS["sm90"]) == []
+    (finding,) = over_limits(need, TARGETS["sm89"])
     assert (finding.code, finding.facts) == ("FC501", {"required": 166_912, "limit": 101_376})
 
 
 def test_every_limit_has_its_code() -> None:
-    """Shared memory, tensor memory, threads and registers, in the order in which Triton looks."""
-    asked = Resources(shared=300_000, registers=255, threads=2_048, tensor_memory=768)
-    assert [finding.code for finding in over_limits(asked, TARGETS["sm100"])] == [
+    """Each exceeded limit has its code, in Triton's order."""
+    need = Resources(shared=300_000, registers=255, threads=2_048, tensor_memory=768)
+    assert [finding.code for finding in over_limits(need, TARGETS["sm100"])] == [
         "FC501",
         "FC504",
         "FC502",
@@ -57,13 +57,13 @@ def test_every_limit_has_its_code() -> None:
 
 
 def test_a_limit_has_one_signature_at_compile_time_and_at_run_time() -> None:
-    """flacheck's own look at the resources and Triton's OutOfResources are the same failure."""
+    """flacheck's limit and Triton's OutOfResources have one signature."""
     (finding,) = over_limits(Resources(shared=245_760), TARGETS["sm90"])
     assert signature(finding, "load") == signature_of("FC501/golden-sm90-3.2.0.log", "load")
 
 
 def test_registers_are_handed_out_in_eights() -> None:
-    """65 registers a thread take 72, which 1,024 threads of an H100 do not have."""
+    """Registers are rounded up to eight a thread."""
     fits = Resources(registers=64, threads=1_024)
     over = Resources(registers=65, threads=1_024)
     assert over_limits(fits, TARGETS["sm90"]) == []
@@ -72,15 +72,15 @@ def test_registers_are_handed_out_in_eights() -> None:
 
 
 def test_keys_of_one_fault_are_one_finding() -> None:
-    """The fault that ends the run comes first; a key in order is none."""
-    audited = [
+    """Keys of one fault are one finding, the fatal one first."""
+    audits = [
         {"key": "K", "got": "V", "fault": "shifted"},
         {"key": "BT", "got": None, "fault": "past-end"},
         {"key": "V", "got": "K", "fault": "shifted"},
         {"key": "T", "got": "T", "fault": None},
     ]
-    past, shifted = key_findings(audited)
+    past, wrong = key_findings(audits)
     assert (past.code, past.message) == ("FC601", "autotune keys: BT reads nothing")
-    assert (shifted.code, shifted.message) == ("FC602", "autotune keys: K reads V; V reads K")
-    assert shifted.facts == {"keys": [audited[0], audited[2]]}
+    assert (wrong.code, wrong.message) == ("FC602", "autotune keys: K reads V; V reads K")
+    assert wrong.facts == {"keys": [audits[0], audits[2]]}
     assert key_findings([]) == []

@@ -10,7 +10,7 @@ from tests.case_codes import CODES
 from tests.rule_logs import cases
 
 # The shares of reports that must be right, and of those that may be wrong. Rules were written with the first two files
-# and mended after each draw, so that all files guard what was mended; the heads of the files say what was right before.
+# and fixed after each draw, so that all files guard the fixes; the heads of the files have the earlier shares.
 # No rule was written for the ninth, eleventh, thirteenth, fourteenth and sixteenth draw.
 _SHARES = {
     "known": (0.95, 0.03),
@@ -38,7 +38,7 @@ _SHARES = {
 }
 
 
-def _accepted(case: dict[str, object]) -> set[str]:
+def _codes_of(case: dict[str, object]) -> set[str]:
     also = case.get("also", [])
     assert isinstance(also, list)
     return {code for kind in (case["kind"], *also) for code in CODES[str(kind)]}
@@ -46,10 +46,7 @@ def _accepted(case: dict[str, object]) -> set[str]:
 
 @pytest.mark.parametrize("name", _SHARES)
 def test_reports_read_as_their_kind(name: str) -> None:
-    """A benign report reads as nothing, one of the kind `unknown` as FC000 or nothing.
-
-    For the others FC000 or nothing is no answer, and another code a wrong one.
-    """
+    """Enough reports of each file have the right code, and few a wrong one."""
     right, wrong = [], []
     every = cases(name)
     for case in every:
@@ -57,7 +54,7 @@ def test_reports_read_as_their_kind(name: str) -> None:
         first = (codes or [UNCLASSIFIED])[0]
         if case.get("benign"):
             (wrong if codes else right).append(case["id"])
-        elif first in _accepted(case):
+        elif first in _codes_of(case):
             right.append(case["id"])
         elif first != UNCLASSIFIED:
             wrong.append(case["id"])
@@ -67,15 +64,15 @@ def test_reports_read_as_their_kind(name: str) -> None:
 
 
 def test_every_kind_has_codes_that_exist() -> None:
-    """The table of kinds names rules."""
+    """The table of kinds contains only existing codes."""
     for codes in CODES.values():
         assert set(codes) <= set(RULES)
 
 
 def test_a_long_log_keeps_the_lines_of_nearly_every_report() -> None:
-    """An excerpt of a log of gigabytes is taken around what these lines contain."""
+    """An excerpt of a long log keeps the report's lines."""
     filler = b"".join(b"step %d of a run | loss 2.5 | lr 3.0e-4\n" % step for step in range(100))
-    kept = lost = 0
+    kept_count = lost_count = 0
     for name in _SHARES:
         for case in cases(name):
             findings = read(case["log"])
@@ -84,8 +81,8 @@ def test_a_long_log_keeps_the_lines_of_nearly_every_report() -> None:
             log = b"".join([filler, case["log"].encode(), b"\n", filler])
             parts = list(find_neighbourhoods(log, 0, len(log), set()))
             if parts:
-                kept += 1
+                kept_count += 1
             else:
-                lost += 1
-    assert kept > 400
-    assert lost <= 0.01 * kept
+                lost_count += 1
+    assert kept_count > 400
+    assert lost_count <= 0.01 * kept_count

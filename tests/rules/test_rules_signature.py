@@ -16,19 +16,19 @@ from tests.rule_logs import log_of, signature_of
 
 
 def test_one_assertion_is_one_signature_however_the_process_died() -> None:
-    """3.2.0 aborts on this assertion; 3.3.0 survives it as `PassManager::run failed`."""
-    died, survived = (
+    """An abort and an exception of one assertion have one signature."""
+    died, raises = (
         "FC308/golden-scan-assertion-3.2.0.log",
         "FC308/golden-scan-assertion-3.3.0.log",
     )
     assert "PassManager::run failed" not in log_of(died)
-    assert "PassManager::run failed" in log_of(survived)
-    assert signature_of(died) == signature_of(survived)
+    assert "PassManager::run failed" in log_of(raises)
+    assert signature_of(died) == signature_of(raises)
     assert signature_of(died).startswith("FC308:llir:AddPartialReduce:")
 
 
 def test_signatures_of_one_failure_agree_over_releases() -> None:
-    """The same message on another release is the same failure."""
+    """One message of two releases has one signature."""
     assert signature_of("FC302/golden-st-matrix-3.3.0.log") == signature_of(
         "FC302/golden-st-matrix-3.3.1.log"
     )
@@ -44,7 +44,7 @@ def test_signatures_of_one_failure_agree_over_releases() -> None:
 
 
 def test_signatures_of_different_failures_differ() -> None:
-    """Two assertions about layouts, two about reductions, two types: six failures."""
+    """Six failures have six signatures."""
     names = [
         "FC302/golden-reshape-outs-3.2.0.log",
         "FC302/golden-st-matrix-3.3.0.log",
@@ -57,7 +57,7 @@ def test_signatures_of_different_failures_differ() -> None:
 
 
 def test_a_signature_has_the_form_of_the_contract() -> None:
-    """Code, stage, bare function name, eight hex digits; a dash for what is not known."""
+    """A signature has code, stage, function and eight hex digits."""
     assert re.fullmatch(
         r"FC302:ttgir:reshapeOuts:[0-9a-f]{8}",
         signature_of("FC302/golden-reshape-outs-3.2.0.log", "ttgir"),
@@ -86,7 +86,7 @@ def test_a_signature_has_the_form_of_the_contract() -> None:
     ],
 )
 def test_the_bare_name_of_a_function(declaration: str, name: str) -> None:
-    """Namespaces, templates and arguments go; both compilers' spelling of no name goes too."""
+    """Namespaces, templates and arguments are removed."""
     assert bare_name(declaration) == name
 
 
@@ -104,13 +104,13 @@ LINES = st.integers(1, 99_999)
 def test_an_assertion_keeps_its_signature_wherever_it_was_built(
     path: list[str], line: int, program: str
 ) -> None:
-    """Neither the file's folder nor the line nor the program's name is part of the identity."""
+    """Folder, line and program are not in the signature."""
     log = log_of("FC302/golden-reshape-outs-3.2.0.log")
-    moved = log.replace(
+    other = log.replace(
         "python3.11: /project/lib/Tools/", f"{program}: /{'/'.join(path)}/"
     ).replace(":562:", f":{line}:")
-    assert moved != log or (line == 562 and path == ["project", "lib", "Tools"])
-    assert signature(read(moved)[0], "ttgir") == signature(read(log)[0], "ttgir")
+    assert other != log or (line == 562 and path == ["project", "lib", "Tools"])
+    assert signature(read(other)[0], "ttgir") == signature(read(log)[0], "ttgir")
 
 
 @given(
@@ -119,30 +119,32 @@ def test_an_assertion_keeps_its_signature_wherever_it_was_built(
 def test_a_diagnostic_keeps_its_signature_over_places_and_temporaries(
     path: list[str], line: int, column: int, ssa: int, address: int
 ) -> None:
-    """Paths, positions, SSA names and addresses are noise in MLIR's diagnostics."""
-    moved = f"/{'/'.join(path)}/k.py:{line}:{column}: error: operand %{ssa} at {address:#x} does not dominate this use"
+    """Paths, positions, SSA names and addresses are not in the signature."""
+    other = f"/{'/'.join(path)}/k.py:{line}:{column}: error: operand %{ssa} at {address:#x} does not dominate this use"
     plain = "/a/k.py:1:2: error: operand %7 at 0x10 does not dominate this use"
-    assert signature(read(moved)[0], "ttgir") == signature(read(plain)[0], "ttgir")
+    assert signature(read(other)[0], "ttgir") == signature(read(plain)[0], "ttgir")
 
 
 @given(
     name=st.text(string.ascii_lowercase + string.digits + "_", min_size=8, max_size=8), line=LINES
 )
 def test_an_assembler_error_keeps_its_signature_over_temporary_files(name: str, line: int) -> None:
-    """Every run of ptxas reads another temporary file."""
-    moved = f"ptxas /tmp/tmp{name}.ptx, line {line}; error   : Feature '.bf16' requires .target sm_80 or higher"
-    assert signature(read(moved)[0], "cubin") == signature_of(
+    """Temporary file names are not in the signature."""
+    other = f"ptxas /tmp/tmp{name}.ptx, line {line}; error   : Feature '.bf16' requires .target sm_80 or higher"
+    assert signature(read(other)[0], "cubin") == signature_of(
         "FC401/golden-bf16-add-3.2.0.log", "cubin"
     )
 
 
 @given(required=st.integers(1, 10**9), limit=st.integers(1, 10**9))
-def test_quantities_are_facts_and_no_identity(required: int, limit: int) -> None:
-    """Two kernels over the limit by different amounts share a signature and keep their figures."""
-    log = f"OutOfResources: out of resource: shared memory, Required: {required}, Hardware limit: {limit}."
+def test_quantities_are_facts_and_no_identity(needed_bytes: int, limit: int) -> None:
+    """Quantities are facts, not part of the signature."""
+    log = f"OutOfResources: out of resource: shared memory, Required: {needed_bytes}, Hardware limit: {limit}."
     finding = read(log)[0]
-    assert finding.facts == {"required": required, "limit": limit}
-    assert signature(finding, None) == signature(read(log.replace(str(required), "7", 1))[0], None)
+    assert finding.facts == {"required": needed_bytes, "limit": limit}
+    assert signature(finding, None) == signature(
+        read(log.replace(str(needed_bytes), "7", 1))[0], None
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,7 +158,7 @@ def test_quantities_are_facts_and_no_identity(required: int, limit: int) -> None
     ],
 )
 def test_the_version_of_a_toolkits_library_is_no_part_of_a_failure(one: str, other: str) -> None:
-    """CUDA's libraries put it into a namespace, with the GPU beside it."""
+    """The version of a CUDA library is not in the signature."""
     message = 'error: no suitable conversion from "{}" to "float" exists'
     assert normalise(message.format(one)) == normalise(message.format(other))
     assert normalise(message.format(one)) != normalise(message.format("Other"))

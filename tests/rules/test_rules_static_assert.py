@@ -1,4 +1,4 @@
-"""Static assertions: the text is the kernel's own word, and tells one from another."""
+"""Static assertions: the kernel's own text and its signature."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ def _signature(log: str) -> str:
 
 
 def test_the_text_of_an_assertion_is_kept() -> None:
-    """Two texts are two signatures; where it stands is no part of either."""
-    said = LOG + "block too small\n"
-    assert decisive(said) == "CompileTimeAssertionFailure: block too small"
-    moved = said.replace("at 2:4:", "at 7:8:")
-    assert _signature(said) == _signature(moved) != _signature(LOG + "head dim must be 64\n")
+    """The text is in the signature, the position is not."""
+    log = LOG + "block too small\n"
+    assert decisive(log) == "CompileTimeAssertionFailure: block too small"
+    other = log.replace("at 2:4:", "at 7:8:")
+    assert _signature(log) == _signature(other) != _signature(LOG + "head dim must be 64\n")
 
 
 def test_an_assertion_without_a_text_is_its_line() -> None:
-    """Nothing else is said of it."""
+    """An assertion without a text is its source line."""
     log = LOG.replace(", 'block too small'", "")
     assert decisive(log) == "CompileTimeAssertionFailure: tl.static_assert(B > 100)"
     assert decisive(log + "\nThe above exception was the direct cause of this\n") == decisive(log)
 
 
 def test_other_errors_of_the_front_end_keep_theirs() -> None:
-    """Those of the language too."""
+    """Other front-end errors keep their messages."""
     log = LOG.replace("CompileTimeAssertionFailure", "UnsupportedLanguageConstruct")
     assert (
         decisive(log + "nested functions are unsupported\n") == "nested functions are unsupported"

@@ -29,7 +29,7 @@ from tests.made_tuned import (
     good,
     result,
     skipped,
-    tuned,
+    tuned_launch,
 )
 
 
@@ -199,7 +199,7 @@ def test_two_kernels_of_one_name_share_a_file(tmp_path: Path) -> None:
 
 def test_dtypes_of_a_key_come_in_the_order_of_the_call(tmp_path: Path) -> None:
     """The key lists dtypes in the order of the host's arguments."""
-    launch = tuned(tmp_path, call(g={"dtype": "fp32", "align": 16}))
+    launch = tuned_launch(tmp_path, call(g={"dtype": "fp32", "align": 16}))
     arguments = {name: ast.Constant(0) for name in ("g", "x", "T")}
     (other,) = KeyEvidence(
         replace(launch, hosts=(HostLaunch(arguments),)), Version("3.5.1")

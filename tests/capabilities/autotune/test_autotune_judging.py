@@ -9,7 +9,7 @@ from flacheck.capabilities.autotune import judging
 from flacheck.capabilities.autotune.results import Fate
 from flacheck.capabilities.autotune.trials import trials
 from tests.made_records import failure, unknown
-from tests.made_tuned import call, constexpr, fatal, good, result, skipped, tuned
+from tests.made_tuned import call, constexpr, fatal, good, result, skipped, tuned_launch
 
 
 def test_a_fate_is_what_the_trial_showed(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_tuning_keys_are_those_of_the_calls_that_the_launch_stands_for(tmp_path:
     """Calls that share the launch's binary give its tuning keys, each once."""
     other = call(x={"dtype": "fp16", "align": 16})
     alike = (call(), call(T={"int": 1024}), call(H=constexpr(8)))
-    launch = replace(tuned(tmp_path, *alike, other), equivalent_calls=alike)
+    launch = replace(tuned_launch(tmp_path, *alike, other), equivalent_calls=alike)
     tuner_trials = trials(launch)
     records = {cell.key: good() for cell in tuner_trials.configs}
     outcome = judging.judge(tuner_trials, records, [1.0, 2.0])

@@ -9,15 +9,15 @@ import pytest
 from packaging.version import Version
 
 from flacheck.capabilities.autotune.keys import KeyEvidence, plain, specialisation
-from tests.made_tuned import TENSOR, call, constexpr, tuned
+from tests.made_tuned import TENSOR, call, constexpr, tuned_launch
 
 
 def evidence(folder: Path, *calls: dict[str, Any]) -> KeyEvidence:
-    return KeyEvidence(tuned(folder, *calls), Version("3.5.1"))
+    return KeyEvidence(tuned_launch(folder, *calls), Version("3.5.1"))
 
 
 @pytest.mark.parametrize(
-    ("spec", "seen"),
+    ("spec", "key_part"),
     [
         ({"int": 1}, "1"),
         ({"int": 512}, "a multiple of 16"),

@@ -13,7 +13,7 @@ from flacheck.capabilities.autotune.trials import trials
 from flacheck.evidence.analysis.fallbacks import Fallback
 from flacheck.model import Cell, Record
 from tests.made_records import unknown
-from tests.made_tuned import CONFIGS, fatal, good, result, skipped, tuned
+from tests.made_tuned import CONFIGS, fatal, good, result, skipped, tuned_launch
 
 
 @pytest.mark.parametrize(
@@ -47,15 +47,15 @@ def test_without_a_failure_nothing_is_searched(tmp_path: Path) -> None:
     def search(cells: Sequence[Cell], records: Mapping[str, Record]) -> Iterable[Fallback]:
         raise AssertionError("a search was started")
 
-    tuner_trials = trials(tuned(tmp_path, configs=CONFIGS))
+    tuner_trials = trials(tuned_launch(tmp_path, configs=CONFIGS))
     fine = result(tmp_path, good(), good())
     assert with_fallbacks([(tuner_trials, fine)], search) == [fine]
 
 
 def test_a_search_is_told_of_the_kernels_trials_everywhere(tmp_path: Path) -> None:
     """The search receives all trials as records; each result gets the fallbacks of its cells."""
-    here = trials(tuned(tmp_path, configs=CONFIGS))
-    there = trials(tuned(tmp_path, configs=CONFIGS, toolchain="triton==3.2.0"))
+    here = trials(tuned_launch(tmp_path, configs=CONFIGS))
+    there = trials(tuned_launch(tmp_path, configs=CONFIGS, toolchain="triton==3.2.0"))
     fails = result(tmp_path, fatal(), good())
     runs = result(tmp_path, good(), good(), toolchain="triton==3.2.0")
     place = (fails.kernel, fails.package, fails.toolchain, fails.target)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from flacheck.capabilities.autotune.trials import ruled_out, trials
-from tests.made_tuned import CONFIGS, THREE, tuned
+from tests.made_tuned import CONFIGS, THREE, tuned_launch
 
 
 def test_a_trial_holds_its_configuration_and_one_that_stands_for_the_others(tmp_path: Path) -> None:
     """A trial has two configurations: its own, and the first of the others."""
-    tuner_trials = trials(tuned(tmp_path, configs=THREE))
+    tuner_trials = trials(tuned_launch(tmp_path, configs=THREE))
     launches = [cell.launch for cell in tuner_trials.configs if cell.launch]
     first, second, third = THREE
     pairs = [(first, second), (second, first), (third, first)]
@@ -28,27 +28,27 @@ def test_a_trial_holds_its_configuration_and_one_that_stands_for_the_others(tmp_
 
 def test_an_only_configuration_is_tried_alone(tmp_path: Path) -> None:
     """An only configuration has a trial of its own."""
-    (alone,) = trials(tuned(tmp_path, configs=CONFIGS[:1])).configs
+    (alone,) = trials(tuned_launch(tmp_path, configs=CONFIGS[:1])).configs
     assert alone.launch is not None
     assert alone.launch.configs == CONFIGS[:1]
 
 
 @pytest.mark.parametrize(
-    ("toolchain", "count", "asked"),
+    ("toolchain", "count", "tuner_trials"),
     [("triton==3.5.1", 2, False), ("triton==3.1.0", 2, True), ("triton==3.1.0", 1, False)],
 )
 def test_keys_are_asked_of_a_release_that_looks_them_up_by_position(
     tmp_path: Path, toolchain: str, count: int, tuner_trials: bool
 ) -> None:
     """Keys are tested only for a release that finds them by position, with two configurations."""
-    trial_set = trials(tuned(tmp_path, configs=CONFIGS[:count], toolchain=toolchain))
+    trial_set = trials(tuned_launch(tmp_path, configs=CONFIGS[:count], toolchain=toolchain))
     assert (trial_set.keys is not None) == tuner_trials
     assert len(list(trial_set.cells)) == count + tuner_trials
 
 
 def test_a_configuration_as_a_compile_has_its_constants_filled_in(tmp_path: Path) -> None:
     """The compile of a configuration has its constants; heuristics' values stay omitted."""
-    first, _ = trials(tuned(tmp_path)).compiles()
+    first, _ = trials(tuned_launch(tmp_path)).compiles()
     assert first.launch is not None
     assert first.launch.args["BK"] == {"constexpr": 32}
     assert first.launch.omitted == ("USE_G",)
@@ -58,7 +58,7 @@ def test_a_configuration_as_a_compile_has_its_constants_filled_in(tmp_path: Path
 
 def test_estimates_follow_the_order_of_configurations(tmp_path: Path) -> None:
     """Every configuration has a positive estimate."""
-    estimates = trials(tuned(tmp_path, configs=THREE)).estimates({})
+    estimates = trials(tuned_launch(tmp_path, configs=THREE)).estimates({})
     assert len(estimates) == 3
     assert all(estimate > 0 for estimate in estimates)
 
@@ -79,4 +79,4 @@ def test_what_no_block_can_have_is_known_before_a_compile(
     tmp_path: Path, config: dict[str, Any], why: str | None
 ) -> None:
     """Too many threads or registers are ruled out without a compile."""
-    assert ruled_out(tuned(tmp_path), {"kwargs": {}, **config}) == why
+    assert ruled_out(tuned_launch(tmp_path), {"kwargs": {}, **config}) == why

@@ -222,7 +222,7 @@ def test_a_compile_that_became_slow_is_a_change(
 
 
 @pytest.mark.parametrize(
-    ("table", "find", "said"),
+    ("table", "find", "message"),
     [
         ({}, Find.CHANGE, "nothing changes: all 3 releases"),
         ({"k": RESHAPE}, Find.FAIL, "not found: no older release compiles"),

@@ -78,7 +78,7 @@ def test_json_of_the_command_is_valid(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["2.9", "2.12"], 2, "2.9' names neither torch nor Triton: write torch==2.9.*"),
         (["triton==3.5.1"], 2, "TO"),

@@ -94,7 +94,7 @@ GO = {"a.ops:go": {"kernels": ["a.b:k"], "failures": {"plan": "too new"}}}
 
 
 @pytest.mark.parametrize(
-    ("report", "recorded", "refused", "missed", "why"),
+    ("report", "recorded_kernel", "refusals", "missed_kernels", "why"),
     [
         (
             {"import_error": {"traceback": "Traceback …\nValueError: too new"}},

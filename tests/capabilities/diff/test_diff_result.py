@@ -16,7 +16,7 @@ from flacheck.capabilities.diff.result import Comparison
 from flacheck.errors import Exit
 from flacheck.model import Record
 from flacheck.tables import advisories
-from tests.made_diff import NEW, OLD, compared, kernels, result, side
+from tests.made_diff import NEW, OLD, every_difference, kernels, result, side
 from tests.made_records import failure, unknown
 
 SCHEMA = Path(flacheck.__file__).parent / "tables" / "schemas" / "diff-1.json"
@@ -95,7 +95,7 @@ def test_what_is_unknown_or_untested_is_no_regression() -> None:
     before = kernels(OLD, "one", "two", "three")
     spoilt = failure(toolchain=NEW, kernel="a.b:three")
     after = [*kernels(NEW, "one"), unknown(toolchain=NEW, kernel="a.b:two"), spoilt]
-    comparison = result(before, after, untested={spoilt.key: "why"})
+    comparison = result(before, after, untested_keys={spoilt.key: "why"})
     assert comparison.answer == (
         f"{UPGRADE}: 1 of 3 kernels that compiled still compile; 1 has no verdict (two); "
         "1 not tested"
@@ -107,7 +107,7 @@ def test_waived_regressions_do_not_count() -> None:
     """The answer names the waiver, and the exit code is 0."""
     before, after = kernels(OLD, "one"), [failure(toolchain=NEW, kernel="a.b:one")]
     assert result(before, after).exit_code() is Exit.FINDINGS
-    comparison = result(before, after, waived=True)
+    comparison = result(before, after, is_waived=True)
     assert comparison.exit_code() is Exit.OK
     assert comparison.answer.endswith("; 1 fails, which a waiver lets pass (one)")
 
@@ -145,7 +145,7 @@ def test_the_answer_says_which_side_is_advised_against() -> None:
 
 
 @pytest.mark.parametrize(
-    ("torch", "releases", "said"),
+    ("torch", "releases", "beginning"),
     [
         ((None, None), (OLD, NEW), "Upgrading Triton 3.5.1 → 3.7.1"),
         ((None, None), (NEW, OLD), "Downgrading Triton 3.7.1 → 3.5.1"),
@@ -239,7 +239,7 @@ def pin_of(comparison: Comparison) -> tuple[str, str | None, str | None]:
 
 def test_json_is_what_the_schema_says() -> None:
     """Every list of the JSON is filled and follows the schema."""
-    comparison = compared()
+    comparison = every_difference()
     document = json.loads(json.dumps(comparison.to_json()))
     schema = json.loads(SCHEMA.read_text())
     jsonschema.validate(document, schema)

@@ -69,7 +69,7 @@ def test_what_was_chosen_of_several_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             "2.9",
@@ -140,7 +140,7 @@ def _document(**fields: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "neither a launches file nor a flacheck.run/1 document"),
         ('{"schema": "flacheck.gate/1"}', "it has no schema flacheck.run/1"),

@@ -53,7 +53,7 @@ def cast(folder: Path, text: str, half_at: str, wide_at: str = "0") -> str | Non
 
 
 @pytest.mark.parametrize(
-    ("text", "half_at", "expected"),
+    ("text", "half_at", "new_text"),
     [
         (
             "y = torch.cat((cache_k[:, 32:], k[:, 32:]), 1)",

@@ -112,7 +112,7 @@ def test_a_baseline_lets_known_findings_pass(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("mixed.py:Mixer", "--arg", "hidden_size"), "expected NAME=VALUE"),
         (("mixed.py:Mixer", "--params", "fp8"), "--params fp8: expected"),
@@ -131,7 +131,7 @@ def test_options_that_make_no_sense(options: tuple[str, ...], message: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("target", "code", "said"),
+    ("target", "code", "message"),
     [
         ("mixed.py:Nothing", 2, "has no 'Nothing'; it defines"),
         ("mixed.py:mix", 2, "is a Triton kernel: name the function"),

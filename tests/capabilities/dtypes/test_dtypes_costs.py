@@ -149,7 +149,7 @@ class _Bench(CostBench):
 
 
 @pytest.mark.parametrize(
-    ("may_change", "first_without", "why", "expected"),
+    ("may_change", "first_without", "why", "release"),
     [
         (True, "3.9.0", "FC101", "3.8.0"),
         (True, "3.0.0", "FC101", "3.9.0"),

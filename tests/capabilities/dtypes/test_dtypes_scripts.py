@@ -60,7 +60,7 @@ def test_a_training_script_is_followed_as_it_is(tmp_path: Path) -> None:
 
 @needs_torch
 @pytest.mark.parametrize(
-    ("text", "code", "said"),
+    ("text", "code", "message"),
     [
         (RAISES, Exit.INCOMPLETE, "raised ValueError: no data in ./corpus, before it called"),
         (NO_MODULE, Exit.INCOMPLETE, "called no torch.nn.Module with parameters"),
@@ -77,7 +77,7 @@ def test_a_script_that_cannot_be_followed(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--", "absent.py"), "there is no file absent.py"),
         (("--shared", "--", "train.py"), "--shared needs a TARGET"),

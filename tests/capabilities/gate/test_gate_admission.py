@@ -1,4 +1,4 @@
-"""What pins admit: pairs of torch and Triton, what nobody knows, contradictions."""
+"""Pairs of torch and Triton that pins admit, unknown releases and contradictions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.made_gate import (
 from tests.made_records import record
 
 
-def admitted(*requirements: str) -> Admission:
+def admission_of(*requirements: str) -> Admission:
     return admit(installation(*requirements), RELEASES)
 
 
@@ -37,12 +37,12 @@ def admitted(*requirements: str) -> Admission:
     ],
 )
 def test_an_installation_admits_pairs(pins: list[str], pairs: list[tuple[str | None, str]]) -> None:
-    """All pins hold, and torch's own; a build of torch without Triton says nothing of it."""
+    """All pins and torch's own requirement hold; a build without Triton requires none."""
     pairs = [(torch and torch.partition("+")[0], triton) for torch, triton in pairs]
     assert [
-        (torch and torch.partition("+")[0], triton) for torch, triton in admitted(*pins).pairs
+        (torch and torch.partition("+")[0], triton) for torch, triton in admission_of(*pins).pairs
     ] == pairs
-    assert admitted(*pins).conflict is None
+    assert admission_of(*pins).conflict is None
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_an_installation_admits_pairs(pins: list[str], pairs: list[tuple[str | N
     ],
 )
 def test_what_nobody_knows_is_named(pins: list[str], unknown: tuple[str, ...]) -> None:
-    """An open upper bound admits releases that are not there yet."""
-    assert admitted(*pins).unknown == unknown
+    """An open upper bound admits unknown releases."""
+    assert admission_of(*pins).unknown == unknown
 
 
 @pytest.mark.parametrize(
@@ -96,15 +96,15 @@ def test_what_nobody_knows_is_named(pins: list[str], unknown: tuple[str, ...]) -
 def test_a_contradiction_names_the_pins_and_why(
     pins: list[str], lines: list[int], reason: str
 ) -> None:
-    """Also where each pin is fine by itself."""
-    conflict = admitted(*pins).conflict
+    """The conflict has the contradicting pins and the reason."""
+    conflict = admission_of(*pins).conflict
     assert conflict is not None
     assert conflict.reason.startswith(reason)
     assert [pin.line for pin in conflict.pins] == lines
 
 
 def test_a_release_that_was_scanned_is_known() -> None:
-    """Though no index named it; a local build is none that a range admits."""
+    """A scanned release is known; a local build is not in a range."""
     new = [record(**on("3.9.0")), record(**on("3.9.1+local.0123abcd"))]
     assert states(gate(new, "triton>=3.8")) == {
         "3.8.0": "no-record",

@@ -1,4 +1,4 @@
-"""A gate that judges by a baseline what its store does not know."""
+"""A gate that judges by a baseline where its store has no record."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ from tests.made_records import DELTA, failure, record, unknown, whole
 SPEC = "shop==1.0"
 OTHER = {"kernel": "m:other"}
 BROKEN = failure(**on("3.2.0"), options={"num_warps": 8})
-# 3.2.0 fails, 3.4.0 compiles, 3.5.0 came to no verdict.
-KNOWN = [BROKEN, record(**on("3.2.0")), record(**on("3.4.0")), unknown(**on("3.5.0"))]
+# 3.2.0 fails, 3.4.0 compiles, 3.5.0 has no verdict.
+RECORDS = [BROKEN, record(**on("3.2.0")), record(**on("3.4.0")), unknown(**on("3.5.0"))]
 
 
-def written(records: Sequence[Record] = KNOWN, about: str = SPEC, **more: Any) -> Baseline:
+def write_baseline(records: Sequence[Record] = RECORDS, about: str = SPEC, **more: Any) -> Baseline:
     return baseline_of(whole(records, about=about), "1.0", **more)
 
 
-def gated(
+def run_gate(
     baseline: Baseline,
     *requirements: str,
     store: Sequence[Standing] = (),
-    wanted: RecordFilter | None = None,
+    record_filter: RecordFilter | None = None,
     flacheck: str = "1.0",
     **changes: Any,
 ) -> Gate:
-    """A gate with a baseline, in whose store there are only these answers."""
+    """Run a gate with a baseline and a store of these standings."""
     judge = Judge(**{"releases": RELEASES, "advise": lambda *asked: (), "today": TODAY, **changes})
-    chosen = wanted or RecordFilter()
-    known = with_baseline(Evidence(store), baseline, chosen, "b.json", flacheck)
-    return judge.judge([installation(*requirements)], known, chosen.about)
+    selection = record_filter or RecordFilter()
+    evidence = with_baseline(Evidence(store), baseline, selection, "b.json", flacheck)
+    return judge.judge([installation(*requirements)], evidence, selection.about)
 
 
 def notes(result: Gate) -> tuple[str, ...]:
@@ -57,8 +57,8 @@ def notes(result: Gate) -> tuple[str, ...]:
 
 
 def test_a_fresh_runner_judges_the_pins_by_the_baseline() -> None:
-    """Each release as the store judged it that wrote the baseline."""
-    result = gated(written(), "triton>=3.2,<3.6")
+    """The verdicts are those of the store that wrote the baseline."""
+    result = run_gate(write_baseline(), "triton>=3.2,<3.6")
     assert states(result) == {
         "3.2.0": "bad",
         "3.3.0": "no-record",
@@ -70,46 +70,43 @@ def test_a_fresh_runner_judges_the_pins_by_the_baseline() -> None:
     bad = next(each for each in result.versions if each.triton == "3.2.0")
     assert (bad.codes, bad.kernels, bad.answered, bad.asked) == (["FC302"], [DELTA], 2, 2)
     assert result.known_good == ("triton==3.4.0", "torch==2.8.0")
-    assert gated(written(), "triton==3.4.0").exit_code() is Exit.OK
+    assert run_gate(write_baseline(), "triton==3.4.0").exit_code() is Exit.OK
 
 
 def test_a_failure_that_the_pins_allowed_already_passes() -> None:
-    """It is counted, and makes no release known good."""
-    result = gated(written(accepted_releases=["3.2.0", "3.4.0"]), "triton>=3.2,<3.5,!=3.3.*")
+    """An accepted failure is counted and does not make a release known good."""
+    result = run_gate(
+        write_baseline(accepted_releases=["3.2.0", "3.4.0"]), "triton>=3.2,<3.5,!=3.3.*"
+    )
     assert states(result) == {"3.2.0": "good", "3.4.0": "good"}
     assert [each.known for each in result.versions] == [1, 0]
     assert result.exit_code() is Exit.OK
     assert result.known_good == ("triton==3.4.0", "torch==2.8.0")
 
 
-def test_a_pin_that_newly_allows_a_failing_release_fails() -> None:
-    """What the baseline accepts is what the pins allowed, not all that it knows."""
-    result = gated(written(accepted_releases=["3.4.0"]), "triton>=3.2,<3.5,!=3.3.*")
-    assert states(result) == {"3.2.0": "bad", "3.4.0": "good"}
-    assert result.exit_code() is Exit.FINDINGS
-
-
 def test_a_new_failure_of_an_accepted_release_fails() -> None:
-    """The store's whole answer takes the place of the baseline's, failure by failure."""
+    """A failure outside the baseline fails, also of an accepted release."""
     new = failure(**on("3.2.0"), line="another", options={"num_warps": 16})
     now = whole([record(**on("3.2.0")), BROKEN, new], about=SPEC)
-    result = gated(written(accepted_releases=["3.2.0"]), "triton==3.2.0", store=now)
+    result = run_gate(write_baseline(accepted_releases=["3.2.0"]), "triton==3.2.0", store=now)
     (release,) = result.versions
     assert (release.state.value, release.known) == ("bad", 1)
     assert [group.line for group in release.failures] == ["another"]
     only_known = whole([record(**on("3.2.0")), BROKEN], about=SPEC)
     assert (
-        gated(written(accepted_releases=["3.2.0"]), "triton==3.2.0", store=only_known).exit_code()
+        run_gate(
+            write_baseline(accepted_releases=["3.2.0"]), "triton==3.2.0", store=only_known
+        ).exit_code()
         == 0
     )
 
 
 def test_what_was_mended_since_is_judged_by_the_store() -> None:
-    """The baseline is older."""
+    """The store's newer verdict replaces the baseline's."""
     now = whole(
         [record(**on("3.2.0")), record(**on("3.2.0"), options={"num_warps": 8})], about=SPEC
     )
-    result = gated(written(), "triton==3.2.0", store=now)
+    result = run_gate(write_baseline(), "triton==3.2.0", store=now)
     assert states(result) == {"3.2.0": "good"}
     assert result.baseline is not None
     assert result.baseline.places == 2
@@ -123,29 +120,29 @@ def partial(records: Sequence[Record], about: str = SPEC) -> list[Standing]:
 
 
 def test_the_baseline_answers_what_an_interrupted_scan_did_not() -> None:
-    """Unless the scan found a failure: that one counts."""
+    """An interrupted scan without a failure leaves the baseline's verdict."""
     fine = partial([record(**on("3.4.0"))])
-    assert states(gated(written(), "triton==3.4.0", store=fine)) == {"3.4.0": "good"}
+    assert states(run_gate(write_baseline(), "triton==3.4.0", store=fine)) == {"3.4.0": "good"}
     broken = partial([failure(**on("3.4.0"))])
-    assert states(gated(written(), "triton==3.4.0", store=broken)) == {"3.4.0": "bad"}
+    assert states(run_gate(write_baseline(), "triton==3.4.0", store=broken)) == {"3.4.0": "bad"}
 
 
 def test_a_partial_baseline_makes_nothing_good() -> None:
-    """It says how much is answered."""
+    """The reason has the number of answered cells."""
     baseline = baseline_of(partial([record(**on("3.4.0"))]), "1.0")
-    (release,) = gated(baseline, "triton==3.4.0").versions
+    (release,) = run_gate(baseline, "triton==3.4.0").versions
     assert (release.state.value, release.answered, release.asked) == ("partial", 1, 2)
     assert "1/2 cells of shop==1.0 on sm90" in release.why
 
 
 def test_waivers_keep_working() -> None:
-    """By signature and by kernel; an expired one lets nothing pass."""
-    baseline = written()
-    waived = (
+    """A waiver excuses a baseline's failure until it expires."""
+    baseline = write_baseline()
+    excuses = (
         Waiver(reason="x", signature=BROKEN.signature),
         Waiver(reason="y", kernel="m:nothing"),
     )
-    result = gated(baseline, "triton==3.2.0", waivers=waived)
+    result = run_gate(baseline, "triton==3.2.0", waivers=excuses)
     assert states(result) == {"3.2.0": "good"}
     assert [(each.use, each.cells) for each in result.judged_waivers] == [
         (WaiverUse.ACTIVE, 1),
@@ -153,31 +150,31 @@ def test_waivers_keep_working() -> None:
     ]
     assert result.exit_code() is Exit.OK
     over = (Waiver(reason="x", signature=BROKEN.signature, expires=date(2026, 1, 1)),)
-    assert states(gated(baseline, "triton==3.2.0", waivers=over)) == {"3.2.0": "bad"}
+    assert states(run_gate(baseline, "triton==3.2.0", waivers=over)) == {"3.2.0": "bad"}
 
 
 def test_a_waiver_of_a_kernel_that_compiles_everywhere_has_to_go() -> None:
-    """As it has by a store."""
-    waived = (Waiver(reason="x", kernel=DELTA),)
-    result = gated(written([record(**on("3.4.0"))]), "triton==3.4.0", waivers=waived)
+    """A waiver without a failure in the baseline is reported as fixed."""
+    excuses = (Waiver(reason="x", kernel=DELTA),)
+    result = run_gate(write_baseline([record(**on("3.4.0"))]), "triton==3.4.0", waivers=excuses)
     assert [each.use for each in result.judged_waivers] == [WaiverUse.MENDED]
 
 
 def test_advisories_are_asked_about_the_baselines_kernels() -> None:
-    """On the targets that it knows."""
-    asked: list[tuple[set[str], str, str]] = []
+    """Advisories are looked up for the baseline's kernels and targets."""
+    calls: list[tuple[set[str], str, str]] = []
 
     def advise(kernels: Any, triton: str, target: str, packages: Any) -> Sequence[str]:
-        asked.append((set(kernels), triton, target))
+        calls.append((set(kernels), triton, target))
         return ["it miscompiles"] * (triton == "3.4.0")
 
-    result = gated(written(), "triton==3.4.0", advise=advise)
+    result = run_gate(write_baseline(), "triton==3.4.0", advise=advise)
     assert states(result) == {"3.4.0": "advised"}
-    assert ({DELTA}, "3.4.0", "sm90") in asked
+    assert ({DELTA}, "3.4.0", "sm90") in calls
 
 
 @pytest.mark.parametrize(
-    ("wanted", "release"),
+    ("choice", "release"),
     [
         (RecordFilter(package=SPEC), "good"),
         (RecordFilter(package="Shop==1.0.0"), "good"),
@@ -190,65 +187,57 @@ def test_advisories_are_asked_about_the_baselines_kernels() -> None:
         (RecordFilter(kernels=("nothing",)), "no-record"),
     ],
 )
-def test_only_what_is_asked_about_is_taken(wanted: RecordFilter, release: str) -> None:
-    """Another package, or another version of it, says nothing of this one."""
-    result = gated(written(), "triton==3.4.0", wanted=wanted)
+def test_only_what_is_asked_about_is_taken(choice: RecordFilter, release: str) -> None:
+    """A baseline of another package, version or target is not used."""
+    result = run_gate(write_baseline(), "triton==3.4.0", record_filter=choice)
     assert states(result) == {"3.4.0": release}
     assert bool(notes(result)) is (release == "no-record")
 
 
 def test_a_baseline_of_something_else_says_so() -> None:
-    """And leaves the gate without a record: exit 3."""
-    result = gated(written(), "triton==3.4.0", wanted=RecordFilter(package="mill==2.0"))
+    """The note names both packages, and the exit code is 3."""
+    result = run_gate(
+        write_baseline(), "triton==3.4.0", record_filter=RecordFilter(package="mill==2.0")
+    )
     assert notes(result) == ("b.json is not about mill==2.0; it is about shop==1.0",)
     assert result.exit_code() is Exit.INCOMPLETE
 
 
-def test_a_baseline_of_another_flacheck_or_capture_says_so() -> None:
-    """It is judged by all the same."""
-    result = gated(written(), "triton==3.4.0", flacheck="1.1")
-    assert states(result) == {"3.4.0": "good"}
-    assert notes(result) == (
-        "b.json was written by flacheck 1.0, this is 1.1: a failure may have another signature",
-    )
-    now = whole([record(**on("3.4.0"), **OTHER)], about=SPEC)
-    assert notes(gated(written(), "triton==3.4.0", store=now)) == (
-        "b.json is of another capture of shop on Triton 3.4.0 (sm90): "
-        "it has other cells; failures are compared by kernel and signature",
-    )
-
-
 def test_a_part_of_a_package_is_no_answer_about_the_package() -> None:
-    """A narrower question is named, and stays partial."""
+    """A baseline of a selection is partial for the package."""
     narrow = [
         replace(each, question=Question(SPEC, {"kernels": ["*fwd*"]}))
         for each in whole([record(**on("3.4.0"))], about=SPEC)
     ]
     baseline = baseline_of(narrow, "1.0")
-    (release,) = gated(baseline, "triton==3.4.0", wanted=RecordFilter(package=SPEC)).versions
+    (release,) = run_gate(
+        baseline, "triton==3.4.0", record_filter=RecordFilter(package=SPEC)
+    ).versions
     assert release.state.value == "partial"
     assert "only --kernel *fwd* of shop is in the baseline" in release.why
     both = baseline_of([*narrow, *whole([record(**on("3.4.0"))], about=SPEC)], "1.0")
-    result = gated(both, "triton==3.4.0", wanted=RecordFilter(package=SPEC))
+    result = run_gate(both, "triton==3.4.0", record_filter=RecordFilter(package=SPEC))
     assert states(result) == {"3.4.0": "good"}
 
 
 def test_an_operators_question_is_answered_by_the_same_question_alone() -> None:
-    """A whole package's counts do not say which cells came through it."""
+    """A whole package's counts are not used for a question about one operator."""
     fwd = [
         replace(each, question=Question(SPEC, {"ops": ["fwd"]}))
         for each in whole([record(**on("3.4.0"))], about=SPEC)
     ]
-    wanted = RecordFilter(package=SPEC, ops=("fwd",))
-    assert states(gated(baseline_of(fwd, "1.0"), "triton==3.4.0", wanted=wanted)) == {
+    choice = RecordFilter(package=SPEC, ops=("fwd",))
+    assert states(run_gate(baseline_of(fwd, "1.0"), "triton==3.4.0", record_filter=choice)) == {
         "3.4.0": "good"
     }
-    assert states(gated(written(), "triton==3.4.0", wanted=wanted)) == {"3.4.0": "no-record"}
+    assert states(run_gate(write_baseline(), "triton==3.4.0", record_filter=choice)) == {
+        "3.4.0": "no-record"
+    }
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """The sources of the package `shop`."""
+    """Create the sources of the package `shop`."""
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "pyproject.toml").write_text('[project]\nname = "Shop"\n')
     (tmp_path / "shop" / "k.py").write_text("x = 1\n")
@@ -256,17 +245,17 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def test_a_checkout_is_known_by_its_name_and_says_when_it_changed(checkout: Path) -> None:
-    """Its version ends in a hash of its files; a file with a dot in front is none of them."""
+    """A changed checkout is judged by the same baseline, with a note."""
     from flacheck.source.packages import checkouts
 
     about = f"shop==1.0+h{checkouts.digest(checkout)[:8]}"
-    baseline = written([record(**on("3.4.0"))], about)
-    wanted = RecordFilter(package=str(checkout))
+    baseline = write_baseline([record(**on("3.4.0"))], about)
+    choice = RecordFilter(package=str(checkout))
     (checkout / ".flacheck-baseline.json").write_text("{}")
-    result = gated(baseline, "triton==3.4.0", wanted=wanted)
+    result = run_gate(baseline, "triton==3.4.0", record_filter=choice)
     assert (states(result), notes(result)) == ({"3.4.0": "good"}, ())
     (checkout / "k.py").write_text("x = 2\n")
-    result = gated(baseline, "triton==3.4.0", wanted=wanted)
+    result = run_gate(baseline, "triton==3.4.0", record_filter=choice)
     assert states(result) == {"3.4.0": "good"}
     assert notes(result) == (
         f"b.json is of {about}, and files in {checkout} have changed since: "
@@ -275,14 +264,16 @@ def test_a_checkout_is_known_by_its_name_and_says_when_it_changed(checkout: Path
 
 
 def test_a_checkout_without_a_name_is_an_error(checkout: Path) -> None:
-    """Nothing else says which package it is."""
+    """A checkout without a name is a usage error."""
     (checkout / "pyproject.toml").write_text("[project]\ndynamic = ['name']\n")
     with pytest.raises(UsageError, match="there is no name in"):
-        gated(written(), "triton==3.4.0", wanted=RecordFilter(package=str(checkout)))
+        run_gate(
+            write_baseline(), "triton==3.4.0", record_filter=RecordFilter(package=str(checkout))
+        )
 
 
 def test_what_the_pins_allow_now_is_what_a_baseline_accepts() -> None:
-    """Releases only, not what is newer than all known ones."""
-    result = gated(written(), "triton>=3.5")
+    """A baseline accepts the existing releases that the pins allow."""
+    result = run_gate(write_baseline(), "triton>=3.5")
     assert accepted_releases(result) == ["3.5.0", "3.8.0"]
     assert "baseline" in json.loads(json.dumps(result.to_json()))

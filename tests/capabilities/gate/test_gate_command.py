@@ -1,4 +1,4 @@
-"""`flacheck gate` as a person, a workflow and a program use it: codes, formats, files."""
+"""Transcripts of `flacheck gate`: exit codes, formats and files."""
 
 from __future__ import annotations
 
@@ -33,45 +33,47 @@ reason = "issue 7"
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an index once said on this machine is not asked."""
+    """Give the test a cache without an index."""
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A folder with a store: 3.2.0 fails on sm90 with 8 warps, the releases of GOOD compile."""
-    made = [failure(options={"num_warps": 8}), record()]
-    made += [
+    records = [failure(options={"num_warps": 8}), record()]
+    records += [
         record(toolchain=f"triton=={version}", target=target)
         for version in GOOD
         for target in ("sm80", "sm90")
     ]
     with Store.open(tmp_path / ".flacheck") as store:
-        scanned(store, made)
+        scanned(store, records)
     return tmp_path
 
 
-def gated(project: Path, text: str, *args: str, file: str = "r.txt") -> tuple[int, str, str]:
+def run_gate(project: Path, text: str, *args: str, file: str = "r.txt") -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a gate on a file with this text."""
     (project / file).write_text(text)
-    found = flacheck("gate", file, *args, cwd=project)
-    assert "Traceback" not in found.stderr
-    return found.returncode, found.stdout, found.stderr
+    outcome = flacheck("gate", file, *args, cwd=project)
+    assert "Traceback" not in outcome.stderr
+    return outcome.returncode, outcome.stdout, outcome.stderr
 
 
 def document(project: Path, text: str, *args: str, **more: Any) -> dict[str, Any]:
-    """The JSON of a gate, which is as its schema says."""
-    found: dict[str, Any] = json.loads(gated(project, text, *args, "--format", "json", **more)[1])
+    """Return the JSON of a gate after validation against its schema."""
+    content: dict[str, Any] = json.loads(
+        run_gate(project, text, *args, "--format", "json", **more)[1]
+    )
     schema = json.loads(
         (Path(package.__file__).parent / "tables" / "schemas" / "gate-1.json").read_text()
     )
     jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(found, schema, format_checker=jsonschema.FormatChecker())
-    return found
+    jsonschema.validate(content, schema, format_checker=jsonschema.FormatChecker())
+    return content
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "said"),
+    ("text", "code", "message"),
     [
         ("triton==3.2.0\n", 1, "FC302: chunk_gated_delta_rule_fwd_kernel_h"),
         ("triton>=3.4,<3.9\n", 0, "7 good"),
@@ -85,16 +87,16 @@ def document(project: Path, text: str, *args: str, **more: Any) -> dict[str, Any
         ("triton>=3.8\n", 0, "newer than every known release"),
     ],
 )
-def test_codes(project: Path, text: str, code: int, said: str) -> None:
-    """1 with kernels and cause named, 0, 3 where nothing is known of what is admitted."""
-    found, out, _ = gated(project, text)
-    assert found == code
-    assert said in out
-    assert gated(project, text, "--format", "github")[0] == code
+def test_codes(project: Path, text: str, code: int, message: str) -> None:
+    """The exit code is 1 with kernels and cause, 0, or 3 without a record."""
+    exit_code, out, _ = run_gate(project, text)
+    assert exit_code == code
+    assert message in out
+    assert run_gate(project, text, "--format", "github")[0] == code
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "code", "said"),
+    ("file", "text", "code", "message"),
     [
         ("r.txt", "numpy\ntriton==\n", 2, "r.txt:2: 'triton==' is not a requirement"),
         ("pyproject.toml", "[project]\nname = \n", 2, "pyproject.toml:2: not valid TOML"),
@@ -105,61 +107,61 @@ def test_codes(project: Path, text: str, code: int, said: str) -> None:
     ],
 )
 def test_what_cannot_be_judged_is_one_message(
-    project: Path, file: str, text: str, code: int, said: str
+    project: Path, file: str, text: str, code: int, message: str
 ) -> None:
-    """With file and line, and nothing on stdout."""
-    found, out, error = gated(project, text, file=file)
-    assert (found, out) == (code, "")
-    assert said in error
+    """The message has file and line, and stdout is empty."""
+    exit_code, out, error = run_gate(project, text, file=file)
+    assert (exit_code, out) == (code, "")
+    assert message in error
 
 
 def test_a_missing_store_is_an_answer_and_is_not_made(tmp_path: Path) -> None:
-    """Contradictions are found all the same."""
-    assert gated(tmp_path, "triton==3.4.0\n")[0] == 3
-    assert gated(tmp_path, "torch==2.7.1\ntriton==3.2.0\n")[0] == 1
+    """Contradictions are found without a store."""
+    assert run_gate(tmp_path, "triton==3.4.0\n")[0] == 3
+    assert run_gate(tmp_path, "torch==2.7.1\ntriton==3.2.0\n")[0] == 1
     assert not (tmp_path / ".flacheck").exists()
 
 
 def test_the_table(project: Path) -> None:
-    """What a person sees: pins, releases, causes, waivers, suggestions."""
+    """The table has pins, releases, causes, waivers and suggestions."""
     (project / "pyproject.toml").write_text(
         '[project]\nname = "x"\ndependencies = ["torch>=2.6,<2.10"]\n'
         '[dependency-groups]\ngpu = ["triton==3.7.0"]\n'
         '[[tool.flacheck.waivers]]\nsignature = "FC401:ptx:-:0"\nreason = "issue 9"\n'
         "expires = 2026-01-31\n"
     )
-    found = flacheck("gate", "--suggest", cwd=project, COLUMNS="100")
-    assert found.stdout == (GOLDEN / "gate-table.txt").read_text()
-    assert found.returncode == 1
+    outcome = flacheck("gate", "--suggest", cwd=project, COLUMNS="100")
+    assert outcome.stdout == (GOLDEN / "gate-table.txt").read_text()
+    assert outcome.returncode == 1
 
 
 def test_json_names_pins_versions_and_changes(project: Path) -> None:
-    """As the contract has it."""
-    found = document(project, "numpy\ntriton>=3.2,!=3.3.0,<3.5\n")
-    assert found["pins"] == [
+    """The JSON has pins, releases and suggested changes."""
+    content = document(project, "numpy\ntriton>=3.2,!=3.3.0,<3.5\n")
+    assert content["pins"] == [
         {"file": "r.txt", "line": 2, "name": "triton", "specifier": ">=3.2,!=3.3.0,<3.5"}
     ]
-    assert {version["triton"]: version["state"] for version in found["versions"]} == {
+    assert {version["triton"]: version["state"] for version in content["versions"]} == {
         "3.2.0": "bad",
         "3.3.1": "no-record",
         "3.4.0": "good",
     }
-    assert [change["to"] for change in found["suggest"]] == [">=3.3.1,<3.5"]
+    assert [change["to"] for change in content["suggest"]] == [">=3.3.1,<3.5"]
     assert (
         document(project, "torch==2.7.1\ntriton==3.2.0\n")["conflicts"][0]["pins"][1]["line"] == 2
     )
-    code, out, _ = gated(project, "triton==3.2.0\n", "--format", "jsonl")
+    code, out, _ = run_gate(project, "triton==3.2.0\n", "--format", "jsonl")
     assert code == 1
     assert len(out.splitlines()) == 1
     assert json.loads(out)["schema"] == "flacheck.gate/1"
 
 
 def test_github_annotates_the_lines(project: Path) -> None:
-    """An error at the pin that admits what fails, and at both pins of a contradiction."""
-    failing = gated(project, "numpy\ntriton>=3.2,<3.3\n", "--format", "github")[1].splitlines()
+    """Errors are at the failing pin and at both contradicting pins."""
+    failing = run_gate(project, "numpy\ntriton>=3.2,<3.3\n", "--format", "github")[1].splitlines()
     assert failing[0].startswith("::error file=r.txt,line=2,title=FC302 ")
     assert "Assertion `reshapeOuts'" in failing[0]
-    both = gated(project, "torch==2.7.1\ntriton==3.2.0\n", "--format", "github")[1].splitlines()
+    both = run_gate(project, "torch==2.7.1\ntriton==3.2.0\n", "--format", "github")[1].splitlines()
     assert [line.partition("::torch")[0] for line in both[:2]] == [
         f"::error file=r.txt,line={line},title=pins contradict each other" for line in (1, 2)
     ]
@@ -167,24 +169,22 @@ def test_github_annotates_the_lines(project: Path) -> None:
 
 
 def test_annotations_are_the_same_on_a_terminal(project: Path) -> None:
-    """Neither colours nor line ends of a narrow window: a workflow's log may be one."""
-    plain = gated(project, "triton>=3.2,<3.5\n", "--format", "github")[1]
+    """A terminal gets annotations without colours or line breaks."""
+    plain = run_gate(project, "triton>=3.2,<3.5\n", "--format", "github")[1]
     inner, outer = pty.openpty()
     command = [sys.executable, "-m", "flacheck", "gate", "r.txt", "--format", "github"]
     place = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "40", "PYTHONPATH": str(ROOT)}
     child = subprocess.Popen(command, cwd=project, stdout=outer, stderr=subprocess.PIPE, env=place)
     os.close(outer)
-    said = b"".join(iter(lambda: _available(inner), b""))
+    output = b"".join(iter(lambda: _available(inner), b""))
     os.close(inner)
     assert child.communicate()[1] == b""
     assert child.returncode == 1
-    assert said.decode().replace("\r\n", "\n") == plain
+    assert output.decode().replace("\r\n", "\n") == plain
 
 
 def _available(terminal: int) -> bytes:
-    """What a terminal shows next; nothing when the other side is closed, which Linux reports as an
-    error.
-    """
+    """Return the next bytes of a terminal, or none after its other side is closed."""
     try:
         return os.read(terminal, 65536)
     except OSError:
@@ -192,28 +192,28 @@ def _available(terminal: int) -> bytes:
 
 
 def test_a_warning_comes_once_though_files_are_read_twice(project: Path) -> None:
-    """Before and after a fix."""
+    """A warning is printed once, although --fix reads the files twice."""
     text = "-c https://example.com/limits.txt\ntriton>=3.2,<3.9\n"
-    code, _, error = gated(project, text, "--fix")
+    code, _, error = run_gate(project, text, "--fix")
     assert code == 0
     assert error.count("limits.txt is not fetched") == 1
 
 
 def test_markdown_is_for_a_jobs_summary(project: Path) -> None:
-    """A table, and code that survives a backtick."""
-    out = gated(project, "triton>=3.2,<3.5\n", "--format", "markdown")[1]
+    """Markdown has a table and quotes code with backticks."""
+    out = run_gate(project, "triton>=3.2,<3.5\n", "--format", "markdown")[1]
     assert "| 3.2.0 | 2.6.0 | **bad** | FC302: chunk_gated_delta_rule_fwd_kernel_h |" in out
     assert "`` Assertion `reshapeOuts' failed. ``" in out
 
 
 def test_a_fix_is_written_and_judged_anew(project: Path) -> None:
-    """Exit 0 when that mends it; what cannot be written leaves 1."""
-    code, out, error = gated(project, "numpy  # x\ntriton>=3.2,<3.9  # y\n", "--fix")
+    """A fixed file passes; a pin that cannot be written leaves exit code 1."""
+    code, out, error = run_gate(project, "numpy  # x\ntriton>=3.2,<3.9  # y\n", "--fix")
     assert (project / "r.txt").read_text() == "numpy  # x\ntriton>=3.3.0,<3.9  # y\n"
     assert code == 0
     assert "7 good" in out
     assert "is now triton>=3.3.0,<3.9" in error
-    code, _, error = gated(project, "triton==3.2.0 --hash=sha256:aa\n", "--fix")
+    code, _, error = run_gate(project, "triton==3.2.0 --hash=sha256:aa\n", "--fix")
     assert code == 1
     assert "was left as it is (its hashes are of that release)" in error
     assert flacheck("gate", "--installed", "--fix", cwd=project).returncode == 2
@@ -221,9 +221,9 @@ def test_a_fix_is_written_and_judged_anew(project: Path) -> None:
 
 @pytest.mark.slow
 def test_the_toml_editor_is_loaded_for_a_fix_alone(project: Path) -> None:
-    """Judging does not pay for it."""
+    """The TOML editor is imported only for --fix."""
     (project / "pyproject.toml").write_text('[project]\ndependencies = ["triton>=3.2,<3.9"]\n')
-    loaded = []
+    imports = []
     for args in ([], ["--fix"]):
         command = [
             sys.executable,
@@ -235,20 +235,20 @@ def test_the_toml_editor_is_loaded_for_a_fix_alone(project: Path) -> None:
             "pyproject.toml",
             *args,
         ]
-        found = subprocess.run(
+        outcome = subprocess.run(
             command,
             cwd=project,
             capture_output=True,
             text=True,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
-        assert found.returncode == (0 if args else 1)
-        loaded.append(" tomlkit" in found.stderr)
-    assert loaded == [False, True]
+        assert outcome.returncode == (0 if args else 1)
+        imports.append(" tomlkit" in outcome.stderr)
+    assert imports == [False, True]
 
 
 def test_settings_choose_the_records(project: Path) -> None:
-    """The matrix and the targets of [tool.flacheck] select records, and an option comes first."""
+    """The settings select matrix, targets and package; a flag comes first."""
     settings = project / "pyproject.toml"
     for setting, code in {
         'matrix = "seeds"': 1,
@@ -257,15 +257,15 @@ def test_settings_choose_the_records(project: Path) -> None:
         'target = "sm90"': 1,
     }.items():
         settings.write_text(f"[tool.flacheck]\n{setting}\n")
-        assert gated(project, "triton==3.2.0\n")[0] == code, setting
-    assert gated(project, "triton==3.2.0\n", "--package", PACKAGE)[0] == 1
+        assert run_gate(project, "triton==3.2.0\n")[0] == code, setting
+    assert run_gate(project, "triton==3.2.0\n", "--package", PACKAGE)[0] == 1
 
 
 def test_a_waiver_holds_for_gate_and_report(project: Path) -> None:
-    """And the gate says so; an expired one is a finding."""
+    """A waiver excuses the failure in both commands until it expires."""
     settings = project / "pyproject.toml"
     settings.write_text(WAIVER)
-    code, out, _ = gated(project, "triton==3.2.0\n")
+    code, out, _ = run_gate(project, "triton==3.2.0\n")
     assert code == 0
     assert "kernel chunk_gated_* lets 1 failing cell pass (issue 7)" in out
     assert document(project, "triton==3.2.0\n")["waived"][0] | {"cells": 0} == {
@@ -278,30 +278,30 @@ def test_a_waiver_holds_for_gate_and_report(project: Path) -> None:
     }
     assert "1 fails (1 waived)" in flacheck("report", cwd=project).stdout
     settings.write_text(WAIVER + "expires = 2026-01-31\n")
-    assert gated(project, "triton==3.4.0\n")[0] == 1
+    assert run_gate(project, "triton==3.4.0\n")[0] == 1
     assert "waived" not in flacheck("report", cwd=project).stdout
 
 
 def test_a_waiver_of_another_signature_is_looked_up_in_the_store(project: Path) -> None:
-    """Whether its cells compile again is asked of all that was ever stored."""
+    """A signature without a stored failure waives nothing."""
     settings = project / "pyproject.toml"
     settings.write_text(WAIVER.replace('kernel = "chunk_gated_*"', 'signature = "FC401:ptx:-:0"'))
-    code, out, _ = gated(project, "triton==3.4.0\n")
+    code, out, _ = run_gate(project, "triton==3.4.0\n")
     assert code == 0
     assert "FC401:ptx:-:0 waives nothing that was tried (issue 7)" in out
 
 
 def test_without_a_file_the_live_environment_is_judged(project: Path) -> None:
-    """And that is said, for it may not be what was meant."""
-    found = flacheck(
+    """A note says that the live environment is judged."""
+    outcome = flacheck(
         "gate", "--store", str(project / ".flacheck"), cwd=project.parent / project.name
     )
-    assert "no file here pins torch or triton: looking at the live environment" in found.stderr
-    assert found.returncode in (0, 3, 4)
+    assert "no file here pins torch or triton: looking at the live environment" in outcome.stderr
+    assert outcome.returncode in (0, 3, 4)
 
 
 def test_a_listed_new_release_is_seen(project: Path) -> None:
-    """What an earlier look at the index named counts, without a new flacheck."""
+    """Releases of an earlier index listing are admitted."""
     cache = Path(os.environ["FLACHECK_CACHE_DIR"]) / "index" / "triton.json"
     assert ">3.9.0" in {v["triton"] for v in document(project, "triton>=3.8\n")["versions"]}
     cache.parent.mkdir(parents=True)
@@ -313,7 +313,7 @@ def test_a_listed_new_release_is_seen(project: Path) -> None:
 
 @pytest.mark.slow
 def test_two_hundred_pins_cost_little_more_than_two(project: Path) -> None:
-    """Of processor time, start, store and judging included; a ratio, whatever the machine."""
+    """200 pins cost less than twice the time of two."""
 
     def cost(lines: list[str]) -> float:
         (project / "r.txt").write_text("".join(lines))
@@ -332,37 +332,37 @@ def test_two_hundred_pins_cost_little_more_than_two(project: Path) -> None:
 
 @pytest.mark.network
 def test_scan_fills_the_gaps_and_no_more(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A release without a record is compiled for, one with records is not, and a second time
-    nothing is.
-    """
+    """--scan compiles only releases without a record."""
     monkeypatch.delenv("FLACHECK_CACHE_DIR")
     narrow = ("--scan", "--kernel", "solve_tril", "--target", "sm90", "-j", "2")
-    code, out, _ = gated(project, "triton==3.5.1\n", *narrow)
+    code, out, _ = run_gate(project, "triton==3.5.1\n", *narrow)
     assert code == 0
     # `quick` compiles the first configuration of each kernel.
     assert "1 screened" in out
     assert "compiled: 1 of 4 configurations, 1 of 1 kernels on sm90" in out
     with Store.open(project / ".flacheck") as store:
-        scanned = [found for found in store.records(store.run("last").id) if found.package is None]
-    assert {(found.toolchain, found.target) for found in scanned} == {("triton==3.5.1", "sm90")}
-    code, _, error = gated(project, "triton==3.5.1\n", *narrow)
+        own_records = [
+            entry for entry in store.records(store.run("last").id) if entry.package is None
+        ]
+    assert {(entry.toolchain, entry.target) for entry in own_records} == {("triton==3.5.1", "sm90")}
+    code, _, error = run_gate(project, "triton==3.5.1\n", *narrow)
     assert code == 0
     assert "cells" not in error
 
 
 def test_releases_on_the_command_line_are_one_more_pin(project: Path) -> None:
-    """Beside those of the files, or alone; what a project's scans ask for is no pin."""
+    """A release on the command line is a pin beside those of the files."""
     (project / "pyproject.toml").write_text('[tool.flacheck]\ntriton = "3.2.0"\n')
-    found = document(project, "triton>=3.4,<3.9\n", "--torch", "2.9")
-    assert [(pin["file"], pin["specifier"]) for pin in found["pins"]] == [
+    content = document(project, "triton>=3.4,<3.9\n", "--torch", "2.9")
+    assert [(pin["file"], pin["specifier"]) for pin in content["pins"]] == [
         ("r.txt", ">=3.4,<3.9"),
         ("--torch", "==2.9.*"),
     ]
-    assert [version["triton"] for version in found["versions"]] == ["3.5.0", "3.5.1"]
+    assert [version["triton"] for version in content["versions"]] == ["3.5.0", "3.5.1"]
     (project / "r.txt").unlink()
     alone = flacheck("gate", "--triton", "3.5.1", cwd=project)
     assert (alone.returncode, "1 good" in alone.stdout) == (0, True), alone.stderr
-    code, out, _ = gated(project, "torch==2.8.0\n", "--torch", "2.9")
+    code, out, _ = run_gate(project, "torch==2.8.0\n", "--torch", "2.9")
     assert code == 1
     assert "no release of torch satisfies torch==2.8.0 (r.txt:1) and torch==2.9.*" in out
 
@@ -371,15 +371,15 @@ def test_releases_on_the_command_line_are_one_more_pin(project: Path) -> None:
 
 
 def test_the_pre_commit_hook_runs_the_gate() -> None:
-    """On the files that hold pins, and only those."""
+    """The hook matches only files that hold pins."""
     hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     (hook,) = [each for each in hooks if each["id"] == "flacheck-gate"]
     assert hook["entry"] == "flacheck gate"
     assert hook["pass_filenames"] is False
-    wanted = re.compile(hook["files"])
+    pattern = re.compile(hook["files"])
     assert all(
         map(
-            wanted.search,
+            pattern.search,
             (
                 "pyproject.toml",
                 "a/uv.lock",
@@ -390,7 +390,7 @@ def test_the_pre_commit_hook_runs_the_gate() -> None:
         )
     )
     assert not any(
-        map(wanted.search, ("setup.py", "notes.txt", "requirements.md", "mypyproject.toml"))
+        map(pattern.search, ("setup.py", "notes.txt", "requirements.md", "mypyproject.toml"))
     )
 
 
@@ -405,7 +405,7 @@ def test_the_pre_commit_hook_runs_the_gate() -> None:
 def test_the_action_gates_with_annotations_and_a_summary(
     project: Path, args: str, code: int
 ) -> None:
-    """Its last step as a workflow runs it (the index is not asked); inputs never become script."""
+    """The action's step writes a summary, and its inputs are not run as script."""
     action = yaml.safe_load((ROOT / ".github/actions/flacheck-gate/action.yml").read_text())
     step = action["runs"]["steps"][-1]
     (project / "flacheck").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m flacheck "$@"\n')
@@ -417,15 +417,15 @@ def test_the_action_gates_with_annotations_and_a_summary(
         "GITHUB_STEP_SUMMARY": str(project / "summary.md"),
         "PATH": f"{project}:{os.environ['PATH']}",
     }
-    found = subprocess.run(
+    outcome = subprocess.run(
         ["bash", "-e", "-c", step["run"].replace(" --refresh", "")],
         cwd=project,
         env={**os.environ, **inputs, **place},
         capture_output=True,
         text=True,
     )
-    assert found.returncode == code
-    assert "::" in found.stdout
+    assert outcome.returncode == code
+    assert "::" in outcome.stdout
     assert not (project / "owned").exists()
-    assert found.stdout.startswith("::error file=r.txt,line=1,title=FC302") == (code == 1)
+    assert outcome.stdout.startswith("::error file=r.txt,line=1,title=FC302") == (code == 1)
     assert (project / "summary.md").read_text().startswith("## flacheck gate")

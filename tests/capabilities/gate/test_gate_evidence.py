@@ -1,4 +1,4 @@
-"""Which records a gate goes by, and the scan that adds to them."""
+"""The records that a gate judges by, and the scan that adds to them."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from tests.paths import TESTS
 
 
 def test_only_the_questions_that_are_asked_about_count(tmp_path: Path) -> None:
-    """A matrix by its name, a package, kernels and targets by what is asked."""
+    """Records are selected by matrix, package, kernels and targets."""
     other = record(**on("3.4.0"), kernel="retention.chunk_fwd_o", package=None, target="sm80")
     with Store.open(tmp_path) as store:
         scanned(store, [BROKEN], "seeds")
         scanned(store, [other], "mine")
 
         def kernels(**asked: Any) -> set[str]:
-            found = of_store(store, RecordFilter(**asked))
-            assert {each.key for each in found.records} == {
-                cell.key for each in found.standings for cell in each.cells
+            evidence = of_store(store, RecordFilter(**asked))
+            assert {each.key for each in evidence.records} == {
+                cell.key for each in evidence.standings for cell in each.cells
             }
-            return {record.kernel for record in found.records}
+            return {record.kernel for record in evidence.records}
 
         assert kernels() == {DELTA, other.kernel}
         assert (
@@ -58,13 +58,13 @@ def test_only_the_questions_that_are_asked_about_count(tmp_path: Path) -> None:
 
 
 def test_a_part_of_what_is_asked_about_makes_nothing_good(tmp_path: Path) -> None:
-    """A narrower scan, or a matrix with some of a package's kernels, can only speak against it."""
+    """A narrower scan is partial for the whole question."""
     with Store.open(tmp_path) as store:
         scanned(store, [record(**on("3.4.0"))], "seeds", selection={"kernels": ["chunk_*"]})
 
         def stands(**asked: Any) -> list[tuple[str, str, str]]:
-            found = of_store(store, RecordFilter(**asked)).standings
-            return [(each.question.name, each.progress, each.note) for each in found]
+            evidence = of_store(store, RecordFilter(**asked)).standings
+            return [(each.question.name, each.progress, each.note) for each in evidence]
 
         assert stands() == [("seeds --kernel chunk_*", "1/1", "")]
         assert stands(matrix="seeds", kernels=("chunk_*",)) == [
@@ -79,15 +79,15 @@ def test_a_part_of_what_is_asked_about_makes_nothing_good(tmp_path: Path) -> Non
 
 
 def test_with_operators_only_a_question_with_the_same_counts(tmp_path: Path) -> None:
-    """Which cells of another came through them, no store knows."""
+    """With --op, only a scan of the same operators counts."""
     with Store.open(tmp_path) as store:
         scanned(store, [record(**on("3.4.0"))], PACKAGE)
         narrow = {"ops": ["retention"]}
         scanned(store, [record(**on("3.5.0"))], PACKAGE, selection=narrow)
 
         def places(**asked: Any) -> list[tuple[str, str]]:
-            found = of_store(store, RecordFilter(**asked)).standings
-            return [(each.question.name, each.toolchain) for each in found]
+            evidence = of_store(store, RecordFilter(**asked)).standings
+            return [(each.question.name, each.toolchain) for each in evidence]
 
         through = [(f"{PACKAGE} --op retention", "triton==3.5.0")]
         assert places(package=PACKAGE, ops=("retention",)) == through
@@ -107,7 +107,7 @@ axes:
 
 
 def test_a_file_is_asked_as_it_is_now(here: Path) -> None:
-    """A scan of a part of it is partial of the whole file, not good of the part."""
+    """A scan of a part of a matrix file is partial for the file."""
     (here / "mine.yaml").write_text(MATRIX)
     part = planning.plan_job(Job(Subject("mine.yaml"), Selection(kernels=("*fwd_o",))))
     whole = planning.plan_job(Job(Subject("mine.yaml"), Selection()))
@@ -117,17 +117,17 @@ def test_a_file_is_asked_as_it_is_now(here: Path) -> None:
         run = store.begin_run({}, part.name, {}, question=question, key_sets=sets.values())
         attempt = Attempt(Outcome.FINISHED, stage="cubin")
         store.add_many(run, [judge.judge(cell, attempt) for cell in part.cells])
-        (found,) = of_store(store, RecordFilter("mine.yaml")).standings
-        assert found.progress == f"{len(part.cells)}/{len(whole.cells)}"
+        (evidence,) = of_store(store, RecordFilter("mine.yaml")).standings
+        assert evidence.progress == f"{len(part.cells)}/{len(whole.cells)}"
         # Without the file only the scan's own question is known.
-        (named,) = of_store(store, RecordFilter("mine")).standings
-        assert named.progress == f"{len(part.cells)}/?"
+        (own_question,) = of_store(store, RecordFilter("mine")).standings
+        assert own_question.progress == f"{len(part.cells)}/?"
 
 
 def test_where_there_is_no_store_nothing_is_known(tmp_path: Path) -> None:
-    """And none is made."""
-    with evidence.open_evidence(tmp_path / "no", RecordFilter()) as known:
-        assert (known.records, known.standings) == ((), ())
+    """A missing store has no evidence and is not made."""
+    with evidence.open_evidence(tmp_path / "no", RecordFilter()) as no_evidence:
+        assert (no_evidence.records, no_evidence.standings) == ((), ())
     assert not (tmp_path / "no").exists()
     assert gate([], "triton==3.4.0").exit_code() is Exit.INCOMPLETE
 
@@ -135,22 +135,22 @@ def test_where_there_is_no_store_nothing_is_known(tmp_path: Path) -> None:
 def test_the_gaps_are_the_admitted_releases_without_a_verdict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A scan is asked for those alone, of the same matrix, kernels, targets or package."""
-    asked: list[Any] = []
+    """--scan compiles the missing releases of the same subject."""
+    jobs: list[Any] = []
     monkeypatch.setattr(
         evidence.planning,
         "plan_job",
-        lambda job: asked.append((job.subject, job.selection)),
+        lambda job: jobs.append((job.subject, job.selection)),
     )
     RecordFilter("mine.yaml", None, ("chunk_*",), ("sm90",)).plan(["3.3.1", "3.9.0"])
     RecordFilter("mine.yaml", PACKAGE).plan(["3.3.1"])
     RecordFilter().plan(["3.3.1"])
-    assert [subject for subject, _ in asked] == [
+    assert [subject for subject, _ in jobs] == [
         Subject("mine.yaml"),
         Subject("mine.yaml", PACKAGE),
         Subject(),
     ]
-    first = asked[0][1]
+    first = jobs[0][1]
     assert (first.toolchains, first.kernels, first.targets) == (
         ("triton==3.3.1", "triton==3.9.0"),
         ("chunk_*",),
@@ -159,29 +159,29 @@ def test_the_gaps_are_the_admitted_releases_without_a_verdict(
 
 
 def test_a_scan_for_more_asks_the_question_that_decides() -> None:
-    """A package by its name, a checkout by its folder, a matrix by its name or file."""
-    made = [record(**on("3.4.0"))]
-    chosen = RecordFilter(kernels=("chunk_*",))
-    assert chosen.of_only_question(()) == chosen
+    """--scan takes the package, checkout or matrix of the stored question."""
+    records = [record(**on("3.4.0"))]
+    own_filter = RecordFilter(kernels=("chunk_*",))
+    assert own_filter.of_only_question(()) == own_filter
 
-    def asked(about: str, **more: Any) -> RecordFilter:
-        return RecordFilter().of_only_question(whole(made, about=about, **more))
+    def filter_for(about: str, **more: Any) -> RecordFilter:
+        return RecordFilter().of_only_question(whole(records, about=about, **more))
 
     on_target = {"targets": ("sm90",)}
-    assert asked(PACKAGE) == RecordFilter(package=PACKAGE, **on_target)
-    assert asked("seeds", source="seeds") == RecordFilter("seeds", **on_target)
+    assert filter_for(PACKAGE) == RecordFilter(package=PACKAGE, **on_target)
+    assert filter_for("seeds", source="seeds") == RecordFilter("seeds", **on_target)
     folder = str(TESTS)
-    assert asked("mine==1+h0", source=folder) == RecordFilter(package=folder, **on_target)
-    narrowed = asked(PACKAGE, selection={"kernels": ["a*"], "targets": ["sm90"]})
-    assert narrowed == RecordFilter(package=PACKAGE, kernels=("a*",), **on_target)
+    assert filter_for("mine==1+h0", source=folder) == RecordFilter(package=folder, **on_target)
+    narrow = filter_for(PACKAGE, selection={"kernels": ["a*"], "targets": ["sm90"]})
+    assert narrow == RecordFilter(package=PACKAGE, kernels=("a*",), **on_target)
 
 
 def test_a_scan_for_more_does_not_guess_between_questions() -> None:
-    """Nor does it ask less than what was asked."""
-    made = [record(**on("3.4.0"))]
-    several = [*whole(made, about="one==1"), *whole(made, about="two==2")]
+    """Several stored questions are a usage error."""
+    records = [record(**on("3.4.0"))]
+    several = [*whole(records, about="one==1"), *whole(records, about="two==2")]
     with pytest.raises(UsageError, match=r"several questions decide \(one==1, two==2\)"):
         RecordFilter().of_only_question(several)
-    narrow = whole(made, about="one==1", selection={"dtypes": ["bf16"]})
+    narrow = whole(records, about="one==1", selection={"dtypes": ["bf16"]})
     with pytest.raises(UsageError, match="--scan cannot ask one==1 --dtype bf16 again"):
         RecordFilter().of_only_question(narrow)

@@ -1,6 +1,4 @@
-"""Files as other tools write them and as people break them: pins, warnings, and errors with file
-and line.
-"""
+"""Pin files as tools write them and as people break them."""
 
 from __future__ import annotations
 
@@ -209,16 +207,16 @@ def lay(folder: Path, name: str, content: str | bytes) -> Path:
 def test_pins_are_read_as_the_tools_read_them(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each once, with its line, and nothing that is not a pin of torch or Triton on Linux."""
+    """Each pin of torch or Triton on Linux is read once, with its line."""
     monkeypatch.chdir(tmp_path)
-    file, content, wanted = READ[name]
-    found = sources.of_files([lay(tmp_path, file, content)])
-    pins = dict.fromkeys(pin for installation in found for pin in installation.pins)
-    assert [f"{pin.line or ''} {pin.requirement}" for pin in pins] == wanted
+    file, content, pin_texts = READ[name]
+    installations = sources.of_files([lay(tmp_path, file, content)])
+    pins = dict.fromkeys(pin for installation in installations for pin in installation.pins)
+    assert [f"{pin.line or ''} {pin.requirement}" for pin in pins] == pin_texts
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "said"),
+    ("file", "text", "message"),
     [
         (
             R,
@@ -243,22 +241,22 @@ def test_pins_are_read_as_the_tools_read_them(
 def test_what_is_assumed_or_left_out_is_said_once(
     file: str,
     text: str,
-    said: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """With file and line."""
+    """The warning has file and line."""
     monkeypatch.chdir(tmp_path)
     sources.of_files([lay(tmp_path, file, text)])
-    assert [warning.startswith(said) for warning in caplog.messages] == [True]
+    assert [warning.startswith(message) for warning in caplog.messages] == [True]
 
 
 POETRY_TRITON = "[tool.poetry.dependencies]\ntriton = "
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "said"),
+    ("file", "content", "message"),
     [
         (
             R,
@@ -360,10 +358,10 @@ POETRY_TRITON = "[tool.poetry.dependencies]\ntriton = "
     ],
 )
 def test_what_is_broken_is_one_error_with_its_place(
-    file: str, content: str | bytes, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: str, content: str | bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 2, never a traceback out of a library."""
+    """A broken file is one usage error with file and line."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError) as caught:
         sources.of_files([lay(tmp_path, file, content)])
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)

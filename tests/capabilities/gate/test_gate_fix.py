@@ -1,4 +1,4 @@
-"""A fix changes the specifiers in their files and nothing else."""
+"""A fix changes specifiers and nothing else."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.paths import TESTS
 GOLDEN = TESTS / "golden" / "fix"
 
 
-def fixed(name: str, text: str, *records: Record) -> str:
-    """The file after --fix."""
+def fix_file(name: str, text: str, *records: Record) -> str:
+    """Return the file's text after --fix."""
     Path(name).write_bytes(text.encode())
     judge = Judge(RELEASES, lambda *asked: (), today=TODAY)
-    known = Evidence(whole(records or RECORDS), records or RECORDS)
-    fix(judge.judge(sources.of_files([Path(name)]), known).suggest)
+    evidence = Evidence(whole(records or RECORDS), records or RECORDS)
+    fix(judge.judge(sources.of_files([Path(name)]), evidence).suggest)
     return Path(name).read_bytes().decode()
 
 
@@ -49,17 +49,19 @@ triton = "triton >= 3.2 , <3.9"
 def test_a_fix_changes_the_specifier_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Comments, layout, quotes, markers, line ends and a byte order mark stay."""
+    """Comments, layout, quotes, markers and line ends stay."""
     monkeypatch.chdir(tmp_path)
     for text in (PYPROJECT, PYPROJECT.replace("\n", "\r\n")):
-        assert fixed("pyproject.toml", text) == text.replace(">= 3.2 , <3.9 ;", ">=3.3.1,<3.9 ;")
+        assert fix_file("pyproject.toml", text) == text.replace(">= 3.2 , <3.9 ;", ">=3.3.1,<3.9 ;")
     poetry = '[tool.poetry.dependencies]\ntriton = {version = "^3.2", optional = false} # caret\n'
-    assert fixed("pyproject.toml", poetry) == poetry.replace("^3.2", ">=3.3.1,<4")
+    assert fix_file("pyproject.toml", poetry) == poetry.replace("^3.2", ">=3.3.1,<4")
     lines = "# x\nnumpy\ntriton[a]>=3.2 ; python_version > '3'  # why\r\n\n-r other.txt"
     Path("other.txt").write_text("torch\n")
-    assert fixed("r.txt", lines) == lines.replace(">=3.2", ">=3.3.1")
-    assert fixed("two.txt", "torch>=2.7,<2.8\ntriton==3.2.0\n") == "torch==2.5.1\ntriton==3.1.0\n"
-    assert fixed("bare.txt", "triton  # any\n") == "triton!=3.2.0,!=3.3.0  # any\n"
+    assert fix_file("r.txt", lines) == lines.replace(">=3.2", ">=3.3.1")
+    assert (
+        fix_file("two.txt", "torch>=2.7,<2.8\ntriton==3.2.0\n") == "torch==2.5.1\ntriton==3.1.0\n"
+    )
+    assert fix_file("bare.txt", "triton  # any\n") == "triton!=3.2.0,!=3.3.0  # any\n"
     assert list(tmp_path.glob(".*")) == []
 
 
@@ -67,21 +69,19 @@ def test_a_fix_changes_the_specifier_and_nothing_else(
 def test_a_fixed_project_file_is_as_before_but_for_its_pins(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Layouts as people make them: aligned, indented, commented, dotted, inline, tables told in
-    pieces.
-    """
+    """Aligned, commented, dotted and inline tables keep their layout."""
     monkeypatch.chdir(tmp_path)
     before, after = ((GOLDEN / f"{name}{kind}.toml").read_text() for kind in ("", ".fixed"))
     assert before != after
-    assert fixed("pyproject.toml", before) == after
-    assert fixed("pyproject.toml", before.replace("\n", "\r\n")) == after.replace("\n", "\r\n")
-    assert fixed("pyproject.toml", after) == after
+    assert fix_file("pyproject.toml", before) == after
+    assert fix_file("pyproject.toml", before.replace("\n", "\r\n")) == after.replace("\n", "\r\n")
+    assert fix_file("pyproject.toml", after) == after
 
 
 def test_a_file_of_powershell_is_fixed_as_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """UTF-16 with its mark."""
+    """A UTF-16 file keeps its encoding."""
     monkeypatch.chdir(tmp_path)
     Path("r.txt").write_bytes("numpy\r\ntriton==3.3.0\r\n".encode("utf-16"))
     change = PinChange(sources.of_files([Path("r.txt")])[0].pins[0], "==3.4.0")
@@ -92,7 +92,7 @@ def test_a_file_of_powershell_is_fixed_as_it_is_written(
 def test_a_file_given_under_two_names_is_fixed_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A link is followed, and stays one."""
+    """A symbolic link stays one."""
     monkeypatch.chdir(tmp_path)
     Path("r.txt").write_text("triton==3.3.0\n")
     Path("link.txt").symlink_to("r.txt")
@@ -118,7 +118,7 @@ while True:
 
 @pytest.mark.slow
 def test_a_kill_while_a_fix_is_written_leaves_a_whole_file(tmp_path: Path) -> None:
-    """The old one or the new one, of a size that takes more than one write."""
+    """After a kill the file is the old or the new one."""
     rest = "# rest\n" * 200_000
     old, new = (f"triton=={version}\n{rest}" for version in ("3.3.0", "3.4.0"))
     file = tmp_path / "r.txt"
@@ -138,11 +138,11 @@ def test_a_kill_while_a_fix_is_written_leaves_a_whole_file(tmp_path: Path) -> No
 def test_an_included_file_is_fixed_where_the_pin_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And keeps its mode."""
+    """An included file is changed and keeps its mode."""
     monkeypatch.chdir(tmp_path)
     Path("limits.txt").write_text("triton==3.3.0\n")
     Path("limits.txt").chmod(0o640)
-    assert fixed("r.txt", "-c limits.txt\ntorch\n") == "-c limits.txt\ntorch\n"
+    assert fix_file("r.txt", "-c limits.txt\ntorch\n") == "-c limits.txt\ntorch\n"
     assert Path("limits.txt").read_text() == "triton==3.4.0\n"
     assert Path("limits.txt").stat().st_mode & 0o777 == 0o640
 
@@ -150,26 +150,26 @@ def test_an_included_file_is_fixed_where_the_pin_is(
 def test_what_cannot_be_written_is_left_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hashes are of one release, and a lock is its tool's."""
+    """Pins with hashes and locks are left, with the reason."""
     monkeypatch.chdir(tmp_path)
     for name, text in {
         "r.txt": "triton==3.3.0 --hash=sha256:aa\n",
         "uv.lock": '[[package]]\nname = "triton"\nversion = "3.3.0"\n',
     }.items():
-        assert fixed(name, text) == text
+        assert fix_file(name, text) == text
         judge = Judge(RELEASES, lambda *asked: ())
         outcome = judge.judge(
             sources.of_files([Path(name)]),
             Evidence(whole(RECORDS), RECORDS),
         )
-        original_text, left = fix(outcome.suggest)
+        original_text, not_written = fix(outcome.suggest)
         assert original_text == []
-        assert [change.to for change in left] == ["==3.4.0"]
-        assert left[0].pin.obstacle
+        assert [change.to for change in not_written] == ["==3.4.0"]
+        assert not_written[0].pin.obstacle
 
 
 def test_a_file_that_changed_meanwhile_is_not_touched() -> None:
-    """The pin must stand where it was read."""
+    """A pin that moved since it was read is an error."""
     pin = Pin("r.txt", 1, "triton", "==3.3.0", (6, 13), "==3.3.0")
     assert (
         edit_content(b"triton==3.3.0\n", "r.txt", [PinChange(pin, "==3.4.0")]) == b"triton==3.4.0\n"
@@ -179,7 +179,7 @@ def test_a_file_that_changed_meanwhile_is_not_touched() -> None:
 
 
 def test_a_file_that_cannot_be_written_is_one_message(tmp_path: Path) -> None:
-    """Nothing is left beside it."""
+    """A file that cannot be written is a usage error."""
     pin = Pin(str(tmp_path / "gone" / "r.txt"), 1, "triton", "==3.3.0", (6, 13), "==3.3.0")
     with pytest.raises(UsageError, match="cannot be written"):
         fix([PinChange(pin, "==3.4.0")])

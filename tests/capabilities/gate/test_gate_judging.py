@@ -1,4 +1,4 @@
-"""What the records say of what is admitted: states, exit codes, waivers, what is known good."""
+"""States of admitted releases, exit codes, waivers and known-good pins."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 
-from flacheck import reports
 from flacheck.capabilities.gate.result import ReleaseState, WaiverUse
 from flacheck.errors import Exit
 from flacheck.model import Record
-from flacheck.reports import gate as gate_report
-from flacheck.reports.document import Display
 from flacheck.tables.settings.waivers import Waiver
 from tests.made_gate import (
     BROKEN,
@@ -26,7 +23,7 @@ from tests.made_records import DELTA, PACKAGE, failure, record, skipped, unknown
 
 
 @pytest.mark.parametrize(
-    ("pins", "found", "code"),
+    ("pins", "release_states", "code"),
     [
         (["triton==3.2.0"], {"3.2.0": "bad"}, Exit.FINDINGS),
         (["triton>=3.4,<3.9"], {"3.4.0": "good", "3.5.0": "good", "3.8.0": "good"}, Exit.OK),
@@ -38,30 +35,10 @@ from tests.made_records import DELTA, PACKAGE, failure, record, skipped, unknown
         (["triton>=3.5"], {"3.5.0": "good", "3.8.0": "good", ">3.8.0": "no-record"}, Exit.OK),
     ],
 )
-def test_records_decide(pins: list[str], found: dict[str, str], code: Exit) -> None:
-    """A failing release that is admitted is a finding, one without a record is none while another
-    has one.
-    """
+def test_records_decide(pins: list[str], release_states: dict[str, str], code: Exit) -> None:
+    """A failing admitted release is a finding; one without a record is not if another has one."""
     outcome = gate(RECORDS, *pins)
-    assert (states(outcome), outcome.exit_code()) == (found, code)
-
-
-def test_a_failing_release_names_codes_and_kernels() -> None:
-    """And the torch releases that bring it."""
-    (version,) = gate(RECORDS, "triton==3.2.0").to_json()["versions"]
-    assert version == {
-        "triton": "3.2.0",
-        "torch": ["2.6.0"],
-        "state": "bad",
-        "standing": "bad",
-        "codes": ["FC302"],
-        "kernels": [DELTA],
-        "why": "",
-        "advisories": [],
-        "answered": 2,
-        "asked": 2,
-        "known": 0,
-    }
+    assert (states(outcome), outcome.exit_code()) == (release_states, code)
 
 
 @pytest.mark.parametrize(
@@ -91,33 +68,20 @@ def test_a_failing_release_names_codes_and_kernels() -> None:
 def test_a_release_is_good_as_the_contract_has_it(
     records: list[Record], state: str, why: str
 ) -> None:
-    """An unknown cell leaves it without a verdict, a skipped one does not count, a tolerated failure is
-    served by another.
-    """
+    """The state of a release follows the contract's definition."""
     (version,) = gate(records, "triton==3.4.0").versions
     assert (version.state.value, version.why) == (state, why)
 
 
-def test_a_good_release_counts_only_cells_with_evidence() -> None:
-    """A timeout that another configuration makes up for is counted apart from the cells."""
-    records = [record(**on("3.4.0")), unknown(**on("3.4.0"), options={"num_warps": 8})]
-    result = gate(records, "triton==3.4.0")
-    (version,) = result.versions
-    assert (version.cells, version.unknown) == (1, 1)
-    report = gate_report.report(result, "flacheck gate", suggest=False, strict=False)
-    shown = "".join(reports.render("markdown", report, Display()))
-    assert "1 cell on sm90, 1 without a verdict" in shown
-
-
 def test_targets_that_are_asked_must_all_be_known() -> None:
-    """Without targets those count that have records."""
+    """Each requested target needs a record."""
     assert states(gate(RECORDS, "triton==3.4.0", targets=("sm90",))) == {"3.4.0": "good"}
     (version,) = gate(RECORDS, "triton==3.4.0", targets=("sm80", "sm90")).versions
     assert (version.state, version.why) == (ReleaseState.NO_RECORD, "no record on sm80")
 
 
 def test_an_advisory_makes_a_good_release_compile_but() -> None:
-    """A finding only when strict; a failing release stays failing."""
+    """An advisory is a finding only under --strict."""
 
     def advise(kernels: Any, triton: str, target: str, packages: Any) -> list[str]:
         return (
@@ -132,7 +96,7 @@ def test_an_advisory_makes_a_good_release_compile_but() -> None:
 
 
 def test_strictly_a_release_without_record_is_incomplete() -> None:
-    """And a finding comes before that."""
+    """Under --strict a missing record is incomplete, after findings."""
     assert gate(RECORDS, "triton>=3.5").exit_code(strict=True) is Exit.INCOMPLETE
     assert gate(RECORDS, "triton>=3.2").exit_code(strict=True) is Exit.FINDINGS
 
@@ -145,55 +109,57 @@ def test_strictly_a_release_without_record_is_incomplete() -> None:
     ],
 )
 def test_a_waived_failure_is_no_finding(waiver: Waiver) -> None:
-    """The release is judged by the rest, and the waiver says how many cells it lets pass."""
+    """The release is judged by its other cells, and the waiver has its count."""
     outcome = gate([BROKEN, record(**on("3.2.0"))], "triton==3.2.0", waivers=(waiver,))
     assert states(outcome) == {"3.2.0": "good"}
     assert outcome.exit_code() is Exit.OK
-    assert [(found.use, found.cells) for found in outcome.judged_waivers] == [(WaiverUse.ACTIVE, 1)]
+    assert [
+        (waiver_result.use, waiver_result.cells) for waiver_result in outcome.judged_waivers
+    ] == [(WaiverUse.ACTIVE, 1)]
     assert outcome.to_json()["versions"][0]["codes"] == []
 
 
 def test_a_release_all_of_whose_cells_are_waived_passes() -> None:
-    """There is nothing left to ask of it."""
+    """A release whose cells are all waived passes."""
     outcome = gate([BROKEN], "triton==3.2.0", waivers=(Waiver(reason="known", kernel="*"),))
     assert outcome.exit_code() is Exit.OK
 
 
 def test_an_expired_waiver_is_a_finding_and_waives_nothing() -> None:
-    """Even where nothing that is admitted fails."""
+    """An expired waiver is a finding even without a failure."""
     waiver = Waiver(reason="known", kernel="*", expires=date(2026, 11, 20))
     assert states(gate(RECORDS, "triton==3.2.0", waivers=(waiver,))) == {"3.2.0": "bad"}
     outcome = gate(COMPILES, "triton==3.4.0", waivers=(waiver,))
-    assert [found.use for found in outcome.judged_waivers] == [WaiverUse.EXPIRED]
+    assert [waiver_result.use for waiver_result in outcome.judged_waivers] == [WaiverUse.EXPIRED]
     assert outcome.exit_code() is Exit.FINDINGS
 
 
 def test_a_waiver_whose_cell_compiles_again_is_a_finding() -> None:
-    """By a kernel, or by the signature that the same cell once failed with."""
+    """A waiver of a kernel or signature that compiles again is a finding."""
     by_kernel = gate(
         COMPILES, "triton==3.4.0", waivers=(Waiver(reason="known", kernel="chunk_gated_*"),)
     )
-    mended = [*COMPILES, record(**on("3.2.0"), options={"num_warps": 8})]
+    records = [*COMPILES, record(**on("3.2.0"), options={"num_warps": 8})]
     once = Waiver(reason="known", signature=BROKEN.signature)
-    by_signature = gate(mended, "triton==3.4.0", waivers=(once,), history=[BROKEN])
+    by_signature = gate(records, "triton==3.4.0", waivers=(once,), history=[BROKEN])
     for outcome in (by_kernel, by_signature):
-        assert [found.use for found in outcome.judged_waivers] == [WaiverUse.MENDED]
+        assert [waiver_result.use for waiver_result in outcome.judged_waivers] == [WaiverUse.MENDED]
         assert outcome.exit_code() is Exit.FINDINGS
 
 
 def test_a_waiver_of_something_that_was_not_tried_is_no_finding() -> None:
-    """Another store may hold it."""
-    unused = (
+    """A waiver without a tested cell is unused."""
+    without_cell = (
         Waiver(reason="known", kernel="other"),
         Waiver(reason="known", signature="FC302:other"),
     )
-    outcome = gate(COMPILES, "triton==3.4.0", waivers=unused)
-    assert {found.use for found in outcome.judged_waivers} == {WaiverUse.UNUSED}
+    outcome = gate(COMPILES, "triton==3.4.0", waivers=without_cell)
+    assert {waiver_result.use for waiver_result in outcome.judged_waivers} == {WaiverUse.UNUSED}
     assert outcome.exit_code() is Exit.OK
 
 
 def test_what_is_known_good_is_said_as_a_requirement() -> None:
-    """Of Triton and of torch, whatever the pins admit; nothing where nothing is good."""
+    """Known-good releases are given as requirements of Triton and torch."""
     assert gate(RECORDS, "triton==3.2.0").known_good == (
         "triton>=3.1.0,!=3.2.0,!=3.3.0,!=3.3.1,<3.9",
         "torch>=2.5.1,!=2.6.0,!=2.7.0,!=2.7.1,<2.15",
@@ -206,16 +172,16 @@ def test_what_is_known_good_is_said_as_a_requirement() -> None:
 
 
 def test_an_advisory_is_said_of_a_release_that_nobody_compiled_for() -> None:
-    """By the kernels and packages that other releases were asked about; no state follows."""
-    asked: list[Any] = []
+    """A release without a record has the advisories of the other releases' kernels."""
+    calls: list[Any] = []
 
     def advise(kernels: Any, triton: str, target: str, packages: Any) -> list[str]:
-        asked.append((set(kernels), triton, target, set(packages)))
+        calls.append((set(kernels), triton, target, set(packages)))
         return ["wrong gradients"]
 
     outcome = gate(COMPILES, "triton==3.3.1", advise=advise)
     (version,) = outcome.versions
     assert (version.state, version.advisories) == (ReleaseState.NO_RECORD, ("wrong gradients",))
-    assert ({DELTA}, "3.3.1", "sm90", {PACKAGE}) in asked
+    assert ({DELTA}, "3.3.1", "sm90", {PACKAGE}) in calls
     assert outcome.exit_code() is Exit.INCOMPLETE
     assert outcome.exit_code(strict=True) is Exit.FINDINGS

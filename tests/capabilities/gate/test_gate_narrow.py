@@ -1,4 +1,4 @@
-"""A narrowed specifier keeps, loses, and reads as a person would write it."""
+"""Narrowed specifiers: what they admit, and their text."""
 
 from __future__ import annotations
 
@@ -37,28 +37,26 @@ UNIVERSE = [
 @settings(deadline=None)
 @given(SPECIFIERS, st.lists(NUMBERS, unique=True, min_size=1, max_size=10), st.data())
 def test_a_narrowed_specifier_keeps_loses_and_is_contained(
-    specifier: str, known: list[str], data: st.DataObject
+    specifier: str, versions: list[str], data: st.DataObject
 ) -> None:
-    """It admits all that is kept and nothing that is lost, and no version that the original did not
-    admit.
-    """
-    inside = [version for version in known if SpecifierSet(specifier).contains(version)]
+    """A narrowed specifier admits the kept versions, and none outside the original."""
+    inside = [version for version in versions if SpecifierSet(specifier).contains(version)]
     if not inside:
         return
     keep = data.draw(st.lists(st.sampled_from(inside), unique=True, min_size=1))
     lose = [version for version in inside if version not in keep]
-    found = SpecifierSet(narrow_specifier(specifier, keep, lose))
-    assert all(map(found.contains, keep))
-    assert not any(map(found.contains, lose))
+    narrow = SpecifierSet(narrow_specifier(specifier, keep, lose))
+    assert all(map(narrow.contains, keep))
+    assert not any(map(narrow.contains, lose))
     original = SpecifierSet(specifier)
     for version in UNIVERSE:
-        assert not found.contains(version, prereleases=True) or original.contains(
+        assert not narrow.contains(version, prereleases=True) or original.contains(
             version, prereleases=True
         )
 
 
 @pytest.mark.parametrize(
-    ("specifier", "keep", "lose", "found"),
+    ("specifier", "keep", "lose", "narrow"),
     [
         (">=3.2", ["3.4.0", "3.5.0"], ["3.2.0", "3.3.0"], ">=3.4.0"),
         ("", ["3.1.0", "3.4.0"], ["3.2.0"], "!=3.2.0"),
@@ -69,13 +67,13 @@ def test_a_narrowed_specifier_keeps_loses_and_is_contained(
     ],
 )
 def test_a_narrowed_specifier_reads_as_a_person_would_write_it(
-    specifier: str, keep: list[str], lose: list[str], found: str
+    specifier: str, keep: list[str], lose: list[str], narrow: str
 ) -> None:
-    """A bound moves where that suffices; an exclusion that excludes nothing any more goes."""
-    assert narrow_specifier(specifier, keep, lose) == found
+    """A bound moves if that is enough, and useless exclusions are dropped."""
+    assert narrow_specifier(specifier, keep, lose) == narrow
 
 
 def test_alternatives_are_narrowed_each() -> None:
-    """Poetry's `||`; one of which nothing is kept goes."""
+    """Each alternative of Poetry's `||` is narrowed or dropped."""
     assert alternatives("==3.2.0 || >=3.3,<4", ["3.4.0"], ["3.2.0", "3.3.0"]) == ">=3.4.0,<4"
     assert alternatives(">=3.2 || <3.2", ["3.1.0", "3.4.0"], ["3.2.0"]) == ">=3.4.0 || <3.2"

@@ -1,4 +1,4 @@
-"""A pin: what it admits, which versions it names, whether it says anything of Triton."""
+"""Pins: admitted and exact versions, and pins of other builds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def pin(requirement: str) -> Pin:
 
 
 @pytest.mark.parametrize(
-    ("requirement", "version", "admitted"),
+    ("requirement", "version", "is_admitted"),
     [
         ("triton", "3.4.0", True),
         ("triton>=3.4,<3.9", "3.8.0", True),
@@ -34,19 +34,19 @@ def pin(requirement: str) -> Pin:
     ],
 )
 def test_a_pin_admits_what_an_installer_may_choose(
-    requirement: str, version: str, admitted: bool
+    requirement: str, version: str, is_admitted: bool
 ) -> None:
-    """Of torch the release counts and not its build; no range admits a build of Triton."""
-    assert pin(requirement).admits(version) is admitted
+    """A build of torch counts as its release; a range admits no local build of Triton."""
+    assert pin(requirement).admits(version) is is_admitted
 
 
 def test_a_pin_names_exact_versions() -> None:
-    """Of all alternatives, without wildcards."""
+    """Exact versions are those of all alternatives without a wildcard."""
     assert pin("triton==3.2.0 || ===3.3.1 || ==3.4.*").exact == ("3.2.0", "3.3.1")
 
 
 @pytest.mark.parametrize(
-    ("requirements", "kept"),
+    ("requirements", "count"),
     [
         (["torch==2.7.1"], 1),
         (["torch==2.7.1+cu126", "torch>=2.6"], 2),
@@ -58,20 +58,22 @@ def test_a_pin_names_exact_versions() -> None:
         (["triton==3.4.0"], 0),
     ],
 )
-def test_only_a_torch_for_cuda_says_something_of_triton(requirements: list[str], kept: int) -> None:
-    """One pin of another build speaks for all."""
+def test_only_a_torch_for_cuda_says_something_of_triton(
+    requirements: list[str], count: int
+) -> None:
+    """A pin of a CPU or ROCm build removes all pins of torch."""
     installation = Installation("r.txt", tuple(map(pin, requirements)))
-    assert len(installation.torch_with_triton) == kept
+    assert len(installation.torch_with_triton) == count
 
 
 def test_what_is_no_specifier_is_an_error_with_its_place() -> None:
-    """A number that Python does not read is cut in the message."""
+    """The message has the place and shortens a long number."""
     with pytest.raises(UsageError, match=r"^r\.txt:3: ==9{58} is not a version specifier"):
         pin(f"triton=={'9' * 5000}")
 
 
 def test_options_are_pins_of_their_own() -> None:
-    """Several values are alternatives; of torch X.Y is every X.Y.*, and no option no pin."""
+    """Values of an option are alternatives, and torch X.Y is X.Y.*."""
     torch, triton = parse_pin_options({"torch": ["2.9,2.10.0"], "triton": [">=3.4,<3.6", "3.7.0"]})
     assert (torch.where, torch.requirement) == ("--torch", "torch==2.9.* || ==2.10.0")
     assert [torch.admits(each) for each in ("2.9.1", "2.10.0", "2.10.1")] == [True, True, False]
@@ -80,7 +82,7 @@ def test_options_are_pins_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"triton": ["installed"]}, "--triton installed: expected a version"),
         ({"triton": ["2.12"]}, "did you mean --torch 2.12"),
@@ -88,10 +90,10 @@ def test_options_are_pins_of_their_own() -> None:
     ],
 )
 def test_an_option_that_names_no_release_is_refused(
-    options: dict[str, list[str]], said: str
+    options: dict[str, list[str]], message: str
 ) -> None:
-    """With what is allowed."""
-    with pytest.raises(UsageError, match=said):
+    """The message has the allowed form."""
+    with pytest.raises(UsageError, match=message):
         parse_pin_options(options)
 
 
@@ -126,7 +128,7 @@ def test_a_toolchain_option_without_one_compiler_is_refused(
 
 
 def test_the_files_decide_which_compiler_is_judged() -> None:
-    """Triton comes first, also if torch brings it; nothing pinned means Triton."""
+    """Triton is judged if it or torch is pinned, or if nothing is."""
     nvcc = Pin("r.txt", 1, "nvidia-cuda-nvcc", "==13.0.*")
     assert pinned_compiler([]) is TRITON
     assert pinned_compiler([Installation("r.txt", (nvcc,))]).family == "nvcc"

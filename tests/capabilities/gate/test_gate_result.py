@@ -1,4 +1,4 @@
-"""The result of a gate: its JSON, and where it says what to do about."""
+"""The JSON of a gate, and the releases without a record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAIVER = Waiver(kernel="other", reason="issue 7", expires=date(2027, 3, 31))
 
 
 def valid(result: Gate) -> dict[str, object]:
-    """The result's JSON, which is as its schema says."""
+    """Return the result's JSON after validation against its schema."""
     document = result.to_json()
     jsonschema.validate(
         document, json.loads(SCHEMA.read_text()), format_checker=jsonschema.FormatChecker()
@@ -27,7 +27,7 @@ def valid(result: Gate) -> dict[str, object]:
 
 
 def test_json_holds_pins_releases_waivers_and_changes() -> None:
-    """Plain values, in the order of the schema."""
+    """The JSON has plain values in the order of the schema."""
     assert valid(gate(RECORDS, "triton==3.2.0", waivers=(WAIVER,))) == {
         "schema": "flacheck.gate/1",
         "pins": [{"file": "r.txt", "line": 1, "name": "triton", "specifier": "==3.2.0"}],
@@ -78,7 +78,7 @@ def test_json_holds_pins_releases_waivers_and_changes() -> None:
 
 
 def test_json_holds_contradictions() -> None:
-    """With all pins that take part."""
+    """A conflict has all its pins."""
     document = valid(gate(RECORDS, "torch==2.7.1", "triton==3.2.0"))
     assert document["conflicts"] == [
         {
@@ -90,7 +90,7 @@ def test_json_holds_contradictions() -> None:
 
 
 def test_gaps_are_releases_that_exist() -> None:
-    """`>3.8.0` cannot be compiled for."""
+    """An unknown newer release is not a gap."""
     result = gate(RECORDS, "triton>=3.3.1,!=3.4.0")
     assert [release.triton for release in result.versions] == ["3.3.1", "3.5.0", "3.8.0", ">3.8.0"]
     assert result.gaps == ["3.3.1"]

@@ -1,4 +1,4 @@
-"""Which pins to change: as few and as little as possible, and so that the gate passes."""
+"""Suggested changes of pins: as few and as small as possible."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.made_records import record
 
 
 def changes(records: Sequence[Record], *pins: str, **more: Any) -> dict[int | None, str]:
-    """What to write in which line."""
+    """Return the suggested requirement for each line."""
     return {
         change.pin.line: change.pin.name + change.to
         for change in gate(records, *pins, **more).suggest
@@ -34,7 +34,7 @@ def changes(records: Sequence[Record], *pins: str, **more: Any) -> dict[int | No
 
 
 @pytest.mark.parametrize(
-    ("pins", "found"),
+    ("pins", "new_pins"),
     [
         (["triton>=3.2,<3.9"], {1: "triton>=3.3.1,<3.9"}),
         (["triton>=3.1"], {1: "triton>=3.1,!=3.2.0,!=3.3.0"}),
@@ -51,16 +51,14 @@ def changes(records: Sequence[Record], *pins: str, **more: Any) -> dict[int | No
     ],
 )
 def test_the_fewest_and_smallest_changes_are_suggested(
-    pins: list[str], found: dict[int, str]
+    pins: list[str], new_pins: dict[int, str]
 ) -> None:
-    """Narrow what is admitted where some of it passes, else move to the nearest pair; what passes
-    stays.
-    """
-    assert changes(RECORDS, *pins) == found
+    """A range is narrowed; an exact pin moves to the nearest passing pair."""
+    assert changes(RECORDS, *pins) == new_pins
 
 
 def test_one_changed_pin_is_better_than_two_nearer_ones() -> None:
-    """2.4 is three torch releases back; 2.6 with another Triton would be one each."""
+    """One changed pin is preferred to two nearer ones."""
     releases = Releases(
         ("3.1.0", "3.2.0", "3.3.0"),
         {"2.4": "==3.1.0", "2.5": "==3.2.0", "2.6": "==3.2.0", "2.7": "==3.3.0"},
@@ -70,19 +68,19 @@ def test_one_changed_pin_is_better_than_two_nearer_ones() -> None:
 
 
 def test_strictly_only_what_is_good_stays() -> None:
-    """Untested releases go, and an open bound is closed."""
+    """Under --strict untested releases are excluded and open bounds closed."""
     assert changes(RECORDS, "triton>=3.2", strict=True) == {1: "triton>=3.4.0,<3.9"}
 
 
 def test_where_nothing_is_good_nothing_is_suggested() -> None:
-    """And that is said."""
+    """Without a good release there is no suggestion."""
     outcome = gate([BROKEN], "triton==3.2.0")
     assert (outcome.suggest, outcome.helpless) == ((), ("r.txt",))
 
 
 @st.composite
 def questions(draw: st.DrawFn) -> tuple[list[Installation], Mapping[str, ReleaseState], bool]:
-    """Pins of all kinds, and a state for each release."""
+    """Draw pins of all kinds, and a state for each release."""
     exact = st.sampled_from(
         ["triton==" + v for v in RELEASES.triton] + ["torch==" + v for v in RELEASES.torch]
     )
@@ -90,39 +88,37 @@ def questions(draw: st.DrawFn) -> tuple[list[Installation], Mapping[str, Release
         "torch>={},<3".format, st.sampled_from(list(RELEASES.torch))
     )
     pins = st.lists(exact | ranges, min_size=1, max_size=3).map(lambda texts: installation(*texts))
-    found = draw(
+    states = draw(
         st.fixed_dictionaries(
             {triton: st.sampled_from(list(ReleaseState)) for triton in RELEASES.triton}
         )
     )
-    return draw(st.lists(pins, min_size=1, max_size=2)), found, draw(st.booleans())
+    return draw(st.lists(pins, min_size=1, max_size=2)), states, draw(st.booleans())
 
 
 @settings(deadline=None)
 @given(questions())
 def test_what_is_suggested_passes(
-    asked: tuple[list[Installation], Mapping[str, ReleaseState], bool],
+    question: tuple[list[Installation], Mapping[str, ReleaseState], bool],
 ) -> None:
-    """Every installation that was not given up passes after the changes, and one that was fine is
-    not touched.
-    """
-    installations, found, strict = asked
-    wanted = Acceptance(RELEASES, found, strict)
-    changed, helpless = suggest(installations, wanted)
-    new = {change.pin: change.to for change in changed}
+    """Every changed installation passes, and a passing one is not changed."""
+    installations, states, strict = question
+    acceptance = Acceptance(RELEASES, states, strict)
+    edits, helpless = suggest(installations, acceptance)
+    new = {change.pin: change.to for change in edits}
     if len(installations) == 1:
         before, after = (
             admit(i, RELEASES) for i in (installations[0], with_changes(installations[0], new))
         )
-        assert bool(new) <= (not wanted.is_harmless(before))
-        assert helpless or wanted.is_harmless(after)
-        assert wanted.passes(after) or not new
-    if not any(map(wanted.is_proven, RELEASES.triton)):
+        assert bool(new) <= (not acceptance.is_harmless(before))
+        assert helpless or acceptance.is_harmless(after)
+        assert acceptance.passes(after) or not new
+    if not any(map(acceptance.is_proven, RELEASES.triton)):
         assert not new
 
 
 def test_a_torch_that_requires_no_triton_is_nothing_to_change() -> None:
-    """A build for the CPU admits every Triton, and no change of its pin does otherwise."""
+    """A CPU build of torch gets no suggestion."""
     result = gate(RECORDS, "torch==2.7.1+cpu")
     assert result.suggest == ()
     assert result.helpless == ("r.txt",)

@@ -1,4 +1,4 @@
-"""The gate over CUDA toolkits: pins of nvidia-cuda-nvcc, judged by what their units came to."""
+"""The gate over CUDA toolkits: pins of nvidia-cuda-nvcc."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from flacheck.capabilities.gate.evidence import Evidence, RecordFilter
 from flacheck.capabilities.gate.judging import Judge
 from flacheck.capabilities.gate.pins import Installation, Pin
 from flacheck.capabilities.gate.result import Gate
-from flacheck.errors import UsageError
 from flacheck.model import Record
 from flacheck.store import Store
 from tests.cli.test_cli import flacheck
@@ -45,7 +44,7 @@ def gate(records: list[Record], *specifiers: str) -> Gate:
 
 
 def test_releases_of_a_toolkit_are_judged_by_their_own_records() -> None:
-    """Those of Triton in the same store say nothing here; one without a record is open."""
+    """Records of Triton in the same store are not used."""
     result = gate(RECORDS, ">=13.0,<13.6")
     assert states(result) == {
         "13.0.88": "good",
@@ -59,28 +58,28 @@ def test_releases_of_a_toolkit_are_judged_by_their_own_records() -> None:
 
 
 def test_what_to_write_instead_excludes_what_fails() -> None:
-    """In the name that files pin."""
+    """The suggestion uses the name that files pin."""
     (change,) = gate(RECORDS, ">=13.0,<13.6").suggest
     assert (change.pin.name, change.to) == ("nvidia-cuda-nvcc", ">=13.0,!=13.1.115,<13.6")
-    (moved,) = gate(RECORDS, "==13.1.115").suggest
-    assert moved.to in ("==13.0.88", "==13.5.37")
+    (change_of_exact_pin,) = gate(RECORDS, "==13.1.115").suggest
+    assert change_of_exact_pin.to in ("==13.0.88", "==13.5.37")
     good = gate(RECORDS, "==13.1.115").known_good
     assert good == ("nvidia-cuda-nvcc>=13.0.88,!=13.1.115,!=13.2.86,<13.6",)
 
 
 def test_pins_that_exclude_each_other_are_a_contradiction() -> None:
-    """As those of Triton are."""
+    """Contradicting toolkit pins are a conflict."""
     (conflict,) = gate(RECORDS, "==13.0.*", ">=13.5").conflicts
     assert "no release of nvidia-cuda-nvcc satisfies" in conflict.reason
 
 
 def test_an_open_pin_admits_releases_that_nobody_knows() -> None:
-    """They are told, and the gate can pass all the same."""
+    """Unknown newer toolkits are listed, and the gate can pass."""
     assert states(gate(RECORDS, ">=13.5")) == {"13.5.37": "good", ">13.5.37": "no-record"}
 
 
 def test_the_other_compilers_pins_are_left_out(tmp_path: Path) -> None:
-    """A file with both is judged for one of them at a time; Triton where nobody says."""
+    """A file with both compilers is judged for Triton by default."""
     file = tmp_path / "requirements.txt"
     file.write_text("torch==2.9.1\nnvidia-cuda-nvcc>=13.0,<13.4\nnvidia_cuda_nvcc!=13.2.51\n")
     installations = sources.of_files([file])
@@ -95,57 +94,22 @@ def test_the_other_compilers_pins_are_left_out(tmp_path: Path) -> None:
 
 
 def test_a_lock_holds_a_toolkit_by_itself(tmp_path: Path) -> None:
-    """No torch leads to it."""
+    """A lock with a toolkit alone is an installation."""
     lock = tmp_path / "uv.lock"
     lock.write_text('[[package]]\nname = "nvidia-cuda-nvcc"\nversion = "13.0.88"\n')
-    (found,) = sources.of_files([lock])
-    assert [pin.requirement for pin in found.pins] == ["nvidia-cuda-nvcc==13.0.88"]
-
-
-@pytest.mark.parametrize(
-    ("specs", "specifier"),
-    [
-        (["nvcc==13.0"], "==13.0.*"),
-        (["nvcc>=13.0,<13.3"], ">=13.0,<13.3"),
-        (["nvcc==13.0.88", "nvcc==13.1.115"], "==13.0.88 || ==13.1.115"),
-        (["nvcc==13.0.88,nvcc==13.1.115"], "==13.0.88 || ==13.1.115"),
-    ],
-)
-def test_a_compiler_with_a_version_is_one_more_pin(specs: list[str], specifier: str) -> None:
-    """Several are alternatives."""
-    compiler, (pin,) = pins.compiler_pins(specs)
-    assert (compiler, pin.name, pin.specifier) == (NVCC, "nvidia-cuda-nvcc", specifier)
-
-
-def test_a_compiler_alone_is_only_chosen() -> None:
-    """The files say which of its releases."""
-    assert pins.compiler_pins(["nvcc"]) == (NVCC, ())
-    assert pins.compiler_pins([]) == (None, ())
-
-
-@pytest.mark.parametrize(
-    ("specs", "said"),
-    [
-        (["nvrtc==12.4"], "not of 'nvrtc'; did you mean nvcc"),
-        (["nvcc", "triton==3.6.0"], "one compiler at a time"),
-        (["13.0"], "expected a compiler"),
-    ],
-)
-def test_what_no_file_pins_cannot_be_gated(specs: list[str], said: str) -> None:
-    """With what can be."""
-    with pytest.raises(UsageError, match=said):
-        pins.compiler_pins(specs)
+    (lock_pins,) = sources.of_files([lock])
+    assert [pin.requirement for pin in lock_pins.pins] == ["nvidia-cuda-nvcc==13.0.88"]
 
 
 def test_a_scan_for_more_asks_the_toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not a Triton of that version."""
-    asked = []
+    """--scan compiles with the toolkit."""
+    selections = []
     monkeypatch.setattr(
         "flacheck.capabilities.gate.evidence.planning.plan_job",
-        lambda job: asked.append(job.selection),
+        lambda job: selections.append(job.selection),
     )
     RecordFilter("cuda", compiler=NVCC).plan(["13.0.88"])
-    assert asked[0].toolchains == ("nvcc==13.0.88",)
+    assert selections[0].toolchains == ("nvcc==13.0.88",)
 
 
 @pytest.fixture
@@ -156,32 +120,32 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_the_command_says_which_toolkits_the_pins_allow(project: Path) -> None:
-    """The table has no torch, the codes are those of any gate, and the JSON follows its schema."""
+    """The table has no torch, and the JSON follows its schema."""
     (project / "requirements.txt").write_text("nvidia-cuda-nvcc>=13.0,<13.2\n")
-    done = flacheck("gate", cwd=project)
-    assert done.returncode == 1
-    assert "Your pins allow 2 nvcc releases: 1 good, 1 bad" in done.stdout
-    assert "torch" not in done.stdout and "Triton" not in done.stdout
-    written = flacheck("gate", "--format", "json", "--toolchain", "nvcc==13.0", cwd=project)
-    assert written.returncode == 0, written.stderr
-    document = json.loads(written.stdout)
+    outcome = flacheck("gate", cwd=project)
+    assert outcome.returncode == 1
+    assert "Your pins allow 2 nvcc releases: 1 good, 1 bad" in outcome.stdout
+    assert "torch" not in outcome.stdout and "Triton" not in outcome.stdout
+    json_outcome = flacheck("gate", "--format", "json", "--toolchain", "nvcc==13.0", cwd=project)
+    assert json_outcome.returncode == 0, json_outcome.stderr
+    document = json.loads(json_outcome.stdout)
     assert document["compiler"] == "nvcc"
     schema = Path(package.__file__).parent / "tables" / "schemas" / "gate-1.json"
     jsonschema.validate(document, json.loads(schema.read_text()))
 
 
 def test_a_toolkit_that_nothing_pins_is_an_empty_selection(project: Path) -> None:
-    """With what to do."""
+    """The message names the package to pin."""
     (project / "requirements.txt").write_text("triton==3.2.0\n")
-    done = flacheck("gate", "--toolchain", "nvcc", cwd=project)
-    assert done.returncode == 4
-    assert "nothing here pins nvcc: pin nvidia-cuda-nvcc in a file" in done.stderr
+    outcome = flacheck("gate", "--toolchain", "nvcc", cwd=project)
+    assert outcome.returncode == 4
+    assert "nothing here pins nvcc: pin nvidia-cuda-nvcc in a file" in outcome.stderr
 
 
 def test_a_scan_for_more_takes_the_question_that_decides() -> None:
-    """Those of another compiler decide nothing here."""
+    """--scan takes the question of the same compiler."""
     cuda = whole([record(**on("13.0.88"))], about="cuda", source="cuda")
     seeds = whole([record()], about="seeds", source="seeds")
-    asked = RecordFilter(compiler=NVCC).of_only_question([*cuda, *seeds])
-    assert (asked.matrix, asked.targets) == ("cuda", ("sm90a",))
+    record_filter = RecordFilter(compiler=NVCC).of_only_question([*cuda, *seeds])
+    assert (record_filter.matrix, record_filter.targets) == ("cuda", ("sm90a",))
     assert RecordFilter().of_only_question([*cuda, *seeds]).matrix == "seeds"

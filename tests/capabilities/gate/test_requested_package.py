@@ -1,4 +1,4 @@
-"""The package that a gate is asked about: by its version, or as a checkout."""
+"""The package of a gate: a version or a checkout."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from flacheck.source.packages import checkouts
     ],
 )
 def test_a_package_is_its_name_and_version(about: str, is_about: bool) -> None:
-    """As PEP 440 and PEP 503 compare them."""
-    asked = RequestedPackage.of("Flash_Linear.Attention==0.4.2")
-    assert asked.is_about(about) is is_about
-    assert not asked.has_changed_since(about)
+    """Names and versions are compared as PEP 503 and PEP 440 do."""
+    requested_package = RequestedPackage.of("Flash_Linear.Attention==0.4.2")
+    assert requested_package.is_about(about) is is_about
+    assert not requested_package.has_changed_since(about)
 
 
 def test_what_names_no_package_is_an_error() -> None:
-    """An exact version is wanted."""
+    """A range is not an exact version."""
     with pytest.raises(UsageError, match="names no package"):
         RequestedPackage.of("fla>=0.4")
 
@@ -42,18 +42,18 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def test_a_checkout_is_its_name_in_whatever_state(checkout: Path) -> None:
-    """It says whether a version was built from other files."""
-    asked = RequestedPackage.of(str(checkout))
+    """A version built from other files is the same package, but changed."""
+    requested_package = RequestedPackage.of(str(checkout))
     state = checkouts.digest(checkout)[:8]
     for version, has_changed in ((f"1.0+h{state}", False), ("1.0+h00000000", True), ("1.0", True)):
-        assert asked.is_about(f"my-shop=={version}")
-        assert asked.has_changed_since(f"my-shop=={version}") is has_changed
-    assert not asked.is_about(f"shop==1.0+h{state}")
+        assert requested_package.is_about(f"my-shop=={version}")
+        assert requested_package.has_changed_since(f"my-shop=={version}") is has_changed
+    assert not requested_package.is_about(f"shop==1.0+h{state}")
 
 
 @pytest.mark.parametrize("text", ["", "[project]\n", "[project]\nname = 3\n", "project = 1\n"])
 def test_a_checkout_that_does_not_say_its_name_is_an_error(checkout: Path, text: str) -> None:
-    """A build backend may know it, which is not asked."""
+    """A project file without a literal name is an error."""
     (checkout / "pyproject.toml").write_text(text)
     with pytest.raises(UsageError, match=r"there is no name in \[project\]"):
         RequestedPackage.of(str(checkout))

@@ -119,7 +119,7 @@ def test_a_cell_that_compiles_is_not_reproduced(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "positions"),
     [
         (("--format", "markdown"), "unknown format 'markdown': allowed are table, json"),
         (("--budget", "0"), "--budget 0: expected a number of compiles"),

@@ -20,7 +20,7 @@ def cell(stage: str = "compile") -> Cell:
 
 
 @pytest.mark.parametrize(
-    ("stage", "known", "kind"),
+    ("stage", "fields", "kind"),
     [
         ("compile", {"verdict": "compiles"}, kinds.SLOW),
         ("compile", {"code": "FC101", "stage": "ast"}, kinds.REFUSED_SOURCE),

@@ -128,7 +128,7 @@ def with_key_of(package: Package, name: str) -> Specimen:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "found"),
+    ("kernel", "kernel_name"),
     [("pack.b:second", "second"), ("pack.b:fine", "other"), ("pack.c:other", "first")],
 )
 def test_a_refused_key_is_found_in_the_sources_of_its_package(

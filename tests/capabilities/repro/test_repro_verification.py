@@ -56,7 +56,7 @@ assert "No module named 'flacheck'" in subprocess.run(command, capture_output=Tr
 
 
 @pytest.mark.parametrize(
-    ("said", "words", "status"),
+    ("output", "words", "status"),
     [
         ("it fails so", (), 0),
         ("it fails so", ("--expect-pass",), 1),

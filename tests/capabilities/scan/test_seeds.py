@@ -78,7 +78,7 @@ def verdicts_of(records: Iterable[dict[str, Any]]) -> set[tuple[str, str | None]
 
 
 @pytest.mark.parametrize(
-    ("triton", "warps", "expected", "word"),
+    ("triton", "warps", "verdict", "word"),
     [
         ("3.1.0", (2, 4, 8, 16), ("compiles", None), ""),
         ("3.2.0", (2, 4), ("compiles", None), ""),

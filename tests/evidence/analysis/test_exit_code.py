@@ -44,12 +44,12 @@ from tests.made_records import (
     ],
 )
 def test_exit_codes(cells: list[Record], strict: bool, code: Exit) -> None:
-    """The contract's table of exit codes, row by row."""
+    """The exit code is that of the contract's table."""
     assert exit_code(summarise(cells, CONTEXT).tally, strict=strict) is code
 
 
 def test_exit_codes_take_precedence() -> None:
-    """70 before 2 before 1 before 3 before 0."""
+    """70 comes before 2, then 1, 3 and 0."""
     order = [Exit.FAULT, Exit.USAGE, Exit.FINDINGS, Exit.INCOMPLETE, Exit.OK]
     assert exit_code(Tally(compiles=1)) is Exit.OK
     for higher, lower in itertools.combinations(order, 2):
@@ -60,7 +60,7 @@ def test_exit_codes_take_precedence() -> None:
 
 
 def test_cells_are_counted_by_outcome_and_excuse() -> None:
-    """A waiver and a baseline excuse failures, and a waiver comes first."""
+    """A waiver counts before a baseline."""
     records = [
         record(),
         record(options={"num_warps": 2}),

@@ -14,17 +14,17 @@ from tests.made_records import (
 
 
 def test_the_grid_counts_kernels_and_releases_per_target() -> None:
-    """Each square knows how many compile of how many asked, the codes, and what was skipped."""
+    """A square has the number of compiled and tested cells, and the codes."""
     cells = [
         record(),
         failure(options={"num_warps": 8, "num_stages": 2}),
         skipped(options={"num_warps": 16, "num_stages": 2}),
         unknown(options={"num_warps": 1, "num_stages": 2}),
     ]
-    made = grid([*cells, record(toolchain="triton==3.10.0", target="sm100")])
-    assert made.toolchains == ("triton==3.2.0", "triton==3.10.0")
-    assert list(made.targets) == ["sm90", "sm100"]
-    square = made.targets["sm90"][PACKAGE, DELTA]["triton==3.2.0"]
+    table = grid([*cells, record(toolchain="triton==3.10.0", target="sm100")])
+    assert table.toolchains == ("triton==3.2.0", "triton==3.10.0")
+    assert list(table.targets) == ["sm90", "sm100"]
+    square = table.targets["sm90"][PACKAGE, DELTA]["triton==3.2.0"]
     assert (square.compiles, square.tested_count, square.unknown, square.blocking) == (
         1,
         3,
@@ -32,5 +32,5 @@ def test_the_grid_counts_kernels_and_releases_per_target() -> None:
         True,
     )
     assert dict(square.codes) == {"FC302": 1}
-    assert made.tested_toolchains("sm90") == ("triton==3.2.0",)
-    assert made.targets["sm100"][PACKAGE, DELTA]["triton==3.10.0"].perfect
+    assert table.tested_toolchains("sm90") == ("triton==3.2.0",)
+    assert table.targets["sm100"][PACKAGE, DELTA]["triton==3.10.0"].perfect

@@ -15,19 +15,17 @@ from tests.made_records import (
 
 
 def test_failures_are_grouped_by_signature() -> None:
-    """A group counts its cells and names releases, targets and kernels in order; what stops a run
-    comes first.
-    """
+    """A group has its releases, targets and kernels in order, the most severe group first."""
     same = [
         failure(toolchain=f"triton=={v}", target=t)
         for v in ("3.3.0", "3.10.0")
         for t in ("sm100", "sm90")
     ]
-    tolerated = [
+    skips = [
         failure("FC501", "out of resource", tolerated=True, options={"num_warps": n})
         for n in range(1, 9)
     ]
-    groups = summarise([*tolerated, *same, record()], CONTEXT).by_signature
+    groups = summarise([*skips, *same, record()], CONTEXT).by_signature
     assert [group.code for group in groups] == ["FC302", "FC501"]
     assert groups[0].document().to_json() == {
         "signature": same[0].signature,
@@ -45,7 +43,7 @@ def test_failures_are_grouped_by_signature() -> None:
 
 
 def test_a_failure_without_a_signature_is_grouped_by_its_code() -> None:
-    """Nothing is left out: no signature means the code, no code means FC000."""
+    """Without a signature the code is the group, without a code FC000."""
     groups: Sequence[SignatureGroup] = summarise(
         [failure(signature=None), failure(signature=None, code=None, target="sm80")], CONTEXT
     ).by_signature

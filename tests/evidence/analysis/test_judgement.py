@@ -1,4 +1,4 @@
-"""One standing for each subject, release and GPU, by all evidence about it."""
+"""One standing for each subject, release and GPU, from all evidence."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ def states(standings: list[Standing]) -> dict[str, str]:
 
 
 def test_a_failure_of_other_configurations_makes_a_release_bad() -> None:
-    """The usual configurations compile, and one of `edges` fails."""
+    """A failure among `edges` makes a release bad whose usual configurations compile."""
     usual = evidence([record(toolchain=RELEASES[0])])
     edges = evidence([failure(toolchain=RELEASES[0], options={"num_warps": 8})], "edges")
-    (judged,) = judge([*usual, *edges])
-    assert judged.state is StandingState.BAD
-    assert [cell.options for cell in judged.failing] == [{"num_warps": 8}]
+    (outcome,) = judge([*usual, *edges])
+    assert outcome.state is StandingState.BAD
+    assert [cell.options for cell in outcome.failing] == [{"num_warps": 8}]
 
 
 def test_evidence_beside_adds_failures_and_no_numbers() -> None:
-    """A wider scan makes a run's own question no wider."""
+    """A wider scan does not change the number of kernels of a run's question."""
     usual = evidence([record(toolchain=RELEASES[0])])
     own = evidence([record(toolchain=RELEASES[0]), record(**OTHER, toolchain=RELEASES[0])], "own")
-    (judged,) = judge(usual, own)
-    assert judged.kernel_share.of == 1
-    (judged,) = judge([*usual, *own])
-    assert judged.kernel_share.of == 2
+    (outcome,) = judge(usual, own)
+    assert outcome.kernel_share.of == 1
+    (outcome,) = judge([*usual, *own])
+    assert outcome.kernel_share.of == 2
 
 
 def test_a_partial_question_leaves_a_complete_one_as_it_is() -> None:
-    """An interrupted scan of all configurations does not replace the usual ones."""
+    """An interrupted scan does not replace a complete question."""
     usual = evidence([record(toolchain=RELEASES[0])])
     (partial,) = evidence([record(toolchain=RELEASES[0])], "own")
     partial = replace(partial, requested_count=9)
@@ -56,7 +56,7 @@ def test_a_partial_question_leaves_a_complete_one_as_it_is() -> None:
 
 
 def test_a_failure_of_a_partial_question_counts() -> None:
-    """A failure is one, whatever the missing cells would show."""
+    """A failure of an interrupted scan makes the release bad."""
     usual = evidence([record(toolchain=RELEASES[0])])
     (partial,) = evidence([failure(toolchain=RELEASES[0], options={"num_warps": 8})], "own")
     partial = replace(partial, requested_count=9)
@@ -64,7 +64,7 @@ def test_a_failure_of_a_partial_question_counts() -> None:
 
 
 def test_the_first_question_decides_about_a_cell_of_both() -> None:
-    """The user's own record comes first: the cell compiles here."""
+    """The first question's record of a cell is taken."""
     good = record(toolchain=RELEASES[0])
     own = evidence([good], "own")
     failing = Record.from_json({**failure(toolchain=RELEASES[0]).to_json(), "key": good.key})
@@ -72,40 +72,42 @@ def test_the_first_question_decides_about_a_cell_of_both() -> None:
 
 
 def test_equal_failures_are_counted_once() -> None:
-    """Two files of counts may hold the same cell under keys of their own."""
+    """A failure in two questions is counted once."""
     usual = evidence([failure(toolchain=RELEASES[0])])
     edges = evidence(
         [failure(toolchain=RELEASES[0]), failure(toolchain=RELEASES[0], options={"num_warps": 8})],
         "edges",
     )
-    (judged,) = judge([*usual, *edges])
-    assert len(judged.failing) == 2
+    (outcome,) = judge([*usual, *edges])
+    assert len(outcome.failing) == 2
 
 
 def test_counts_of_equal_failures_are_not_added() -> None:
-    """The header of a file has a failure that the user's own scan has under its key."""
+    """A file's count of a failure is not added to the scan's own."""
     own = evidence([failure(toolchain=RELEASES[0])])
-    counted = evidence([failure(toolchain=RELEASES[0]), failure(toolchain=RELEASES[0], **OTHER)])
+    counts = evidence([failure(toolchain=RELEASES[0]), failure(toolchain=RELEASES[0], **OTHER)])
     header = []
-    for standing in counted:
+    for standing in counts:
         cells = tuple(replace(cell, key=f"count of {cell.kernel}") for cell in standing.cells)
         shares = (standing.configurations, standing.kernel_share)
         header.append(replace(standing, cells=cells, stored_shares=shares))
-    (judged,) = judge([*own, *header])
-    assert sorted(cell.kernel for cell in judged.failing) == sorted(
+    (outcome,) = judge([*own, *header])
+    assert sorted(cell.kernel for cell in outcome.failing) == sorted(
         [own[0].cells[0].kernel, "m:other"]
     )
 
 
 def test_a_failure_that_every_release_shares_is_the_packages() -> None:
-    """It makes none of them bad, and none of them good."""
+    """A failure under every release is the package's, and the releases are screened."""
     records = []
     for release in RELEASES:
-        refused = failure("FC111", "Unsupported ptr type", toolchain=release, stage="ast", **OTHER)
-        records += [record(toolchain=release), refused]
-    judged = judge(evidence(records))
-    assert set(states(judged).values()) == {"screened"}
-    (shared,) = package_failures(judged)
+        source_failure = failure(
+            "FC111", "Unsupported ptr type", toolchain=release, stage="ast", **OTHER
+        )
+        records += [record(toolchain=release), source_failure]
+    outcome = judge(evidence(records))
+    assert set(states(outcome).values()) == {"screened"}
+    (shared,) = package_failures(outcome)
     assert shared.to_json() == {
         "kernel": "m:other",
         "package": PACKAGE,
@@ -114,24 +116,24 @@ def test_a_failure_that_every_release_shares_is_the_packages() -> None:
         "toolchains": list(RELEASES),
         "targets": ["sm90"],
     }
-    assert all(standing.failing == () for standing in judged)
+    assert all(standing.failing == () for standing in outcome)
 
 
 @pytest.mark.parametrize("code", ["FC111", "FC501", "FC302"])
 def test_a_failure_that_one_release_is_free_of_is_the_releases(code: str) -> None:
-    """The kernel compiles under one of them."""
+    """A kernel that compiles under one release fails by the others' fault."""
     records = [record(toolchain=RELEASES[0])]
     records += [failure(code, toolchain=release) for release in RELEASES[1:]]
-    judged = judge(evidence(records))
-    assert states(judged) == dict(zip(RELEASES, ("good", "bad", "bad")))
-    assert package_failures(judged) == ()
+    outcome = judge(evidence(records))
+    assert states(outcome) == dict(zip(RELEASES, ("good", "bad", "bad")))
+    assert package_failures(outcome) == ()
 
 
 @pytest.mark.parametrize(("code", "state"), [("FC111", "screened"), ("FC302", "bad")])
 def test_two_minors_share_a_refused_source_but_not_a_fault_of_the_compiler(
     code: str, state: str
 ) -> None:
-    """A compiler's fault may live for two releases."""
+    """Two minor releases share an invalid source, but not a compiler bug."""
     records = []
     for release in RELEASES[:2]:
         records += [record(toolchain=release), failure(code, toolchain=release, **OTHER)]
@@ -139,7 +141,7 @@ def test_two_minors_share_a_refused_source_but_not_a_fault_of_the_compiler(
 
 
 def test_patch_releases_share_their_faults() -> None:
-    """A failure under 3.3.0 and 3.3.1 says nothing about the package."""
+    """A failure under two patch releases of a minor is not the package's."""
     records = []
     for release in ("triton==3.3.0", "triton==3.3.1"):
         records += [record(toolchain=release), failure("FC111", toolchain=release, **OTHER)]
@@ -147,37 +149,37 @@ def test_patch_releases_share_their_faults() -> None:
 
 
 def test_more_failures_than_the_other_releases_have_are_the_releases() -> None:
-    """One kernel lacks memory everywhere, and twice as often under the newest release."""
+    """Failures beyond those of the other releases are the release's."""
     records = []
     for release in RELEASES:
         records += [record(toolchain=release), failure("FC501", toolchain=release, **OTHER)]
     records.append(failure("FC501", toolchain=RELEASES[2], options={"num_warps": 8}, **OTHER))
-    judged = judge(evidence(records))
-    assert states(judged) == dict(zip(RELEASES, ("screened", "screened", "bad")))
+    outcome = judge(evidence(records))
+    assert states(outcome) == dict(zip(RELEASES, ("screened", "screened", "bad")))
 
 
 def test_a_release_without_a_verdict_about_the_kernel_frees_nobody() -> None:
-    """A time-out is no evidence."""
+    """A timeout is not evidence that a kernel compiles."""
     records = [record(toolchain=RELEASES[0]), unknown(toolchain=RELEASES[0], **OTHER)]
     for release in RELEASES[1:]:
         records += [record(toolchain=release), failure("FC111", toolchain=release, **OTHER)]
-    judged = judge(evidence(records))
-    assert states(judged)[RELEASES[1]] == states(judged)[RELEASES[2]] == "screened"
+    outcome = judge(evidence(records))
+    assert states(outcome)[RELEASES[1]] == states(outcome)[RELEASES[2]] == "screened"
 
 
 def test_an_import_that_fails_has_no_cell_under_a_release_where_it_works() -> None:
-    """The package refuses two releases, and a third imports it."""
+    """A refusal under two releases of three is the releases'."""
     records = [record(toolchain=release) for release in RELEASES]
     for release in RELEASES[:2]:
         records.append(
             failure("FC702", "refused", toolchain=release, stage="call", launch=None, **OTHER)
         )
-    judged = judge(evidence(records))
-    assert states(judged) == dict(zip(RELEASES, ("bad", "bad", "good")))
+    outcome = judge(evidence(records))
+    assert states(outcome) == dict(zip(RELEASES, ("bad", "bad", "good")))
 
 
 def test_kernels_without_a_launch_that_compiles_leave_a_question_screened() -> None:
-    """All configurations are answered, and a kernel of the package has no launch."""
+    """A kernel without a launch leaves the release screened."""
     (standing,) = evidence([record(toolchain=RELEASES[0])])
     assert standing.is_good
     wider = replace(standing, kernels=standing.kernels | {"m:not_launched"})
@@ -186,7 +188,7 @@ def test_kernels_without_a_launch_that_compiles_leave_a_question_screened() -> N
 
 
 def test_failures_of_several_sources_add_up() -> None:
-    """Each source has a failure that the others lack, and the names of their files stay."""
+    """Failures and file names of all sources are kept."""
     usual = evidence([record(toolchain=RELEASES[0])])
     others = []
     for warps, configs in ((8, "edges"), (16, "own")):
@@ -194,45 +196,32 @@ def test_failures_of_several_sources_add_up() -> None:
             [failure(toolchain=RELEASES[0], options={"num_warps": warps})], configs
         )
         others.append(replace(standing, sources=(f"{configs}.zst",), requested_count=2))
-    (judged,) = judge([replace(usual[0], sources=("usual.zst",)), *others])
-    assert {cell.options["num_warps"] for cell in judged.failing} == {8, 16}
-    assert judged.sources == ("usual.zst", "edges.zst", "own.zst")
+    (outcome,) = judge([replace(usual[0], sources=("usual.zst",)), *others])
+    assert {cell.options["num_warps"] for cell in outcome.failing} == {8, 16}
+    assert outcome.sources == ("usual.zst", "edges.zst", "own.zst")
 
 
 def test_a_package_failure_of_another_source_stays_the_packages() -> None:
-    """It is merged into the widest question as one of every release."""
+    """A package's failure from another source stays the package's."""
     usual = evidence([record(toolchain=release) for release in RELEASES])
     edges = evidence(
         [failure("FC111", toolchain=release, **OTHER) for release in RELEASES], "edges"
     )
     partial = [replace(standing, requested_count=9) for standing in edges]
-    judged = judge([*usual, *partial])
-    assert set(states(judged).values()) == {"screened"}
-    assert [len(standing.package_failures) for standing in judged] == [1, 1, 1]
+    outcome = judge([*usual, *partial])
+    assert set(states(outcome).values()) == {"screened"}
+    assert [len(standing.package_failures) for standing in outcome] == [1, 1, 1]
 
 
 def test_subjects_are_judged_apart() -> None:
-    """A failure of one package makes no other package bad; a package's digest makes no difference."""
+    """A failure of one package does not affect another; the digest does not matter."""
     fine = evidence([record(toolchain=RELEASES[0])])
     other = whole(
         [failure(toolchain=RELEASES[0])], about="other==1.0", selection={"configs": ["usual"]}
     )
-    judged = judge([*fine, *other])
-    assert [standing.state.value for standing in judged] == ["good", "bad"]
-    (installed,) = evidence([failure(toolchain=RELEASES[0], options={"num_warps": 8})], "own")
-    question = replace(installed.question, source="flash-linear-attention==0.1.1 0a1b2c")
-    (judged_one,) = judge([*fine, replace(installed, question=question, requested_count=2)])
+    outcome = judge([*fine, *other])
+    assert [standing.state.value for standing in outcome] == ["good", "bad"]
+    (own_scan,) = evidence([failure(toolchain=RELEASES[0], options={"num_warps": 8})], "own")
+    question = replace(own_scan.question, source="flash-linear-attention==0.1.1 0a1b2c")
+    (judged_one,) = judge([*fine, replace(own_scan, question=question, requested_count=2)])
     assert judged_one.state is StandingState.BAD
-
-
-def test_a_sized_releases_order_is_by_version() -> None:
-    """3.10 follows 3.9, and sm100 follows sm90."""
-    releases = ("triton==3.10.0", "triton==3.9.0")
-    records = []
-    for release in releases:
-        for target in ("sm100", "sm90"):
-            cell = {"toolchain": release, "target": target}
-            records += [record(**cell), failure("FC111", "no", stage="ast", **cell, **OTHER)]
-    (shared,) = package_failures(judge(evidence(records)))
-    assert shared.toolchains == releases[::-1]
-    assert shared.targets == ("sm90", "sm100")

@@ -1,4 +1,4 @@
-"""Known good: which releases every asked cell compiles on, and what to pin."""
+"""Releases on which every requested cell compiles, and their pins."""
 
 from __future__ import annotations
 
@@ -23,22 +23,20 @@ from tests.made_records import (
     failure,
     record,
     skipped,
-    summarised,
+    summary_of,
     unknown,
     whole,
 )
 
 
 def _good(*records: Record) -> list[str]:
-    releases = summarised(records).known_good
+    releases = summary_of(records).known_good
     return [release.triton for release in releases if release.state is StandingState.GOOD]
 
 
 def test_a_release_whose_cells_all_compile_is_known_good() -> None:
-    """A known-good release comes with its torch releases, its targets and how many cells are
-    evidence.
-    """
-    summary = summarised([record(), record(target="sm80")])
+    """A known-good release has its torch releases, targets and number of cells."""
+    summary = summary_of([record(), record(target="sm80")])
     (release,) = json.loads(json.dumps(summary.document().to_json()))["known_good"]
     assert release == {
         "toolchain": "triton==3.2.0",
@@ -74,20 +72,18 @@ def test_a_release_whose_cells_all_compile_is_known_good() -> None:
     ],
 )
 def test_the_definition_of_known_good(cells: list[Record], good: bool) -> None:
-    """Every launch has a configuration that compiles, at least one does, no failure is untolerated;
-    an unknown configuration matters only where no other of its launch compiles.
-    """
+    """Every launch needs a configuration that compiles, and no failure that ends a run."""
     assert _good(*cells) == (["3.2.0"] if good else [])
 
 
 def test_specifiers_name_triton_and_torch_for_each_target() -> None:
-    """What to pin is said per target; a local build can be good but not be pinned."""
+    """Pins are listed for each target; a local build has none."""
     releases = ["3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.6.0+local.ab12cd34"]
     cells = [
         failure(toolchain=f"triton=={v}") if v == "3.2.0" else record(toolchain=f"triton=={v}")
         for v in releases
     ]
-    summary = summarised([*cells, record(toolchain="triton==3.2.0", target="sm80")])
+    summary = summary_of([*cells, record(toolchain="triton==3.2.0", target="sm80")])
     assert [release.triton for release in summary.known_good] == releases
     assert summary.known_good[-1].torch == ()
     assert summary.specifiers == (
@@ -97,19 +93,18 @@ def test_specifiers_name_triton_and_torch_for_each_target() -> None:
 
 
 def test_a_specifier_knows_the_releases_that_nobody_asked_for() -> None:
-    """The callable gets all known releases; torch is None when no release fits."""
-    seen = []
+    """The specifier is computed from all known releases."""
+    calls = []
     context = Context(
-        specifier=lambda *asked: seen.append(asked) or "triton<9", known_triton=["3.2.0", "3.9.0"]
+        specifier=lambda *asked: calls.append(asked) or "triton<9", known_triton=["3.2.0", "3.9.0"]
     )
-    assert summarised([record()], context).specifiers == (Specifier("sm90", "triton<9", None),)
-    assert seen == [("triton", ["3.2.0"], ["3.2.0", "3.9.0"])]
+    assert summary_of([record()], context).specifiers == (Specifier("sm90", "triton<9", None),)
+    assert calls == [("triton", ["3.2.0"], ["3.2.0", "3.9.0"])]
 
 
 def test_other_compilers_are_not_taken_for_triton() -> None:
-    """A release of nvcc is known good by its own name: no torch pins it, no requirement names
-    it."""
-    summary = summarised([record(toolchain="nvcc==13.1.115")], CONTEXT)
+    """A release of nvcc is known good by its own name, without pins."""
+    summary = summary_of([record(toolchain="nvcc==13.1.115")], CONTEXT)
     (good,) = summary.known_good
     assert (good.toolchain, good.triton, good.torch) == ("nvcc==13.1.115", None, ())
     assert summary.specifiers == ()
@@ -117,9 +112,9 @@ def test_other_compilers_are_not_taken_for_triton() -> None:
 
 
 def test_compilers_beside_each_other_are_each_told() -> None:
-    """Runs of Triton and of nvcc as one report."""
+    """Runs of Triton and of nvcc are both in the answer."""
     cells = [record(), record(toolchain="nvcc==13.1.115", target="sm80"), failure(target="sm120")]
-    assert answer(summarised(cells, CONTEXT)) == (
+    assert answer(summary_of(cells, CONTEXT)) == (
         "1 of 1 cell compiles with torch==2.6.0 and triton==3.2.0 on sm90; "
         "1 of 1 cell compiles with nvcc 13.1.115 on sm80. No release is known good on sm120."
     )
@@ -128,48 +123,48 @@ def test_compilers_beside_each_other_are_each_told() -> None:
 @settings(deadline=None)
 @given(RUNS)
 def test_known_good_agrees_with_its_definition(cells: list[Record]) -> None:
-    """Whatever the cells, a release is known good exactly when the contract's sentence holds."""
+    """A release is known good exactly if the contract's definition holds."""
     for triton in ("3.1.0", "3.2.0"):
-        asked = [c for c in cells if c.toolchain == f"triton=={triton}"]
+        cells_of_release = [c for c in cells if c.toolchain == f"triton=={triton}"]
         holds = (
-            any(c.verdict is not Verdict.SKIPPED for c in asked)
-            and not any(c.verdict is Verdict.FAILS and not c.tolerated for c in asked)
-            and {c.dtype for c in asked}
-            == {c.dtype for c in asked if c.verdict is Verdict.COMPILES}
+            any(c.verdict is not Verdict.SKIPPED for c in cells_of_release)
+            and not any(c.verdict is Verdict.FAILS and not c.tolerated for c in cells_of_release)
+            and {c.dtype for c in cells_of_release}
+            == {c.dtype for c in cells_of_release if c.verdict is Verdict.COMPILES}
         )
         assert (triton in _good(*cells)) == holds
 
 
 def test_a_compile_stopped_on_request_makes_no_release_known_good() -> None:
-    """`--until ttgir` says nothing of the stages after it."""
-    assert summarised([record()], Context()).known_good
-    assert not summarised([record(reason="up to ttgir")], Context()).known_good
+    """A compile stopped by --until is not evidence for the later stages."""
+    assert summary_of([record()], Context()).known_good
+    assert not summary_of([record(reason="up to ttgir")], Context()).known_good
 
 
 def test_advisories_are_told_of_every_release_that_was_asked() -> None:
-    """Also of one that fails there, once for all its targets."""
+    """A failing release's advisories are listed once for all its targets."""
     context = replace(CONTEXT, advisories=lambda triton, target: [f"{triton} computes wrongly"])
-    asked = [failure(), record(toolchain="triton==3.1.0"), record(target="sm80")]
-    assert summarised(asked, context).advisories == (
+    cells_of_release = [failure(), record(toolchain="triton==3.1.0"), record(target="sm80")]
+    assert summary_of(cells_of_release, context).advisories == (
         ("3.1.0", ("sm90",), "3.1.0 computes wrongly"),
         ("3.2.0", ("sm80", "sm90"), "3.2.0 computes wrongly"),
     )
 
 
 def _made_up(**more: Any) -> Record:
-    """A launch that the driver made up and that the front end refuses: it is no evidence."""
+    """Return a record of an invented launch that the front end rejects."""
     return failure("FC000", "unsupported operand", stage="ast", **more)
 
 
 def _with_made_up(cells: Sequence[Record]) -> Summary:
-    """The summary of a scan whose question says that its front-end failures were made up."""
+    """Return the summary of a scan whose front-end failures were invented launches."""
     made_up = [cell.key for cell in cells if cell.stage == "ast"]
     standings = whole(cells, made_up=made_up)
     return summarise(cells, replace(CONTEXT, standings=standings, made_up=frozenset(made_up)))
 
 
 def test_known_good_counts_only_cells_with_evidence() -> None:
-    """Untested launches, timeouts and skipped cells are not counted as known good."""
+    """Untested launches, timeouts and skipped cells are not counted."""
     cells = [
         record(),
         record(options={"num_warps": 8}),
@@ -183,7 +178,7 @@ def test_known_good_counts_only_cells_with_evidence() -> None:
 
 
 def test_the_answer_counts_what_was_not_tested() -> None:
-    """The sentence names how many cells compile and how the other cells ended."""
+    """The sentence has the number of cells by outcome."""
     cells = [
         record(),
         failure("FC501", tolerated=True, options={"num_warps": 16}),
@@ -200,7 +195,7 @@ def test_the_answer_counts_what_was_not_tested() -> None:
 
 
 def test_a_pin_counts_the_cells_of_its_releases_only() -> None:
-    """A release that fails elsewhere, and a good release that the pin excludes, add no cells."""
+    """Releases outside the pin do not add cells."""
     cells = [
         record(),
         record(toolchain="triton==3.1.0"),
@@ -208,15 +203,15 @@ def test_a_pin_counts_the_cells_of_its_releases_only() -> None:
         failure(target="sm80"),
     ]
     context = replace(CONTEXT, advisories=lambda triton, target: ["wrong"] * (triton == "3.1.0"))
-    assert answer(summarised(cells, context)) == (
+    assert answer(summary_of(cells, context)) == (
         "1 of 1 cell compiles with torch==2.6.0 and triton==3.2.0 on sm90. "
         "No release is known good on sm80."
     )
 
 
 def test_a_local_build_that_alone_is_good_is_named() -> None:
-    """No requirement can name a local build, so the answer names the build itself."""
+    """The answer names a local build, which a requirement cannot."""
     cells = [record(toolchain="triton==3.6.0+local.ab12cd34")]
-    assert answer(summarised(cells)) == (
+    assert answer(summary_of(cells)) == (
         "1 of 1 cell compiles with Triton 3.6.0+local.ab12cd34, which no index has, on sm90."
     )

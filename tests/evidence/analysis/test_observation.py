@@ -16,7 +16,7 @@ def _parts(dtype: str = "bf16", **constexprs: Any) -> LaunchParts:
 
 
 def test_only_what_a_caller_may_tune_separates_configurations_of_one_launch() -> None:
-    """Block sizes are tuned; sizes named by the shape, flags and strings make another launch."""
+    """Block sizes are tuned; shape sizes, flags and strings make another launch."""
     parts = _parts(BC=64, REVERSE=True)
     assert parts.tuned_constants == {"BC": 64}
     assert parts.identity == _parts(BC=32, REVERSE=True).identity
@@ -25,14 +25,12 @@ def test_only_what_a_caller_may_tune_separates_configurations_of_one_launch() ->
 
 
 def test_without_a_shape_a_size_is_not_taken_for_a_block() -> None:
-    """A captured launch names no shape: only omitted parameters and those named like blocks are
-    tuned.
-    """
+    """Without a shape, only omitted parameters and block names are tuned."""
     plain = {**launch(K=256, BK=64, BLOCK_M=32, W=7, tile=4), "omitted": ["tile"]}
-    captured = Launch.from_json(plain)
-    assert take_apart(captured, {}).tuned_constants == {"BK": 64, "BLOCK_M": 32, "tile": 4}
+    recording = Launch.from_json(plain)
+    assert take_apart(recording, {}).tuned_constants == {"BK": 64, "BLOCK_M": 32, "tile": 4}
 
 
 def test_a_record_without_a_launch_has_no_parts() -> None:
-    """A CUDA unit has parameters instead."""
+    """A CUDA unit's record has no launch parts."""
     assert take_apart(None, {}) == LaunchParts("", "", {})

@@ -21,22 +21,22 @@ from tests.made_records import (
     failure,
     record,
     scanned,
-    summarised,
+    summary_of,
     whole,
 )
 
 GLA, PARALLAX = "fla.ops.gla.chunk_gla", "fla.ops.parallax.parallax"
 
 
-def sized(make: Any, size: int, **more: Any) -> Record:
+def record_of_size(make: Any, size: int, **more: Any) -> Record:
     """A record of the parallax kernel at a head size."""
-    made: Record = make(kernel="fla.ops.parallax:fwd", constexprs={"K": size}, **more)
-    return made
+    parallax_record: Record = make(kernel="fla.ops.parallax:fwd", constexprs={"K": size}, **more)
+    return parallax_record
 
 
 FAST = record()
-SMALL = sized(record, 64)
-LARGE = sized(failure, 256, code="FC501")
+SMALL = record_of_size(record, 64)
+LARGE = record_of_size(failure, 256, code="FC501")
 LEADS = {GLA: [FAST], PARALLAX: [SMALL, LARGE]}
 
 
@@ -47,8 +47,8 @@ def standing_of(*records: Record, **more: Any) -> Standing:
 
 
 def test_the_first_sentence_names_the_operators() -> None:
-    """With the condition under which one fails, and its code."""
-    summary = summarised([FAST, SMALL, LARGE], CONTEXT, about=PACKAGE, operators=LEADS)
+    """The sentence has the condition of a failure and its code."""
+    summary = summary_of([FAST, SMALL, LARGE], CONTEXT, about=PACKAGE, operators=LEADS)
     assert answer(summary).startswith(
         "3.2.0 on sm90: 1 of 2 operators good in all configurations; "
         "parallax fails with K=256, FC501. "
@@ -56,9 +56,9 @@ def test_the_first_sentence_names_the_operators() -> None:
 
 
 def test_an_operator_with_configurations_that_were_not_compiled_is_screened() -> None:
-    """The sentence has the numbers."""
+    """The sentence counts the configurations and kernels of screened operators."""
     eight = record(options={"num_warps": 8})
-    summary = summarised([FAST, SMALL], CONTEXT, uncompiled=[eight], operators=LEADS)
+    summary = summary_of([FAST, SMALL], CONTEXT, uncompiled=[eight], operators=LEADS)
     assert operators.sentence(summary) == (
         "3.2.0 on sm90: 1 of 2 operators screened (2 of 3 configurations, 2 of 2 kernels), "
         "1 good in all configurations."
@@ -66,15 +66,15 @@ def test_an_operator_with_configurations_that_were_not_compiled_is_screened() ->
 
 
 def test_an_operator_without_a_verdict_is_not_tested() -> None:
-    """It is neither good nor bad."""
-    other = sized(record, 64)
+    """An operator without a verdict is neither good nor bad."""
+    other = record_of_size(record, 64)
     (standing,) = whole([FAST, other], made_up=(), operators={GLA: [FAST], "fla.layers.Gone": []})
     assert [each.state.value for each in standing.operators] == ["good", "no-record"]
     assert operators.describe_operator(standing).endswith("; 1 not tested")
 
 
 def test_a_failure_outside_of_the_operators_is_counted() -> None:
-    """A kernel that no entry point leads to makes the release bad all the same."""
+    """A failure of a kernel outside the operators is counted apart."""
     lone = failure(kernel="fla.utils:lone")
     standing = standing_of(FAST, lone, operators={GLA: [FAST]})
     assert operators.describe_operator(standing) == (
@@ -94,12 +94,12 @@ def test_a_failure_outside_of_the_operators_is_counted() -> None:
 def test_imports_calls_and_autotuner_runs_belong_to_operators(
     kernel: str, stage: str, failing: list[str]
 ) -> None:
-    """An import above an operator, a call of it, an autotuner of one of its kernels."""
+    """Failing imports, calls and autotuners belong to the operators above or below them."""
     lone = failure(kernel=kernel, stage=stage, constexprs={"Z": 1})
     keys = {GLA: [FAST], PARALLAX: [SMALL]}
     standing = standing_of(FAST, SMALL, lone, operators=keys)
     if stage == "autotune":
-        # An autotuner run has no launch of the extent.
+        # An autotuner run is not a launch of the extent.
         del standing.launch_of[lone.key]
     bad = [each.name for each in standing.operators if each.state.value == "bad"]
     assert bad == failing
@@ -119,20 +119,20 @@ def test_imports_calls_and_autotuner_runs_belong_to_operators(
 def test_a_condition_holds_for_every_failure_and_for_no_other(
     failing: list[dict[str, Any]], compiling: list[dict[str, Any]], condition: str
 ) -> None:
-    """A dtype comes before a size, a size before an option."""
+    """A dtype is preferred to a size, a size to an option."""
     failures = [failure(**each) for each in failing]
     (standing,) = whole([*failures, *(record(**each) for each in compiling)])
     assert find_condition(standing.failing, standing.cells) == condition
 
 
 def test_a_gate_judges_the_operators_that_a_project_uses(tmp_path: Path) -> None:
-    """A scan of the whole package has them, and a scan of these operators alone comes first."""
+    """A scan of the requested operators is preferred to one of the package."""
     with Store.open(tmp_path) as store:
         scanned(store, [FAST, SMALL, LARGE], PACKAGE, operators=LEADS)
 
         def states(*ops: str) -> list[str]:
-            found = of_store(store, RecordFilter(package=PACKAGE, ops=ops))
-            return [each.state.value for each in found.standings]
+            evidence = of_store(store, RecordFilter(package=PACKAGE, ops=ops))
+            return [each.state.value for each in evidence.standings]
 
         assert states() == ["bad"]
         assert states("gla") == ["good"]
@@ -143,7 +143,7 @@ def test_a_gate_judges_the_operators_that_a_project_uses(tmp_path: Path) -> None
 
 
 def test_a_failure_that_another_scan_of_the_package_found_counts(tmp_path: Path) -> None:
-    """Whichever configuration it is; one that the autotuner skips does not."""
+    """A failure of another scan counts unless the autotuner skips it."""
     eight = {"options": {"num_warps": 8}}
     for name, other, state in (
         ("fails", failure(**eight), "bad"),
@@ -158,7 +158,7 @@ def test_a_failure_that_another_scan_of_the_package_found_counts(tmp_path: Path)
 
 
 def test_a_failure_that_a_bisection_found_counts(tmp_path: Path) -> None:
-    """What it compiled makes nothing good."""
+    """A bisection's failure counts; its compile does not make a release good."""
     eight = {"options": {"num_warps": 8}}
     for name, other, state in (
         ("fails", failure(**eight), "bad"),
@@ -172,13 +172,13 @@ def test_a_failure_that_a_bisection_found_counts(tmp_path: Path) -> None:
 
 def _state(store: Store) -> str:
     """The state of the whole package."""
-    found = of_store(store, RecordFilter(package=PACKAGE)).standings
-    (standing,) = [each for each in found if not each.question.narrowing]
+    evidence = of_store(store, RecordFilter(package=PACKAGE)).standings
+    (standing,) = [each for each in evidence if not each.question.narrowing]
     return standing.state.value
 
 
 def test_a_standing_is_limited_to_operators() -> None:
-    """Cells of other operators are left out, and the counts are those of what is left."""
+    """A standing of one operator counts its own cells only."""
     standing = standing_of(FAST, SMALL, LARGE, operators=LEADS)
     gla = standing.of_operators(lambda name: name == GLA)
     assert gla is not None
@@ -193,7 +193,7 @@ def test_a_standing_is_limited_to_operators() -> None:
 
 
 def test_an_import_that_fails_belongs_to_every_operator() -> None:
-    """Without the import no operator runs; a partial question stays partial."""
+    """A failing import counts for every operator, and a partial question stays partial."""
     broken = failure("FC102", stage="import", kernel="fla", launch=None)
     standing = standing_of(FAST, SMALL, broken, operators=LEADS)
     gla = standing.of_operators(lambda name: name == GLA)

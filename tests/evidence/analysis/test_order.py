@@ -6,7 +6,7 @@ from flacheck.evidence.analysis.order import by_target, by_version
 
 
 def test_releases_and_targets_are_in_their_natural_order() -> None:
-    """3.10 comes after 3.9, sm100 after sm90, AMD after NVIDIA; an odd version comes first."""
+    """3.10 follows 3.9, sm100 follows sm90, and AMD follows NVIDIA."""
     assert (
         sorted(["triton==3.10.0", "triton==3.9.0", "triton==dev"], key=by_version)[0]
         == "triton==dev"

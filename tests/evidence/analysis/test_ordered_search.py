@@ -1,4 +1,4 @@
-"""Searches against their definitions: what they find, and how little they ask."""
+"""Searches compared with their definitions, and their number of compiles."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from flacheck.evidence.analysis.ordered_search import (
 )
 
 ANSWERS = st.sampled_from(list(Answer))
-KNOWN = st.sampled_from([Answer.YES, Answer.NO])
+YES_OR_NO = st.sampled_from([Answer.YES, Answer.NO])
 
 
 def run(row: Sequence[Answer]) -> tuple[Boundary | None, list[int]]:
-    """What the search finds in a row, and the places it asked for, in order."""
-    asked: list[int] = []
+    """Return the boundary that the search finds, and the examined positions in order."""
+    places: list[int] = []
     search = boundary(len(row))
     place = next(search)
     while True:
-        asked.append(place)
+        places.append(place)
         try:
             place = search.send(row[place])
         except StopIteration as end:
-            return end.value, asked
+            return end.value, places
 
 
 def all_boundaries(row: Sequence[Answer]) -> list[Boundary]:
@@ -51,15 +51,17 @@ def all_boundaries(row: Sequence[Answer]) -> list[Boundary]:
 
 @given(st.lists(ANSWERS, min_size=1, max_size=40))
 def test_a_boundary_is_one_of_those_that_exist(row: list[Answer]) -> None:
-    """Whatever the row looks like, and none is found only where there is none."""
-    found, asked = run(row)
-    assert (found in all_boundaries(row)) if all_boundaries(row) else (found is None)
-    assert len(asked) == len(set(asked))
-    assert set(asked) <= set(range(len(row)))
+    """The search finds a boundary if one exists, and examines no position twice."""
+    boundary_found, places = run(row)
+    assert (
+        (boundary_found in all_boundaries(row)) if all_boundaries(row) else (boundary_found is None)
+    )
+    assert len(places) == len(set(places))
+    assert set(places) <= set(range(len(row)))
 
 
 @given(
-    KNOWN,
+    YES_OR_NO,
     st.integers(1, 200),
     st.integers(1, 200),
     st.randoms(use_true_random=False),
@@ -68,35 +70,35 @@ def test_a_boundary_is_one_of_those_that_exist(row: list[Answer]) -> None:
 def test_a_row_that_turns_once_has_its_one_boundary_found(
     start: Answer, before: int, after: int, random: object, holes: float
 ) -> None:
-    """Unknown places, wherever they lie, only widen it."""
+    """Unknown positions only widen the boundary."""
     other = Answer.NO if start is Answer.YES else Answer.YES
     row = [start] * before + [other] * after
     for place in range(1, len(row)):
         if random.random() < holes:  # type: ignore[attr-defined]
             row[place] = Answer.UNKNOWN
-    expected = all_boundaries(row)
-    assert len(expected) <= 1
-    assert run(row)[0] == (expected[0] if expected else None)
+    boundaries = all_boundaries(row)
+    assert len(boundaries) <= 1
+    assert run(row)[0] == (boundaries[0] if boundaries else None)
 
 
-@given(KNOWN, st.integers(1, 500), st.integers(1, 500))
+@given(YES_OR_NO, st.integers(1, 500), st.integers(1, 500))
 def test_a_row_that_turns_once_is_asked_little(start: Answer, before: int, after: int) -> None:
-    """Twice the logarithm of how far the turn is, whatever lies beyond it."""
+    """The search examines twice the logarithm of the boundary's position."""
     other = Answer.NO if start is Answer.YES else Answer.YES
-    found, asked = run([start] * before + [other] * after)
-    assert found == (before - 1, before)
-    assert len(asked) <= 2 * math.ceil(math.log2(before + 1)) + 2
+    boundary_found, places = run([start] * before + [other] * after)
+    assert boundary_found == (before - 1, before)
+    assert len(places) <= 2 * math.ceil(math.log2(before + 1)) + 2
 
 
 def test_the_same_everywhere_takes_asking_all() -> None:
-    """Only then is it known that nothing turns."""
-    found, asked = run([Answer.YES] * 13)
-    assert found is None
-    assert sorted(asked) == list(range(13))
+    """A row without a boundary is examined completely."""
+    boundary_found, places = run([Answer.YES] * 13)
+    assert boundary_found is None
+    assert sorted(places) == list(range(13))
 
 
 def test_an_unknown_start_decides_nothing() -> None:
-    """There is nothing to be the opposite of."""
+    """A row whose start is unknown has no boundary."""
     assert run([Answer.UNKNOWN, Answer.YES, Answer.NO]) == (None, [0])
 
 
@@ -104,7 +106,7 @@ def test_an_unknown_start_decides_nothing() -> None:
 def test_changes_are_all_pairs_of_unlike_neighbours_when_unknowns_are_left_out(
     states: list[str | None],
 ) -> None:
-    """By trying all pairs."""
+    """Changes equal those of a search over all pairs."""
     assert changes(states) == [
         (a, b)
         for a in range(len(states))
@@ -115,7 +117,7 @@ def test_changes_are_all_pairs_of_unlike_neighbours_when_unknowns_are_left_out(
     ]
 
 
-def explored(row: Sequence[State], own: int) -> dict[int, State]:
+def examine(row: Sequence[State], own: int) -> dict[int, State]:
     """The states of the positions that the search for all changes examines."""
     states: dict[int, State] = {}
     search = turning_points(len(row), own)
@@ -134,22 +136,22 @@ def explored(row: Sequence[State], own: int) -> dict[int, State]:
     st.lists(st.sampled_from(["good", "bad", "worse", None]), min_size=1, max_size=40), st.data()
 )
 def test_a_change_is_between_neighbours_and_confirmed(row: list[str | None], data: Any) -> None:
-    """All between its two positions is unknown, and the positions beside it were examined."""
-    states = explored(row, data.draw(st.integers(0, len(row) - 1)))
-    known = [states.get(place) for place in range(len(row))]
-    for before, after in changes(known):
+    """Only unknown positions lie inside a change, and its neighbours are examined."""
+    states = examine(row, data.draw(st.integers(0, len(row) - 1)))
+    examined_states = [states.get(place) for place in range(len(row))]
+    for before, after in changes(examined_states):
         assert (before, after) in changes(row)
         assert set(range(max(0, before - 1), min(len(row), after + 2))) <= set(states)
     # No change is reported only where the ends of every range agree.
-    if not changes(known):
+    if not changes(examined_states):
         outer = [state for state in row if state is not None]
         assert not outer or outer[0] == outer[-1]
 
 
 @given(st.integers(1, 500), st.integers(1, 500))
 def test_one_change_takes_a_logarithm_of_the_positions(before: int, after: int) -> None:
-    """Two ends, its own position, halves, and one position on either side."""
+    """One change takes the ends, halves and neighbours."""
     row = ["good"] * before + ["bad"] * after
-    states = explored(row, before)
+    states = examine(row, before)
     assert changes([states.get(place) for place in range(len(row))]) == [(before - 1, before)]
     assert len(states) <= 5 + math.ceil(math.log2(len(row)))

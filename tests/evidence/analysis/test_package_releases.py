@@ -18,9 +18,11 @@ from tests.made_records import CONTEXT, failure, record, whole
 NEW, OLD, BROKEN = "shop==1.10", "shop==1.9", "shop==2.0"
 
 
-def scanned(about: str, made: Any = record, **more: Any) -> tuple[list[Record], list[Standing]]:
+def scan_of(
+    about: str, make_record: Any = record, **more: Any
+) -> tuple[list[Record], list[Standing]]:
     """The records and standings of one release of the package."""
-    records = [made(package=about, kernel="shop:k", **more)]
+    records = [make_record(package=about, kernel="shop:k", **more)]
     return records, whole(records, about=about)
 
 
@@ -31,8 +33,8 @@ def summary(*parts: tuple[list[Record], list[Standing]]) -> Summary:
 
 
 def test_the_newest_release_that_works_is_the_answer() -> None:
-    """By version, not by name; its pins come with it."""
-    whole_summary = summary(scanned(OLD), scanned(BROKEN, failure), scanned(NEW))
+    """The answer is the newest release by version, with its pins."""
+    whole_summary = summary(scan_of(OLD), scan_of(BROKEN, failure), scan_of(NEW))
     assert [each.spec for each in whole_summary.package_releases] == [BROKEN, NEW, OLD]
     working = whole_summary.working_release
     assert working is not None
@@ -46,10 +48,10 @@ def test_the_newest_release_that_works_is_the_answer() -> None:
 
 
 def test_a_release_that_works_on_more_gpus_comes_first() -> None:
-    """An older one, where the newest fails on one of them."""
+    """An older release on all GPUs is preferred to a newer one on fewer."""
 
-    def both(about: str, made: Any) -> tuple[list[Record], list[Standing]]:
-        records = [record(package=about), made(package=about, target="sm80")]
+    def both(about: str, make_record: Any) -> tuple[list[Record], list[Standing]]:
+        records = [record(package=about), make_record(package=about, target="sm80")]
         return records, whole(records, about=about)
 
     parts = both(NEW, failure), both(OLD, record)
@@ -60,10 +62,10 @@ def test_a_release_that_works_on_more_gpus_comes_first() -> None:
 
 
 def test_the_table_holds_every_release() -> None:
-    """With its standing, and what stands against it."""
+    """The table has each release's standing and its obstacle."""
     (table,) = [
         part
-        for part in releases.table(summary(scanned(BROKEN, failure), scanned(NEW)))
+        for part in releases.table(summary(scan_of(BROKEN, failure), scan_of(NEW)))
         if isinstance(part, Table)
     ]
     rows = [[str(getattr(cell, "text", cell)) for cell in row] for row in table.rows]
@@ -75,10 +77,10 @@ def test_the_table_holds_every_release() -> None:
 
 
 def test_no_release_works() -> None:
-    """The newest of those with the fewest failing kernels is named."""
+    """The newest release with the fewest failing kernels is named."""
     worse = [failure(package=BROKEN, kernel=f"shop:{name}") for name in "ab"]
     failing = summary(
-        (worse, whole(worse, about=BROKEN)), scanned(NEW, failure), scanned(OLD, failure)
+        (worse, whole(worse, about=BROKEN)), scan_of(NEW, failure), scan_of(OLD, failure)
     )
     assert conclusions.answer(failing).startswith(
         "None of 3 releases of shop works; 1.10 comes nearest: 1 kernel fails under 3.2.0 on sm90."
@@ -87,6 +89,6 @@ def test_no_release_works() -> None:
 
 @pytest.mark.parametrize("others", [[], ["other==1.0"], ["quick"]])
 def test_other_questions_have_no_releases(others: list[str]) -> None:
-    """One release, several packages or a matrix."""
-    parts = [scanned(about) for about in (NEW, *others)]
+    """One release, several packages and a matrix have no such table."""
+    parts = [scan_of(about) for about in (NEW, *others)]
     assert package_releases([each for _, own in parts for each in own]) == ()

@@ -12,8 +12,8 @@ from tests.made_records import CONTEXT, PACKAGE, failure, record, unknown, whole
 
 def rows(*records: Record, **context: Any) -> list[tuple[str, str | None, dict[str, str], Any]]:
     """The table's rows."""
-    found = slices(whole(records), replace(CONTEXT, **context))
-    return [(each.dtype, each.form, dict(each.answers), each.pair) for each in found]
+    table = slices(whole(records), replace(CONTEXT, **context))
+    return [(each.dtype, each.form, dict(each.answers), each.pair) for each in table]
 
 
 def at(release: str, dtype: str, **more: Any) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def at(release: str, dtype: str, **more: Any) -> dict[str, Any]:
 
 
 def test_dtypes_that_differ_are_told_apart() -> None:
-    """With the newest pair that works for each."""
+    """Each dtype has its newest working pair."""
     assert rows(
         record(**at("3.1.0", "bf16")),
         failure(**at("3.2.0", "bf16")),
@@ -34,14 +34,14 @@ def test_dtypes_that_differ_are_told_apart() -> None:
 
 
 def test_dtypes_with_the_same_answer_need_no_table() -> None:
-    """Whatever it is."""
+    """Dtypes with equal answers have no table."""
     assert rows(record(**at("3.2.0", "bf16")), record(**at("3.2.0", "fp32"))) == []
     assert rows(failure(**at("3.2.0", "bf16")), failure(**at("3.2.0", "fp32"))) == []
 
 
 def test_a_kernel_without_a_dtype_is_part_of_every_row() -> None:
-    """No dtype works where the index kernel fails."""
-    found = rows(
+    """A failing kernel without a dtype fails every dtype."""
+    table = rows(
         record(**at("3.1.0", "bf16")),
         failure(**at("3.2.0", "bf16")),
         record(**at("3.1.0", "fp32")),
@@ -49,11 +49,11 @@ def test_a_kernel_without_a_dtype_is_part_of_every_row() -> None:
         failure(**at("3.2.0", None), kernel="m:index"),  # type: ignore[arg-type]
         record(**at("3.1.0", None), kernel="m:index"),  # type: ignore[arg-type]
     )
-    assert found == []
+    assert table == []
 
 
 def test_forms_that_differ_are_told_apart() -> None:
-    """Fused recurrent where chunk fails; what both use belongs to both."""
+    """Each form has a row, and shared kernels belong to both."""
     forms = {
         (PACKAGE, "m:chunk"): ("retention", "chunk"),
         (PACKAGE, "m:fused"): ("retention", "fused_recurrent"),
@@ -74,16 +74,16 @@ def test_forms_that_differ_are_told_apart() -> None:
 
 
 def test_a_dtype_without_a_verdict_is_unknown() -> None:
-    """A time-out is no failure."""
-    found = rows(record(**at("3.2.0", "bf16")), unknown(**at("3.2.0", "fp32")))
-    assert [(dtype, answers) for dtype, _, answers, _ in found] == [
+    """A dtype that timed out is unknown."""
+    table = rows(record(**at("3.2.0", "bf16")), unknown(**at("3.2.0", "fp32")))
+    assert [(dtype, answers) for dtype, _, answers, _ in table] == [
         ("bf16", {"3.2.0": "good"}),
         ("fp32", {"3.2.0": "unknown"}),
     ]
 
 
 def test_a_release_that_is_advised_against_is_pinned_last() -> None:
-    """The older one that nothing speaks against is better."""
+    """An older release without an advisory is preferred."""
 
     def advise(triton: str, target: str) -> list[str]:
         return ["wrong gradients"] if triton == "3.2.0" else []
@@ -99,7 +99,7 @@ def test_a_release_that_is_advised_against_is_pinned_last() -> None:
 
 
 def test_what_an_operator_launches_is_one_choice() -> None:
-    """Its forms may stand in modules of several operators; without --op they are no choice."""
+    """With --op, forms in several modules are one choice."""
     forms = {
         (PACKAGE, "m:chunk"): ("fla.ops.common", "chunk"),
         (PACKAGE, "m:fused"): ("fla.ops.retention", "fused_recurrent"),
@@ -110,6 +110,6 @@ def test_what_an_operator_launches_is_one_choice() -> None:
     ]
     context = replace(CONTEXT, forms=forms)
     assert list(slices(whole(cells), context)) == []
-    asked = whole(cells, selection={"ops": ["retention"]})
-    found = [(each.dtype, each.form, each.good) for each in slices(asked, context)]
-    assert found == [("bf16", "chunk", []), ("bf16", "fused_recurrent", ["3.2.0"])]
+    standings = whole(cells, selection={"ops": ["retention"]})
+    table = [(each.dtype, each.form, each.good) for each in slices(standings, context)]
+    assert table == [("bf16", "chunk", []), ("bf16", "fused_recurrent", ["3.2.0"])]

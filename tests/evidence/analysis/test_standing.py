@@ -1,4 +1,4 @@
-"""How a question stands: good only as a whole, partial else, and untested is no evidence."""
+"""Standings: good only if complete, else partial; untested cells are not evidence."""
 
 from __future__ import annotations
 
@@ -18,55 +18,57 @@ LACKING = {"code": "FC000", "title": "unrecognised failure", "facts": {"api": "t
 
 
 def stands(
-    records: list[Record], asked: list[Record] | None = None, made_up: list[Record] | None = None
+    records: list[Record],
+    requested: list[Record] | None = None,
+    made_up: list[Record] | None = None,
 ) -> Standing:
-    """How a question stands that asks for `asked`, of which `records` are there."""
-    wanted = records if asked is None else asked
+    """Return the standing of a question for `requested`, of which `records` are stored."""
+    cells = records if requested is None else requested
     keys = KeySet(
-        {each.key: each.kernel for each in wanted}, frozenset(r.key for r in made_up or ())
+        {each.key: each.kernel for each in cells}, frozenset(r.key for r in made_up or ())
     )
-    place = RequestedCells("triton==3.2.0", "sm90", len(wanted), keys.digest)
+    place = RequestedCells("triton==3.2.0", "sm90", len(cells), keys.digest)
     return standing(Question("quick"), place, keys, records)
 
 
 def test_a_question_with_a_cell_missing_is_partial() -> None:
-    """However well the others do."""
-    asked = [record(), record(**OTHER)]
-    found = stands(asked[:1], asked)
-    assert (found.is_partial, found.is_good, found.progress) == (True, False, "1/2")
-    assert found.obstacle == "partial: 1/2 cells answered"
-    assert stands(asked).is_good
+    """A question with a missing cell is partial."""
+    requested_records = [record(), record(**OTHER)]
+    outcome = stands(requested_records[:1], requested_records)
+    assert (outcome.is_partial, outcome.is_good, outcome.progress) == (True, False, "1/2")
+    assert outcome.obstacle == "partial: 1/2 cells answered"
+    assert stands(requested_records).is_good
 
 
 def test_a_question_whose_keys_nobody_knows_is_partial() -> None:
-    """An older store, or a capture that did not end."""
+    """A question without stored keys is partial, of unknown size."""
     place = RequestedCells("triton==3.2.0", "sm90")
-    found = standing(Question("quick"), place, None, [record()], "scan again")
-    assert (found.is_good, found.progress) == (False, "1/?")
-    assert found.obstacle == "partial: 1/? cells answered (scan again)"
+    outcome = standing(Question("quick"), place, None, [record()], "scan again")
+    assert (outcome.is_good, outcome.progress) == (False, "1/?")
+    assert outcome.obstacle == "partial: 1/? cells answered (scan again)"
     assert standing(Question("quick"), place, None, []).progress == "?/?"
 
 
 def test_a_failure_is_said_before_what_is_missing() -> None:
-    """It stays one, whatever the rest comes to."""
-    asked = [failure(), record(**OTHER)]
-    found = stands(asked[:1], asked)
-    assert [cell.key for cell in found.failing] == [asked[0].key]
-    assert found.obstacle == "1 cell fails, 1/2 answered"
+    """A partial question with a failure names the failure first."""
+    requested_records = [failure(), record(**OTHER)]
+    outcome = stands(requested_records[:1], requested_records)
+    assert [cell.key for cell in outcome.failing] == [requested_records[0].key]
+    assert outcome.obstacle == "1 cell fails, 1/2 answered"
 
 
 def test_a_configuration_without_a_verdict_matters_only_alone() -> None:
-    """One slow compile does not take a release away."""
-    served = stands([record(), unknown(options={"num_warps": 8})])
-    assert served.is_good
-    assert [cell.code for cell in served.timed_out] == ["FC901"]
+    """A timeout matters only if no other configuration of the launch compiles."""
+    with_timeout = stands([record(), unknown(options={"num_warps": 8})])
+    assert with_timeout.is_good
+    assert [cell.code for cell in with_timeout.timed_out] == ["FC901"]
     alone = stands([record(), unknown(**OTHER)])
     assert not alone.is_good
     assert alone.obstacle == "1 cell without a verdict"
 
 
 @pytest.mark.parametrize(
-    ("made", "reason"),
+    ("cell_record", "reason"),
     [
         (failure("FC000", stage="ast"), "the made-up arguments may not fit the kernel"),
         (failure("FC104", stage="ast"), "the made-up arguments may not fit the kernel"),
@@ -93,54 +95,54 @@ def test_a_configuration_without_a_verdict_matters_only_alone() -> None:
     ],
 )
 def test_what_made_up_arguments_may_have_caused_is_untested(
-    made: Record, reason: str | None
+    cell_record: Record, reason: str | None
 ) -> None:
-    """A removed API, a crash or a failing pass is evidence; a call that was seen always is."""
-    found = stands([made], made_up=[made])
-    (cell,) = (*found.cells, *found.untested_cells)
+    """A removed API, a crash or a failing pass counts, also for invented arguments."""
+    outcome = stands([cell_record], made_up=[cell_record])
+    (cell,) = (*outcome.cells, *outcome.untested_cells)
     assert why_untested(cell) == reason
     assert why_untested(replace(cell, made_up=False)) is None
 
 
 def test_untested_counts_neither_for_nor_against() -> None:
-    """It spoils no release, and makes none good by itself."""
-    made = failure("FC000", stage="ast", **OTHER)
-    beside = stands([record(), made], made_up=[made])
+    """Untested cells leave a release screened, neither good nor bad."""
+    cell_record = failure("FC000", stage="ast", **OTHER)
+    beside = stands([record(), cell_record], made_up=[cell_record])
     assert (beside.is_good, beside.is_passing) == (False, True)
     assert beside.obstacle == "screened: 1 of 2 configurations, 1 of 2 kernels"
     assert [each.to_json() for each in group_untested(beside.untested_cells)] == [
         {
             "kernel": "m:other",
-            "package": made.package,
+            "package": cell_record.package,
             "toolchain": "triton==3.2.0",
             "target": "sm90",
             "reason": "the made-up arguments may not fit the kernel",
             "cells": 1,
         }
     ]
-    alone = stands([made], made_up=[made])
+    alone = stands([cell_record], made_up=[cell_record])
     assert (alone.is_good, alone.obstacle) == (False, "only untested cells")
 
 
 def test_a_made_up_launch_that_compiles_counts_as_compiled() -> None:
-    """And its configurations that do not fit are those that an autotuner skips."""
+    """An invented launch that compiles counts, with its tolerated configurations."""
     good = record()
     large = failure("FC501", tolerated=True, stage="load", options={"num_warps": 8})
-    found = stands([good, large], made_up=[good, large])
-    assert found.is_good
-    assert found.untested_cells == ()
+    outcome = stands([good, large], made_up=[good, large])
+    assert outcome.is_good
+    assert outcome.untested_cells == ()
 
 
 @pytest.mark.parametrize("reason", ["up to ttgir", "up to ptx"])
 def test_a_compile_that_was_stopped_early_makes_nothing_good(reason: str) -> None:
-    """`--until` answers another question."""
-    found = stands([record(), record(**OTHER, reason=reason)])
-    assert not found.is_good
-    assert found.obstacle == "1 cell compiled with --until, not to the end"
+    """A compile stopped by --until does not make a release good."""
+    outcome = stands([record(), record(**OTHER, reason=reason)])
+    assert not outcome.is_good
+    assert outcome.obstacle == "1 cell compiled with --until, not to the end"
 
 
 def test_a_launch_that_only_was_skipped_is_not_compiled() -> None:
-    """Nothing is known of it."""
+    """A skipped launch leaves the release screened."""
     more: dict[str, Any] = OTHER
     assert stands([record(), skipped(**more)]).obstacle == (
         "screened: 1 of 2 configurations, 1 of 2 kernels"
@@ -148,9 +150,8 @@ def test_a_launch_that_only_was_skipped_is_not_compiled() -> None:
     assert stands([skipped()]).obstacle == "only skipped cells"
 
 
-def tuned(split: int, verdict: str = "skipped", **more: Any) -> Record:
-    """One configuration of a launch, by a constant that is not called like a block: skipped by the
-    autotuner for want of memory where nothing else is said."""
+def tuned_record(split: int, verdict: str = "skipped", **more: Any) -> Record:
+    """Return a configuration's record, by default one that the autotuner skips for memory."""
     plain: dict[str, Any] = {"constexprs": {"SPLIT": split}, "shape": {}, **more}
     if verdict == "skipped":
         return failure("FC501", tolerated=True, stage="load", **plain)
@@ -160,58 +161,62 @@ def tuned(split: int, verdict: str = "skipped", **more: Any) -> Record:
 def stands_by(
     records: list[Record], others: list[Record], made_up: bool = False, first: Record | None = None
 ) -> Standing:
-    """How a question stands that asks one configuration, with these as its alternatives."""
-    first = first or tuned(1)
+    """Return the standing of a question for one configuration with these alternatives."""
+    first = first or tuned_record(1)
     keys = [first.key, *(other.key for other in others)]
-    invented = frozenset(keys) if made_up else frozenset[str]()
-    asked = KeySet({first.key: first.kernel}, invented, {first.key: keys[1:]})
-    place = RequestedCells("triton==3.2.0", "sm90", 1, asked.digest)
-    return standing(Question("fla==1"), place, asked, records)
+    invented_keys = frozenset(keys) if made_up else frozenset[str]()
+    key_set = KeySet({first.key: first.kernel}, invented_keys, {first.key: keys[1:]})
+    place = RequestedCells("triton==3.2.0", "sm90", 1, key_set.digest)
+    return standing(Question("fla==1"), place, key_set, records)
 
 
 def test_where_the_configuration_asked_is_skipped_another_answers() -> None:
-    """It may be one of any constants; those after the first that compiles are not asked."""
-    second, third, fourth = tuned(2), tuned(4, "compiles"), tuned(8)
-    found = stands_by([tuned(1), second, third], [second, third, fourth])
-    assert (found.is_passing, found.progress, found.failing) == (True, "3/3", ())
-    # A scan of all configurations has met it: it is no part of this answer.
-    assert stands_by([tuned(1), second, third, fourth], [second, third, fourth]) == found
+    """The first alternative that compiles is the answer."""
+    second, third, fourth = tuned_record(2), tuned_record(4, "compiles"), tuned_record(8)
+    outcome = stands_by([tuned_record(1), second, third], [second, third, fourth])
+    assert (outcome.is_passing, outcome.progress, outcome.failing) == (True, "3/3", ())
+    # A scan of all configurations compiled it too, which is not counted here.
+    assert stands_by([tuned_record(1), second, third, fourth], [second, third, fourth]) == outcome
 
 
 def test_until_one_compiles_the_answer_is_partial() -> None:
-    """Each that is skipped asks for one more."""
-    second, third = tuned(2), tuned(4, "compiles")
+    """Each skipped alternative requests one more."""
+    second, third = tuned_record(2), tuned_record(4, "compiles")
     assert stands_by([], [second, third]).progress == "0/1"
-    assert stands_by([tuned(1)], [second, third]).progress == "1/2"
-    found = stands_by([tuned(1), second], [second, third])
-    assert (found.is_partial, found.is_good, found.progress) == (True, False, "2/3")
+    assert stands_by([tuned_record(1)], [second, third]).progress == "1/2"
+    outcome = stands_by([tuned_record(1), second], [second, third])
+    assert (outcome.is_partial, outcome.is_good, outcome.progress) == (True, False, "2/3")
 
 
 def test_a_launch_that_is_skipped_in_all_its_configurations_fails() -> None:
-    """An autotuner has nothing left to launch."""
-    found = stands_by([tuned(1), tuned(2)], [tuned(2)])
-    assert (len(found.failing), found.is_partial, found.obstacle) == (2, False, "2 cells fail")
+    """A launch whose configurations are all skipped fails."""
+    outcome = stands_by([tuned_record(1), tuned_record(2)], [tuned_record(2)])
+    assert (len(outcome.failing), outcome.is_partial, outcome.obstacle) == (
+        2,
+        False,
+        "2 cells fail",
+    )
 
 
 def test_a_configuration_that_ends_a_run_is_no_answer() -> None:
-    """The autotuner does not get to the one behind it."""
-    broken, good = failure(constexprs={"SPLIT": 2}, shape={}), tuned(4, "compiles")
-    found = stands_by([tuned(1), broken, good], [broken, good])
-    assert [cell.key for cell in found.failing] == [broken.key]
+    """A configuration that ends the run is a failure; those after it do not count."""
+    broken, good = failure(constexprs={"SPLIT": 2}, shape={}), tuned_record(4, "compiles")
+    outcome = stands_by([tuned_record(1), broken, good], [broken, good])
+    assert [cell.key for cell in outcome.failing] == [broken.key]
 
 
 def test_alternatives_are_asked_for_nothing_else() -> None:
-    """One that compiles needs none, and one that fails has none to hope for."""
-    good = tuned(1, "compiles")
-    assert stands_by([good], [tuned(2)], first=good).progress == "1/1"
+    """A first configuration that compiles or ends the run needs no alternative."""
+    good = tuned_record(1, "compiles")
+    assert stands_by([good], [tuned_record(2)], first=good).progress == "1/1"
     broken = failure(constexprs={"SPLIT": 1}, shape={})
-    assert stands_by([broken], [tuned(2)], first=broken).progress == "1/1"
+    assert stands_by([broken], [tuned_record(2)], first=broken).progress == "1/1"
 
 
 def test_a_made_up_launch_is_tested_by_its_alternatives_too() -> None:
-    """Where none fits, its sizes may be too large."""
-    good = tuned(2, "compiles")
-    found = stands_by([tuned(1), good], [good], made_up=True)
-    assert (found.is_passing, found.untested_cells) == (True, ())
-    found = stands_by([tuned(1), tuned(2)], [tuned(2)], made_up=True)
-    assert (found.failing, len(found.untested_cells)) == ((), 2)
+    """An invented launch of which no alternative fits is untested."""
+    good = tuned_record(2, "compiles")
+    outcome = stands_by([tuned_record(1), good], [good], made_up=True)
+    assert (outcome.is_passing, outcome.untested_cells) == (True, ())
+    outcome = stands_by([tuned_record(1), tuned_record(2)], [tuned_record(2)], made_up=True)
+    assert (outcome.failing, len(outcome.untested_cells)) == ((), 2)

@@ -22,7 +22,7 @@ from tests.made_records import (
 @settings(max_examples=25, deadline=None)
 @given(RUNS, st.randoms())
 def test_the_order_of_records_does_not_matter(cells: list[Record], random: Any) -> None:
-    """Shards may come in any order: the summary is the same."""
+    """The summary does not depend on the order of shards."""
     mixed = list(cells)
     random.shuffle(mixed)
     assert (
@@ -32,10 +32,10 @@ def test_the_order_of_records_does_not_matter(cells: list[Record], random: Any) 
 
 
 def test_what_another_shard_could_not_test_belongs_to_the_answer() -> None:
-    """It is listed with the whole question, and counted with the run that met it."""
+    """Untested launches of another shard are listed, but not counted with this run."""
     made_up = failure("FC000", stage="ast", kernel="m:other")
-    asked = whole([record(), made_up], made_up=[made_up.key])
-    summary = summarise([record()], replace(CONTEXT, standings=asked))
+    whole_question = whole([record(), made_up], made_up=[made_up.key])
+    summary = summarise([record()], replace(CONTEXT, standings=whole_question))
     assert [each.kernel for each in summary.untested_groups] == ["m:other"]
     assert (summary.tally.untested_count, summary.tally.total) == (0, 1)
     assert [release.triton for release in summary.known_good] == ["3.2.0"]

@@ -33,7 +33,7 @@ SCAN = ("scan", "l.jsonl", "--target", "sm90", "--memory", "512", "-j", "1")
 
 @pytest.fixture
 def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project's folder with a launches file; nothing asks an index."""
+    """Create a project's folder with a launches file; the index is not used."""
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(here / "cache"))
     monkeypatch.setattr(torch_pins, "refresh", lambda **_: None)
     write(here, HEADER, launch())
@@ -53,26 +53,26 @@ def scan(
     """A scan of the launch under fake releases that fail by a table, compiled anew."""
     family = FakeFamily({"*": {"else": "compile", **(FAILS if table is None else table)}})
     monkeypatch.setitem(toolchains.FAMILIES, "fake", family)
-    asked = [f"--toolchain=fake=={release}" for release in releases]
-    return run(*SCAN, *asked, "--fresh", *words)
+    release_options = [f"--toolchain=fake=={release}" for release in releases]
+    return run(*SCAN, *release_options, "--fresh", *words)
 
 
 def test_a_scan_with_its_own_baseline_passes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed then is known; the second scan writes the same file."""
+    """Known failures pass, and the second scan writes the same file."""
     first = scan(monkeypatch, "--write-baseline", "b.json")
     assert first.exit_code == Exit.FINDINGS, first.stderr
     assert "flacheck: b.json: holds 2 pairs of release and GPU and 1 known failure" in first.stderr
-    written = (folder / "b.json").read_text()
-    jsonschema.validate(json.loads(written), json.loads((SCHEMAS / "baseline-1.json").read_text()))
+    text = (folder / "b.json").read_text()
+    jsonschema.validate(json.loads(text), json.loads((SCHEMAS / "baseline-1.json").read_text()))
     second = scan(monkeypatch, "--baseline", "b.json", "--write-baseline", "b.json")
     assert second.exit_code == Exit.OK
     assert "Against b.json\n  0 new failures; 1 cell fails as in the baseline\n" in second.stdout
     assert "1 fails (1 known)" in second.stdout
-    assert (folder / "b.json").read_text() == written
+    assert (folder / "b.json").read_text() == text
 
 
 def test_only_a_new_failure_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another signature, and another release; both are named."""
+    """A new signature and a new release are each named."""
     scan(monkeypatch, "--write-baseline", "b.json")
     other = {"by": "num_warps", "4": ABORT.format("size"), "2": ABORT.format("rank")}
     broken = scan(
@@ -82,24 +82,24 @@ def test_only_a_new_failure_fails(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert "1 new failure; 1 cell fails as in the baseline" in broken.stdout
     assert "scale, fake 2.0 on sm90: " in broken.stdout
     newer = {"else": {"by": "num_warps", "4": ABORT.format("size"), "else": "compile"}}
-    found = scan(monkeypatch, "--baseline", "b.json", table=newer, releases=("2.0", "3.0"))
-    assert found.exit_code == Exit.FINDINGS
-    assert "b.json contains nothing about l on fake 3.0 (sm90)" in found.stdout
+    outcome = scan(monkeypatch, "--baseline", "b.json", table=newer, releases=("2.0", "3.0"))
+    assert outcome.exit_code == Exit.FINDINGS
+    assert "b.json contains nothing about l on fake 3.0 (sm90)" in outcome.stdout
 
 
 def test_a_mended_failure_asks_for_a_new_baseline(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is no finding."""
+    """A fixed failure is a note to write the baseline again."""
     scan(monkeypatch, "--write-baseline", "b.json")
-    done = scan(monkeypatch, "--baseline", "b.json", table={})
-    assert done.exit_code == Exit.OK
-    said = " ".join(done.stdout.split())
-    assert "1 failure mended: write the baseline again with --write-baseline" in said
+    outcome = scan(monkeypatch, "--baseline", "b.json", table={})
+    assert outcome.exit_code == Exit.OK
+    page = " ".join(outcome.stdout.split())
+    assert "1 failure mended: write the baseline again with --write-baseline" in page
 
 
 def test_a_new_release_is_added_to_the_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it says of the others stays."""
+    """The entries of other releases stay."""
     scan(monkeypatch, "--write-baseline", "b.json")
     scan(monkeypatch, "--write-baseline", "b.json", table={}, releases=("3.0",))
     (question,) = json.loads((folder / "b.json").read_text())["questions"]
@@ -109,14 +109,14 @@ def test_a_new_release_is_added_to_the_file(folder: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_programs_are_told_of_the_comparison(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In JSON as its schema says; in a workflow a known failure is a notice."""
+    """The JSON follows its schema, and a known failure is a notice in a workflow."""
     scan(monkeypatch, "--write-baseline", "b.json")
     document = json.loads(scan(monkeypatch, "--baseline", "b.json", "--format", "json").stdout)
     jsonschema.validate(document, json.loads((SCHEMAS / "run-1.json").read_text()))
-    compared = document["summary"]["baseline"]
-    assert (compared["file"], compared["new"], compared["known"]) == ("b.json", [], 1)
-    said = scan(monkeypatch, "--baseline", "b.json", "--format", "github").stdout
-    assert "::error" not in said
+    comparison = document["summary"]["baseline"]
+    assert (comparison["file"], comparison["new"], comparison["known"]) == ("b.json", [], 1)
+    annotations = scan(monkeypatch, "--baseline", "b.json", "--format", "github").stdout
+    assert "::error" not in annotations
     without = json.loads(scan(monkeypatch, "--format", "json").stdout)
     assert "baseline" not in without["summary"]
     assert "::error" in scan(monkeypatch, "--format", "github").stdout
@@ -125,7 +125,7 @@ def test_programs_are_told_of_the_comparison(folder: Path, monkeypatch: pytest.M
 def test_a_file_that_is_no_baseline_stops_the_scan(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything is compiled; the first time it is only written."""
+    """A missing baseline is an error before compiling, unless it is written too."""
     missing = scan(monkeypatch, "--baseline", "b.json")
     assert missing.exit_code == Exit.USAGE
     assert "write a baseline with `flacheck scan --write-baseline b.json`" in missing.stderr
@@ -138,13 +138,13 @@ def test_a_file_that_is_no_baseline_stops_the_scan(
 
 
 @pytest.fixture
-def gated(folder: Path) -> Path:
+def project_with_store(folder: Path) -> Path:
     """A store in which 3.2.0 fails on sm90, and 3.3.1 and 3.4.0 compile."""
     broken = failure(toolchain="triton==3.2.0", options={"num_warps": 8})
-    made = [broken, record()]
-    made += [record(toolchain=f"triton=={release}") for release in ("3.3.0", "3.3.1", "3.4.0")]
+    records = [broken, record()]
+    records += [record(toolchain=f"triton=={release}") for release in ("3.3.0", "3.3.1", "3.4.0")]
     with Store.open(folder / ".flacheck") as store:
-        scanned(store, made)
+        scanned(store, records)
     return folder
 
 
@@ -160,8 +160,8 @@ def states(*words: str, text: str = "triton>=3.2,<3.5") -> dict[str, str]:
     return {version["triton"]: version["state"] for version in document["versions"]}
 
 
-def test_a_gate_takes_its_pins_as_they_are(gated: Path) -> None:
-    """What they allow now is accepted; what they come to allow is not."""
+def test_a_gate_takes_its_pins_as_they_are(project_with_store: Path) -> None:
+    """The baseline accepts failures that the pins allowed when it was written."""
     first = gate("triton==3.2.0", "--write-baseline", "b.json", store=".flacheck")
     assert first.exit_code == Exit.FINDINGS
     fresh = gate("triton==3.2.0", "--baseline", "b.json")
@@ -170,78 +170,74 @@ def test_a_gate_takes_its_pins_as_they_are(gated: Path) -> None:
     assert "1 known from the baseline" in fresh.stdout
     gate("triton==3.4.0", "--write-baseline", "b.json", store=".flacheck")
     assert gate("triton==3.4.0", "--baseline", "b.json").exit_code == Exit.OK
-    moved = gate("triton==3.2.0", "--baseline", "b.json")
-    assert moved.exit_code == Exit.FINDINGS
-    assert "FC302" in moved.stdout
-    assert not (gated / "none").exists()
+    other_pin = gate("triton==3.2.0", "--baseline", "b.json")
+    assert other_pin.exit_code == Exit.FINDINGS
+    assert "FC302" in other_pin.stdout
+    assert not (project_with_store / "none").exists()
 
 
-def test_a_release_that_was_typed_is_no_pin_of_the_project(gated: Path) -> None:
-    """What the files allow stays accepted."""
+def test_a_release_that_was_typed_is_no_pin_of_the_project(project_with_store: Path) -> None:
+    """A release on the command line does not change the accepted ones."""
     gate("triton>=3.2,<3.5", "--write-baseline", "b.json", store=".flacheck")
-    typed = ("--triton", "3.4.0", "--write-baseline", "b.json")
-    assert gate("triton>=3.2,<3.5", *typed, store=".flacheck").exit_code == Exit.OK
-    accepted = json.loads((gated / "b.json").read_text())["accepted"]
-    assert accepted == ["3.2.0", "3.3.0", "3.3.1", "3.4.0"]
+    options = ("--triton", "3.4.0", "--write-baseline", "b.json")
+    assert gate("triton>=3.2,<3.5", *options, store=".flacheck").exit_code == Exit.OK
+    releases = json.loads((project_with_store / "b.json").read_text())["accepted"]
+    assert releases == ["3.2.0", "3.3.0", "3.3.1", "3.4.0"]
 
 
-def test_a_runner_without_a_store_judges_as_the_store_did(gated: Path) -> None:
-    """Release by release; without the baseline it knows nothing."""
+def test_a_runner_without_a_store_judges_as_the_store_did(project_with_store: Path) -> None:
+    """The baseline gives the store's verdicts; without it there are none."""
     gate("triton==3.4.0", "--write-baseline", "b.json", store=".flacheck")
-    judged = {"3.2.0": "bad", "3.3.0": "good", "3.3.1": "good", "3.4.0": "good"}
-    assert states("--baseline", "b.json") == judged
+    store_states = {"3.2.0": "bad", "3.3.0": "good", "3.3.1": "good", "3.4.0": "good"}
+    assert states("--baseline", "b.json") == store_states
     assert set(states().values()) == {"no-record"}
-    suggested = gate("triton>=3.2,<3.5", "--baseline", "b.json", "--suggest")
-    assert "triton>=3.2,<3.5 → triton>=3.3.0,<3.5" in suggested.stdout
+    outcome = gate("triton>=3.2,<3.5", "--baseline", "b.json", "--suggest")
+    assert "triton>=3.2,<3.5 → triton>=3.3.0,<3.5" in outcome.stdout
 
 
-def test_a_baseline_that_a_scan_wrote_is_judged_by(gated: Path) -> None:
-    """It accepts nothing: a scan reads no pins."""
+def test_a_baseline_that_a_scan_wrote_is_judged_by(project_with_store: Path) -> None:
+    """A scan's baseline accepts no releases."""
     gate("triton==3.2.0", "--write-baseline", "b.json", store=".flacheck")
-    plain = json.loads((gated / "b.json").read_text())
+    plain = json.loads((project_with_store / "b.json").read_text())
     assert plain.pop("accepted") == ["3.2.0"]
-    (gated / "b.json").write_text(json.dumps(plain))
+    (project_with_store / "b.json").write_text(json.dumps(plain))
     assert states("--baseline", "b.json", text="triton==3.2.0") == {"3.2.0": "bad"}
 
 
-def test_the_settings_name_the_baseline(gated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a waiver of the project lets its failure pass."""
+def test_the_settings_name_the_baseline(
+    project_with_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A waiver of the project's settings excuses the baseline's failure."""
     gate("triton==3.4.0", "--write-baseline", "b.json", store=".flacheck")
     waiver = f'\n[[tool.flacheck.waivers]]\nkernel = "{DELTA}"\nreason = "known"\n'
-    (gated / "pyproject.toml").write_text(f'[tool.flacheck]\nbaseline = "b.json"\n{waiver}')
+    (project_with_store / "pyproject.toml").write_text(
+        f'[tool.flacheck]\nbaseline = "b.json"\n{waiver}'
+    )
     from tests.cli.test_cli import flacheck
 
-    (gated / "r.txt").write_text("triton==3.2.0\n")
-    done = flacheck("gate", "r.txt", "--store", "none", cwd=gated)
-    assert done.returncode == Exit.OK, done.stdout + done.stderr
-    assert "1 waived" in done.stdout
-
-
-def test_a_baseline_of_something_else_says_so(gated: Path) -> None:
-    """Exit 3: nothing is known of what is asked."""
-    gate("triton==3.4.0", "--write-baseline", "b.json", store=".flacheck")
-    done = gate("triton==3.4.0", "--baseline", "b.json", "--package", "mill==2.0")
-    assert done.exit_code == Exit.INCOMPLETE
-    assert "b.json is not about mill==2.0; it is about seeds" in done.stdout
+    (project_with_store / "r.txt").write_text("triton==3.2.0\n")
+    outcome = flacheck("gate", "r.txt", "--store", "none", cwd=project_with_store)
+    assert outcome.returncode == Exit.OK, outcome.stdout + outcome.stderr
+    assert "1 waived" in outcome.stdout
 
 
 # The workflow of the guide to CI
 
 
 def workflow() -> dict[str, Any]:
-    """The file that the guide gives to copy."""
+    """Return the workflow that the guide offers to copy."""
     guide = (ROOT / "docs" / "guides" / "ci.md").read_text()
     (text,) = (block for block in re.findall(r"```yaml\n(.*?)```", guide, re.S) if "jobs:" in block)
     # YAML 1.1 takes the key `on` for a truth value.
-    loaded: dict[str, Any] = yaml.safe_load(text.replace("\non:", "\n'on':"))
-    return loaded
+    content: dict[str, Any] = yaml.safe_load(text.replace("\non:", "\n'on':"))
+    return content
 
 
 def test_the_readmes_workflow_is_whole() -> None:
-    """Each step does something, and each job has flacheck installed before it is asked."""
-    made = workflow()
-    assert set(made) == {"name", "on", "env", "jobs"}
-    for job in made["jobs"].values():
+    """Each job installs flacheck before it runs it."""
+    content = workflow()
+    assert set(content) == {"name", "on", "env", "jobs"}
+    for job in content["jobs"].values():
         assert job["runs-on"] == "ubuntu-latest"
         steps = [step.get("uses") or step["run"] for step in job["steps"]]
         assert steps[0].startswith("actions/checkout@")
@@ -251,16 +247,18 @@ def test_the_readmes_workflow_is_whole() -> None:
 
 
 def test_the_readmes_workflow_asks_what_flacheck_understands() -> None:
-    """Every option is one of its command, and the first recipe is about the checkout."""
+    """Every option exists, and the first recipe is about the checkout."""
     commands: Any = typer.main.get_command(app)
     runs = [
         step["run"] for job in workflow()["jobs"].values() for step in job["steps"] if "run" in step
     ]
-    asked = [shlex.split(run.partition(" >>")[0]) for run in runs if run.startswith("flacheck ")]
-    assert [words[1] for words in asked] == ["gate", "scan", "report"]
-    for _, name, *words in asked:
+    commands_run = [
+        shlex.split(run.partition(" >>")[0]) for run in runs if run.startswith("flacheck ")
+    ]
+    assert [words[1] for words in commands_run] == ["gate", "scan", "report"]
+    for _, name, *words in commands_run:
         context = commands.commands[name].make_context(name, list(words))
         assert context.params["format"] in ("github", "markdown")
-    for words in asked[:2]:
+    for words in commands_run[:2]:
         assert words[2:4] == ["--package", "."]
         assert words[words.index("--baseline") + 1] == ".flacheck-baseline.json"

@@ -1,4 +1,4 @@
-"""The baseline file: what it holds, and what is no such file."""
+"""The baseline file: its content, and files that are refused."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ def baseline(*places: dict[str, Any], **more: Any) -> Baseline:
 
 
 def test_a_baseline_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """And is valid by its schema."""
-    made = baseline(GOOD, BAD, accepted_releases=("3.2.0",))
+    """A baseline file follows the schema and is read back unchanged."""
+    content = baseline(GOOD, BAD, accepted_releases=("3.2.0",))
     file = tmp_path / "b.json"
-    file.write_text(form.text_of(made))
-    assert form.read(file) == made
+    file.write_text(form.text_of(content))
+    assert form.read(file) == content
     jsonschema.validate(json.loads(file.read_text()), SCHEMA)
 
 
 def test_what_is_nought_is_left_out() -> None:
-    """The file is small: one value a line, and nothing that says nothing."""
+    """Empty values are left out, and each value has its line."""
     text = form.text_of(baseline(GOOD))
     assert "failures" not in text
     assert "skipped" not in text
@@ -64,14 +64,8 @@ def test_what_is_nought_is_left_out() -> None:
     assert text.endswith("}\n")
 
 
-def test_failures_are_found_by_place_kernel_and_signature() -> None:
-    """As a cell that fails is looked up."""
-    known = baseline(GOOD, BAD).failures
-    assert known == {("triton==3.2.0", "sm90", "m:k", "FC302:ttgir:f:9390298f"): "no"}
-
-
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"answered": 4}, "4 cells are answered, 5 are listed"),
         ({"state": "good"}, "the state is good, the cells give bad"),
@@ -96,22 +90,22 @@ def test_failures_are_found_by_place_kernel_and_signature() -> None:
     ],
 )
 def test_a_file_that_was_edited_by_hand_is_refused(
-    tmp_path: Path, change: dict[str, Any], said: str
+    tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
-    """Its counts and its states agree, or it is written again."""
+    """Counts that contradict the state are an error with their place."""
     plain = json.loads(form.text_of(baseline(BAD)))
     plain["questions"][0]["places"][0].update(change)
     file = tmp_path / "b.json"
     file.write_text(json.dumps(plain))
     with pytest.raises(UsageError) as caught:
         form.read(file)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "places[0]" in str(caught.value)
     assert caught.value.exit_code == Exit.USAGE
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("<<<<<<< HEAD\n{}", "is not JSON .*after a merge, take one side and write it again"),
         ("[]", "schema is None; this flacheck reads flacheck.baseline/1"),
@@ -121,16 +115,16 @@ def test_a_file_that_was_edited_by_hand_is_refused(
         ("[" * 100_000, "is not JSON"),
     ],
 )
-def test_what_is_no_baseline_says_so(tmp_path: Path, text: str, said: str) -> None:
-    """With the file, and what to do."""
+def test_what_is_no_baseline_says_so(tmp_path: Path, text: str, message: str) -> None:
+    """The error names the file and the remedy."""
     file = tmp_path / "b.json"
     file.write_bytes(text.encode("latin-1"))
-    with pytest.raises(UsageError, match=rf"b\.json: {said}"):
+    with pytest.raises(UsageError, match=rf"b\.json: {message}"):
         form.read(file)
 
 
 def test_a_file_that_counts_without_end_is_refused(tmp_path: Path) -> None:
-    """Each count becomes as many cells."""
+    """A count beyond the limit is an error."""
     file = tmp_path / "b.json"
     file.write_text(
         form.text_of(
@@ -144,7 +138,7 @@ def test_a_file_that_counts_without_end_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_selection_is_lists_of_words(tmp_path: Path) -> None:
-    """As options take them."""
+    """A selection with another type is an error."""
     plain = json.loads(form.text_of(baseline(GOOD)))
     plain["questions"][0]["selection"] = {"kernels": 3}
     file = tmp_path / "b.json"
@@ -154,13 +148,13 @@ def test_a_selection_is_lists_of_words(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_says_how_to_write_one(tmp_path: Path) -> None:
-    """The first run of a project has none."""
+    """The error has the command that writes a baseline."""
     with pytest.raises(UsageError, match=r"cannot be read .*flacheck scan --write-baseline "):
         form.read(tmp_path / "b.json")
 
 
 def test_half_a_character_anywhere_in_a_baseline_is_refused(tmp_path: Path) -> None:
-    """JSON can escape what no text can hold, as a key and as a value."""
+    """A lone surrogate in a key or value is an error."""
     file = tmp_path / "baseline.json"
     whole = form.text_of(baseline(BAD, GOOD))
     for word in ("shop", "triton==3.2.0", "FC302:ttgir:f:9390298f", "m:k", "about"):

@@ -1,4 +1,4 @@
-"""From how questions stand to a baseline, and back."""
+"""Baselines from standings, and standings from baselines."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ SPEC = "shop==1.0"
 OTHER = {"kernel": "m:other"}
 
 
-def made(*standings: Standing, **more: Sequence[str]) -> Baseline:
+def baseline_from(*standings: Standing, **more: Sequence[str]) -> Baseline:
     return baseline_of(standings, "1.0", **more)
 
 
-def stood(*standings: Standing) -> list[Standing]:
-    """What a baseline of these says of them."""
-    return standings_of(made(*standings))
+def restore(*standings: Standing) -> list[Standing]:
+    """Return the standings of a baseline that these standings make."""
+    return standings_of(baseline_from(*standings))
 
 
 def of(records: list[Record], about: str = "seeds") -> list[Standing]:
     return whole(records, about=about)
 
 
-def only(found: Sequence[Standing]) -> Standing:
-    (one,) = found
+def only(standings: Sequence[Standing]) -> Standing:
+    (one,) = standings
     return one
 
 
 @given(RUNS)
 def test_a_standing_comes_back_with_its_answer(records: list[Record]) -> None:
-    """Good or not, how much is answered, and what fails how often, on every place."""
+    """State, counts and failures of every place are restored."""
     now = sorted(of(records), key=lambda each: each.place)
-    again = stood(*now)
+    again = restore(*now)
     assert len(again) == len(now)
     for before, after in zip(now, again):
         assert after.place == before.place
@@ -71,24 +71,24 @@ def _failing(one: Standing) -> list[tuple[str, str, int, tuple[str, ...]]]:
 
 @given(RUNS)
 def test_every_baseline_that_is_written_can_be_read(records: list[Record]) -> None:
-    """What was counted agrees with itself, and what it says again is the same file."""
-    baseline = made(*of(records))
-    again = made(*standings_of(baseline))
+    """A restored baseline makes the same file."""
+    baseline = baseline_from(*of(records))
+    again = baseline_from(*standings_of(baseline))
     without_keys = [replace_keys(each) for each in (baseline, again)]
     assert without_keys[0] == without_keys[1]
 
 
 def replace_keys(baseline: Baseline) -> str:
-    """The text less the digests of keys, which only the cells themselves have."""
+    """Return the text without the digests of keys, which need the cells themselves."""
     lines = form.text_of(baseline).splitlines()
     return "\n".join(line for line in lines if '"keys"' not in line)
 
 
 def test_a_file_says_what_was_counted() -> None:
-    """By state, kernel and signature."""
+    """A place has counts by state, kernel and signature."""
     fails = [failure(options={"num_warps": warps}) for warps in (8, 16)]
     records = [record(), record(**OTHER), unknown(kernel="m:slow"), *fails]
-    (question,) = made(*of(records, SPEC)).questions
+    (question,) = baseline_from(*of(records, SPEC)).questions
     assert (question.about, question.kernels) == ("shop", (DELTA, "m:other", "m:slow"))
     (place,) = question.places
     assert (place.version, place.state, place.requested_count, place.answered_count) == (
@@ -98,80 +98,82 @@ def test_a_file_says_what_was_counted() -> None:
         5,
     )
     assert (place.compiles, place.undecided_counts) == (2, {"m:slow": 1})
-    (known,) = place.failures
-    assert (known.signature, known.kernels) == (fails[0].signature, {DELTA: 2})
-    assert known.line == "Assertion `reshapeOuts' failed."
+    (known_failure,) = place.failures
+    assert (known_failure.signature, known_failure.kernels) == (fails[0].signature, {DELTA: 2})
+    assert known_failure.line == "Assertion `reshapeOuts' failed."
 
 
 def test_a_config_that_another_makes_up_for_is_no_failure() -> None:
-    """Neither one that the autotuner skips nor one that timed out."""
+    """A skipped or slow configuration is not a failure if another one compiles."""
     records = [
         record(),
         unknown(options={"num_warps": 8}),
         failure("FC501", options={"num_warps": 16}, tolerated=True),
     ]
-    (place,) = made(*of(records)).questions[0].places
+    (place,) = baseline_from(*of(records)).questions[0].places
     assert (place.state, place.compiles, place.made_up_for) == ("good", 1, 2)
-    assert only(stood(*of(records))).is_good
+    assert only(restore(*of(records))).is_good
 
 
 def test_a_partial_question_stays_partial() -> None:
-    """It has no digest of what was asked, for nobody has seen all of it."""
-    asked = [record(), record(**OTHER)]
-    keys = KeySet({each.key: each.kernel for each in asked})
+    """A partial question has no digest of its keys."""
+    requested = [record(), record(**OTHER)]
+    keys = KeySet({each.key: each.kernel for each in requested})
     place = RequestedCells("triton==3.2.0", "sm90", 2, keys.digest)
-    partial = standing(Question("seeds"), place, keys, asked[:1])
+    partial = standing(Question("seeds"), place, keys, requested[:1])
     assert keys_digest(partial) is None
-    (line,) = made(partial).questions[0].places
+    (line,) = baseline_from(partial).questions[0].places
     assert (line.state, line.requested_count, line.answered_count, line.keys) == (
         "partial",
         2,
         1,
         None,
     )
-    assert only(stood(partial)).progress == "1/2"
-    unknown_size = standing(Question("seeds"), RequestedCells("triton==3.2.0", "sm90"), None, asked)
-    assert only(stood(unknown_size)).progress == "2/?"
+    assert only(restore(partial)).progress == "1/2"
+    unknown_size = standing(
+        Question("seeds"), RequestedCells("triton==3.2.0", "sm90"), None, requested
+    )
+    assert only(restore(unknown_size)).progress == "2/?"
 
 
 def test_skipped_and_untested_cells_make_nothing_good() -> None:
-    """They come back as what they were."""
-    refused = only(stood(*of([skipped()])))
-    assert (refused.is_good, refused.obstacle) == (False, "only skipped cells")
+    """Skipped and untested cells are restored as such."""
+    invalid_cell = only(restore(*of([skipped()])))
+    assert (invalid_cell.is_good, invalid_cell.obstacle) == (False, "only skipped cells")
     made_up = failure("FC501", **OTHER)
     spoilt = whole([made_up], made_up=[made_up.key])
     assert only(spoilt).obstacle == "only untested cells"
-    assert only(stood(*spoilt)).obstacle == "only untested cells"
+    assert only(restore(*spoilt)).obstacle == "only untested cells"
 
 
 def test_a_place_names_the_kernels_that_were_not_asked_there() -> None:
-    """A package launches others under other releases."""
+    """A place lists the kernels that it does not launch."""
     records = [record(), record(**OTHER), record(toolchain="triton==3.4.0")]
-    old, new = made(*of(records)).questions[0].places
+    old, new = baseline_from(*of(records)).questions[0].places
     assert (old.without, new.without) == ((), ("m:other",))
-    kernels = {each.toolchain: {c.kernel for c in each.cells} for each in stood(*of(records))}
+    kernels = {each.toolchain: {c.kernel for c in each.cells} for each in restore(*of(records))}
     assert kernels == {"triton==3.2.0": {DELTA, "m:other"}, "triton==3.4.0": {DELTA}}
 
 
 def test_a_matrix_keeps_the_packages_that_advisories_ask_for() -> None:
-    """By their versions; a package's question says so itself."""
+    """A matrix lists its packages' versions for advisories."""
     records = [record(package=f"shop=={number}.0") for number in (1, 2)]
-    (question,) = made(*of(records)).questions
+    (question,) = baseline_from(*of(records)).questions
     assert question.packages == ("shop==1.0", "shop==2.0")
-    assert only(stood(*of(records))).packages == {"shop==1.0", "shop==2.0"}
+    assert only(restore(*of(records))).packages == {"shop==1.0", "shop==2.0"}
     own = [record(package=SPEC)]
-    assert made(*of(own, SPEC)).questions[0].packages == ()
-    assert only(stood(*of(own, SPEC))).packages == {SPEC}
+    assert baseline_from(*of(own, SPEC)).questions[0].packages == ()
+    assert only(restore(*of(own, SPEC))).packages == {SPEC}
 
 
 def test_the_order_of_what_is_known_is_no_content() -> None:
-    """Releases by version, targets by number, the rest by name."""
+    """Releases are ordered by version, targets by number."""
     records = [
         failure(toolchain=f"triton=={release}", target=target)
         for release in ("3.10.0", "3.2.0")
         for target in ("sm100", "sm80")
     ]
-    one, other = made(*of(records)), made(*reversed(of(records[::-1])))
+    one, other = baseline_from(*of(records)), baseline_from(*reversed(of(records[::-1])))
     assert form.text_of(one) == form.text_of(other)
     places = [place.place for place in one.questions[0].places]
     assert places == [
@@ -183,11 +185,11 @@ def test_the_order_of_what_is_known_is_no_content() -> None:
 
 
 def test_an_update_replaces_what_was_asked_again_and_keeps_the_rest() -> None:
-    """A new release, or a new version of the package, does not take the others away."""
-    before = made(*of([failure(), record(toolchain="triton==3.4.0", **OTHER)], SPEC))
-    kept = made(*of([record()], "quick"))
-    after = made(*of([record()], "shop==1.1"), accepted_releases=["3.2.0"])
-    new = update(update(before, kept), after)
+    """An update keeps the entries of other releases and questions."""
+    before = baseline_from(*of([failure(), record(toolchain="triton==3.4.0", **OTHER)], SPEC))
+    other = baseline_from(*of([record()], "quick"))
+    after = baseline_from(*of([record()], "shop==1.1"), accepted_releases=["3.2.0"])
+    new = update(update(before, other), after)
     assert new.accepted_releases == ("3.2.0",)
     assert [question.about for question in new.questions] == ["quick", "shop"]
     shop = new.questions[1]
@@ -201,33 +203,33 @@ def test_an_update_replaces_what_was_asked_again_and_keeps_the_rest() -> None:
 
 
 def test_a_narrower_question_is_another_one() -> None:
-    """A release or a GPU narrows nothing."""
+    """A selection of kernels makes another question; one of GPUs does not."""
     question = Question(SPEC, {"kernels": ["*fwd*"], "targets": ["sm90"]})
     narrow = [replace(each, question=question) for each in of([record()], SPEC)]
-    baseline = made(*narrow, *of([record()], SPEC))
+    baseline = baseline_from(*narrow, *of([record()], SPEC))
     assert [each.selection for each in baseline.questions] == [{}, {"kernels": ["*fwd*"]}]
-    assert only(stood(*narrow)).question.name == f"{SPEC} --kernel *fwd*"
+    assert only(restore(*narrow)).question.name == f"{SPEC} --kernel *fwd*"
 
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_cells_made_of_counts_have_keys_of_their_own(count: int) -> None:
-    """Whoever counts by key counts all of them."""
+    """Restored cells have distinct keys."""
     records = [failure(options={"num_warps": number}) for number in range(1, count + 1)]
-    again = stood(*of([record(), *records]), *of([record(**OTHER)], "quick"))
+    again = restore(*of([record(), *records]), *of([record(**OTHER)], "quick"))
     keys = Counter(cell.key for each in again for cell in each.cells)
     assert set(keys.values()) == {1}
     assert len(keys) == count + 2
 
 
 def test_a_failure_of_every_release_stays_a_failure_in_the_file() -> None:
-    """A file may hold one of the releases alone; together they are judged again."""
+    """A failure of every release is stored as one and judged as the package's."""
     records = []
     for release in ("triton==3.4.0", "triton==3.5.1"):
-        refused = failure("FC111", "no", stage="ast", toolchain=release, **OTHER)
-        records += [record(toolchain=release), refused]
-    judged = judge(of(records, SPEC))
-    assert [each.state.value for each in judged] == ["screened", "screened"]
-    baseline = made(*judged)
+        invalid_cell = failure("FC111", "no", stage="ast", toolchain=release, **OTHER)
+        records += [record(toolchain=release), invalid_cell]
+    standings = judge(of(records, SPEC))
+    assert [each.state.value for each in standings] == ["screened", "screened"]
+    baseline = baseline_from(*standings)
     (question,) = baseline.questions
     assert [place.state for place in question.places] == ["bad", "bad"]
     assert [place.unproven for place in question.places] == [("m:other",), ("m:other",)]
@@ -236,21 +238,21 @@ def test_a_failure_of_every_release_stays_a_failure_in_the_file() -> None:
 
 
 def test_a_kernel_without_a_compile_frees_no_release() -> None:
-    """Its only cell of the newer release reached no verdict, in the file too."""
+    """A restored timeout is not evidence that a kernel compiles."""
     records = [record(toolchain="triton==3.6.0"), unknown(toolchain="triton==3.6.0", **OTHER)]
     for release in ("triton==3.4.0", "triton==3.5.1"):
-        refused = failure("FC111", "no", stage="ast", toolchain=release, **OTHER)
-        records += [record(toolchain=release), refused]
-    again = judge(standings_of(made(*of(records, SPEC))))
+        invalid_cell = failure("FC111", "no", stage="ast", toolchain=release, **OTHER)
+        records += [record(toolchain=release), invalid_cell]
+    again = judge(standings_of(baseline_from(*of(records, SPEC))))
     assert [each.state.value for each in again] == ["screened", "screened", "screened"]
 
 
 def test_a_failure_that_other_scans_found_is_counted_beside_the_question() -> None:
-    """The numbers of requested and of answered cells both include it."""
+    """The requested and the answered cells include another scan's failure."""
     (usual,) = whole([record()], about=SPEC, selection={"configs": ["usual"]})
     (wider,) = whole(
         [failure(options={"num_warps": 8})], about=SPEC, selection={"configs": ["edges"]}
     )
-    (judged,) = judge([usual], [wider])
-    ((place,),) = (question.places for question in made(judged).questions)
+    (standings,) = judge([usual], [wider])
+    ((place,),) = (question.places for question in baseline_from(standings).questions)
     assert (place.state, place.requested_count, place.answered_count) == ("bad", 2, 2)

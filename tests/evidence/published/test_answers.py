@@ -1,4 +1,4 @@
-"""Published results answer `diff`, `gate` and `report`: nothing is compiled, fetched or captured."""
+"""Published results answer `diff`, `gate` and `report` without a compile or a download."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from flacheck.model import Record
 from flacheck.store import Store
 from flacheck.tables import find_shipped_folder
 from tests.cli.test_cli import flacheck
-from tests.evidence.published.test_published import answers, recomputed
+from tests.evidence.published.test_published import answers, with_own_keys
 from tests.evidence.published.test_published import folder as folder
 from tests.made_records import PACKAGE, record, scanned
 
@@ -38,7 +38,7 @@ def _diff(folder: Path, **more: Any) -> Any:
 
 
 def _install_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What published results do not answer would be installed and captured."""
+    """Make every installation an error."""
 
     def refuse(spec: str) -> None:
         raise UsageError(f"{spec} would be installed")
@@ -56,13 +56,13 @@ def _install_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_packages_are_no_question_to_published_results(
     folder: Path, to: str, more: dict[str, str], message: str
 ) -> None:
-    """Neither are a release of a package and a subject beside it."""
+    """Two packages, or a package beside a release of one, are a usage error."""
     with pytest.raises(UsageError, match=message):
         package.diff(PACKAGE, to, triton="3.2.0", target="h100", results=folder, **more)
 
 
 def test_diff_answers_with_the_source(folder: Path) -> None:
-    """Nothing is installed; JSON has the source with its date, and follows the schema."""
+    """The JSON has the source with its date and follows the schema."""
     result = _diff(folder)
     assert result.answer.startswith("Downgrading Triton 3.4.0 → 3.2.0 on sm90: 1 of 1 kernel")
     document = result.to_json()
@@ -77,15 +77,15 @@ def test_diff_answers_with_the_source(folder: Path) -> None:
 
 
 def test_the_table_names_the_source(folder: Path) -> None:
-    """On the command line."""
+    """The table has the date of the published results."""
     ran = flacheck(*("diff", OLD, NEW, "--package", PACKAGE, "--results", str(folder)), cwd=folder)
     assert "published results of 2026-11-24, flacheck 0.1.0; --fresh compiles here" in ran.stdout
 
 
 def test_records_of_the_store_come_before_published_ones(folder: Path) -> None:
-    """Of the two configurations that were compared one has another verdict here, and that counts."""
+    """The store's record of a cell replaces the published one."""
     failing: dict[str, Any] = {"code": "FC302", "signature": "FC302:x:y", "message": "new"}
-    (own,) = recomputed([record("fails", NEW, **failing)])
+    (own,) = with_own_keys([record("fails", NEW, **failing)])
     with Store.open(folder / "store") as store:
         store.add_many(store.begin_run({"flacheck": "0"}, "mine", {}), [own])
     result = _diff(folder)
@@ -105,7 +105,7 @@ def test_records_of_the_store_come_before_published_ones(folder: Path) -> None:
 def test_a_question_that_asks_more_learns_which_part_is_published(
     folder: Path, options: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It goes on as without published results; here nothing can be installed."""
+    """A selection that is not published is compiled, with a note."""
     _install_nothing(monkeypatch)
     events: list[str] = []
     arguments = {"target": "h100", "on_event": lambda event: events.append(str(event)), **options}
@@ -117,7 +117,7 @@ def test_a_question_that_asks_more_learns_which_part_is_published(
 def test_other_keys_are_not_this_flachecks_answers(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file whose keys were computed in another way is left out, and the reason is told."""
+    """A file with keys of another computation is left out, with a note."""
     content = (folder / FILE).read_bytes()
     header, body = decode_header(content, "x"), decode_body(content, "x")
     (folder / FILE).write_bytes(encode(replace(header, keys="0" * 32), body))
@@ -130,7 +130,7 @@ def test_other_keys_are_not_this_flachecks_answers(
 
 
 def test_gate_judges_pins_by_published_results(folder: Path) -> None:
-    """On the GPU that packages are written for; the answer names its source."""
+    """The gate's JSON names the source and follows the schema."""
     gate = package.gate(
         triton=">=3.2,<3.5", package=PACKAGE, results=folder, store=folder / "store"
     )
@@ -146,7 +146,7 @@ def test_gate_judges_pins_by_published_results(folder: Path) -> None:
 def test_gate_judges_the_package_that_the_files_pin(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without --package; the answer names the pin and its line."""
+    """Without --package the pinned package is judged, named with its line."""
     monkeypatch.chdir(folder)
     (folder / "requirements.txt").write_text(f"triton>=3.2,<3.5\n{PACKAGE}\n")
     gate = package.gate(results=folder)
@@ -167,7 +167,7 @@ def test_gate_judges_the_package_that_the_files_pin(
 def test_gate_says_why_a_pinned_package_does_not_decide(
     folder: Path, monkeypatch: pytest.MonkeyPatch, pins: str, note: str
 ) -> None:
-    """And judges nothing."""
+    """A note has the reason, and no results are used."""
     monkeypatch.chdir(folder)
     (folder / "requirements.txt").write_text(f"triton==3.2.0\n{pins}\n")
     events: list[str] = []
@@ -179,7 +179,7 @@ def test_gate_says_why_a_pinned_package_does_not_decide(
 def test_a_scan_in_the_store_comes_before_pinned_packages(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The project has chosen what decides."""
+    """A stored scan is preferred to the pinned package's results."""
     monkeypatch.chdir(folder)
     (folder / "requirements.txt").write_text(f"triton>=3.2,<3.5\n{PACKAGE}\n")
     with Store.open(folder / ".flacheck") as store:
@@ -190,19 +190,19 @@ def test_a_scan_in_the_store_comes_before_pinned_packages(
 
 
 def test_a_record_of_the_store_comes_before_the_published_one(folder: Path) -> None:
-    """The cell that failed when the results were built compiles here."""
-    compiling, failing = recomputed(answers(NEW))
-    mended = Record.from_json(
+    """A cell that compiles in the store is not failing."""
+    compiling, failing = with_own_keys(answers(NEW))
+    compiling_record = Record.from_json(
         {**compiling.to_json(), "key": failing.key, "options": failing.options}
     )
     with Store.open(folder / "store") as store:
-        scanned(store, [mended], PACKAGE)
+        scanned(store, [compiling_record], PACKAGE)
     gate = package.gate(triton="==3.2.0", package=PACKAGE, results=folder, store=folder / "store")
     assert gate.versions[0].state.value != "bad"
 
 
 def test_a_published_failure_counts_beside_a_scan_of_other_configurations(folder: Path) -> None:
-    """Every command has the same standing, whatever was compiled here."""
+    """The gate and the report both count the published failure."""
     good = [record(toolchain=NEW, options={"num_warps": 2, "num_stages": 2})]
     store_folder = folder / "store"
     with Store.open(store_folder) as store:
@@ -216,7 +216,7 @@ def test_a_published_failure_counts_beside_a_scan_of_other_configurations(folder
 
 
 def test_gate_without_published_results_has_no_record(folder: Path) -> None:
-    """As --no-published says."""
+    """With --no-published the gate has no record."""
     gate = package.gate(
         triton="==3.2.0", package=PACKAGE, results=folder, store=folder / "store", no_published=True
     )
@@ -225,7 +225,7 @@ def test_gate_without_published_results_has_no_record(folder: Path) -> None:
 
 
 def test_report_shows_published_results_as_a_run(folder: Path) -> None:
-    """With the same schema as a stored run."""
+    """A report of published results follows the schema of a run."""
     run = package.report(package=PACKAGE, results=folder, store=folder / "store")
     document = run.to_json()
     assert document["run"]["source"] == "published"
@@ -235,14 +235,8 @@ def test_report_shows_published_results_as_a_run(folder: Path) -> None:
     assert {each.toolchain: each.state.value for each in run.standings}[NEW] == "bad"
 
 
-def test_a_report_names_the_nearest_published_version(folder: Path) -> None:
-    """Where a folder was named and has nothing about the package."""
-    with pytest.raises(UsageError, match=r"nearest published version is 0\.1\.1"):
-        package.report(package="flash-linear-attention==0.3.9", results=folder)
-
-
 def test_what_is_shipped_answers_without_network_and_cache(tmp_path: Path) -> None:
-    """`known` and `diff` of the command line, in a network namespace of their own."""
+    """`known` and `diff` answer in a namespace without network."""
     unshare = shutil.which("unshare")
     probe = [unshare or "false", "-rn", "true"]
     if unshare is None or subprocess.run(probe, capture_output=True).returncode:

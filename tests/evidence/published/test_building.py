@@ -1,4 +1,4 @@
-"""Building published results over the fake toolchain: files, resumption, what cannot be built."""
+"""Building published results over the fake toolchain."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 def test_each_release_becomes_a_file_that_is_not_built_again(folder: Path) -> None:
-    """A second build compiles nothing; one with another release adds its file."""
+    """A second build compiles only a new release."""
     first = _build(folder, _combination("1.0"))
     assert sum(isinstance(event, RecordSettled) for event in first) > 0
     assert [entry.toolchain for entry in open_library(folder / "out").entries()] == ["fake==1.0"]
@@ -67,7 +67,7 @@ def test_each_release_becomes_a_file_that_is_not_built_again(folder: Path) -> No
 
 
 def test_a_combination_that_cannot_be_built_leaves_the_others(folder: Path) -> None:
-    """Their files and a manifest are there; the error names the one."""
+    """The other files are written, and the error names the failing combination."""
     with pytest.raises(IncompleteError, match=r"1 combination is not built.*no matrix 'nowhere'"):
         _build(folder, _combination("1.0", about="nowhere"), _combination("1.0"))
     assert len(open_library(folder / "out").entries()) == 1
@@ -76,7 +76,7 @@ def test_a_combination_that_cannot_be_built_leaves_the_others(folder: Path) -> N
 def test_a_failure_without_a_rule_is_not_published(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be flacheck's own; the error quotes it, and a file that has one does not hold."""
+    """An unclassified failure is an error that quotes it."""
     table = {"*": {"==2.0": "raise words that no rule contains", "else": "compile"}}
     monkeypatch.setitem(toolchains.FAMILIES, "fake", FakeFamily(table))
     with pytest.raises(IncompleteError, match="FC000: RuntimeError: words that no rule contains"):
@@ -92,7 +92,7 @@ def test_a_failure_without_a_rule_is_not_published(
 
 
 def test_a_comparison_by_published_results_is_that_of_the_store(folder: Path) -> None:
-    """The same cells with the same changes, where the store's records made the results."""
+    """Both comparisons have the same answer and cells."""
     _build(folder, _combination("1.0", "2.0"))
     answers = []
     for options in ({"results": folder / "out"}, {"no_published": True}):
@@ -111,7 +111,7 @@ def test_a_comparison_by_published_results_is_that_of_the_store(folder: Path) ->
 
 
 def _keys(answer: Any, kind: str) -> list[tuple[str, str]]:
-    """The cells of each change of a kind."""
+    """Return the keys of the cells of each change of a kind."""
     changes = []
     for change in answer.to_json()[kind]:
         changes.append((change["from"]["key"], change["to"]["key"]))
@@ -121,7 +121,7 @@ def _keys(answer: Any, kind: str) -> list[tuple[str, str]]:
 def test_other_own_kernels_are_not_answered_by_published_results(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kernel's file or the matrix has changed since they were compiled."""
+    """Results for a changed matrix are not used."""
     _build(folder, _combination("1.0"))
     library = open_library(folder / "out")
     (entry,) = library.entries()

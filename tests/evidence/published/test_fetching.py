@@ -1,4 +1,4 @@
-"""Published results from a web server: whole and checked, or nothing at all."""
+"""Published results from a web server: complete and verified, or not at all."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _cached(tmp_path: Path) -> list[str]:
 
 
 def test_results_of_a_url_answer_and_stay_in_the_cache(folder: Path, tmp_path: Path) -> None:
-    """They are fetched once; the second answer needs no server."""
+    """The second answer comes from the cache."""
     with Site(folder).serving() as url:
         answer = flacheck.known("flash-linear-attention", results=url)
     assert flacheck.known("flash-linear-attention", results=url) == answer
@@ -84,7 +84,7 @@ def test_results_of_a_url_answer_and_stay_in_the_cache(folder: Path, tmp_path: P
 
 
 def test_an_update_from_a_url_replaces_what_flacheck_ships(folder: Path, tmp_path: Path) -> None:
-    """Newer results count from then on, whichever folder is current."""
+    """After an update the newer results are used."""
     with Site(folder).serving() as url:
         manifest = flacheck.update_results(url)
     assert len(manifest.files) == 2
@@ -179,7 +179,7 @@ def _endless(site: Site) -> None:
 def test_what_a_server_spoils_is_one_error_and_changes_nothing(
     folder: Path, tmp_path: Path, spoil: object, kind: type[FlacheckError], message: str
 ) -> None:
-    """A wrong digest or size, hostile names and content, redirects to elsewhere."""
+    """A wrong digest, size or name is one error, and the cache stays empty."""
     site = Site(folder)
     assert callable(spoil)
     spoil(site)
@@ -189,7 +189,7 @@ def test_what_a_server_spoils_is_one_error_and_changes_nothing(
 
 
 def test_a_redirect_to_another_web_address_is_followed(folder: Path, tmp_path: Path) -> None:
-    """A site that moved."""
+    """A redirect to another web address is followed."""
     site = Site(folder)
     site.redirects[FILE] = "/results/moved.zst"
     site.pages["moved.zst"] = (folder / FILE).read_bytes()
@@ -199,6 +199,6 @@ def test_a_redirect_to_another_web_address_is_followed(folder: Path, tmp_path: P
 
 
 def test_a_server_that_is_not_there_is_one_error(tmp_path: Path) -> None:
-    """With the address."""
+    """The error has the address."""
     with pytest.raises(IncompleteError, match=r"127\.0\.0\.1:9/manifest\.json: cannot be read"):
         flacheck.update_results("http://127.0.0.1:9")

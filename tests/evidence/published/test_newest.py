@@ -1,4 +1,4 @@
-"""What new releases add to the combinations."""
+"""New releases in the list of combinations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ combinations:
 
 
 def test_a_new_triton_and_a_new_version_are_added(tmp_path: Path) -> None:
-    """To shipped packages, on the GPUs of their newest version; the file stays readable."""
+    """New releases are added for shipped packages on their newest version's GPUs."""
     file = tmp_path / "c.yaml"
     file.write_text(TEXT)
     versions = {"one": "1.10", "two": "0.9.0"}
@@ -32,8 +32,8 @@ def test_a_new_triton_and_a_new_version_are_added(tmp_path: Path) -> None:
     add(file, entries)
     after = read_combinations(file)
     assert after[: len(before)] == before
-    added = [(each.about, each.target, each.is_shipped) for each in after[len(before) :]]
-    assert added == [
+    combinations = [(each.about, each.target, each.is_shipped) for each in after[len(before) :]]
+    assert combinations == [
         ("one==1.10", "sm80", True),
         ("one==1.10", "sm90", True),
         ("two==0.9.0", "sm90", True),
@@ -41,7 +41,7 @@ def test_a_new_triton_and_a_new_version_are_added(tmp_path: Path) -> None:
 
 
 def test_without_a_new_release_nothing_is_added(tmp_path: Path) -> None:
-    """The file is not touched, so that nothing is proposed."""
+    """Without a new release the file is not changed."""
     file = tmp_path / "c.yaml"
     file.write_text(TEXT)
     versions = {"one": "1.2", "two": "0.9.0"}

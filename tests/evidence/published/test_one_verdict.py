@@ -1,4 +1,4 @@
-"""Every command shows one standing of a package, release and GPU, whatever the evidence is."""
+"""One standing of a package, release and GPU in every command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from flacheck.evidence.published.form import encode, file_name
 from flacheck.evidence.published.library import open_library
 from flacheck.model import Record
 from flacheck.store import Store
-from tests.evidence.published.test_published import packed, recomputed
+from tests.evidence.published.test_published import pack_records, with_own_keys
 from tests.made_records import PACKAGE, failure, record, scanned, unknown
 
 RELEASES = ("3.4.0", "3.5.1", "3.6.0")
@@ -29,9 +29,9 @@ LIST = """version: 1
 combinations:
   - {package: flash-linear-attention, versions: [0.1.1], triton: [3.4.0], targets: [sm90]}
 """
-# The outcome of a kernel in some configurations; None for a kernel that is not compiled there.
+# The outcome of a kernel in some configurations; None if it is not compiled there.
 OUTCOMES = st.sampled_from(["compiles", "compiles", "FC111", "FC302", "FC501", "unknown", None])
-# Where the evidence is: two kinds of published files, and a scan of the user's own.
+# Sources of evidence: two kinds of published files, and the user's own scan.
 SOURCES = ("usual", "edges", "own scan")
 EVIDENCE = st.dictionaries(
     st.tuples(st.sampled_from(SOURCES), st.sampled_from(RELEASES)),
@@ -43,12 +43,12 @@ Evidence = Mapping[tuple[str, str], tuple[str | None, ...]]
 
 @pytest.fixture(autouse=True)
 def no_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installed package has other files than the made results."""
+    """Hide installed packages, whose files differ from the test's results."""
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
 
 
 def _records(source: str, release: str, outcomes: tuple[str | None, ...]) -> list[Record]:
-    """The records of one question; each source has configurations of its own."""
+    """Return the records of one question, with configurations of its own."""
     warps = {"num_warps": 2 ** (1 + SOURCES.index(source))}
     records = []
     for kernel, outcome in zip(KERNELS, outcomes):
@@ -63,7 +63,7 @@ def _records(source: str, release: str, outcomes: tuple[str | None, ...]) -> lis
             records.append(unknown(**cell))
         elif outcome is not None:
             records.append(failure(outcome, stage="ast", **cell))
-    return recomputed(records)
+    return with_own_keys(records)
 
 
 def _write(folder: Path, evidence: Evidence) -> None:
@@ -76,7 +76,7 @@ def _write(folder: Path, evidence: Evidence) -> None:
             with Store.open(folder / "store") as store:
                 scanned(store, records, PACKAGE)
             continue
-        header, body = packed(records, source)
+        header, body = pack_records(records, source)
         path = folder / file_name(header)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(encode(header, body))
@@ -92,24 +92,24 @@ def _write(folder: Path, evidence: Evidence) -> None:
 )
 @given(EVIDENCE)
 def test_commands_agree_on_every_evidence(evidence: Evidence) -> None:
-    """`known`, `gate`, `report` and `diff` have one verdict, one pin and exit codes that fit."""
+    """`known`, `gate`, `report` and `diff` agree on verdicts, pins and exit codes."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _write(folder, evidence)
         library = open_library(folder)
         store_folder = folder / "store"
-        judged: dict[str, str] = {}
+        states: dict[str, str] = {}
         with Store.open(store_folder) as store:
             for standing in judged_evidence(PACKAGE, ["sm90"], store, library):
-                judged[standing.toolchain.removeprefix("triton==")] = standing.state.value
-        _check_gate(folder, judged)
-        _check_known(folder, judged)
-        _check_report(folder, judged)
-        _check_diff(folder, judged)
+                states[standing.toolchain.removeprefix("triton==")] = standing.state.value
+        _check_gate(folder, states)
+        _check_known(folder, states)
+        _check_report(folder, states)
+        _check_diff(folder, states)
 
 
-def _check_gate(folder: Path, judged: Mapping[str, str]) -> None:
-    for release, state in judged.items():
+def _check_gate(folder: Path, states: Mapping[str, str]) -> None:
+    for release, state in states.items():
         pins = folder / "requirements.txt"
         pins.write_text(f"triton=={release}\n")
         result = flacheck.gate(
@@ -121,37 +121,41 @@ def _check_gate(folder: Path, judged: Mapping[str, str]) -> None:
         )
         (version,) = result.versions
         assert version.standing.value == state
-        expected = {"bad": Exit.FINDINGS, "partial": Exit.INCOMPLETE, "no-record": Exit.INCOMPLETE}
-        assert result.exit_code() == expected.get(state, Exit.OK)
+        exit_codes = {
+            "bad": Exit.FINDINGS,
+            "partial": Exit.INCOMPLETE,
+            "no-record": Exit.INCOMPLETE,
+        }
+        assert result.exit_code() == exit_codes.get(state, Exit.OK)
 
 
-def _check_known(folder: Path, judged: Mapping[str, str]) -> None:
+def _check_known(folder: Path, states: Mapping[str, str]) -> None:
     if not open_library(folder).manifest.files:
         return
     answer = flacheck.known(PACKAGE, target="sm90", results=folder, store=folder / "store")
-    pinned = {pair.toolchain.removeprefix("triton==") for pair in answer.known_good}
+    pins = {pair.toolchain.removeprefix("triton==") for pair in answer.known_good}
     for place in answer.places:
         release = place.toolchain.removeprefix("triton==")
-        assert (place.standing.value == "bad") == (judged[release] == "bad")
-        assert release not in pinned or judged[release] in ("good", "screened")
-        assert bool(place.failing_kernels) == (judged[release] == "bad")
+        assert (place.standing.value == "bad") == (states[release] == "bad")
+        assert release not in pins or states[release] in ("good", "screened")
+        assert bool(place.failing_kernels) == (states[release] == "bad")
 
 
-def _check_report(folder: Path, judged: Mapping[str, str]) -> None:
+def _check_report(folder: Path, states: Mapping[str, str]) -> None:
     with Store.open(folder / "store") as store:
         runs = store.runs()
     for run in runs:
-        shown = flacheck.report(run.id, results=folder, store=folder / "store")
-        for standing in shown.standings:
+        stored_run = flacheck.report(run.id, results=folder, store=folder / "store")
+        for standing in stored_run.standings:
             release = standing.toolchain.removeprefix("triton==")
-            assert (standing.state.value == "bad") == (judged[release] == "bad")
-        for good in shown.known_good:
-            assert judged[good.triton or ""] in ("good", "screened")
+            assert (standing.state.value == "bad") == (states[release] == "bad")
+        for good in stored_run.known_good:
+            assert states[good.triton or ""] in ("good", "screened")
 
 
-def _check_diff(folder: Path, judged: Mapping[str, str]) -> None:
-    published = {entry.toolchain for entry in open_library(folder).entries(configs="usual")}
-    releases = [release for release in RELEASES if f"triton=={release}" in published]
+def _check_diff(folder: Path, states: Mapping[str, str]) -> None:
+    toolchains = {entry.toolchain for entry in open_library(folder).entries(configs="usual")}
+    releases = [release for release in RELEASES if f"triton=={release}" in toolchains]
     for before, after in pairwise(releases):
         result = flacheck.diff(
             f"triton=={before}",
@@ -164,6 +168,6 @@ def _check_diff(folder: Path, judged: Mapping[str, str]) -> None:
         )
         pin = result.pin
         if pin.side in ("to", "from", "other") and pin.triton:
-            assert judged[pin.triton.removeprefix("triton==")] != "bad"
-        if judged[before] in ("good", "screened") and judged[after] == "bad":
+            assert states[pin.triton.removeprefix("triton==")] != "bad"
+        if states[before] in ("good", "screened") and states[after] == "bad":
             assert result.exit_code() == Exit.FINDINGS

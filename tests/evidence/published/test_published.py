@@ -1,4 +1,4 @@
-"""Published results: files of answers, folders of files, and what is looked up in them."""
+"""Published results: their files, folders and lookups."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def answers(toolchain: str = "triton==3.2.0") -> list[Record]:
     return [compiling, record("fails", toolchain, options=options, stage="llir", **failure)]
 
 
-def recomputed(records: list[Record]) -> list[Record]:
-    """The records under the keys of their cells, as a scan stores them."""
+def with_own_keys(records: list[Record]) -> list[Record]:
+    """Return the records under the keys of their cells."""
     return [Record.from_json({**each.to_json(), "key": _key(each)}) for each in records]
 
 
@@ -54,7 +54,7 @@ def _key(each: Record) -> str:
     return dataclasses.replace(each.cell).key
 
 
-def packed(records: list[Record], configs: Any = "usual") -> tuple[Any, Any]:
+def pack_records(records: list[Record], configs: Any = "usual") -> tuple[Any, Any]:
     keys = KeySet({each.key: each.kernel for each in records})
     toolchain, target = records[0].toolchain, records[0].target
     request = RequestedCells(toolchain, target, len(records), keys.digest)
@@ -68,7 +68,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # Packages that are installed on this machine are not compared.
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
     for records in (answers(), answers("triton==3.4.0")[:1]):
-        header, body = packed(recomputed(records))
+        header, body = pack_records(with_own_keys(records))
         path = tmp_path / file_name(header)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(encode(header, body))
@@ -83,9 +83,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_file_holds_the_question_with_its_records() -> None:
-    """The keys are computed again from the cells."""
-    records = recomputed(answers())
-    header, body = packed(records)
+    """The keys are computed from the cells when a file is read."""
+    records = with_own_keys(answers())
+    header, body = pack_records(records)
     content = encode(header, body)
     place = unpack(decode_header(content, "x"), decode_body(content, "x"))
     assert place is not None
@@ -95,21 +95,21 @@ def test_a_file_holds_the_question_with_its_records() -> None:
 
 
 def test_a_file_is_the_same_in_whatever_order_its_records_came() -> None:
-    """Two machines write equal bytes."""
-    records = recomputed(answers())
-    assert encode(*packed(records)) == encode(*packed(records[::-1]))
+    """The file's bytes do not depend on the order of records."""
+    records = with_own_keys(answers())
+    assert encode(*pack_records(records)) == encode(*pack_records(records[::-1]))
 
 
 def test_a_flacheck_with_other_keys_reads_no_answer() -> None:
-    """The digest of the keys is that of another computation."""
-    header, body = packed(recomputed(answers()))
+    """Results of another key computation are not used."""
+    header, body = pack_records(with_own_keys(answers()))
     assert unpack(replace(header, keys="0" * 32), body) is None
 
 
 @pytest.mark.parametrize("field", ["toolchain", "target", "version"])
 def test_counts_of_another_question_are_refused(field: str) -> None:
-    """The counts of a header belong to its release, its GPU and its version."""
-    header, _ = packed(recomputed(answers()))
+    """A header with counts of another question is an error."""
+    header, _ = pack_records(with_own_keys(answers()))
     other = {"toolchain": "triton==3.4.0", "target": "sm80", "version": "0.1.0"}[field]
     plain = to_builtins(header)
     plain["place"][field] = other
@@ -121,7 +121,7 @@ def test_counts_of_another_question_are_refused(field: str) -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "byte", "empty"])
 def test_a_damaged_file_is_one_error_with_its_name(folder: Path, damage: str) -> None:
-    """The manifest has its size and hash."""
+    """A file that differs from the manifest is an error with its name."""
     file = folder / "flash-linear-attention-0.1.1" / "usual-triton-3.2.0-sm90.zst"
     content = file.read_bytes()
     broken = {"cut": content[:-1], "byte": content[:-1] + b"\0", "empty": b""}[damage]
@@ -131,8 +131,8 @@ def test_a_damaged_file_is_one_error_with_its_name(folder: Path, damage: str) ->
 
 
 def test_content_that_unpacks_to_something_else_is_refused() -> None:
-    """A header of another schema, and cells that name a kernel that is not there."""
-    header, body = packed(recomputed(answers()))
+    """A wrong schema, or a kernel that is not listed, is an error."""
+    header, body = pack_records(with_own_keys(answers()))
     content = encode(header, replace(body, cells=body.cells))
     with pytest.raises(UsageError, match="not a file of published results"):
         decode_header(content[:40], "x")
@@ -159,8 +159,8 @@ def test_content_that_unpacks_to_something_else_is_refused() -> None:
     ],
 )
 def test_a_header_of_nonsense_is_refused(change: dict[str, Any]) -> None:
-    """With one error, before anything reads it."""
-    header, _ = packed(recomputed(answers()))
+    """A header with an invalid value is one error."""
+    header, _ = pack_records(with_own_keys(answers()))
     plain = {"schema": SCHEMA, **to_builtins(header), **change}
     with pytest.raises(UsageError, match="not a file of published results"):
         decode_header(zstd.compress(json.dumps(plain).encode()), "x")
@@ -168,7 +168,7 @@ def test_a_header_of_nonsense_is_refused(change: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["../../x.zst", "/etc/x.zst", "a/b/c.zst", "a/../b.zst", "a/b.py"])
 def test_a_manifest_leads_to_no_file_outside_of_its_folder(folder: Path, name: str) -> None:
-    """A hostile name of a file."""
+    """A file name outside the folder is an error."""
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"][0]["file"] = name
     (folder / "manifest.json").write_text(json.dumps(manifest))
@@ -177,7 +177,7 @@ def test_a_manifest_leads_to_no_file_outside_of_its_folder(folder: Path, name: s
 
 
 def test_known_gives_releases_failures_pins_and_what_is_not_built(folder: Path) -> None:
-    """By release and GPU, as JSON that follows its schema."""
+    """The JSON of `known` follows its schema."""
     answer = flacheck.known("flash-linear-attention", target="h100", results=folder)
     states = {place.toolchain: place.standing for place in answer.places}
     assert states["triton==3.2.0"] == "bad"
@@ -188,8 +188,8 @@ def test_known_gives_releases_failures_pins_and_what_is_not_built(folder: Path) 
 
 
 def test_a_failure_in_any_configuration_decides_about_a_release(folder: Path) -> None:
-    """Under 3.4.0 the usual configurations compile and one of `edges` fails: no pair, no pin."""
-    header, body = packed(recomputed(answers("triton==3.4.0")), "edges")
+    """A failure among `edges` leaves the release without a pin."""
+    header, body = pack_records(with_own_keys(answers("triton==3.4.0")), "edges")
     (folder / file_name(header)).write_bytes(encode(header, body))
     write_manifest(folder)
     answer = flacheck.known("flash-linear-attention==0.1.1", results=folder)
@@ -206,8 +206,8 @@ def test_a_failure_in_any_configuration_decides_about_a_release(folder: Path) ->
 
 
 def test_the_configurations_of_all_files_are_named(folder: Path) -> None:
-    """One pair of release and GPU, whatever the number of its files."""
-    header, body = packed(recomputed(answers("triton==3.4.0")[:1]), "own")
+    """Several files of a release and GPU are one pair."""
+    header, body = pack_records(with_own_keys(answers("triton==3.4.0")[:1]), "own")
     (folder / file_name(header)).write_bytes(encode(header, body))
     write_manifest(folder)
     answer = flacheck.known("flash-linear-attention==0.1.1", results=folder)
@@ -218,7 +218,7 @@ def test_the_configurations_of_all_files_are_named(folder: Path) -> None:
 
 
 def test_a_matrix_chooses_its_configurations_itself(tmp_path: Path) -> None:
-    """An entry that names others is one error."""
+    """A matrix entry with other configurations is an error."""
     file = tmp_path / "x.yaml"
     entry = "{matrix: full, triton: [3.9.0], targets: [sm90]}"
     file.write_text(f"version: 1\ncombinations:\n  - {entry}\n")
@@ -227,7 +227,7 @@ def test_a_matrix_chooses_its_configurations_itself(tmp_path: Path) -> None:
 
 
 def test_the_page_of_known_charts_every_kernel_and_release(folder: Path) -> None:
-    """With the pins to copy; one release alone is a column of its own."""
+    """The page has the pins and a column for each release."""
     answer = flacheck.known("flash-linear-attention==0.1.1", results=folder)
     run = flacheck.published_run("flash-linear-attention==0.1.1", results=folder)
     assert run is not None
@@ -244,7 +244,7 @@ def test_the_page_of_known_charts_every_kernel_and_release(folder: Path) -> None
 
 
 def test_known_takes_a_range_of_versions(folder: Path) -> None:
-    """And names the one with the fewest failing kernels if none fits."""
+    """If no version fits, the one with the fewest failing kernels is named."""
     answer = flacheck.known("Flash_Linear-Attention>=0.1,<0.2", triton="3.4.0", results=folder)
     assert [place.about for place in answer.places] == [PACKAGE]
     assert answer.answer.startswith("flash-linear-attention<0.2,>=0.1: 0.1.1 (Triton 3.4.0) fits")
@@ -256,7 +256,7 @@ def test_known_takes_a_range_of_versions(folder: Path) -> None:
 
 
 def test_known_takes_torch_for_the_releases_that_it_admits(folder: Path) -> None:
-    """torch 2.8 requires Triton 3.4.0."""
+    """torch 2.8 selects Triton 3.4.0."""
     answer = flacheck.known("flash-linear-attention==0.1.1", torch="2.8", results=folder)
     assert [place.toolchain for place in answer.places] == ["triton==3.4.0"]
 
@@ -271,7 +271,7 @@ def test_known_takes_torch_for_the_releases_that_it_admits(folder: Path) -> None
     ],
 )
 def test_an_unknown_package_names_the_nearest(folder: Path, package: str, message: str) -> None:
-    """Of versions and of names."""
+    """The message names the nearest version or name."""
     with pytest.raises(UsageError, match=message):
         flacheck.known(package, results=folder)
 
@@ -279,7 +279,7 @@ def test_an_unknown_package_names_the_nearest(folder: Path, package: str, messag
 def test_an_update_takes_a_whole_folder_or_nothing(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that differs from the manifest leaves the earlier results as they are."""
+    """A damaged file leaves the earlier results as they are."""
     cache = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(cache))
     flacheck.update_results(folder)
@@ -292,20 +292,20 @@ def test_an_update_takes_a_whole_folder_or_nothing(
 
 
 def test_only_web_addresses_are_fetched() -> None:
-    """No file:// and no other scheme."""
+    """Only http and https addresses are fetched."""
     with pytest.raises(UsageError, match="only https and http"):
         flacheck.update_results("file:///etc")
 
 
 def test_shards_divide_the_combinations(folder: Path) -> None:
-    """Each in one shard."""
+    """Each combination is in one shard."""
     every = read_combinations(folder / "combinations.yaml")
     parts = [select(every, f"{number}/2", (), True) for number in (1, 2)]
     assert sorted(each.name for part in parts for each in part) == sorted(e.name for e in every)
 
 
 def test_a_file_of_combinations_with_a_mistake_is_one_error(tmp_path: Path) -> None:
-    """With the field that is wrong."""
+    """The error names the wrong field."""
     file = tmp_path / "x.yaml"
     file.write_text("version: 1\ncombinations:\n  - {package: a, triton: [3.2.0]}\n")
     with pytest.raises(UsageError, match="missing required field `targets`"):
@@ -313,7 +313,7 @@ def test_a_file_of_combinations_with_a_mistake_is_one_error(tmp_path: Path) -> N
 
 
 def test_the_shipped_results_are_whole_and_of_keys_that_this_flacheck_computes() -> None:
-    """Every file is read; flacheck's list of combinations has no mistake. Five megabytes at most."""
+    """Every shipped file is readable, classified and small."""
     library = open_library(find_shipped_folder("results"))
     entries = library.entries()
     assert entries
@@ -339,7 +339,7 @@ def test_shipped_results_hold() -> None:
 
 @pytest.mark.network
 def test_a_failing_import_of_another_code_does_not_hold(tmp_path: Path) -> None:
-    """Verification compares the capture's own records too, whatever cells it draws."""
+    """Verification compares the capture's own records with the published ones."""
     name = "flash-attn-triton-0.1.1/usual-triton-3.9.0-sm90.zst"
     content = (find_shipped_folder("results") / name).read_bytes()
     header = decode_header(content, name)
@@ -362,7 +362,7 @@ def test_a_failing_import_of_another_code_does_not_hold(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("built", "bounds", "is_open", "is_valid"),
+    ("build_python", "bounds", "is_open", "is_valid"),
     [
         ("3.99", (), False, True),
         ("3.99", (), True, False),
@@ -371,14 +371,14 @@ def test_a_failing_import_of_another_code_does_not_hold(tmp_path: Path) -> None:
     ],
 )
 def test_results_of_another_python_answer_where_launches_cannot_differ(
-    built: str, bounds: tuple[str, ...], is_open: bool, is_valid: bool
+    build_python: str, bounds: tuple[str, ...], is_open: bool, is_valid: bool
 ) -> None:
-    """A package that compares Python with 3.2 does the same under every newer one."""
-    header, _ = packed(recomputed(answers()))
+    """Results of another Python are used unless the package compares versions between both."""
+    header, _ = pack_records(with_own_keys(answers()))
     other = replace(
         header,
         package_digest=None,
-        python=built,
+        python=build_python,
         python_bounds=bounds,
         reads_python_version=is_open,
     )
@@ -386,7 +386,7 @@ def test_results_of_another_python_answer_where_launches_cannot_differ(
 
 
 def test_resources_that_matter_are_in_the_header() -> None:
-    """The worst cell of each kernel: spills, and shared memory close to the limit."""
+    """The header has the worst spills, memory and time of each kernel."""
     shared = {"shared": 95, "shared_limit": 100, "spills": 8}
     records = [record(resources=shared), record(resources={**shared, "spills": 16}, seconds=12.0)]
     kinds = {(each.kind, each.value, each.of, each.cells) for each in highlights(records)}
@@ -394,6 +394,6 @@ def test_resources_that_matter_are_in_the_header() -> None:
 
 
 def test_a_folder_without_results_is_an_error(tmp_path: Path) -> None:
-    """That names the manifest."""
+    """The error names the manifest."""
     with pytest.raises(UsageError, match=r"manifest\.json: cannot be read"):
         library_of(tmp_path)

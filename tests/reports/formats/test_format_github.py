@@ -7,23 +7,23 @@ from flacheck.reports.document import Annotation, Display, Paragraph, Report
 from flacheck.reports.formats import github
 
 
-def rendered(report: Report) -> list[str]:
+def lines_of(report: Report) -> list[str]:
     return "".join(github.render(report, Display())).splitlines()
 
 
 def test_only_annotations_reach_a_workflow() -> None:
-    """Each on one line, whatever it holds."""
-    said = (
+    """Each annotation is one line with its text escaped."""
+    messages = (
         Annotation("error", "a: b, c", "50%\nof it", (SourceLocation("r.txt", 3),)),
         Annotation("notice", "d", "e: f"),
     )
-    report = Report([Paragraph("not this")], annotations=said)
-    assert rendered(report) == [
+    report = Report([Paragraph("not this")], annotations=messages)
+    assert lines_of(report) == [
         "::error file=r.txt,line=3,title=a%3A b%2C c::50%25%0Aof it",
         "::notice title=d::e: f",
     ]
 
 
 def test_without_annotations_nothing_is_said() -> None:
-    """A workflow's log stays as it was."""
-    assert rendered(Report([Paragraph("fine")])) == []
+    """A report without annotations has no output."""
+    assert lines_of(Report([Paragraph("fine")])) == []

@@ -23,7 +23,7 @@ from flacheck.reports.formats import markdown
 from flacheck.reports.formats.markdown import MOST_ROWS
 
 
-def rendered(*parts: Part) -> str:
+def render_parts(*parts: Part) -> str:
     return "".join(markdown.render(Report(parts), Display()))
 
 
@@ -38,54 +38,56 @@ def rendered(*parts: Part) -> str:
     ],
 )
 def test_markdown_is_escaped(text: str, plain: str, code: str) -> None:
-    """What a message holds is shown as it is, in prose and in code."""
-    assert rendered(Item(text)) == f"- {plain}\n"
-    assert rendered(Item(text, code=True)) == f"- {code}\n"
+    """Special characters are escaped in prose and in code."""
+    assert render_parts(Item(text)) == f"- {plain}\n"
+    assert render_parts(Item(text, code=True)) == f"- {code}\n"
 
 
 def test_a_bar_does_not_end_a_cell() -> None:
-    """Not even within code."""
+    """A bar is escaped in a table's cell, also within code."""
     table = Table(("a|b",), ((Words("c | d", code=True),),))
-    assert rendered(table) == "| a\\|b |\n| --- |\n| `c \\| d` |\n"
+    assert render_parts(table) == "| a\\|b |\n| --- |\n| `c \\| d` |\n"
 
 
 def test_a_listing_that_holds_a_fence_has_a_longer_one() -> None:
-    """So it ends where it ends."""
-    assert rendered(Listing("```\nx\n```", "text")) == "````text\n```\nx\n```\n````\n"
+    """A listing's fence is longer than one in its text."""
+    assert render_parts(Listing("```\nx\n```", "text")) == "````text\n```\nx\n```\n````\n"
 
 
 def test_markdown_leaves_rows_out_and_says_so() -> None:
-    """GitHub takes no more than 65,536 characters."""
+    """A note counts the omitted rows."""
     table = Table(("n",), tuple(row(str(n)) for n in range(MOST_ROWS + 2)))
-    text = rendered(table)
+    text = render_parts(table)
     assert f"| {MOST_ROWS - 1} |" in text
     assert f"| {MOST_ROWS} |" not in text
     assert text.endswith("\n2 more rows omitted (--format json has all)\n")
 
 
 def test_details_are_folded() -> None:
-    """Cause and remedy are there for whoever opens them."""
+    """Cause and remedy are folded."""
     part = Labelled((("cause", "too < many"), ("remedy", "fewer")))
-    expected = "cause: too \\< many\n\nremedy: fewer"
+    body = "cause: too \\< many\n\nremedy: fewer"
     start = "<details><summary>cause, remedy</summary>\n\n"
-    assert rendered(part) == f"{start}{expected}\n\n</details>\n"
+    assert render_parts(part) == f"{start}{body}\n\n</details>\n"
 
 
 def test_a_row_that_ends_early_is_filled() -> None:
-    """A package stands alone above its kernels."""
+    """A short row is filled with empty cells."""
     rows = ((Words("fla==0.1", Tone.FAINT),), row("  k", "1/1"))
-    text = rendered(Table(("sm90", "3.1.0"), rows))
+    text = render_parts(Table(("sm90", "3.1.0"), rows))
     assert text == "| sm90 | 3.1.0 |\n| --- | --- |\n| fla==0.1 |  |\n| k | 1/1 |\n"
 
 
 def test_a_title_is_a_heading_with_its_answer_below() -> None:
-    """And the paragraphs stand apart from the items of a list."""
+    """A title is a heading, and paragraphs are apart from list items."""
     title = Title("Scan", "1 fails", Tone.BAD, "sm90")
-    text = rendered(title, Heading("Failures"), Item("a"), Item("b", notes=("c",)), Paragraph("d"))
+    text = render_parts(
+        title, Heading("Failures"), Item("a"), Item("b", notes=("c",)), Paragraph("d")
+    )
     assert text == "## Scan\n\n1 fails\n\nsm90\n\n### Failures\n\n- a\n- b<br>c\n\nd\n"
 
 
 def test_what_is_strong_or_bad_is_bold() -> None:
-    """The other tones are colours, which Markdown does not have."""
-    assert rendered(Item("fails", Tone.BAD)) == "- **fails**\n"
-    assert rendered(Item("good", Tone.GOOD)) == "- good\n"
+    """A bad item is bold; other tones are plain."""
+    assert render_parts(Item("fails", Tone.BAD)) == "- **fails**\n"
+    assert render_parts(Item("good", Tone.GOOD)) == "- good\n"

@@ -25,22 +25,22 @@ from flacheck.reports import chart
 from flacheck.reports.document import Annotation, Case, CaseOutcome, Display, Report
 from flacheck.source.packages.kernel_locations import KernelLocator
 from tests.made_records import failure, record
-from tests.made_reports import MADE
+from tests.made_reports import REPORTS
 from tests.paths import ROOT
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\x00\ud800"
 
 
-def rendered(format: str, report: Report) -> str:
+def render_as(format: str, report: Report) -> str:
     return "".join(reports.render(format, report, Display()))
 
 
 def test_a_result_for_each_place_of_a_failure() -> None:
-    """Code scanning reads the first place alone, and a rule index must name its rule."""
+    """Each place of a failure is a result with its rule's index."""
     places = (SourceLocation("a b.py", 3, "m:f"), SourceLocation(None, None, "m:g"))
     failure = Annotation("error", "FC302 x", "text", places, "FC302", "FC302:llir")
     value = json.loads(
-        rendered("sarif", Report([], annotations=[failure, Annotation("notice", "a", "b")]))
+        render_as("sarif", Report([], annotations=[failure, Annotation("notice", "a", "b")]))
     )
     (run,) = value["runs"]
     first, second = run["results"]
@@ -58,62 +58,62 @@ def test_a_result_for_each_place_of_a_failure() -> None:
 
 @pytest.mark.parametrize("command", ["scan", "diff", "gate"])
 def test_a_junit_reader_counts_what_fails(command: str, tmp_path: Path) -> None:
-    """Failures of the made report are failures of its test cases."""
+    """Failing cases are counted by a JUnit reader."""
     file = tmp_path / "report.xml"
-    file.write_text(rendered("junit", MADE[command](tmp_path)), encoding="utf-8")
+    file.write_text(render_as("junit", REPORTS[command](tmp_path)), encoding="utf-8")
     read = JUnitXml.fromfile(str(file))
     read.update_statistics()
-    cases = list(MADE[command](tmp_path).cases)
+    cases = list(REPORTS[command](tmp_path).cases)
     assert read.tests == len(cases)
     assert read.failures == sum(case.outcome is CaseOutcome.FAILED for case in cases) > 0
 
 
 def test_hostile_names_stay_text() -> None:
-    """XML stays well-formed, and no name ends an element of a page."""
+    """The XML is well-formed, and a hostile name does not become markup."""
     case = Case(HOSTILE, HOSTILE, HOSTILE, CaseOutcome.FAILED, HOSTILE, HOSTILE)
-    ElementTree.fromstring(rendered("junit", Report([], cases=[case])))
+    ElementTree.fromstring(render_as("junit", Report([], cases=[case])))
     chart = {"texts": [HOSTILE], "targets": [], "rules": {}}
     overview = reports.document.Overview((("pin", HOSTILE),), chart)
-    page = rendered("html", Report([], overview=lambda: overview))
+    page = render_as("html", Report([], overview=lambda: overview))
     assert "<img" not in page
     (data,) = re.findall(r'id="data">(.*?)</script>', page)
     assert json.loads(gzip.decompress(base64.b64decode(data)))["texts"][0].startswith("</script>")
 
 
-@pytest.mark.parametrize("command", sorted(MADE))
+@pytest.mark.parametrize("command", sorted(REPORTS))
 def test_every_report_is_a_page_without_network(command: str, tmp_path: Path) -> None:
-    """The page loads nothing."""
-    page = rendered("html", MADE[command](tmp_path))
+    """The page loads nothing from a network."""
+    page = render_as("html", REPORTS[command](tmp_path))
     assert "default-src 'none'" in page
     assert not re.search(r'(src|href)="(?!#)', page)
 
 
 @pytest.mark.slow
 def test_a_page_of_flash_linear_attention_has_at_most_400_kb() -> None:
-    """350 kernels in three dtypes × 8 releases × 3 GPUs, an eighth of them failing."""
-    drawn = random.Random(27)
+    """A page of 25,200 cells is smaller than 400 kB."""
+    generator = random.Random(27)
     cells = []
     for number, dtype, minor, target in itertools.product(
         range(350), ("bf16", "fp16", "fp32"), range(1, 9), ("sm80", "sm90", "sm100")
     ):
-        make = failure if drawn.random() < 1 / 8 else record
+        make = failure if generator.random() < 1 / 8 else record
         cell = make(
             kernel=f"fla.ops.family_{number // 6}.chunk:kernel_{number}",
             toolchain=f"triton==3.{minor}.0",
             target=target,
             dtype=dtype,
-            resources={name: drawn.randrange(200_000) for name in ("shared", "registers")},
+            resources={name: generator.randrange(200_000) for name in ("shared", "registers")},
         )
         cells.append(cell)
     blocking = {each.key for each in cells if each.code}
     value = chart.to_json(chart.of_records(cells, blocking, ()))
     overview = reports.document.Overview((), value)
-    page = rendered("html", Report([], overview=lambda: overview))
+    page = render_as("html", Report([], overview=lambda: overview))
     assert len(page.encode()) <= 400_000
 
 
 def test_a_kernel_of_flacheck_has_file_and_line(tmp_path: Path) -> None:
-    """The line is that of its definition."""
+    """A corpus kernel has the line of its definition."""
     kernel = Kernel("retention.chunk_fwd_o", None, "0", Corpus("retention", "chunk_fwd_o"))
     place = KernelLocator(tmp_path).find(kernel)
     assert place.file == "kernels/retention.py"
@@ -123,7 +123,7 @@ def test_a_kernel_of_flacheck_has_file_and_line(tmp_path: Path) -> None:
 
 
 def test_a_kernel_of_the_project_comes_before_other_files(tmp_path: Path) -> None:
-    """The path is relative to the project, so that reviews show it."""
+    """The path is relative to the project."""
     file = tmp_path / "src" / "pkg" / "ops.py"
     file.parent.mkdir(parents=True)
     file.write_text("import triton\n\nclass A:\n    def f(x): ...\n")
@@ -135,13 +135,13 @@ def test_a_kernel_of_the_project_comes_before_other_files(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("text", ["html", "nope=a", "html=missing/a.html", "html=same.txt"])
 def test_a_wrong_further_report_is_an_error_before_the_work(text: str) -> None:
-    """A scan of an hour must not end with a typing error."""
+    """A wrong --report is an error before the scan."""
     with pytest.raises(UsageError):
         common.check_output("table", Path("same.txt"), [text])
 
 
 def test_every_schema_has_an_identity_of_its_own() -> None:
-    """`flacheck schema` prints it."""
+    """Every schema has an own `$id`."""
     schemas = [flacheck.schema(name) for name in flacheck.list_schemas()]
     assert len({each["$id"] for each in schemas}) == len(schemas) >= 10
     with pytest.raises(UsageError, match="there are"):

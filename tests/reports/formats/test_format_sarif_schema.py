@@ -11,17 +11,17 @@ from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonS
 
 from flacheck import reports
 from flacheck.reports.document import Display
-from tests.made_reports import MADE
+from tests.made_reports import REPORTS
 
 
 def sarif_of(command: str, folder: Path) -> dict:
-    text = "".join(reports.render("sarif", MADE[command](folder), Display()))
+    text = "".join(reports.render("sarif", REPORTS[command](folder), Display()))
     return json.loads(text)
 
 
-@pytest.mark.parametrize("command", sorted(MADE))
+@pytest.mark.parametrize("command", sorted(REPORTS))
 def test_a_report_is_valid_sarif(command: str, tmp_path: Path) -> None:
-    """Every property exists, has its type, and the required ones are present."""
+    """The report follows the schema of SARIF 2.1.0."""
     value = sarif_of(command, tmp_path)
     log = Log.model_validate(value)
     (run,) = log.runs
@@ -31,7 +31,7 @@ def test_a_report_is_valid_sarif(command: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", ["unknown property", "no message", "level", "version"])
 def test_a_fault_is_rejected(fault: str, tmp_path: Path) -> None:
-    """The models are as strict as the schema."""
+    """The models reject what the schema rejects."""
     value = sarif_of("scan", tmp_path)
     result = value["runs"][0]["results"][0]
     if fault == "unknown property":

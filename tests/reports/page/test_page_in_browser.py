@@ -23,7 +23,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="playwright is no
 pytestmark = pytest.mark.slow
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
 # The chart shows its number of kernels when it is drawn.
-DRAWN = "document.getElementById('count').textContent !== ''"
+CHART_IS_READY = "document.getElementById('count').textContent !== ''"
 HOSTILE = "m:<img src=x onerror=document.title='taken'>"
 
 
@@ -52,7 +52,7 @@ def page_of(browser: Any, folder: Path, cells: list[Any], width: int = 1280) -> 
     file.write_text("".join(reports.render("html", report, Display())), encoding="utf-8")
     page = browser.new_page(viewport={"width": width, "height": 900})
     page.goto(file.as_uri())
-    page.wait_for_function(DRAWN)
+    page.wait_for_function(CHART_IS_READY)
     return page
 
 
@@ -65,12 +65,12 @@ def few() -> list[Any]:
 
 
 def test_the_keyboard_reaches_every_cell(browser: Any, tmp_path: Path) -> None:
-    """Search, move, open, close; the link leads back to the cell."""
+    """A cell can be found, opened and closed by keyboard, and its link leads back."""
     errors = []
     page = page_of(browser, tmp_path, few())
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.reload()
-    page.wait_for_function(DRAWN)
+    page.wait_for_function(CHART_IS_READY)
     page.keyboard.press("/")
     page.keyboard.type("g")
     playwright.expect(page.locator("#rows tr[data-row]")).to_have_count(2)
@@ -87,13 +87,13 @@ def test_the_keyboard_reaches_every_cell(browser: Any, tmp_path: Path) -> None:
     assert not page.evaluate("document.getElementById('detail').open")
     again = browser.new_page()
     again.goto(address)
-    again.wait_for_function(DRAWN)
+    again.wait_for_function(CHART_IS_READY)
     assert again.evaluate("document.getElementById('detail').open")
     assert errors == []
 
 
 def test_a_module_has_no_check_mark_beside_an_unknown_kernel(browser: Any, tmp_path: Path) -> None:
-    """Its row counts what fails and what is unknown; a GPU's tab counts failing kernels."""
+    """A module's row counts failing and unknown kernels."""
     cells = [
         record(kernel="good:f", toolchain="triton==3.2.0"),
         record(kernel="open:f", toolchain="triton==3.2.0"),
@@ -107,7 +107,7 @@ def test_a_module_has_no_check_mark_beside_an_unknown_kernel(browser: Any, tmp_p
 
 
 def test_a_hostile_name_runs_nothing(browser: Any, tmp_path: Path) -> None:
-    """Names are text nodes, and the page's policy allows its own script alone."""
+    """Names are text, and only the page's script runs."""
     page = page_of(browser, tmp_path, few())
     assert page.title() != "taken"
     assert page.locator("img").count() == 0
@@ -115,7 +115,7 @@ def test_a_hostile_name_runs_nothing(browser: Any, tmp_path: Path) -> None:
 
 
 def test_a_diff_shows_both_sides_and_what_changed(browser: Any, tmp_path: Path) -> None:
-    """A column a side, and a bar before and after for each changed resource and compile time."""
+    """Each side is a column, and each changed figure has two bars."""
     small = {"shared": 49_152, "registers": 96, "spills": 0}
     large = {"shared": 98_304, "registers": 255, "spills": 88}
     before = [record(kernel="m:one", toolchain=OLD, resources=small, seconds=2.0)]
@@ -125,7 +125,7 @@ def test_a_diff_shows_both_sides_and_what_changed(browser: Any, tmp_path: Path) 
     report = diff_report.report(made_diff.result(before, after))
     file.write_text("".join(reports.render("html", report, Display())), encoding="utf-8")
     page.goto(file.as_uri())
-    page.wait_for_function(DRAWN)
+    page.wait_for_function(CHART_IS_READY)
     columns = page.locator("#grid thead th").all_inner_texts()
     assert [name.strip() for name in columns[1:]] == ["from: torch 2.9.1", "to: torch 2.12.1"]
     rows = page.locator("table.growth tbody tr")
@@ -144,22 +144,22 @@ def test_a_diff_shows_both_sides_and_what_changed(browser: Any, tmp_path: Path) 
 
 @pytest.mark.parametrize("width", [1280, 800, 390])
 def test_no_width_scrolls_the_page_sideways(browser: Any, tmp_path: Path, width: int) -> None:
-    """Wide tables scroll in their own frame."""
+    """Wide tables scroll inside the page."""
     page = page_of(browser, tmp_path, few(), width)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_five_thousand_kernels_open_quickly(browser: Any, tmp_path: Path) -> None:
-    """Rows beyond the first are added while the reader scrolls."""
+    """5,000 kernels open within seconds."""
     cells = [
         record(kernel=f"m{number // 50}.ops:kernel_{number}", toolchain=f"triton=={release}")
         for number in range(5000)
         for release in ("3.1.0", "3.2.0", "3.4.0", "3.5.0")
     ]
-    started = time.process_time()
+    start = time.process_time()
     page = page_of(browser, tmp_path, cells)
     spent = page.evaluate("performance.now()")
-    print(f"{spent:.0f} ms in the browser, {time.process_time() - started:.1f} s to render")
+    print(f"{spent:.0f} ms in the browser, {time.process_time() - start:.1f} s to render")
     assert "5000 of 5000" in page.inner_text("#count")
     # Two seconds on an idle machine; a shared one may be slower.
     assert spent < 6000

@@ -10,7 +10,7 @@ from flacheck.capabilities.gate import sources
 from flacheck.capabilities.gate.sources import requirement, requirements
 from flacheck.capabilities.gate.sources.pin_files import PinFile
 from flacheck.errors import UsageError
-from tests.made_pin_files import no_warning, read, said, write
+from tests.made_pin_files import no_warning, pins_by_installation, read, write
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -66,7 +66,7 @@ def test_a_wheel_is_an_exact_pin_and_another_address_any_release(
         "./wheels/triton-3.3.1-cp311-cp311-linux_x86_64.whl\n"
         "triton @ git+https://example.com/triton\n"
     )
-    found = said(sources.of_files([write("r.txt", text)]))
+    found = pins_by_installation(sources.of_files([write("r.txt", text)]))
     assert found == {
         "r.txt": ["r.txt:1 torch==2.7.1+cu126", "r.txt:2 triton==3.3.1", "r.txt:3 triton"]
     }

@@ -8,7 +8,7 @@ import pytest
 
 from flacheck.capabilities.gate import sources
 from flacheck.errors import UsageError
-from tests.made_pin_files import no_warning, read, said, write
+from tests.made_pin_files import no_warning, pins_by_installation, read, write
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -35,7 +35,7 @@ def test_found_files_are_judged_each_by_itself(here: Path) -> None:
     write("notes.txt", "not a requirement at all\n")
     with no_warning():
         installations = sources.in_folder(here)
-    assert said(installations) == {
+    assert pins_by_installation(installations) == {
         "requirements-a100.txt": ["requirements-a100.txt:1 triton==3.2.0"],
         "requirements/h100.txt": ["requirements/h100.txt:1 triton==3.4.0"],
     }
@@ -58,5 +58,7 @@ def test_the_live_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         return there[name]
 
     monkeypatch.setattr(sources.metadata, "version", version)
-    assert said(sources.read_installed()) == {"the live environment": ["(installed) triton==3.4.0"]}
+    assert pins_by_installation(sources.read_installed()) == {
+        "the live environment": ["(installed) triton==3.4.0"]
+    }
     assert sources.read_installed()[0].pins[0].line is None

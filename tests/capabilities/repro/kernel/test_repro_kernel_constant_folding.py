@@ -17,7 +17,7 @@ def after(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "result"),
     [
         ("1 + 2 * 3", "7"),
         ("x * 1 + 0", "x"),

@@ -17,7 +17,7 @@ def dot(dtype: str, more: str = "") -> Specimen:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "more", "said"),
+    ("dtype", "more", "description"),
     [
         ("bf16", "", "tl.dot(bf16)"),
         ("fp32", "", "tl.dot(fp32, tf32)"),

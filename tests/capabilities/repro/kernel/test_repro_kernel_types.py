@@ -53,7 +53,7 @@ BLOCK = "tl.zeros([16, 32], tl.float16)"
 
 
 @pytest.mark.parametrize(
-    ("call", "expected"),
+    ("call", "type_"),
     [
         (BLOCK, Tensor("fp16", (16, 32))),
         ("tl.full((16, 32), 1.0, dtype=tl.float32)", Tensor("fp32", (16, 32))),
@@ -138,7 +138,7 @@ def test_what_two_ways_disagree_on_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "expected"),
+    ("spec", "type_"),
     [
         (None, Constant(None)),
         ({"constexpr": 64}, Constant(64)),
@@ -157,7 +157,7 @@ def test_an_argument_has_the_type_that_triton_gives_it(spec: object, type_: Type
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "dtype"),
+    ("first", "right", "dtype"),
     [
         ("fp16", "fp32", "fp32"),
         ("i64", "fp16", "fp16"),
@@ -179,7 +179,7 @@ def test_a_literal_does_not_widen_a_dtype_of_its_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "right"), [(Tensor("i8"), Constant("text")), (Constant(1), Constant(2)), (None, None)]
+    ("first", "right"), [(Tensor("i8"), Constant("text")), (Constant(1), Constant(2)), (None, None)]
 )
 def test_what_is_no_number_has_no_arithmetic(first: Type, right: Type) -> None:
     """Text and pairs of literals have no arithmetic type."""

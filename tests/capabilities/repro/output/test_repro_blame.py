@@ -15,7 +15,7 @@ UPSTREAM = "https://github.com/triton-lang/triton/issues/new?template="
 
 
 @pytest.mark.parametrize(
-    ("known", "what", "upstream"),
+    ("fields", "what", "upstream"),
     [
         ({"stage": "llir", "message": "IndexError: map::at"}, "compiler bug", "bug.yml"),
         ({"stage": "cubin", "message": "error : Feature '.bf16'"}, "compiler bug", "bug.yml"),

@@ -22,7 +22,7 @@ from tests.rule_logs import log_of, logs
 
 
 @pytest.mark.parametrize(
-    ("said", "signal", "expected"),
+    ("text", "signal", "check"),
     [
         (
             "ptxas /tmp/a.ptx, line 63; error   : Feature '.bf16' requires .target sm_80 or higher",
@@ -126,7 +126,7 @@ def test_a_script_shows_an_assertion_without_a_message(tmp_path: Path, statement
     assert (outcome.returncode, "the failure shows" in outcome.stdout) == (0, True), outcome.stdout
 
 
-@pytest.mark.parametrize(("status", "expected"), [(3, 0), (4, 1)])
+@pytest.mark.parametrize(("status", "exit_status"), [(3, 0), (4, 1)])
 def test_a_script_compares_the_exit_status_of_a_silent_end(
     tmp_path: Path, status: int, exit_status: int
 ) -> None:
@@ -140,7 +140,7 @@ def test_a_script_compares_the_exit_status_of_a_silent_end(
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("text", "quote"),
     [
         (
             "ptxas /tmp/a.ptx, line 63; error   : Feature '.bf16' requires .target sm_80 or higher",
@@ -196,7 +196,7 @@ def test_scripts_are_python_that_imports_only_triton() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "written"),
+    ("spec", "expression"),
     [
         (None, "None"),
         ({"dtype": "fp16", "align": 16}, 'Pointer("float16")'),
@@ -226,7 +226,7 @@ def test_a_check_is_made_of_the_finished_compile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "args", "typed"),
+    ("body", "args", "has_types"),
     [
         ("tl.store(x, 1)", {"x": {"dtype": "fp16", "align": 1}}, True),
         ("tl.store(x, 1)", {"x": {"dtype": "fp16"}}, False),

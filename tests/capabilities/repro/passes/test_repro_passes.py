@@ -23,7 +23,7 @@ from flacheck.capabilities.repro.passes.search import (
 )
 from flacheck.capabilities.repro.passes.statements import closure, control_flow, statements
 from flacheck.capabilities.repro.reducer import polish, reduce
-from tests.made_specimens import POINTER, FakeOracle, calls, chain, reduced, specimen
+from tests.made_specimens import POINTER, FakeOracle, calls, chain, reduce_by, specimen
 
 
 def proposals_of(one: Pass, start: Specimen) -> list[Specimen]:
@@ -163,7 +163,7 @@ def test_deletion_finds_exactly_what_is_needed(indices: set[int]) -> None:
     def holds(candidate: Specimen) -> bool:
         return {f"tl.store(x + {at}, {at})" for at in indices} <= set(body_of(candidate))
 
-    assert reduced(start, holds, statements).lines == len(indices)
+    assert reduce_by(start, holds, statements).lines == len(indices)
 
 
 def test_deleting_a_value_deletes_what_needs_it() -> None:
@@ -175,8 +175,8 @@ def test_deleting_a_value_deletes_what_needs_it() -> None:
 def test_a_loop_becomes_one_turn_of_it() -> None:
     """A loop is replaced by one iteration, or shortened if the failure needs it."""
     start = evaluate_constants(chain())
-    assert "for" not in reduced(start, lambda s: calls(s, "tl.dot") == 1, control_flow).source
-    with_loop = reduced(start, lambda s: "for t in range" in s.source, control_flow)
+    assert "for" not in reduce_by(start, lambda s: calls(s, "tl.dot") == 1, control_flow).source
+    with_loop = reduce_by(start, lambda s: "for t in range" in s.source, control_flow)
     assert "for t in range(4)" in with_loop.source
 
 
@@ -242,7 +242,7 @@ def test_a_call_within_a_sum_may_stand_alone() -> None:
 
 def test_block_pointers_become_plain() -> None:
     """Loads through block pointers become loads of `pointer + arange`."""
-    after = reduced(evaluate_constants(chain()), lambda s: calls(s, "tl.load") == 1, pointers)
+    after = reduce_by(evaluate_constants(chain()), lambda s: calls(s, "tl.load") == 1, pointers)
     plain = "tl.load(x + tl.arange(0, 64)[:, None] * 128 + tl.arange(0, 128)[None, :])"
     assert "make_block_ptr" not in after.source
     assert plain in after.source
@@ -252,7 +252,7 @@ def test_extents_shrink_with_their_strides() -> None:
     """Extents shrink to a dot's minimum, with their strides."""
     body = "a = tl.load(x + tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)[None, :])\n"
     body += "tl.store(x + tl.arange(0, 64)[:, None] * 64 + tl.arange(0, 64)[None, :], tl.dot(a, a))"
-    after = reduced(specimen(body, x=POINTER), lambda s: calls(s, "tl.dot") == 1, dimensions)
+    after = reduce_by(specimen(body, x=POINTER), lambda s: calls(s, "tl.dot") == 1, dimensions)
     assert "x + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]" in after.source
     assert "64" not in after.source
 

@@ -78,7 +78,7 @@ def test_an_autotuner_is_reduced_to_two_configurations_and_one_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "said"), [((32, "torch.float16"), []), ((64, "torch.float16"), [SHIFTED_KEY])]
+    ("key", "messages"), [((32, "torch.float16"), []), ((64, "torch.float16"), [SHIFTED_KEY])]
 )
 def test_a_scripts_check_compares_the_key_with_what_it_names(
     key: tuple[object, ...], messages: list[str]

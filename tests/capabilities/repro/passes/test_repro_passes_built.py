@@ -27,7 +27,7 @@ from tests.made_specimens import (
     calls,
     chain,
     oracle,
-    reduced,
+    reduce_by,
     specimen,
 )
 
@@ -41,7 +41,7 @@ BLOCK = "b = tl.make_block_ptr(x, (n, 64), (64, 1), (0, 0), (64, 64), (1, 0))\nc
 
 
 @pytest.mark.parametrize(
-    ("body", "refused", "expected"),
+    ("body", "rejected_text", "statement"),
     [
         (CONVERSION, ".to(tl.float8e4nv)", "tl.zeros([64], dtype=tl.float16).to(tl.float8e4nv)"),
         (f"{BLOCK}\ntl.store(y, c)", "tl.make_block_ptr(", BLOCK.partition("\n")[0][4:]),
@@ -63,7 +63,7 @@ def test_an_expression_that_is_refused_stands_alone(
 ) -> None:
     """A rejected expression is left alone, with zeros or parameters as operands."""
     start = specimen(body, x=POINTER, y=POINTER, n={"int": 8})
-    small = reduced(start, lambda candidate: rejected_text in candidate.source, bare_expressions)
+    small = reduce_by(start, lambda candidate: rejected_text in candidate.source, bare_expressions)
     assert small.source.partition("):\n")[2].strip() == statement
     names = {node.id for node in ast.walk(ast.parse(statement)) if isinstance(node, ast.Name)}
     assert set(small.args) == names & set(start.args)
