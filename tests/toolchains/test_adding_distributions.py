@@ -20,7 +20,8 @@ def distribution(folder: Path, name: str, files: dict[str, str]) -> None:
 
 
 def test_two_distributions_share_a_package(tmp_path: Path) -> None:
-    """As flash-linear-attention and fla-core share `fla`: the second one's modules are added."""
+    """The second distribution's modules are added to the first's, as for flash-linear-attention and
+    fla-core."""
     folder, aside = tmp_path / "folder", tmp_path / "aside"
     distribution(folder, "outer", {"fla/layers/a.py": "outer"})
     distribution(aside, "core", {"fla/__init__.py": "core", "fla/ops/b.py": "core"})

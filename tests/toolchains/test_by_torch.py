@@ -13,12 +13,12 @@ from flacheck.toolchains import by_torch, cache, index, torch_pins, triton_relea
 
 
 @pytest.fixture(autouse=True)
-def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what flacheck ships is known; every release has a wheel, and nobody is asked."""
+def shipped_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use the shipped table only; every release has a wheel, and the index is not read."""
     monkeypatch.setattr(cache, "read_json", lambda name: {})
     monkeypatch.setattr(torch_pins, "refresh", lambda **_: None)
-    known = [Version(text) for text in triton_releases.known_releases()]
-    monkeypatch.setattr(index, "available", lambda *_: known)
+    releases = [Version(text) for text in triton_releases.known_releases()]
+    monkeypatch.setattr(index, "available", lambda *_: releases)
     monkeypatch.setattr(triton_releases, "missing_wheel_reason", lambda version: None)
 
 
@@ -27,7 +27,7 @@ def names(spec: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("said", "spec", "releases"),
+    ("message", "spec", "releases"),
     [
         ("2.9", "torch==2.9.*", ["3.5.0", "3.5.1"]),
         ("2.9.1", "torch==2.9.1", ["3.5.1"]),
@@ -40,10 +40,10 @@ def names(spec: str) -> list[str]:
     ],
 )
 def test_torch_stands_for_the_triton_that_it_requires(
-    said: str, spec: str, releases: list[str]
+    message: str, spec: str, releases: list[str]
 ) -> None:
     """X.Y is every patch release of it."""
-    assert by_torch.parse_requirement(said) == spec
+    assert by_torch.parse_requirement(message) == spec
     assert names(spec) == [f"triton=={release}" for release in releases]
 
 
@@ -69,31 +69,32 @@ def test_what_is_no_version_of_torch_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ("torch==2.99.*", "no release of torch matches ==2.99.*; there are 2.14.1, 2.15.0"),
         ("torch==2.9.7", "there are 2.9.0, 2.9.1, 2.10.0, 2.11.0"),
         ("torch<2.4", "no release of torch matches <2.4; there are 2.4.0, 2.4.1"),
     ],
 )
-def test_a_torch_that_does_not_exist_is_named_with_its_neighbours(spec: str, said: str) -> None:
+def test_a_torch_that_does_not_exist_is_named_with_its_neighbours(spec: str, message: str) -> None:
     """Exit code 2."""
     with pytest.raises(UsageError) as error:
         toolchains.resolve([spec])
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
-@pytest.mark.parametrize("asked", ["2.12", "triton==2.12", "2.9.1", ">=2.5,<2.9"])
-def test_torchs_numbers_for_triton_ask_whether_torch_was_meant(asked: str) -> None:
-    """There is no such Triton, and guessing would answer another question."""
+@pytest.mark.parametrize("spec", ["2.12", "triton==2.12", "2.9.1", ">=2.5,<2.9"])
+def test_torchs_numbers_for_triton_ask_whether_torch_was_meant(spec: str) -> None:
+    """The error proposes torch, since there is no such Triton and a guess would be another
+    request."""
     with pytest.raises(UsageError, match=r"there is torch .*: did you mean --torch "):
-        toolchains.resolve([asked])
+        toolchains.resolve([spec])
 
 
 def test_a_required_release_without_a_wheel_is_unknown_or_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As for Triton's own releases: by an exact version a reason, in a range a warning."""
+    """An exact version is a choice with a reason, and in a range it is left out with a warning."""
     monkeypatch.setattr(
         triton_releases, "missing_wheel_reason", lambda version: "no wheel for this Python"
     )

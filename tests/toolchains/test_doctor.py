@@ -1,4 +1,4 @@
-"""Whether this machine can work."""
+"""The checks of whether this machine can work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "available", lambda *_: [Version("3.9.0")])
 
 
-def found(name: str) -> doctor.Check:
+def check_of(name: str) -> doctor.Check:
     return next(check for check in doctor.checks() if check.name == name)
 
 
@@ -39,19 +39,19 @@ def test_a_machine_that_runs_these_tests_is_fit() -> None:
 
 def test_what_the_kernel_closes_to_compilers_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """By name, and what this kernel leaves open; that never makes the machine unfit."""
-    check = found("confinement")
+    check = check_of("confinement")
     assert check.optional
-    closed = check.detail.partition("closed to compilers: ")[2].partition("; ")[0]
-    assert set(closed.split(", ")) == expected()
+    ways = check.detail.partition("closed to compilers: ")[2].partition("; ")[0]
+    assert set(ways.split(", ")) == expected()
     if not check.ok:
         assert "left open by this kernel" in check.detail
         assert "container" in check.remedy
 
-    def started(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        said = '{"namespaces": false, "ways": {"reading files": false, "network": true}}'
-        return subprocess.CompletedProcess(command, 0, said, "")
+    def start(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        output = '{"namespaces": false, "ways": {"reading files": false, "network": true}}'
+        return subprocess.CompletedProcess(command, 0, output, "")
 
-    monkeypatch.setattr(subprocess, "run", started)
+    monkeypatch.setattr(subprocess, "run", start)
     monkeypatch.setattr(
         confinement,
         "available_confinement",
@@ -66,7 +66,7 @@ def test_what_the_kernel_closes_to_compilers_is_shown(monkeypatch: pytest.Monkey
 def test_a_missing_installer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither uv nor pip makes the machine unfit."""
     monkeypatch.setattr(wheels, "installers", list)
-    check = found("installer")
+    check = check_of("installer")
     assert (check.ok, check.optional, check.detail) == (False, False, "neither uv nor pip")
 
 
@@ -76,24 +76,24 @@ def test_a_cache_that_cannot_be_written_is_found(
     """The remedy names the variable that moves it."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    check = found("cache")
+    check = check_of("cache")
     assert not check.ok
     assert "FLACHECK_CACHE_DIR" in check.remedy
 
 
 def test_no_network_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is in the cache still works."""
+    """The check passes, since the compilers in the cache work without network."""
 
     def unreachable(*_: object) -> list[Version]:
         raise wheels.Offline("the package index could not be reached")
 
     monkeypatch.setattr(index, "available", unreachable)
-    check = found("package index")
+    check = check_of("package index")
     assert (check.ok, check.optional) == (False, True)
 
 
 def test_an_untested_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It works as far as anyone can tell; an older one does not."""
+    """An untested newer Python passes with a note, and an older one fails."""
     first, last = doctor.TESTED_PYTHONS
     monkeypatch.setattr(doctor.sys, "version_info", (3, last + 1, 0))
     newer = doctor.check_python()

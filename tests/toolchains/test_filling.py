@@ -28,8 +28,8 @@ toolchains.provide(toolchains.resolve(['3.4.0']).choices[0])
 def test_a_release_is_installed_once_and_found_again(
     installer_log: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The second call starts no installer; the manifest says what is there; the log tells time and
-    size."""
+    """The second call starts no installer; the manifest lists the release, and the log has its time
+    and size."""
     caplog.set_level(logging.INFO, logger="flacheck")
     choice = toolchains.resolve(["3.4.0"]).choices[0]
     first = toolchains.provide(choice)
@@ -46,7 +46,7 @@ def test_a_release_is_installed_once_and_found_again(
 
 
 @pytest.mark.parametrize(
-    "mode, said",
+    "mode, message",
     [
         ("no-space", "no space left on the device"),
         ("no-network", "the package index could not be reached"),
@@ -56,11 +56,11 @@ def test_a_release_is_installed_once_and_found_again(
     ],
 )
 def test_a_failed_install_says_what_to_do_and_leaves_nothing(
-    installer_log: Path, monkeypatch: pytest.MonkeyPatch, mode: str, said: str
+    installer_log: Path, monkeypatch: pytest.MonkeyPatch, mode: str, message: str
 ) -> None:
     """One line with the remedy, exit code 3, no folder and no temporary."""
     monkeypatch.setenv("FAKE_INSTALLER", mode)
-    assert said in failure()
+    assert message in failure()
     assert [p.name for p in (cache.root() / "toolchains").iterdir()] == [".locks"]
     assert list(toolchains.installed_toolchains()) == []
 
@@ -69,9 +69,9 @@ def test_a_cache_that_cannot_be_written_is_one_message(
     installer_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file where the cache folder should be (root may write anywhere else)."""
-    blocked = installer_log.parent / "blocked"
-    blocked.write_text("")
-    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(blocked))
+    file = installer_log.parent / "blocked"
+    file.write_text("")
+    monkeypatch.setenv("FLACHECK_CACHE_DIR", str(file))
     assert "set FLACHECK_CACHE_DIR" in failure()
 
 

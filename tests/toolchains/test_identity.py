@@ -20,12 +20,12 @@ def test_a_file_edited_in_the_installers_cache_is_not_taken_for_the_release(
     RECORD."""
     install = wheels.install
 
-    def edited(wanted: list[str], into: Path, **rest: object) -> dict[str, object]:
-        done = install(wanted, into, **rest)  # type: ignore[arg-type]
+    def edit(requirements: list[str], into: Path, **rest: object) -> dict[str, object]:
+        result = install(requirements, into, **rest)  # type: ignore[arg-type]
         (into / "triton" / "__init__.py").write_text("__version__ = 'edited'")
-        return done
+        return result
 
-    monkeypatch.setattr(wheels, "install", edited)
+    monkeypatch.setattr(wheels, "install", edit)
     assert "edited files" in failure()
 
 

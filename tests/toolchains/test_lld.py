@@ -1,4 +1,4 @@
-"""The linker that AMD's targets want of old releases."""
+"""The linker that AMD's targets need under old releases."""
 
 from __future__ import annotations
 

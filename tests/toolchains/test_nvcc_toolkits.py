@@ -1,4 +1,4 @@
-"""CUDA toolkits: which there are, which targets they know, and those in folders."""
+"""CUDA toolkits: the releases, their targets, and toolkits in folders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.made_toolkit import toolkit
 
 
 @pytest.mark.parametrize(
-    ("spec", "expected"),
+    ("spec", "versions"),
     [
         ("nvcc==13.1", ["nvcc==13.1.115"]),
         ("nvcc==13.1.*", ["nvcc==13.1.115"]),
@@ -30,17 +30,17 @@ from tests.made_toolkit import toolkit
     ],
 )
 def test_a_minor_version_stands_for_its_newest_patch_release(
-    spec: str, expected: list[str]
+    spec: str, versions: list[str]
 ) -> None:
-    """Only an exact version asks for an older one."""
-    assert identities(spec) == expected
+    """An older patch release is used for an exact version only."""
+    assert identities(spec) == versions
 
 
 def test_every_release_names_what_belongs_to_it() -> None:
     """Five distributions, each at an exact version."""
     for text in table("nvcc_releases")["releases"]:
-        wanted = nvcc_releases.requirements(Version(text))
-        assert len(wanted) == 5 and all("==" in each and "*" not in each for each in wanted)
+        texts = nvcc_releases.requirements(Version(text))
+        assert len(texts) == 5 and all("==" in each and "*" not in each for each in texts)
 
 
 def test_targets_are_refused_with_a_reason() -> None:
@@ -84,14 +84,14 @@ def test_cuda_home_is_the_installed_toolkit(
 def test_no_toolkit_is_an_error_that_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Set CUDA_HOME, or ask for a release."""
+    """The message proposes CUDA_HOME and a release."""
     monkeypatch.setattr("flacheck.toolchains.nvcc._find_system_roots", lambda: [tmp_path])
     with pytest.raises(ToolchainError, match="CUDA_HOME"):
         toolchains.resolve(["nvcc==installed"])
 
 
 def test_compilers_of_two_languages_are_no_one_question() -> None:
-    """A package is asked for what it launches or for what its build compiles."""
+    """Compilers of kernels and of units cannot be combined for one package."""
     assert toolchains.language_of(["nvcc==13.0.*", "nvcc==13.1"]) == "cuda"
     assert toolchains.language_of([]) == "triton"
     for specs in (["3.6.0", "nvcc==13.0"], ["3.6.0,nvcc==13.0"]):

@@ -16,7 +16,7 @@ from flacheck.errors import ToolchainError, UsageError
 from flacheck.toolchains import by_torch, index, wheels
 from flacheck.toolchains import torch_pins as pins
 
-KNOWN = [
+RELEASES = [
     "3.0.0",
     "3.1.0",
     "3.2.0",
@@ -53,26 +53,26 @@ def test_a_triton_leads_to_the_torch_releases_that_admit_it(triton: str, torch: 
 
 
 def test_a_torch_leads_to_its_specifier() -> None:
-    """As its metadata says it; releases before the first that flacheck knows are no part of it."""
+    """The specifier is that of torch's metadata, without releases older than flacheck's first."""
     assert pins.pins()["2.6.0"] == "==3.2.0"
     assert pins.pins()["2.13.0"] == "==3.7.1"
     assert "1.13.0" not in pins.pins()
 
 
 @pytest.mark.parametrize(
-    "good, said",
+    "good, text",
     [
-        (KNOWN[5:11], "triton>=3.4.0,<3.8"),
-        (KNOWN[5:], "triton>=3.4.0,<3.9"),
+        (RELEASES[5:11], "triton>=3.4.0,<3.8"),
+        (RELEASES[5:], "triton>=3.4.0,<3.9"),
         (["3.3.0", "3.4.0", "3.5.0"], "triton>=3.3.0,!=3.3.1,<3.5.1"),
         (["3.3.0"], "triton==3.3.0"),
         (["3.4.0+local.0123abcd"], "triton==3.4.0"),
         ([], None),
     ],
 )
-def test_a_specifier_reads_as_a_person_would_write_it(good: list[str], said: str | None) -> None:
+def test_a_specifier_reads_as_a_person_would_write_it(good: list[str], text: str | None) -> None:
     """Bounds where they suffice, exclusions between, nothing for nothing."""
-    assert pins.specifier("triton", good, KNOWN) == said
+    assert pins.specifier("triton", good, RELEASES) == text
 
 
 @st.composite
@@ -82,20 +82,20 @@ def releases(draw: st.DrawFn) -> tuple[list[str], list[str]]:
     version = st.builds(
         "{}.{}.{}{}".format, st.integers(2, 4), part, part, st.sampled_from(["", ".post1"])
     )
-    known = draw(st.lists(version, unique=True, min_size=1, max_size=12))
-    return draw(st.lists(st.sampled_from(known), unique=True)), known
+    published = draw(st.lists(version, unique=True, min_size=1, max_size=12))
+    return draw(st.lists(st.sampled_from(published), unique=True)), published
 
 
 @given(releases())
-def test_a_specifier_admits_exactly_the_good_releases(drawn: tuple[list[str], list[str]]) -> None:
-    """Of the known releases it admits the good ones and no other, and it is bounded above."""
-    good, known = drawn
-    said = pins.specifier("triton", good, known)
+def test_a_specifier_admits_exactly_the_good_releases(lists: tuple[list[str], list[str]]) -> None:
+    """The specifier admits the good ones among the releases, no other, and is bounded above."""
+    good, all_releases = lists
+    text = pins.specifier("triton", good, all_releases)
     if not good:
-        assert said is None
+        assert text is None
         return
-    admits = Requirement(said or "").specifier
-    assert {v for v in known if v in admits} == set(good)
+    admits = Requirement(text or "").specifier
+    assert {v for v in all_releases if v in admits} == set(good)
     assert any(part.operator in ("<", "==") for part in admits)
     assert Version("99.0") not in admits
 
@@ -107,11 +107,11 @@ def _report(requires: list[str]) -> str:
 
 @pytest.mark.slow
 def test_a_refresh_learns_newer_releases_once_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what is newer than the shipped table is asked for; the answer stays."""
-    asked: list[str] = []
+    """Only releases newer than the shipped table are looked up, and the result is stored."""
+    requests: list[str] = []
 
     def run(command: list[str], what: str, environment: object) -> tuple[int, str]:
-        asked.append(what)
+        requests.append(what)
         return 0, _report(["filelock", "triton~=4.0.0; platform_system == 'Linux'"])
 
     monkeypatch.setattr(index, "available", lambda *_: [Version("2.6.0"), Version("2.99.0")])
@@ -119,7 +119,7 @@ def test_a_refresh_learns_newer_releases_once_a_day(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(wheels, "installers", lambda: [wheels.Installer("pip", (), ("pip",))])
     pins.refresh()
     pins.refresh()
-    assert asked == ["torch 2.99.0"]
+    assert requests == ["torch 2.99.0"]
     assert pins.torch_for("4.0.1") == ["2.99.0"]
 
 
@@ -158,7 +158,7 @@ def test_an_index_that_did_not_answer_is_tried_again(monkeypatch: pytest.MonkeyP
 def test_a_torch_that_only_the_index_could_know_is_unknown_while_offline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Exit code 3: nobody can tell whether it exists."""
+    """The exit code is 3, since the index decides whether the release exists."""
 
     def unreachable(*_: object) -> list[Version]:
         raise wheels.Offline("no network")

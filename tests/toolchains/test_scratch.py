@@ -30,7 +30,7 @@ def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     scratch.remove_stale.cache_clear()
 
 
-def started() -> tuple[subprocess.Popen[str], Path]:
+def start() -> tuple[subprocess.Popen[str], Path]:
     """A process with a temporary folder, and that folder."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -41,12 +41,12 @@ def started() -> tuple[subprocess.Popen[str], Path]:
 
 @pytest.mark.slow
 def test_the_folder_of_a_killed_process_is_removed_by_the_next(where: Path) -> None:
-    """Those of living processes and of other programs stay."""
-    killed, stale = started()
+    """Folders of living processes and of other programs stay."""
+    dead, stale = start()
     (stale / "half").write_text("done")
-    killed.kill()
-    killed.communicate()
-    living, used = started()
+    dead.kill()
+    dead.communicate()
+    living, used = start()
     assert not stale.parent.exists()
     other = where / "flacheck-notes"
     other.mkdir()

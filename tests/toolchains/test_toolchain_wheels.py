@@ -24,7 +24,7 @@ def test_no_installer_at_all_is_said(installer_log: Path, monkeypatch: pytest.Mo
 def test_the_second_installer_is_asked_when_the_first_finds_nothing(
     installer_log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """An index that only pip is told of still serves; a full disk is not tried twice."""
+    """An index that is set for pip alone serves; a full disk is not tried twice."""
     missing = wheels.Installer("uv", ("sh", "-c", "echo 'no version of triton'; exit 1"), ())
     works = wheels.Installer("pip", ("sh", "-c", "true"), ())
     monkeypatch.setattr(wheels, "installers", lambda: [missing, works])
@@ -38,18 +38,18 @@ def test_the_second_installer_is_asked_when_the_first_finds_nothing(
 def test_the_users_constraints_do_not_reach_what_is_installed_elsewhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A cap on torch in the user's environment says nothing of a folder of flacheck's own."""
+    """A cap on torch in the user's environment does not apply to a folder of flacheck's own."""
     monkeypatch.setenv("PIP_CONSTRAINT", "/there/constraints.txt")
     monkeypatch.setenv("UV_CONSTRAINT", "/there/constraints.txt")
     monkeypatch.setenv("PIP_INDEX_URL", "https://index.example/simple")
     code = "import json, os; print(json.dumps(dict(os.environ)))"
     status, output = wheels.run([sys.executable, "-c", code], "nothing")
-    seen = json.loads(output)
+    options = json.loads(output)
     assert status == 0
     # An empty file: of an empty variable pip takes no notice.
-    assert seen["PIP_CONSTRAINT"] == os.devnull
-    assert "UV_CONSTRAINT" not in seen
-    assert seen["PIP_INDEX_URL"] == "https://index.example/simple"
+    assert options["PIP_CONSTRAINT"] == os.devnull
+    assert "UV_CONSTRAINT" not in options
+    assert options["PIP_INDEX_URL"] == "https://index.example/simple"
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_relative_places_start_at_the_current_folder(
 def test_what_is_constrained_holds_whatever_versions_a_package_asks_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """uv can be told so: a project that caps its torch is installed beside the stand-in."""
+    """uv installs a project that caps its torch beside the stand-in."""
     script = 'printf "%s\\n" "$@" > "$SEEN"'
     constraints = tmp_path / "constraints.txt"
     constraints.write_text("torch @ file:///stand-in.whl\n")

@@ -1,4 +1,4 @@
-"""What each release of Triton knows."""
+"""The targets and Pythons of each release of Triton."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flacheck.toolchains import index, triton_releases
 
 
 def test_old_releases_refuse_new_targets() -> None:
-    """Each refusal names the first release that knows the target; everything else is known."""
+    """Each refusal names the first release with the target; all other targets are accepted."""
     later = {"sm103", "sm110", "sm121"}
     blackwell = {"sm100", "sm120", *later}
     assert set(triton_releases.refusals(Version("3.1.0"))) == {*blackwell, "gfx950"}
@@ -44,6 +44,6 @@ def test_elsewhere_than_on_linux_no_python_has_a_wheel(
 
 
 def test_the_remedy_fits_a_python_that_is_too_old_and_another_system() -> None:
-    """Triton 3.9.0 has no wheel for Python 3.10, so an older Python cannot be the remedy."""
+    """An older Python is not proposed, since Triton 3.9.0 has no wheel for Python 3.10."""
     assert "older Python" not in RULES["FC903"].remedy
     assert "Linux" in RULES["FC903"].remedy

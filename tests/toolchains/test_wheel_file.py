@@ -15,8 +15,8 @@ from flacheck.toolchains.triton import Triton
 PYTHON = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 
 
-def renamed(folder: Path, tag: str, **without: bool) -> Path:
-    """A wheel of Triton 3.8.0 under a name that is no wheel's."""
+def rename(folder: Path, tag: str, **without: bool) -> Path:
+    """Return a wheel of Triton 3.8.0 under the name of another file."""
     file = folder / "triton-main.whl"
     texts = {
         "METADATA": "Metadata-Version: 2.1\nName: triton\nVersion: 3.8.0+git1a2b\n",
@@ -32,14 +32,14 @@ def renamed(folder: Path, tag: str, **without: bool) -> Path:
 
 def test_a_renamed_wheel_is_known_by_its_content(tmp_path: Path) -> None:
     """Name, version and tags stand in it; installers get a name that fits this Python."""
-    wheel = wheel_file.read(renamed(tmp_path, f"{PYTHON}-none-any"))
+    wheel = wheel_file.read(rename(tmp_path, f"{PYTHON}-none-any"))
     assert (wheel.name, str(wheel.version)) == ("triton", "3.8.0+git1a2b")
     assert wheel.filename == f"triton-3.8.0+git1a2b-{PYTHON}-none-any.whl"
 
 
 def test_installers_see_the_name_that_they_ask_for(tmp_path: Path) -> None:
     """The same file, as long as it is needed; one that is named rightly is left alone."""
-    file = renamed(tmp_path, f"{PYTHON}-none-any")
+    file = rename(tmp_path, f"{PYTHON}-none-any")
     with wheel_file.named_rightly(file) as link:
         assert link.name == f"triton-3.8.0+git1a2b-{PYTHON}-none-any.whl"
         assert link.read_bytes() == file.read_bytes()
@@ -51,20 +51,20 @@ def test_installers_see_the_name_that_they_ask_for(tmp_path: Path) -> None:
 
 def test_a_renamed_wheel_is_a_choice_like_any_other(tmp_path: Path) -> None:
     """Its identity is its content's; one for another Python cannot be had, with the reason."""
-    choice = Triton().at(str(renamed(tmp_path, f"{PYTHON}-none-any")))
+    choice = Triton().at(str(rename(tmp_path, f"{PYTHON}-none-any")))
     assert choice.identity.startswith("triton==3.8.0+local.")
     assert choice.reason is None
-    other = Triton().at(str(renamed(tmp_path, "cp26-cp26m-any")))
+    other = Triton().at(str(rename(tmp_path, "cp26-cp26m-any")))
     assert "triton-main.whl is not a wheel for CPython" in str(other.reason)
 
 
-@pytest.mark.parametrize("lost", ["METADATA", "WHEEL"])
+@pytest.mark.parametrize("missing", ["METADATA", "WHEEL"])
 def test_an_archive_that_does_not_say_what_it_is_is_a_usage_error(
-    tmp_path: Path, lost: str
+    tmp_path: Path, missing: str
 ) -> None:
-    """What is missing is named."""
-    file = renamed(tmp_path, f"{PYTHON}-none-any", **{lost: True})
-    with pytest.raises(UsageError, match=f"cannot be read as a wheel: .*{lost}"):
+    """The message names the missing part."""
+    file = rename(tmp_path, f"{PYTHON}-none-any", **{missing: True})
+    with pytest.raises(UsageError, match=f"cannot be read as a wheel: .*{missing}"):
         Triton().at(str(file))
 
 
