@@ -1,4 +1,4 @@
-"""Stand-ins for what a CMake project or a Makefile looks for: a CUDA toolkit, torch and pybind11.
+"""Stand-ins for what a project's build looks for: a CUDA toolkit, torch, pybind11 and CMake.
 
 They suffice to configure a build. Nothing that they make can run.
 """
@@ -9,8 +9,8 @@ from pathlib import Path
 from flacheck import files
 from flacheck.engine.provider import torch_folder
 
-# The version of the toolkit that a build finds.
-_VERSION = "13.0.88"
+# The version of the toolkit that most builds find.
+USUAL_TOOLKIT = "13.0.88"
 # The version of torch that a build finds where none is installed.
 _USUAL_TORCH = "2.9.0"
 _LIBRARIES = (
@@ -24,9 +24,9 @@ _EMPTY_ARCHIVE = "!<arch>\n"
 _NVCC = r"""#!/bin/sh
 top=$(dirname "$(dirname "$0")")
 case " $* " in
-*" --version "*)
+*" --version "*|*" -V "*)
     echo "nvcc: NVIDIA (R) Cuda compiler driver"
-    echo "Cuda compilation tools, release {minor}, V{version}"
+    echo "Cuda compilation tools, release {major}.{minor}, V{version}"
     exit;;
 *" __cmake_determine_cuda "*) echo "#\$ TOP=$top" >&2; exit 1;;
 esac
@@ -50,9 +50,9 @@ echo "#\$ PATH=$PATH" >&2
 echo "#\$ LIBRARIES=  -L$top/lib64" >&2
 echo "#\$ $0" >&2
 echo "#\$ g++ -o ${{out:-a.out}} -L$top/lib64 -lcudadevrt -lcudart_static -lrt -lpthread -ldl" >&2
-exec g++ $mode -D__NVCC__ -D__CUDACC__ -D__CUDACC_VER_MAJOR__={major} -D__CUDACC_VER_MINOR__=0 \
-    -D__CUDACC_VER_BUILD__=88 $defines -I$top/include ${{out:+-o $out}} \
-    ${{sources:+-x c++ $sources}} ${{objects:+-x none $objects}}
+exec g++ $mode -D__NVCC__ -D__CUDACC__ -D__CUDACC_VER_MAJOR__={major} \
+    -D__CUDACC_VER_MINOR__={minor} -D__CUDACC_VER_BUILD__=88 $defines -I$top/include \
+    ${{out:+-o $out}} ${{sources:+-x c++ $sources}} ${{objects:+-x none $objects}}
 """
 # The flags that torch's package adds to those of the project (Caffe2/public/cuda.cmake).
 _TORCH = """
@@ -94,18 +94,20 @@ endfunction()
 """
 
 
-def toolkit(folder: Path) -> Path:
+def toolkit(folder: Path, version: str) -> Path:
     """Make a CUDA toolkit of empty libraries in a folder, and return it."""
     root = folder / "cuda"
     for name in ("bin", "include", "lib64", "nvvm/libdevice"):
         (root / name).mkdir(parents=True)
-    major, minor, _ = _VERSION.split(".")
+    major, minor, _ = version.split(".")
     nvcc = root / "bin" / "nvcc"
-    nvcc.write_text(_NVCC.format(version=_VERSION, major=major, minor=f"{major}.{minor}"))
+    nvcc.write_text(_NVCC.format(version=version, major=major, minor=minor))
     nvcc.chmod(0o755)
     number = int(major) * 1000 + int(minor) * 10
     for name, macro in (("cuda", "CUDA_VERSION"), ("cuda_runtime", "CUDART_VERSION")):
         (root / "include" / f"{name}.h").write_text(f"#define {macro} {number}\n")
+    # CMake's FindCUDA recognizes a toolkit by it.
+    (root / "include" / "device_functions.h").touch()
     for name in _LIBRARIES:
         (root / "lib64" / f"lib{name}.so").write_text(_EMPTY_ARCHIVE)
     for name in _STATIC_LIBRARIES:
@@ -119,12 +121,12 @@ def cmake_packages(folder: Path) -> dict[str, Path]:
     The headers are those of the installed torch. Without one they are empty folders, so that the
     units are listed; their compile then names torch as what is missing.
     """
-    root = Path(torch_folder() or folder) / "torch"
+    root = torch_root(folder)
     headers = root / "include"
     torch_includes = [str(headers), str(headers / "torch" / "csrc" / "api" / "include")]
     for path in torch_includes:
         Path(path).mkdir(parents=True, exist_ok=True)
-    version = _torch_version(root)
+    version = torch_version()
     text = _TORCH.format(version=version, includes=_list(torch_includes), folder=root)
     packages = {"Torch": _write(folder, "Torch", text, version)}
     text = _PYBIND.format(includes=_list([sysconfig.get_paths()["include"], *torch_includes]))
@@ -132,9 +134,22 @@ def cmake_packages(folder: Path) -> dict[str, Path]:
     return packages
 
 
-def _torch_version(root: Path) -> str:
+def cmake(folder: Path) -> None:
+    """Make a `cmake` that does nothing, beside a toolkit's programs."""
+    for name, version in (("cmake", "cmake version 3.30.0"), ("ninja", "1.11.1")):
+        program = folder / "cuda" / "bin" / name
+        program.write_text(f"#!/bin/sh\necho {version}\n")
+        program.chmod(0o755)
+
+
+def torch_root(folder: Path) -> Path:
+    """Return the folder of the installed torch; without one, a folder that does not exist."""
+    return Path(torch_folder() or folder) / "torch"
+
+
+def torch_version() -> str:
     """Return the version of an installed torch, or a recent one."""
-    file = root / "version.py"
+    file = Path(torch_folder() or "") / "torch" / "version.py"
     if file.is_file():
         for line in files.read_text(file, links=True).splitlines():
             if line.startswith("__version__"):
@@ -143,7 +158,7 @@ def _torch_version(root: Path) -> str:
 
 
 def _write(folder: Path, name: str, text: str, version: str) -> Path:
-    """Write a package that is compatible with any version that a project asks for."""
+    """Write a package that is compatible with any version."""
     (folder / name).mkdir()
     (folder / name / f"{name}Config.cmake").write_text(text)
     (folder / name / f"{name}ConfigVersion.cmake").write_text(

@@ -122,20 +122,22 @@ def _without_units(spec: str, warnings: Sequence[str]) -> str:
     return "; ".join((message, *warnings))
 
 
-def current(kernel: Kernel, spec: str) -> tuple[Kernel, Package]:
-    """Return a stored unit in the present version of its package."""
+def current(kernel: Kernel, spec: str, may_run: bool) -> tuple[Kernel, Package]:
+    """Return a stored unit in the present version of its package.
+
+    Without `may_run` none of the project's code runs, so its unit must be in a record of a build.
+    """
     package = source_trees.provide_sources(spec)
     root = Path(package.path)
-    # Nothing is configured: naming a package trusts it, and a stored cell names this one.
-    build = builds.find(root)
+    build = configured_builds.find(root) if may_run else builds.find(root)
     package = replace(package, includes=tuple(include_folders(build, root)))
     for source in sources_of(package, build):
         if source.kernel.name == kernel.name:
             return source.kernel, package
-    raise UsageError(
-        f"{kernel.name} is in none of the build files of {package.identity} that flacheck reads "
-        "without running them; `flacheck scan --package` compiles the units of the others"
-    )
+    remedy = f"`flacheck scan --package {spec}` lists its units"
+    if not may_run:
+        remedy = f"name the project with --package {spec} --kernel {kernel.name}, or add --trust"
+    raise UsageError(f"{kernel.name} is in no build file of {package.identity}: {remedy}")
 
 
 def sources_of(package: Package, build: ProjectBuild) -> list[Source]:

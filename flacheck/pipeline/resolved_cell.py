@@ -289,11 +289,13 @@ def _rebuilt(record: Record, trust: bool, store: Store | None = None) -> Resolve
     package_folders = {}
     if isinstance(origin, Unit) and cell.kernel.package is not None:
         spec = cell.kernel.package
+        # The user named a release whose sources are here; a store alone may name any folder.
+        may_run = trust or source_trees.has_sources(spec)
         if source_trees.is_checkout(spec):
             spec = _folder_of(cell.kernel, store)
-        elif not trust and not source_trees.has_sources(spec):
+        elif not may_run:
             raise _not_installed(cell.kernel)
-        kernel, package = build_units.current(cell.kernel, spec)
+        kernel, package = build_units.current(cell.kernel, spec, may_run)
         package_folders = {package.identity: package}
     elif not cell.kernel.is_of_package:
         kernel = _corpus_kernel(cell.kernel.name)

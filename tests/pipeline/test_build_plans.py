@@ -11,7 +11,7 @@ import pytest
 
 from flacheck.errors import UsageError
 from flacheck.guest.workers.cuda_units import UnitRefused, check_file_name
-from flacheck.pipeline import build_units
+from flacheck.pipeline import build_units, configured_builds
 from flacheck.pipeline.build_units import ResolvedBuild
 from flacheck.pipeline.job import Job
 from flacheck.source import builds
@@ -70,11 +70,13 @@ def test_an_extension_without_a_standard_gets_that_of_the_installed_torch(
     root.mkdir()
     (root / "a.cu").touch()
     (root / "setup.py").write_text(
+        "from setuptools import setup\n"
         "from torch.utils.cpp_extension import CUDAExtension\n"
-        f"CUDAExtension('a', ['a.cu'], extra_compile_args={{'nvcc': {flags}}})\n"
+        f"one = CUDAExtension('a', ['a.cu'], extra_compile_args={{'nvcc': {flags}}})\n"
+        "setup(ext_modules=[one])\n"
     )
     package = Package("project", "1", str(root), "digest", {})
-    (source,) = build_units.sources_of(package, builds.find(root))
+    (source,) = build_units.sources_of(package, configured_builds.find(root))
     assert [launch.configs[0]["std"] for launch in source.launches] == [standard]
 
 
@@ -148,7 +150,8 @@ def test_a_folder_outside_of_the_project_is_passed_on(tmp_path: Path) -> None:
 
 def test_a_build_without_units_names_those_that_do_not_exist(tmp_path: Path) -> None:
     """A source distribution may lack the sources that its script names."""
-    (tmp_path / "setup.py").write_text("CUDAExtension('m', ['csrc/gone.cu'])")
+    text = "import setuptools\nsetuptools.Extension('m', ['csrc/gone.cu'])"
+    (tmp_path / "setup.py").write_text(text)
     selection = Selection(toolchains=("nvcc==13.0",))
     with pytest.raises(UsageError, match=r"no translation unit was found.*csrc/gone\.cu"):
         ResolvedBuild(Job(Subject(package=str(tmp_path)), selection)).expand()

@@ -42,6 +42,28 @@ sub:
 \t$(MAKE) -C below
 \ttouch ran
 """
+SCRIPT = """
+import subprocess
+from setuptools import Extension, setup
+
+run = subprocess.run("{command}", shell=True, capture_output=True, text=True)
+macros = [("OPEN", f"<{{(run.stdout + run.stderr).strip()}}>")]
+setup(ext_modules=[Extension("m", ["a.cu"], define_macros=macros)])
+"""
+BUILD_CLASS = """
+import subprocess
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+
+class CMakeBuild(build_ext):
+    def build_extension(self, extension):
+        output = self.get_ext_fullpath(extension.name)
+        subprocess.check_call(["cmake", ".", "-DWITH_FP8=1", f"-DOUTPUT={output}"])
+
+
+setup(ext_modules=[Extension("m", [])], cmdclass={"build_ext": CMakeBuild})
+"""
 needs_cmake = pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
@@ -78,6 +100,7 @@ def test_a_cmake_project_is_configured(tmp_path: Path) -> None:
     [
         ("pyproject.toml", "[tool.scikit-build.cmake.define]\nWITH_FP8 = true\n"),
         ("setup.py", "import subprocess\nsubprocess.run(['cmake', '.', f'-DWITH_FP8={1}'])\n"),
+        ("setup.py", BUILD_CLASS),
     ],
 )
 def test_options_of_the_python_build_are_passed(name: str, text: str, tmp_path: Path) -> None:
@@ -136,7 +159,12 @@ def probe(bait: Bait, folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "tool", [pytest.param("cmake", marks=needs_cmake), pytest.param("make", marks=needs_make)]
+    "tool",
+    [
+        "setup.py",
+        pytest.param("cmake", marks=needs_cmake),
+        pytest.param("make", marks=needs_make),
+    ],
 )
 def test_a_build_has_no_way_out(tool: str, tmp_path: Path) -> None:
     """Programs that it starts try each way that the machine can close."""
@@ -145,7 +173,11 @@ def test_a_build_has_no_way_out(tool: str, tmp_path: Path) -> None:
     outside.mkdir()
     with lay_bait(str(outside)) as bait:
         command = probe(bait, root)
-        if tool == "cmake":
+        if tool == "setup.py":
+            (root / "a.cu").touch()
+            (root / "setup.py").write_text(SCRIPT.format(command=command))
+            (unit, *_) = units_of(root).values()
+        elif tool == "cmake":
             run = f"execute_process(COMMAND {command} OUTPUT_VARIABLE OPEN ERROR_VARIABLE OPEN)\n"
             use = 'target_compile_definitions(attention PRIVATE "OPEN=<${OPEN}>")\n'
             cmake_project(root, CMAKE + run + 'string(STRIP "${OPEN}" OPEN)\n' + use)
@@ -160,7 +192,7 @@ def test_a_build_has_no_way_out(tool: str, tmp_path: Path) -> None:
 
 def test_a_missing_tool_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the command that installs it."""
-    monkeypatch.setattr(configured_builds, "_SEARCH_PATH", str(tmp_path))
+    monkeypatch.setattr(configured_builds, "SEARCH_PATH", str(tmp_path))
     (warning,) = configured_builds.find(cmake_project(tmp_path)).warnings
     assert "`cmake` is not installed" in warning and "pip install cmake ninja" in warning
 

@@ -81,6 +81,21 @@ def test_a_unit_that_was_edited_is_taken_as_it_is_now(
     assert "has changed since" in cell.warnings[0]
 
 
+def test_a_stored_unit_runs_no_script_without_trust(
+    tmp_path: Path, store: Store, failing: Record
+) -> None:
+    """A store may name any folder, so only --trust runs the setup.py that is there."""
+    (tmp_path / "project" / "compile_commands.json").unlink()
+    (tmp_path / "project" / "setup.py").write_text(
+        "from setuptools import Extension, setup\n"
+        "setup(ext_modules=[Extension('m', ['csrc/unit.cu'])])\n"
+    )
+    with pytest.raises(UsageError, match=r"is in no build file of .* or add --trust"):
+        cells.resolve_cell(failing.key, Selection(), store, Purpose.BISECT)
+    cell = cells.resolve_cell(failing.key, Selection(), store, Purpose.BISECT, trust=True)
+    assert cell.cell.kernel.name == failing.cell.kernel.name
+
+
 def test_a_folder_that_is_gone_is_no_release_of_that_name(
     tmp_path: Path, store: Store, failing: Record
 ) -> None:

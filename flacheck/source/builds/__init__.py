@@ -1,6 +1,6 @@
 """The C++ translation units of a project, read without building it.
 
-Sources are `compile_commands.json`, a ninja file, or `setup.py`.
+Sources are `compile_commands.json` and a ninja file: records of a build.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flacheck.files import lies_inside
-from flacheck.source.builds import compile_commands, ninja, setup_script
+from flacheck.source.builds import compile_commands, ninja
 from flacheck.source.builds.arguments import (
     BuildUnit,
     BuildUnits,
@@ -17,11 +17,9 @@ from flacheck.source.builds.arguments import (
 )
 from flacheck.source.builds.build_file import is_file
 
-# A record of a build comes before a script that would build.
 _READERS: Sequence[tuple[tuple[str, ...], Callable[[Path, Path], BuildUnits]]] = (
     (("compile_commands.json", "build/compile_commands.json"), compile_commands.read),
     (("build.ninja", "build/build.ninja", "build/temp*/build.ninja"), ninja.read),
-    (("setup.py",), setup_script.read),
 )
 # Names in one warning; a build may lack hundreds of files that it generates.
 _MOST_NAMES = 5

@@ -60,7 +60,8 @@ def test_the_plan_of_such_a_project_has_the_warning(
     """Beside the units that are found, and in the error where none is."""
     root = project(tmp_path)
     setup = root / "setup.py"
-    setup.write_text(setup.read_text().replace("CUDAExtension", "Extension"))
+    text = setup.read_text().replace("torch.utils.cpp_extension", "setuptools")
+    setup.write_text(text.replace("CUDAExtension", "Extension"))
     job = Job(Subject(package=str(root)), Selection(toolchains=("nvcc==13.0.88",)))
     plan = planning.plan_job(job)
     assert [cell.kernel.name for cell in plan.cells] == ["csrc/api.cu"]
