@@ -137,7 +137,7 @@ def _write_results(folder: Path, entry: Any, content: bytes, text: str | None = 
     file = results / entry["file"]
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
-    manifest = {"schema": SCHEMA, "flacheck": "0.4.0", "date": "2026-11-24"}
+    manifest: dict[str, Any] = {"schema": SCHEMA, "flacheck": "0.4.0", "date": "2026-11-24"}
     manifest["files"] = [{**entry, **facts}]
     listing = (text or json.dumps(manifest)).encode(errors="surrogatepass")
     (results / "manifest.json").write_bytes(listing)

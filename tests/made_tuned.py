@@ -12,7 +12,7 @@ from flacheck.model import Cell, Cut, Kernel, Launch, Record
 from flacheck.source import autotuners
 from tests.made_records import failure, record
 
-CONFIGS = (
+CONFIGS: Any = (
     {"kwargs": {"BK": 32}, "num_warps": 4, "num_stages": 2},
     {"kwargs": {"BK": 64}, "num_warps": 8, "num_stages": 3},
 )

@@ -131,7 +131,7 @@ def _ninja(chance: random.Random) -> str:
 
 def _database(chance: random.Random) -> str:
     entries = copy.deepcopy(DATABASE)
-    odd = [
+    odd: list[Any] = [
         None,
         3,
         1e308,

@@ -36,6 +36,11 @@ def _link_folder(there: Path, outside: Path) -> None:
     there.parent.joinpath("report.json").write_text("{}")
 
 
+def _forbid(there: Path, outside: Path) -> None:
+    there.write_text("{}")
+    there.chmod(0)
+
+
 def _sparse(there: Path, outside: Path) -> None:
     with there.open("wb") as file:
         file.truncate(1 << 40)
@@ -61,7 +66,7 @@ ATTACKS: dict[str, Callable[[Path, Path], object]] = {
     "folder": lambda there, outside: there.mkdir(),
     "link in place of its folder": _link_folder,
     "sparse file": _sparse,
-    "no permission": lambda there, outside: (there.write_text("{}"), there.chmod(0)),
+    "no permission": _forbid,
 }
 
 
@@ -137,7 +142,7 @@ def test_a_guest_that_renames_while_it_is_read_wins_nothing(guest: GuestFolder) 
     (outside / "report.json").write_text(json.dumps({"secret": SECRET}))
     racer = subprocess.Popen([sys.executable, "-c", RACER, str(guest.path), str(outside)])
     contents = set()
-    errors = set()
+    errors: set[str] = set()
     end = time.monotonic() + 60
     try:
         while time.monotonic() < end and not (len(errors) and b"{}" in contents):

@@ -39,6 +39,7 @@ from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.resolved_cell import rebuild_cell
 from flacheck.pipeline.run import records_of
 from flacheck.rules import UNCLASSIFIED
+from flacheck.source.packages.package import Package
 from flacheck.store import Store
 from flacheck.toolchains import Resolver
 
@@ -177,7 +178,8 @@ def recompile(records: Sequence[Record], jobs: int) -> Iterator[Tally]:
 def _plan(name: str, records: Sequence[Record]) -> Plan:
     """Return a plan of stored cells; a cell that cannot be rebuilt is reported and left out."""
     resolver = Resolver()
-    cells, packages = [], {}
+    cells: list[Cell] = []
+    packages: dict[str, Package] = {}
     for record in records:
         try:
             cell_found = rebuild_cell(record, trust=True)

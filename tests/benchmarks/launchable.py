@@ -24,9 +24,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _LEFT_OUT = {"test", "tests", "testing", "benchmark", "benchmarks", "build", "examples"}
-_VENDORS = ("ascend", "npu", "cambricon", "mthreads", "kunlunxin", "iluvatar", "metax", "hygon")
-_VENDORS += ("amd", "arm", "aipu", "tsingmicro", "enflame", "sunrise", "spacemit", "cdna", "rocm")
-_VENDORS += ("xpu", "intel", "thead", "mps", "metal")
+_VENDORS = frozenset(
+    "ascend npu cambricon mthreads kunlunxin iluvatar metax hygon amd arm aipu tsingmicro enflame "
+    "sunrise spacemit cdna rocm xpu intel thead mps metal".split()
+)
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 

@@ -36,7 +36,7 @@ class _Driver:
         return lambda *args, **kwargs: 0
 
 
-MODULES = {}
+MODULES: dict[str, object] = {}
 
 
 def kernel(origin, corpus):

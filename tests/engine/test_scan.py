@@ -120,10 +120,12 @@ def test_each_failure_is_confirmed_once(store: Store) -> None:
     cells = [fake.cell("bad", num_warps=warps) for warps in range(1, 21)]
     calls: list[Any] = []
     original = judge.judge
-    judge.judge = lambda cell, attempt, *rest: (
-        calls.append(cell.key),
-        original(cell, attempt, *rest),
-    )[1]
+
+    def judge_and_count(cell: Any, attempt: Any, *rest: Any) -> Any:
+        calls.append(cell.key)
+        return original(cell, attempt, *rest)
+
+    judge.judge = judge_and_count
     try:
         records = run(store, cells)
     finally:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .escapes import find_closed_ways  # type: ignore[import-not-found]  # the guest's, where it is loaded
+from .escapes import find_closed_ways  # type: ignore[import-untyped]  # the guest's, where it is loaded
 
 
 class Worker:

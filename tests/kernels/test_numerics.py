@@ -34,7 +34,7 @@ TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2}
 
 # B, T, H, K, V: no T is a multiple of the chunk of 64 but one; K and V that fill no tile; a single
 # token.
-CHUNK = [
+CHUNK: list[tuple[int, ...]] = [
     (1, 64, 2, 64, 64),
     (2, 100, 1, 64, 64),
     (1, 130, 1, 128, 64),
@@ -43,12 +43,12 @@ CHUNK = [
     (2, 1, 1, 64, 64),
 ]
 # Decays of each row cost the interpreter several times as much; the GPU check runs all head sizes.
-GATED_CHUNK = [(1, 70, 1, 64, 32), (1, 33, 1, 96, 48), (2, 1, 1, 64, 64)]
+GATED_CHUNK: list[tuple[int, ...]] = [(1, 70, 1, 64, 32), (1, 33, 1, 96, 48), (2, 1, 1, 64, 64)]
 WITH_ROW_DECAYS = {"gla", "rwkv6", "rwkv7"}
 # One output, no state and one form.
 STATELESS = {"gated_rms_norm"}
 # The first is longer than a chunk, where the sums of the decays' gradients begin again.
-RECURRENT = [
+RECURRENT: list[tuple[int, ...]] = [
     (1, 68, 1, 64, 16),
     (1, 9, 2, 128, 64),
     (1, 6, 1, 256, 128),

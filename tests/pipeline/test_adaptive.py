@@ -38,7 +38,7 @@ WARPS = [1, 2, 4, 8]
 
 def cross() -> dict[str, Point]:
     """All cells of eight kernels, three GPUs, ten releases and four numbers of warps."""
-    points = {}
+    points: dict[str, Point] = {}
     for values in itertools.product(KERNELS, TARGETS, RELEASES, WARPS):
         axes = ("kernel", "target", "toolchain", "option num_warps")
         points["/".join(map(str, values))] = dict(zip(axes, values))
@@ -58,7 +58,7 @@ def replay(
 
 
 def pairs(points: Iterator[Point]) -> set[Any]:
-    pairs_seen = set()
+    pairs_seen: set[Any] = set()
     for point in points:
         pairs_seen.update(map(frozenset, itertools.combinations(point.items(), 2)))
     return pairs_seen

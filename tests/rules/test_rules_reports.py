@@ -47,7 +47,8 @@ def _codes_of(case: dict[str, object]) -> set[str]:
 @pytest.mark.parametrize("name", _SHARES)
 def test_reports_read_as_their_kind(name: str) -> None:
     """Enough reports of each file have the right code, and few a wrong one."""
-    right, wrong = [], []
+    right: list[str] = []
+    wrong: list[str] = []
     every = cases(name)
     for case in every:
         codes = [finding.code for finding in read(case["log"])]

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.specifiers import SpecifierSet
@@ -151,9 +152,12 @@ def test_a_refused_port_is_tried_once(
     """Each further look-up fails at once, with the same reason; nothing is kept."""
     tried = []
     fetch = index_pages.fetch
-    monkeypatch.setattr(
-        index_pages, "fetch", lambda url, *rest: tried.append(url) or fetch(url, *rest)
-    )
+
+    def fetch_and_count(url: str, *rest: Any) -> Any:
+        tried.append(url)
+        return fetch(url, *rest)
+
+    monkeypatch.setattr(index_pages, "fetch", fetch_and_count)
     with refused() as url:
         use(monkeypatch, url)
         began = time.monotonic()

@@ -70,7 +70,7 @@ def test_a_folder_that_another_process_took_for_stale_is_made_anew(
 ) -> None:
     """Between its making and its lock."""
     lock = scratch.fcntl.flock
-    times = []
+    times: list[int] = []
 
     def late(handle: int, how: int) -> None:
         if not times:

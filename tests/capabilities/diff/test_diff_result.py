@@ -243,6 +243,6 @@ def test_json_is_what_the_schema_says() -> None:
     document = json.loads(json.dumps(comparison.to_json()))
     schema = json.loads(SCHEMA.read_text())
     jsonschema.validate(document, schema)
-    lists = ("regressed", "mended", "changed_cause", "slower", "more_resources", "unknown")
-    lists += ("untested", "only_from", "only_to", "unchanged")
+    lists = ["regressed", "mended", "changed_cause", "slower", "more_resources", "unknown"]
+    lists += ["untested", "only_from", "only_to", "unchanged"]
     assert {name: len(document[name]) for name in lists} == dict.fromkeys(lists, 1)

@@ -174,7 +174,7 @@ def _launch_run(events: tuple[int, ...], params: str, dtype: str) -> ObservedRun
     """A run that launches a kernel with a half operand `q` and an operand `k`."""
     place = Place(__file__, 1)
     q = Operand("float16", 2, ())
-    promotions = ()
+    promotions: tuple[Promotion, ...] = ()
     if events:
         wide = Operand("float32", 1, (), kind="parameter", name="gain")
         promotions = (Promotion(place, True, "forward", (q,), (wide,), "float16", "float32"),)

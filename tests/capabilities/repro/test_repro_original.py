@@ -45,7 +45,7 @@ def cut() -> Attempt:
     return Attempt(Outcome.FINISHED, facts=facts)
 
 
-def cell(origin: dict[str, Any] = ORIGIN, **more: Any) -> Cell:
+def cell(origin: Any = ORIGIN, **more: Any) -> Cell:
     launch = Launch({"K": {"constexpr": 64}, "x": {"dtype": "fp16", "align": 16}}, **more)
     kernel = Kernel("pack.a:kernel", None, "0", origin)
     return Cell(kernel, "triton==3.2.0", "sm90", launch, {"num_warps": 8})

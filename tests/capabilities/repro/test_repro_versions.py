@@ -28,7 +28,7 @@ def test_slow_is_told_from_other_releases() -> None:
 def test_every_release_judges_a_specimen() -> None:
     """The table has the order of the releases, and signatures of failures only."""
     compilers = FakeCompilers(lambda _: True)
-    compilers.releases = dict.fromkeys(("triton==3.1.0", FAILS, "triton==3.3.0"))
+    compilers.releases = dict.fromkeys(("triton==3.1.0", FAILS, "triton==3.3.0"))  # type: ignore[assignment]
     table = versions.judge_releases(chain(), compilers, "llir")
     assert table == {
         "triton==3.1.0": ReleaseVerdict(Verdict.COMPILES),

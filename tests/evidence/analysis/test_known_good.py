@@ -95,9 +95,12 @@ def test_specifiers_name_triton_and_torch_for_each_target() -> None:
 def test_a_specifier_knows_the_releases_that_nobody_asked_for() -> None:
     """The specifier is computed from all known releases."""
     calls = []
-    context = Context(
-        specifier=lambda *asked: calls.append(asked) or "triton<9", known_triton=["3.2.0", "3.9.0"]
-    )
+
+    def specifier(*arguments: object) -> str:
+        calls.append(arguments)
+        return "triton<9"
+
+    context = Context(specifier=specifier, known_triton=["3.2.0", "3.9.0"])
     assert summary_of([record()], context).specifiers == (Specifier("sm90", "triton<9", None),)
     assert calls == [("triton", ["3.2.0"], ["3.2.0", "3.9.0"])]
 

@@ -342,8 +342,8 @@ def test_the_numbers_are_those_of_linux(machine: str, header: str) -> None:
     if not numbers:
         pytest.skip("the headers of this machine are absent")
     column = system_calls.MACHINES[machine][1]
-    tables = (system_calls.ALLOWED_CALLS, system_calls.PRETENDED_CALLS)
-    tables += (system_calls.UNSUPPORTED_CALLS, system_calls.ABSENT_CALLS)
+    tables = [system_calls.ALLOWED_CALLS, system_calls.PRETENDED_CALLS]
+    tables += [system_calls.UNSUPPORTED_CALLS, system_calls.ABSENT_CALLS]
     by_name = {name: pair[column] for calls in tables for name, pair in calls.items()}
     # A call that is newer than the header stands in none.
     newest = max(numbers.values())

@@ -166,7 +166,12 @@ def test_the_front_end_of_checks_parses_a_kernel_once(monkeypatch: pytest.Monkey
     from triton.runtime.jit import JITFunction
 
     sources = []
-    monkeypatch.setattr(JITFunction, "parse", lambda kernel: sources.append(kernel.src) or "tree")
+
+    def parse(kernel: SimpleNamespace) -> str:
+        sources.append(kernel.src)
+        return "tree"
+
+    monkeypatch.setattr(JITFunction, "parse", parse)
     releases.parse_once()
     kernels = [SimpleNamespace(src=source) for source in ("a", "b", "a")]
     assert [JITFunction.parse(kernel) for kernel in kernels] == ["tree"] * 3

@@ -76,7 +76,7 @@ def commented(
     x: Any,  # [batch, heads, dim]
     index: Any,  # [Bi] - int64
     plain: Any,  # (optional)
-    rows: IntTensor[n, 4],  # type: ignore[name-defined]  # noqa: F821
+    rows: IntTensor[n, 4],  # type: ignore[name-defined,type-arg,valid-type]  # noqa: F821
     named: Float[Tensor, "b t d"],  # type: ignore[name-defined]  # noqa: F821, F722
 ) -> None: ...
 

@@ -155,7 +155,7 @@ def test_of_many_cases_some_are_run(tmp_path: Path) -> None:
 
 def test_cases_that_bring_new_values_come_first() -> None:
     """Then the others, in an order that is always the same."""
-    values = {"x": [object() for _ in range(3)], "y": [[1], [2], [3], [4]]}
+    values: dict[str, list[Any]] = {"x": [object() for _ in range(3)], "y": [[1], [2], [3], [4]]}
     product = [dict(zip(values, each)) for each in itertools.product(*values.values())]
     order = cases.in_order(product)
     assert sorted(order) == list(range(12))

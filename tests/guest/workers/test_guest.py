@@ -214,7 +214,7 @@ def test_fresh_requests_are_answered_by_forks_of_one_server(kind: WorkerKind) ->
     worker = Worker(kind)
     for index in range(3):
         worker.send({**request_for("kernel", ARGS), "id": index, "timeout": 120}, fresh=True)
-    events = []
+    events: list[dict[str, Any]] = []
     while len([event for event in events if event["event"] == "answer"]) < 3:
         events.append(worker.receive())
     worker.close()

@@ -125,7 +125,7 @@ def ask(
         "options": {"std": "c++17"},
         "launch": {"args": {"HEAD_DIM": {"constexpr": 64}}},
     }
-    return worker.run(request, stages.append), stages
+    return dict(worker.run(request, stages.append)), stages
 
 
 def test_the_front_end_comes_before_the_whole_and_figures_are_the_assemblers(unit: Path) -> None:

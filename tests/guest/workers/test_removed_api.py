@@ -182,7 +182,7 @@ class Strides:
     """Strides as a tuple of the language, whose fields are looked up in a list."""
 
     def __getattr__(self, name: str) -> Any:
-        return [].index(name)  # type: ignore[call-overload]
+        return [].index(name)  # type: ignore[arg-type,call-overload]
 
     def __getitem__(self, node: int) -> Any:
         raise IndexError("list index out of range")

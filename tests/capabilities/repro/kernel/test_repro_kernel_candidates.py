@@ -59,7 +59,12 @@ def test_few_and_usual_options_come_first() -> None:
     assert sorted(of, key=cost) == of
 
 
-_OPTIONS = ({}, {"num_warps": 4}, {"num_warps": 8}, {"num_warps": 8, "num_stages": 2})
+_OPTIONS: tuple[dict[str, int], ...] = (
+    {},
+    {"num_warps": 4},
+    {"num_warps": 8},
+    {"num_warps": 8, "num_stages": 2},
+)
 
 
 def test_a_kernel_that_compiles_is_valid() -> None:

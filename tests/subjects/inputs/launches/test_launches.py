@@ -51,7 +51,7 @@ HEADER = {
     "triton": "3.7.1",
     "torch": "2.13",
 }
-LAUNCH = {
+LAUNCH: dict[str, Any] = {
     "id": "a" * 16,
     "kernel": "program:scale",
     "package": None,
