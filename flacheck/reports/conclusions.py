@@ -37,7 +37,12 @@ def answer(summary: Summary) -> str:
 
     Of several releases of a package the working one comes first, then its operators.
     """
-    sentences = (releases.sentence(summary), operators.sentence(summary), _answer(summary))
+    sentences = (
+        releases.sentence(summary),
+        operators.sentence(summary),
+        _answer(summary),
+        phrases.name_sizes(summary.sizes),
+    )
     return " ".join(filter(None, sentences))
 
 

@@ -48,6 +48,9 @@ def _parts(result: Comparison, command: str) -> Iterator[Part]:
     yield _title(result)
     if result.published is not None:
         yield document.Paragraph(result.published.sentence)
+    sizes = phrases.name_sizes(result.sizes)
+    if sizes:
+        yield document.Paragraph(sizes)
     yield _sides(result)
     yield from _failing("Regressed", result.of(DifferenceKind.REGRESSED), Tone.BAD)
     yield from _failing("Other cause", result.of(DifferenceKind.CHANGED_CAUSE), Tone.DOUBT)

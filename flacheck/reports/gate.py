@@ -15,6 +15,7 @@ from flacheck.capabilities.gate.result import (
     ReleaseState,
     WaiverUse,
 )
+from flacheck.evidence.analysis.compiled_sizes import join_sizes
 from flacheck.evidence.analysis.groups import SignatureGroup
 from flacheck.evidence.analysis.order import by_target, count_noun, kernel_name, short, some
 from flacheck.model.source_location import SourceLocation
@@ -73,6 +74,9 @@ def _parts(result: Gate, command: str, suggest: bool, strict: bool) -> Iterator[
         if result.compiler is TRITON:
             names = (result.compiler.spoken, "torch")
         yield document.Table((*names, "state", ""), rows)
+        sizes = phrases.name_sizes(join_sizes(each.sizes for each in result.versions))
+        if sizes:
+            yield document.Paragraph(sizes)
     yield from items("Contradictions", map(_conflict, result.conflicts), Tone.BAD)
     yield from phrases.failures(_failures(result))
     yield from phrases.list_package_failures(result.package_failures)

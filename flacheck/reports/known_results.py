@@ -8,6 +8,7 @@ from functools import partial
 
 from flacheck.capabilities.known_results.document import Known, KnownPair, KnownPlace
 from flacheck.capabilities.results.verifying import Verification
+from flacheck.evidence.analysis.compiled_sizes import join_sizes
 from flacheck.evidence.analysis.order import (
     by_target,
     by_version,
@@ -89,12 +90,17 @@ def _parts(answer: Known) -> Iterator[Part]:
         if place.reason:
             yield Paragraph(f"{place.about}: not about what is here: {place.reason}", Tone.DOUBT)
             break
+    yield from _older(answer)
     for about in dict.fromkeys(place.about for place in answer.places):
         own = [place for place in answer.places if place.about == about]
         configs = dict.fromkeys(place.configs for place in own)
         yield Heading(f"{about} --configs {'; '.join(configs)}")
+        sizes = phrases.name_sizes(join_sizes(place.sizes for place in own))
+        if sizes:
+            yield Paragraph(sizes)
         yield _grid(own)
         yield from _causes(own)
+        yield from _untested(own)
     yield from phrases.list_package_failures(answer.package_failures)
     yield from _pairs(answer)
     if answer.pins:
@@ -161,6 +167,32 @@ def _causes(places: list[KnownPlace]) -> Iterator[Part]:
         yield Item(name[:300], Tone.BAD, notes=notes)
     if len(groups) > _MOST_CAUSES:
         yield Paragraph(f"and {len(groups) - _MOST_CAUSES} more causes (--format json)", Tone.FAINT)
+
+
+def _older(answer: Known) -> Iterator[Part]:
+    """Yield the sentence on answers whose launches are older than a capture's."""
+    older = [place for place in answer.places if place.older_launches]
+    if not older:
+        return
+    abouts = list(dict.fromkeys(place.about for place in older))
+    number = count_noun(len(older), "pair", "pairs")
+    yield Paragraph(
+        f"{number} of release and GPU of {' and '.join(some(abouts, _MOST_KERNELS))} hold for the "
+        "launches of an older flacheck, which lack common sizes: flacheck scan --package "
+        f"{abouts[-1]} compiles those of today",
+        Tone.DOUBT,
+    )
+
+
+def _untested(places: list[KnownPlace]) -> Iterator[Part]:
+    """Yield the kernels that are untested, by their releases and GPUs."""
+    by_kernels = phrases.group_by(places, lambda place: place.untested_kernels)
+    by_kernels.pop((), None)
+    lines = []
+    for kernels, own in by_kernels.items():
+        names = ", ".join(some(list(map(kernel_name, kernels)), _MOST_KERNELS, "and {} others"))
+        lines.append(f"{phrases.places_of(own)}: {names}")
+    yield from phrases.items("Not tested", lines, Tone.FAINT)
 
 
 def _pairs(answer: Known) -> Iterator[Part]:

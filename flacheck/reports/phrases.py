@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from flacheck.evidence.analysis.compiled_sizes import CompiledSizes
 from flacheck.evidence.analysis.fallbacks import Fallback
 from flacheck.evidence.analysis.groups import SignatureGroup
 from flacheck.evidence.analysis.judgement import PackageFailure
@@ -118,6 +119,11 @@ def list_untested(entries: Sequence[UntestedGroup]) -> Iterator[Part]:
         names = ", ".join(some(list(kernels), MAX_KERNELS))
         yield Item(f"{count} × {reason}", notes=(f"{names} · {places_of(alike)}",))
     yield from rest(len(by_reason), "reason")
+
+
+def name_sizes(sizes: CompiledSizes | None) -> str:
+    """Return the sentence that names the compiled sizes; empty without any."""
+    return f"Compiled: {sizes.text}." if sizes else ""
 
 
 def list_package_failures(entries: Sequence[PackageFailure]) -> Iterator[Part]:

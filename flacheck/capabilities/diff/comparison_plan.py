@@ -10,6 +10,7 @@ from flacheck.capabilities.diff.sides import ReleaseSide, Side, StoredSide
 from flacheck.errors import EmptySelection, UsageError
 from flacheck.evidence.analysis.known_good import group_by_key
 from flacheck.model import Cell, Purpose, Record
+from flacheck.model.launch_sizes import size_class
 from flacheck.pipeline import planning
 from flacheck.pipeline import resolved_cell as cells
 from flacheck.pipeline.job import Job
@@ -20,7 +21,6 @@ from flacheck.subjects.inputs import edges
 from flacheck.subjects.inputs.chosen_cells import MOST_OWN
 from flacheck.subjects.inputs.edges import LaunchSettings
 from flacheck.subjects.inputs.expand import Selection, tuned_names
-from flacheck.subjects.inputs.launch_sizes import size_class
 from flacheck.subjects.inputs.subject import Subject
 from flacheck.tables import targets
 from flacheck.toolchains import Resolver

@@ -8,6 +8,7 @@ from msgspec import Meta, field
 from flacheck.capabilities.diff.compared_side import AdvisedPin, ComparedSide
 from flacheck.capabilities.diff.differences import Difference, ResourceGrowth
 from flacheck.capabilities.diff.package_view import PackageNotice
+from flacheck.evidence.analysis.compiled_sizes import CompiledSizes
 from flacheck.evidence.analysis.fallbacks import ReportedFallback
 from flacheck.evidence.analysis.observation import ObservedCell
 from flacheck.evidence.published.answers import PublishedSource
@@ -49,11 +50,15 @@ class DiffSide(JsonStruct, frozen=True):
 
 
 class ComparedKernels(JsonStruct, frozen=True):
-    """The numbers of kernels that compiled under FROM, that still compile, and without evidence."""
+    """The numbers of kernels that compiled under FROM, that still compile, and without evidence.
+
+    `untested_names` are the kernels without evidence.
+    """
 
     compiled: Natural
     still_compile: Natural
     untested: Natural
+    untested_names: tuple[str, ...]
 
 
 class ResultResources(JsonStruct, frozen=True):
@@ -167,7 +172,8 @@ class DiffDocument(JsonStruct, frozen=True, kw_only=True):
     refusals and warnings; `failures` are those of stored scans and published results, whatever
     configurations they cover: a side with any is not pinned; `fallbacks` are those of regressed
     cells under TO. `source` is published if published results answer, which are then `published`,
-    with the cells of the user's own records.
+    with the cells of the user's own records. `sizes` are those of the compared launches, null if no
+    kernel has a head size.
     """
 
     schema: Literal["flacheck.diff/1"]
@@ -196,6 +202,7 @@ class DiffDocument(JsonStruct, frozen=True, kw_only=True):
     fallbacks: tuple[ReportedFallback, ...]
     source: Literal["own", "published"]
     published: PublishedSource | None
+    sizes: CompiledSizes | None
 
 
 def diff_side(side: ComparedSide) -> DiffSide:

@@ -28,11 +28,12 @@ from flacheck.capabilities.diff.document import (
 from flacheck.capabilities.diff.package_view import PackageNotice
 from flacheck.capabilities.diff.tally import KernelTally, tally_kernels
 from flacheck.errors import Exit
+from flacheck.evidence.analysis.compiled_sizes import CompiledSizes, name_sizes
 from flacheck.evidence.analysis.fallbacks import Fallback
-from flacheck.evidence.analysis.observation import ObservedCell
+from flacheck.evidence.analysis.observation import ObservedCell, take_apart
 from flacheck.evidence.analysis.order import count_noun, kernel_name, some, split, toolchain_label
 from flacheck.evidence.published.answers import PublishedSource
-from flacheck.model import Json, Verdict
+from flacheck.model import Json, Record, Verdict
 from flacheck.model.coverage import PackageCoverage
 from flacheck.model.source_location import Locate, locate_nowhere
 from flacheck.tables.advisories import Advisory
@@ -110,6 +111,17 @@ class Comparison:
     def kernels(self) -> KernelTally:
         """The outcome of each kernel."""
         return tally_kernels(self.changes)
+
+    @cached_property
+    def sizes(self) -> CompiledSizes | None:
+        """The sizes of the compared launches; None if no kernel has a head size."""
+        launches = {}
+        for change in self.changes:
+            for record in (change.pair.before, change.pair.after):
+                if record is not None and record.launch is not None and _has_verdict(record):
+                    launches[id(record.launch)] = record.launch
+        parts = [take_apart(launch, {}) for launch in launches.values()]
+        return name_sizes((each.head_size, each.is_packed) for each in parts)
 
     @property
     def is_regression(self) -> bool:
@@ -222,6 +234,7 @@ class Comparison:
                 "were not reached by the capture",
             ),
             (kernels.without_verdict, "has no verdict", "have no verdict"),
+            (kernels.not_tested, "not tested", "not tested"),
         )
         for names, one, many in outcomes:
             if names:
@@ -231,8 +244,6 @@ class Comparison:
                 # By name, because stored and published results have other orders.
                 shown_names = ", ".join(some(sorted(map(kernel_name, names)), _SHOWN_KERNELS))
                 parts.append(f"{len(names)} {verb} ({shown_names})")
-        if kernels.not_tested:
-            parts.append(f"{len(kernels.not_tested)} not tested")
         if self.further_failing:
             number = count_noun(len(self.further_failing), "kernel fails", "kernels fail")
             shown_names = ", ".join(
@@ -347,6 +358,7 @@ class Comparison:
             compiled=len(self.kernels.compiled_before),
             still_compile=self.kernels.still,
             untested=len(self.kernels.not_tested),
+            untested_names=tuple(sorted(self.kernels.not_tested)),
         )
         advisories = DiffAdvisories(
             tuple(advisory.published() for advisory in before),
@@ -379,8 +391,13 @@ class Comparison:
             fallbacks=tuple(fallback.reported() for fallback in self.fallbacks),
             source="published" if self.published else "own",
             published=self.published,
+            sizes=self.sizes,
         )
         return document.to_json()
+
+
+def _has_verdict(record: Record) -> bool:
+    return record.verdict in (Verdict.COMPILES, Verdict.FAILS)
 
 
 def _verb(before: str, after: str) -> str:

@@ -15,6 +15,7 @@ from flacheck.capabilities.gate.result import (
     WaiverUse,
 )
 from flacheck.capabilities.gate.suggest import Acceptance, suggest
+from flacheck.evidence.analysis.compiled_sizes import join_sizes
 from flacheck.evidence.analysis.groups import by_signature
 from flacheck.evidence.analysis.judgement import package_failures
 from flacheck.evidence.analysis.known_good import group_by_key
@@ -130,6 +131,7 @@ class Judge:
             untested=sum(len(each.untested_cells) for each in standings),
             answered=sum(each.answered_count for each in standings),
             asked=_total_cells(standings),
+            sizes=join_sizes(each.sizes for each in standings),
         )
         partial = [_progress(each) for each in standings if each.is_partial]
         if blocking:

@@ -12,6 +12,7 @@ from flacheck.capabilities.gate.compilers import TRITON, GatedCompiler
 from flacheck.capabilities.gate.evidence import BaselineUse
 from flacheck.capabilities.gate.pins import Installation, Pin, PinChange
 from flacheck.errors import Exit
+from flacheck.evidence.analysis.compiled_sizes import CompiledSizes
 from flacheck.evidence.analysis.groups import SignatureGroup
 from flacheck.evidence.analysis.judgement import PackageFailure
 from flacheck.evidence.analysis.standing_state import StandingState
@@ -65,6 +66,7 @@ class JudgedRelease:
         answered: The number of cells with a record.
         asked: The number of cells in all questions; None if that is unknown.
         extent: The numbers of answered configurations and kernels, if something is unanswered.
+        sizes: The sizes of the compiled launches; None if they are unknown.
     """
 
     triton: str
@@ -82,6 +84,7 @@ class JudgedRelease:
     answered: int = 0
     asked: int | None = 0
     extent: str = ""
+    sizes: CompiledSizes | None = None
 
     @property
     def standing(self) -> ReleaseState:
@@ -164,7 +167,8 @@ class GateRelease(JsonStruct, frozen=True):
     or screened, but an advisory speaks against it. `standing` disregards advisories. `codes` and
     `kernels` are those of failures without a waiver; `why` is empty for a good release. `answered`
     counts cells with a current record, `asked` those of all questions (null if that is unknown),
-    `known` the failing cells that the baseline lets pass.
+    `known` the failing cells that the baseline lets pass. `sizes` are those of the compiled
+    launches, null if they are unknown.
     """
 
     triton: NotEmpty
@@ -178,6 +182,7 @@ class GateRelease(JsonStruct, frozen=True):
     answered: Natural
     asked: Natural | None
     known: Natural
+    sizes: CompiledSizes | None
 
 
 class GateConflict(JsonStruct, frozen=True):
@@ -364,6 +369,7 @@ def _gate_release(release: JudgedRelease) -> GateRelease:
         answered=release.answered,
         asked=release.asked,
         known=release.known,
+        sizes=release.sizes,
     )
 
 

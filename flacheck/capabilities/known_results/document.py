@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from flacheck.evidence.analysis.compiled_sizes import CompiledSizes
 from flacheck.evidence.analysis.fallbacks import ReportedFallback
 from flacheck.evidence.analysis.judgement import PackageFailure
 from flacheck.evidence.analysis.standing_state import Share, StandingState
@@ -24,8 +25,10 @@ class KnownPlace(JsonStruct, frozen=True, kw_only=True):
     """The published answer of a package version on one release and GPU.
 
     `configs` are the configurations of its files, `edges and usual`. `failing_kernels` are those
-    with a failure that counts. `reason` is null if the answer is about the package that is
-    installed here, else the difference.
+    with a failure that counts, `untested_kernels` those of which every cell is untested. `sizes`
+    are those of the compiled launches, null if they are unknown; `older_launches` is true if a
+    capture of today would make other launches. `reason` is null if the answer is about the package
+    that is installed here, else the difference.
     """
 
     about: str
@@ -37,6 +40,9 @@ class KnownPlace(JsonStruct, frozen=True, kw_only=True):
     cells: int
     configurations: Share
     kernels: Share
+    sizes: CompiledSizes | None
+    older_launches: bool
+    untested_kernels: tuple[str, ...]
     failing_kernels: tuple[str, ...]
     causes: tuple[KnownCause, ...]
     advisories: tuple[str, ...]

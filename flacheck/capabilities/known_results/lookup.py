@@ -28,10 +28,11 @@ from flacheck.evidence.analysis.order import by_target, by_version, count_noun, 
 from flacheck.evidence.analysis.standing import Standing
 from flacheck.evidence.analysis.standing_state import StandingState, add_shares
 from flacheck.evidence.baseline.standings import signature_of
+from flacheck.evidence.published.answers import source
 from flacheck.evidence.published.combinations import Combination
 from flacheck.evidence.published.evidence import standing_of
 from flacheck.evidence.published.form import FileEntry, Header, file_name
-from flacheck.evidence.published.library import ResultsFolder, nearest, source_of, why_not_valid
+from flacheck.evidence.published.library import ResultsFolder, nearest, why_not_valid
 from flacheck.tables import advisories, targets
 from flacheck.toolchains import torch_pins, triton_releases
 
@@ -222,6 +223,9 @@ def _place(standing: Standing, headers: Sequence[Header]) -> KnownPlace:
         cells=standing.answered_count,
         configurations=standing.configurations,
         kernels=standing.kernel_share,
+        sizes=standing.sizes,
+        older_launches=any(header.has_older_launches for header in headers),
+        untested_kernels=tuple(sorted(standing.untested_kernels)),
         failing_kernels=tuple(sorted({cell.kernel for cell in standing.failing})),
         causes=tuple(_causes(standing.failing)),
         advisories=tuple(against),
@@ -310,10 +314,10 @@ def _answer(
     """Return the answer in one sentence."""
     if not headers:
         return f"{request.package}: not built; the project lists {_list_gaps(gaps)}"
-    source = source_of(headers)
+    origin = source(headers).origin
     is_matrix = headers[0].version is None
     if request.version is None and request.triton and not is_matrix:
-        return f"{_fitting(request, known_places, pairs)} ({source})"
+        return f"{_fitting(request, known_places, pairs)} ({origin})"
     name = request.package
     if is_matrix:
         name = f"flacheck's own kernels (matrix {request.package})"
@@ -321,13 +325,13 @@ def _answer(
     versions = sorted({pair.about for pair in pairs}, key=lambda about: by_version(about))
     places = count_noun(len(known_places), "pair of release and GPU", "pairs of release and GPU")
     if not releases:
-        return f"{name}: none of {places} is good or screened ({source})"
+        return f"{name}: none of {places} is good or screened ({origin})"
     passing = sum(len(pair.targets) for pair in pairs)
     verb = "is" if passing == 1 else "are"
     text = f"{name}: {passing} of {places} {verb} good or screened"
     if request.version is None and len({header.about for header in headers}) > 1:
         text += f", of {', '.join(about.partition('==')[2] for about in versions)}"
-    return f"{text} ({source})"
+    return f"{text} ({origin})"
 
 
 def _fitting(

@@ -66,7 +66,7 @@ class Building:
     options: RunOptions
 
     def missing(self, combination: Combination) -> list[str]:
-        """Return the releases of a combination without a file of this flacheck."""
+        """Return the releases of a combination without a file of this flacheck's launches."""
         toolchains = []
         for toolchain in combination.toolchains:
             path = self.folder / combination.file_of(toolchain)
@@ -78,7 +78,8 @@ class Building:
 def _is_current(path: Path) -> bool:
     if not path.is_file():
         return False
-    return decode_header(files.read_bytes(path, MOST_BYTES), str(path)).flacheck == __version__
+    header = decode_header(files.read_bytes(path, MOST_BYTES), str(path))
+    return header.flacheck == __version__ and not header.has_older_launches
 
 
 def select(

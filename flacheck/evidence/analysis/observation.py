@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flacheck.model import Launch, Record, Verdict, canonical
+from flacheck.model.launch_sizes import head_size, is_packed, takes_packed
 
 _NONE: Mapping[str, str] = {}
 # Names of block sizes in kernels: BK, BLOCK_M, BLOCK_SIZE_N.
@@ -19,12 +20,15 @@ class LaunchParts:
     `identity` is the launch without the values that an autotuner or a caller may tune: two cells
     with one identity are configurations of the same launch. `skeleton` has the tensors' dtypes
     erased as well. `tuned_constants` are the integer constexprs left out, which a fallback may
-    change.
+    change. `head_size` and `is_packed` are None for a kernel without head sizes, or without a
+    parameter for the offsets of packed sequences.
     """
 
     identity: str
     skeleton: str
     tuned_constants: Mapping[str, int]
+    head_size: int | None = None
+    is_packed: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +150,13 @@ def take_apart(launch: Launch | None, shape: Mapping[str, int]) -> LaunchParts:
     for name in ("configs", "keys"):
         if name in whole:
             rest[name] = whole[name]
-    return LaunchParts(canonical([others, rest]), canonical([bare, rest]), tunable)
+    return LaunchParts(
+        canonical([others, rest]),
+        canonical([bare, rest]),
+        tunable,
+        head_size(launch.args),
+        is_packed(launch.args) if takes_packed(launch.args) else None,
+    )
 
 
 def _observe(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from flacheck.evidence.analysis.compiled_sizes import CompiledSizes, name_sizes
 from flacheck.evidence.analysis.launch_evidence import (
     compile_all,
     compiled_launches,
@@ -57,9 +58,11 @@ class Standing:
     accepted_keys: frozenset[str] = frozenset()
     # Keys of failures that every compiled release has: they speak against the package.
     package_keys: frozenset[str] = frozenset()
-    # A baseline holds the shares and the kernels without a compile, not the launches.
+    # A baseline holds the shares and the kernels without a compile, not the launches. A file of
+    # published results has their sizes, too.
     stored_shares: tuple[Share, Share] | None = None
     unproven_kernels: frozenset[str] = frozenset()
+    stored_sizes: CompiledSizes | None = None
     # The files of published results behind it.
     sources: tuple[str, ...] = field(default=(), compare=False)
 
@@ -114,6 +117,20 @@ class Standing:
             if cell.fails or (cell.is_evidence and cell.kernel not in self.unproven_kernels):
                 kernels.add(cell.kernel)
         return frozenset(kernels)
+
+    @cached_property
+    def untested_kernels(self) -> frozenset[str]:
+        """The kernels of which every cell is untested."""
+        kernels = frozenset(cell.kernel for cell in self.untested_cells)
+        return kernels - self.kernels_with_evidence
+
+    @cached_property
+    def sizes(self) -> CompiledSizes | None:
+        """The sizes of the launches with evidence; None if they are unknown or there are none."""
+        if self.stored_sizes is not None:
+            return self.stored_sizes
+        cells = filter(lambda cell: cell.is_evidence, (*self.cells, *self.further_cells))
+        return name_sizes((cell.parts.head_size, cell.parts.is_packed) for cell in cells)
 
     @cached_property
     def compiled_launches(self) -> frozenset[tuple[Any, ...]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from flacheck.evidence.analysis.compiled_sizes import CompiledSizes, join_sizes
 from flacheck.evidence.analysis.context import Context
 from flacheck.evidence.analysis.exit_code import Tally, tally
 from flacheck.evidence.analysis.fallbacks import Fallback, ReportedFallback
@@ -54,6 +55,7 @@ class RunSummary(JsonStruct, frozen=True, kw_only=True):
     """The counts of cells and the conclusions from them, as in flacheck.run/1.
 
     `package_failures` are failures that every compiled release has: they make no release bad.
+    `sizes` are those of the launches that answer; null if no kernel has a head size.
     """
 
     compiles: Natural
@@ -72,6 +74,7 @@ class RunSummary(JsonStruct, frozen=True, kw_only=True):
     advisories: tuple[ReleaseAdvisory, ...]
     package_releases: tuple[PackageReleaseAnswer, ...]
     package_failures: tuple[PackageFailure, ...]
+    sizes: CompiledSizes | None
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,11 @@ class Summary:
         if self.working_release is not None:
             return self.working_release.standings
         return self.standings
+
+    @property
+    def sizes(self) -> CompiledSizes | None:
+        """The sizes of the launches that answer; None if no kernel has a head size."""
+        return join_sizes(standing.sizes for standing in self.answering)
 
     @property
     def partial(self) -> tuple[Standing, ...]:
@@ -155,6 +163,7 @@ class Summary:
             advisories=tuple(ReleaseAdvisory(*each) for each in self.advisories),
             package_releases=tuple(each.document() for each in self.package_releases),
             package_failures=package_failures(self.standings),
+            sizes=self.sizes,
         )
 
 

@@ -23,7 +23,8 @@ class PublishedSource(JsonStruct, frozen=True, kw_only=True):
 
     `dates` are the days on which they were compiled, `flacheck` the versions that did; `configs`
     are the configurations that they cover. `places` counts releases × GPUs. Of `cells`, `own_cells`
-    have a record in the user's store, which comes first.
+    have a record in the user's store, which comes first. `older_launches` is true if a capture of
+    today would make other launches than those of some file.
     """
 
     dates: Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -32,6 +33,7 @@ class PublishedSource(JsonStruct, frozen=True, kw_only=True):
     places: Natural
     cells: Natural
     own_cells: Natural = 0
+    older_launches: bool = False
 
     @property
     def sentence(self) -> str:
@@ -46,7 +48,8 @@ class PublishedSource(JsonStruct, frozen=True, kw_only=True):
     @property
     def origin(self) -> str:
         """`published results of 2026-11-24, flacheck 0.4.0`."""
-        return f"published results of {', '.join(self.dates)}, flacheck {', '.join(self.flacheck)}"
+        text = f"published results of {', '.join(self.dates)}, flacheck {', '.join(self.flacheck)}"
+        return f"{text}, by older launches" if self.older_launches else text
 
 
 def source(headers: Iterable[Header], own_cells: int = 0) -> PublishedSource:
@@ -59,6 +62,7 @@ def source(headers: Iterable[Header], own_cells: int = 0) -> PublishedSource:
         places=len(all_headers),
         cells=sum(header.cells for header in all_headers),
         own_cells=own_cells,
+        older_launches=any(header.has_older_launches for header in all_headers),
     )
 
 

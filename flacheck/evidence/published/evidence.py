@@ -121,7 +121,7 @@ def standing_of(header: Header) -> Standing:
     )
     baseline = Baseline(flacheck=__version__, accepted_releases=(), questions=(question,))
     (standing,) = standings_of(baseline)
-    return replace(standing, sources=(file_name(header),))
+    return replace(standing, sources=(file_name(header),), stored_sizes=header.sizes)
 
 
 def _standing(

@@ -19,6 +19,7 @@ from packaging.version import Version
 
 from flacheck import files
 from flacheck.errors import UsageError
+from flacheck.evidence.analysis.compiled_sizes import CompiledSizes
 from flacheck.evidence.analysis.fallbacks import ReportedFallback
 from flacheck.evidence.baseline.form import BaselinePlace
 from flacheck.evidence.published.extents import PackedExtent
@@ -33,6 +34,10 @@ else:
 
 SCHEMA = "flacheck.results/1"
 SUFFIX = ".zst"
+# The generation of the launches that a capture of a package makes. Raise it when captures call most
+# operators in another way: answers by older files then carry a note. 2 is the first with every
+# common head size, packed sequences and one token.
+GENERATION = 2
 # The largest file, what it may unpack to, and its cells: over ten times what the largest package
 # has (6,363 cells, 2 MB). To read so many cells takes 2 s and 140 MB.
 MOST_BYTES = 8 << 20
@@ -97,7 +102,8 @@ class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     `reads_python_version` may launch other kernels under another Python; one that only compares it
     may do so on another side of a version in `python_bounds`. `requires` are its requirements on
     torch and Triton with their owners, `warnings` what it prints on import. `fallbacks` are as in
-    flacheck.run/1, `highlights` the resources that matter.
+    flacheck.run/1, `highlights` the resources that matter. `sizes` are those of the compiled
+    launches, `generation` is the GENERATION of the capture that recorded them.
     """
 
     about: About
@@ -118,6 +124,8 @@ class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     warnings: tuple[str, ...] = ()
     fallbacks: tuple[ReportedFallback, ...] = ()
     highlights: tuple[Highlight, ...] = ()
+    sizes: CompiledSizes | None = None
+    generation: Natural = 1
 
     def __post_init__(self) -> None:
         for text in (self.flacheck, self.toolchain.partition("==")[2], self.version):
@@ -128,6 +136,14 @@ class Header(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
         counted = (self.place.toolchain, self.place.target, self.place.version)
         if counted != (self.toolchain, self.target, self.version):
             raise ValueError("its counts are of another release, GPU or version")
+
+    @property
+    def has_older_launches(self) -> bool:
+        """True for a package whose capture made other launches than one of today would.
+
+        Each verdict holds for its own launch; what is missing are launches.
+        """
+        return self.version is not None and self.generation < GENERATION
 
     @property
     def name(self) -> str:

@@ -259,14 +259,6 @@ def _launches_differ(header: Header, python: str) -> bool:
     return False
 
 
-def source_of(places: Iterable[Header]) -> str:
-    """Return `published results of 2026-11-24, flacheck 0.4.0`."""
-    headers = list(places)
-    dates = sorted({header.date for header in headers})
-    versions = sorted({header.flacheck for header in headers})
-    return f"published results of {', '.join(dates)}, flacheck {', '.join(versions)}"
-
-
 def _by_place(entry: FileEntry) -> tuple[Any, ...]:
     return (
         *_by_about(entry.about),

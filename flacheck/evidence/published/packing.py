@@ -16,6 +16,7 @@ from flacheck.evidence.analysis.standings import standing
 from flacheck.evidence.baseline.standings import baseline_of
 from flacheck.evidence.published.extents import pack_extent, unpack_extent
 from flacheck.evidence.published.form import (
+    GENERATION,
     Body,
     CaptureFacts,
     Configs,
@@ -214,6 +215,8 @@ def pack(
         warnings=facts.warnings,
         fallbacks=facts.fallbacks,
         highlights=tuple(highlights(own_records)),
+        sizes=own_standing.sizes,
+        generation=GENERATION,
     )
     return header, body
 

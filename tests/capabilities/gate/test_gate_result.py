@@ -45,6 +45,7 @@ def test_json_holds_pins_releases_waivers_and_changes() -> None:
                 "answered": 2,
                 "asked": 2,
                 "known": 0,
+                "sizes": None,
             }
         ],
         "questions": ["seeds"],

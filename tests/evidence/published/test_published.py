@@ -14,18 +14,28 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 import flacheck
-from flacheck import UsageError
+from flacheck import UsageError, reports
 from flacheck.api.results import library_of
-from flacheck.capabilities.results.building import select, write_manifest
+from flacheck.capabilities.results.building import Building, select, write_manifest
 from flacheck.capabilities.results.verifying import find_unclassified
-from flacheck.evidence.published.combinations import read_combinations
-from flacheck.evidence.published.form import SCHEMA, decode_body, decode_header, encode, file_name
+from flacheck.evidence.published.combinations import Combination, read_combinations
+from flacheck.evidence.published.form import (
+    GENERATION,
+    SCHEMA,
+    decode_body,
+    decode_header,
+    encode,
+    file_name,
+)
 from flacheck.evidence.published.highlights import highlights
 from flacheck.evidence.published.library import open_library, why_not_valid
 from flacheck.evidence.published.packing import ResultsOrigin, SubjectFacts, pack, unpack
 from flacheck.model import KeySet, Question, Record, RequestedCells, RequestedPlace
+from flacheck.pipeline.job import RunOptions
 from flacheck.reports import known_results as known_report
+from flacheck.reports.display import Display
 from flacheck.tables import find_shipped_folder
+from flacheck.version import __version__
 from tests.made_records import PACKAGE, record
 
 if sys.version_info >= (3, 14):
@@ -54,12 +64,21 @@ def _key(each: Record) -> str:
     return dataclasses.replace(each.cell).key
 
 
-def pack_records(records: list[Record], configs: Any = "usual") -> tuple[Any, Any]:
-    keys = KeySet({each.key: each.kernel for each in records})
+def pack_records(
+    records: list[Record], configs: Any = "usual", made_up: frozenset[str] = frozenset()
+) -> tuple[Any, Any]:
+    keys = KeySet({each.key: each.kernel for each in records}, made_up)
     toolchain, target = records[0].toolchain, records[0].target
     request = RequestedCells(toolchain, target, len(records), keys.digest)
     place = RequestedPlace(Question(PACKAGE, asked=(request,)), request, keys)
     return pack(place, records, configs, ORIGIN, SubjectFacts("digest"))
+
+
+def write_file(folder: Path, header: Any, body: Any) -> None:
+    """Write a file of results into a folder, without its manifest."""
+    path = folder / file_name(header)
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(encode(header, body))
 
 
 @pytest.fixture
@@ -68,10 +87,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # Packages that are installed on this machine are not compared.
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
     for records in (answers(), answers("triton==3.4.0")[:1]):
-        header, body = pack_records(with_own_keys(records))
-        path = tmp_path / file_name(header)
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(encode(header, body))
+        write_file(tmp_path, *pack_records(with_own_keys(records)))
     combinations = tmp_path / "list.yaml"
     combinations.write_text(
         "version: 1\ncombinations:\n"
@@ -397,3 +413,74 @@ def test_a_folder_without_results_is_an_error(tmp_path: Path) -> None:
     """The error names the manifest."""
     with pytest.raises(UsageError, match=r"manifest\.json: cannot be read"):
         library_of(tmp_path)
+
+
+def test_known_names_the_compiled_sizes(tmp_path: Path) -> None:
+    """JSON has the numbers, a terminal one sentence for each version."""
+    launch = {"args": {"K": {"constexpr": 64}}, "omitted": []}
+    write_file(tmp_path, *pack_records(with_own_keys([record(launch=launch)])))
+    write_manifest(tmp_path)
+    answer = flacheck.known("flash-linear-attention==0.1.1", results=tmp_path)
+    assert [place.sizes and place.sizes.head_sizes for place in answer.places] == [(64,)]
+    assert "Compiled: head size 64." in rendered(answer)
+
+
+def test_known_names_kernels_of_which_every_launch_is_untested(tmp_path: Path) -> None:
+    """A terminal names a few of them, JSON all."""
+    failing = [
+        record("fails", kernel=f"m:k{number}", code="FC100", signature="s", stage="ttir")
+        for number in range(7)
+    ]
+    records = with_own_keys([record(), *failing])
+    made_up = frozenset(each.key for each in records if each.verdict.value == "fails")
+    header, body = pack_records(records, made_up=made_up)
+    write_file(tmp_path, header, body)
+    write_manifest(tmp_path)
+    answer = flacheck.known("flash-linear-attention==0.1.1", results=tmp_path)
+    (place,) = answer.places
+    assert place.untested_kernels == tuple(f"m:k{number}" for number in range(7))
+    assert "3.2.0 · sm90: k0, k1, k2, k3, and 3 others" in rendered(answer)
+
+
+def test_answers_by_older_launches_carry_a_note(tmp_path: Path) -> None:
+    """The verdicts stay, since each holds for its own launch; `known` has a sentence."""
+    header, body = pack_records(with_own_keys(answers()))
+    assert not header.has_older_launches
+    write_file(tmp_path, replace(header, generation=1), body)
+    write_manifest(tmp_path)
+    answer = flacheck.known("flash-linear-attention==0.1.1", results=tmp_path)
+    (place,) = answer.places
+    assert (place.older_launches, place.standing) == (True, "bad")
+    assert answer.answer.endswith("by older launches)")
+    assert "1 pair of release and GPU of flash-linear-attention==0.1.1" in rendered(answer)
+    assert "launches of an older flacheck" in rendered(answer)
+
+
+def test_a_file_of_before_has_older_launches(folder: Path) -> None:
+    """A header without a generation is of the first one; a matrix has no captured launches."""
+    header, _ = pack_records(with_own_keys(answers()))
+    plain = {"schema": SCHEMA, **to_builtins(header)}
+    del plain["generation"]
+    old = decode_header(zstd.compress(json.dumps(plain).encode()), "x")
+    assert old.has_older_launches
+    place = replace(old.place, version=None)
+    assert not replace(old, about="full", place=place).has_older_launches
+
+
+def test_a_file_by_older_launches_is_built_again(tmp_path: Path) -> None:
+    """The flacheck that wrote a file has the same version."""
+    header, body = pack_records(with_own_keys(answers()))
+    toolchain = header.toolchain
+    combination = Combination(header.about, "usual", (toolchain,), "sm90", True, True)
+    building = Building(tmp_path / "list.yaml", [combination], tmp_path, RunOptions())
+    missing = []
+    for generation in (GENERATION, 1):
+        changed = replace(header, flacheck=__version__, generation=generation)
+        write_file(tmp_path, changed, body)
+        missing.append(building.missing(combination))
+    assert missing == [[], [toolchain]]
+
+
+def rendered(answer: Any) -> str:
+    """Return an answer as markdown, each paragraph in a line."""
+    return "".join(reports.render("markdown", known_report.report(answer), Display(width=80)))

@@ -6,8 +6,8 @@ from typing import TypeVar
 from flacheck.errors import UsageError
 from flacheck.model import Cut, Kernel, Launch, canonical, digest
 from flacheck.model.launch import FLOAT_DTYPES, is_int, tensor_dtypes
+from flacheck.model.launch_sizes import HEAD_SIZES, OTHER, PACKED, head_rank, size_class
 from flacheck.subjects.inputs.expand import Source
-from flacheck.subjects.inputs.launch_sizes import HEAD_SIZES, OTHER, PACKED, head_rank, size_class
 from flacheck.subjects.inputs.launches.entries import RecordedLaunch
 
 # A kernel and the dtype of a launch.

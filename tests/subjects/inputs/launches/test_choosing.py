@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from flacheck.model import Launch
+from flacheck.model.launch_sizes import head_size, is_packed
 from flacheck.subjects.inputs import launches
-from flacheck.subjects.inputs.launch_sizes import head_size, is_packed
 from flacheck.subjects.inputs.launches import RecordedLaunch
 
 

@@ -36,6 +36,11 @@ def is_packed(args: Mapping[str, Any]) -> bool:
     return False
 
 
+def takes_packed(args: Mapping[str, Any]) -> bool:
+    """Return True if a launch's kernel has a parameter for the offsets of packed sequences."""
+    return any(map(_OFFSETS_NAME.search, args))
+
+
 def head_rank(args: Mapping[str, Any]) -> int:
     """Return the place of a launch's head size among the commonest ones."""
     size = head_size(args)
