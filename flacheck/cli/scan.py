@@ -150,10 +150,11 @@ def _list_cells(context: typer.Context, format: str, output: Path | None) -> int
         )
         plans = flacheck.plan_scan(**arguments)
     cells = [cell for plan in plans for cell in plan.cells]
+    sizes_from = {cell.key: plan.sizes_from(cell) for plan in plans for cell in plan.cells}
     if format == "table":
-        common.write(plan_report.lines(cells), output)
+        common.write(plan_report.lines(cells, sizes_from), output)
     else:
-        report = plan_report.report([plan.name for plan in plans], cells)
+        report = plan_report.report([plan.name for plan in plans], cells, sizes_from)
         common.show(format, report, output)
     common.say(f"{len(cells)} cells; nothing was compiled (--dry-run)")
     return Exit.OK

@@ -54,7 +54,7 @@ from flacheck.subjects.inputs.expand import Selection, Source, expand, list_conf
 from flacheck.subjects.inputs.extents import Place, extents, of_cells
 from flacheck.subjects.inputs.launches import RecordedLaunch
 from flacheck.subjects.inputs.matrix import Block, Matrix
-from flacheck.subjects.inputs.operators import operators_of
+from flacheck.subjects.inputs.operators import launch_key, operators_of
 from flacheck.tables import targets
 from flacheck.toolchains import DEFAULT_SPEC, Resolver, provide
 from flacheck.toolchains.base import Choice, Toolchain
@@ -190,6 +190,7 @@ class CapturedPackage:
         attempts: dict[str, Attempt] = {}
         coverages: list[PackageCoverage] = []
         extent_of: dict[Place, LaunchExtent] = {}
+        size_sources: dict[tuple[str, str], str] = {}
         for launched in _select(self.captures, job):
             capture = launched.capture
             own_attempts = _attempts(capture, job.selection)
@@ -210,6 +211,8 @@ class CapturedPackage:
                     own_cells = []
                 missing_kernels = [each["kernel"] for each in coverages[-1]["missed"]]
                 extent_of.update(_extents(launched, own_cells, missing_kernels, job))
+                for entry in filter(lambda entry: entry.sizes_from, launched.recorded):
+                    size_sources.setdefault(launch_key(entry), str(entry.sizes_from))
         if not cells:
             # Only now: under some releases an operator may well launch nothing.
             entries = [entry for capture in self.captures for entry in _recorded(capture)]
@@ -228,6 +231,7 @@ class CapturedPackage:
             trust=True,
             usual_keys=frozenset(usual_keys),
             configs=frozenset(configs),
+            size_sources=size_sources,
         )
 
 

@@ -16,10 +16,12 @@ from flacheck.model import (
     Purpose,
     Question,
     RequestedCells,
+    canonical,
 )
 from flacheck.model.coverage import PackageCoverage
 from flacheck.model.question import key_sets
 from flacheck.source.packages.package import Package
+from flacheck.subjects.inputs.expand import tuned_names
 from flacheck.toolchains.base import Choice
 
 
@@ -46,6 +48,8 @@ class Plan:
         usual_keys: The cells of the usual configurations of recorded launches, which are compiled
             first; empty where nothing was chosen among configurations.
         configs: The choices of configurations of recorded launches: `usual`, `edges`, `own`.
+        size_sources: The sources of the sizes of a driver's calls, by (kernel, canonical
+            arguments) of their launches.
     """
 
     name: str
@@ -65,6 +69,7 @@ class Plan:
     trust: bool = False
     usual_keys: frozenset[str] = frozenset()
     configs: frozenset[str] = frozenset()
+    size_sources: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def steps(self) -> Sequence[Sequence[Cell]]:
@@ -72,6 +77,17 @@ class Plan:
         usual_cells = [cell for cell in self.cells if cell.key in self.usual_keys]
         others = [cell for cell in self.cells if cell.key not in self.usual_keys]
         return [cells for cells in (usual_cells, others) if cells]
+
+    def sizes_from(self, cell: Cell) -> str | None:
+        """Return the source of the sizes of a cell's launch; None for a program's own launch."""
+        if cell.launch is None:
+            return None
+        tuned_parameters = tuned_names(cell.configs)
+        arguments = {}
+        for name, value in cell.launch.args.items():
+            if name not in tuned_parameters:
+                arguments[name] = value
+        return self.size_sources.get((cell.kernel.name, canonical(arguments)))
 
     def narrow_to(self, keys: Collection[str]) -> Plan:
         """Return the plan of these cells alone, with the extents of all of them.

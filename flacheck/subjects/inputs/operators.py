@@ -32,11 +32,12 @@ def operators_of(entries: Sequence[RecordedLaunch], folder: Path) -> Operators:
         for path in entry.paths or ():
             names.update(dict.fromkeys(points_of[path]))
         if names:
-            operators.setdefault(_key_of(entry), {}).update(names)
+            operators.setdefault(launch_key(entry), {}).update(names)
     return {key: tuple(names) for key, names in operators.items()}
 
 
-def _key_of(entry: RecordedLaunch) -> tuple[str, str]:
+def launch_key(entry: RecordedLaunch) -> tuple[str, str]:
+    """Return a launch's kernel and its canonical arguments without tuned parameters."""
     launch = entry.without_decorators()
     tuned_parameters = tuned_names(launch.configs)
     arguments = {name: value for name, value in launch.args.items() if name not in tuned_parameters}

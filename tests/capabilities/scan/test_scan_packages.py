@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from flacheck import toolchains
 from flacheck.cli import app
 from flacheck.errors import EmptySelection, Exit
-from flacheck.model import Cell
+from flacheck.model import Cell, canonical
 from flacheck.pipeline import planning
 from flacheck.pipeline.job import Job
 from flacheck.pipeline.plan import Plan
@@ -52,7 +52,10 @@ def packages(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             if package == NONE:
                 raise EmptySelection(f"{NONE}: nothing that it launches matches the selection")
             choice = FakeFamily({}).resolve("1.0").choices[0]
-            return Plan(package, cells(package), {choice.identity: choice})
+            made = cells(package)
+            launch = canonical(made[0].launch.args) if made[0].launch else ""
+            sources = {(made[0].kernel.name, launch): "Qwen3-Next"}
+            return Plan(package, made, {choice.identity: choice}, size_sources=sources)
 
     table = dict.fromkeys(("one_bad", "two_bad"), "raise PassManager::run failed")
     monkeypatch.setitem(toolchains.FAMILIES, "fake", FakeFamily(table))
@@ -165,6 +168,7 @@ def test_a_dry_run_prints_json_where_json_is_requested(here: Path) -> None:
     assert plan["summary"] == {"cells": 4}
     report = document(run("scan", "--package", ONE, "--memory", "512", "--format", "json"))
     fields = {name: value for name, value in plan["cells"][0].items() if name != "stage"}
+    assert fields.pop("sizes_from") == "Qwen3-Next"
     fields.pop("until")
     (record,) = [each for each in report["records"] if each["key"] == fields["key"]]
     assert fields.items() <= record.items()
@@ -183,10 +187,12 @@ def test_a_dry_run_of_other_formats_names_what_it_is_about() -> None:
     """Markdown has a table, a workflow one notice, and a file the same text as stdout."""
     page = run("scan", "--package", ONE, "--dry-run", "--format", "markdown").stdout
     assert page.startswith(f"## flacheck: {ONE}\n\n2 cells; nothing was compiled\n")
-    assert "| fake.one_good | bf16 | T=64 |" in page
+    (row,) = [line for line in page.splitlines() if "| fake.one_good | bf16 | T=64 |" in line]
+    assert row.endswith("| Qwen3-Next |")
     notice = run("scan", "--package", ONE, "--dry-run", "--format", "github").stdout
     assert notice == f"::notice title=flacheck%3A {ONE}::2 cells; nothing was compiled\n"
     lines = run("scan", "--package", ONE, "--dry-run").stdout
     run("scan", "--package", ONE, "--dry-run", "-o", "cells.txt")
     assert Path("cells.txt").read_text() == lines
     assert [line.split()[4] for line in lines.splitlines()] == ["fake.one_good", "fake.one_bad"]
+    assert [line.endswith("  Qwen3-Next") for line in lines.splitlines()] == [True, False]
