@@ -25,7 +25,10 @@ FAILURE = {"kernel": "p.ops:bwd_k", "verdict": "fails", "message": "operand #2 d
 
 
 def answer(
-    *records: dict[str, Any], untested_count: int = 0, missing_reason: str = ""
+    *records: dict[str, Any],
+    untested_count: int = 0,
+    missing_reason: str = "",
+    partial: bool = False,
 ) -> dict[str, Any]:
     """A scan's JSON with these records of `bwd_k`."""
     group = {"kernel": "p.ops:bwd_k", "cells": untested_count}
@@ -34,6 +37,7 @@ def answer(
         "records": [{"message": None, "signature": None, **each} for each in records],
         "summary": {
             "untested": [group] if untested_count else [],
+            "partial": [{"answered": len(records), "asked": 9}] if partial else [],
             "coverage": [{"missed": [kernel] if missing_reason else []}],
         },
     }
@@ -67,10 +71,17 @@ def test_every_report_can_be_asked_for(report: Report) -> None:
         (answer({**FAILURE, "message": "other", "signature": "S"}), False, "1 fails; S"),
         (answer({**FAILURE, "kernel": "p.ops:fwd"}), False, "not counted"),
         (answer(missing_reason="no arguments"), False, "not recorded: no arguments"),
+        (answer(FAILURE, partial=True), True, "1 cells of p.ops:bwd_k"),
+        (answer(partial=True), None, "the budget ended before any of its cells"),
+        (
+            answer({**FAILURE, "verdict": "compiles"}, partial=True),
+            None,
+            "the budget ended after 1 compiles",
+        ),
     ],
 )
 def test_a_report_is_shown_by_a_tested_failure_with_its_message(
-    scan: dict[str, Any], is_right: bool, why: str
+    scan: dict[str, Any], is_right: bool | None, why: str
 ) -> None:
     """A kernel that is missing, compiles, fails otherwise or is untested shows nothing, for that reason."""
     outcome = judge(REPORT, scan)

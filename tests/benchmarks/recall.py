@@ -7,8 +7,9 @@ Asks for each report of `recall.yaml` as its user would: a scan of the package a
 under that Triton release, for that GPU. A report is *shown* if a failure of the kernel that it
 names has the message that it prints. `--mended` asks for the newer release of a report instead: it
 is right if the kernel compiles. `--narrow` selects the kernel, which is faster and less of a
-question. Each scan may take `--budget` seconds. FOLDER keeps the answers and the records: a second
-run compiles only what is new. Of sealed reports only the number shown is printed, unless `--why`.
+question. Each scan may take `--budget` seconds; what it compiled until then may show a report, but
+nothing else follows from it. FOLDER keeps the answers and the records: a second run compiles only
+what is new. Of sealed reports only the number shown is printed, unless `--why`.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ def load_reports() -> list[Report]:
 def judge(report: Report, answer: dict[str, Any]) -> Outcome:
     """Return whether a scan's JSON shows a report, and why not."""
     records = [each for each in answer["records"] if report.names(each["kernel"])]
+    if not records and answer["summary"]["partial"]:
+        return Outcome(None, "the budget ended before any of its cells")
     if not records:
         return Outcome(False, _explain_absence(report, answer))
     failures = [each for each in records if each["verdict"] == "fails"]
@@ -97,6 +100,8 @@ def judge(report: Report, answer: dict[str, Any]) -> Outcome:
     shown = [kernel for kernel in reported if failed[kernel] > untested[kernel]]
     if shown:
         return Outcome(True, f"{sum(reported[each] for each in shown)} cells of {shown[0]}")
+    if answer["summary"]["partial"]:
+        return Outcome(None, f"the budget ended after {_count_verdicts(records, failures)}")
     if reported:
         return Outcome(False, "fails as reported, but not tested")
     return Outcome(False, _count_verdicts(records, failures))
@@ -110,17 +115,22 @@ def judge_mended(report: Report, answer: dict[str, Any]) -> Outcome:
     still = [each for each in records if each["verdict"] == "fails" and report.prints(each)]
     if still:
         return Outcome(False, f"{len(still)} of {len(records)} cells fail as reported")
+    if answer["summary"]["partial"]:
+        return Outcome(None, f"the budget ended after {_count_verdicts(records, [])}")
     compiles = sum(each["verdict"] == "compiles" for each in records)
     return Outcome(bool(compiles), f"{compiles} of {len(records)} cells compile")
 
 
 def ask(report: Report, keep: Path, scope: list[str], budget: int) -> dict[str, Any] | str:
-    """Return the JSON of a scan, or the reason why there is none."""
+    """Return the JSON of a scan, or the reason why there is none.
+
+    `partial` of the summary has the place of a scan that the budget ended.
+    """
     output = keep / f"{report.id}-{report.package}-{report.triton}.json"
     output.unlink(missing_ok=True)
     question = ["--package", report.package, "--triton", report.triton, "--target", report.target]
-    run = [sys.executable, "-m", "flacheck", "scan", *question, *scope, "-j", "1", "-q"]
-    run += ["--store", str(keep / "store"), "--format", "json", "-o", str(output)]
+    written = ["--store", str(keep / "store"), "--format", "json", "-o", str(output)]
+    run = [sys.executable, "-m", "flacheck", "scan", *question, *scope, "-j", "1", "-q", *written]
     with subprocess.Popen(run, stderr=subprocess.PIPE, text=True) as scan:
         try:
             _, errors = scan.communicate(timeout=budget)
@@ -129,12 +139,16 @@ def ask(report: Report, keep: Path, scope: list[str], budget: int) -> dict[str, 
             # SIGINT, and so does all that it starts.
             scan.terminate()
             scan.communicate()
-            return f"none within {budget} s"
+            subprocess.run(
+                [sys.executable, "-m", "flacheck", "report", "-q", *written], check=False
+            )
+            errors = f"none within {budget} s"
     if not output.exists():
         last_line = [*errors.strip().splitlines(), "no output"][-1 if errors.strip() else 0]
         return f"exit {scan.returncode}: {last_line}"
     answer: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
-    return answer
+    # A scan that the budget ended while it captured stored no run.
+    return answer if answer["run"]["matrix"] == report.package else errors
 
 
 def select(given: argparse.Namespace) -> Iterator[Report]:
