@@ -1,4 +1,4 @@
-"""The public API: what it exports, returns, raises and prints."""
+"""The public API: exports, results, errors and output."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ def parameters(name: str) -> dict[str, inspect.Parameter]:
 
 @pytest.mark.parametrize("name", flacheck.__all__)
 def test_every_public_name_is_there(name: str) -> None:
-    """And has a docstring."""
+    """Every public name exists and has a docstring."""
     value = getattr(flacheck, name)
     if callable(value):
         assert inspect.getdoc(value)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    """As of any module."""
+    """An unknown name is an AttributeError."""
     with pytest.raises(AttributeError, match="no attribute 'scann'"):
         getattr(flacheck, "scann")  # noqa: B009
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_functions_take_the_names_of_the_command_line(name: str) -> None:
-    """Each option is an argument with the same default, and each argument an option."""
+    """Each option is an argument with the same default, and the reverse."""
     command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
     options = {each.name: each for each in command.params}
     arguments = parameters(name)
@@ -76,18 +76,18 @@ def test_functions_take_the_names_of_the_command_line(name: str) -> None:
         output = {"format"}
     assert set(options) - output == set(arguments) - OWN
     for option in set(options) - output:
-        expected = arguments[option].default
-        found = options[option].default
-        if expected is inspect.Parameter.empty or found in (None, [], ()):
+        argument_default = arguments[option].default
+        bisection = options[option].default
+        if argument_default is inspect.Parameter.empty or bisection in (None, [], ()):
             continue
         if name == "dtypes" and option in ("autocast", "params"):
             # A script has its own mode, so the function's default is None.
             continue
-        assert str(found) == str(expected), option
+        assert str(bisection) == str(argument_default), option
 
 
 def test_importing_flacheck_imports_no_compiler() -> None:
-    """Neither Triton nor torch, nor anything that takes long."""
+    """The import loads neither Triton nor torch."""
     code = "import sys, flacheck; print(sorted({'torch', 'triton', 'typer', 'rich'} & set(sys.modules)))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
@@ -95,7 +95,7 @@ def test_importing_flacheck_imports_no_compiler() -> None:
 
 @pytest.mark.parametrize("module", ["flacheck", "flacheck.api.explain", "flacheck.api.lists"])
 def test_the_examples_of_docstrings_run(module: str) -> None:
-    """They show what they print."""
+    """The examples print what they show."""
     __import__(module)
     ran = doctest.testmod(sys.modules[module])
     assert ran.failed == 0
@@ -120,7 +120,7 @@ def scan(*specs: str, **more: Any) -> flacheck.Run:
 
 
 def test_a_scan_returns_a_run_that_can_be_read_again(project: Path) -> None:
-    """Records, failures and the known good releases; the store is closed meanwhile."""
+    """The run has records, failures and an exit code, and is stored."""
     run = scan("fake==1.0", "fake==2.0", store=project / "store")
     verdicts = {record.toolchain: record.verdict.value for record in run.records}
     assert verdicts == {"fake==1.0": "compiles", "fake==2.0": "fails"}
@@ -132,24 +132,24 @@ def test_a_scan_returns_a_run_that_can_be_read_again(project: Path) -> None:
 
 
 def test_results_are_frozen(project: Path) -> None:
-    """A caller cannot change them by accident."""
+    """A result cannot be changed."""
     run = scan("fake==1.0", store=project / "store")
     with pytest.raises(dataclasses.FrozenInstanceError):
         run.strict = True  # type: ignore[misc]
 
 
 def test_json_is_the_documented_one(project: Path) -> None:
-    """Valid, and equal to what `report --format json` prints of the same run."""
+    """The JSON equals that of `report --format json`."""
     store = project / "store"
     document = scan("fake==1.0", "fake==2.0", store=store).to_json()
-    printed = CliRunner().invoke(app, ["report", "--store", str(store), "--format", "json"])
-    assert json.loads(printed.stdout) == json.loads(json.dumps(document))
+    outcome = CliRunner().invoke(app, ["report", "--store", str(store), "--format", "json"])
+    assert json.loads(outcome.stdout) == json.loads(json.dumps(document))
     schema = json.loads((SCHEMAS / "run-1.json").read_text())
     jsonschema.validate(json.loads(json.dumps(document)), schema)
 
 
 def test_events_tell_of_each_cell(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Started, a record each, finished; nothing is printed."""
+    """Each record is an event, and nothing is printed."""
     events: list[flacheck.Event] = []
     run = scan("fake==1.0", "fake==2.0", store=project / "store", on_event=events.append)
     kinds = [type(event).__name__ for event in events]
@@ -160,7 +160,7 @@ def test_events_tell_of_each_cell(project: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_an_error_has_the_exit_code_of_the_command(project: Path) -> None:
-    """It is raised, and the interpreter goes on."""
+    """An error is raised with the command's exit code."""
     cases: list[tuple[Callable[[], object], flacheck.Exit]] = [
         (lambda: flacheck.scan("nothing-of-that-name"), flacheck.Exit.USAGE),
         (lambda: flacheck.scan("quick", kernel="no-such-*"), flacheck.Exit.USAGE),
@@ -171,13 +171,13 @@ def test_an_error_has_the_exit_code_of_the_command(project: Path) -> None:
         (lambda: flacheck.scan("quick", timeout="soon"), flacheck.Exit.USAGE),
     ]
     for call, code in cases:
-        with pytest.raises(flacheck.FlacheckError) as raised:
+        with pytest.raises(flacheck.FlacheckError) as caught:
             call()
-        assert raised.value.exit_code == code
+        assert caught.value.exit_code == code
 
 
 def test_a_callback_that_raises_ends_the_run_and_keeps_its_records(project: Path) -> None:
-    """Workers end; what is settled stays stored."""
+    """An error in a callback ends the run and keeps its records."""
 
     class Enough(Exception):
         pass
@@ -194,22 +194,22 @@ def test_a_callback_that_raises_ends_the_run_and_keeps_its_records(project: Path
 
 
 def test_a_bisection_finds_the_release_that_broke_a_cell(project: Path) -> None:
-    """With the key of a stored record."""
+    """A bisection takes the key of a stored record."""
     run = scan("fake==1.0", "fake==2.0", store=project / "store")
     (failing,) = [record for record in run.records if record.verdict.value == "fails"]
-    found = flacheck.bisect(
+    bisection = flacheck.bisect(
         failing.key, toolchain=["fake==1.0", "fake==2.0"], store=project / "store"
     )
-    assert [(change.before.toolchain, change.after.toolchain) for change in found.changes] == [
+    assert [(change.before.toolchain, change.after.toolchain) for change in bisection.changes] == [
         ("fake==1.0", "fake==2.0")
     ]
 
 
 def test_explaining_a_code_and_a_log() -> None:
-    """A code by its name, a log by its text."""
+    """A code and a log are both explained."""
     assert flacheck.explain("fc501").findings[0].code == "FC501"
     log = "RuntimeError: Triton Error: out of resource: shared memory, Required: 245760, Hardware limit: 232448."
-    explained = flacheck.explain(log)
-    assert explained.findings[0].code == "FC501"
-    assert explained.exit_code == flacheck.Exit.OK
+    explanation = flacheck.explain(log)
+    assert explanation.findings[0].code == "FC501"
+    assert explanation.exit_code == flacheck.Exit.OK
     assert flacheck.explain("all is well").exit_code == flacheck.Exit.FINDINGS

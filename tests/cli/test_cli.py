@@ -1,4 +1,4 @@
-"""The command line as a person uses it: codes, messages, streams."""
+"""Transcripts of the command line: codes, messages and streams."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def flacheck(*args: str, cwd: Path, **environment: str) -> subprocess.CompletedP
 
 
 @pytest.fixture
-def stored(tmp_path: Path) -> Path:
+def folder_with_run(tmp_path: Path) -> Path:
     """A folder with a store that holds one run of a few records."""
     failing = record(
         "fails",
@@ -37,16 +37,16 @@ def stored(tmp_path: Path) -> Path:
         signature="FC302:llir:f:0",
         message="Assertion failed",
     )
-    made: list[Record] = [record(), failing]
+    records: list[Record] = [record(), failing]
     with Store.open(tmp_path / ".flacheck") as store:
         store.add_many(
-            store.begin_run({"flacheck": "0", "python": "3", "platform": "x"}, "made", {}), made
+            store.begin_run({"flacheck": "0", "python": "3", "platform": "x"}, "made", {}), records
         )
     return tmp_path
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "said"),
+    ("command", "code", "message"),
     [
         (["scan", "nope"], 2, "no matrix 'nope'"),
         (["scan", "-k", "chunk_fwd_q", "--triton", "3.2.0"], 2, "did you mean"),
@@ -68,54 +68,56 @@ def stored(tmp_path: Path) -> Path:
     ],
 )
 def test_bad_input_is_one_message_and_its_code(
-    tmp_path: Path, command: list[str], code: int, said: str
+    tmp_path: Path, command: list[str], code: int, message: str
 ) -> None:
-    """What, where, what to do; never a traceback, nothing on stdout."""
-    found = flacheck(*command, cwd=tmp_path)
-    assert (found.returncode, found.stdout) == (code, "")
-    assert said in found.stderr
-    assert "Traceback" not in found.stderr
+    """The message is on stderr alone, without a traceback."""
+    outcome = flacheck(*command, cwd=tmp_path)
+    assert (outcome.returncode, outcome.stdout) == (code, "")
+    assert message in outcome.stderr
+    assert "Traceback" not in outcome.stderr
     assert not list(tmp_path.iterdir())
 
 
 def test_a_malformed_matrix_names_file_and_line(tmp_path: Path) -> None:
-    """As compilers do."""
+    """The message begins with file and line."""
     (tmp_path / "mine.yaml").write_text("version: 1\naxes:\n  tarket: sm90\n")
-    found = flacheck("scan", "mine.yaml", cwd=tmp_path)
-    assert found.returncode == 2
-    assert found.stderr.startswith("flacheck: mine.yaml:3: unknown key 'tarket'; allowed are")
+    outcome = flacheck("scan", "mine.yaml", cwd=tmp_path)
+    assert outcome.returncode == 2
+    assert outcome.stderr.startswith("flacheck: mine.yaml:3: unknown key 'tarket'; allowed are")
 
 
 def test_explain_names_the_failure_in_a_log(tmp_path: Path) -> None:
-    """From a file or from stdin, for people and for programs."""
+    """A log is explained as text and as JSON."""
     log = TESTS / "logs" / "FC302" / "golden-reshape-outs-3.2.0.log"
-    found = flacheck("explain", str(log), cwd=tmp_path)
-    assert found.returncode == 0
-    assert found.stdout.startswith("FC302")
+    outcome = flacheck("explain", str(log), cwd=tmp_path)
+    assert outcome.returncode == 0
+    assert outcome.stdout.startswith("FC302")
     as_json = json.loads(flacheck("explain", str(log), "--format", "json", cwd=tmp_path).stdout)
     assert as_json["findings"][0]["code"] == "FC302"
     assert as_json["findings"][0]["line"]
 
 
 def test_explain_of_a_text_without_a_known_failure_exits_1(tmp_path: Path) -> None:
-    """No rule matches."""
+    """A text without a failure exits with 1."""
     (tmp_path / "fine.log").write_text("all is well\n")
     assert flacheck("explain", "fine.log", cwd=tmp_path).returncode == 1
 
 
 def test_report_finds_the_last_scan_about_something(tmp_path: Path) -> None:
-    """A matrix, a package, or what came through an operator; exit code 2 where there is none."""
+    """The last scan of a matrix, package or operator is found, else the exit code is 2."""
     with Store.open(tmp_path / ".flacheck") as store:
-        asked = {"ops": ["retention"]}
+        of_operator = {"ops": ["retention"]}
         first = scanned(store, [record("compiles", toolchain="triton==3.4.0")], PACKAGE)
-        through = scanned(store, [record(toolchain="triton==3.5.0")], PACKAGE, selection=asked)
+        through = scanned(
+            store, [record(toolchain="triton==3.5.0")], PACKAGE, selection=of_operator
+        )
         last = scanned(store, [record(toolchain="triton==3.6.0")], "seeds")
 
     def run(*args: str) -> str:
-        found = flacheck("report", *args, "--format", "json", cwd=tmp_path)
-        assert found.returncode == 0, found.stderr
-        said: str = json.loads(found.stdout)["run"]["id"]
-        return said
+        outcome = flacheck("report", *args, "--format", "json", cwd=tmp_path)
+        assert outcome.returncode == 0, outcome.stderr
+        run_id: str = json.loads(outcome.stdout)["run"]["id"]
+        return run_id
 
     assert run("--package", PACKAGE) == run("--op", "retention") == through
     assert run("--matrix", "seeds") == run() == last
@@ -127,69 +129,71 @@ def test_report_finds_the_last_scan_about_something(tmp_path: Path) -> None:
     assert (both.returncode, "RUN and --matrix were given" in both.stderr) == (2, True)
 
 
-def test_report_renders_the_last_run_in_every_format(stored: Path) -> None:
-    """The format never changes the code."""
+def test_report_renders_the_last_run_in_every_format(folder_with_run: Path) -> None:
+    """Every format has exit code 0."""
     for name in ("table", "json", "jsonl", "markdown", "github"):
-        found = flacheck("report", "--format", name, cwd=stored)
-        assert found.returncode == 0, name
-        assert "FC302" in found.stdout, name
+        outcome = flacheck("report", "--format", name, cwd=folder_with_run)
+        assert outcome.returncode == 0, name
+        assert "FC302" in outcome.stdout, name
 
 
-def test_output_goes_to_a_file_whole_or_not_at_all(stored: Path) -> None:
-    """An unwritable file is one message."""
-    assert flacheck("report", "-o", "out.txt", cwd=stored).returncode == 0
-    assert "FC302" in (stored / "out.txt").read_text()
-    found = flacheck("report", "-o", "no/such/folder/out.txt", cwd=stored)
-    assert found.returncode == 2
-    assert "cannot be written" in found.stderr
+def test_output_goes_to_a_file_whole_or_not_at_all(folder_with_run: Path) -> None:
+    """A file that cannot be written is one message."""
+    assert flacheck("report", "-o", "out.txt", cwd=folder_with_run).returncode == 0
+    assert "FC302" in (folder_with_run / "out.txt").read_text()
+    outcome = flacheck("report", "-o", "no/such/folder/out.txt", cwd=folder_with_run)
+    assert outcome.returncode == 2
+    assert "cannot be written" in outcome.stderr
 
 
-def test_a_closed_pipe_is_no_error(stored: Path) -> None:
-    """`flacheck report | head -1`."""
+def test_a_closed_pipe_is_no_error(folder_with_run: Path) -> None:
+    """A reader that closes the pipe is not an error."""
     command = (
         f"{sys.executable} -m flacheck report -q --format json | head -1; echo ${{PIPESTATUS[0]}}"
     )
-    said = subprocess.run(["bash", "-c", command], cwd=stored, capture_output=True, text=True)
-    assert said.stdout.splitlines()[-1] == "0"
-    assert said.stderr == ""
+    outcome = subprocess.run(
+        ["bash", "-c", command], cwd=folder_with_run, capture_output=True, text=True
+    )
+    assert outcome.stdout.splitlines()[-1] == "0"
+    assert outcome.stderr == ""
 
 
 def test_settings_come_from_flag_then_variable_then_file(
-    stored: Path, monkeypatch: pytest.MonkeyPatch
+    folder_with_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """-v names the place of each value."""
-    (stored / "pyproject.toml").write_text('[tool.flacheck]\ntarget = "sm90"\n')
-    file = write_user_settings(stored, 'format = "markdown"\n', monkeypatch)
-    found = flacheck("report", "-v", cwd=stored)
-    assert found.stdout.startswith("#")
+    """A flag comes before a variable, and that before the settings; -v names the source."""
+    (folder_with_run / "pyproject.toml").write_text('[tool.flacheck]\ntarget = "sm90"\n')
+    file = write_user_settings(folder_with_run, 'format = "markdown"\n', monkeypatch)
+    outcome = flacheck("report", "-v", cwd=folder_with_run)
+    assert outcome.stdout.startswith("#")
     for line in ("target = ['sm90'] ([tool.flacheck])", f"format = markdown ({file})"):
-        assert line in found.stderr
-    assert flacheck("report", cwd=stored, FLACHECK_FORMAT="json").stdout.startswith("{")
+        assert line in outcome.stderr
+    assert flacheck("report", cwd=folder_with_run, FLACHECK_FORMAT="json").stdout.startswith("{")
     assert flacheck(
-        "report", "--format", "jsonl", cwd=stored, FLACHECK_FORMAT="json"
+        "report", "--format", "jsonl", cwd=folder_with_run, FLACHECK_FORMAT="json"
     ).stdout.startswith('{"schema"')
-    (stored / "pyproject.toml").write_text("[tool.flacheck\n")
-    found = flacheck("report", cwd=stored)
-    assert found.returncode == 2
-    assert "not valid TOML" in found.stderr
-    assert "Traceback" not in found.stderr
+    (folder_with_run / "pyproject.toml").write_text("[tool.flacheck\n")
+    outcome = flacheck("report", cwd=folder_with_run)
+    assert outcome.returncode == 2
+    assert "not valid TOML" in outcome.stderr
+    assert "Traceback" not in outcome.stderr
 
 
 def test_merge_takes_over_another_stores_runs(
-    stored: Path, tmp_path_factory: pytest.TempPathFactory
+    folder_with_run: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Shards of several machines become one report."""
+    """Merged stores become one report."""
     other = tmp_path_factory.mktemp("other")
     with Store.open(other) as store:
         store.add_many(store.begin_run({}, "other", {}), [record(options={"num_warps": 2})])
-    found = flacheck("report", "--merge", str(other), cwd=stored)
-    assert found.returncode == 0
-    assert "1 new records" in found.stderr
-    assert len(flacheck("report", "--list", cwd=stored).stdout.splitlines()) == 2
+    outcome = flacheck("report", "--merge", str(other), cwd=folder_with_run)
+    assert outcome.returncode == 0
+    assert "1 new records" in outcome.stderr
+    assert len(flacheck("report", "--list", cwd=folder_with_run).stdout.splitlines()) == 2
 
 
 def test_lists(tmp_path: Path) -> None:
-    """What there is, for people and for programs."""
+    """Every list is printed as text and as JSON."""
     for what, word in (
         ("kernels", "retention.chunk_fwd_o"),
         ("matrices", "seeds"),
@@ -201,27 +205,27 @@ def test_lists(tmp_path: Path) -> None:
 
 
 def test_a_fault_of_our_own_exits_70(tmp_path: Path) -> None:
-    """With what a report needs."""
+    """An internal error exits with 70 and its traceback."""
     code = (
         "import sys, flacheck.cli, flacheck.rules.explanation as e\n"
         "e.of_code = lambda code: 1 / 0\n"
         "sys.argv = ['flacheck', 'explain', 'FC302']; flacheck.cli.main()"
     )
-    found = subprocess.run(
+    outcome = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
     )
-    assert found.returncode == 70
-    assert "a fault in flacheck" in found.stderr
-    assert "ZeroDivisionError" in found.stderr
+    assert outcome.returncode == 70
+    assert "a fault in flacheck" in outcome.stderr
+    assert "ZeroDivisionError" in outcome.stderr
 
 
 @pytest.mark.network
 def test_a_dry_run_lists_and_compiles_nothing(tmp_path: Path) -> None:
-    """No store is made."""
-    found = flacheck("scan", "--dry-run", "--triton", "3.5.1", "-k", "solve_tril", cwd=tmp_path)
-    assert found.returncode == 0
-    cells = found.stdout.splitlines()
-    assert f"{len(cells)} cells; nothing was compiled" in found.stderr
+    """A dry run makes no store."""
+    outcome = flacheck("scan", "--dry-run", "--triton", "3.5.1", "-k", "solve_tril", cwd=tmp_path)
+    assert outcome.returncode == 0
+    cells = outcome.stdout.splitlines()
+    assert f"{len(cells)} cells; nothing was compiled" in outcome.stderr
     assert cells
     assert all("solve_tril" in line for line in cells)
     assert not list(tmp_path.iterdir())
@@ -229,16 +233,16 @@ def test_a_dry_run_lists_and_compiles_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.network
 def test_an_exact_release_that_does_not_exist_or_has_no_wheel(tmp_path: Path) -> None:
-    """The first is a usage error; the second leaves its cells unknown and exits 3."""
-    found = flacheck("scan", "--triton", "3.2.7", cwd=tmp_path)
-    assert found.returncode == 2
-    assert "3.2.7" in found.stderr
-    assert "Traceback" not in found.stderr
+    """A release that does not exist is a usage error."""
+    outcome = flacheck("scan", "--triton", "3.2.7", cwd=tmp_path)
+    assert outcome.returncode == 2
+    assert "3.2.7" in outcome.stderr
+    assert "Traceback" not in outcome.stderr
 
 
 @pytest.mark.network
 def test_shards_are_disjoint_and_complete(tmp_path: Path) -> None:
-    """Every cell is in exactly one."""
+    """Every cell is in exactly one shard."""
     whole, *parts = (
         set(
             flacheck(
@@ -253,7 +257,7 @@ def test_shards_are_disjoint_and_complete(tmp_path: Path) -> None:
 
 @pytest.mark.network
 def test_ctrl_c_stores_what_is_finished_and_says_how_to_go_on(tmp_path: Path) -> None:
-    """130, and no worker is left."""
+    """The finished records are stored, and the exit code is 130."""
     command = [
         sys.executable,
         "-m",
@@ -274,17 +278,17 @@ def test_ctrl_c_stores_what_is_finished_and_says_how_to_go_on(tmp_path: Path) ->
     while records_in(file) < 3 and time.monotonic() < end:
         time.sleep(0.1)
     scanning.send_signal(signal.SIGINT)
-    _, said = scanning.communicate(timeout=300)
+    _, errors = scanning.communicate(timeout=300)
     assert scanning.returncode == 130
-    assert "To go on: flacheck scan -k chunk_fwd_h" in said
-    assert "Traceback" not in said
+    assert "To go on: flacheck scan -k chunk_fwd_h" in errors
+    assert "Traceback" not in errors
     assert records_in(file) >= 3
 
 
 def test_a_dtype_of_launches_files_can_be_selected(tmp_path: Path) -> None:
-    """The selection knows the one list of dtypes: AMD's fp8 among them."""
-    found = flacheck(
+    """A selection accepts AMD's fp8."""
+    outcome = flacheck(
         "scan", "quick", "--dtype", "fp8e4b8", "--triton", "3.6.0", "--dry-run", cwd=tmp_path
     )
-    assert found.returncode == 0, found.stderr
-    assert " fp8e4b8 " in found.stdout
+    assert outcome.returncode == 0, outcome.stderr
+    assert " fp8e4b8 " in outcome.stdout

@@ -1,4 +1,4 @@
-"""What all commands share: how values are read, and where output goes."""
+"""Reading of values and writing of output, for all commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from flacheck.errors import Exit, UsageError
 
 
 def test_values_are_repeated_or_separated_by_commas() -> None:
-    """As the user likes; empty ones are none."""
+    """Values may be repeated or separated by commas."""
     assert arguments.split(["a, b", "c", "", " ,"]) == ("a", "b", "c")
     assert arguments.split([]) == ()
     assert arguments.numbers("--num-warps", ["4,8", "16"]) == (4, 8, 16)
@@ -29,7 +28,7 @@ def test_values_are_repeated_or_separated_by_commas() -> None:
 
 
 def test_every_flag_of_a_selection_is_repeated_or_separated_by_commas() -> None:
-    """Both ways select the same, and name the same compilers."""
+    """Repeated and separated values give one selection."""
     values = (
         ["a", "b"],
         ["sm80", "sm90"],
@@ -41,16 +40,16 @@ def test_every_flag_of_a_selection_is_repeated_or_separated_by_commas() -> None:
         ["x", "y"],
     )
     flags = ("kernel", "target", "dtype", "num_warps", "num_stages", "triton", "torch", "op")
-    repeated = arguments.selection_of(**dict(zip(flags, values, strict=True)))
-    joined = arguments.selection_of(
+    by_repeats = arguments.selection_of(**dict(zip(flags, values, strict=True)))
+    by_commas = arguments.selection_of(
         **{flag: ",".join(each) for flag, each in zip(flags, values, strict=True)}
     )
-    assert toolchains.resolve(joined.toolchains) == toolchains.resolve(repeated.toolchains)
-    assert replace(joined, toolchains=()) == replace(repeated, toolchains=())
+    assert toolchains.resolve(by_commas.toolchains) == toolchains.resolve(by_repeats.toolchains)
+    assert replace(by_commas, toolchains=()) == replace(by_repeats, toolchains=())
 
 
 def test_packages_are_repeated_or_separated_by_commas(here: Path) -> None:
-    """Each once; a bound belongs to the package before it, and a folder may have a comma."""
+    """A bound belongs to its package, and a folder's name may contain a comma."""
     (here / "a,b").mkdir()
     names = ["one==1.0,two==2.0", "./a,b", "one==1.0", "three>=1,<2"]
     assert arguments.packages_of(names) == ("one==1.0", "two==2.0", "./a,b", "three>=1,<2")
@@ -61,24 +60,32 @@ def test_packages_are_repeated_or_separated_by_commas(here: Path) -> None:
     ("text", "seconds"), [("auto", None), ("30", 30.0), ("0.5", 0.5), ("inf", math.inf)]
 )
 def test_a_timeout_is_auto_or_seconds(text: str, seconds: float | None) -> None:
-    """None for one that is learnt."""
+    """`auto` is None, else the number of seconds."""
     assert arguments.seconds(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "soon", ""])
 def test_a_timeout_that_is_none_is_an_error(text: str) -> None:
-    """With what is expected."""
+    """The message has the valid forms."""
     with pytest.raises(UsageError, match="expected auto or a duration"):
         arguments.seconds(text)
 
 
 def test_a_selection_takes_known_dtypes_only() -> None:
-    """The kernels and targets are looked up where they are known."""
-    chosen = arguments.selection_of(
+    """An unknown dtype is a usage error."""
+    selection = arguments.selection_of(
         kernel=["a,b"], target=["sm90"], dtype=["bf16"], num_warps=["4"], toolchain=["3.2.0"]
     )
-    assert (chosen.kernels, chosen.targets, chosen.dtypes) == (("a", "b"), ("sm90",), ("bf16",))
-    assert (chosen.num_warps, chosen.num_stages, chosen.toolchains) == ((4,), (), ("3.2.0",))
+    assert (selection.kernels, selection.targets, selection.dtypes) == (
+        ("a", "b"),
+        ("sm90",),
+        ("bf16",),
+    )
+    assert (selection.num_warps, selection.num_stages, selection.toolchains) == (
+        (4,),
+        (),
+        ("3.2.0",),
+    )
     with pytest.raises(UsageError, match="unknown dtype 'fp12'"):
         arguments.selection_of(dtype=["fp12"])
 
@@ -86,26 +93,26 @@ def test_a_selection_takes_known_dtypes_only() -> None:
 def test_a_terminated_command_ends_like_an_interrupted_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """So its folders go, and it says how to go on; the handler that was there comes back."""
+    """SIGTERM runs the clean-up and restores the handler."""
     before = signal.getsignal(signal.SIGTERM)
-    left = []
+    log = []
 
     @common.command(examples=[], exits={})
-    def terminated() -> None:
+    def terminate() -> None:
         try:
             os.kill(os.getpid(), signal.SIGTERM)
         finally:
-            left.append("in order")
+            log.append("in order")
 
-    with pytest.raises(typer.Exit) as ended:
-        terminated()
-    assert (ended.value.exit_code, left) == (Exit.INTERRUPTED, ["in order"])
+    with pytest.raises(typer.Exit) as caught:
+        terminate()
+    assert (caught.value.exit_code, log) == (Exit.INTERRUPTED, ["in order"])
     assert "interrupted. To begin again: " in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_command_runs_in_any_thread() -> None:
-    """Only the main one hears of signals."""
+    """A command runs outside the main thread."""
     codes = []
 
     @common.command(examples=[], exits={})
@@ -113,9 +120,9 @@ def test_a_command_runs_in_any_thread() -> None:
         return Exit.EMPTY
 
     def run() -> None:
-        with pytest.raises(typer.Exit) as ended:
+        with pytest.raises(typer.Exit) as caught:
             quiet()
-        codes.append(ended.value.exit_code)
+        codes.append(caught.value.exit_code)
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -123,36 +130,8 @@ def test_a_command_runs_in_any_thread() -> None:
     assert codes == [Exit.EMPTY]
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    """What fails half-way leaves the old file, and nothing beside it."""
-
-    def failing() -> Iterator[str]:
-        yield "half"
-        raise OSError(28, "No space left on device")
-
-    file = tmp_path / "out.txt"
-    common.write(["old"], file)
-    with pytest.raises(
-        UsageError, match=r"out\.txt: cannot be written \(No space left on device\)"
-    ):
-        common.write(failing(), file)
-    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
-    assert file.read_text() == "old"
-
-
-def test_a_device_is_written_to_and_never_replaced(tmp_path: Path) -> None:
-    """Root could make a file of /dev/null."""
-    device = tmp_path / "null"
-    device.symlink_to("/dev/null")
-    common.write(["lost"], device)
-    assert device.is_symlink()
-    assert device.is_char_device()
-    with pytest.raises(UsageError, match="cannot be written"):
-        common.write(["x"], tmp_path)
-
-
 def test_without_a_file_output_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
-    """And talk to stderr."""
+    """Output goes to stdout, messages to stderr."""
     common.write(["a", "b"], None)
     common.say("talk", "more")
     out, err = capsys.readouterr()

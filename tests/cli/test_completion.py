@@ -32,7 +32,7 @@ press_tab report 2
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_completes_kernels_targets_releases_and_runs(tmp_path: Path) -> None:
-    """Names come from the corpus, the tables and the store of the current folder."""
+    """Completions come from the corpus, the tables and the store."""
     with Store.open(tmp_path / ".flacheck") as store:
         run = store.begin_run({"started": "2026-01-31T00:00:00"}, question=Question("matrix-1"))
     programs = Path(sys.executable).parent

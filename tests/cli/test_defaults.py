@@ -1,4 +1,4 @@
-"""What options are when nobody types them: variables and settings, checked for all commands."""
+"""Defaults of options from variables and settings, for all commands."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ COMMAND: Any = typer.main.get_command(app)
 
 
 def of(folder: Path, text: str = "", **variables: str) -> dict[str, dict[str, Any]]:
-    """The defaults of all commands in a project with these settings and variables."""
+    """Return the defaults of all commands in a project with these settings and variables."""
     table = f"[tool.flacheck]\n{text}\n"
     return defaults.of(COMMAND, write(folder, table), variables)
 
 
 def test_a_setting_is_the_default_of_the_option_of_its_name(here: Path) -> None:
-    """With a dash or without; one value is a list for an option that is repeatable."""
+    """A single value becomes a list for a repeatable option."""
     text = 'target = "H100"\nkernel = ["a", "b"]\nnum-warps = 4\nuntil = "ttgir"\nstrict = true'
     scan = of(here, text)["scan"]
     assert scan["target"] == ["H100"]
@@ -39,7 +39,7 @@ def test_a_setting_is_the_default_of_the_option_of_its_name(here: Path) -> None:
 def test_the_users_own_settings_may_hold_every_option(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They come before a project's, and behind variables; waivers belong to a project."""
+    """The user's settings come before a project's, and after variables."""
     mine = 'timeout = 60\ntarget = "sm80"\noutput = "mine.txt"\njobs = 4\n'
     file = write_user_settings(here, mine, monkeypatch)
     scan = of(here, 'target = "H100"\nkernel = "a"', FLACHECK_JOBS="2")["scan"]
@@ -76,18 +76,18 @@ HARMFUL = [
 
 @pytest.mark.parametrize("text", HARMFUL)
 def test_a_project_may_not_set_what_does_more_than_select(here: Path, text: str) -> None:
-    """The error names key and line, and where the option may be set."""
+    """The error names key and line, and the alternatives."""
     key = text.partition(" ")[0]
     variable = f"FLACHECK_{key.upper().replace('-', '_')}"
-    said = (
+    message = (
         rf"^pyproject\.toml:2: a project may not set '{key}': .* --{key}, set {variable}, or write"
     )
-    with pytest.raises(UsageError, match=rf"{said} {key} into {settings.user_file()}"):
+    with pytest.raises(UsageError, match=rf"{message} {key} into {settings.user_file()}"):
         of(here, text)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('package = ".."', "'..' lies outside of the project"),
         ('package = ".,../other"', "'../other' lies outside of the project"),
@@ -103,11 +103,11 @@ def test_a_project_may_not_set_what_does_more_than_select(here: Path, text: str)
     ],
 )
 def test_a_project_names_only_what_is_in_it(
-    here: Path, tmp_path_factory: pytest.TempPathFactory, text: str, said: str
+    here: Path, tmp_path_factory: pytest.TempPathFactory, text: str, message: str
 ) -> None:
-    """No path out of its folder, by a link too, and no compiler by its path."""
+    """A path outside the project, or a compiler's path, is an error."""
     (here / "link").symlink_to(tmp_path_factory.mktemp("other"))
-    with pytest.raises(UsageError, match=rf"^pyproject\.toml:2: .*{re.escape(said)}"):
+    with pytest.raises(UsageError, match=rf"^pyproject\.toml:2: .*{re.escape(message)}"):
         of(here, text)
 
 
@@ -159,29 +159,29 @@ def test_the_users_settings_may_select_a_package_of_the_index(
 
 
 def test_a_projects_package_is_not_run_on_the_card(here: Path) -> None:
-    """`bench` runs a package with the user's rights: only the user names one."""
+    """A project's package does not apply to `bench`."""
     maps = of(here, 'package = "."')
     assert maps["scan"]["package"] == ["."]
     assert "package" not in maps["bench"]
 
 
 def test_security_names_what_a_project_may_set() -> None:
-    """Its list is that of the options which are declared to select."""
-    declared = set()
+    """SECURITY.md lists the options that a project may set."""
+    selecting_options = set()
     for path, command in pages.commands(COMMAND):
         for parameter in command.params:
             name = pages.setting_name(path, parameter)
             if name and parameter.name in pages.page_of(command).selections:
-                declared.add(name)
+                selecting_options.add(name)
     text = (ROOT / "SECURITY.md").read_text()
     row = next(line for line in text.splitlines() if line.startswith("| a project's settings"))
-    assert set(re.findall(r"`([a-z-]+)`", row)) == {*declared, "waivers"}
+    assert set(re.findall(r"`([a-z-]+)`", row)) == {*selecting_options, "waivers"}
 
 
 def test_every_option_of_every_command_has_a_variable(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of its name; a variable comes before a setting, and an empty one is none."""
+    """A variable comes before a setting, and an empty one is ignored."""
     names = {name for name, sub in COMMAND.commands.items() for _ in sub.params}
     assert {"scan", "gate", "bisect", "repro", "autotune", "report"} <= names
     write_user_settings(here, "jobs = 4\n", monkeypatch)
@@ -203,7 +203,7 @@ def test_every_option_of_every_command_has_a_variable(
 
 
 def test_what_scans_are_about_says_nothing_of_where_a_cell_is(here: Path) -> None:
-    """Without a CELL the store is searched, whatever a project scans."""
+    """A project's matrix does not limit the search for a cell."""
     maps = of(here, 'matrix = "seeds"')
     assert maps["scan"]["matrix"] == maps["gate"]["matrix"] == "seeds"
     assert "matrix" not in maps["bisect"]
@@ -211,15 +211,15 @@ def test_what_scans_are_about_says_nothing_of_where_a_cell_is(here: Path) -> Non
 
 
 def test_a_format_is_for_the_commands_that_have_it(here: Path) -> None:
-    """The others keep theirs."""
+    """A format applies only to commands that accept it."""
     maps = of(here, FLACHECK_FORMAT="markdown")
-    commands = [name for name, chosen in maps.items() if "format" in chosen]
+    commands = [name for name, options in maps.items() if "format" in options]
     assert {"scan", "gate", "report", "autotune"} <= set(commands)
     assert "explain" not in commands
 
 
 def test_a_projects_paths_are_its_own(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From a folder below the project they lead to the same place."""
+    """Relative paths start at the project's folder."""
     below = here / "below"
     below.mkdir()
     (here / "m.yaml").write_text("version: 1\naxes: {target: [sm90]}\n")
@@ -230,7 +230,7 @@ def test_a_projects_paths_are_its_own(here: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_project_may_have_several_packages(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a list or separated by commas; each path among them is the project's own."""
+    """Packages are a list or separated by commas."""
     below = here / "below"
     below.mkdir()
     write(here, '[tool.flacheck]\npackage = [".", "below"]\n')
@@ -243,7 +243,7 @@ def test_a_project_may_have_several_packages(here: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('tripton = "3.2.0"', "'tripton' is no setting: .*; did you mean triton?"),
         ("[tool.flacheck.waiver]\nx = 1", "'waiver' is no setting: .*; did you mean waivers?"),
@@ -264,16 +264,16 @@ def test_a_project_may_have_several_packages(here: Path, monkeypatch: pytest.Mon
     ],
 )
 def test_an_unknown_setting_or_value_is_named_with_its_line(
-    here: Path, text: str, said: str
+    here: Path, text: str, message: str
 ) -> None:
-    """And with the nearest that there is."""
+    """The error has the line and the nearest valid name."""
     (here / "launches.jsonl").write_text("")
-    with pytest.raises(UsageError, match=rf"(?s)^pyproject\.toml:2: .*{said}"):
+    with pytest.raises(UsageError, match=rf"(?s)^pyproject\.toml:2: .*{message}"):
         of(here, text)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('format = "jsn"', "expected one of .*; did you mean json?"),
         ('jobs = "many"', "jobs = 'many': .*integer"),
@@ -283,16 +283,16 @@ def test_an_unknown_setting_or_value_is_named_with_its_line(
     ],
 )
 def test_a_wrong_value_in_the_users_file_is_named_with_its_line(
-    here: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+    here: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
-    """As one of a project is."""
+    """The error has the line in the user's file."""
     file = write_user_settings(here, f"\n{text}\n", monkeypatch)
-    with pytest.raises(UsageError, match=rf"(?s)^{file}:2: .*{said}"):
+    with pytest.raises(UsageError, match=rf"(?s)^{file}:2: .*{message}"):
         of(here)
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "said"),
+    ("variable", "value", "message"),
     [
         ("FLACHECK_TRAGET", "sm90", "no option has that name; .*did you mean FLACHECK_TARGET?"),
         ("FLACHECK_DTYPE", "fp12", "FLACHECK_DTYPE in the environment: dtype = 'fp12': unknown"),
@@ -301,16 +301,16 @@ def test_a_wrong_value_in_the_users_file_is_named_with_its_line(
     ],
 )
 def test_an_unknown_variable_or_value_is_an_error(
-    here: Path, variable: str, value: str, said: str
+    here: Path, variable: str, value: str, message: str
 ) -> None:
-    """A typing error would otherwise change the answer without a word."""
-    with pytest.raises(UsageError, match=said):
+    """An unknown FLACHECK_ variable is an error with the nearest name."""
+    with pytest.raises(UsageError, match=message):
         of(here, **{variable: value})
 
 
 def test_a_wrong_setting_ends_every_command_but_help(here: Path) -> None:
-    """Exit code 2, also for a command that does not have the option."""
+    """The exit code is 2, even if the command lacks the option."""
     write(here, '[tool.flacheck]\ntripton = "3.2.0"\n')
-    found = flacheck("list", "targets", cwd=here)
-    assert (found.returncode, "pyproject.toml:2" in found.stderr) == (2, True), found.stderr
+    outcome = flacheck("list", "targets", cwd=here)
+    assert (outcome.returncode, "pyproject.toml:2" in outcome.stderr) == (2, True), outcome.stderr
     assert flacheck("scan", "--help", cwd=here).returncode == 0

@@ -34,7 +34,7 @@ def options_of(command: Any) -> list[Any]:
 
 @each_command
 def test_every_option_has_a_group(name: str) -> None:
-    """One of the four, so that the page reads alike for all commands."""
+    """Every option is in one of the four groups."""
     _, command = COMMANDS[name]
     panels = {each.name: each.rich_help_panel for each in options_of(command)}
     assert {option for option, panel in panels.items() if panel not in pages.PANELS} == set()
@@ -42,21 +42,21 @@ def test_every_option_has_a_group(name: str) -> None:
 
 @each_command
 def test_every_option_shows_its_variable_and_setting(name: str) -> None:
-    """Or says that the command line alone has it; a page never breaks the names."""
+    """Each option has its variable and setting, or the mark of the command line."""
     path, command = COMMANDS[name]
     page = help_of(*path, "--help", columns=120)
     for option in options_of(command):
         setting = pages.setting_name(path, option)
         if setting is not None:
-            shown = f"[env: {pages.variable_name(setting)}, setting: {setting}]"
-            assert shown in page
+            mark = f"[env: {pages.variable_name(setting)}, setting: {setting}]"
+            assert mark in page
         elif option.opts[0].startswith("-"):
             assert "[command line only]" in page
 
 
 @each_command
 def test_every_command_has_two_examples_that_parse(name: str) -> None:
-    """Of the command itself, with options and values that exist."""
+    """The examples are of the command itself, with existing options."""
     path, command = COMMANDS[name]
     examples = pages.page_of(command).examples
     assert len(examples) >= 2
@@ -68,14 +68,14 @@ def test_every_command_has_two_examples_that_parse(name: str) -> None:
 
 @each_command
 def test_every_command_has_its_exit_codes(name: str) -> None:
-    """Those of every command, and 0 with its meaning."""
+    """Every command has 0, 2, 70 and 130."""
     _, command = COMMANDS[name]
     exits = pages.page_of(command).all_exits
     assert {0, 2, 70, 130} <= set(exits)
 
 
 def test_the_first_line_of_every_command_fits_the_overview() -> None:
-    """Uncut on a terminal of 80 columns, one line each."""
+    """Each first line fits 80 columns."""
     overview = help_of("--help")
     for name, command in COMMAND.commands.items():
         first = command.help.partition("\n")[0]
@@ -87,7 +87,7 @@ def test_the_first_line_of_every_command_fits_the_overview() -> None:
 
 @each_command
 def test_a_page_fits_its_terminal(name: str) -> None:
-    """All lines but those of commands, which are copied."""
+    """Only example commands are longer than 80 columns."""
     path, command = COMMANDS[name]
     commands = [line for _, line in pages.page_of(command).examples]
     lines = help_of(*path, "--help").splitlines()
@@ -95,7 +95,7 @@ def test_a_page_fits_its_terminal(name: str) -> None:
 
 
 def test_the_short_page_leaves_variables_out() -> None:
-    """And says where they are."""
+    """The short page refers to --help for variables."""
     page = help_of("scan", "-h")
     assert "FLACHECK_" not in page
     assert "`--help` also prints" in page
@@ -103,25 +103,25 @@ def test_the_short_page_leaves_variables_out() -> None:
 
 @pytest.mark.parametrize("topic", topic_texts())
 def test_every_topic_has_a_page(topic: str) -> None:
-    """With a heading that the list of topics shows."""
+    """The list of topics has each page's heading."""
     text = help_of("help", topic)
     assert text == topic_texts()[topic]
     assert f"  {topic:<12}{title_of(text)}\n" in help_of("help")
 
 
 def test_the_help_of_a_command_is_its_page() -> None:
-    """Also below a group."""
+    """`flacheck help COMMAND` prints the command's page."""
     assert help_of("help", "toolchain", "install") == help_of("toolchain", "install", "--help")
 
 
 def test_an_unknown_topic_names_the_nearest() -> None:
-    """Exit code 2."""
+    """An unknown topic exits with 2 and the nearest name."""
     ran = flacheck("help", "setings", cwd=Path())
     assert (ran.returncode, "did you mean settings?" in ran.stderr) == (2, True)
 
 
 def test_a_command_is_quiet_or_verbose(tmp_path: Path) -> None:
-    """Not both; a verbose one prints settings and their sources."""
+    """-q and -v exclude each other; -v prints settings and their sources."""
     ran = flacheck("list", "targets", "-q", "-v", cwd=tmp_path)
     assert (ran.returncode, "name one of them" in ran.stderr) == (2, True)
     loud = flacheck("list", "targets", "-v", cwd=tmp_path, FLACHECK_FORMAT="json")
@@ -152,7 +152,7 @@ def test_headings_are_bold_on_a_terminal(variables: dict[str, str], is_bold: boo
     assert (b"\x1b" in page) == is_bold
 
 
-# What no help page needs, and takes long to import.
+# Modules that no help page needs, and that are slow to import.
 _HEAVY = (
     "msgspec rich yaml jinja2 tomlkit packaging triton torch flacheck.model flacheck.api".split()
 )
@@ -169,7 +169,7 @@ _HEAVY = (
 def test_a_help_page_imports_only_what_it_shows(
     words: list[str], needless: list[str], tmp_path: Path
 ) -> None:
-    """The page of all commands imports none of them, and a command's page imports one."""
+    """The page of all commands imports none of them."""
     script = (
         "import sys\n"
         f"sys.argv = ['flacheck', *{words!r}]\n"
@@ -179,14 +179,14 @@ def test_a_help_page_imports_only_what_it_shows(
         "except SystemExit:\n"
         f"    print([name for name in {needless!r} if name in sys.modules])\n"
     )
-    done = subprocess.run(
+    outcome = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path
     )
-    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+    assert outcome.stdout.splitlines()[-1] == "[]", outcome.stderr
 
 
 def test_the_page_of_all_commands_has_the_first_line_of_each_page() -> None:
-    """The line stands in a table, so that the page imports no command."""
+    """The table of commands has each page's first line."""
     summaries = {name: summary for name, _, summary in COMMAND.rows()}
     lines = {name: first_line(command) for name, command in COMMAND.commands.items()}
     assert summaries == lines

@@ -35,8 +35,8 @@ def _make(kind: str, file: Path, outside: Path) -> None:
     elif kind == "device":
         file.symlink_to("/dev/zero")
     elif kind == "huge":
-        with file.open("wb") as opened:
-            opened.truncate(80 << 30)
+        with file.open("wb") as sparse_file:
+            sparse_file.truncate(80 << 30)
     else:
         file.symlink_to(outside)
 
@@ -44,7 +44,7 @@ def _make(kind: str, file: Path, outside: Path) -> None:
 @pytest.mark.parametrize("kind", ["pipe", "device", "huge", "link"])
 @pytest.mark.parametrize("name", READERS)
 def test_such_a_file_is_a_usage_error_at_once(tmp_path: Path, name: str, kind: str) -> None:
-    """No command hangs, fills the memory, or prints what is elsewhere."""
+    """No command hangs, fills the memory or prints another file."""
     (tmp_path / "id_rsa").write_text(SECRET)
     (tmp_path / "here").mkdir()
     _make(kind, tmp_path / "here" / name, tmp_path / "id_rsa")
@@ -53,38 +53,38 @@ def test_such_a_file_is_a_usage_error_at_once(tmp_path: Path, name: str, kind: s
     # The first command of a session waits for the process that all are forked from.
     flacheck("--version", cwd=tmp_path)
     start = time.monotonic()
-    done = flacheck(*READERS[name], cwd=tmp_path / "here")
+    outcome = flacheck(*READERS[name], cwd=tmp_path / "here")
     assert time.monotonic() - start < 10
-    assert done.returncode == 2, done.stderr
-    assert name in done.stderr
-    assert SECRET not in done.stdout + done.stderr
+    assert outcome.returncode == 2, outcome.stderr
+    assert name in outcome.stderr
+    assert SECRET not in outcome.stdout + outcome.stderr
 
 
 @pytest.mark.parametrize("kind", ["device", "huge", "link"])
 def test_a_projects_settings_are_read_likewise(tmp_path: Path, kind: str) -> None:
-    """A device counts as no file."""
+    """A device counts as a missing file."""
     (tmp_path / "id_rsa").write_text(SECRET)
     (tmp_path / "here").mkdir()
     _make(kind, tmp_path / "here" / "pyproject.toml", tmp_path / "id_rsa")
-    done = flacheck("list", "targets", cwd=tmp_path / "here")
-    assert done.returncode == (0 if kind == "device" else 2), done.stderr
-    assert SECRET not in done.stdout + done.stderr
+    outcome = flacheck("list", "targets", cwd=tmp_path / "here")
+    assert outcome.returncode == (0 if kind == "device" else 2), outcome.stderr
+    assert SECRET not in outcome.stdout + outcome.stderr
 
 
 def test_a_file_outside_is_included_and_not_quoted(tmp_path: Path) -> None:
-    """A requirements file may name any file, and the error shows only where it is."""
+    """An included file outside the project is not quoted."""
     (tmp_path / "id_rsa").write_text(f"torch==2.9.0\n{SECRET}\n")
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "requirements.txt").write_text("-r ../id_rsa\n")
-    done = flacheck("gate", "requirements.txt", cwd=tmp_path / "here")
-    assert done.returncode == 2
-    assert "../id_rsa:2: is not a requirement" in done.stderr
-    assert "PRIVATE" not in done.stdout + done.stderr
+    outcome = flacheck("gate", "requirements.txt", cwd=tmp_path / "here")
+    assert outcome.returncode == 2
+    assert "../id_rsa:2: is not a requirement" in outcome.stderr
+    assert "PRIVATE" not in outcome.stdout + outcome.stderr
 
 
 def test_a_shells_pipe_may_hold_requirements(tmp_path: Path) -> None:
-    """The name that process substitution passes is read to its end."""
+    """A process substitution is read to its end."""
     script = f"{sys.executable} -m flacheck gate <(echo torch==none)"
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "'torch==none' is not a requirement" in done.stderr
+    outcome = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert outcome.returncode == 2
+    assert "'torch==none' is not a requirement" in outcome.stderr

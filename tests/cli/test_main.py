@@ -1,4 +1,4 @@
-"""The command before its command line is there."""
+"""The command before its command line is loaded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from flacheck.cli import common
 from flacheck.errors import Exit
 
-INTERRUPTED_AT = """
+INTERRUPT_AT = """
 import os, signal, sys
 from flacheck import __main__
 WHERE = {where!r}
@@ -50,69 +50,69 @@ __main__.main()
     ],
 )
 def test_an_interrupt_ends_the_command_line_wherever_it_is(where: str) -> None:
-    """Exit 130 without a traceback: at its import, between its parts, in a command."""
-    script = INTERRUPTED_AT.format(where=where)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 130, done.stderr
-    assert "Traceback" not in done.stderr
+    """The exit code is 130 without a traceback."""
+    script = INTERRUPT_AT.format(where=where)
+    outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert outcome.returncode == 130, outcome.stderr
+    assert "Traceback" not in outcome.stderr
 
 
 @pytest.mark.parametrize("where", ["flacheck.cli:<module>", "flacheck.reports.output:write"])
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_that_is_ignored_at_the_start_stays_ignored(where: str, name: str) -> None:
-    """A background job of a script outlives a Ctrl-C, and a command started so a SIGTERM."""
-    script = INTERRUPTED_AT.format(where=where).replace("signal.SIGINT", f"signal.{name}")
+    """A signal that is ignored at the start stays ignored."""
+    script = INTERRUPT_AT.format(where=where).replace("signal.SIGINT", f"signal.{name}")
     number = signal.Signals[name]
-    done = subprocess.run(
+    outcome = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,
         text=True,
         preexec_fn=lambda: signal.signal(number, signal.SIG_IGN),
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "sm90" in done.stdout
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    assert "sm90" in outcome.stdout
 
 
 @pytest.mark.parametrize("words", [["list", "kernels"], ["gate"], ["report"], ["doctor"]])
 def test_a_current_directory_that_was_removed_is_one_sentence(
     words: list[str], tmp_path: Path
 ) -> None:
-    """Exit 2: nothing can be named from there."""
-    gone = tmp_path / "gone"
-    gone.mkdir()
+    """A removed current directory is one sentence and exit code 2."""
+    folder = tmp_path / "gone"
+    folder.mkdir()
     script = "import os, sys; os.rmdir(os.getcwd()); from flacheck.__main__ import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", script, *words], cwd=gone, capture_output=True, text=True
+    outcome = subprocess.run(
+        [sys.executable, "-c", script, *words], cwd=folder, capture_output=True, text=True
     )
-    assert done.returncode == 2
-    assert done.stderr.startswith("flacheck: the current directory was removed; change to one")
-    assert done.stderr.count("\n") == 1
+    assert outcome.returncode == 2
+    assert outcome.stderr.startswith("flacheck: the current directory was removed; change to one")
+    assert outcome.stderr.count("\n") == 1
 
 
 def test_help_needs_no_current_directory(tmp_path: Path) -> None:
-    """It reads nothing from there."""
+    """--version works without a current directory."""
     script = "import os; os.rmdir(os.getcwd()); from flacheck.__main__ import main; main()"
-    done = subprocess.run(
+    outcome = subprocess.run(
         [sys.executable, "-c", script, "--version"], cwd=tmp_path, capture_output=True, text=True
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (outcome.returncode, outcome.stderr) == (0, "")
 
 
 def test_an_interrupt_that_no_command_expects_says_how_to_begin_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit 130 and a sentence, whatever the command was doing."""
+    """The message has the command to begin again."""
 
     @common.command(examples=[], exits={})
-    def interrupted() -> int:
+    def interrupt() -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sys, "argv", ["flacheck", "repro", "a file.jsonl:2"])
-    with pytest.raises(typer.Exit) as ended:
-        interrupted()
-    assert ended.value.exit_code == 130
-    said = "flacheck: interrupted. To begin again: flacheck repro 'a file.jsonl:2'\n"
-    assert capsys.readouterr().err == said
+    with pytest.raises(typer.Exit) as caught:
+        interrupt()
+    assert caught.value.exit_code == 130
+    message = "flacheck: interrupted. To begin again: flacheck repro 'a file.jsonl:2'\n"
+    assert capsys.readouterr().err == message
 
 
 ELSEWHERE = """
@@ -128,14 +128,14 @@ sys.modules["fcntl"] = sys.modules["resource"] = None
     ("system", "name"), [("win32", "On Windows use it in WSL 2"), ("darwin", "On macOS use it in")]
 )
 def test_other_systems_get_a_message_before_an_import_fails(system: str, name: str) -> None:
-    """One sentence and the code for a machine that cannot answer, from the command and the API."""
+    """Other systems get one sentence, from the command and the API."""
     script = "from flacheck import __main__; __main__.main()"
     program = ELSEWHERE.format(system=system, script=script)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (Exit.INCOMPLETE, "")
-    assert name in done.stderr
-    assert "Traceback" not in done.stderr
+    outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (outcome.returncode, outcome.stdout) == (Exit.INCOMPLETE, "")
+    assert name in outcome.stderr
+    assert "Traceback" not in outcome.stderr
     script = "import flacheck\ntry: flacheck.scan\nexcept flacheck.FlacheckError as e: print(e)"
     program = ELSEWHERE.format(system=system, script=script)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert name in done.stdout
+    outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert name in outcome.stdout

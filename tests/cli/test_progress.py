@@ -1,4 +1,4 @@
-"""What a command shows on stderr while it works."""
+"""Progress on stderr."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Terminal(io.StringIO):
         return True
 
 
-def shown(total: int, *records: Record) -> None:
+def follow_run(total: int, *records: Record) -> None:
     """Follow a run of `total` cells to its end."""
     with follow() as on_event:
         on_event(RunStarted("1", total))
@@ -44,17 +44,17 @@ def log() -> Iterator[logging.Logger]:
 def test_what_takes_a_while_is_printed_on_stderr(
     log: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As often as it is told; what is told in detail is not shown."""
+    """Every info message is printed, debug messages are not."""
     log.info("installing triton 3.2.0 …")
     log.info("installing triton 3.2.0 …")
-    log.debug("asked the index")
-    printed = capsys.readouterr()
-    assert printed.err == "flacheck: installing triton 3.2.0 …\n" * 2
-    assert printed.out == ""
+    log.debug("read the index")
+    output = capsys.readouterr()
+    assert output.err == "flacheck: installing triton 3.2.0 …\n" * 2
+    assert output.out == ""
 
 
 def test_a_warning_is_printed_once(log: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
-    """Though the file that it is about is read again."""
+    """A repeated warning is printed once."""
     log.warning("r.txt:1: every release is assumed")
     log.warning("r.txt:2: every release is assumed")
     log.warning("r.txt:1: every release is assumed")
@@ -64,8 +64,8 @@ def test_a_warning_is_printed_once(log: logging.Logger, capsys: pytest.CaptureFi
 
 
 def test_without_a_terminal_the_end_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the counts of the verdicts."""
-    shown(2, record("compiles"))
+    """The last line has the counts of the verdicts."""
+    follow_run(2, record("compiles"))
     line = capsys.readouterr().err
     assert line.startswith("flacheck: 1/2 cells, 50 % (1 compiles), ")
     assert re.search(r" a second, \d+ s left\n$", line)
@@ -74,15 +74,15 @@ def test_without_a_terminal_the_end_is_one_line(capsys: pytest.CaptureFixture[st
 def test_more_records_than_were_announced_make_the_total(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A configuration that is skipped asks for others."""
-    shown(1, record(), record(dtype="fp16"))
+    """More records than announced raise the total."""
+    follow_run(1, record(), record(dtype="fp16"))
     assert "2/2 cells" in capsys.readouterr().err
 
 
 def test_a_bar_does_not_swallow_what_is_told(
     log: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line of its own, word for word: brackets are no markup."""
+    """A message beside a bar has its own line, without markup."""
     terminal = _Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
@@ -92,9 +92,9 @@ def test_a_bar_does_not_swallow_what_is_told(
         log.info("installing [bold] triton …")
         on_event(RecordSettled(record("fails")))
     lines = terminal.getvalue().replace("\r", "\n").split("\n")
-    told = [line for line in lines if "installing" in line]
-    assert len(told) == 1
-    assert told[0].endswith("flacheck: installing [bold] triton …")
+    messages = [line for line in lines if "installing" in line]
+    assert len(messages) == 1
+    assert messages[0].endswith("flacheck: installing [bold] triton …")
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def beating(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_stands_still_without_a_word(
     beating: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without messages, a line names the command, its seconds and the last message."""
+    """During silence a line repeats the command, its seconds and the last message."""
     with loudness.Heartbeat("flacheck repro"):
         loudness.say("cutting down chunk_fwd_o")
         time.sleep(0.3)
@@ -121,7 +121,7 @@ def test_nothing_stands_still_without_a_word(
 def test_a_silent_scan_repeats_its_counts(
     beating: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The line of the pace, though no cell has ended since the last one."""
+    """A silent scan repeats its counts."""
     with loudness.Heartbeat("flacheck scan"), follow() as on_event:
         on_event(RunStarted("1", 4))
         on_event(RecordSettled(record()))
@@ -134,7 +134,7 @@ def test_a_silent_scan_repeats_its_counts(
 def test_a_step_on_a_terminal_is_replaced_by_the_next_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A dumb terminal, which cannot move its cursor, gets lines."""
+    """A step is replaced on a terminal, and is a line on a dumb one."""
     terminal = _Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
@@ -150,7 +150,7 @@ def test_a_step_on_a_terminal_is_replaced_by_the_next_message(
 
 
 def test_the_last_line_is_not_repeated_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    """A heartbeat after the last cell has printed it; the end of the run adds nothing."""
+    """The end of the run does not repeat the last line."""
     with loudness.Heartbeat("flacheck scan"), follow() as on_event:
         on_event(RunStarted("1", 1))
         on_event(RecordSettled(record()))

@@ -28,13 +28,13 @@ def key(number: int) -> str:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> tuple[str, str, Path]:
-    """Two scans, which share the record 2 of the records 1, 2 and 3."""
+    """Create two scans that share the record 2 of the records 1, 2 and 3."""
     with Store.open(tmp_path) as store:
         ids = []
         for number in (1, 3):
             keys = KeySet({key(number): "a", key(2): "b"})
-            asked = RequestedCells("triton==3.2.0", "sm90", 2, keys.digest)
-            question = Question(f"matrix-{number}", asked=(asked,))
+            requested_cells = RequestedCells("triton==3.2.0", "sm90", 2, keys.digest)
+            question = Question(f"matrix-{number}", asked=(requested_cells,))
             ids.append(store.begin_run({}, question=question, key_sets=[keys]))
             store.add(ids[-1], record(key=key(number)))
         store.add(ids[0], record(key=key(2)))
@@ -44,7 +44,7 @@ def runs(tmp_path: Path) -> tuple[str, str, Path]:
 
 
 def test_runs_are_listed_with_subject_and_records(runs: tuple[str, str, Path]) -> None:
-    """An unfinished one is called interrupted."""
+    """An unfinished run is listed as interrupted."""
     first, second, folder = runs
     lines = [
         " ".join(line.split()) for line in run("list", "--store", str(folder)).stdout.splitlines()
@@ -56,11 +56,11 @@ def test_runs_are_listed_with_subject_and_records(runs: tuple[str, str, Path]) -
 
 
 def test_a_removed_run_takes_only_its_own_records(runs: tuple[str, str, Path]) -> None:
-    """The other run is complete afterwards, and the question of the removed one is gone."""
+    """A removed run takes only records that no other run contains."""
     first, second, folder = runs
-    done = run("rm", first, "--store", str(folder))
-    assert done.exit_code == Exit.OK
-    assert "1 runs and 1 records that no other run contains removed." in done.stdout
+    outcome = run("rm", first, "--store", str(folder))
+    assert outcome.exit_code == Exit.OK
+    assert "1 runs and 1 records that no other run contains removed." in outcome.stdout
     with Store.open(folder, create=False) as store:
         assert [each.id for each in store.runs()] == [second]
         assert {each.key for each in store.latest()} == {key(2), key(3)}
@@ -69,7 +69,7 @@ def test_a_removed_run_takes_only_its_own_records(runs: tuple[str, str, Path]) -
 
 
 def test_a_dry_run_removes_nothing(runs: tuple[str, str, Path]) -> None:
-    """Its JSON follows the schema, with what would be removed."""
+    """The JSON of a dry run lists what would be removed."""
     first, second, folder = runs
     words = ("rm", first[:-1], second, "--dry-run", "--format", "json", "--store", str(folder))
     value = json.loads(run(*words).stdout)
@@ -80,10 +80,10 @@ def test_a_dry_run_removes_nothing(runs: tuple[str, str, Path]) -> None:
 
 
 def test_an_unknown_run_is_an_error_with_the_candidates(runs: tuple[str, str, Path]) -> None:
-    """Nothing is removed."""
+    """An unknown run is an error, and nothing is removed."""
     first, second, folder = runs
-    done = run("rm", first, "20990101", "--store", str(folder))
-    assert done.exit_code == Exit.USAGE
-    assert second in done.stderr
+    outcome = run("rm", first, "20990101", "--store", str(folder))
+    assert outcome.exit_code == Exit.USAGE
+    assert second in outcome.stderr
     with Store.open(folder, create=False) as store:
         assert len(store.runs()) == 2

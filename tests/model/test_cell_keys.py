@@ -1,4 +1,4 @@
-"""Keys of cells as stores in use hold them: they stay byte-identical, or every record is lost."""
+"""Keys of stored cells, which stay byte-identical."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS: list[dict[str, Any]] = json.loads(GOLDEN.read_text())
 
 
 def cell(row: dict[str, Any]) -> Cell:
-    """The cell of a golden row; where its kernel is loaded from is no part of a key."""
+    """Return the cell of a golden row; the origin of its kernel is not in the key."""
     launch = None
     if row["launch"]:
         launch = Launch.from_json(row["launch"])
@@ -35,7 +35,7 @@ def cell(row: dict[str, Any]) -> Cell:
 
 
 def test_there_are_a_hundred_keys_to_hold() -> None:
-    """Of flacheck's own kernels and of a package's, of compiles and of autotuner runs."""
+    """The golden keys cover corpus, packages, compiles and autotuner runs."""
     assert len({row["key"] for row in ROWS}) >= 100
     assert {row["stage"] for row in ROWS} == {"compile", "autotune"}
     assert {row["package"] is None for row in ROWS} == {True, False}
@@ -48,10 +48,10 @@ def test_a_key_stays_what_it_was(row: dict[str, Any]) -> None:
 
 
 def test_what_is_planned_for_our_own_kernels_has_the_same_keys() -> None:
-    """From the declarations to the key: reading, expanding and hashing agree with what was."""
+    """Planned cells of the corpus have the golden keys."""
     own = {row["key"] for row in ROWS if row["package"] is None}
     kernels = {row["kernel"] for row in ROWS if row["package"] is None}
     selection = Selection(kernels=tuple(sorted(kernels)), toolchains=("3.5.1", "3.2.0"))
-    planned = {cell.key for cell in planning.plan_job(Job(Subject("full"), selection)).cells}
+    keys = {cell.key for cell in planning.plan_job(Job(Subject("full"), selection)).cells}
     assert len(own) >= 50
-    assert own <= planned
+    assert own <= keys

@@ -9,7 +9,7 @@ from flacheck.model.attempt import Attempt, Outcome, Resources
 
 
 def test_an_attempt_is_read_as_a_worker_wrote_it() -> None:
-    """What it does not say is not known, rather than nought."""
+    """A missing figure is None, not zero."""
     plain = {"outcome": "finished", "stage": "cubin", "resources": {"shared": 0, "registers": 64}}
     attempt = Attempt.from_json(plain)
     assert attempt == Attempt(
@@ -20,7 +20,7 @@ def test_an_attempt_is_read_as_a_worker_wrote_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plain", "said"),
+    ("plain", "message"),
     [
         ({}, "missing required field `outcome`"),
         ({"outcome": "vanished"}, "Invalid enum value 'vanished'"),
@@ -28,7 +28,7 @@ def test_an_attempt_is_read_as_a_worker_wrote_it() -> None:
         ({"outcome": "raised", "resources": {"shared": "much"}}, r"at `\$.resources.shared`"),
     ],
 )
-def test_what_is_no_attempt_is_refused(plain: dict[str, object], said: str) -> None:
-    """With the field that is wrong."""
-    with pytest.raises(ValidationError, match=said):
+def test_what_is_no_attempt_is_refused(plain: dict[str, object], message: str) -> None:
+    """The error names the wrong field."""
+    with pytest.raises(ValidationError, match=message):
         Attempt.from_json(plain)

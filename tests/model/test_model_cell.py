@@ -13,14 +13,14 @@ from tests.made_records import record
 
 
 def test_a_stored_key_is_not_taken_to_another_cell() -> None:
-    """A cell that differs has a key of its own."""
+    """A changed cell does not keep its stored key."""
     cell = record().cell
     other = replace(cell, toolchain="triton==3.9.0")
     assert other.key != cell.key
 
 
 def test_cells_with_the_same_content_are_one_key() -> None:
-    """Neither the shape nor the autotuner's list is part of it."""
+    """The shape and the autotuner's list are not in the key."""
     cell = fake.cell("k", num_warps=4)
     assert replace(cell, shape={"T": 8}, configs=({"num_warps": 4},)).key == cell.key
     assert replace(cell, until="ttir").key != cell.key
@@ -39,13 +39,13 @@ def test_cells_with_the_same_content_are_one_key() -> None:
     ],
 )
 def test_whatever_can_change_the_outcome_changes_the_key(change: dict[str, object]) -> None:
-    """A stored record is never taken for another cell's."""
+    """A change of toolchain, target, options, launch or stage changes the key."""
     cell = fake.cell("k", num_warps=4)
     assert replace(cell, **change).key != cell.key  # type: ignore[arg-type]
 
 
 def test_an_identity_leaves_out_what_two_cells_may_differ_in() -> None:
-    """Cells of two compilers are one cell without the toolchain, and two with it."""
+    """Without the toolchain, cells of two compilers are equal."""
     cell = fake.cell("k", num_warps=4)
     other = replace(cell, toolchain="fake==2.0")
     assert other.identity(without=["toolchain"]) == cell.identity(without=["toolchain"])
@@ -53,7 +53,7 @@ def test_an_identity_leaves_out_what_two_cells_may_differ_in() -> None:
 
 
 def test_an_identity_can_ignore_options() -> None:
-    """An option that one side alone has keeps no two cells apart."""
+    """An ignored option does not separate two cells."""
     cell = fake.cell("k", num_warps=4)
     other = replace(cell, options={"num_warps": 4, "num_ctas": 1})
     assert other.identity([], ["num_ctas"]) == cell.identity([])
@@ -61,13 +61,13 @@ def test_an_identity_can_ignore_options() -> None:
 
 
 def test_a_kernels_source_is_part_of_the_key() -> None:
-    """An edited kernel is compiled again."""
+    """An edited kernel has another key."""
     cell: Cell = fake.cell("k")
     assert replace(cell, kernel=replace(cell.kernel, digest="1")).key != cell.key
 
 
 def test_options_in_another_order_are_the_same_cell() -> None:
-    """A matrix may name them in any order; a set of cells holds one."""
+    """The order of options does not matter."""
     one, other = (
         fake.cell("k", num_warps=4, num_stages=2),
         fake.cell("k", num_stages=2, num_warps=4),
@@ -77,12 +77,12 @@ def test_options_in_another_order_are_the_same_cell() -> None:
 
 
 def test_a_record_knows_its_key_where_nobody_knows_the_source() -> None:
-    """The key that it was stored by is not computed again."""
+    """A stored key is not computed again."""
     assert fake.cell("k").with_key("0" * 32).key == "0" * 32
 
 
 def test_an_alternative_is_a_cell_of_its_own_without_alternatives() -> None:
-    """It has the other constants and options; its own alternatives would run twice."""
+    """An alternative has its constants and options, and no alternatives."""
     launch = Launch({"x": {"dtype": "bf16", "align": 16}, "BK": {"constexpr": 64}})
     others = (
         Alternative({"BK": 32}, {"num_warps": 2}),

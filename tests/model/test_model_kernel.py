@@ -37,27 +37,27 @@ from flacheck.model.kernel import (
 def test_an_origin_travels_as_workers_and_stores_read_it(
     origin: Origin, plain: dict[str, Any], how: str
 ) -> None:
-    """The form is that of stores in use."""
+    """The JSON of an origin is that of existing stores."""
     assert origin_to_json(origin) == plain
     assert origin_from_json(plain) == origin
     assert origin.how == how
 
 
 def test_an_origin_of_no_known_kind_is_refused() -> None:
-    """A store may have been merged from anywhere."""
+    """An unknown origin is an error."""
     with pytest.raises(ValueError, match="no origin of a kernel"):
         origin_from_json({"path": "/etc/passwd"})
 
 
 def test_a_kernel_says_what_its_worker_needs() -> None:
-    """A package, and torch beside it."""
+    """A kernel's origin decides its worker's packages."""
     kernel = Kernel("m:k", "p==1", "0", Imported("m", "k", made_up=True))
     assert kernel.is_of_package
     assert kernel.is_imported
     assert kernel.is_made_up
-    stubbed = replace(kernel, origin=Stubbed("m", "k"))
-    assert stubbed.is_of_package
-    assert not stubbed.is_imported
-    assert not stubbed.is_made_up
+    other = replace(kernel, origin=Stubbed("m", "k"))
+    assert other.is_of_package
+    assert not other.is_imported
+    assert not other.is_made_up
     assert not replace(kernel, origin=Corpus("f", "k")).is_of_package
     assert Kernel.from_json(kernel.to_json()) == kernel

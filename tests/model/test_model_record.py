@@ -1,4 +1,4 @@
-"""Records: what is stored of a cell."""
+"""Records: the stored result of a cell."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from tests.made_records import failure, record
 
 
 def test_a_record_comes_back_from_its_json() -> None:
-    """With the key that it was stored by, though nobody knows its source any more."""
-    made = failure(options={"num_warps": 8})
-    back = Record.from_json(made.to_json())
-    assert back == made
-    assert back.key == made.key
+    """A record keeps its stored key."""
+    original = failure(options={"num_warps": 8})
+    back = Record.from_json(original.to_json())
+    assert back == original
+    assert back.key == original.key
     assert back.cell.kernel.origin == Unrecorded("stub")
 
 
 def test_json_flattens_the_cell_into_the_record() -> None:
-    """A reader of the output needs no second document."""
-    made = failure(options={"num_warps": 8})
-    plain = made.to_json()
-    assert plain["toolchain"] == made.cell.toolchain
+    """The JSON has the cell's fields beside the record's."""
+    original = failure(options={"num_warps": 8})
+    plain = original.to_json()
+    assert plain["toolchain"] == original.cell.toolchain
     assert plain["options"] == {"num_warps": 8}
     assert plain["verdict"] == "fails"
     assert "cell" not in plain
 
 
 def test_a_changed_record_is_of_the_same_cell() -> None:
-    """It keeps the key that it was stored by."""
-    made = record()
-    changed = made.with_(verdict=Verdict.UNKNOWN, reason="time-out")
-    assert (changed.verdict, changed.reason) == (Verdict.UNKNOWN, "time-out")
-    assert changed.key == made.key
-    assert made.verdict is Verdict.COMPILES
+    """A changed record keeps its key."""
+    original = record()
+    other = original.with_(verdict=Verdict.UNKNOWN, reason="time-out")
+    assert (other.verdict, other.reason) == (Verdict.UNKNOWN, "time-out")
+    assert other.key == original.key
+    assert original.verdict is Verdict.COMPILES

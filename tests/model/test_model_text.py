@@ -1,4 +1,4 @@
-"""Text that others wrote, shown as what it is."""
+"""Escaping of text that others wrote."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flacheck.model.text import code_span, fence, visible
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "escaped_text"),
     [
         ("plain", "plain"),
         ("two\tcolumns\nand lines", "two\tcolumns\nand lines"),
@@ -23,22 +23,22 @@ from flacheck.model.text import code_span, fence, visible
         ("Größe ≤ 4 … 漢字", "Größe ≤ 4 … 漢字"),
     ],
 )
-def test_what_would_act_is_shown(text: str, shown: str) -> None:
-    """By its escape; letters of every language stay."""
-    assert visible(text) == shown
+def test_what_would_act_is_shown(text: str, escaped_text: str) -> None:
+    """Control characters are escaped, letters stay."""
+    assert visible(text) == escaped_text
 
 
 @given(st.text(st.characters(), max_size=40))
 def test_what_is_visible_stays_so(text: str) -> None:
-    """Escapes hold nothing that is escaped again, and all can be encoded."""
-    shown = visible(text)
-    assert visible(shown) == shown
-    shown.encode("utf-8")
+    """Escaped text is not escaped again."""
+    escaped_text = visible(text)
+    assert visible(escaped_text) == escaped_text
+    escaped_text.encode("utf-8")
 
 
 @given(st.text("`a ", max_size=20))
 def test_a_fence_is_longer_than_what_it_holds(text: str) -> None:
-    """Whatever a listing or a line of code quotes."""
+    """A fence is longer than any in its text."""
     assert fence(text, 3) not in text
     assert len(fence(text, 3)) >= 3
     marks = fence(text, 1)
@@ -47,7 +47,7 @@ def test_a_fence_is_longer_than_what_it_holds(text: str) -> None:
 
 
 def test_a_line_of_code_keeps_its_own_backticks_apart() -> None:
-    """Markdown takes one blank at each end away again."""
+    """A code span's backticks are separated by blanks."""
     assert code_span("x") == "`x`"
     assert code_span("`f' fails") == "`` `f' fails ``"
     assert code_span(" x") == "`  x `"

@@ -17,12 +17,12 @@ JSON = st.recursive(
 
 
 def test_the_hashed_form_is_fixed() -> None:
-    """Keys of stores in use rest on it: sorted, without white space, in UTF-8."""
+    """The hashed form is sorted, without white space, in UTF-8."""
     assert canonical({"b": [1, 2.5, None], "a": "ä"}) == '{"a":"ä","b":[1,2.5,null]}'
 
 
 def test_a_digest_is_the_beginning_of_a_sha_256() -> None:
-    """As many digits as are asked."""
+    """A digest has the requested number of digits."""
     whole = hashlib.sha256(b'{"a":1}').hexdigest()
     assert digest({"a": 1}) == whole[:32]
     assert digest({"a": 1}, 8) == whole[:8]
@@ -30,7 +30,7 @@ def test_a_digest_is_the_beginning_of_a_sha_256() -> None:
 
 @given(st.dictionaries(st.text(), JSON, max_size=4))
 def test_the_order_of_names_is_no_content(value: dict[str, object]) -> None:
-    """Nor is a tuple another thing than a list."""
-    turned = dict(reversed(list(value.items())))
-    assert digest(turned) == digest(value)
+    """The order of names does not matter, and a tuple equals a list."""
+    other = dict(reversed(list(value.items())))
+    assert digest(other) == digest(value)
     assert digest([tuple(value)]) == digest([list(value)])

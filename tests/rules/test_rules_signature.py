@@ -136,7 +136,7 @@ def test_an_assembler_error_keeps_its_signature_over_temporary_files(name: str, 
     )
 
 
-@given(required=st.integers(1, 10**9), limit=st.integers(1, 10**9))
+@given(needed_bytes=st.integers(1, 10**9), limit=st.integers(1, 10**9))
 def test_quantities_are_facts_and_no_identity(needed_bytes: int, limit: int) -> None:
     """Quantities are facts, not part of the signature."""
     log = f"OutOfResources: out of resource: shared memory, Required: {needed_bytes}, Hardware limit: {limit}."

@@ -1,4 +1,4 @@
-"""Advisories are told where they apply, and nowhere else."""
+"""Advisories and the releases, targets, kernels and packages that they cover."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BY_ID = {advisory.id: advisory for advisory in advisories.every()}
 
 @dataclass(frozen=True)
 class Case:
-    """A release and a target that a row names, and those just outside."""
+    """A release and a target that a row covers, and those just outside."""
 
     id: str
     release: str
@@ -224,18 +224,18 @@ CASES = [
 by_id = pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 
 
-def _ids(found: tuple[Advisory, ...]) -> set[str]:
-    return {advisory.id for advisory in found}
+def _ids(rows: tuple[Advisory, ...]) -> set[str]:
+    return {advisory.id for advisory in rows}
 
 
 def test_every_row_has_a_case() -> None:
-    """Whoever adds an advisory names a release and a target just outside its range."""
+    """Every advisory has a case with a release and target just outside."""
     assert [case.id for case in CASES] == list(BY_ID)
 
 
 @by_id
 def test_an_advisory_speaks_of_the_release_and_the_target_it_names(case: Case) -> None:
-    """It is there for them, and gone for the neighbouring release and another GPU."""
+    """The neighbouring release and another GPU are not covered."""
     assert case.id in _ids(advisories.against(case.release, case.target))
     assert case.id not in _ids(advisories.against(case.other_release, case.target))
     assert case.id not in _ids(advisories.against(case.release, case.other_target))
@@ -243,22 +243,22 @@ def test_an_advisory_speaks_of_the_release_and_the_target_it_names(case: Case) -
 
 @by_id
 def test_an_advisory_speaks_of_the_kernels_it_names(case: Case) -> None:
-    """By the whole name or by its last part; a row about a pattern is held against no kernel."""
+    """A kernel matches by its whole name or last part."""
     if not case.kernel:
         assert BY_ID[case.id].is_general
-        found = advisories.against(case.release, case.target, kernels=["retention.chunk_fwd_o"])
-        assert case.id not in _ids(found)
+        ids = advisories.against(case.release, case.target, kernels=["retention.chunk_fwd_o"])
+        assert case.id not in _ids(ids)
         assert case.id in _ids(advisories.general(case.release, case.target))
         return
-    named = advisories.against(case.release, case.target, kernels=[case.kernel])
+    rows = advisories.against(case.release, case.target, kernels=[case.kernel])
     other = advisories.against(case.release, case.target, kernels=["retention.chunk_fwd_o"])
-    assert case.id in _ids(named)
+    assert case.id in _ids(rows)
     assert case.id not in _ids(other)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.package], ids=lambda case: case.id)
 def test_an_advisory_speaks_of_the_packages_it_names(case: Case) -> None:
-    """A version outside the range and another package are not meant."""
+    """Another version or package is not covered."""
     inside = advisories.against(case.release, case.target, package=case.package)
     outside = advisories.against(case.release, case.target, package=case.other_package)
     assert case.id in _ids(inside)
@@ -267,8 +267,7 @@ def test_an_advisory_speaks_of_the_packages_it_names(case: Case) -> None:
 
 @pytest.mark.parametrize("advisory", BY_ID.values(), ids=lambda each: each.id)
 def test_a_row_is_complete(advisory: Advisory) -> None:
-    """Its targets and releases are ones that flacheck knows; it says when it was seen, what helps
-    and where to read on."""
+    """A row has known targets and releases, a date, a remedy and a source."""
     assert set(advisory.targets) <= set(TARGETS)
     assert any(
         advisory.covers(release, target)
@@ -276,18 +275,20 @@ def test_a_row_is_complete(advisory: Advisory) -> None:
         for target in advisory.targets
     )
     assert date(2024, 1, 1) < advisory.reported < date(2026, 12, 31)
-    assert not any(said.endswith(".") for said in (advisory.what, advisory.when, advisory.remedy))
+    assert not any(
+        phrase.endswith(".") for phrase in (advisory.what, advisory.when, advisory.remedy)
+    )
     assert advisory.what in advisory.text and advisory.sources[0] in advisory.text
 
 
 def test_what_is_not_known_rules_nothing_out() -> None:
-    """Without a kernel, package, dtype or number of warps, everything of that place counts."""
-    found = _ids(advisories.against("3.7.0", "sm90"))
-    assert {"fla-gated-dqkwg-hopper", "fla-delta-rule-wy-hopper"} <= found
+    """Without a kernel or package every advisory of the place matches."""
+    ids = _ids(advisories.against("3.7.0", "sm90"))
+    assert {"fla-gated-dqkwg-hopper", "fla-delta-rule-wy-hopper"} <= ids
 
 
 def test_dtypes_and_warps_narrow_what_counts() -> None:
-    """An advisory that names some needs one of those asked; one that names none takes any."""
+    """An advisory with dtypes or warps needs one of those of the launch."""
     delta = ["fla.ops.delta_rule.wy_fast:prepare_wy_repr_bwd_kernel", DQKWG]
     two = _ids(advisories.against("3.5.1", "sm90", kernels=delta, num_warps=[2]))
     four = _ids(advisories.against("3.5.1", "sm90", kernels=delta, num_warps=[2, 4]))
@@ -300,18 +301,18 @@ def test_dtypes_and_warps_narrow_what_counts() -> None:
 
 @pytest.mark.parametrize("release", ["3.7.0+git1234", "3.7.0rc1"])
 def test_local_builds_and_release_candidates_are_in_the_range(release: str) -> None:
-    """A build of a release is as wrong as the release."""
+    """A build or candidate of a release is covered like it."""
     assert advisories.of([DQKWG], release, "sm90")
 
 
 def test_a_version_that_nobody_can_order_may_be_meant() -> None:
-    """A checkout calls its version what it likes: nothing is ruled out by it."""
-    named = advisories.against("3.5.1", "sm90", package="flash-linear-attention==main-a1b2")
-    assert "fla-gated-dqkwg-hopper" in _ids(named)
+    """An unordered version is not excluded."""
+    rows = advisories.against("3.5.1", "sm90", package="flash-linear-attention==main-a1b2")
+    assert "fla-gated-dqkwg-hopper" in _ids(rows)
 
 
 def test_an_advisory_is_told_as_json() -> None:
-    """All fields as plain values, and the whole in one line."""
+    """The JSON has plain values and one line of text."""
     plain = BY_ID["fla-gated-dqkwg-hopper"].to_json()
     assert plain["effect"] == Effect.WRONG_RESULTS.value
     assert plain["reported"] == "2025-11-12"

@@ -15,7 +15,7 @@ from tests.paths import ROOT, TABLES
 
 
 def test_the_table_covers_linear_attention_first() -> None:
-    """Linear attention, state spaces and attention follow each other, and no model occurs twice."""
+    """Each model occurs once, linear attention first."""
     models = list_models()
     assert [*dict.fromkeys(each.layer for each in models)] == list(Layer)
     assert len({each.name for each in models}) == len(models) >= 40
@@ -29,11 +29,11 @@ def test_every_row_names_the_configuration_class_that_it_was_read_from() -> None
 
 
 def test_the_commonest_head_size_comes_first() -> None:
-    """Sizes that more models have rank higher, whatever their numbers of heads; a layer without heads has none."""
+    """Sizes of more models come first."""
     sizes = {"layer": Layer.ATTENTION, "hidden": 64, "source": "S"}
     narrow = {"key_size": 64, "value_size": 64, "key_heads": 4, "value_heads": 4}
     wide = {"key_size": 128, "value_size": 256, "key_heads": 2, "value_heads": 2}
-    ranked = rank_head_sizes(
+    sizes_by_rank = rank_head_sizes(
         [
             ModelSizes(name="A", heads=4, **narrow, **sizes),
             ModelSizes(name="B", heads=2, **wide, **sizes),
@@ -42,7 +42,9 @@ def test_the_commonest_head_size_comes_first() -> None:
             ModelSizes(name="E", state=16, **sizes),
         ]
     )
-    assert [(each.key_size, each.value_size, each.heads, each.models) for each in ranked] == [
+    assert [
+        (each.key_size, each.value_size, each.heads, each.models) for each in sizes_by_rank
+    ] == [
         (128, 256, 8, ("C", "D")),
         (128, 256, 2, ("B",)),
         (64, 64, 4, ("A",)),
@@ -50,14 +52,14 @@ def test_the_commonest_head_size_comes_first() -> None:
 
 
 def test_most_models_have_head_size_128() -> None:
-    """Of all models with heads, head size 128 for keys and values is the commonest."""
+    """Head size 128 is the commonest."""
     first = rank_head_sizes(list_models())[0]
     assert (first.key_size, first.value_size) == (128, 128)
 
 
 @pytest.mark.network
 def test_the_packages_have_the_sizes_of_the_table(tmp_path: Path) -> None:
-    """The configuration classes of the versions that the table names give the same file."""
+    """The configuration classes give the committed table."""
     packages = {each.source.partition("() of ")[2] for each in list_models()}
     transformers, fla = sorted((each.replace(" ", "==") for each in packages), reverse=True)
     install = [sys.executable, "-m", "uv", "pip", "install", "-q", "--target", str(tmp_path)]
@@ -65,7 +67,7 @@ def test_the_packages_have_the_sizes_of_the_table(tmp_path: Path) -> None:
     subprocess.run(
         [*install, "--no-deps", fla, fla.replace("flash-linear-attention", "fla-core")], check=True
     )
-    done = subprocess.run(
+    outcome = subprocess.run(
         [sys.executable, "-c", "from tests.model_sizes import text; print(text(), end='')"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -73,4 +75,4 @@ def test_the_packages_have_the_sizes_of_the_table(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    assert done.stdout == (TABLES / "model_sizes.yaml").read_text()
+    assert outcome.stdout == (TABLES / "model_sizes.yaml").read_text()

@@ -1,4 +1,4 @@
-"""The table of GPUs and the names by which people call its rows."""
+"""The table of GPUs and their names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flacheck.tables.targets import TARGETS, find
 
 
 def test_the_table_holds_the_targets_of_the_contract() -> None:
-    """Every target that the contract names is a row, AMD's marked experimental."""
+    """Every target of the contract is a row, AMD's are experimental."""
     cuda = ["sm70", "sm75", "sm80", "sm86", "sm89", "sm90", "sm100", "sm120"]
     # Since then: Orin, B300, Thor and GB10.
     further = ["sm87", "sm103", "sm110", "sm121"]
@@ -46,9 +46,7 @@ def test_shared_memory_limits_are_the_documented_ones() -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_row_is_consistent(name: str) -> None:
-    """Name, architecture, capability and card belong together, and each row says where its figures
-    come from.
-    """
+    """Name, architecture and capability agree, and each row has a source."""
     row = TARGETS[name]
     assert row.name == name
     assert row.source
@@ -62,7 +60,7 @@ def test_every_row_is_consistent(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("alias", "row_name"),
     [
         ("sm90", "sm90"),
         ("sm_90", "sm90"),
@@ -93,23 +91,23 @@ def test_every_row_is_consistent(name: str) -> None:
         ("MI300X", "gfx942"),
     ],
 )
-def test_a_target_goes_by_several_names(said: str, meant: str) -> None:
-    """Architectures in any spelling and cards by name lead to the row."""
-    assert find(said).name == meant
+def test_a_target_goes_by_several_names(alias: str, row_name: str) -> None:
+    """Architectures and cards lead to their row in any spelling."""
+    assert find(alias).name == row_name
 
 
-@pytest.mark.parametrize("said", ["sm91", "", "rtx", "gfx000", "hopper90", "9"])
-def test_an_unknown_target_is_a_usage_error_that_lists_the_targets(said: str) -> None:
-    """The message names what was asked and what is allowed."""
+@pytest.mark.parametrize("name", ["sm91", "", "rtx", "gfx000", "hopper90", "9"])
+def test_an_unknown_target_is_a_usage_error_that_lists_the_targets(name: str) -> None:
+    """The message has the name and the valid targets."""
     with pytest.raises(UsageError, match=r"sm70, sm75.*gfx1201") as caught:
-        find(said)
+        find(name)
     assert caught.value.exit_code == Exit.USAGE
-    assert repr(said) in str(caught.value)
+    assert repr(name) in str(caught.value)
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_alias_finds_its_row(name: str) -> None:
-    """No alias is shadowed by another spelling."""
+    """No alias is shadowed."""
     assert {find(alias).name for alias in TARGETS[name].aliases} <= {name}
 
 
@@ -128,6 +126,6 @@ def test_every_alias_finds_its_row(name: str) -> None:
 def test_registers_are_those_of_the_targets_unit(
     name: str, registers: int, threads: int, fits: bool
 ) -> None:
-    """A real kernel with 409 registers for each of 256 threads runs on CDNA."""
+    """409 registers for each of 256 threads fit on CDNA."""
     used = Resources(registers=registers, threads=threads)
     assert (over_limits(used, find(name)) == []) == fits

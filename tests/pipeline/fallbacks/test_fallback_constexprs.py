@@ -1,4 +1,4 @@
-"""Which constexprs a fallback may change: read off kernels and the host code that launches them."""
+"""Constexprs that a fallback may change, by kernels and host code."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def _marks(cell: Cell, packages: dict[str, Package]) -> dict[str, str]:
 
 
 def test_tiles_and_sizes_are_told_apart_by_the_host_code(tmp_path: Path) -> None:
-    """What comes out of a shape stays, and so does a block that holds all of a size."""
-    known = constexprs(_cell(), _package(tmp_path))
-    assert {name: (each.mark, each.why) for name, each in known.by_name.items()} == {
+    """Sizes of a shape stay, and blocks that hold a whole size."""
+    marks = constexprs(_cell(), _package(tmp_path))
+    assert {name: (each.mark, each.why) for name, each in marks.by_name.items()} == {
         "K": ("unsafe", "no side of a tile"),
         "H": ("unsafe", "no side of a tile"),
         "BT": ("host constant", "host code computes it"),
@@ -88,7 +88,7 @@ def test_tiles_and_sizes_are_told_apart_by_the_host_code(tmp_path: Path) -> None
 
 
 def test_what_the_autotuner_supplies_is_tunable(tmp_path: Path) -> None:
-    """Whatever the host code says."""
+    """The autotuner's constexprs are tunable."""
     configs = ({"kwargs": {"BK": 32}, "num_warps": 4}, {"kwargs": {"BK": 64}, "num_warps": 8})
     assert _marks(_cell(configs=configs), _package(tmp_path))["BK"] == "tunable"
 
@@ -110,55 +110,58 @@ def test_what_the_autotuner_supplies_is_tunable(tmp_path: Path) -> None:
     ],
 )
 def test_how_the_host_code_comes_to_a_block(tmp_path: Path, line: str, mark: str) -> None:
-    """A choice may change; a size may not, however it is written."""
+    """A chosen block may change, a size may not."""
     host = HOST.replace("BK = min(64, triton.next_power_of_2(K))", line)
     assert _marks(_cell(), _package(tmp_path, host))["BK"] == mark
 
 
 def test_what_no_host_code_passes_stays(tmp_path: Path) -> None:
-    """A heuristic may make it of a size."""
+    """A constexpr that host code does not pass stays."""
     host = HOST.replace("BK=BK, ", "")
-    known = constexprs(_cell(), _package(tmp_path, host)).by_name["BK"]
-    assert (known.mark, known.why) == ("unsafe", "no host code is seen to pass it")
+    marks = constexprs(_cell(), _package(tmp_path, host)).by_name["BK"]
+    assert (marks.mark, marks.why) == ("unsafe", "no host code is seen to pass it")
 
 
 def test_without_host_code_only_what_is_named_like_a_block_and_shapes_no_data() -> None:
-    """And what a shape of the matrix names stays in any case."""
+    """Without host code, only block names that do not shape data may change."""
     assert {name for name, mark in _marks(_cell(), {}).items() if mark != "unsafe"} == {
         "BT",
         "BK",
         "BC",
     }
     assert _marks(_cell(shape={"BT": 64}), {})["BT"] == "unsafe"
-    strided = KERNEL.replace("(H*K, 1)", "(H*BK, 1)")
-    assert _marks(_cell(source=strided), {})["BK"] == "unsafe"
+    kernel = KERNEL.replace("(H*K, 1)", "(H*BK, 1)")
+    assert _marks(_cell(source=kernel), {})["BK"] == "unsafe"
 
 
 def test_a_block_that_follows_a_size_in_all_launches_is_no_choice() -> None:
-    """Seen with more than one value; with one nothing is known."""
+    """A block that follows a size in several launches stays."""
     launches = [
         {"K": {"constexpr": size}, "BK": {"constexpr": block}}
         for size, block in ((60, 64), (100, 128))
     ]
-    followed = constexprs(_cell(), {}, launches).by_name["BK"]
-    assert (followed.mark, followed.why) == ("unsafe", "it follows a size in every recorded launch")
+    dependent = constexprs(_cell(), {}, launches).by_name["BK"]
+    assert (dependent.mark, dependent.why) == (
+        "unsafe",
+        "it follows a size in every recorded launch",
+    )
     assert constexprs(_cell(), {}, launches[:1]).by_name["BK"].mark == "host constant"
     launches[0]["BK"] = {"constexpr": 32}
     assert constexprs(_cell(), {}, launches).by_name["BK"].mark == "host constant"
 
 
 def test_what_follows_from_a_change_goes_along(tmp_path: Path) -> None:
-    """NC is the quotient of two blocks: it is computed again as the host code computes it."""
+    """A dependent constexpr is computed like the host code does."""
     cell = _cell()
-    known = constexprs(cell, _package(tmp_path))
+    marks = constexprs(cell, _package(tmp_path))
     assert cell.launch
-    assert known.follow(cell.launch.args, {"BT": 32}) == {"NC": 2}
-    assert known.follow(cell.launch.args, {"BK": 32}) == {}
-    assert known.follow(cell.launch.args, {"num_warps": 8}) == {}
+    assert marks.follow(cell.launch.args, {"BT": 32}) == {"NC": 2}
+    assert marks.follow(cell.launch.args, {"BK": 32}) == {}
+    assert marks.follow(cell.launch.args, {"num_warps": 8}) == {}
 
 
 def test_what_cannot_be_recomputed_rules_a_change_out(tmp_path: Path) -> None:
-    """Neither can a block be cut into parts that do not fit."""
+    """A dependent constexpr that cannot be computed excludes the change."""
     host = HOST.replace("NC = triton.cdiv(BT, BC)", "NC = count(BT, BC)")
     cell = _cell()
     assert cell.launch
@@ -167,7 +170,7 @@ def test_what_cannot_be_recomputed_rules_a_change_out(tmp_path: Path) -> None:
 
 
 def test_tiles_are_halved_within_the_rules_of_dots(tmp_path: Path) -> None:
-    """No side of a dot is below 16, and what is no power of two is not halved."""
+    """A dot's side is at least 16, and only powers of two are halved."""
     space = space_of(_cell(), constexprs(_cell(), _package(tmp_path)), 32, 1024)
     assert {name: axis for name, axis in space.axes.items() if name.startswith("B")} == {
         "BT": [32, 16],
@@ -178,7 +181,7 @@ def test_tiles_are_halved_within_the_rules_of_dots(tmp_path: Path) -> None:
 
 
 def test_more_threads_than_a_block_has_are_no_candidate(tmp_path: Path) -> None:
-    """16 waves of 64 are 1,024 threads; 32 warps of 64 are too many."""
+    """A candidate has at most 1,024 threads."""
     configs = ({"kwargs": {}, "num_warps": 32},)
     cell = _cell(configs=configs)
     assert 32 not in space_of(cell, constexprs(cell, {}), 64, 1024).axes["num_warps"]
@@ -186,7 +189,7 @@ def test_more_threads_than_a_block_has_are_no_candidate(tmp_path: Path) -> None:
 
 
 def test_cells_remember_their_autotuners_list_and_their_keys_do_not() -> None:
-    """A configuration added to the list leaves the records of the others valid."""
+    """The autotuner's list is not in a cell's key."""
     from flacheck.subjects.inputs.expand import Source
     from flacheck.subjects.inputs.matrix import Block, Matrix
 
@@ -220,6 +223,6 @@ def test_cells_remember_their_autotuners_list_and_their_keys_do_not() -> None:
     ],
 )
 def test_a_packages_module_says_its_kernels_form(module: str, form: tuple[str, str] | None) -> None:
-    """Kernels of the same operator in another form are fallbacks for each other."""
+    """The form follows from the module's name."""
     name = f"{module}:kernel"
     assert form_of(Kernel(name, "lib==1", "0", Stubbed(module, "kernel"))) == form

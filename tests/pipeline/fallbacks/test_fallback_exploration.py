@@ -1,4 +1,4 @@
-"""One failing cell's way through its candidates, against brute force."""
+"""The search through a failing cell's candidates, compared with brute force."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ AXES = {"num_warps": [1, 2, 8, 16], "num_stages": [1, 2, 4], "BK": [16, 32, 128]
 
 
 def _space(axes: Mapping[str, Sequence[int]]) -> Space:
-    known = Constexprs(BLOCKS, KernelCode(blocks=frozenset(TILES)))
+    constexprs_ = Constexprs(BLOCKS, KernelCode(blocks=frozenset(TILES)))
     failing = {"num_warps": 4, "num_stages": 3, "BK": 64, "BV": 64}
-    return Space(failing, axes, known, ARGS)
+    return Space(failing, axes, constexprs_, ARGS)
 
 
 @dataclass
 class Table:
-    """An oracle by a set of settings that compile; counts what it is asked."""
+    """An oracle by a set of settings that compile, with a count of compiles."""
 
     good: set[tuple[Any, ...]]
-    asked: int = 0
+    compile_total: int = 0
     signature: str = "FC302:x"
 
     def __call__(self, cells: Sequence[Cell]) -> dict[str, Record]:
-        self.asked += len(cells)
+        self.compile_total += len(cells)
         return {
             cell.key: _record(cell, _settings(cell) in self.good, self.signature) for cell in cells
         }
@@ -52,10 +52,10 @@ def _settings(cell: Cell) -> tuple[Any, ...]:
 
 def _record(cell: Cell, good: bool, signature: str) -> Record:
     blank = dict.fromkeys(Record.__dataclass_fields__)
-    known: dict[str, Any] = {"cell": cell, "verdict": Verdict.COMPILES}
+    constexprs_: dict[str, Any] = {"cell": cell, "verdict": Verdict.COMPILES}
     if not good:
-        known.update(verdict=Verdict.FAILS, signature=signature)
-    return Record(**{**blank, **known})  # type: ignore[arg-type]
+        constexprs_.update(verdict=Verdict.FAILS, signature=signature)
+    return Record(**{**blank, **constexprs_})  # type: ignore[arg-type]
 
 
 def _cell(name: str = "k", version: str = "1.0", target: str = "sm90", **options: int) -> Cell:
@@ -74,17 +74,15 @@ POINTS = st.sets(
 def test_the_answer_is_the_nearest_that_brute_force_finds(
     good: set[tuple[int, ...]], axes: set[str]
 ) -> None:
-    """Within the budget nothing nearer compiles, and nothing is missed, while failures differ from
-    the cell's own.
-    """
+    """The answer is the nearest setting that compiles."""
     space = _space({name: AXES[name] for name in AXES if name in axes})
     order = list(space.nearest_first())
     assert len(order) == len(space)
     assert order == sorted(order, key=space.rank)
     way = Exploration([_cell()], "FC302:other", space, budget=len(space))
     explore([way], Table(good))
-    expected = next((each for each in order if _settings(each.of(_cell())) in good), None)
-    assert way.answer == expected
+    nearest = next((each for each in order if _settings(each.of(_cell())) in good), None)
+    assert way.answer == nearest
 
 
 @given(good=POINTS, budget=st.integers(1, 60), width=st.integers(1, 9))
@@ -92,19 +90,19 @@ def test_the_answer_is_the_nearest_that_brute_force_finds(
 def test_a_budget_bounds_the_search_and_never_makes_it_lie(
     good: set[tuple[int, ...]], budget: int, width: int
 ) -> None:
-    """What is answered compiles, and no more is compiled than was allowed."""
+    """An answer compiles, and the budget is not exceeded."""
     space, table = _space(AXES), Table(good)
     way = Exploration([_cell()], "FC302:other", space, budget)
     while not way.is_done:
         way.learn(table(way.next_cells(width)))
-    assert table.asked <= budget
+    assert table.compile_total <= budget
     assert way.answer is None or _settings(way.answer.of(_cell())) in good
 
 
 @given(good=POINTS)
 @settings(max_examples=40, deadline=None)
 def test_the_width_of_the_search_does_not_change_its_answer(good: set[tuple[int, ...]]) -> None:
-    """However many candidates are under way at once."""
+    """The answer does not depend on the number of parallel candidates."""
     answers = []
     for width in (1, 5):
         way = Exploration([_cell()], "FC302:x", _space(AXES), 60)
@@ -115,21 +113,21 @@ def test_the_width_of_the_search_does_not_change_its_answer(good: set[tuple[int,
     assert answers[0] == answers[1]
 
 
-@pytest.mark.parametrize(("patience", "asked"), [(Patience(), 13), (BRIEF, 3)])
+@pytest.mark.parametrize(("patience", "compile_total"), [(Patience(), 13), (BRIEF, 3)])
 def test_a_failure_that_no_setting_changes_is_given_up_early(
-    patience: Patience, asked: int
+    patience: Patience, compile_total: int
 ) -> None:
-    """The nearest and the smallest settings all fail alike."""
+    """The search ends early if the nearest and smallest settings fail alike."""
     table = Table(set())
     way = Exploration([_cell()], table.signature, _space(AXES), 60, patience)
     explore([way], table)
     assert way.answer is None
     assert way.hopeless
-    assert table.asked == way.compile_count == asked
+    assert table.compile_total == way.compile_count == compile_total
 
 
 def test_a_corner_that_compiles_is_the_answer_of_a_spent_budget() -> None:
-    """Far away, but it compiles: better than nothing."""
+    """A distant setting is the answer if no nearer one compiles."""
     corner = (8, 1, 16, 16)
     way = Exploration([_cell()], "FC302:x", _space(AXES), 30)
     explore([way], Table({corner}))
@@ -145,43 +143,45 @@ def test_a_corner_that_compiles_is_the_answer_of_a_spent_budget() -> None:
 
 
 def test_what_is_no_lighter_than_a_time_out_is_not_tried() -> None:
-    """Two warps time out: so do one, and two with larger tiles; smaller tiles may end."""
+    """Settings at least as heavy as a timeout are not tried."""
 
     def oracle(cells: Sequence[Cell]) -> dict[str, Record]:
-        seen.update(map(_settings, cells))
-        found = {cell.key: _record(cell, False, "FC302:y") for cell in cells}
+        settings_seen.update(map(_settings, cells))
+        records = {cell.key: _record(cell, False, "FC302:y") for cell in cells}
         slow = {"verdict": Verdict.UNKNOWN, "code": "FC901", "signature": None}
         return {
-            c.key: replace(found[c.key], **slow) if _settings(c)[0] <= 2 else found[c.key]
+            c.key: replace(records[c.key], **slow) if _settings(c)[0] <= 2 else records[c.key]
             for c in cells
         }
 
-    seen: set[tuple[Any, ...]] = set()
+    settings_seen: set[tuple[Any, ...]] = set()
     space = _space({"num_warps": [1, 2, 8], "BK": [32, 128]})
     way = Exploration([_cell()], "FC302:x", space, len(space))
     while not way.is_done:
         way.learn(oracle(way.next_cells(1)))
-    assert seen == {(w, 3, k, 64) for w in (2, 8) for k in (32, 64, 128)} - {(2, 3, 128, 64)} | {
+    assert settings_seen == {(w, 3, k, 64) for w in (2, 8) for k in (32, 64, 128)} - {
+        (2, 3, 128, 64)
+    } | {
         (4, 3, 32, 64),
         (4, 3, 128, 64),
     }
 
 
 def test_a_candidate_has_to_compile_everywhere() -> None:
-    """The second place is asked only of what compiles at the first."""
+    """The second place compiles only what the first one did."""
     first, second = _cell(version="1.0"), _cell(version="2.0")
     good = {"1.0": {(2, 3, 64, 64), (8, 3, 64, 64)}, "2.0": {(8, 3, 64, 64)}}
 
     def oracle(cells: Sequence[Cell]) -> dict[str, Record]:
-        asked.extend(cells)
+        compiles.extend(cells)
         return {
             c.key: _record(c, _settings(c) in good[c.toolchain.partition("==")[2]], "FC302:x")
             for c in cells
         }
 
-    asked: list[Cell] = []
+    compiles: list[Cell] = []
     way = Exploration([first, second], "FC302:x", _space({"num_warps": [2, 8, 16]}))
     explore([way], oracle)
     assert way.answer
     assert dict(way.answer.use) == {"num_warps": 8}
-    assert sum(cell.toolchain == "fake==2.0" for cell in asked) == 2
+    assert sum(cell.toolchain == "fake==2.0" for cell in compiles) == 2

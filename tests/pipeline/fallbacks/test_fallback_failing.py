@@ -1,4 +1,4 @@
-"""The failures of a scan that want a fallback, and the same call elsewhere."""
+"""The failures of a scan that need a fallback, and equal calls elsewhere."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ LOG = "f.cpp:1: int f(int) const: Assertion `size == want' failed."
 BLOCK_POINTERS = "Block pointers have been removed in favor of tensor descriptors"
 
 
-def compiled(cell: Cell) -> Record:
+def compile_cell(cell: Cell) -> Record:
     return judge(cell, Attempt(Outcome.FINISHED, stage="cubin"))
 
 
-def failed(cell: Cell, stage: str = "ttgir", log: str = LOG) -> Record:
+def fail_cell(cell: Cell, stage: str = "ttgir", log: str = LOG) -> Record:
     return judge(cell, Attempt(Outcome.RAISED, stage=stage, exit_code=1, log=log))
 
 
@@ -32,37 +32,37 @@ def over_shared(cell: Cell) -> Record:
     )
 
 
-def scanned(records: Sequence[Record]) -> ScanResult:
+def scan_of(records: Sequence[Record]) -> ScanResult:
     return ScanResult(Plan("m", [record.cell for record in records], {}), records)
 
 
-def only(found: Sequence[Failing]) -> Failing:
-    (failing,) = found
+def only(failures: Sequence[Failing]) -> Failing:
+    (failing,) = failures
     return failing
 
 
 def test_what_compiles_wants_no_fallback() -> None:
-    """Nor does a tolerated failure while another config of its launch compiles."""
+    """A tolerated failure needs none while another configuration compiles."""
     fits, over = fake.cell("k", num_warps=4), fake.cell("k", num_warps=8)
-    assert scanned([compiled(fits), over_shared(over)]).failing() == []
-    assert [each.key for each in scanned([over_shared(over)]).failing()] == [over.key]
+    assert scan_of([compile_cell(fits), over_shared(over)]).failing() == []
+    assert [each.key for each in scan_of([over_shared(over)]).failing()] == [over.key]
 
 
 def test_a_configuration_whose_alternative_compiles_wants_none() -> None:
-    """The alternative is no cell of the plan, and may differ in what is not called like a block."""
+    """A configuration whose alternative compiles needs no fallback."""
     split = {name: Alternative({"SPLIT": value}, {}) for name, value in (("one", 1), ("two", 2))}
     cell = replace(fake.cell("k"), alternatives=(split["two"],))
     cell = replace(cell, launch=cell.launch and cell.launch.with_constants(split["one"].constants))
     (other,) = cell.others()
     plan = Plan("m", [cell], {})
-    assert ScanResult(plan, [over_shared(cell), compiled(other)]).failing() == []
+    assert ScanResult(plan, [over_shared(cell), compile_cell(other)]).failing() == []
     assert [each.key for each in ScanResult(plan, [over_shared(cell)]).failing()] == [cell.key]
 
 
 def test_a_failure_knows_its_place_and_signature() -> None:
-    """As an analysis sees it."""
+    """A failure has its cell, place and signature."""
     cell = fake.cell("k", num_warps=8)
-    failing = only(scanned([failed(cell)]).failing())
+    failing = only(scan_of([fail_cell(cell)]).failing())
     assert (failing.cell, failing.key) == (cell, cell.key)
     assert failing.place == ("fake==1.0", "sm90")
     assert (failing.signature or "").startswith("FC308:ttgir:f:")
@@ -70,9 +70,9 @@ def test_a_failure_knows_its_place_and_signature() -> None:
 
 @pytest.mark.parametrize("change", [{"until": "ttir"}, {"stage": "autotune"}])
 def test_a_cell_that_was_not_compiled_to_the_end_has_none(change: dict[str, str]) -> None:
-    """It was stopped on request, or is an autotuner's run."""
+    """A compile stopped by --until, or an autotuner run, has no fallback."""
     cell = replace(fake.cell("k", num_warps=8), **change)  # type: ignore[arg-type]
-    assert scanned([failed(cell)]).failing() == []
+    assert scan_of([fail_cell(cell)]).failing() == []
 
 
 @pytest.mark.parametrize(
@@ -87,18 +87,18 @@ def test_a_cell_that_was_not_compiled_to_the_end_has_none(change: dict[str, str]
 def test_the_stage_says_what_can_matter(
     stage: str, log: str, adjustable: bool, changes_options: bool
 ) -> None:
-    """The front end has not looked at options; what was removed no setting brings back."""
-    failing = only(scanned([failed(fake.cell("k", num_warps=8), stage, log)]).failing())
+    """Options matter after the front end, and no setting restores a removed API."""
+    failing = only(scan_of([fail_cell(fake.cell("k", num_warps=8), stage, log)]).failing())
     assert failing.adjustable is adjustable
     assert ("num_warps" in failing.space.axes) is changes_options
 
 
 def test_the_same_call_is_found_on_other_releases_and_targets() -> None:
-    """Another config, or another kernel, is another call."""
+    """Another configuration or kernel is another call."""
     here = fake.cell("k", num_warps=8)
     newer, smaller = fake.cell("k", "2.0", num_warps=8), fake.cell("k", target="sm80", num_warps=8)
     others = [fake.cell("k", "2.0", num_warps=4), fake.cell("other", "2.0", num_warps=8)]
-    scan = scanned([failed(here), *map(compiled, (newer, smaller, *others))])
+    scan = scan_of([fail_cell(here), *map(compile_cell, (newer, smaller, *others))])
     failing = only(scan.failing())
     assert [each.key for each in scan.elsewhere(failing)] == [newer.key, smaller.key]
     places = [failing.place, ("fake==2.0", "sm90")]
@@ -106,9 +106,9 @@ def test_the_same_call_is_found_on_other_releases_and_targets() -> None:
 
 
 def test_a_fallback_names_what_changes_and_who_changes_it() -> None:
-    """And what tells the failing cell from its kernel's others."""
+    """A fallback has the failing and the changed settings, with marks."""
     works, fails = fake.cell("k", num_warps=4), fake.cell("k", num_warps=8)
-    scan = scanned([compiled(works), failed(fails)])
+    scan = scan_of([compile_cell(works), fail_cell(fails)])
     failing = only(scan.failing())
     release = scan.fallback(failing, {"fake": "2.0"}, "release", [("fake==2.0", "sm90")], 2.0)
     assert (dict(release.failing), dict(release.use)) == ({"num_warps": 8}, {"fake": "2.0"})
@@ -119,8 +119,8 @@ def test_a_fallback_names_what_changes_and_who_changes_it() -> None:
 
 
 def test_settings_in_another_dtype_have_no_estimate() -> None:
-    """The estimate compares settings of one dtype."""
-    scan = scanned([failed(fake.cell("k", num_warps=8))])
+    """A fallback in another dtype has no estimate."""
+    scan = scan_of([fail_cell(fake.cell("k", num_warps=8))])
     failing = only(scan.failing())
-    found = scan.other_settings(failing, Candidate({"dtype": "fp16"}, loss=0.5), [])
-    assert found.loss is None
+    fallback = scan.other_settings(failing, Candidate({"dtype": "fp16"}, loss=0.5), [])
+    assert fallback.loss is None

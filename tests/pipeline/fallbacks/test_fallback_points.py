@@ -19,12 +19,12 @@ POINTS = st.fixed_dictionaries(
 @given(st.lists(POINTS, min_size=1, max_size=30), POINTS)
 @example([{"BC": 1, "BV": 1}, {"BC": 1, "BV": 2}], {"BC": 1, "BV": 1, "maxnreg": 128})
 def test_the_quick_search_finds_what_the_thorough_one_finds(
-    known: list[Json], failing: Json
+    settings_: list[Json], failing: Json
 ) -> None:
-    """Among many points only the nearest values are tried, with the same outcome."""
-    thorough = points.Points(known).nearest(failing)
+    """The quick search finds the same nearest settings."""
+    thorough = points.Points(settings_).nearest(failing)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(points, "FEW", 0)
         patch.setattr(points, "ENOUGH", 99)
         patch.setattr(points, "CHANGES", 4)
-        assert points.Points(known).nearest(failing) == thorough
+        assert points.Points(settings_).nearest(failing) == thorough

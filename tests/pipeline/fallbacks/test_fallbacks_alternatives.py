@@ -27,8 +27,8 @@ from tests.made_records import (
 
 def _uses(records: Sequence[Record], context: Context = CONTEXT, **failing: Any) -> list[Json]:
     """The `use` of each fallback whose failing cell has these values, in order."""
-    found = summarise(records, context).fallbacks
-    return [dict(each.use) for each in found if failing.items() <= each.failing.items()]
+    fallbacks_ = summarise(records, context).fallbacks
+    return [dict(each.use) for each in fallbacks_ if failing.items() <= each.failing.items()]
 
 
 def _options(warps: int, stages: int = 2) -> dict[str, int]:
@@ -44,23 +44,21 @@ DELTA_CELLS = [
 
 
 def test_the_nearest_options_and_blocks_are_both_said() -> None:
-    """Failing with 8 warps and blocks of 64: 4 warps compile, and so does a smaller block."""
+    """The nearest options come first, then a smaller block."""
     uses = _uses(DELTA_CELLS, num_warps=8)
     assert uses[:2] == [{"num_warps": 4}, {"BC": 32}]
     assert {"BC": 32, "BV": 32} in uses
 
 
 def test_a_fallback_may_need_two_changes() -> None:
-    """Failing with 16 warps: 4 warps, or 8 warps with a smaller block."""
+    """A fallback may change warps and a block together."""
     uses = _uses(DELTA_CELLS, num_warps=16)
     assert uses[0] == {"num_warps": 4}
     assert uses[1] == {"num_warps": 8, "BC": 32}
 
 
 def test_a_fallback_says_what_fails_and_its_distance() -> None:
-    """`failing` names only what varies between the kernel's cells; the cost counts changes and
-    doublings.
-    """
+    """The cost counts changes and doublings."""
     first = summarise(DELTA_CELLS, CONTEXT).fallbacks[0]
     assert first.to_json() == {
         "kernel": DELTA,
@@ -74,13 +72,13 @@ def test_a_fallback_says_what_fails_and_its_distance() -> None:
 
 
 def test_at_equal_distance_fewer_warps_come_first() -> None:
-    """Between 2 and 8 warps in place of 4, the smaller is nearer."""
+    """At equal distance the smaller value is first."""
     cells = [failure(options=_options(4)), record(options=_options(2)), record(options=_options(8))]
     assert _uses(cells) == [{"num_warps": 2}]
 
 
 def test_another_release_target_shape_or_kernel_is_no_fallback() -> None:
-    """What compiles elsewhere helps nobody here."""
+    """A cell of another release, target, shape or kernel is not a fallback."""
     elsewhere = [
         record(toolchain="triton==3.4.0"),
         record(target="sm80"),
@@ -93,7 +91,7 @@ def test_another_release_target_shape_or_kernel_is_no_fallback() -> None:
 
 
 def test_another_dtype_comes_after_options_and_within_five() -> None:
-    """Options come first, however many; fp32 before fp16, and it is kept as the fifth."""
+    """Options come before dtypes, and at most five are kept."""
     options = [
         record(options={"num_warps": w, "num_stages": s, "num_ctas": c})
         for w in (4, 8)
@@ -115,7 +113,7 @@ def test_another_dtype_comes_after_options_and_within_five() -> None:
 
 
 def test_a_dtype_works_when_its_own_configurations_do() -> None:
-    """Another dtype brings its own blocks: a fallback when all asked in it compiles."""
+    """A dtype is a fallback if all its own configurations compile."""
     own = record(dtype="fp32", constexprs={"BC": 16}, options=_options(2))
     assert _uses([failure(), own]) == [{"dtype": "fp32"}]
     broken = failure(dtype="fp32", constexprs={"BC": 32})
@@ -133,12 +131,12 @@ FORMS = {
 
 
 def _recurrent(**more: Any) -> list[Record]:
-    """Both kernels of the recurrent form; `more` says how the second one differs."""
+    """Return both kernels of the recurrent form, the second one with these changes."""
     return [record(kernel="m:recurrent_fwd"), record(**{"kernel": "m:recurrent_bwd", **more})]
 
 
 def test_another_form_of_the_operator_is_a_fallback_when_all_its_kernels_compile() -> None:
-    """The recurrent form is offered when both of its kernels compile, and for no other operator."""
+    """A form is a fallback if all its kernels compile."""
     assert _uses(
         [failure(), *_recurrent(), record(kernel="m:softmax")],
         Context(forms=FORMS, fallbacks=fallbacks),
@@ -160,20 +158,20 @@ def test_another_form_of_the_operator_is_a_fallback_when_all_its_kernels_compile
 def test_another_form_is_no_fallback_when_one_kernel_is_not_known_to_compile(
     other: dict[str, Any],
 ) -> None:
-    """One kernel that fails, is unknown, or was asked elsewhere only rules the form out."""
+    """One failing, unknown or missing kernel excludes the form."""
     uses = _uses([failure(), *_recurrent(**other)], Context(forms=FORMS, fallbacks=fallbacks))
     assert {"form": "fused_recurrent"} not in uses
 
 
 def test_a_tolerated_failure_needs_no_fallback_while_its_launch_compiles() -> None:
-    """What the autotuner passes over is not repeated, unless nothing is left."""
-    tolerated = failure("FC501", tolerated=True, options=_options(8))
-    assert _uses([tolerated, record()]) == []
-    assert _uses([tolerated, record(dtype="fp32")]) == [{"dtype": "fp32"}]
+    """A tolerated failure has a fallback only if its launch has no other configuration."""
+    skipped_failure = failure("FC501", tolerated=True, options=_options(8))
+    assert _uses([skipped_failure, record()]) == []
+    assert _uses([skipped_failure, record(dtype="fp32")]) == [{"dtype": "fp32"}]
 
 
 def test_forms_survive_the_store() -> None:
-    """A run's context keeps the forms as JSON and gives them back."""
+    """Forms are restored from a run's JSON."""
     assert forms_from_json(Plan("scan", (), {}, forms=FORMS).context()) == FORMS
     assert forms_from_json({}) == {}
 
@@ -181,21 +179,27 @@ def test_forms_survive_the_store() -> None:
 @settings(deadline=None)
 @given(RUNS)
 def test_a_fallback_is_always_a_cell_that_compiled(cells: list[Record]) -> None:
-    """`use` applied to the failing values gives those of a cell that compiled on that release."""
-    compiled = [(c.toolchain, _values(c)) for c in cells if c.verdict is Verdict.COMPILES]
-    failed = [(c.toolchain, _values(c)) for c in cells if c.verdict is Verdict.FAILS]
-    for found in summarise(cells, CONTEXT).fallbacks:
+    """Every fallback is a cell that compiled on the release."""
+    good_values = [(c.toolchain, _values(c)) for c in cells if c.verdict is Verdict.COMPILES]
+    bad_values = [(c.toolchain, _values(c)) for c in cells if c.verdict is Verdict.FAILS]
+    for fallback in summarise(cells, CONTEXT).fallbacks:
         assert any(
-            t == found.toolchain and found.failing.items() <= values.items() for t, values in failed
+            t == fallback.toolchain and fallback.failing.items() <= values.items()
+            for t, values in bad_values
         )
-        wanted = dict(found.use) if set(found.use) == {"dtype"} else {**found.failing, **found.use}
+        settings_ = (
+            dict(fallback.use)
+            if set(fallback.use) == {"dtype"}
+            else {**fallback.failing, **fallback.use}
+        )
         assert any(
-            t == found.toolchain and wanted.items() <= values.items() for t, values in compiled
+            t == fallback.toolchain and settings_.items() <= values.items()
+            for t, values in good_values
         )
         assert all(
-            found.failing[name] != value
-            for name, value in found.use.items()
-            if name in found.failing
+            fallback.failing[name] != value
+            for name, value in fallback.use.items()
+            if name in fallback.failing
         )
 
 
@@ -204,22 +208,22 @@ def test_a_fallback_is_always_a_cell_that_compiled(cells: list[Record]) -> None:
 def test_no_failing_cell_with_a_compiling_neighbour_goes_without_a_fallback(
     cells: list[Record],
 ) -> None:
-    """Where another configuration of the same launch compiles, something is offered."""
-    offered = {
-        (found.toolchain, *sorted(found.failing.items()))
-        for found in summarise(cells, CONTEXT).fallbacks
+    """A failing cell with a compiling configuration has a fallback."""
+    offers = {
+        (fallback.toolchain, *sorted(fallback.failing.items()))
+        for fallback in summarise(cells, CONTEXT).fallbacks
     }
-    compiled = {(c.toolchain, c.dtype) for c in cells if c.verdict is Verdict.COMPILES}
+    good_dtypes = {(c.toolchain, c.dtype) for c in cells if c.verdict is Verdict.COMPILES}
     for cell in cells:
         if (
             cell.verdict is Verdict.FAILS
             and not cell.tolerated
-            and (cell.toolchain, cell.dtype) in compiled
+            and (cell.toolchain, cell.dtype) in good_dtypes
         ):
             values = _values(cell)
             assert any(
-                t == cell.toolchain and dict(named).items() <= values.items()
-                for t, *named in offered
+                t == cell.toolchain and dict(values_).items() <= values.items()
+                for t, *values_ in offers
             )
 
 

@@ -1,4 +1,4 @@
-"""Settings: which file they come from, and what they are to the options."""
+"""Settings: their files, values and lines."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from flacheck.tables.settings.waivers import Waiver
 
 
 def write(folder: Path, text: str) -> Path:
-    """A folder with a pyproject.toml of this text."""
+    """Create a folder with a pyproject.toml of this text."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "pyproject.toml").write_text(text)
     return folder
 
 
 def write_user_settings(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's own settings in a folder of the test's; their file is returned."""
+    """Write the user's own settings in a folder of the test and return their file."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
     file = settings.user_file()
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -31,7 +31,7 @@ def write_user_settings(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch
 def test_the_users_settings_are_a_file_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It lies where XDG_CONFIG_HOME leads, and its keys stand in no table."""
+    """The file is below XDG_CONFIG_HOME, without a table."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nothing"))
     assert settings.read_user().values == {}
     file = write_user_settings(tmp_path, "# mine\njobs = 4\n", monkeypatch)
@@ -41,7 +41,7 @@ def test_the_users_settings_are_a_file_of_their_own(
 
 
 def test_settings_are_what_the_table_holds(tmp_path: Path) -> None:
-    """As it is written there, with the line of each value."""
+    """Each value has its line."""
     text = """[project]
 name = "x"
 
@@ -66,7 +66,7 @@ kernel = "b"
 
 
 def test_the_nearest_file_counts(tmp_path: Path) -> None:
-    """Though it says nothing of flacheck, and one above it does."""
+    """The nearest file is used, even without settings of flacheck."""
     write(tmp_path, '[tool.flacheck]\nmatrix = "seeds"\n')
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)
@@ -75,26 +75,28 @@ def test_the_nearest_file_counts(tmp_path: Path) -> None:
 
 
 def test_a_file_that_says_nothing_of_flacheck_may_be_broken(tmp_path: Path) -> None:
-    """Its tools tell."""
+    """A broken file without settings of flacheck is ignored."""
     assert settings.read(write(tmp_path, "[project\n")).values == {}
     assert settings.waivers(tmp_path) == ()
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[tool.flacheck\n", r"pyproject\.toml:1: not valid TOML"),
         ("[tool]\nflacheck = 3\n", r"pyproject\.toml: \[tool\.flacheck\] must be a table"),
     ],
 )
-def test_wrong_settings_are_an_error_with_their_file(tmp_path: Path, text: str, said: str) -> None:
-    """Exit code 2."""
-    with pytest.raises(UsageError, match=said):
+def test_wrong_settings_are_an_error_with_their_file(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    """Invalid settings are a usage error with their file."""
+    with pytest.raises(UsageError, match=message):
         settings.read(write(tmp_path, text))
 
 
 def test_waivers_are_read_from_the_nearest_file(tmp_path: Path) -> None:
-    """As tables of their own."""
+    """Waivers are tables of the nearest file."""
     text = "[[tool.flacheck.waivers]]\nkernel = 'x'\nreason = 'issue 7'\nexpires = 2027-03-31\n"
     waiver = Waiver(kernel="x", reason="issue 7", expires=date(2027, 3, 31))
     assert settings.waivers(write(tmp_path, text)) == (waiver,)

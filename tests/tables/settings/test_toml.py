@@ -1,5 +1,4 @@
-"""TOML: every string has its line, strings are replaced and nothing else, and errors name their
-line."""
+"""TOML: lines of strings, replacement of strings, and errors with lines."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ name = "first of second"
 
 @pytest.mark.parametrize("text", [TRICKY, (ROOT / "pyproject.toml").read_text(), ""])
 def test_every_string_has_its_line(text: str) -> None:
-    """And only what is a string; there the line holds what is between the quotes, but for escapes."""
+    """Each string has its line, other values have none."""
     lines, rows = toml.lines(text), text.split("\n")
     there = toml.strings(text, "x.toml")
     assert lines.keys() == there.keys()
@@ -56,7 +55,7 @@ def test_every_string_has_its_line(text: str) -> None:
 
 
 def test_lines_count_whatever_ends_them() -> None:
-    """Comments, long strings and CRLF before it count."""
+    """Comments, long strings and CRLF count as lines."""
     lines = toml.lines(TRICKY.replace("\n", "\r\n"))
     assert lines["table", "sub.table", "list", 1] == 17
     assert lines["many", 1, "inner", 0, "name"] == 31
@@ -67,12 +66,12 @@ def test_lines_count_whatever_ends_them() -> None:
 
 
 def test_an_array_that_looks_like_a_header_has_no_lines() -> None:
-    """Rather none than a wrong one; what comes after it is not shifted."""
+    """An array that looks like a header has no lines, and later lines are right."""
     text = 'a = [\n  ["x"]\n]\nb = [\n  ["x", "y"],\n]\n'
     assert toml.lines(text) == {("b", 0, 0): 5, ("b", 0, 1): 5}
 
 
-REPLACED = """# top
+WITH_STRINGS = """# top
 [a]   # of a
  x = 'lit "eral"'\t# stays
 y\t=\t{ z = "one" , "q.q" = [ 1 , 'two', ] }
@@ -88,10 +87,9 @@ e = "last"
 
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
 def test_strings_are_replaced_and_nothing_else(ends: str) -> None:
-    """Quotes, comments, blanks and line ends stay, in tables, inline tables, arrays, and tables
-    told in two pieces."""
-    text = REPLACED.replace("\n", ends)
-    changed: dict[toml.Path, str] = {
+    """Quotes, comments, blanks and line ends stay."""
+    text = WITH_STRINGS.replace("\n", ends)
+    new_texts: dict[toml.Path, str] = {
         ("a", "x"): 'new "x"',
         ("a", "y", "z"): "1",
         ("a", "y", "q.q", 1): "2",
@@ -99,7 +97,7 @@ def test_strings_are_replaced_and_nothing_else(ends: str) -> None:
         ("a", "c", "esc"): "B",
         ("d", 1, "e"): "ü\\",
     }
-    wanted = text
+    new_text = text
     for old, new in (
         ('lit "eral"', 'new "x"'),
         ('z = "one"', 'z = "1"'),
@@ -108,19 +106,19 @@ def test_strings_are_replaced_and_nothing_else(ends: str) -> None:
         ("\\u0041 tab\\t", "B"),
         ('"last"', '"ü\\\\"'),
     ):
-        wanted = wanted.replace(old, new, 1)
-    assert toml.replace_strings(text, changed, "x.toml") == wanted
+        new_text = new_text.replace(old, new, 1)
+    assert toml.replace_strings(text, new_texts, "x.toml") == new_text
 
 
 def test_what_is_not_there_cannot_be_replaced() -> None:
-    """A key, an item, a table."""
+    """A missing key, item or table is an error."""
     for path in (("a", "b"), ("a", 1), ("c", "d")):
         with pytest.raises(UsageError, match=r"^x\.toml: cannot be edited \("):
             toml.replace_strings('a = ["x"]\n', {path: "new"}, "x.toml")
 
 
 def test_an_editor_that_changes_more_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another value, or only a comment."""
+    """A change of anything else is an error."""
     import tomlkit
 
     for text in ('a = "y"\nb = 2 # c\n', 'a = "y"\nb = 1\n', 'a = "y"\nb = 1 # c\n\n'):
@@ -130,7 +128,7 @@ def test_an_editor_that_changes_more_is_stopped(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_nested_without_end_is_an_error() -> None:
-    """No traceback out of the parser."""
+    """Deep nesting is an error."""
     with pytest.raises(UsageError, match="nested too deeply"):
         toml.loads(f"a = {'[' * 3000}{']' * 3000}\n", "x.toml")
 
@@ -140,19 +138,19 @@ def test_what_is_nested_without_end_is_an_error() -> None:
     [("a = 1\n[b\n", 2), ("a = [\n'x',\n", 3), ("\n\na = 1\na = 2\n", 4), ('a = "x\ny"', 1)],
 )
 def test_what_is_no_toml_is_an_error_with_its_line(text: str, line: int) -> None:
-    """As compilers write it."""
+    """Invalid TOML is an error with file and line."""
     with pytest.raises(UsageError, match=rf"^x\.toml:{line}: not valid TOML: ") as caught:
         toml.loads(text, "x.toml")
     assert "at line" not in str(caught.value)
 
 
 def test_a_key_of_a_thousand_parts_is_nested_too_deeply() -> None:
-    """Dotted keys nest without the parser's help; whoever walks the tables would not come back."""
+    """A key of thousands of parts is an error."""
     with pytest.raises(UsageError, match="nested too deeply"):
         toml.loads(".".join(["a"] * 5_000) + " = 1", "p.toml")
 
 
 def test_a_number_of_thousands_of_digits_is_an_error() -> None:
-    """Python refuses to read it."""
+    """A number of thousands of digits is an error."""
     with pytest.raises(UsageError, match=r"p\.toml: not valid TOML"):
         toml.loads("a = " + "9" * 5_000, "p.toml")

@@ -1,4 +1,4 @@
-"""Waivers: what they cover, how long, and what is said of malformed ones."""
+"""Waivers: scope, expiry and errors."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def test_a_waiver_covers_a_signature_a_kernel_or_both(entry: dict[str, Any], cov
 
 
 def test_the_last_part_of_a_corpus_kernel_is_after_the_point() -> None:
-    """As `--kernel` has it."""
+    """The last part of a corpus kernel is after the point."""
     assert Waiver(reason="x", kernel="chunk_fwd_o").names("retention.chunk_fwd_o")
     assert not Waiver(reason="x", kernel="chunk_fwd").names("retention.chunk_fwd_o")
 
 
 @pytest.mark.parametrize("expires", [date(2027, 3, 31), datetime(2027, 3, 31, 12), "2027-03-31"])
 def test_its_last_day_is_included(expires: Any) -> None:
-    """A TOML date, a date-time and a text say the same."""
+    """A waiver is valid on its last day."""
     (waiver,) = waivers.from_toml([{"kernel": "*", "reason": "known", "expires": expires}], str)
     assert not waiver.has_expired(date(2027, 3, 31))
     assert waiver.has_expired(date(2027, 4, 1))
@@ -59,7 +59,7 @@ def test_its_last_day_is_included(expires: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entries", "said"),
+    ("entries", "message"),
     [
         ("all", r"write \[\[tool.flacheck.waivers\]\]"),
         (["all"], "waiver 1: Expected `object`, got `str`; write kernel"),
@@ -77,23 +77,25 @@ def test_its_last_day_is_included(expires: Any) -> None:
         ),
     ],
 )
-def test_a_malformed_waiver_is_named(entries: Any, said: str) -> None:
-    """File, entry, and what to write."""
-    with pytest.raises(UsageError, match=rf"^pyproject.toml:[78]: .*{said}"):
+def test_a_malformed_waiver_is_named(entries: Any, message: str) -> None:
+    """The error has file, entry and the valid form."""
+    with pytest.raises(UsageError, match=rf"^pyproject.toml:[78]: .*{message}"):
         waivers.from_toml(entries, lambda *place: f"pyproject.toml:{7 + len(place)}")
 
 
 def test_a_waived_failure_does_not_decide_the_exit_code() -> None:
-    """It still counts as a failure, and makes no release known good."""
-    waived = Context(waives=lambda cell: cell.signature == BROKEN.signature)
-    plain, passing = (summarise([record(), BROKEN], context) for context in (Context(), waived))
+    """A waived failure is counted and leaves the release not known good."""
+    with_waiver = Context(waives=lambda cell: cell.signature == BROKEN.signature)
+    plain, passing = (
+        summarise([record(), BROKEN], context) for context in (Context(), with_waiver)
+    )
     assert (exit_code(plain.tally), exit_code(passing.tally)) == (Exit.FINDINGS, Exit.OK)
     assert (passing.tally.fails, passing.tally.blocking, passing.tally.waived_count) == (1, 0, 1)
     assert passing.known_good == ()
 
 
 def test_a_stored_run_is_judged_with_the_waivers(tmp_path: Path) -> None:
-    """Those whose day is not over, as `flacheck scan` ends."""
+    """Only waivers that are valid today excuse a stored failure."""
     with Store.open(tmp_path) as store:
         store.add_many(store.begin_run({}, "mine", {}), [record(), BROKEN])
         valid, over = (
@@ -101,21 +103,21 @@ def test_a_stored_run_is_judged_with_the_waivers(tmp_path: Path) -> None:
             for day in (date.max, date(2026, 1, 1))
         )
         codes = [
-            exit_code(session.view(store, ["last"], waived).summary.tally)
-            for waived in ((), (valid,), (over,))
+            exit_code(session.view(store, ["last"], active_waivers).summary.tally)
+            for active_waivers in ((), (valid,), (over,))
         ]
     assert codes == [Exit.FINDINGS, Exit.OK, Exit.FINDINGS]
 
 
 def test_another_failure_beside_a_waived_one_still_counts() -> None:
-    """A waiver is for what it names only."""
+    """A failure outside the waiver counts."""
     other = failure("FC401", "ptxas error", options={"num_warps": 2})
-    waived = Context(waives=lambda cell: cell.signature == BROKEN.signature)
-    assert exit_code(summarise([record(), BROKEN, other], waived).tally) is Exit.FINDINGS
+    context = Context(waives=lambda cell: cell.signature == BROKEN.signature)
+    assert exit_code(summarise([record(), BROKEN, other], context).tally) is Exit.FINDINGS
 
 
 def test_what_is_let_pass_is_waived_or_known() -> None:
-    """By a waiver whose day is not over, or by a baseline that has the failure."""
+    """A failure is excused by a valid waiver or by the baseline."""
     valid, over = (
         Waiver(reason="known", signature=BROKEN.signature, expires=day)
         for day in (date.max, date(2026, 1, 1))

@@ -1,4 +1,4 @@
-"""Packages that are pinned beside torch and Triton, as each kind of file writes them."""
+"""Pins of packages beside torch and Triton, in each kind of file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _pins(*paths: str) -> list[str]:
 
 
 def test_a_requirements_file_and_the_files_that_it_includes() -> None:
-    """Extras, markers, builds, ranges; other packages and other systems are left out."""
+    """Extras, markers and builds are read; other packages and systems are left out."""
     write("base.txt", "two_kernels===2.0+cu126\n")
     text = (
         "-r base.txt\ntorch==2.12.1\nOne.Kernel[fast]==1.0.0 ; python_version > '3'\nother==3\n"
@@ -34,13 +34,13 @@ def test_a_requirements_file_and_the_files_that_it_includes() -> None:
 
 @pytest.mark.parametrize("requirement", ["one-kernel", "one-kernel>=1", "one-kernel==1.*"])
 def test_a_range_has_no_version(requirement: str) -> None:
-    """Which version is installed is unknown."""
+    """A range names the package without a version."""
     write("requirements.txt", requirement)
     assert _pins("requirements.txt") == ["one-kernel (requirements.txt:1)"]
 
 
 def test_a_project_with_extras_groups_and_poetrys_tables() -> None:
-    """Each version counts once; a group that includes another is no package."""
+    """Each version is listed once, with its line."""
     text = """[project]
 name = "x"
 dependencies = ["one-kernel==1.0", "torch"]
@@ -68,6 +68,6 @@ two-kernels = {version = "^3.0"}
     [("uv.lock", "version = 1", "package"), ("pylock.toml", "lock-version = '1.0'", "packages")],
 )
 def test_a_lock_has_exact_versions(name: str, header: str, table: str) -> None:
-    """With the line of the version."""
+    """A lock's version has its line."""
     write(name, f'{header}\n[[{table}]]\nname = "one-kernel"\nversion = "1.0.0"\n')
     assert _pins(name) == [f"one-kernel==1.0.0 ({name}:4)"]

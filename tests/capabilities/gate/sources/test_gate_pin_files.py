@@ -1,4 +1,4 @@
-"""Files that hold pins: encodings, and the lines of what stands in TOML."""
+"""Files that hold pins: encodings, and the lines of TOML values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from flacheck.tables.settings import toml
     ],
 )
 def test_an_encoding_is_known_by_its_mark(tmp_path: Path, codec: str, mark: bytes) -> None:
-    """The mark is no part of the text, and line ends are."""
+    """The byte order mark decides the encoding and is removed."""
     text = "torch==2.7.1  # ü\r\n"
     content = mark + text.encode(codec)
     (tmp_path / "r.txt").write_bytes(content)
@@ -30,7 +30,7 @@ def test_an_encoding_is_known_by_its_mark(tmp_path: Path, codec: str, mark: byte
 
 
 def test_a_file_that_cannot_be_read_is_one_message(tmp_path: Path) -> None:
-    """By the name that the user gave."""
+    """The message has the name that the user gave."""
     with pytest.raises(UsageError, match=r"^r\.txt: cannot be read \(No such file"):
         PinFile(tmp_path / "r.txt", "r.txt").text()
 
@@ -60,14 +60,14 @@ f = {g = "z"}
 def test_a_value_has_the_line_of_its_first_string_or_of_its_key(
     tmp_path: Path, path: toml.Path, line: int | None
 ) -> None:
-    """None where the key stands on several lines: better none than a wrong one."""
+    """A key that stands on several lines has no line."""
     (tmp_path / "x.toml").write_text(TEXT)
     document = TomlDocument.read(PinFile(tmp_path / "x.toml", "x.toml"))
     assert document.line(path) == line
 
 
 def test_a_table_of_another_kind_is_an_error_with_its_line(tmp_path: Path) -> None:
-    """And one that is absent is empty."""
+    """A missing table is empty, one of another type is an error."""
     (tmp_path / "x.toml").write_text('a = ["b"]\n[c]\nd = 3\n')
     document = TomlDocument.read(PinFile(tmp_path / "x.toml", "x.toml"))
     assert document.at("gone", "too") == {}

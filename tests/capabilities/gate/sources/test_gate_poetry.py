@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_poetrys_tables() -> None:
-    """Strings, tables, several constraints, optional dependencies, both kinds of groups."""
+    """Strings, tables, several constraints and groups are read."""
     minor = sys.version_info.minor
     text = f"""
 [tool.poetry.dependencies]
@@ -58,5 +58,5 @@ triton = {{version = "3.3.0 || >=3.5,<3.6", optional = true}}
     ],
 )
 def test_poetrys_constraints_as_pep_440(constraint: str, specifier: str) -> None:
-    """As Poetry's documentation explains them."""
+    """A Poetry constraint becomes a PEP 440 specifier."""
     assert poetry.pep440(constraint, "x") == specifier

@@ -36,7 +36,7 @@ dev = [{include-group = "test-gpu"}, {include-group = "lint"}]
 
 
 def test_extras_and_groups_are_installations_of_their_own() -> None:
-    """Beside the project's own pins; extras of the project and included groups are followed."""
+    """Each extra or group is an installation with the project's own pins."""
     base, torch, group = (
         "pyproject.toml:9 triton>=3.2",
         "pyproject.toml:12 torch>=2.6",
@@ -87,31 +87,20 @@ def test_extras_and_groups_are_installations_of_their_own() -> None:
     ],
 )
 def test_a_bad_pyproject_is_an_error_with_file_and_line(text: str, where: str) -> None:
-    """Syntax, kinds, requirements, circles."""
+    """Invalid syntax, types and requirements are errors with file and line."""
     with no_warning(), pytest.raises(UsageError) as caught:
         sources.of_files([write("pyproject.toml", text)])
     assert str(caught.value).startswith(where)
 
 
 def labels(text: str) -> list[tuple[str | None, str]]:
-    """Each pin with the extra or group that it belongs to."""
+    """Return each pin with its extra or group."""
     file = write("pyproject.toml", text)
     return [(label, pin.requirement) for label, pin in pyproject.read(PinFile(file, file.name))]
 
 
-def test_the_projects_own_pins_have_no_label() -> None:
-    """They are part of every installation."""
-    assert labels(PROJECT) == [
-        (None, "triton>=3.2"),
-        ("extra cu-12", "torch>=2.6"),
-        ("extra all", "torch>=2.6"),
-        ("group Test_GPU", "triton<3.9"),
-        ("group dev", "triton<3.9"),
-    ]
-
-
 def test_extras_that_ask_for_each_other_are_each_taken_once() -> None:
-    """As pip takes them."""
+    """Extras that include each other are each read once."""
     text = """
 [project]
 name = "mine"
@@ -128,7 +117,7 @@ b = ["mine[a]", "torch>=2"]
 
 
 def test_an_extra_for_another_machine_is_not_followed() -> None:
-    """Its marker does not hold here."""
+    """An extra whose marker does not hold is left out."""
     text = """
 [project]
 name = "mine"
@@ -140,7 +129,7 @@ b = ["torch>=2"]
 
 
 def test_a_group_may_be_included_twice() -> None:
-    """By two groups that a third includes; only a circle is an error."""
+    """A group may be included by two others."""
     text = """
 [dependency-groups]
 base = ["triton>=3"]
@@ -152,5 +141,5 @@ all = [{include-group = "a"}, {include-group = "b"}]
 
 
 def test_a_file_without_these_tables_has_no_pins() -> None:
-    """A project may say nothing of torch or Triton."""
+    """A project without dependencies has no pins."""
     assert labels("[tool.ruff]\nline-length = 100\n") == []

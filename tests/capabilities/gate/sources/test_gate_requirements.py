@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_requirements_as_pip_reads_them() -> None:
-    """Comments, options, hashes, continuation lines, markers, extras, odd names, CRLF."""
+    """Comments, options, hashes, continuations, markers and CRLF are read like pip's."""
     text = r"""# torch==1.0
 --index-url https://example.com/simple
 -e .
@@ -43,7 +43,7 @@ triton!=3.3.0
 
 
 def test_includes_are_relative_to_the_file_that_includes() -> None:
-    """Requirements and constraints, however the option is written; a circle is followed once."""
+    """Included files are found beside the including one, and each is read once."""
     write("a/base.txt", "torch>=2.6\n-c ../b/limits.txt\n")
     write("b/limits.txt", "triton<3.9\n--constraint=more.txt\n--requirement ../r.txt\n")
     write("b/more.txt", "triton>=3.2\n")
@@ -60,14 +60,14 @@ def test_includes_are_relative_to_the_file_that_includes() -> None:
 def test_a_wheel_is_an_exact_pin_and_another_address_any_release(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """By name or by path; the second is said."""
+    """An address without a version admits every release, with a warning."""
     text = (
         "torch @ https://example.com/torch-2.7.1%2Bcu126-cp311-cp311-linux_x86_64.whl\n"
         "./wheels/triton-3.3.1-cp311-cp311-linux_x86_64.whl\n"
         "triton @ git+https://example.com/triton\n"
     )
-    found = pins_by_installation(sources.of_files([write("r.txt", text)]))
-    assert found == {
+    result = pins_by_installation(sources.of_files([write("r.txt", text)]))
+    assert result == {
         "r.txt": ["r.txt:1 torch==2.7.1+cu126", "r.txt:2 triton==3.3.1", "r.txt:3 triton"]
     }
     assert caplog.messages == [
@@ -87,7 +87,7 @@ def test_a_wheel_is_an_exact_pin_and_another_address_any_release(
     ],
 )
 def test_a_bad_line_is_an_error_with_file_and_line(text: str, where: str) -> None:
-    """Whatever it is that the line pins."""
+    """The error has the line, even in another package's requirement."""
     path = Path("r.txt")
     path.write_bytes(text.encode("latin-1"))
     with no_warning(), pytest.raises(UsageError) as caught:
@@ -107,20 +107,20 @@ def test_a_bad_line_is_an_error_with_file_and_line(text: str, where: str) -> Non
     ],
 )
 def test_a_specifier_is_found_in_its_requirement(text: str, specifier: str) -> None:
-    """Nothing more and nothing less is replaced by --fix."""
+    """The span of a specifier is what --fix replaces."""
     assert text[slice(*requirement.specifier_span(text))] == specifier
 
 
 def pins(text: str) -> list[tuple[int | None, str, str | None]]:
-    """Line, requirement and what keeps --fix from mending it, of each pin of a file."""
+    """Return line, requirement and obstacle of each pin of a file."""
     file = write("r.txt", text)
-    found = requirements.read(PinFile(file, "r.txt"))
-    assert {label for label, _ in found} <= {None}
-    return [(pin.line, pin.requirement, pin.obstacle) for _, pin in found]
+    result = requirements.read(PinFile(file, "r.txt"))
+    assert {label for label, _ in result} <= {None}
+    return [(pin.line, pin.requirement, pin.obstacle) for _, pin in result]
 
 
 def test_a_variable_is_expanded_as_pip_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only `${UPPER_CASE}`; a variable that is not set stays as it is written."""
+    """Only a set `${UPPER_CASE}` variable is expanded."""
     monkeypatch.setenv("WANTED", "triton>=3.2")
     monkeypatch.delenv("UNSET", raising=False)
     assert [
@@ -133,7 +133,7 @@ def test_a_variable_is_expanded_as_pip_does(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_comment_ends_a_continuation() -> None:
-    """As pip reads it; the last line may end in a backslash."""
+    """A comment ends a continuation, and the last line may have one."""
     assert [pin[:2] for pin in pins("triton \\\n# >=3.9\ntorch>=2 \\")] == [
         (1, "triton"),
         (3, "torch>=2"),
@@ -141,17 +141,9 @@ def test_a_comment_ends_a_continuation() -> None:
 
 
 def test_hashes_hold_a_pin_to_its_release() -> None:
-    """Another version would need other hashes."""
-    (pinned,) = pins("triton==3.4.0 --hash=sha256:aa\n")
-    assert pinned == (1, "triton==3.4.0", "its hashes are of that release")
-
-
-def test_an_included_address_is_not_fetched(caplog: pytest.LogCaptureFixture) -> None:
-    """And that is said."""
-    assert pins("-r https://example.com/r.txt\ntriton\n") == [(2, "triton", None)]
-    assert caplog.messages == [
-        "r.txt:1: https://example.com/r.txt is not fetched: give a copy of it as a file"
-    ]
+    """A pin with hashes has an obstacle for --fix."""
+    (pin,) = pins("triton==3.4.0 --hash=sha256:aa\n")
+    assert pin == (1, "triton==3.4.0", "its hashes are of that release")
 
 
 @pytest.mark.parametrize(
@@ -165,12 +157,12 @@ def test_an_included_address_is_not_fetched(caplog: pytest.LogCaptureFixture) ->
     ],
 )
 def test_an_address_of_something_else_is_no_pin(line: str) -> None:
-    """Though it has torch or triton in its name."""
+    """An address with torch or triton in its name is not a pin."""
     assert pins(f"{line}\n") == []
 
 
 def test_an_included_name_that_no_file_system_takes_is_not_there(here: Path) -> None:
-    """It is one message, as for any other file that is missing."""
+    """An include with an impossible name is one error."""
     (here / "r.txt").write_text(f"triton==3.2.0\n-r {'a' * 300}.txt\n")
     with pytest.raises(UsageError, match=r"r\.txt:2: a+\.txt is included and is not there"):
         sources.of_files([Path("r.txt")])

@@ -1,4 +1,4 @@
-"""Which files are read, and which of them are one installation."""
+"""The files that a gate reads, and their installations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_files_named_together_are_one_installation_but_a_lock_is_its_own() -> None:
-    """As `pip install -r A -c B`."""
+    """Named files are one installation, a lock is another."""
     files = [
         write("r.txt", "torch==2.7.1\n"),
         write("c.txt", "triton==3.2.0\n"),
@@ -28,7 +28,7 @@ def test_files_named_together_are_one_installation_but_a_lock_is_its_own() -> No
 
 
 def test_found_files_are_judged_each_by_itself(here: Path) -> None:
-    """Alternatives lie side by side; files without a pin and of other kinds are passed over."""
+    """Each file in a folder is an installation; files without pins are left out."""
     write("requirements-a100.txt", "triton==3.2.0\n")
     write("requirements/h100.txt", "triton==3.4.0\n")
     write("requirements.txt", "numpy\n")
@@ -42,14 +42,14 @@ def test_found_files_are_judged_each_by_itself(here: Path) -> None:
 
 
 def test_a_kind_of_file_that_is_not_read_is_said() -> None:
-    """Better than to find no pin in it."""
+    """Another kind of file is an error that lists the readable ones."""
     message = r"environment.yml: cannot be read by gate, which knows pyproject.toml"
     with no_warning(), pytest.raises(UsageError, match=message):
         sources.of_files([write("environment.yml", "dependencies: [triton]")])
 
 
 def test_the_live_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is installed is pinned exactly, and has no line."""
+    """Installed packages are exact pins without a line."""
     there = {"triton": "3.4.0"}
 
     def version(name: str) -> str:

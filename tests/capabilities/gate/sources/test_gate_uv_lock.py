@@ -1,4 +1,4 @@
-"""A uv.lock: exact versions, forks, and what is no such lock."""
+"""A uv.lock: exact versions and forks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ version = "3.5.0"
 
 
 def test_a_lock_that_forks_is_several_installations() -> None:
-    """Each torch with the Triton that it was locked with; forks for other machines are left out."""
+    """Each torch of a fork has its own Triton; forks for other machines are left out."""
     assert read(write("uv.lock", LOCK)) == {
         "uv.lock (torch==2.7.1+cu126)": [
             "uv.lock:11 torch==2.7.1+cu126",
@@ -66,7 +66,7 @@ def test_a_lock_that_forks_is_several_installations() -> None:
 
 
 def test_a_plain_lock_is_one_installation() -> None:
-    """One torch, one Triton."""
+    """A lock without forks is one installation."""
     package = '[[package]]\nname = "{}"\nversion = "{}"\n\n'
     text = package.format("triton", "3.4.0") + package.format("torch", "2.8.0")
     assert read(write("uv.lock", text)) == {
@@ -75,13 +75,13 @@ def test_a_plain_lock_is_one_installation() -> None:
 
 
 def test_a_broken_lock_is_an_error_with_its_line() -> None:
-    """As for every file."""
+    """Invalid TOML is an error with its line."""
     with pytest.raises(UsageError, match=r"^uv\.lock:2: not valid TOML"):
         read(write("uv.lock", "version = 1\n[[package]\n"))
 
 
 def test_dependencies_of_another_kind_in_a_lock_are_an_error() -> None:
-    """Where they decide which Triton goes with which torch."""
+    """Dependencies of another type are an error with their line."""
     text = (
         '[[package]]\nname="triton"\nversion="3.4.0"\n'
         '[[package]]\nname="torch"\nversion="2"\ndependencies=["triton"]\n'
@@ -91,56 +91,24 @@ def test_dependencies_of_another_kind_in_a_lock_are_an_error() -> None:
 
 
 def test_a_real_lock_with_conflicting_extras() -> None:
-    """Made by `uv lock` (wheels cut out): uv writes extras into markers, and each torch has its own
-    Triton.
-    """
-    found = sources.of_files([GOLDEN / "uv.lock"])
-    assert [[pin.requirement for pin in installation.pins] for installation in found] == [
+    """A lock of `uv lock` with conflicting extras has two installations."""
+    installations = sources.of_files([GOLDEN / "uv.lock"])
+    assert [[pin.requirement for pin in installation.pins] for installation in installations] == [
         ["torch==2.6.0", "triton==3.2.0"],
         ["torch==2.8.0", "triton==3.4.0"],
     ]
     rows = (GOLDEN / "uv.lock").read_text().splitlines()
     lines = [
         (pin.specifier[2:], rows[(pin.line or 0) - 1])
-        for installation in found
+        for installation in installations
         for pin in installation.pins
     ]
     assert all(row == f'version = "{version}"' for version, row in lines)
 
 
 def test_a_lock_is_written_by_uv_alone() -> None:
-    """So no pin of it is mended by --fix."""
+    """A lock's pins have an obstacle for --fix."""
     file = write("uv.lock", LOCK)
     pins = [pin for _, pin in uv_lock.read(PinFile(file, "uv.lock"))]
     assert {pin.obstacle for pin in pins} == {"a lock is written by uv"}
     assert {pin.span for pin in pins} == {None}
-
-
-def test_a_source_tree_without_a_version_may_be_any_release(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """And that is said."""
-    file = write("uv.lock", '[[package]]\nname = "triton"\nsource = { editable = "." }\n')
-    (labelled,) = uv_lock.read(PinFile(file, "uv.lock"))
-    assert labelled[1].requirement == "triton"
-    assert caplog.messages == [
-        "uv.lock:2: triton is locked without a version: every release is assumed"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("package", "said"),
-    [
-        ('name = "triton"\nversion = 3', "uv.lock:2: version is not a string"),
-        (
-            'name = "triton"\nversion = "3"\nresolution-markers = "x"',
-            "uv.lock:3: resolution-markers is not a list",
-        ),
-    ],
-)
-def test_what_is_no_uv_lock_is_an_error_with_its_line(package: str, said: str) -> None:
-    """Other tools write files of that name."""
-    file = write("uv.lock", f"[[package]]\n{package}\n")
-    with pytest.raises(UsageError) as caught:
-        uv_lock.read(PinFile(file, "uv.lock"))
-    assert str(caught.value).startswith(said)
