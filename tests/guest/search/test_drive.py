@@ -117,7 +117,7 @@ def package(folder: Path, **files: str) -> Path:
 
 
 def driven(folder: Path, recipe: dict[str, Any] | None = None, **more: Any) -> Driven:
-    """What the driver records of `tiny` and what it reports."""
+    """Return the driver's records of `tiny` and its report."""
     config = {
         "output": str(folder / "l.jsonl"),
         "report": str(folder / "r.json"),
@@ -164,13 +164,13 @@ def test_every_kernel_is_recorded(tiny: Driven) -> None:
 
 
 def test_every_dtype_is_called(tiny: Driven) -> None:
-    """What launched in the first dtype is called in the others."""
-    scaled = [one for one in tiny[0].launches if one.kernel == "tiny.kernels:scale"]
-    assert {one.launch.args["x"]["dtype"] for one in scaled} == {"bf16", "fp32"}
+    """A call that launches in the first dtype is made in the others."""
+    launches_of_scale = [one for one in tiny[0].launches if one.kernel == "tiny.kernels:scale"]
+    assert {one.launch.args["x"]["dtype"] for one in launches_of_scale} == {"bf16", "fp32"}
 
 
 def test_shapes_come_from_the_documentation(tmp_path: Path) -> None:
-    """The operator works at the first call, as its docstring says."""
+    """The first call of the operator works with the shapes of its docstring."""
     _, report = driven(package(tmp_path, kernels=KERNELS, ops=OPS))
     entry = report["operators"]["tiny.ops:documented"]
     assert "plain" in entry["worked"]
@@ -178,7 +178,7 @@ def test_shapes_come_from_the_documentation(tmp_path: Path) -> None:
 
 
 def test_shapes_come_from_errors(tiny: Driven) -> None:
-    """An operator without documentation says itself what it wants."""
+    """The errors of an operator without documentation lead to its shapes."""
     entry = tiny[1]["operators"]["tiny.ops:told_by_its_error"]
     assert "plain" in entry["worked"]
     assert entry["launches"] > 0
@@ -190,15 +190,15 @@ def test_layers_are_built_and_called(tiny: Driven) -> None:
 
 
 def test_operators_without_kernels_are_left_alone(tiny: Driven) -> None:
-    """What leads to no launch is not called."""
+    """An operator that leads to no launch is not called."""
     assert "tiny.ops:harmless" not in tiny[1]["operators"]
 
 
 def test_a_module_that_cannot_be_imported_is_noted(tiny: Driven) -> None:
     """The others are driven all the same."""
     assert list(tiny[1]["modules"]) == ["tiny.broken"]
-    said = tiny[1]["modules"]["tiny.broken"]
-    assert "ModuleNotFoundError: No module named 'nothing_'" in said
+    error = tiny[1]["modules"]["tiny.broken"]
+    assert "ModuleNotFoundError: No module named 'nothing_'" in error
 
 
 def test_a_package_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
@@ -235,15 +235,15 @@ def odd(x, table, how):
 
 
 def test_a_recipe_teaches_shapes_dtypes_and_values(tmp_path: Path) -> None:
-    """What no name, document or error says."""
-    told = {
+    """A recipe supplies shapes that names, docs and errors do not."""
+    recipe = {
         "shapes": {"x": [6, "S+4"], "table": [4]},
         "sizes": {"S": 6},
         "dtypes": {"table": "i32"},
         "values": {"how": "so"},
     }
     launches, report = driven(
-        package(tmp_path, kernels=KERNELS, ops=UNGUESSABLE), {"operators": {"*:odd": told}}
+        package(tmp_path, kernels=KERNELS, ops=UNGUESSABLE), {"operators": {"*:odd": recipe}}
     )
     assert report["operators"]["tiny.ops:odd"]["failures"] == {}
     assert {one.launch.args["y"]["dtype"] for one in launches.launches} == {"i32"}
@@ -296,9 +296,9 @@ def test_repetitions_are_counted_in_one_line_however_long_a_call_takes(tmp_path:
     folder = package(tmp_path, kernels=KERNELS, ops=SLOW)
     driven(folder)
     lines = [json.loads(line) for line in (folder / "l.jsonl").read_text().splitlines()]
-    counted = [line["of"] for line in lines if "of" in line]
-    assert counted
-    assert len(counted) == len(set(counted))
+    counts = [line["of"] for line in lines if "of" in line]
+    assert counts
+    assert len(counts) == len(set(counts))
 
 
 HALF_WAY = """
@@ -318,9 +318,8 @@ def outer(x: torch.Tensor):
 
 
 def test_guesses_about_inner_functions_give_way(tmp_path: Path) -> None:
-    """Of a kernel that an offered operator launches, only that operator's launches stay; others are
-    all there is.
-    """
+    """The launches of an offered operator replace those of inner functions for its kernels; other
+    kernels keep theirs."""
     launches, _ = driven(package(tmp_path, kernels=KERNELS, ops=HALF_WAY))
     rare = [one for one in launches.launches if one.kernel == "tiny.kernels:rare"]
     assert {one.launch.args["y"]["dtype"] for one in rare} == {"fp32"}
@@ -351,14 +350,13 @@ def incomplete(x: torch.Tensor):
 
 
 def test_a_kernel_says_what_it_takes(tmp_path: Path) -> None:
-    """A launch that Triton's own front end refuses is no evidence: it counts as made up. A launch
-    that lacks an argument is none.
-    """
+    """A launch that Triton's front end refuses counts as made up, and one that lacks an argument is
+    dropped."""
     launches, report = driven(package(tmp_path, ops=PICKY))
-    counted = [one for one in launches.launches if one.kernel == "tiny.ops:picky"]
-    assert counted
-    assert all(one.made_up for one in counted)
-    assert all("n" in one.launch.args for one in counted)
+    picky = [one for one in launches.launches if one.kernel == "tiny.ops:picky"]
+    assert picky
+    assert all(one.made_up for one in picky)
+    assert all("n" in one.launch.args for one in picky)
     assert "tiny.ops:picky" in report["untaken"]
     assert report["operators"]["tiny.ops:gone"]["worked"]
     failures = report["operators"]["tiny.ops:incomplete"]["failures"]
@@ -400,10 +398,8 @@ def from_a_file(path):
 
 
 def test_a_kernel_whose_function_cannot_be_called_is_launched_alone(tmp_path: Path) -> None:
-    """With the kinds of arguments that its code implies; the launch is made up.
-
-    One that accepts none of them has no launch, one that the release cannot compile has.
-    """
+    """Its arguments have the kinds that its code implies, and the launch is made up. A kernel that
+    accepts none of them has no launch; one that the release cannot compile has one."""
     kernels = ["tiny.ops:gather", "tiny.ops:hopeless", "tiny.ops:removed"]
     launches, report = driven(package(tmp_path, ops=ALONE), launchable=kernels)
     assert report["operators"]["tiny.ops:from_a_file"]["launches"] == 0
@@ -419,7 +415,7 @@ def test_a_kernel_whose_function_cannot_be_called_is_launched_alone(tmp_path: Pa
 
 
 def test_selected_kernels_are_launched_alone_and_no_kernel_of_an_operator(tmp_path: Path) -> None:
-    """Nothing can tell that an operator which could not be called launches a kernel."""
+    """A kernel of an operator that could not be called is not launched alone."""
     kernels = ["tiny.ops:gather", "tiny.ops:hopeless"]
     folders = []
     for name in ("kernels", "ops"):
@@ -571,15 +567,13 @@ class Own(torch.nn.Module):
 def test_a_layer_knows_better_what_is_a_pointer(tmp_path: Path) -> None:
     """A number where a layer of the package passes a tensor was a wrong guess, and is dropped."""
     recipe = {"operators": {"*:loose": {"values": {"g": 64}}}}
-    offered = "from tiny.ops import loose\n"
-    folder = package(
-        tmp_path, __init__=offered, kernels=KERNELS, ops=DISAGREEING, layers=LOOSE_LAYER
-    )
+    text = "from tiny.ops import loose\n"
+    folder = package(tmp_path, __init__=text, kernels=KERNELS, ops=DISAGREEING, layers=LOOSE_LAYER)
     launches, report = driven(folder, recipe)
     assert "plain" in report["operators"]["tiny.ops:loose"]["worked"]
-    scaled = [one for one in launches.launches if one.kernel == "tiny.kernels:scale"]
-    assert scaled
-    assert all("dtype" in one.launch.args["g"] for one in scaled)
+    launches_of_scale = [one for one in launches.launches if one.kernel == "tiny.kernels:scale"]
+    assert launches_of_scale
+    assert all("dtype" in one.launch.args["g"] for one in launches_of_scale)
 
 
 def test_launches_that_the_front_end_refuses_are_marked(tmp_path: Path) -> None:
@@ -618,16 +612,16 @@ def undocumented(x: torch.Tensor, weights: torch.Tensor):
 
 
 def test_inner_functions_get_what_their_package_passes(tmp_path: Path) -> None:
-    """Whether they are offered to users as well or not: nothing is in bf16 that is always fp32."""
-    offered = "from tiny.ops import back, offered\n"
-    folder = package(tmp_path, __init__=offered, kernels=KERNELS, ops=OF_THE_PACKAGE)
+    """An argument that is always fp32 is never bf16, for offered and for inner functions."""
+    text = "from tiny.ops import back, offered\n"
+    folder = package(tmp_path, __init__=text, kernels=KERNELS, ops=OF_THE_PACKAGE)
     launches, _ = driven(folder)
-    launched: dict[str, set[tuple[str, bool]]] = {}
+    dtypes_seen: dict[str, set[tuple[str, bool]]] = {}
     for one in launches.launches:
-        held = [spec["dtype"] for spec in one.launch.args.values() if spec and "dtype" in spec]
-        launched.setdefault(one.kernel, set()).add((held[0] + " " + held[-1], one.made_up))
-    assert ("bf16 bf16", False) in launched.pop("tiny.kernels:rare")
-    assert launched == {
+        dtypes = [spec["dtype"] for spec in one.launch.args.values() if spec and "dtype" in spec]
+        dtypes_seen.setdefault(one.kernel, set()).add((dtypes[0] + " " + dtypes[-1], one.made_up))
+    assert ("bf16 bf16", False) in dtypes_seen.pop("tiny.kernels:rare")
+    assert dtypes_seen == {
         "tiny.kernels:scale": {("bf16 fp32", False), ("fp32 fp32", False)},
         "tiny.kernels:packed": {("bf16 fp32", False), ("fp32 fp32", False)},
     }
@@ -693,7 +687,7 @@ def test_objects_are_made_and_their_methods_called(tmp_path: Path) -> None:
 
 
 def test_what_triton_calls_its_values_is_written_down(tmp_path: Path) -> None:
-    """A constant of its own among what a package met ended the whole capture."""
+    """A constant of Triton's own among a package's values is written, and the capture goes on."""
     from flacheck.guest.search import write_json
 
     class Constant:
@@ -710,11 +704,11 @@ def test_a_kept_capture_is_that_of_this_guest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever changes in the guest may change what is launched, so its source is in the key."""
-    made = Package("tiny", "1.0", str(tmp_path), "digest", {})
+    tiny_package = Package("tiny", "1.0", str(tmp_path), "digest", {})
     toolchain = Toolchain("fake", "1", "fake==1", "test", (str(tmp_path),), "fake")
 
     def key() -> str:
-        return capture_job.capture_key(made, toolchain, card("h100"), {})
+        return capture_job.capture_key(tiny_package, toolchain, card("h100"), {})
 
     (tmp_path / "recorder").mkdir()
     (tmp_path / "recorder" / "a.py").write_text("one = 1")
@@ -735,15 +729,16 @@ logging.getLogger("tiny").warning("something else, said 3.1 times")
 
 
 def test_what_a_package_says_of_releases_is_kept(tmp_path: Path) -> None:
-    """Each warning once, with who said it; what speaks of no release of Triton or torch is not."""
+    """Each warning about releases of Triton or torch is kept once, with its module; others are
+    dropped."""
     folder = package(tmp_path, kernels=KERNELS, ops=OPS, loud=SAYING, louder=SAYING)
     _, report = driven(folder)
-    said = {entry["text"]: entry["by"] for entry in report["said"]}
-    assert list(said) == [
+    texts = {entry["text"]: entry["by"] for entry in report["said"]}
+    assert list(texts) == [
         "Triton 3.9.0 is newer than what was tested here",
         "torch 2.4 or newer is needed, and 2.9 is better",
     ]
-    assert said["torch 2.4 or newer is needed, and 2.9 is better"] == "tiny"
+    assert texts["torch 2.4 or newer is needed, and 2.9 is better"] == "tiny"
 
 
 def test_captures_are_made_side_by_side_and_each_is_kept(
@@ -751,10 +746,10 @@ def test_captures_are_made_side_by_side_and_each_is_kept(
 ) -> None:
     """One that ends without a report is an error that names its log, and costs no other."""
     monkeypatch.setenv("FLACHECK_CACHE_DIR", str(tmp_path / "cache"))
-    started: list[str] = []
+    calls: list[str] = []
 
     def config(scratch: Path, each: capture_job.CaptureJob) -> Json:
-        started.append(each.toolchain.identity)
+        calls.append(each.toolchain.identity)
         files = {"report": str(scratch / "report.json")}
         return {**files, "seconds": 1, "fails": each.toolchain.version == "2"}
 
@@ -766,14 +761,14 @@ def test_captures_are_made_side_by_side_and_each_is_kept(
     monkeypatch.setattr(
         programs, "guest_arguments", lambda module, config, folder: ["-c", fake, json.dumps(config)]
     )
-    made = Package("tiny", "1.0", str(tmp_path), "digest", {})
-    asked = [
+    tiny_package = Package("tiny", "1.0", str(tmp_path), "digest", {})
+    requests = [
         capture_job.CaptureJob(
-            made, Toolchain("fake", n, f"fake=={n}", "test", (), "fake"), card("h100")
+            tiny_package, Toolchain("fake", n, f"fake=={n}", "test", (), "fake"), card("h100")
         )
         for n in ("1", "2", "3")
     ]
     with pytest.raises(IncompleteError, match=r"log\.txt: no luck"):
-        capture_job.prepare_captures(asked, at_once=3)
-    capture_job.prepare_captures([asked[0], asked[2]], at_once=3)
-    assert sorted(started) == ["fake==1", "fake==2", "fake==3"]
+        capture_job.prepare_captures(requests, at_once=3)
+    capture_job.prepare_captures([requests[0], requests[2]], at_once=3)
+    assert sorted(calls) == ["fake==1", "fake==2", "fake==3"]

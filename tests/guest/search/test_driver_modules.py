@@ -52,9 +52,9 @@ def with_kernels(text: str) -> str:
     return KERNEL_CLASS + textwrap.dedent(text)
 
 
-def loaded(*skipped: str) -> tuple[list[str], dict[str, str]]:
-    modules, failed = load([NAME], skipped)
-    return [module.__name__ for module in modules], failed
+def load_names(*skipped: str) -> tuple[list[str], dict[str, str]]:
+    modules, errors = load([NAME], skipped)
+    return [module.__name__ for module in modules], errors
 
 
 def test_stand_ins_are_removed_after_the_imports(package: Writer) -> None:
@@ -62,7 +62,7 @@ def test_stand_ins_are_removed_after_the_imports(package: Writer) -> None:
     kernel = "@triton.jit\ndef kernel(x): ...\n"
     text = f"import no_such_package.tools as tools\nclass triton:\n    jit = tools.jit\n{kernel}"
     package({"kernels.py": text, "plain.py": "import no_such_package\n"})
-    modules, failures = loaded()
+    modules, failures = load_names()
     assert modules == [NAME, f"{NAME}.kernels"]
     assert sorted(failures) == [f"{NAME}.kernels", f"{NAME}.plain"]
     assert "no_such_package" not in sys.modules
@@ -71,10 +71,10 @@ def test_stand_ins_are_removed_after_the_imports(package: Writer) -> None:
 
 
 def test_a_module_that_launches_kernels_of_another_has_stand_ins(package: Writer) -> None:
-    """It imports Triton and has no kernel itself."""
+    """A module without kernels that imports Triton has stand-ins."""
     text = "import no_such_package\ndef launch():\n    import triton\n"
     package({"launches.py": text, "plain.py": "import no_such_package\n"})
-    modules, failures = loaded()
+    modules, failures = load_names()
     assert modules == [NAME, f"{NAME}.launches"]
     assert sorted(failures) == [f"{NAME}.launches", f"{NAME}.plain"]
 
@@ -89,7 +89,7 @@ def test_a_module_is_imported_without_one_that_raises(package: Writer) -> None:
             "raising.py": f"{kernel}raise RuntimeError('not here')\n",
         }
     )
-    modules, failures = loaded()
+    modules, failures = load_names()
     assert modules == [NAME, f"{NAME}.kernels"]
     assert failures == {
         f"{NAME}.downloads": "RuntimeError: no network",
@@ -110,7 +110,7 @@ def test_a_module_in_a_package_that_raises_is_imported_itself(package: Writer) -
             "before.py": f"from {NAME}.inner import other\n{kernel}",
         }
     )
-    modules, _ = loaded()
+    modules, _ = load_names()
     assert {f"{NAME}.before", f"{NAME}.inner.kernels"} <= set(modules)
     assert hasattr(sys.modules[f"{NAME}.inner.kernels"], "kernel")
 
@@ -118,14 +118,14 @@ def test_a_module_in_a_package_that_raises_is_imported_itself(package: Writer) -
 def test_an_absent_package_may_export_triton(
     package: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a module with kernels imports from it is Triton itself."""
+    """Names that a module with kernels imports from an absent package are Triton's own."""
     triton = types.ModuleType("triton")
     triton.jit = lambda function: function  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "triton", triton)
     monkeypatch.setitem(sys.modules, "triton.language", types.ModuleType("triton.language"))
     text = "from no_such_package.triton_utils import tl, triton\n@triton.jit\ndef kernel(x): ...\n"
     package({"kernels.py": text})
-    loaded()
+    load_names()
     kernels = importlib.import_module(f"{NAME}.kernels")
     assert (kernels.triton, kernels.tl) == (triton, sys.modules["triton.language"])
 
@@ -137,7 +137,7 @@ def test_a_module_may_miss_several_packages(package: Writer) -> None:
     text += "shapes: int | Layout[int] = 0\nfound = list(names)\n"
     text += "class triton:\n    jit = no_such_package.jit\n@triton.jit\ndef kernel(x): ...\n"
     package({"kernels.py": text})
-    modules, failures = loaded()
+    modules, failures = load_names()
     assert modules == [NAME, f"{NAME}.kernels"]
     assert list(failures) == [f"{NAME}.kernels"]
     assert sys.modules[f"{NAME}.kernels"].found == []
@@ -154,7 +154,7 @@ def test_modules_that_a_release_of_triton_removed_have_stand_ins(
     kernels = "import triton.removed.model\nfrom triton.removed import estimate\n"
     kernels += "best = min([estimate(1), estimate(2)])\n"
     package({"kernels.py": kernels, "user.py": f"from {NAME} import kernels\n"})
-    modules, failures = loaded()
+    modules, failures = load_names()
     assert modules == [NAME, f"{NAME}.kernels", f"{NAME}.user"]
     assert failures == dict.fromkeys(
         modules[1:], "ModuleNotFoundError: No module named 'triton.removed'"
@@ -167,58 +167,58 @@ def test_modules_that_a_release_of_triton_removed_have_stand_ins(
 def test_every_module_below_a_package_is_imported(package: Writer) -> None:
     """Folders within folders; a package before its modules."""
     package({"a.py": "", "ops/__init__.py": "", "ops/b.py": ""})
-    assert loaded() == ([NAME, f"{NAME}.a", f"{NAME}.ops", f"{NAME}.ops.b"], {})
+    assert load_names() == ([NAME, f"{NAME}.a", f"{NAME}.ops", f"{NAME}.ops.b"], {})
 
 
 def test_a_module_that_cannot_be_imported_says_why(package: Writer) -> None:
     """The others are there, also those below a folder whose `__init__` raises."""
     package({"a.py": "import nobody_has_this", "b.py": "", "c/__init__.py": "1 / 0", "c/d.py": ""})
-    names, failed = loaded()
+    names, errors = load_names()
     assert names == [NAME, f"{NAME}.b", f"{NAME}.c.d"]
-    assert failed == {
+    assert errors == {
         f"{NAME}.a": "ModuleNotFoundError: No module named 'nobody_has_this'",
         f"{NAME}.c": "ZeroDivisionError: division by zero",
     }
 
 
 def test_a_module_that_ends_the_program_only_fails(package: Writer) -> None:
-    """It is somebody else's."""
+    """The exit of a foreign module is an import error."""
     package({"a.py": "raise SystemExit('wants a card')", "b.py": ""})
-    assert loaded() == ([NAME, f"{NAME}.b"], {f"{NAME}.a": "SystemExit: wants a card"})
+    assert load_names() == ([NAME, f"{NAME}.b"], {f"{NAME}.a": "SystemExit: wants a card"})
 
 
 def test_a_module_that_skips_its_tests_only_fails(package: Writer) -> None:
     """`pytest.skip` raises what no `except Exception` stops, and so does a signal."""
     skip = "class Skipped(BaseException): ...\nraise Skipped('no card')"
     package({"a.py": skip, "b.py": "raise KeyboardInterrupt", "c.py": ""})
-    names, failed = loaded()
+    names, errors = load_names()
     assert names == [NAME, f"{NAME}.c"]
-    assert failed == {
+    assert errors == {
         f"{NAME}.a": "Skipped: no card",
         f"{NAME}.b": "KeyboardInterrupt: raise KeyboardInterrupt",
     }
 
 
 def test_the_modules_of_the_distribution_are_named(package: Writer) -> None:
-    """Those in folders without `__init__` too; what lies beside them is not touched."""
+    """Modules in folders without `__init__` are named, and files beside them are not imported."""
     package({"ops/a.py": "", "tests/__init__.py": "1 / 0", "b.py": "1 / 0"})
-    modules, failed = load([NAME], (), own_modules=[NAME, f"{NAME}.ops.a"])
+    modules, errors = load([NAME], (), own_modules=[NAME, f"{NAME}.ops.a"])
     assert [module.__name__ for module in modules] == [NAME, f"{NAME}.ops.a"]
-    assert failed == {}
+    assert errors == {}
 
 
 def test_what_a_recipe_skips_is_not_imported(package: Writer) -> None:
     """With all that is below it."""
     package({"a.py": "1 / 0", "ops/__init__.py": "1 / 0", "ops/b.py": "", "c.py": ""})
-    assert loaded(f"{NAME}.a", "*.ops") == ([NAME, f"{NAME}.c"], {})
+    assert load_names(f"{NAME}.a", "*.ops") == ([NAME, f"{NAME}.c"], {})
 
 
 def test_a_package_whose_init_raises_is_entered_past_it(package: Writer) -> None:
     """Its modules can be driven all the same."""
     package({"__init__.py": "raise RuntimeError('registered twice')", "ops.py": "HERE = 1\n"})
-    names, failed = loaded()
+    names, errors = load_names()
     assert names == [NAME, f"{NAME}.ops"]
-    assert failed == {NAME: "RuntimeError: registered twice"}
+    assert errors == {NAME: "RuntimeError: registered twice"}
 
 
 def test_a_package_with_nothing_else_cannot_be_driven(package: Writer) -> None:
@@ -238,7 +238,8 @@ def test_a_package_that_asks_for_fake_tensors_finds_none(package: Writer) -> Non
 
 
 def test_a_kernel_in_an_object_of_the_packages_own_is_found(package: Writer) -> None:
-    """A tuner that somebody wrote, and a table of several; torch's objects are not looked into."""
+    """Kernels in a package's own tuner and in a table are found; torch's objects are not
+    searched."""
     from flacheck.guest.search.entry_points import find_operators
 
     kernel = """
@@ -254,8 +255,8 @@ def test_a_kernel_in_an_object_of_the_packages_own_is_found(package: Writer) -> 
     """
     package({"a.py": with_kernels(kernel)})
     modules, _ = load([NAME], ())
-    offered = {each.name: each.kernels for each in find_operators(modules, [NAME])}
-    assert offered == {f"{NAME}.a:operator": frozenset({f"{NAME}.a:scale"})}
+    kernels_of = {each.name: each.kernels for each in find_operators(modules, [NAME])}
+    assert kernels_of == {f"{NAME}.a:operator": frozenset({f"{NAME}.a:scale"})}
 
 
 def test_a_kernel_that_a_function_imports_itself_is_found(package: Writer) -> None:
@@ -285,15 +286,16 @@ def test_a_kernel_that_a_function_imports_itself_is_found(package: Writer) -> No
     files = {"kernels.py": with_kernels(kernels), "a.py": functions, "lazy.py": lazy}
     package({name: textwrap.dedent(text) for name, text in files.items()})
     modules, _ = load([NAME], ())
-    offered = {each.name: each.kernels for each in find_operators(modules, [NAME])}
-    assert offered == {
+    kernels_of = {each.name: each.kernels for each in find_operators(modules, [NAME])}
+    assert kernels_of == {
         f"{NAME}.a:near": frozenset({f"{NAME}.kernels:one"}),
         f"{NAME}.a:far": frozenset({f"{NAME}.kernels:two"}),
     }
 
 
 def test_objects_that_refuse_to_be_read_are_passed_over(package: Writer) -> None:
-    """A lazy table imports what is not there, and a stand-in for an absent class tells so."""
+    """A lazy table that imports an absent module, and a stand-in for an absent class, raise when
+    they are read."""
     from flacheck.guest.search.entry_points import find_operators
 
     text = """
@@ -319,12 +321,12 @@ def test_objects_that_refuse_to_be_read_are_passed_over(package: Writer) -> None
     """
     package({"a.py": with_kernels(text)})
     modules, _ = load([NAME], ())
-    offered = {each.name: each.kernels for each in find_operators(modules, [NAME])}
-    assert offered == {f"{NAME}.a:operator": frozenset({f"{NAME}.a:one"})}
+    kernels_of = {each.name: each.kernels for each in find_operators(modules, [NAME])}
+    assert kernels_of == {f"{NAME}.a:operator": frozenset({f"{NAME}.a:one"})}
 
 
 def test_a_kernel_of_a_module_that_a_function_imports_is_found(package: Writer) -> None:
-    """Also where a function within it asks that module for it."""
+    """The import may stand in the function or in one within it."""
     from flacheck.guest.search.entry_points import find_operators
 
     kernels = """
@@ -345,14 +347,14 @@ def test_a_kernel_of_a_module_that_a_function_imports_is_found(package: Writer) 
     """
     package({"kernels.py": with_kernels(kernels), "a.py": textwrap.dedent(functions)})
     modules, _ = load([NAME], ())
-    offered = {each.name: each.kernels for each in find_operators(modules, [NAME])}
+    kernels_of = {each.name: each.kernels for each in find_operators(modules, [NAME])}
     home = f"{NAME}.kernels"
-    assert offered == {f"{NAME}.a:outer": frozenset({f"{home}:one", f"{home}:two"})}
+    assert kernels_of == {f"{NAME}.a:outer": frozenset({f"{home}:one", f"{home}:two"})}
 
 
 def test_methods_of_objects_are_found(package: Writer) -> None:
-    """What leads to a kernel through other methods of the object, private ones aside; of a class
-    whose constructor alone leads there, all that is public."""
+    """Public methods that lead to a kernel through other methods are found; if a constructor alone
+    leads there, all public methods are."""
     from flacheck.guest.inference.operators import FUNCTION, METHOD
     from flacheck.guest.search.entry_points import find_operators
 
@@ -393,9 +395,9 @@ def test_methods_of_objects_are_found(package: Writer) -> None:
     """
     package({"a.py": with_kernels(text)})
     modules, _ = load([NAME], ())
-    offered = {each.name.partition(":")[2]: each for each in find_operators(modules, [NAME])}
+    kernels_of = {each.name.partition(":")[2]: each for each in find_operators(modules, [NAME])}
     one, two = f"{NAME}.a:one", f"{NAME}.a:two"
-    assert {name: each.kernels for name, each in offered.items()} == {
+    assert {name: each.kernels for name, each in kernels_of.items()} == {
         "Base.inherited": {one},
         "Plan.__call__": {two},
         "Plan.of": {one},
@@ -404,16 +406,16 @@ def test_methods_of_objects_are_found(package: Writer) -> None:
         "Holder.other": {one},
         "Fused.step": {two},
     }
-    assert offered["Plan.of"].kind == FUNCTION
-    assert offered["Plan.__call__"].kind == METHOD
-    assert [each.name for each in offered["Plan.__call__"].parameters] == ["size"]
-    assert [each.name for each in offered["Plan.__call__"].takes] == ["x"]
+    assert kernels_of["Plan.of"].kind == FUNCTION
+    assert kernels_of["Plan.__call__"].kind == METHOD
+    assert [each.name for each in kernels_of["Plan.__call__"].parameters] == ["size"]
+    assert [each.name for each in kernels_of["Plan.__call__"].takes] == ["x"]
     # Its step is what everybody calls of an optimizer.
-    assert [name for name, each in offered.items() if each.outer] == ["Fused.step"]
+    assert [name for name, each in kernels_of.items() if each.outer] == ["Fused.step"]
 
 
 def test_an_object_that_answers_every_attribute_is_no_kernel(package: Writer) -> None:
-    """As one does in place of a compiled library that is not there: it never launches anything."""
+    """A stand-in for a missing compiled library never counts as a kernel."""
     from flacheck.guest.search.entry_points import find_operators
 
     text = """

@@ -74,17 +74,18 @@ def run(folder: Path, seconds: float = 60.0, **files: str) -> suite.TestRun:
 
 @needs_torch
 def test_tests_are_run_and_their_launches_recorded(tmp_path: Path) -> None:
-    """Passed or failed; a failure says whether it read what nobody computed."""
-    made = run(tmp_path, test_tiny=TESTS, test_broken="import nobody_has_this\n")
-    launched = list(made.lines)
-    by = {line["by"] for line in launched if "kernel" in line}
+    """The report has passed and failed tests, and whether a failure read a value that was never
+    computed."""
+    outcome = run(tmp_path, test_tiny=TESTS, test_broken="import nobody_has_this\n")
+    launches = list(outcome.lines)
+    by = {line["by"] for line in launches if "kernel" in line}
     assert by == {
         "test_tiny.py::test_rare[16]",
         "test_tiny.py::test_rare[32]",
         "test_tiny.py::test_rare[64]",
         "test_tiny.py::test_that_compares",
     }
-    report = made.report
+    report = outcome.report
     assert report["tests"] == {"passed": 3, "failed": 2, "skipped": 1}
     assert report["wanting"] == ["test_tiny.py::test_that_compares"]
     wrong = "ValueError: no such thing"
@@ -101,15 +102,15 @@ def test_the_tests_of_a_checkout_have_no_way_out(tmp_path: Path) -> None:
     outside.mkdir()
     with lay_bait(str(outside)) as bait:
         text = f"{code(bait)}\ndef test_it():\n    assert {expected('programs')!r} <= set(closed)\n"
-        made = run(checkout, test_tiny=text)
-    assert made.report["tests"] == {"passed": 1, "failed": 0, "skipped": 0}, made.report
+        outcome = run(checkout, test_tiny=text)
+    assert outcome.report["tests"] == {"passed": 1, "failed": 0, "skipped": 0}, outcome.report
 
 
 @needs_torch
 def test_what_the_time_cuts_is_named(tmp_path: Path) -> None:
     """Without time no test is run, and each function is named once."""
-    made = run(tmp_path, -1.0, test_tiny=TESTS)
-    assert made.report["cut"] == [
+    outcome = run(tmp_path, -1.0, test_tiny=TESTS)
+    assert outcome.report["cut"] == [
         "test_tiny.py::test_rare",
         "test_tiny.py::test_that_compares",
         "test_tiny.py::test_that_is_wrong",
@@ -120,9 +121,9 @@ def test_what_the_time_cuts_is_named(tmp_path: Path) -> None:
 @needs_torch
 def test_a_checkout_without_tests_says_so(tmp_path: Path) -> None:
     """Its launches file is whole all the same."""
-    made = run(tmp_path)
-    assert made.report["ended"] == "it has no tests that pytest finds"
-    assert [line["package"] for line in made.lines] == ["tiny==1.0"]
+    outcome = run(tmp_path)
+    assert outcome.report["ended"] == "it has no tests that pytest finds"
+    assert [line["package"] for line in outcome.lines] == ["tiny==1.0"]
 
 
 MANY = """
@@ -146,10 +147,10 @@ def test_that_never_ends():
 def test_of_many_cases_some_are_run(tmp_path: Path) -> None:
     """So many of a function that each value of a parameter may come; a test that loops is ended by
     the operations that it did."""
-    made = run(tmp_path, 8.0, test_tiny=MANY)
-    assert made.report["tests"] == {"passed": cases.MOST, "failed": 1, "skipped": 0}
-    assert made.report["unrun"] == 300 - cases.MOST
-    (error,) = made.report["failures"].values()
+    outcome = run(tmp_path, 8.0, test_tiny=MANY)
+    assert outcome.report["tests"] == {"passed": cases.MOST, "failed": 1, "skipped": 0}
+    assert outcome.report["unrun"] == 300 - cases.MOST
+    (error,) = outcome.report["failures"].values()
     assert error.endswith("TestTooLong: took too long")
 
 
@@ -169,16 +170,16 @@ def line(identity: str, kernel: str, **more: Any) -> dict[str, Any]:
 
 
 def test_what_both_launched_stands_there_once() -> None:
-    """As the tests launched it; the driver's own launches follow."""
+    """A launch of both is recorded as the tests launched it, before the driver's own launches."""
     header = {"schema": "flacheck.launches/1"}
-    made = suite.TestRun((header, line("a", "m:one", by="test")), {})
+    outcome = suite.TestRun((header, line("a", "m:one", by="test")), {})
     driver = [header, line("a", "m:one", made_up=True), line("b", "m:two")]
-    assert suite.merge_lines(made, driver) == [
+    assert suite.merge_lines(outcome, driver) == [
         header,
         line("a", "m:one", by="test", call="test", sizes_from="the package's tests"),
         line("b", "m:two"),
     ]
-    assert suite.by_source(made, driver) == {"tests": [], "driver": ["m:two"], "both": ["m:one"]}
+    assert suite.by_source(outcome, driver) == {"tests": [], "driver": ["m:two"], "both": ["m:one"]}
     alone = suite.TestRun((), {})
     assert suite.merge_lines(alone, driver) == driver
 
@@ -186,15 +187,17 @@ def test_what_both_launched_stands_there_once() -> None:
 def test_the_coverage_tells_how_tests_ended() -> None:
     """In a form that a report can show."""
     kernels = {"tests": ["m:one"], "driver": [], "both": []}
-    said = {
+    results = {
         "tests": {"passed": 1, "failed": 1, "skipped": 0},
         "failures": {"t.py::a": "AssertionError"},
         "wanting": ["t.py::a"],
         "kernels": kernels,
     }
-    told = coverage({"m:one": ("m:host",)}, {"m:one": 1}, {"tests": said})["tests"]
-    assert told["failures"] == [{"test": "t.py::a", "error": "AssertionError", "wants_data": True}]
-    assert (told["passed"], told["ended"], told["kernels"]) == (1, None, kernels)
+    section = coverage({"m:one": ("m:host",)}, {"m:one": 1}, {"tests": results})["tests"]
+    assert section["failures"] == [
+        {"test": "t.py::a", "error": "AssertionError", "wants_data": True}
+    ]
+    assert (section["passed"], section["ended"], section["kernels"]) == (1, None, kernels)
     assert "tests" not in coverage({}, {}, {})
 
 
@@ -208,7 +211,7 @@ def test_only_a_checkout_has_tests() -> None:
 @needs_torch
 def test_the_launches_of_tests_are_read_as_seen(tmp_path: Path) -> None:
     """Nobody made their arguments up."""
-    made = run(tmp_path, test_tiny=TESTS)
+    outcome = run(tmp_path, test_tiny=TESTS)
     file = tmp_path / "l.jsonl"
-    file.write_bytes(json_lines(made.lines))
+    file.write_bytes(json_lines(outcome.lines))
     assert {entry.made_up for entry in read(file).launches} == {False}
