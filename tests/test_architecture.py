@@ -394,8 +394,8 @@ def test_guest_folders_are_read_through_one_module() -> None:
 READ_OWN_FILES = {
     *("api.lists", "cli.topics", "reports.board", "reports.formats.html", "rules.base", "tables"),
     *("engine.executors", "engine.sandbox", "evidence.published.library", "subjects.inputs.nearby"),
-    *("toolchains.cache", "toolchains.downloads", "toolchains.filling", "toolchains.identity"),
-    *("toolchains.triton", "source.packages.package"),
+    *("toolchains.cache", "toolchains.filling", "toolchains.identity", "toolchains.triton"),
+    "source.packages.package",
 }
 
 

@@ -1,26 +1,32 @@
 """The versions of a distribution in the user's own indexes, looked up once a day."""
 
-import platform
+import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from textwrap import shorten
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.tags import Tag, compatible_tags, cpython_tags, platform_tags, sys_tags
-from packaging.utils import (
-    InvalidSdistFilename,
-    InvalidWheelFilename,
-    canonicalize_name,
-    parse_sdist_filename,
-    parse_wheel_filename,
-)
 from packaging.version import InvalidVersion, Version
 
-from flacheck.toolchains import cache, connections, index_pages, wheels
-from flacheck.toolchains.index_pages import IndexFile, UnreadPage
-from flacheck.toolchains.index_sources import Sources
+from flacheck.errors import ToolchainError
+from flacheck.toolchains import cache, connections, index_settings, wheels
 
-DAY = 86_400.0
+# From `pip index versions`.
+_VERSIONS = re.compile(r"^Available versions: (.*)$", re.MULTILINE)
+# From pip's debug log: the pages that it could not read, without those whose status means that the
+# index lacks the distribution.
+_UNREAD = re.compile(
+    r"^\s*(?:WARNING: )?(?:Could not fetch URL|Skipping page) (\S+?):? (?!404 |410 )(?:because )?"
+    r"(.*?)(?: - skipping)?$",
+    re.MULTILINE,
+)
+# The pages of indexes that pip is about to read.
+_PLACE = re.compile(r"^\* (http\S+)", re.MULTILINE)
+_STATUS = re.compile(r"[1-5]\d\d \w+ Error: [^:]*?(?= for url)")
+_CAUSE = re.compile(r"\[Errno [^'\")]+|[Cc]onnect(?:ion)? timed? ?out|SSL\w*Error\([^)]*\)")
+_CREDENTIALS = re.compile(r"(?<=//)[^/@\s]*@")
+# Characters of a reason in a message.
+_REASON = 160
 
 
 class PartialAnswer(wheels.Offline):
@@ -31,24 +37,21 @@ class PartialAnswer(wheels.Offline):
         self.versions = versions
 
 
-def available(name: str, python: str | None = None, binary_only: bool = True) -> list[Version]:
+def available(name: str, python: str | None = None) -> list[Version]:
     """Return final versions with a file for this Python, oldest first.
 
-    `python` ("3.13") selects another Python. Raises NotFound, PartialAnswer, Offline or another
-    ToolchainError. A complete listing is kept for a day (--refresh replaces it), and longer while
-    an index cannot be read.
+    `python` ("3.13") selects another Python, and versions with a wheel for it. Raises NotFound,
+    PartialAnswer, Offline or another ToolchainError. A complete listing is kept for a day
+    (--refresh replaces it), and longer while an index cannot be read.
     """
     book = f"index/{name}.json"
-    kind = "all"
-    if binary_only:
-        kind = "wheels"
-    page = f"{cache.python_tag()}:{python or 'here'}:{kind}"
+    page = f"{cache.python_tag()}:{python or 'here'}"
     pages = cache.read_json(book)
     entry = pages.get(page, {})
     if entry and connections.is_current(entry["time"]):
         return parse_versions(entry["versions"])
     try:
-        versions = _look_up(name, python, binary_only)
+        versions = _look_up(name, python)
     except wheels.Offline as error:
         if not entry:
             raise
@@ -72,92 +75,59 @@ def has(name: str, version: Version, python: str | None = None) -> bool:
         return True
 
 
-def _look_up(name: str, python: str | None, binary_only: bool) -> list[Version]:
+def _look_up(name: str, python: str | None) -> list[Version]:
     """Return the versions in all indexes; see `available`."""
     if connections.is_offline():
         raise wheels.Offline(
             f"cannot look up {name}: --offline, and no earlier command has listed its releases"
         )
-    pip = wheels.require_installers()[-1]
-    sources = connections.sources(pip.pip)
-    files: list[IndexFile] = []
-    unread: list[UnreadPage] = []
-    for place in sources.all:
-        try:
-            files += _read(place, name, sources)
-        except UnreadPage as error:
-            unread.append(error)
-    versions = parse_versions(_list_versions(files, name, python, binary_only))
-    if not unread and not versions:
-        raise wheels.NotFound(
-            f"cannot look up {name}: the package index has no such release for this Python and"
-            " system"
-        )
-    if not unread:
-        return versions
-    message = (
-        f"cannot look up {name}: {unread[0]}; check the network and the index settings of"
-        f" {pip.name}, or work without it (--offline)"
-    )
-    if len(unread) == len(sources.all):
-        raise wheels.Offline(message)
-    raise PartialAnswer(message, versions)
-
-
-def _read(place: str, name: str, sources: Sources) -> list[IndexFile]:
-    """Return a source's files of a distribution, and others. Raises UnreadPage."""
-    reason = connections.why_unreachable(place)
-    if reason is not None:
-        raise UnreadPage(place, reason, is_unreachable=True)
-    try:
-        if place in sources.indexes:
-            return index_pages.read_project(place, str(canonicalize_name(name)), sources)
-        return index_pages.read_links(place, sources)
-    except UnreadPage as error:
-        if error.is_unreachable:
-            connections.note_unreachable(place, error.reason)
-        raise
-
-
-def _list_versions(
-    files: Sequence[IndexFile], name: str, python: str | None, binary_only: bool
-) -> Iterator[str]:
-    """Yield the version of each file of a distribution that this Python can use."""
-    tags = _tags_of(python)
-    interpreter = platform.python_version()
+    if connections.has_no_index():
+        raise wheels.Offline(f"cannot look up {name}: no package index answers")
+    pip = wheels.require_installers()[-1].pip
+    # Only the debug log has the pages that could not be read.
+    command = [*pip, "-vv", "index", "versions", name]
     if python:
-        interpreter = f"{python}.0"
-    for file in files:
-        if file.yanked or not _allows(file.requires_python, interpreter):
-            continue
-        with suppress(InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
-            if file.filename.endswith(".whl"):
-                project, version, _, file_tags = parse_wheel_filename(file.filename)
-                is_usable = not tags.isdisjoint(file_tags)
-            else:
-                project, version = parse_sdist_filename(file.filename)
-                is_usable = not binary_only
-            if is_usable and project == canonicalize_name(name):
-                yield str(version)
+        command += ["--python-version", python, "--only-binary", ":all:"]
+    code, output = wheels.run(
+        command, f"listing the releases of {name}", index_settings.variables(pip)
+    )
+    match = _VERSIONS.search(output)
+    versions = parse_versions(match[1].split(",")) if match else []
+    unread = dict(_UNREAD.findall(output))
+    if unread:
+        _note_unreachable(unread, _PLACE.findall(output))
+        raise PartialAnswer(f"cannot look up {name}: {_describe(unread)}", versions)
+    if code != 0:
+        raise _without_versions(output, name)
+    return versions
 
 
-def _tags_of(python: str | None) -> frozenset[Tag]:
-    """Return the tags of wheels for this Python, or for another one on this system."""
-    if python is None:
-        return frozenset(sys_tags())
-    major, minor = map(int, python.split("."))
-    platforms = list(platform_tags())
-    tags = set(cpython_tags((major, minor), platforms=platforms))
-    tags.update(compatible_tags((major, minor), f"cp{major}{minor}", platforms))
-    return frozenset(tags)
+def _note_unreachable(unread: Mapping[str, str], places: Sequence[str]) -> None:
+    """Remember that no index answers, if each failed without an HTTP status."""
+    is_dead = [place in unread and not _STATUS.search(unread[place]) for place in places]
+    if all(is_dead):
+        connections.note_unreachable()
 
 
-def _allows(requires_python: str | None, python: str) -> bool:
-    """Return True if a file's metadata admits a Python; a malformed bound admits all."""
-    try:
-        return SpecifierSet(requires_python or "").contains(python, prereleases=True)
-    except InvalidSpecifier:
-        return True
+def _describe(unread: Mapping[str, str]) -> str:
+    """Return the first page that could not be read, with the cause and a remedy."""
+    url, reason = next(iter(unread.items()))
+    match = _STATUS.search(reason) or _CAUSE.search(reason)
+    cause = shorten(match[0] if match else reason, _REASON, placeholder=" …")
+    return (
+        f"{_CREDENTIALS.sub('', url)} did not answer ({cause}); check the network and the index"
+        " settings of pip, or work without it (--offline)"
+    )
+
+
+def _without_versions(output: str, name: str) -> ToolchainError:
+    """Return the error of a look-up in which every index answered."""
+    error = wheels.diagnose(output, f"look up {name}", cache.root(), "pip")
+    if not isinstance(error, wheels.NotFound):
+        return error
+    return wheels.NotFound(
+        f"cannot look up {name}: the package index has no such release for this Python and system"
+    )
 
 
 def parse_versions(texts: Iterable[str]) -> list[Version]:

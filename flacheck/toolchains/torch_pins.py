@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from flacheck.errors import ToolchainError
 from flacheck.tables import table
-from flacheck.toolchains import cache, connections, index, wheels
+from flacheck.toolchains import cache, connections, index, index_settings, wheels
 
 _BOOK = "index/torch_pins.json"
 _HOUR = 3_600.0
@@ -47,7 +47,7 @@ def refresh(again: bool = False) -> None:
     read; it is silent when offline, and reads nothing with --offline.
     """
     book = cache.read_json(_BOOK)
-    wait = index.DAY
+    wait = connections.DAY
     if not book.get("complete", True):
         wait = _HOUR
     if connections.is_offline():
@@ -82,7 +82,9 @@ def look_up(torch: str) -> str | None:
     flags = ["--dry-run", "--ignore-installed", "--no-deps", "--quiet", "--report", "-"]
     for installer in reversed(wheels.require_installers()):
         command = [*installer.pip, "install", *flags, f"torch=={torch}"]
-        code, output = wheels.run(command, f"torch {torch}", connections.limits(installer.pip))
+        code, output = wheels.run(
+            command, f"torch {torch}", index_settings.variables(installer.pip)
+        )
         if code == 0:
             return _triton_pin(output)
     raise wheels.diagnose(output, f"look up torch {torch}", cache.root(), installer.name)

@@ -14,8 +14,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from flacheck.errors import ToolchainError
-from flacheck.toolchains import connections, index_sources
+from flacheck.toolchains import connections, index_settings
 from flacheck.toolchains.cache import size_mb
-from flacheck.toolchains.downloads import Download, in_megabytes, required_bytes
 from flacheck.toolchains.filling import no_permission, no_space
 from flacheck.toolchains.scratch import temporary_folder
 
@@ -34,8 +34,6 @@ _LOG = logging.getLogger(__name__)
 
 # Seconds between two lines of progress: shorter than a user's patience, longer than most installs.
 HEARTBEAT = 8.0
-# Seconds between two looks at the bytes that an installer received.
-_POLL = 1.0
 # A prctl option, from linux/prctl.h: the signal that a process gets when its parent dies.
 _PR_SET_PDEATHSIG = 1
 # Messages of uv and pip, in any version from 2023 on; neither has an exit status for these errors.
@@ -53,9 +51,8 @@ _NOT_FOUND = re.compile(
     r"No matching distribution|no version of|was not found in the package registry|no versions of|"
     r"ha(s|ve) no (usable )?wheels|were found in the package registry"
 )
-# From uv's report of a trial: "Would download 2 packages", " + triton==3.7.1".
-_DOWNLOADS = re.compile(r"^Would download ", re.MULTILINE)
-_PLANNED = re.compile(r"^ \+ (\S+==\S+)", re.MULTILINE)
+# "  Downloading triton-3.9.0-cp311-….whl (188.5 MB)" of pip, "Downloading triton (179.8MiB)" of uv.
+_DOWNLOADING = re.compile(r"\s*Downloading (\S+) \(([\d.]+) ?([MG])i?B\)")
 # From pip's report of a conflict: "toy 1.0 depends on torch<2.8 and >=2.1".
 _DEPENDS = re.compile(r"depends on ([\w.-]+?)((?:(?: and |,)?[<>=!~]=?=?\s*[\w.*+!-]+)+)")
 # Settings that contradict an install into a folder of its own, or constrain the user's environment:
@@ -68,8 +65,11 @@ _INSTEAD = {
     "NO_COLOR": "1",
     "PIP_USER": "0",
     "PIP_REQUIRE_VIRTUALENV": "0",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     # pip ignores an empty variable and would use its configuration file.
     "PIP_CONSTRAINT": os.devnull,
+    # The name of a file arrives before its download.
+    "PYTHONUNBUFFERED": "1",
 }
 
 
@@ -126,7 +126,7 @@ def installers() -> list[Installer]:
         run_pip = (uv, "tool", "run", "--quiet", *python, "pip")
         here.append(Installer("uv", (uv, "pip", "install", *python), run_pip))
     if importlib.util.find_spec("pip"):
-        pip = (sys.executable, "-m", "pip", "--no-input", "--disable-pip-version-check")
+        pip = (sys.executable, "-m", "pip", "--no-input")
         flags = ("--no-compile", "--no-warn-script-location")
         here.append(Installer("pip", (*pip, "install", *flags), pip))
     return here
@@ -168,76 +168,44 @@ def install(
         environment["PIP_CONSTRAINT"] = str(constraints)
     errors: list[ToolchainError] = []
     usable = require_installers()
-    pip = usable[-1].pip
-    # pip can leave out the index that does not answer; uv reads its own cache without any, and pip
-    # then reads folders alone.
-    if connections.has_dead_index() and not connections.has_no_index():
-        usable = usable[-1:]
-    elif connections.has_no_index() and not connections.has_local_source(pip):
-        usable = usable[:1]
     for installer in usable:
-        overrides = []
+        command = [*installer.install, *flags]
         # pip lacks such an option: with pip an upper bound must admit the constraint.
         if constraints and installer.name == "uv":
-            overrides = ["--override", str(constraints)]
-        command = [*installer.install, *flags, *overrides]
+            command += ["--override", str(constraints)]
         if connections.has_no_index() and installer.name == "uv":
             command.append("--offline")
-        variables = {**connections.limits(pip), **environment}
-        command += requirements
-        size = _announce(installer, command, requirements, folder, what, variables)
-        code, output = _fill(installer, folder, command, what, variables, size)
+        variables = {**index_settings.variables(usable[-1].pip), **environment}
+        doing = f"installing {what}"
+        _LOG.info(f"{doing} …")
+        code, output = _fill(installer, folder, [*command, *requirements], doing, variables)
         if code == 0:
-            (folder / ".lock").unlink(missing_ok=True)  # uv leaves one
-            seconds = round(time.monotonic() - start, 1)
-            megabytes = size_mb(folder)
-            _LOG.info(f"installing {what} … {seconds} s, {megabytes} MB")
-            return {
-                "installer": installer.name,
-                "seconds": seconds,
-                "size_mb": megabytes,
-                "contains": contents(folder),
-            }
+            return _report(installer, folder, what, time.monotonic() - start)
         error = diagnose(output, f"install {what}", folder, installer.name)
-        if isinstance(error, Offline):
-            connections.try_all(pip)
         if isinstance(error, NotFound) and connections.has_no_index():
             error = _without_index(f"install {what}")
         errors.append(error)
         if not isinstance(error, (NotFound, Offline)):
             break
+    if isinstance(errors[-1], Offline):
+        connections.note_unreachable()
     # The first installer's error if nothing was found, unless another had a worse one.
     if isinstance(errors[-1], NotFound):
         raise errors[0]
     raise errors[-1]
 
 
-def _announce(
-    installer: Installer,
-    command: Sequence[str],
-    requirements: Sequence[str],
-    folder: Path,
-    what: str,
-    variables: Mapping[str, str],
-) -> int:
-    """Log what an installer is about to fetch, with its size; return the bytes, 0 if unknown."""
-    is_local = all(each.endswith(".whl") for each in requirements)
-    if is_local or connections.has_no_index():
-        _LOG.info(f"installing {what} …")
-        return 0
-    pip = require_installers()[-1].pip
-    if installer.name == "uv":
-        # uv resolves in less than a second; pip would fetch the wheels to do so.
-        trial = [*command, "--dry-run", "--target", str(folder)]
-        code, output = run(trial, what, variables)
-        if code == 0 and not _DOWNLOADS.search(output):
-            # uv's cache has them all.
-            _LOG.info(f"installing {what} …")
-            return 0
-        requirements = _PLANNED.findall(output) or requirements
-    size = required_bytes(requirements, pip)
-    _LOG.info(f"fetching {what}{in_megabytes(size)} …")
-    return size
+def _report(installer: Installer, folder: Path, what: str, seconds: float) -> dict[str, Any]:
+    """Log the end of an installation, and return its entries of the manifest."""
+    (folder / ".lock").unlink(missing_ok=True)  # uv leaves one
+    megabytes = size_mb(folder)
+    _LOG.info(f"installing {what} … {seconds:.1f} s, {megabytes} MB")
+    return {
+        "installer": installer.name,
+        "seconds": round(seconds, 1),
+        "size_mb": megabytes,
+        "contains": contents(folder),
+    }
 
 
 def _without_index(doing: str) -> Offline:
@@ -252,19 +220,18 @@ def _fill(
     installer: Installer,
     folder: Path,
     command: Sequence[str],
-    what: str,
+    doing: str,
     environment: Mapping[str, str],
-    size: int,
 ) -> tuple[int, str]:
     """Run an installer's command for a folder; return the exit code and the output."""
     has_files = folder.is_dir() and any(folder.iterdir())
     if installer.name != "pip" or not has_files:
-        return run([*command, "--target", str(folder)], what, environment, size)
+        return run([*command, "--target", str(folder)], doing, environment)
     # pip skips a directory that exists in its target: of two distributions with one top-level
     # package (flash-linear-attention and fla-core) the second would lose its modules.
     with temporary_folder() as aside:
         filled = Path(aside) / "filled"
-        code, output = run([*command, "--target", str(filled)], what, environment, size)
+        code, output = run([*command, "--target", str(filled)], doing, environment)
         if code == 0:
             add_distributions(filled, folder)
     return code, output
@@ -293,53 +260,69 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def run(
-    command: Sequence[str],
-    what: str,
-    environment: Mapping[str, str] | None = None,
-    size: int = 0,
+    command: Sequence[str], doing: str, environment: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
-    """Return exit status and joined output of an installer's command; log every eight seconds.
+    """Return exit status and joined output of an installer's command.
 
-    It runs in the user's environment with its index settings, without those for other installs, and
-    with `environment` added; the settings and modules in the current folder are left out. Paths in
-    the command are absolute. `size` are the bytes that it fetches, 0 if that is unknown.
+    Each large file is logged with its size before it is downloaded, and the time every eight
+    seconds. The command runs in the user's environment with its index settings, without those for
+    other installs, and with `environment` added; the settings and modules in the current folder are
+    left out. Paths in the command are absolute.
     """
-    start = time.monotonic()
     user_environment = {name: value for name, value in os.environ.items() if name not in _CONTRARY}
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=index_sources.NEUTRAL_FOLDER,
-        env=index_sources.with_absolute_paths(
-            {**user_environment, **_INSTEAD, **(environment or {})}
-        ),
-        preexec_fn=_die_with_parent,
-    ) as process:
-        pip = require_installers()[-1].pip
-        download = Download(process.pid, size)
-        last_line = start
+    lines = []
+    with (
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            cwd=index_settings.NEUTRAL_FOLDER,
+            env=index_settings.with_absolute_paths(
+                {**user_environment, **_INSTEAD, **(environment or {})}
+            ),
+            preexec_fn=_die_with_parent,
+        ) as process,
+        _heartbeat(doing),
+    ):
         try:
-            while True:
-                try:
-                    output, _ = process.communicate(timeout=min(_POLL, HEARTBEAT))
-                    return process.returncode, output.decode(errors="replace")
-                except subprocess.TimeoutExpired:
-                    download.poll()
-                now = time.monotonic()
-                if now - last_line < HEARTBEAT:
-                    continue
-                last_line = now
-                _LOG.info(f"installing {what} … {now - start:.0f} s{download.line()}")
-                # An installer tries a dead host for minutes.
-                connections.try_all(pip)
-                if connections.has_no_index() and not connections.is_offline():
-                    process.kill()
-                    return 1, "error: Connection timed out"
+            for line in process.stdout or ():
+                lines.append(line)
+                _log_download(line)
+            return process.wait(), "".join(lines)
         except BaseException:
             process.kill()
             raise
+
+
+def _log_download(line: str) -> None:
+    """Log a file of a megabyte or more that an installer is about to download."""
+    match = _DOWNLOADING.match(line)
+    if match:
+        # A wheel's name has its tags behind the version; uv prints the distribution alone.
+        name = " ".join(match[1].rpartition("/")[2].split("-")[:2])
+        _LOG.info(f"fetching {name} ({match[2]} {match[3]}B) …")
+
+
+@contextlib.contextmanager
+def _heartbeat(doing: str) -> Iterator[None]:
+    """Log the seconds of a step within the block, every eight of them."""
+    ended = threading.Event()
+    start = time.monotonic()
+
+    def beat() -> None:
+        while not ended.wait(HEARTBEAT):
+            _LOG.info(f"{doing} … {time.monotonic() - start:.0f} s")
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _die_with_parent() -> None:
@@ -406,7 +389,8 @@ def download_sources(requirement: str, into: Path, aside: Path, what: str) -> No
     flags = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--use-pep517"]
     command = [*pip.pip, "download", *flags, "--dest", str(into), requirement]
     _LOG.info(f"fetching {what} …")
-    code, output = run(command, what, {**connections.limits(pip.pip), "PYTHONPATH": str(aside)})
+    variables = {**index_settings.variables(pip.pip), "PYTHONPATH": str(aside)}
+    code, output = run(command, f"fetching {what}", variables)
     if code != 0 and connections.has_no_index():
         raise _without_index(f"fetch {what}")
     if code != 0:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from flacheck.errors import ToolchainError
-from flacheck.toolchains import index_sources, wheels
+from flacheck.toolchains import connections, index_settings, wheels
 from tests.made_toolchains import failure
 from tests.package_index import served
 
@@ -63,12 +65,18 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_pip_imports_no_module_of_the_current_folder(checkout: Path) -> None:
+def test_pip_imports_no_module_of_the_current_folder(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A checkout with a `pip.py` would run with the user's rights."""
+    monkeypatch.setenv("PIP_INDEX_URL", "https://index.example/simple")
+    index_settings.pip_options.cache_clear()
     command = [sys.executable, "-m", "pip"]
     status, output = wheels.run([*command, "--version"], "nothing")
     assert (status, output.startswith("pip ")) == (0, True), output
-    assert index_sources.read(command).indexes
+    options = index_settings.pip_options(tuple(command))
+    index_settings.pip_options.cache_clear()
+    assert options["index-url"] == "https://index.example/simple"
     assert not (checkout / "run").exists()
 
 
@@ -113,3 +121,70 @@ def test_what_is_constrained_holds_whatever_versions_a_package_asks_for(
         words = (tmp_path / name).read_text().split()
         assert words[words.index("--constraint") + 1] == str(constraints)
         assert ("--override" in words) is overrides
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("  Downloading toy-1.0-py3-none-any.whl (188.5 MB)", "fetching toy 1.0 (188.5 MB) …"),
+        (
+            "Downloading https://my.index/toy-1.0.tar.gz (1.2 GB)",
+            "fetching toy 1.0.tar.gz (1.2 GB) …",
+        ),
+        ("Downloading toy (1.2MiB)", "fetching toy (1.2 MB) …"),
+        ("  Downloading toy-1.0-py3-none-any.whl.metadata (1.5 kB)", None),
+        ("Using cached toy-1.0-py3-none-any.whl (188.5 MB)", None),
+    ],
+)
+def test_a_download_is_announced_with_its_size(
+    caplog: pytest.LogCaptureFixture, line: str, message: str | None
+) -> None:
+    """Each line of pip and uv that names a large file is logged before the file arrives."""
+    caplog.set_level(logging.INFO, logger="flacheck")
+    code = f"import sys, time; print({line!r}); time.sleep(0.5); sys.exit('the end')"
+    seconds = []
+    log = logging.getLogger("flacheck.toolchains.wheels")
+
+    def note(record: logging.LogRecord) -> bool:
+        seconds.append(time.monotonic())
+        return True
+
+    log.addFilter(note)
+    try:
+        status, output = wheels.run([sys.executable, "-c", code], "toy")
+    finally:
+        log.removeFilter(note)
+    assert (status, output) == (1, f"{line}\nthe end\n")
+    assert caplog.messages == ([message] if message else [])
+    assert all(time.monotonic() - second > 0.4 for second in seconds)
+
+
+def test_a_long_installation_logs_its_seconds(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A line of progress appears while an installer is silent."""
+    monkeypatch.setattr(wheels, "HEARTBEAT", 0.1)
+    caplog.set_level(logging.INFO, logger="flacheck")
+    wheels.run([sys.executable, "-c", "import time; time.sleep(0.5)"], "installing toy 1.0")
+    assert "installing toy 1.0 … 0 s" in caplog.messages
+
+
+def test_an_unreachable_index_is_tried_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later installations read uv's cache and local folders alone, and fail at once."""
+    calls = tmp_path / "calls"
+    monkeypatch.setenv("CALLS", str(calls))
+    script = 'echo "$0 $* $PIP_NO_INDEX" >> "$CALLS"; echo "$OUTPUT"; exit 1'
+    installers = [wheels.Installer(name, ("sh", "-c", script, name), ()) for name in ("uv", "pip")]
+    monkeypatch.setattr(wheels, "installers", lambda: installers)
+    monkeypatch.setenv("OUTPUT", "error: dns error")
+    with pytest.raises(wheels.Offline, match="could not be reached"):
+        wheels.install(["toy"], tmp_path / "into", what="toy")
+    assert connections.has_no_index()
+    monkeypatch.setenv("OUTPUT", "No matching distribution")
+    with pytest.raises(wheels.Offline, match="not in the cache, and no package index answers"):
+        wheels.install(["toy"], tmp_path / "into", what="toy")
+    first_uv, first_pip, uv, pip = calls.read_text().splitlines()
+    assert "--offline" not in first_uv and not first_pip.endswith("1")
+    assert "--offline" in uv and pip.endswith(" 1")

@@ -168,7 +168,7 @@ class _Requirements:
     def _install_sources(self, requirement: Requirement) -> bool:
         """Build the newest release of a requirement, and install it without its own."""
         try:
-            available = index.available(requirement.name, binary_only=False)
+            available = index.available(requirement.name)
             versions = list(requirement.specifier.filter(available))
             if not versions:
                 return False

@@ -224,7 +224,7 @@ def releases(spec: str) -> list[str]:
     """
     name, specifiers = parse_range(spec)
     try:
-        versions = index.available(name, binary_only=False)
+        versions = index.available(name)
     except wheels.NotFound:
         raise UsageError(f"there is no package {name} in the package index") from None
     matching = list(specifiers.filter(versions))
@@ -278,7 +278,7 @@ def newest_version(name: str) -> str:
 def _newest(name: str) -> Version:
     """Return the newest final version in the index, or the newest of any kind."""
     try:
-        versions = index.available(name, binary_only=False)
+        versions = index.available(name)
     except wheels.NotFound:
         raise UsageError(f"there is no package {name} in the package index") from None
     finals = [version for version in versions if not version.is_prerelease]
@@ -290,7 +290,7 @@ def _newest(name: str) -> Version:
 def _unknown(name: str, version: str, error: ToolchainError) -> str:
     """Return why the package cannot be found; raise Offline if an index is unreachable."""
     try:
-        there = index.available(name, binary_only=False)
+        there = index.available(name)
     except wheels.NotFound:
         return f"there is no package {name} in the package index"
     except wheels.Offline:

@@ -129,7 +129,7 @@ def test_sides_that_are_no_two_releases_of_a_package(words: tuple[str, ...], mes
 def test_a_range_is_its_newest_final_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest final release of a range is compared and named on stderr."""
     versions = [Version("1.0"), Version("1.1"), Version("2.0"), Version("2.1rc1")]
-    monkeypatch.setattr(index, "available", lambda name, binary_only: versions)
+    monkeypatch.setattr(index, "available", lambda name: versions)
     outcome = run("ops==1.0", "ops>1", *COMPILER)
     assert outcome.exit_code == Exit.FINDINGS
     assert "ops>1 admits 1.1 and 2.0: ops==2.0 is compared" in " ".join(outcome.stderr.split())

@@ -305,7 +305,7 @@ def test_a_listed_new_release_is_seen(project: Path) -> None:
     cache = Path(os.environ["FLACHECK_CACHE_DIR"]) / "index" / "triton.json"
     assert ">3.9.0" in {v["triton"] for v in document(project, "triton>=3.8\n")["versions"]}
     cache.parent.mkdir(parents=True)
-    cache.write_text(json.dumps({"x:here:wheels": {"time": 0, "versions": ["3.9.0", "3.10.0"]}}))
+    cache.write_text(json.dumps({"x:here": {"time": 0, "versions": ["3.9.0", "3.10.0"]}}))
     assert {"3.10.0", ">3.10.0"} <= {
         v["triton"] for v in document(project, "triton>=3.8\n")["versions"]
     }

@@ -29,9 +29,9 @@ def test_the_installed_version_is_taken(caplog: pytest.LogCaptureFixture) -> Non
 def test_otherwise_the_newest_final_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without an installed release, the newest final version of the package index is taken."""
     versions = [Version("1.0"), Version("2.0rc1"), Version("1.10")]
-    monkeypatch.setattr(index, "available", lambda name, binary_only: versions)
+    monkeypatch.setattr(index, "available", lambda name: versions)
     assert package.choose_version("no-such-one").spec == "no-such-one==1.10"
-    monkeypatch.setattr(index, "available", lambda name, binary_only: [])
+    monkeypatch.setattr(index, "available", lambda name: [])
     with pytest.raises(UsageError, match="no version of no-such-one"):
         package.choose_version("no-such-one")
 
@@ -47,7 +47,7 @@ def test_a_range_is_every_release_in_it(
 ) -> None:
     """For a scan: the newest first, the pre-releases left out, and named in a sentence."""
     versions = [Version("0.9"), Version("1.0"), Version("2.0rc1"), Version("1.10")]
-    monkeypatch.setattr(index, "available", lambda name, binary_only: versions)
+    monkeypatch.setattr(index, "available", lambda name: versions)
     subjects = subjects_of(None, ["Shop>=1,<3", "other==1.0"])
     assert [each.package for each in subjects] == ["shop==1.10", "shop==1.0", "other==1.0"]
     assert "--package Shop>=1,<3: scanning shop==1.10, shop==1.0" in caplog.text
@@ -60,7 +60,7 @@ def test_a_range_without_an_index_is_the_releases_on_disk(
 ) -> None:
     """The published ones, and those that an earlier command installed."""
 
-    def unreachable(name: str, binary_only: bool) -> list[Version]:
+    def unreachable(name: str) -> list[Version]:
         raise wheels.Offline("no index answers")
 
     monkeypatch.setattr(index, "available", unreachable)
