@@ -49,6 +49,14 @@ class Sink(Protocol):
     def others_wrote(self) -> bool: ...
 
 
+class BinarySink(Protocol):
+    """The destination of binaries, by the key of their cell."""
+
+    def has(self, key: str) -> bool: ...
+
+    def add(self, key: str, binary: Json) -> None: ...
+
+
 @dataclass
 class Timeouts:
     """The `--timeout` option: seconds, or by default derived from finished cells.
@@ -153,7 +161,10 @@ class _Unsent:
 
 @dataclass
 class Loop:
-    """Compiles cells for one run. `again` ignores stored records."""
+    """Compiles cells for one run. `again` ignores stored records.
+
+    With `binaries`, a cell that compiles without a stored binary is compiled again.
+    """
 
     provider: Provider
     run: str
@@ -161,6 +172,7 @@ class Loop:
     executor: Executor
     timeouts: Timeouts
     again: bool = False
+    binaries: BinarySink | None = None
     # Failures of each kind that did not repeat. The more there are, the more likely the next
     # failure is an accident.
     _accidents: Counter[str | None] = field(default_factory=Counter)
@@ -217,7 +229,7 @@ class Loop:
             cell = held_records[key].cell
             kind = self.provider.worker_kind(cell)
             assert not isinstance(kind, Unavailable)
-            self.executor.submit([Task(Trial(cell), kind, request(cell))])
+            self.executor.submit([Task(Trial(cell), kind, self._request(cell))])
         for key in set(held_records) - slow_keys:
             yield from self._settle(held_records.pop(key))
         for results in self.executor.results():
@@ -252,6 +264,8 @@ class Loop:
         reusable = set()
         doubtful = []
         for key, verdict in self.sink.latest_verdicts(keys).items():
+            if verdict is Verdict.COMPILES and self.binaries and not self.binaries.has(key):
+                continue
             if verdict in (Verdict.COMPILES, Verdict.SKIPPED):
                 reusable.add(key)
             else:
@@ -286,7 +300,13 @@ class Loop:
         kind = self.provider.worker_kind(cell)
         if isinstance(kind, Unavailable):
             return judge.record_untried(cell, kind.verdict, kind.reason, kind.code)
-        return Task(Trial(cell), kind, request(cell))
+        return Task(Trial(cell), kind, self._request(cell))
+
+    def _request(self, cell: Cell) -> Json:
+        own = request(cell)
+        if self.binaries is not None and cell.stage == "compile":
+            own["binary"] = True
+        return own
 
     def _judge_attempt(self, task: Task, attempt: Attempt) -> Iterator[Record]:
         """Yield the record of an attempt, unless a fresh worker has to confirm its failure.
@@ -295,6 +315,8 @@ class Loop:
         """
         trial: Trial = task.name
         cell = trial.cell
+        if self.binaries is not None and "binary" in attempt.facts:
+            self.binaries.add(cell.key, attempt.facts["binary"])
         record = judge.judge(cell, attempt)
         if record.code == _OUT_OF_MEMORY:
             larger_kind = self.provider.larger_kind(task.kind)

@@ -29,6 +29,7 @@ class RunOptions:
         cache_from: A folder or URL of a shared cache that is read before cells are compiled.
         cache_to: A folder or URL of a shared cache that receives new verdicts.
         strategy: `all` compiles every cell, `adaptive` the most telling ones.
+        binaries: Keep the binary of each cell in the cache; compile again for a missing one.
     """
 
     timeout: float | None = None
@@ -40,6 +41,7 @@ class RunOptions:
     cache_from: str | None = None
     cache_to: str | None = None
     strategy: str = ALL
+    binaries: bool = False
 
     @property
     def workers(self) -> int:

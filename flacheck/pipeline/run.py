@@ -23,6 +23,7 @@ from flacheck.pipeline.plan import Plan
 from flacheck.pipeline.schedule import Costs, RemainingWork, stored_cost
 from flacheck.pipeline.shared_cache import SharedCache
 from flacheck.store import Store
+from flacheck.store.binaries import Binaries
 from flacheck.toolchains import torch_pins
 from flacheck.version import __version__
 
@@ -198,7 +199,8 @@ def open_run(
     provider = provider_of(plan, options.memory_mb)
     executor = make_executor(options, timeouts)
     try:
-        loop = Loop(provider, run, store, executor, timeouts, options.fresh)
+        binaries = Binaries() if options.binaries else None
+        loop = Loop(provider, run, store, executor, timeouts, options.fresh, binaries)
         yield ActiveRun(run, store, loop, cache_from, cache_to)
     finally:
         executor.close()

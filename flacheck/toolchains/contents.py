@@ -14,7 +14,9 @@ from flacheck.model.housekeeping import Action, CacheEntry, CacheListing
 from flacheck.toolchains import cache, filling
 
 # The folders below the cache's root. What is in them is installed or captured again on demand.
-KINDS = ("toolchains", "packages", "captures", "sources", "headers", "links", "index")
+KINDS = ("toolchains", "packages", "captures", "sources", "headers", "links", "index", "binaries")
+# The kinds that are one folder of files.
+_OF_FILES = ("index", "binaries")
 _DAY = 86_400.0
 
 
@@ -22,7 +24,7 @@ def entries() -> Iterator[CacheEntry]:
     """Yield every folder of the cache by kind, complete or not, the largest first."""
     for kind in KINDS:
         folder = cache.root() / kind
-        if kind == "index":
+        if kind in _OF_FILES:
             if folder.is_dir():
                 yield _entry(kind, folder)
             continue

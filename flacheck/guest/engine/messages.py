@@ -40,10 +40,11 @@ class Request(TypedDict, total=False):
 
     `op` names the operation, `until` the last stage to run, `ir` a module's text. `target` is the
     card's architecture as in the cell (`sm90a`), `timeout` is in seconds. A `launch` has its `args`
-    by name, and for an autotuner its `configs` and the names in its key (`keys`). A worker with a
+    by name, and for an autotuner its `configs` and the names in its key (`keys`). A compile with
+    `binary` returns its binary too. A worker with a
     card gets a launch by its id, with the configuration to time. Our own kernels are launched there
     by `dtype` and `shape`, others with `memory`: the bytes of its `storages`, and the position of
-    each of the `tensors` in them.
+    each of the `tensors` in them. The runner of binaries reads its launch from a `launch_file`.
     """
 
     id: int
@@ -56,7 +57,9 @@ class Request(TypedDict, total=False):
     options: Json
     until: str | None
     ir: str
+    binary: bool
     launch_id: str
+    launch_file: str
     config: Json
     grid: list[int]
     dtype: str
@@ -74,7 +77,8 @@ class WorkerConfig(TypedDict, total=False):
     of its build, `headers` those that units may read. With `torch`, the guest's module
     `package_card` holds the card under which packages are imported. `programs` are those that the
     compiler executes and does not bring, `confinement` is the policy of the worker. `trust` is True
-    if the user trusts texts of kernels; otherwise they may use Triton's language only.
+    if the user trusts texts of kernels; otherwise they may use Triton's language only. `binding` is
+    the module of NVIDIA's driver.
     """
 
     path: list[str]
@@ -90,6 +94,7 @@ class WorkerConfig(TypedDict, total=False):
     toolkit: str
     hosts: dict[str, str]
     library: str
+    binding: str
     includes: list[str]
     programs: list[str]
     confinement: Policy

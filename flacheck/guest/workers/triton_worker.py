@@ -19,6 +19,7 @@ from ..engine.loader import Importing, Loader, Turn
 from ..engine.messages import CardRow, Json, Kernel, Mark, Reply, Request, WorkerConfig
 from . import torch_stub, tuner, values
 from .cut import Cutter, passed_functions
+from .launchable import describe_binary
 from .removed_api import collecting_parameter, removed_api
 
 # The number of compiles that share a folder before it is emptied: few enough that the disk does not
@@ -101,7 +102,10 @@ class TritonWorker:
         return answer
 
     def op_compile(self, kernel: Kernel, request: Request) -> Reply:
-        """Compile one launch; return the last `stage`, or the `resources` of the result."""
+        """Compile one launch; return the last `stage`, or the `resources` of the result.
+
+        The facts hold the `binary` if the request asks for it, and the target has one to run here.
+        """
         function = releases.unwrap(kernel)
         launch_arguments = self._arguments(request, function)
         # If a parameter of the kernel has an option's name, both have one value.
@@ -127,7 +131,11 @@ class TritonWorker:
             raise
         finally:
             releases.forget_compiled(function)
-        return {"resources": self._resources(compiled_kernel, request["card"])}
+        answer: Reply = {"resources": self._resources(compiled_kernel, request["card"])}
+        if request.get("binary") and "cubin" in compiled_kernel.asm:
+            warp_size = request["card"]["warp_size"]
+            answer["facts"] = {"binary": describe_binary(compiled_kernel, arguments, warp_size)}
+        return answer
 
     def _arguments(self, request: Request, function: Kernel) -> Json:
         specs = request["launch"]["args"]
