@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from flacheck.api.lists import list_schemas as list_schemas
     from flacheck.api.lists import list_targets as list_targets
     from flacheck.api.lists import schema as schema
+    from flacheck.api.measure import Measurement as Measurement
+    from flacheck.api.measure import measure as measure
     from flacheck.api.reports import list_runs as list_runs
     from flacheck.api.reports import merge as merge
     from flacheck.api.reports import published_run as published_run
@@ -102,6 +104,7 @@ _MODULES = {
     "FormsCompared": "api.bench",
     "Gate": "capabilities.gate.result",
     "Known": "capabilities.known_results.document",
+    "Measurement": "api.measure",
     "Pin": "capabilities.gate.pins",
     "Progress": "pipeline.events",
     "Record": "model",
@@ -134,6 +137,7 @@ _MODULES = {
     "list_schemas": "api.lists",
     "list_targets": "api.lists",
     "list_toolchains": "api.toolchains",
+    "measure": "api.measure",
     "merge": "api.reports",
     "package_index": "api.toolchains",
     "plan_scan": "api.scan",

@@ -16,6 +16,7 @@ from flacheck.capabilities.diff.document import DiffDocument
 from flacheck.capabilities.dtypes.result import DtypesDocument
 from flacheck.capabilities.gate.result import GateDocument
 from flacheck.capabilities.known_results.document import Known
+from flacheck.capabilities.measure.results import MeasureDocument
 from flacheck.capabilities.repro.output.result import ReproDocument
 from flacheck.evidence.baseline.form import Baseline
 from flacheck.model.housekeeping import CacheListing, RunListing
@@ -36,6 +37,7 @@ STRUCTS: dict[str, Any] = {
     "explain-1": ExplainDocument,
     "gate-1": GateDocument,
     "known-1": Known,
+    "measure-1": MeasureDocument,
     "plan-1": PlanDocument,
     "repro-1": ReproDocument,
     "run-1": RunDocument,

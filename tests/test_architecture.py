@@ -52,6 +52,7 @@ CAPABILITIES = (
         "repro",
         "autotune",
         "bench",
+        "measure",
         "gate",
         "dtypes",
         "known_results",
@@ -62,6 +63,7 @@ CAPABILITIES = (
 GUEST_ROOMS = (
     "pysource",
     "engine",
+    "card",
     "workers",
     "fake_cuda",
     "recorder",

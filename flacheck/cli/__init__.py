@@ -58,6 +58,12 @@ _COMMANDS = {
         TRACE,
         "Time an operator's forms against each other on this machine's GPU.",
     ),
+    "measure": CommandPlace(
+        "measure",
+        "measure",
+        TRACE,
+        "Measure what releases make slower, or wrong, on this machine's GPU.",
+    ),
     "dtypes": CommandPlace(
         "dtypes", "dtypes", TRACE, "Find the line that breaks a kernel's dtypes under autocast."
     ),

@@ -144,6 +144,20 @@ def with_facts(record: Record, facts: Mapping[str, Any]) -> Record:
     return record.with_(findings=(decisive, *others))
 
 
+def fail_on_card(record: Record, finding: Finding, stage: str) -> Record:
+    """Return the record of a cell that compiles, and fails when its binary runs on a GPU."""
+    return record.with_(
+        verdict=Verdict.FAILS,
+        reason=None,
+        code=finding.code,
+        signature=rules.signature(finding, stage),
+        stage=stage,
+        message=finding.message[:MESSAGE_LIMIT],
+        findings=(_recorded_finding(finding),),
+        cached=False,
+    )
+
+
 def unstable(first: Record, second: Record) -> Record:
     """Return the record of a failure that a fresh worker did not confirm, without a verdict."""
     before = first.signature or first.verdict.value

@@ -36,6 +36,7 @@ class Purpose(str, Enum):
     AUTOTUNE = "autotune"
     DIFF = "diff"
     DTYPES = "dtypes"
+    MEASURE = "measure"
 
 
 @dataclass(frozen=True)

@@ -250,7 +250,7 @@ class SelectedLaunches:
 
     def sources(self, entries: Sequence[RecordedLaunch]) -> list[Source]:
         """Return some of the launches as sources of cells."""
-        return replay.sources(entries, _importable(self.capture), or_cut=True)
+        return replay.sources(entries, importable_packages(self.capture), or_cut=True)
 
 
 def resolve_package(job: Job, resolver: Resolver | None = None) -> ResolvedPackage:
@@ -455,7 +455,7 @@ def _for_each_target(
     return lists
 
 
-def _importable(capture: PackageCapture) -> dict[str, Package]:
+def importable_packages(capture: PackageCapture) -> dict[str, Package]:
     """Return the package by identity where its kernels may be imported."""
     if not _is_imitated(capture.target):
         # Imported for this target, the package may define other kernels than were recorded.
@@ -482,21 +482,21 @@ def _extents(
     configurations = of_cells(cells)
     if not cells and recorded:
         configurations = list_configurations(
-            _matrix(launched.capture, "compile"),
+            matrix_of(launched.capture, "compile"),
             launched.sources(recorded),
-            _without_places(job.selection),
+            without_places(job.selection),
             lambda spec: (spec,),
         )
     operators = operators_of(recorded, Path(launched.capture.package.path))
     return extents(configurations, operators, missing_kernels)
 
 
-def _without_places(selection: Selection) -> Selection:
+def without_places(selection: Selection) -> Selection:
     """Return a selection without the parts that selected launches and places already."""
     return replace(selection, kernels=(), ops=(), targets=(), toolchains=())
 
 
-def _matrix(capture: PackageCapture, stage: str) -> Matrix:
+def matrix_of(capture: PackageCapture, stage: str) -> Matrix:
     """Return the matrix of a capture's launches in one stage."""
     assert capture.driven is not None
     axes: Mapping[str, tuple[Any, ...]] = {
@@ -510,14 +510,14 @@ def _matrix(capture: PackageCapture, stage: str) -> Matrix:
 def _choose_cells(launched: SelectedLaunches, job: Job) -> ChosenCells:
     """Return the cells of a capture's launches."""
     kernels = RecordedKernels(
-        _matrix(launched.capture, "compile"),
+        matrix_of(launched.capture, "compile"),
         launched.sources(launched.usual),
         launched.sources(launched.candidates),
     )
     return choose_cells(
         kernels,
         job.subject.configs,
-        _without_places(job.selection),
+        without_places(job.selection),
         lambda spec: (spec,),
         job.until,
     )
@@ -526,11 +526,11 @@ def _choose_cells(launched: SelectedLaunches, job: Job) -> ChosenCells:
 def _autotuner_cells(launched: SelectedLaunches, job: Job) -> list[Cell]:
     """Return the cells of autotuner runs, for releases whose autotuners look keys up by place."""
     capture = launched.capture
-    package_folders = _importable(capture)
+    package_folders = importable_packages(capture)
     if not package_folders or Version(capture.choice.version) >= KEYS_BY_NAME:
         return []
     tuned_launches = [entry for entry in launched.recorded if len(entry.launch.configs) > 1]
     sources = replay.decorated_sources(launches.one_each(tuned_launches), package_folders)
-    matrix = _matrix(capture, "autotune")
-    selection = _without_places(job.selection)
+    matrix = matrix_of(capture, "autotune")
+    selection = without_places(job.selection)
     return list(expand(matrix, sources, selection, lambda spec: (spec,), job.until))

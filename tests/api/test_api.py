@@ -24,7 +24,18 @@ from tests.fake.family import FakeFamily
 
 ABORT = "abort f.cpp:1: int f(int) const: Assertion `size == want' failed."
 SCHEMAS = Path(flacheck.__file__).parent / "tables" / "schemas"
-COMMANDS = ("autotune", "bench", "bisect", "diff", "dtypes", "gate", "report", "repro", "scan")
+COMMANDS = (
+    "autotune",
+    "bench",
+    "bisect",
+    "diff",
+    "dtypes",
+    "gate",
+    "measure",
+    "report",
+    "repro",
+    "scan",
+)
 # Options of the command line that only concern its output, or that combine two functions.
 OUTPUT = {
     "format",

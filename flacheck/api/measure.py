@@ -1,0 +1,206 @@
+"""`flacheck.measure`: compiled launches of several releases on this machine's GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flacheck.api.arguments import (
+    STORE,
+    PathLike,
+    Several,
+    Texts,
+    one_package,
+    run_options,
+    selection_of,
+    subject_of,
+)
+from flacheck.capabilities.measure import bundle as bundles
+from flacheck.capabilities.measure.bundle import Bundle
+from flacheck.capabilities.measure.collecting import collect
+from flacheck.capabilities.measure.measuring import document_of, is_complete, wrong_records
+from flacheck.capabilities.measure.results import MeasureDocument
+from flacheck.capabilities.measure.running import LAUNCH_SECONDS, MeasurementJournal, run_bundle
+from flacheck.engine.card_runner import CardRunner, NoCard
+from flacheck.errors import Exit, IncompleteError, UsageError
+from flacheck.model import Json, Purpose
+from flacheck.pipeline.events import OnEvent, Progress, drain, ignore
+from flacheck.pipeline.job import Job
+from flacheck.pipeline.measured_launches import measured_launches
+from flacheck.pipeline.run import environment
+from flacheck.store import Store
+from flacheck.toolchains.scratch import temporary_folder
+
+# The ending of a bundle's name.
+SUFFIX = ".bundle"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A measurement on this machine's GPU, or the bundle that was written for another one's.
+
+    Attributes:
+        document: The results; None if a bundle was written.
+        bundle: The written file.
+        launches: The number of launches in the bundle.
+    """
+
+    document: MeasureDocument | None = None
+    bundle: Path | None = None
+    launches: int = 0
+
+    @property
+    def exit_code(self) -> Exit:
+        """The exit code that the command line returns."""
+        if self.document is None:
+            return Exit.OK
+        if self.document.wrong:
+            return Exit.FINDINGS
+        if not is_complete(self.document):
+            return Exit.INCOMPLETE
+        return Exit.OK
+
+    def to_json(self) -> Json:
+        """Return the document flacheck.measure/1; UsageError if a bundle was written."""
+        if self.document is None:
+            raise UsageError(f"nothing was measured: {self.bundle} is for another machine's GPU")
+        return self.document.to_json()
+
+
+def measure(
+    subject: PathLike | None = None,
+    *,
+    package: Texts | PathLike | None = None,
+    kernel: Several = (),
+    op: Several = (),
+    target: Several = (),
+    dtype: Several = (),
+    configs: str = "usual",
+    toolchain: Texts = (),
+    triton: Texts = (),
+    torch: Texts = (),
+    captured: PathLike | None = None,
+    jobs: int = 0,
+    fresh: bool = False,
+    trust: bool = False,
+    bundle: PathLike | None = None,
+    seed: int = 0,
+    store: PathLike = STORE,
+    on_event: OnEvent | None = None,
+) -> Measurement:
+    """Run compiled launches of several releases side by side: their results and times.
+
+    Args:
+        subject: A launches file, or a bundle that another machine wrote.
+        package: `NAME==VERSION` or a checkout, instead of a launches file.
+        kernel, op, target, dtype: The selection, one value or several.
+        configs: `usual` for one configuration of each launch, `own` for all.
+        toolchain, triton, torch: The compilers; the first one is compared with.
+        captured: A file with the package's captures.
+        jobs: Number of workers; 0 for the number of CPUs.
+        fresh: Compile and measure again.
+        trust: Install and import the packages that a launches file names.
+        bundle: A file to write instead of measuring here.
+        seed: The seed of the inputs.
+        store: The folder of the store.
+        on_event: Receives each event.
+
+    Raises:
+        UsageError: If an argument, a launches file or a bundle is wrong.
+        EmptySelection: If no launch can be measured.
+        IncompleteError: If there is no GPU to measure on.
+    """
+    if configs not in ("usual", "own"):
+        raise UsageError(f"--configs {configs}: expected usual or own")
+    handle = on_event or ignore
+    with temporary_folder() as name:
+        folder = Path(name)
+        if subject is not None and Path(subject).suffix == SUFFIX:
+            if bundle is not None:
+                raise UsageError(f"{subject} is a bundle already: leave --bundle out to run it")
+            read = bundles.read(Path(subject), folder)
+            return Measurement(_run(read, folder, Path(store), seed, fresh, str(subject), handle))
+        selection = selection_of(
+            kernel=kernel,
+            op=op,
+            target=target,
+            dtype=dtype,
+            toolchain=toolchain,
+            triton=triton,
+            torch=torch,
+        )
+        about = subject_of(subject, one_package(package, "measure"), trust, configs, captured)
+        options = replace(run_options(jobs=jobs, fresh=fresh), binaries=True)
+        job = Job(replace(about, compares=True), selection, options, purpose=Purpose.MEASURE)
+        if bundle is None:
+            # First: without a GPU the compiles are of no use here.
+            with _runner(folder, None):
+                pass
+        selected = measured_launches(job)
+        with Store.open(store) as open_store:
+            made = drain(collect(job, selected, open_store, folder), handle)
+            if bundle is not None:
+                bundles.write(Path(bundle), made)
+                count = len(made.manifest.launches)
+                return Measurement(bundle=Path(bundle), launches=count)
+            document = _run(made, folder, Path(store), seed, fresh, None, handle)
+            _store_wrong(open_store, document)
+    return Measurement(document)
+
+
+def _run(
+    bundle: Bundle,
+    folder: Path,
+    store: Path,
+    seed: int,
+    fresh: bool,
+    file: str | None,
+    on_event: OnEvent,
+) -> MeasureDocument:
+    with _runner(folder, file) as runner:
+        _check_card(runner, bundle)
+        journal = MeasurementJournal.of(store, bundle, runner.card, seed)
+        if fresh:
+            journal.discard()
+        on_event(Progress(f"measuring on {runner.card['name']}"))
+        findings = drain(run_bundle(bundle, runner, seed, journal), on_event)
+        return document_of(bundle.manifest, findings, runner.card)
+
+
+@contextmanager
+def _runner(folder: Path, file: str | None) -> Iterator[CardRunner]:
+    """Yield the runner; IncompleteError with the commands to use where there is no GPU."""
+    with ExitStack() as stack:
+        try:
+            runner = stack.enter_context(CardRunner(LAUNCH_SECONDS, folder))
+        except NoCard as error:
+            here = "flacheck measure SUBJECT --triton A,B --bundle FILE.bundle"
+            there = f"flacheck measure {file or 'FILE.bundle'}"
+            raise IncompleteError(
+                f"no NVIDIA GPU can be used here ({error}): write a bundle with `{here}`, and run "
+                f"`{there}` on a machine with one"
+            ) from None
+        yield runner
+
+
+def _check_card(runner: CardRunner, bundle: Bundle) -> None:
+    """Raise UsageError for binaries of another GPU architecture."""
+    here = "sm" + "".join(map(str, runner.card["capability"]))
+    if here != bundle.manifest.target:
+        raise UsageError(
+            f"the binaries are for {bundle.manifest.target}, and {runner.card['name']} is {here}: "
+            f"compile for it with --target {here}"
+        )
+
+
+def _store_wrong(store: Store, document: MeasureDocument) -> None:
+    """Store a failure for each wrong result, in a run of its own."""
+    keys = [result.key for _, result in document.wrong]
+    if not keys:
+        return
+    records = list(wrong_records(document, store.latest_records(keys)))
+    run = store.begin_run(environment(), document.about, {}, purpose=Purpose.MEASURE)
+    store.add_many(run, records)
+    store.finish_run(run)

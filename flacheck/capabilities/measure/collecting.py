@@ -1,0 +1,161 @@
+"""From a job to a bundle: compile what is missing, and describe each launch with its binaries."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import convert
+
+from flacheck.capabilities.measure.bundle import (
+    SCHEMA,
+    Binary,
+    Bundle,
+    BundledLaunch,
+    BundledTensor,
+    BundleManifest,
+    Variant,
+)
+from flacheck.errors import EmptySelection, UsageError
+from flacheck.model import Cell, Json, Record, Verdict
+from flacheck.model.launch import FLOAT_DTYPES
+from flacheck.pipeline.events import Event, RecordSettled
+from flacheck.pipeline.job import Job
+from flacheck.pipeline.measured_launches import MeasuredLaunch, MeasuredLaunches
+from flacheck.pipeline.run import run_plan
+from flacheck.store import Store
+from flacheck.store.binaries import Binaries
+from flacheck.tables import targets
+from flacheck.version import __version__
+
+
+def collect(
+    job: Job, selected: MeasuredLaunches, store: Store, folder: Path
+) -> Generator[Event, None, Bundle]:
+    """Compile the cells without a binary and return the bundle; its binaries lie in the folder.
+
+    Raises:
+        UsageError: If the launches are for several GPUs, or for one without binaries.
+        EmptySelection: If no launch can be measured.
+    """
+    target = _one_target(selected.plan.cells)
+    records: dict[str, Record] = {}
+    for event in run_plan(selected.plan, store, job.options):
+        if isinstance(event, RecordSettled):
+            records[event.record.key] = event.record
+        yield event
+    binaries = Binaries()
+    launches = []
+    toolchains: dict[str, None] = {}
+    for launch in selected.launches:
+        variants = []
+        for cell, config, grid in launch.cells:
+            toolchains[cell.toolchain] = None
+            variants.append(_variant(cell, config, grid, records.get(cell.key), binaries, folder))
+        launches.append(bundled_launch(launch, variants))
+    manifest = BundleManifest(
+        schema=SCHEMA,
+        flacheck=__version__,
+        about=selected.plan.name,
+        target=target,
+        toolchains=tuple(toolchains),
+        launches=tuple(launches),
+        left_out=dict(selected.left_out),
+    )
+    return Bundle(manifest, folder)
+
+
+def _one_target(cells: Sequence[Cell]) -> str:
+    if not cells:
+        raise EmptySelection("no recorded launch of the selection can be repeated on a GPU")
+    names = sorted({cell.target for cell in cells})
+    if len(names) > 1:
+        raise UsageError(
+            f"a measurement is of one GPU, and the launches are for {', '.join(names)}: name one "
+            "with --target"
+        )
+    if targets.find(names[0]).backend != "cuda":
+        raise UsageError(f"{names[0]}: only binaries for NVIDIA's GPUs can be measured")
+    return names[0]
+
+
+def _variant(
+    cell: Cell,
+    config: Mapping[str, Any],
+    grid: tuple[int, ...],
+    record: Record | None,
+    binaries: Binaries,
+    folder: Path,
+) -> Variant:
+    stored = binaries.read(cell.key)
+    problem = None
+    if stored is None:
+        problem = _why_missing(record)
+    elif stored["unlaunchable"]:
+        problem = stored["unlaunchable"]
+    binary = None
+    if stored is not None and problem is None:
+        plain = {name: stored[name] for name in Binary.__struct_fields__}
+        binary = convert(plain, Binary)
+        (folder / binary.digest).write_bytes(base64.b64decode(stored["code"]))
+    return Variant(cell.toolchain, cell.key, dict(config), grid, binary, problem)
+
+
+def _why_missing(record: Record | None) -> str:
+    if record is None:
+        return "it was not compiled"
+    if record.verdict is Verdict.COMPILES:
+        return "its compile returned no binary"
+    reason = record.code or record.reason or record.message or "without a reason"
+    return f"it does not compile: {reason}"[:500]
+
+
+def bundled_launch(launch: MeasuredLaunch, variants: Sequence[Variant]) -> BundledLaunch:
+    """Return a recorded launch with its variants as a part of a bundle."""
+    entry = launch.recorded
+    assert entry.memory is not None
+    dtypes: dict[str, str] = {}
+    for name, spec in {**entry.launch.args, **entry.heuristics}.items():
+        dtypes |= dict(_dtypes_of(name, spec))
+    tensors = {}
+    for path, placement in entry.memory.tensors.items():
+        if path in dtypes:
+            place = (placement.shape, placement.strides, placement.offset, placement.values)
+            tensors[path] = BundledTensor(placement.storage, dtypes[path], *place)
+    return BundledLaunch(
+        kernel=entry.kernel,
+        package=entry.package,
+        dtype=entry.launch.dtype,
+        by=entry.by,
+        made_up=_why_made_up(launch, tensors),
+        operators=launch.operators,
+        storages=entry.memory.storages,
+        tensors=tensors,
+        variants=tuple(variants),
+    )
+
+
+def _why_made_up(launch: MeasuredLaunch, tensors: Mapping[str, BundledTensor]) -> str | None:
+    """Return why a launch's arguments may not fit its kernel; None for a program's own launch."""
+    entry = launch.recorded
+    if entry.made_up:
+        return "flacheck made up its arguments"
+    if entry.guessed:
+        return f"it may depend on a made-up value that was read at {entry.guessed}"
+    for name, tensor in tensors.items():
+        if tensor.dtype not in FLOAT_DTYPES and tensor.values is None:
+            return f"the integers of {name} were not recorded"
+    return None
+
+
+def _dtypes_of(path: str, spec: Json | None) -> Iterator[tuple[str, str]]:
+    """Yield the path and dtype of each tensor in an argument."""
+    if not isinstance(spec, Mapping):
+        return
+    for index, item in enumerate(spec.get("tuple", ())):
+        yield from _dtypes_of(f"{path}[{index}]", item)
+    form = spec.get("descriptor", spec)
+    if "dtype" in form:
+        yield path, form["dtype"]

@@ -1,0 +1,314 @@
+"""What the runner's findings mean: the state of each result, and what is slower. Pure functions."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from flacheck.capabilities.measure.bundle import BundledLaunch, Variant
+from flacheck.capabilities.measure.results import (
+    LaunchResult,
+    Ratio,
+    ReleaseSummary,
+    Result,
+    State,
+    Times,
+)
+from flacheck.model import Json
+
+# The spacing of each dtype's numbers around 1, relative. Releases add in other orders and round
+# intermediate results to the narrowest dtype of a launch; fp32 dots compute in tf32, which has ten
+# bits. fp8 keeps two or three.
+_SPACING = {
+    "fp64": 2.0**-52,
+    "fp32": 2.0**-10,
+    "fp16": 2.0**-10,
+    "bf16": 2.0**-7,
+    "fp8e4nv": 2.0**-3,
+    "fp8e5": 2.0**-2,
+}
+# An element may differ by this many spacings, relative to itself and to the storage's root mean
+# square: a sum of several rounded terms may be off by more than one.
+_SPACINGS = 4.0
+# Beyond this multiple of the tolerance nearly any result would pass.
+_MOST_AMPLIFIED = 8.0
+_AMPLIFIED = "inputs that differ by one rounding change its results as much"
+# Timings below this ratio are everyday noise of code generation; above it people complain.
+SLOWER = 1.1
+# A ratio also has to exceed this many spreads of the same binary timed twice.
+_SPREADS = 3.0
+_TWIN = "twin"
+_GOOD = (State.SAME, State.ROUNDING)
+
+
+def spacing(launch: BundledLaunch) -> float:
+    """Return the spacing of a launch's narrowest dtype around 1."""
+    return max((_SPACING.get(each.dtype, 0.0) for each in launch.tensors.values()), default=0.0)
+
+
+def tolerance(launch: BundledLaunch) -> float:
+    """Return the largest relative difference of an element that rounding explains.
+
+    The runner widens it for launches that amplify rounding.
+    """
+    return _SPACINGS * spacing(launch)
+
+
+def judge_launch(launch: BundledLaunch, findings: Json, ended: Mapping[int, str]) -> LaunchResult:
+    """Return a launch's results.
+
+    Args:
+        launch: The launch of the bundle.
+        findings: The facts of the runner, `variants` by index among them.
+        ended: Why a binary ended the runner, by index.
+    """
+    variants: Mapping[str, Json] = findings.get("variants", {})
+    reference = _reference(variants)
+    states = []
+    for index, variant in enumerate(launch.variants):
+        finding = variants.get(str(index), {})
+        states.append(_state(launch, variant, finding, ended.get(index), reference, findings))
+    wrong = _wrong(launch, [state for state, _ in states])
+    results = []
+    for index, (variant, (state, reason)) in enumerate(zip(launch.variants, states)):
+        finding = variants.get(str(index), {})
+        results.append(_result(variant, state, reason, index in wrong, finding))
+    inputs = findings.get("inputs") or {}
+    return LaunchResult(
+        kernel=launch.kernel,
+        package=launch.package,
+        dtype=launch.dtype,
+        by=launch.by,
+        made_up=launch.made_up,
+        operators=launch.operators,
+        grid=max((each.grid for each in launch.variants), key=math.prod, default=()),
+        bytes=sum(launch.storages),
+        distribution=inputs.get("distribution"),
+        spread=_spread(variants),
+        results=tuple(results),
+    )
+
+
+def _reference(variants: Mapping[str, Json]) -> int | None:
+    """Return the class of results that most stable binaries share; the first one among equals."""
+    classes = Counter[int]()
+    for finding in variants.values():
+        if finding.get("is_stable") and finding["broken_guard"] is None:
+            classes[finding["class"]] += 1
+    if not classes:
+        return None
+    return max(classes, key=lambda number: (classes[number], -number))
+
+
+def _state(
+    launch: BundledLaunch,
+    variant: Variant,
+    finding: Json,
+    ended: str | None,
+    reference: int | None,
+    findings: Json,
+) -> tuple[State, str | None]:
+    """Return the state of a binary's result, and the reason for any but a good one."""
+    if variant.binary is None:
+        return State.NOT_COMPARABLE, variant.problem
+    fault = ended
+    if finding.get("broken_guard") is not None:
+        fault = f"it writes beyond its memory, beside storage {finding['broken_guard']}"
+    if fault and launch.made_up:
+        return State.NOT_COMPARABLE, f"{fault}; {launch.made_up}"
+    if fault:
+        return State.FAULTS, fault
+    if "problem" in finding or "class" not in finding:
+        return State.NOT_COMPARABLE, finding.get("problem") or findings.get("problem")
+    if not finding["is_stable"]:
+        return State.UNSTABLE, "two runs on the same inputs give different results"
+    if not finding["written"]:
+        return State.NOT_COMPARABLE, "it changes no memory"
+    if finding["class"] == reference:
+        difference = finding["difference"]
+        is_first = finding["compared_with"] != reference
+        if difference is None or is_first or not difference["differing"]:
+            return State.SAME, None
+        amplification = findings.get("amplification") or 0.0
+        if amplification > _MOST_AMPLIFIED:
+            return State.NOT_COMPARABLE, _AMPLIFIED
+        return State.ROUNDING, None
+    if finding["not_finite"] or not (findings.get("inputs") or {}).get("is_finite"):
+        return State.NOT_COMPARABLE, "its results are not finite under any inputs that were tried"
+    difference = finding["difference"] or {}
+    return State.DIFFERS, _describe(difference)
+
+
+def _describe(difference: Json) -> str:
+    if not difference:
+        return "its results are not those of most releases"
+    count = difference["outside"] + difference["not_finite_in_one"]
+    return (
+        f"{count:,} of {difference['written']:,} elements differ by more than rounding, "
+        f"the largest by {difference['largest']:.2g}"
+    )
+
+
+def _wrong(launch: BundledLaunch, states: Sequence[State]) -> set[int]:
+    """Return the indices of wrong results: only for a program's launch, beside a good result."""
+    if launch.made_up or not any(state in _GOOD for state in states):
+        return set()
+    bad = (State.DIFFERS, State.UNSTABLE, State.FAULTS)
+    return {index for index, state in enumerate(states) if state in bad}
+
+
+def _result(
+    variant: Variant, state: State, reason: str | None, is_wrong: bool, finding: Json
+) -> Result:
+    samples = finding.get("microseconds")
+    times = None
+    if samples:
+        times = Times(round(min(samples), 4), round(statistics.median(samples), 4))
+    difference = finding.get("difference") or {}
+    return Result(
+        toolchain=variant.toolchain,
+        key=variant.key,
+        config=variant.config,
+        state=state,
+        reason=reason,
+        is_wrong=is_wrong,
+        times=times,
+        error=difference.get("error"),
+        registers=finding.get("registers"),
+        stack=finding.get("stack"),
+    )
+
+
+def _spread(variants: Mapping[str, Json]) -> float | None:
+    """Return the relative difference of the medians of one binary that was timed twice."""
+    twin = variants.get(_TWIN, {}).get("microseconds")
+    timed = [int(name) for name in variants if name != _TWIN and "microseconds" in variants[name]]
+    if not twin or not timed:
+        return None
+    first = statistics.median(variants[str(min(timed))]["microseconds"])
+    return abs(float(first / statistics.median(twin)) - 1)
+
+
+def change_of(ratio: float, spread: float) -> Literal["slower", "faster", "equal"]:
+    """Return whether a ratio of times is a change: beyond 1.1 and beyond three spreads."""
+    if ratio > SLOWER and ratio - 1 > _SPREADS * spread:
+        return "slower"
+    if ratio < 1 / SLOWER and 1 / ratio - 1 > _SPREADS * spread:
+        return "faster"
+    return "equal"
+
+
+def best_results(launch: LaunchResult) -> dict[str, Result]:
+    """Return the quickest result of each release, which is what its autotuner would choose."""
+    best: dict[str, Result] = {}
+    for result in launch.results:
+        if result.times is None or result.state is State.FAULTS:
+            continue
+        other = best.get(result.toolchain)
+        if other is None or result.times.median < _median(other):
+            best[result.toolchain] = result
+    return best
+
+
+def _median(result: Result) -> float:
+    assert result.times is not None
+    return result.times.median
+
+
+def kernel_ratios(launches: Iterable[LaunchResult], toolchains: Sequence[str]) -> Iterator[Ratio]:
+    """Yield the ratio of each launch under each release to the first release."""
+    for launch in launches:
+        best = best_results(launch)
+        if toolchains[0] not in best:
+            continue
+        base = _median(best[toolchains[0]])
+        for toolchain in toolchains[1:]:
+            if toolchain in best:
+                config = best[toolchain].config or None
+                spread = launch.spread or 0.0
+                time = _median(best[toolchain])
+                yield _ratio(launch.kernel, launch.dtype, toolchain, (time, base, spread), config)
+
+
+def operator_ratios(launches: Iterable[LaunchResult], toolchains: Sequence[str]) -> Iterator[Ratio]:
+    """Yield the ratio of each operator: the sum of its launches that both releases have."""
+    by_operator: dict[tuple[str, str | None], list[LaunchResult]] = {}
+    for launch in launches:
+        for operator in launch.operators:
+            by_operator.setdefault((operator, launch.dtype), []).append(launch)
+    for (operator, dtype), own in by_operator.items():
+        for toolchain in toolchains[1:]:
+            times = list(_times(own, toolchains[0], toolchain))
+            if times:
+                base, time, spread = map(sum, zip(*times))
+                yield _ratio(operator, dtype, toolchain, (time, base, spread / base), None)
+
+
+def _times(
+    launches: Iterable[LaunchResult], base: str, toolchain: str
+) -> Iterator[tuple[float, float, float]]:
+    """Yield the times of each launch that both releases have, and its spread in microseconds."""
+    for launch in launches:
+        best = best_results(launch)
+        if base in best and toolchain in best:
+            time = _median(best[base])
+            yield time, _median(best[toolchain]), time * (launch.spread or 0.0)
+
+
+def _ratio(
+    name: str,
+    dtype: str | None,
+    toolchain: str,
+    times: tuple[float, float, float],
+    config: dict[str, Any] | None,
+) -> Ratio:
+    time, base, spread = times
+    ratio = time / base
+    change = change_of(ratio, spread)
+    return Ratio(
+        name, dtype, toolchain, round(time, 4), round(ratio, 4), round(spread, 4), change, config
+    )
+
+
+def summarise(
+    launches: Sequence[LaunchResult],
+    kernels: Sequence[Ratio],
+    operators: Sequence[Ratio],
+    toolchains: Sequence[str],
+) -> Iterator[ReleaseSummary]:
+    """Yield a summary of each release; that of the first has no ratios."""
+    for toolchain in toolchains:
+        results = [each for launch in launches for each in launch.results]
+        own = [result for result in results if result.toolchain == toolchain]
+        ratios = [ratio for ratio in kernels if ratio.toolchain == toolchain]
+        own_operators = [ratio for ratio in operators if ratio.toolchain == toolchain]
+        states = Counter(result.state.value for result in own)
+        times = list(_times(launches, toolchains[0], toolchain))
+        yield ReleaseSummary(
+            toolchain=toolchain,
+            compared=len(ratios),
+            slower=sum(ratio.change == "slower" for ratio in ratios),
+            faster=sum(ratio.change == "faster" for ratio in ratios),
+            operators=len(own_operators),
+            slower_operators=sum(ratio.change == "slower" for ratio in own_operators),
+            geometric_mean=_geometric_mean([ratio.ratio for ratio in ratios]),
+            total=_total(times) if ratios else None,
+            states=dict(states),
+            wrong=sum(result.is_wrong for result in own),
+        )
+
+
+def _geometric_mean(ratios: Sequence[float]) -> float | None:
+    if not ratios:
+        return None
+    return round(statistics.geometric_mean(ratios), 4)
+
+
+def _total(times: Sequence[tuple[float, float, float]]) -> float | None:
+    base = sum(first for first, _, _ in times)
+    if not base:
+        return None
+    return round(sum(time for _, time, _ in times) / base, 4)

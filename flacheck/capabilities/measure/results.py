@@ -1,0 +1,126 @@
+"""The document of a measurement: `flacheck.measure/1`."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from flacheck.model.wire import CellKey, JsonStruct, Natural, ToolchainName
+
+Microseconds = Annotated[float, Meta(ge=0)]
+
+
+class State(str, Enum):
+    """What a binary's result is beside those of the launch's other binaries."""
+
+    SAME = "same"
+    ROUNDING = "rounding"
+    DIFFERS = "differs"
+    UNSTABLE = "unstable"
+    FAULTS = "faults"
+    NOT_COMPARABLE = "not comparable"
+
+
+class CardFacts(JsonStruct, frozen=True):
+    """The GPU of a measurement, by its driver."""
+
+    name: str
+    capability: tuple[int, int]
+    driver: str
+
+
+class Times(JsonStruct, frozen=True):
+    """The times of a launch over all rounds, in microseconds."""
+
+    minimum: Microseconds
+    median: Microseconds
+
+
+class Result(JsonStruct, frozen=True):
+    """A launch in one configuration under one release.
+
+    `error` is the relative error to the results that it was compared with, by their norm.
+    """
+
+    toolchain: ToolchainName
+    key: CellKey
+    config: dict[str, Any]
+    state: State
+    reason: str | None
+    is_wrong: bool
+    times: Times | None
+    error: float | None
+    registers: Natural | None
+    stack: Natural | None
+
+
+class LaunchResult(JsonStruct, frozen=True):
+    """A launch under every release. `spread` is the difference of two timings of one binary."""
+
+    kernel: str
+    package: str | None
+    dtype: str | None
+    by: str | None
+    made_up: str | None
+    operators: tuple[str, ...]
+    grid: tuple[int, ...]
+    bytes: Natural
+    distribution: str | None
+    spread: float | None
+    results: tuple[Result, ...]
+
+
+class Ratio(JsonStruct, frozen=True):
+    """The time of a kernel's launch or an operator under a release, and its ratio to the first."""
+
+    name: str
+    dtype: str | None
+    toolchain: ToolchainName
+    microseconds: Microseconds
+    ratio: float
+    spread: float
+    change: Literal["slower", "faster", "equal"]
+    config: dict[str, Any] | None = None
+
+
+class ReleaseSummary(JsonStruct, frozen=True):
+    """A release beside the first one: counts, the geometric mean of ratios, the ratio of totals."""
+
+    toolchain: ToolchainName
+    compared: Natural
+    slower: Natural
+    faster: Natural
+    operators: Natural
+    slower_operators: Natural
+    geometric_mean: float | None
+    total: float | None
+    states: dict[str, Natural]
+    wrong: Natural
+
+
+class MeasureDocument(JsonStruct, frozen=True):
+    """A measurement on one GPU. The first of the `toolchains` is the one compared with."""
+
+    schema: Literal["flacheck.measure/1"]
+    about: str
+    target: str
+    card: CardFacts
+    date: str
+    toolchains: tuple[ToolchainName, ...]
+    launches: tuple[LaunchResult, ...]
+    kernels: tuple[Ratio, ...]
+    operators: tuple[Ratio, ...]
+    summaries: tuple[ReleaseSummary, ...]
+    left_out: dict[str, str]
+
+    @property
+    def wrong(self) -> list[tuple[LaunchResult, Result]]:
+        """The wrong results with their launches."""
+        pairs = []
+        for launch in self.launches:
+            for result in launch.results:
+                if result.is_wrong:
+                    pairs.append((launch, result))
+        return pairs

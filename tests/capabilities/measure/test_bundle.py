@@ -1,0 +1,108 @@
+"""Bundles as files: what is written is read, and what is malformed is refused."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flacheck.capabilities.measure import bundle as bundles
+from flacheck.capabilities.measure.bundle import Bundle
+from flacheck.errors import UsageError
+from tests.capabilities.measure.bundles import bundle, launch
+
+
+def _written(folder: Path) -> tuple[Path, Bundle]:
+    made = bundle(folder, launch(folder, "double", "wrong"))
+    file = folder / "test.bundle"
+    bundles.write(file, made)
+    return file, made
+
+
+def test_a_bundle_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """The manifest is equal, and every binary lies in the folder by its digest."""
+    file, made = _written(tmp_path)
+    into = tmp_path / "read"
+    into.mkdir()
+    read = bundles.read(file, into)
+    assert read.manifest == made.manifest
+    names = {each.name for each in into.iterdir()}
+    assert names == {
+        variant.binary.digest for variant in made.manifest.launches[0].variants if variant.binary
+    }
+
+
+def _change(path: tuple[Any, ...], value: Any) -> Callable[[Any], None]:
+    def change(manifest: Any) -> None:
+        place = manifest
+        for part in path[:-1]:
+            place = place[part]
+        place[path[-1]] = value
+
+    return change
+
+
+BINARY = ("launches", 0, "variants", 0, "binary")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _change(("schema",), "flacheck.bundle/2"),
+        _change(("surprise",), 1),
+        _change((*BINARY, "digest"), "../../etc/passwd"),
+        _change((*BINARY, "digest"), "0" * 64),
+        _change((*BINARY, "threads"), 100_000),
+        _change((*BINARY, "cluster"), [1]),
+        _change((*BINARY, "parameters", 0, "tensor"), "absent"),
+        _change((*BINARY, "parameters", 0, "value"), "1"),
+        _change((*BINARY, "parameters", 2, "value"), "__import__('os')"),
+        _change(("launches", 0, "variants", 0, "grid"), [0]),
+        _change(("launches", 0, "variants", 0, "grid"), [1, 1, 1, 1]),
+        _change(("launches", 0, "storages"), [-1, 4]),
+        _change(("launches", 0, "storages"), [1 << 60, 4]),
+        _change(("launches", 0, "tensors", "x", "storage"), 7),
+        _change(("launches", 0, "tensors", "x", "strides"), [1, 1]),
+        _change(("launches", 0, "tensors", "x", "dtype"), "fp32; rm"),
+    ],
+)
+def test_a_malformed_bundle_is_refused(tmp_path: Path, change: Callable[[Any], None]) -> None:
+    """Nothing of it is run; the message names the file."""
+    file, _ = _written(tmp_path)
+    damaged = tmp_path / "damaged.bundle"
+    with zipfile.ZipFile(file) as archive, zipfile.ZipFile(damaged, "w") as copy:
+        for name in archive.namelist():
+            content = archive.read(name)
+            if name == "manifest.json":
+                manifest = json.loads(content)
+                change(manifest)
+                content = json.dumps(manifest).encode()
+            copy.writestr(name, content)
+    with pytest.raises(UsageError, match=r"damaged\.bundle: not a bundle"):
+        bundles.read(damaged, tmp_path)
+
+
+def test_a_changed_binary_is_refused(tmp_path: Path) -> None:
+    """Each binary is the one of its digest."""
+    file, _ = _written(tmp_path)
+    damaged = tmp_path / "damaged.bundle"
+    with zipfile.ZipFile(file) as archive, zipfile.ZipFile(damaged, "w") as copy:
+        codes = [archive.read(name) for name in archive.namelist() if name != "manifest.json"]
+        for name in archive.namelist():
+            is_manifest = name == "manifest.json"
+            copy.writestr(name, archive.read(name) if is_manifest else codes[0])
+    with pytest.raises(UsageError, match="is not the one of its digest"):
+        bundles.read(damaged, tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 half a zip", b"{}"])
+def test_another_file_is_no_bundle(tmp_path: Path, content: bytes) -> None:
+    """The message names the command that writes one."""
+    file = tmp_path / "other.bundle"
+    file.write_bytes(content)
+    with pytest.raises(UsageError, match="flacheck measure … --bundle"):
+        bundles.read(file, tmp_path)

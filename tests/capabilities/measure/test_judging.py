@@ -1,0 +1,94 @@
+"""The meaning of timings, as properties of the comparison."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flacheck.capabilities.measure.judging import (
+    best_results,
+    change_of,
+    kernel_ratios,
+    operator_ratios,
+    spacing,
+    summarise,
+    tolerance,
+)
+from flacheck.capabilities.measure.results import LaunchResult, Result, State, Times
+from tests.capabilities.measure.bundles import launch
+
+RATIOS = st.floats(min_value=0.01, max_value=100)
+SPREADS = st.floats(min_value=0, max_value=1)
+TIMES = st.floats(min_value=0.5, max_value=1e4)
+RELEASES = ("triton==3.5.1", "triton==3.7.1")
+
+
+@given(RATIOS, SPREADS)
+def test_slower_and_faster_mirror_each_other(ratio: float, spread: float) -> None:
+    """Exchanging the two releases exchanges the words."""
+    mirror = {"slower": "faster", "faster": "slower", "equal": "equal"}
+    assert change_of(1 / ratio, spread) in (mirror[change_of(ratio, spread)], "equal")
+
+
+@given(RATIOS, SPREADS, SPREADS)
+def test_a_larger_spread_makes_nothing_a_change(ratio: float, one: float, two: float) -> None:
+    """Whatever is a change under a larger spread is one under a smaller spread."""
+    small, large = sorted((one, two))
+    if change_of(ratio, large) != "equal":
+        assert change_of(ratio, small) == change_of(ratio, large)
+
+
+@given(SPREADS)
+def test_an_equal_time_is_no_change(spread: float) -> None:
+    """A ratio of up to 1.1 is noise of code generation."""
+    assert change_of(1.0, spread) == change_of(1.1, spread) == "equal"
+
+
+def _result(release: str, microseconds: float, state: State = State.SAME) -> Result:
+    times = Times(microseconds, microseconds)
+    return Result(release, "0" * 32, {}, state, None, False, times, None, 32, 0)
+
+
+def _launch(kernel: str, operators: tuple[str, ...], *results: Result) -> LaunchResult:
+    facts = ("package==1.0", "bf16", None, None, operators, (1,), 0, "normal", 0.0)
+    return LaunchResult(kernel, *facts, results)
+
+
+@given(st.lists(st.tuples(TIMES, TIMES), min_size=1, max_size=8))
+def test_an_operators_ratio_lies_between_those_of_its_kernels(
+    times: list[tuple[float, float]],
+) -> None:
+    """It is the ratio of sums, and so a mean of the kernels' ratios."""
+    launches = []
+    for number, pair in enumerate(times):
+        results = [_result(release, each) for release, each in zip(RELEASES, pair)]
+        launches.append(_launch(f"m:k{number}", ("op",), *results))
+    kernels = list(kernel_ratios(launches, RELEASES))
+    (operator,) = operator_ratios(launches, RELEASES)
+    ratios = [each.ratio for each in kernels]
+    assert min(ratios) - 1e-3 <= operator.ratio <= max(ratios) + 1e-3
+    summary = list(summarise(launches, kernels, [operator], RELEASES))[1]
+    assert summary.geometric_mean is not None
+    assert summary.total == pytest.approx(operator.ratio, abs=1e-3)
+    assert min(ratios) - 1e-3 <= summary.geometric_mean <= max(ratios) + 1e-3
+
+
+def test_a_release_is_judged_by_its_quickest_configuration() -> None:
+    """A configuration that faults is not chosen by an autotuner."""
+    results = [
+        _result(RELEASES[0], 10),
+        _result(RELEASES[0], 5),
+        _result(RELEASES[0], 1, State.FAULTS),
+    ]
+    best = best_results(_launch("m:k", (), *results))
+    assert best[RELEASES[0]].times == Times(5, 5)
+
+
+def test_the_narrowest_dtype_decides_what_rounding_explains(tmp_path: Path) -> None:
+    """fp32 dots compute in tf32, with ten bits."""
+    bundled = launch(tmp_path, "double")
+    assert spacing(bundled) == 2.0**-10
+    assert tolerance(bundled) == 2.0**-8

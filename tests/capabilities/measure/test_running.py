@@ -1,0 +1,156 @@
+"""The run of bundles on a fake GPU, in a real worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flacheck.capabilities.measure.measuring import document_of
+from flacheck.capabilities.measure.results import LaunchResult, MeasureDocument, State
+from flacheck.capabilities.measure.running import MeasurementJournal, run_bundle
+from flacheck.engine.card_runner import CardRunner, NoCard
+from flacheck.pipeline.events import drain
+from tests.capabilities.measure.bundles import BINDING, bundle, launch
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Iterator[CardRunner]:
+    folder = tmp_path / "requests"
+    folder.mkdir()
+    with CardRunner(60.0, folder, BINDING) as fake:
+        yield fake
+
+
+def _measure(runner: CardRunner, folder: Path, *launches: object) -> MeasureDocument:
+    bundled = bundle(folder, *launches)  # type: ignore[arg-type]
+    journal = MeasurementJournal.of(folder / "store", bundled, runner.card, 0)
+    findings = drain(run_bundle(bundled, runner, 0, journal), None)
+    return document_of(bundled.manifest, findings, runner.card)
+
+
+def _states(result: LaunchResult) -> list[State]:
+    return [each.state for each in result.results]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "state"),
+    [
+        ("double", State.SAME),
+        ("round", State.ROUNDING),
+        ("wrong", State.DIFFERS),
+        ("waver", State.UNSTABLE),
+        ("write beyond", State.FAULTS),
+        ("fault", State.FAULTS),
+        ("do nothing", State.NOT_COMPARABLE),
+    ],
+)
+def test_each_result_has_its_state(
+    runner: CardRunner, tmp_path: Path, behaviour: str, state: State
+) -> None:
+    """One binary beside two good ones is the same, off by rounding, different, or at fault."""
+    document = _measure(runner, tmp_path, launch(tmp_path, "double", behaviour, "double"))
+    (result,) = document.launches
+    assert _states(result) == [State.SAME, state, State.SAME]
+    is_wrong = state in (State.DIFFERS, State.UNSTABLE, State.FAULTS)
+    assert [each.is_wrong for each in result.results] == [False, is_wrong, False]
+
+
+def test_a_fault_ends_its_own_binary_alone(runner: CardRunner, tmp_path: Path) -> None:
+    """The other binaries of the launch and the launches after it are measured."""
+    first = launch(tmp_path, "fault", "double", "fault", "double")
+    second = launch(tmp_path, "double", "double", kernel="package.module:other")
+    document = _measure(runner, tmp_path, first, second)
+    states = [_states(result) for result in document.launches]
+    fault, same = State.FAULTS, State.SAME
+    assert states == [[fault, same, fault, same], [same, same]]
+    assert "ILLEGAL_ADDRESS" in (document.launches[0].results[0].reason or "")
+
+
+def test_a_hang_ends_its_own_binary_alone(tmp_path: Path) -> None:
+    """A binary that does not end is stopped at the time limit."""
+    folder = tmp_path / "requests"
+    folder.mkdir()
+    with CardRunner(3.0, folder, BINDING) as impatient:
+        document = _measure(impatient, tmp_path, launch(tmp_path, "double", "hang", "double"))
+    assert _states(document.launches[0]) == [State.SAME, State.FAULTS, State.SAME]
+
+
+def test_a_made_up_launch_that_faults_is_not_comparable(runner: CardRunner, tmp_path: Path) -> None:
+    """Invented arguments explain a fault and a difference: neither is a wrong result."""
+    reason = "flacheck made up its arguments"
+    made_up = launch(tmp_path, "double", "fault", "wrong", "double", made_up=reason)
+    document = _measure(runner, tmp_path, made_up)
+    (result,) = document.launches
+    states = [State.SAME, State.NOT_COMPARABLE, State.DIFFERS, State.SAME]
+    assert _states(result) == states
+    assert not document.wrong
+    assert reason in (result.results[1].reason or "")
+
+
+def test_results_that_overflow_are_not_compared(runner: CardRunner, tmp_path: Path) -> None:
+    """Inputs are drawn from further distributions, and their name is in the result."""
+    document = _measure(runner, tmp_path, launch(tmp_path, "overflow", "wrong", "wrong"))
+    (result,) = document.launches
+    assert _states(result)[0] is State.NOT_COMPARABLE
+    assert result.distribution == "normal"
+
+
+def test_the_majority_decides_which_release_differs(runner: CardRunner, tmp_path: Path) -> None:
+    """If the first release is alone with its result, it is the one that differs."""
+    document = _measure(runner, tmp_path, launch(tmp_path, "wrong", "double", "double"))
+    (result,) = document.launches
+    assert _states(result) == [State.DIFFERS, State.SAME, State.SAME]
+
+
+def test_a_slower_release_is_named(runner: CardRunner, tmp_path: Path) -> None:
+    """Times are those of the driver's clock; the operator's time is the sum of its kernels'."""
+    slow = launch(tmp_path, ("double", 20.0), ("double", 30.0), ("double", 21.0))
+    quick = launch(tmp_path, ("double", 80.0), ("double", 80.0), kernel="package.module:other")
+    document = _measure(runner, tmp_path, slow, quick)
+    kernels = [(each.toolchain, each.ratio, each.change) for each in document.kernels]
+    assert kernels[:2] == [
+        ("triton==3.6.0", 1.5, "slower"),
+        ("triton==3.7.1", 1.05, "equal"),
+    ]
+    ratios = [(each.toolchain, each.ratio, each.change) for each in document.operators]
+    assert ratios[0] == ("triton==3.6.0", 1.1, "equal")
+    summary = document.summaries[1]
+    assert (summary.compared, summary.slower, summary.faster) == (2, 1, 0)
+    assert (summary.geometric_mean, summary.total) == (1.2247, 1.1)
+
+
+def test_a_binary_that_needs_too_much_memory_is_not_comparable(
+    runner: CardRunner, tmp_path: Path
+) -> None:
+    """The driver's refusal of shared memory is the reason."""
+    document = _measure(runner, tmp_path, launch(tmp_path, "double", shared=300_000))
+    (result,) = document.launches[0].results
+    assert result.state is State.NOT_COMPARABLE
+    assert "INVALID_VALUE" in (result.reason or "")
+
+
+def test_a_killed_run_goes_on_where_it_was(runner: CardRunner, tmp_path: Path) -> None:
+    """Launches in the journal are not run again; an incomplete last line counts as none."""
+    bundled = bundle(tmp_path, launch(tmp_path, "double"), launch(tmp_path, "wrong", kernel="m:b"))
+    journal = MeasurementJournal.of(tmp_path / "store", bundled, runner.card, 0)
+    run = run_bundle(bundled, runner, 0, journal)
+    messages = [next(run), next(run)]
+    run.close()
+    with journal.file.open("a") as file:
+        file.write('{"launch": 1, "facts')
+    messages = []
+    findings = drain(run_bundle(bundled, runner, 0, journal), messages.append)
+    assert len(findings) == 2
+    assert [str(message)[:40] for message in messages].count("measuring") == 0
+    assert "1 of 2 launches were measured before" in str(messages[0])
+
+
+def test_a_missing_binding_is_no_card(tmp_path: Path) -> None:
+    """The message names the extra to install."""
+    with (
+        pytest.raises(NoCard, match="No module named 'absent'"),
+        CardRunner(60.0, tmp_path, ("absent", str(tmp_path))),
+    ):
+        pass

@@ -1,0 +1,216 @@
+"""`python -m tests.card LAUNCHES.jsonl [--bundle FILE.bundle]`: is a measurement true?
+
+Runs on a machine with an NVIDIA GPU, torch and Triton. Every line of the output is one check with
+its figures; the exit code is 1 if any fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from flacheck.capabilities.measure import bundle as bundles
+from flacheck.capabilities.measure.bundle import SCHEMA, Bundle, BundledLaunch, BundleManifest
+from flacheck.capabilities.measure.measuring import document_of
+from flacheck.capabilities.measure.results import MeasureDocument, State
+from flacheck.capabilities.measure.running import run_launch
+from flacheck.engine.card_runner import CardRunner
+from flacheck.pipeline.measured_launches import choose_largest, launch_configs
+from flacheck.subjects.inputs import launches
+from flacheck.subjects.inputs.launches import RecordedLaunch
+from tests.card.originals import TOOLCHAIN, Original, assemble, spoilt
+
+LAUNCHES, PLANTED, TIMED = 300, 20, 20
+# Microseconds, and the agreement with Triton's own benchmark.
+LONG, AGREEMENT = 20.0, 0.05
+# A planted slowdown takes this many times as long by Triton's own benchmark.
+PLANTED_RATIO = 1.25
+MOST_CONFIGS = 4
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.card")
+    parser.add_argument("launches", type=Path)
+    parser.add_argument("--bundle", type=Path, help="also run a bundle of several releases")
+    parser.add_argument("--budget", type=float, default=500.0, help="seconds for all checks")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        check = Check(Path(name), time.monotonic() + arguments.budget)
+        with CardRunner(60.0, check.folder) as check.runner:
+            print(f"{check.runner.card}, {TOOLCHAIN}", flush=True)
+            entries = choose_largest(launches.read(arguments.launches, ours=True).launches)[0]
+            check.all(entries)
+            if arguments.bundle:
+                check.releases(arguments.bundle)
+    return int(bool(check.failures))
+
+
+class Check:
+    """The checks, with the runner and a folder for binaries."""
+
+    runner: CardRunner
+
+    def __init__(self, folder: Path, deadline: float) -> None:
+        self.folder, self._deadline = folder, deadline
+        self.failures: list[str] = []
+
+    def say(self, name: str, is_right: bool, figures: str) -> None:
+        if not is_right:
+            self.failures.append(name)
+        print(f"{'ok  ' if is_right else 'FAIL'} {name}: {figures}", flush=True)
+
+    def all(self, entries: Sequence[RecordedLaunch]) -> None:
+        own = [entry for entry in entries if not entry.made_up and entry.text]
+        others = [entry for entry in entries if entry.made_up and entry.text]
+        random.Random(0).shuffle(own)
+        originals: list[Original] = []
+        for original in self._originals([*own, *others][:LAUNCHES], 0.35):
+            originals.append(original)
+        self.same_twice(originals)
+        self.agree_with_triton(originals)
+        seen = [original for original in originals if not original.entry.made_up]
+        self.planted_wrong(seen)
+        self.planted_slow(seen)
+
+    def _originals(self, entries: Sequence[RecordedLaunch], share: float) -> Iterator[Original]:
+        """Yield what compiles and runs here, until a share of the time is over."""
+        start = time.monotonic()
+        end = start + share * (self._deadline - start)
+        for entry in entries:
+            if time.monotonic() > end:
+                return
+            config, grid = next((each for each in launch_configs(entry) if each[1]), ({}, None))
+            if grid is None:
+                continue
+            try:
+                yield Original(entry, config, grid)
+            except Exception as error:
+                # A fault of made-up arguments ends this process's context; others go on.
+                if "illegal memory access" in str(error) or "CUDA error" in str(error):
+                    print(f"stopped collecting at {entry.kernel}: {error}"[:200], flush=True)
+                    raise
+
+    def measure(self, measured: Sequence[BundledLaunch], names: Sequence[str]) -> MeasureDocument:
+        toolchains = tuple(f"{TOOLCHAIN}+{name}" for name in names)
+        manifest = BundleManifest(SCHEMA, "0", "tests.card", "sm90", toolchains, tuple(measured))
+        bundle = Bundle(manifest, self.folder)
+        findings = [run_launch(launch, bundle, self.runner, 0) for launch in measured]
+        return document_of(manifest, findings, self.runner.card)
+
+    def same_twice(self, originals: Sequence[Original]) -> None:
+        """The same binary under two names is neither slower nor different."""
+        start = time.monotonic()
+        measured = []
+        for original in originals:
+            variants = [original.variant(self.folder, name) for name in ("a", "b")]
+            measured.append(original.bundled(*variants))
+        document = self.measure(measured, ("a", "b"))
+        states = Counter(
+            each.state.value for launch in document.launches for each in launch.results
+        )
+        changes = [ratio for ratio in document.kernels if ratio.change != "equal"]
+        spreads = sorted(launch.spread for launch in document.launches if launch.spread is not None)
+        differing = states[State.DIFFERS.value] + states[State.ROUNDING.value]
+        self.say(
+            "the same binary twice",
+            not changes and not differing and not document.wrong,
+            f"{len(measured)} launches in {time.monotonic() - start:.0f} s, {len(changes)} changes, "
+            f"{differing} differ, states {dict(states)}, spread median "
+            f"{statistics.median(spreads):.4f}, 95 % {spreads[len(spreads) * 95 // 100]:.4f}; "
+            f"{[(each.name, each.ratio, each.spread) for each in changes]}",
+        )
+
+    def agree_with_triton(self, originals: Sequence[Original]) -> None:
+        """The times agree with Triton's own benchmark."""
+        timed = []
+        for original in originals:
+            document = self.measure([original.bundled(original.variant(self.folder, "a"))], ("a",))
+            times = document.launches[0].results[0].times
+            if times is not None and times.median > LONG:
+                own = original.milliseconds() * 1_000
+                timed.append((times.median / own, times.median, own, original.entry.kernel))
+            if len(timed) >= TIMED:
+                break
+        within = [each for each in timed if abs(each[0] - 1) <= AGREEMENT]
+        self.say(
+            "agreement with do_bench within 5 %",
+            len(within) == len(timed),
+            f"{len(within)} of {len(timed)}; "
+            + ", ".join(f"{each[1]:.1f}/{each[2]:.1f} µs" for each in sorted(timed)),
+        )
+
+    def planted_wrong(self, originals: Sequence[Original]) -> None:
+        """A changed constant, a lost barrier and a shifted store are found."""
+        planted: dict[str, list[str]] = {}
+        for original in originals:
+            if sum(map(len, planted.values())) >= 3 * PLANTED:
+                break
+            good = [original.variant(self.folder, name) for name in ("a", "b")]
+            for kind, ptx in spoilt(original.compiled.asm["ptx"]):
+                code = assemble(ptx)
+                if code is None or len(planted.get(kind, ())) >= PLANTED:
+                    continue
+                bad = original.variant(self.folder, "c", code)
+                document = self.measure([original.bundled(*good, bad)], ("a", "b", "c"))
+                result = document.launches[0].results[2]
+                name = original.entry.kernel.partition(":")[2]
+                state = result.state.value if not result.is_wrong else "found"
+                planted.setdefault(kind, []).append(
+                    f"{name} {state}" if state != "found" else state
+                )
+        for kind, states in planted.items():
+            found = states.count("found")
+            missed = [state for state in states if state != "found"]
+            self.say(f"planted {kind}", not missed, f"{found} of {len(states)} found; {missed}")
+
+    def planted_slow(self, originals: Sequence[Original]) -> None:
+        """Another configuration that is slower by Triton's own benchmark is found."""
+        found = 0
+        missed: list[tuple[str, float, float]] = []
+        for original in originals:
+            if found + len(missed) >= PLANTED or time.monotonic() > self._deadline:
+                break
+            base = original.milliseconds()
+            for config, grid in list(launch_configs(original.entry))[1:MOST_CONFIGS]:
+                if grid is None or base < 5e-3:
+                    continue
+                try:
+                    slow = Original(original.entry, config, grid)
+                except Exception:
+                    continue
+                ratio = slow.milliseconds() / base
+                if ratio < PLANTED_RATIO:
+                    continue
+                variants = (original.variant(self.folder, "a"), slow.variant(self.folder, "b"))
+                document = self.measure([original.bundled(*variants)], ("a", "b"))
+                (change,) = document.kernels
+                found += change.change == "slower"
+                if change.change != "slower":
+                    missed.append((original.entry.kernel, round(ratio, 2), change.ratio))
+                break
+        self.say("planted slowdowns", not missed, f"{found} of {found + len(missed)}; {missed}")
+
+    def releases(self, file: Path) -> None:
+        """Run a bundle of several releases; what is known of them has to come out."""
+        folder = self.folder / "bundle"
+        folder.mkdir()
+        start = time.monotonic()
+        bundle = bundles.read(file, folder)
+        findings = []
+        for launch in bundle.manifest.launches:
+            findings.append(run_launch(launch, bundle, self.runner, 0))
+        document = document_of(bundle.manifest, findings, self.runner.card)
+        print(f"{len(findings)} launches of {file.name} in {time.monotonic() - start:.0f} s")
+        for summary in document.summaries:
+            print(f"  {summary.to_json()}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
