@@ -1,6 +1,7 @@
 """The direction of a mismatch: a release that is too old, or one that is too new."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +11,19 @@ from packaging.version import Version
 from flacheck.rules.base import Rule
 from flacheck.tables import table
 
+_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
+_MODULE = re.compile(r"triton(?:\.[a-z_]\w*)+")
+_OR_CALLER = ", or a release of the caller that does not need the name"
+
 
 @dataclass(frozen=True)
 class Direction:
-    """The cause and the remedy that the versions in a log decide."""
+    """The cause and the remedy that the versions in a log decide; releases with and without it."""
 
     cause: str
     remedy: str
+    bad: tuple[str, ...] = ()
+    good: tuple[str, ...] = ()
 
 
 def decide(rule: Rule, message: Mapping[str, Any], log: Mapping[str, Any]) -> Direction | None:
@@ -25,7 +32,7 @@ def decide(rule: Rule, message: Mapping[str, Any], log: Mapping[str, Any]) -> Di
     `message` holds the facts of the message, `log` those of the whole log.
     """
     if rule.direction == "pins" or (rule.direction and "torch" in log):
-        direction = _by_pin(log)
+        direction = _by_pin(message, _with_message(message, log))
         if direction or rule.direction == "pins":
             return direction
     if rule.direction == "names":
@@ -33,10 +40,20 @@ def decide(rule: Rule, message: Mapping[str, Any], log: Mapping[str, Any]) -> Di
     return None
 
 
-def _by_pin(log: Mapping[str, Any]) -> Direction | None:
+def _with_message(message: Mapping[str, Any], log: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the versions of a log, those of the message in their place if it names them."""
+    versions = dict(log)
+    for name, fact in (("torch", "torch"), ("triton", "have")):
+        version = _NUMBERS.match(str(message.get(fact, "")))
+        if version:
+            versions[name] = version[0]
+    return versions
+
+
+def _by_pin(message: Mapping[str, Any], log: Mapping[str, Any]) -> Direction | None:
     """Return which of torch and Triton is too new, by what torch requires."""
     if "torch" not in log or "triton" not in log:
-        return None
+        return _by_message(message)
     torch, triton = Version(log["torch"]), Version(log["triton"])
     pin = _requirement(torch)
     if pin is None:
@@ -55,6 +72,17 @@ def _by_pin(log: Mapping[str, Any]) -> Direction | None:
             remedy += f", or use torch {release}, which requires this Triton"
             break
     return Direction(cause, remedy + ".")
+
+
+def _by_message(message: Mapping[str, Any]) -> Direction | None:
+    """Return the release to install that a message names as required."""
+    required = _NUMBERS.search(str(message.get("requires", "")))
+    if required is None:
+        return None
+    cause = f"torch requires triton=={required[0]}"
+    if "have" in message:
+        cause += f", and triton {message['have']} is there"
+    return Direction(f"{cause}.", f'Run `pip install "triton=={required[0]}"`.')
 
 
 def _before_the_table(torch: Version, triton: Version) -> Direction | None:
@@ -87,20 +115,70 @@ def _requirement(torch: Version) -> str | None:
 
 def _by_name(message: Mapping[str, Any], log: Mapping[str, Any]) -> Direction | None:
     """Return whether Triton is too old or too new for a name, by the releases that have it."""
-    module, name = str(message.get("module", "")), str(message.get("api", ""))
-    releases = table("triton_names")["names"].get(module, {}).get(name)
-    if not releases:
+    path = ".".join(filter(None, (message.get("module"), message.get("api")))).replace(" ", "")
+    releases = _releases_with(path)
+    if releases is None:
         return None
-    first, last = map(str, releases)
-    having = f"`{module}.{name}` is in Triton {first} to {last}"
+    if not releases:
+        return _in_no_release(path)
+    first, last = releases
+    oldest, newest = _ends()
+    bad = []
+    if first != oldest:
+        bad.append(f"triton<{first}")
+    if last != newest:
+        bad.append(f"triton>{last}")
+    sides = (tuple(bad), (f"triton>={first},<={last}",))
+    having = f"`{path}` is in Triton {first} to {last}"
     if "triton" not in log:
-        return Direction(
-            f"{having}; the installed release is not in the log.", f"Use triton>={first},<={last}."
-        )
+        cause = f"{having}; the installed release is not in the log."
+        return Direction(cause, f"Use triton>={first},<={last}{_OR_CALLER}.", *sides)
     triton = Version(log["triton"])
     if triton < Version(first):
-        return Direction(f"{having}; {triton} is too old.", f"Use triton>={first}.")
+        return Direction(f"{having}; {triton} is too old.", f"Use triton>={first}.", *sides)
     if triton > Version(last):
-        remedy = f"Use triton<={last}, or a release of the caller that does not need the name."
-        return Direction(f"{having}; {triton} is too new.", remedy)
+        cause = f"{having}; {triton} is too new."
+        return Direction(cause, f"Use triton<={last}{_OR_CALLER}.", *sides)
     return None
+
+
+def _releases_with(path: str) -> tuple[str, ...] | None:
+    """Return the first and the last release with a name or a module; () for a module of none.
+
+    None stands for a module that all have, and for a name that was not read from the releases.
+    """
+    names = table("triton_names")
+    module, _, name = path.rpartition(".")
+    having = names["names"].get(module, {}).get(name)
+    if having:
+        return tuple(having)
+    if not _MODULE.fullmatch(path) or (module in names["names"] and module != "triton"):
+        return None
+    for parent in _parents(path):
+        if parent in names["modules"]:
+            return tuple(names["modules"][parent])
+        if parent in names["everywhere"]:
+            return () if parent == "triton" else None
+    return None
+
+
+def _parents(path: str) -> Iterator[str]:
+    """Yield a module and the packages that hold it, the innermost first."""
+    while path:
+        yield path
+        path = path.rpartition(".")[0]
+
+
+def _in_no_release(path: str) -> Direction:
+    oldest, newest = _ends()
+    return Direction(
+        f"`{path}` is in no release from Triton {oldest} to {newest}.",
+        "Update the package that imports it; its release was written for an older Triton.",
+        bad=(f"triton>={oldest},<={newest}",),
+    )
+
+
+def _ends() -> tuple[str, str]:
+    """Return the oldest and the newest release of the table."""
+    releases = sorted(map(str, table("triton_releases")["releases"]), key=Version)
+    return releases[0], releases[-1]
