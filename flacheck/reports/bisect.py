@@ -42,6 +42,8 @@ def _parts(bisection: Bisection, torches: Sequence[str]) -> Iterator[Part]:
     if len(bisection.history) < bisection.of:
         count = f"{len(bisection.history)} of {bisection.of} {column}s were tested"
         yield Paragraph(f"{count}; --every tests all")
+    if bisection.supported_from:
+        yield Paragraph(f"{cell.target} is supported from {bisection.supported_from} on")
     for change in bisection.changes:
         yield _change(change, torches)
     if not bisection.changes:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
 
 from flacheck import toolchains
 from flacheck.capabilities.bisect import history
@@ -50,6 +51,8 @@ def bisect_cell(
             that is not among `choices`.
     """
     _check(resolved_cell.cell, choices, find)
+    all_choices = choices
+    choices = _supporting(resolved_cell.cell, all_choices)
     cells = [resolved_cell.under(choice.identity) for choice in choices]
     records: dict[int, Record] = {}
     turn: tuple[int, int] | None = None
@@ -63,7 +66,24 @@ def bisect_cell(
             turn = yield from _search(resolved_cell.cell, cells, find, active.loop, records)
         active.finish()
     yield RunFinished(active.id, complete=True)
-    return _bisection(resolved_cell.cell, find, records, turn, len(choices))
+    bisection = _bisection(resolved_cell.cell, find, records, turn, len(choices))
+    if choices[0] is all_choices[0]:
+        return bisection
+    return replace(bisection, supported_from=choices[0].identity)
+
+
+def _supporting(cell: Cell, choices: Sequence[Choice]) -> Sequence[Choice]:
+    """Return the releases from the first that supports the cell's GPU on, and the cell's own.
+
+    A release without the GPU gives no verdict that could be compared. If fewer than two are left,
+    all are returned: their reasons are the answer.
+    """
+    for position, choice in enumerate(choices):
+        if cell.target not in choice.unsupported or choice.identity == cell.toolchain:
+            if len(choices) - position > 1:
+                return choices[position:]
+            break
+    return choices
 
 
 def _check(cell: Cell, choices: Sequence[Choice], find: Find) -> None:

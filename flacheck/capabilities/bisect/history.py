@@ -148,6 +148,7 @@ class Bisection:
 
     A history of commits has commits in place of releases.
 
+    `supported_from` is the first release that supports the cell's GPU if older ones were left out.
     `lines` holds the decisive line of each failure by the entry's name, `torches` all torch
     releases with a known requirement, oldest first.
     """
@@ -159,6 +160,7 @@ class Bisection:
     of: int
     torches: tuple[str, ...] = ()
     lines: Mapping[str, str] = field(default_factory=dict)
+    supported_from: str = ""
 
     @property
     def is_over_commits(self) -> bool:
