@@ -30,6 +30,9 @@ def _section(rule: Rule) -> Iterator[str]:
     yield f"{rule.summary}\n"
     yield f"- Cause: {rule.cause}"
     yield f"- Remedy: {rule.remedy}"
+    for variant in rule.variants:
+        where = ", ".join(filter(None, (variant.vendor, variant.tool, variant.system)))
+        yield f"- Remedy ({where}): {variant.remedy}"
     if rule.bad:
         yield f"- Fails: `{'`, `'.join(rule.bad)}`"
     if rule.good:

@@ -14,6 +14,7 @@ from flacheck.rules.base import (
     Rule,
     host_rule,
     lower_confidence,
+    with_plain_quotes,
 )
 from flacheck.rules.decisive import (
     INSTANTIATION,
@@ -25,6 +26,7 @@ from flacheck.rules.decisive import (
 )
 from flacheck.rules.measurements import key_findings
 from flacheck.rules.signature import asserting_function, without_library_versions
+from flacheck.rules.translations import translated
 
 _EXCERPT = 300
 # Lines apart within which a generic message belongs to a specific one.
@@ -43,12 +45,13 @@ _PLUMBING = re.compile(
 )
 
 
-def _facts(match: re.Match[str]) -> dict[str, Any]:
-    """Return numbers as numbers, lists of names as lists, the rest as text."""
+def _facts(match: re.Match[str], text: str) -> dict[str, Any]:
+    """Return numbers as numbers, lists of names as lists, the rest as text, quoted as in `text`."""
     facts: dict[str, Any] = {}
-    for name, value in match.groupdict().items():
-        if value is None:
+    for name, plain in match.groupdict().items():
+        if plain is None:
             continue
+        value = text[match.start(name) : match.end(name)]
         facts[name] = without_library_versions(value)
         if name == "names":
             facts[name] = value.split(", ")
@@ -83,10 +86,14 @@ def _cause(log: str, lines: list[Line], match: re.Match[str]) -> Line:
 
 @dataclass(frozen=True)
 class _Hit:
-    """A rule's match, the line that it explains, and whether that line has a message's form."""
+    """A rule's match in a text, the line that it explains, and whether that is a message.
+
+    `match` was found in `text` with plain quotes in the place of all others.
+    """
 
     rule: Rule
     match: re.Match[str]
+    text: str
     line: Line
     is_message: bool
 
@@ -97,17 +104,19 @@ def _hits(log: str, lines: list[Line], text: str, is_failed: bool) -> Iterator[_
     Decisive lines are searched before the whole log, because a traceback shows source with the same
     words. A generic rule matches messages only. The context is searched in the uncleaned `text`.
     """
+    plain_log = with_plain_quotes(log)
+    plain_lines = [(line, with_plain_quotes(line.text)) for line in lines]
     for rule in _BY_WEIGHT:
         if rule.warning and not lines and not is_failed:
             continue
         if not rule.patterns or not rule.applies_in(text):
             continue
-        for line in lines:
+        for line, plain in plain_lines:
             if rule.form and line.form != rule.form:
                 continue
-            match = rule.search(line.text)
+            match = rule.search(plain)
             if match:
-                yield _Hit(rule, match, line, True)
+                yield _Hit(rule, match, line.text, line, True)
                 break
         else:
             if WRAPPER <= rule.specificity < GENERIC:
@@ -115,9 +124,9 @@ def _hits(log: str, lines: list[Line], text: str, is_failed: bool) -> Iterator[_
             # Figures of a successful compile explain no failure of another one.
             if rule.effect == "compiles" and (lines or is_failed):
                 continue
-            match = rule.search(log)
+            match = rule.search(plain_log)
             if match:
-                yield _Hit(rule, match, _cause(log, lines, match), False)
+                yield _Hit(rule, match, log, _cause(log, lines, match), False)
 
 
 def _select(hits: Iterable[_Hit]) -> list[_Hit]:
@@ -152,12 +161,12 @@ def _finding(hit: _Hit, lines: list[Line]) -> Finding:
         function = _function(hit.line)
     others = [line.text for line in lines if line is not hit.line]
     confidence = hit.rule.confidence
-    if not hit.is_message:
+    if not hit.is_message or hit.match.re in hit.rule.weaker:
         confidence = lower_confidence(confidence)
     return hit.rule.finding(
         without_library_versions(join([hit.line.text, *others])),
         function=function,
-        facts=_facts(hit.match) | _instantiation(hit.line, lines),
+        facts=_facts(hit.match, hit.text) | _instantiation(hit.line, lines),
         confidence=confidence,
         line=hit.line.number,
         excerpt=hit.line.text[:_EXCERPT],
@@ -174,15 +183,24 @@ def _instantiation(error: Line, lines: list[Line]) -> dict[str, Any]:
     return {}
 
 
+def _with_own_words(finding: Finding, lines: list[str]) -> Finding:
+    """Return a finding in a translated log with the words of the log itself as its excerpt."""
+    line = lines[(finding.line or 1) - 1].strip()
+    return replace(finding, excerpt=line[:_EXCERPT])
+
+
 def read(text: str, is_failed: bool = False) -> list[Finding]:
     """Return the findings in a compiler's raw output, the decisive one first.
 
     FC000 stands for an unrecognised failure; without a failure the list is empty. `is_failed` is
     True for the output of a compile that is known to have failed: a warning may then be the cause.
     """
-    log = clean(text)
+    own = clean(text)
+    log = translated(own)
     lines = decisive_lines(log)
     findings = [_finding(hit, lines) for hit in _select(_hits(log, lines, text, is_failed))]
+    if log != own:
+        findings = [_with_own_words(finding, own.splitlines()) for finding in findings]
     if lines and not findings:
         message, first = join([line.text for line in lines]), lines[0]
         where = {"line": first.number, "excerpt": first.text[:_EXCERPT]}

@@ -68,6 +68,12 @@ _TOLERATED = re.compile(
     r"(?:ModuleNotFound|Import)Error: [^\n]*$",
     re.MULTILINE,
 )
+# torch logs the exception of an analysis that it can do without.
+_ASSUMED = re.compile(
+    r"^[^\n]{0,300}\bassuming every input is mutated\b[^\n]*\n"
+    r"(?:Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n|\n)*[\w.]+(?::[^\n]*)?$)?",
+    re.MULTILINE,
+)
 # Operations of a module dump: they fill most of a long log, and none is a message.
 _DUMP = re.compile(
     r"^ +(?:%[\w:]+ = |(?:tt|ttg|ttng|triton_\w+|scf|cf|arith|llvm|nvvm|gpu)\.\w).*$", re.MULTILINE
@@ -165,6 +171,7 @@ def clean(log: str) -> str:
     plain = _without_hosts(_TERMINAL.sub("", _join_wrapped(log)))
     log = _DUMP.sub("", _PREFIX.sub("", _PROGRESS.sub("", plain)))
     log = _TOLERATED.sub(_empty_lines, _HARMLESS.sub("", _LEFT_OUT.sub("\n", log)))
+    log = _ASSUMED.sub(_empty_lines, log)
     return _ENDLESS.sub(r"\1…", log)
 
 
@@ -210,7 +217,8 @@ def _join_wrapped(log: str) -> str:
 def _front_end_error(lines: list[str], start: int, kind: str) -> Iterator[Line]:
     """Yield the message of a front-end error, which is below the source excerpt and its caret.
 
-    A static assertion without a message gives the line of the assertion.
+    A static assertion without a message gives the line of the assertion. Another error without one
+    gives its source only where the log has no other message.
     """
     for at in range(start + 1, min(len(lines), start + _EXCERPT_LINES)):
         if not _CARET.match(lines[at]):
@@ -223,6 +231,9 @@ def _front_end_error(lines: list[str], start: int, kind: str) -> Iterator[Line]:
             yield Line(at + 2, text, 1, form=FRONT_END)
         elif kind == _STATIC_ASSERTION:
             yield Line(at, f"{kind}: {lines[at - 1].strip()}", 1, form=FRONT_END)
+        else:
+            text = f"at the line `{lines[at - 1].strip()}`, whose message is not in the log"
+            yield Line(at, text, 2, form=FRONT_END)
         return
 
 

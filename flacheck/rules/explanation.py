@@ -10,12 +10,14 @@ from msgspec import Meta
 from flacheck.errors import UsageError
 from flacheck.model import Finding, Json
 from flacheck.model.wire import Code, Count, JsonStruct
-from flacheck.rules import direction, log_advisories, log_facts, next_steps
-from flacheck.rules.base import GENERIC, RULES, UNCLASSIFIED, WRAPPER, Rule
+from flacheck.rules import context, direction, log_advisories, log_facts, next_steps
+from flacheck.rules.base import GENERIC, RULES, UNCLASSIFIED, WRAPPER, Rule, with_plain_quotes
 from flacheck.rules.classify import read
+from flacheck.rules.context import LogContext
 from flacheck.rules.decisive import clean, decisive_lines, is_wrapper
 from flacheck.rules.excerpts import Excerpt
 from flacheck.rules.signature import normalise
+from flacheck.rules.translations import translated
 from flacheck.tables.advisories import Advisory, PublishedAdvisory
 
 # Codes that an explanation names beside its own.
@@ -119,7 +121,7 @@ def of_code(code: str) -> list[Explanation]:
     """Return the explanation of a code; for an unknown code raise UsageError with those known."""
     if code not in RULES:
         raise UsageError(f"no failure code {code}: known are {', '.join(sorted(RULES))}")
-    explanation = _explain(RULES[code].finding(), {})
+    explanation = _explain(RULES[code].finding(), {}, LogContext())
     return [replace(explanation, why=_EVIDENCE[RULES[code].shows], next=())]
 
 
@@ -137,7 +139,10 @@ def of_excerpts(excerpts: Sequence[Excerpt], file: str = "") -> list[Explanation
         for finding in read(excerpt.text):
             line = (finding.line or 1) + excerpt.line - 1
             findings.append(replace(finding, line=line))
-    explanations = [_explain(finding, facts) for finding in select(findings)]
+    explanations = []
+    for finding in select(findings):
+        where = context.of_log(finding.excerpt or finding.message, text)
+        explanations.append(_explain(finding, facts, where))
     return [replace(explanation, file=file) for explanation in explanations]
 
 
@@ -155,7 +160,7 @@ def find_unexplained(excerpts: Sequence[Excerpt]) -> UnexplainedErrors | None:
         return None
     by_message: dict[str, tuple[int, str]] = {}
     for excerpt in excerpts:
-        for line in decisive_lines(clean(excerpt.text)):
+        for line in decisive_lines(translated(clean(excerpt.text))):
             if _BUILD_ERROR.search(line.text) and not _has_specific_rule(line.text):
                 place = (line.number + excerpt.line - 1, line.text)
                 by_message.setdefault(normalise(line.text), place)
@@ -176,7 +181,8 @@ def add_unexplained(
 
 def _has_specific_rule(error: str) -> bool:
     rules = [rule for rule in RULES.values() if rule.specificity >= GENERIC]
-    return is_wrapper(error) or any(rule.search(error) for rule in rules)
+    plain = with_plain_quotes(error)
+    return is_wrapper(error) or any(rule.search(plain) for rule in rules)
 
 
 def select(findings: Iterable[Finding]) -> list[Finding]:
@@ -208,25 +214,29 @@ def _weight(finding: Finding) -> tuple[int, int]:
     return -RULES[finding.code].specificity, finding.line or 0
 
 
-def _explain(finding: Finding, log: Mapping[str, Any]) -> Explanation:
+def _explain(finding: Finding, log: Mapping[str, Any], where: LogContext) -> Explanation:
+    """Return a finding with the texts of its rule that fit the log's context."""
     rule = RULES[finding.code]
+    texts = rule.texts_in(where)
+    cause, remedy, confidence = texts.cause, texts.remedy, finding.confidence
+    bad, good = texts.bad or (), texts.good or ()
     choice = direction.decide(rule, finding.facts, log)
-    cause, remedy, confidence = rule.cause, rule.remedy, finding.confidence
     if choice:
         cause, remedy = choice.cause, choice.remedy
-    elif rule.direction and finding.line:
+        bad, good = choice.bad, choice.good
+    elif rule.direction and not rule.bad and finding.line:
         confidence = "possible"
     others = _others(rule, finding)
     return Explanation(
         code=finding.code,
-        title=finding.title,
+        title=texts.title or finding.title,
         confidence=confidence,
         line=finding.line,
         excerpt=finding.excerpt or finding.message,
         cause=cause,
         remedy=remedy,
-        bad=rule.bad,
-        good=rule.good,
+        bad=bad,
+        good=good,
         links=_links(rule, finding, log),
         facts=finding.facts,
         why=_why(rule, confidence, others),
@@ -269,9 +279,10 @@ def _others(rule: Rule, finding: Finding) -> tuple[str, ...]:
     if rule.code == UNCLASSIFIED:
         return _nearest(finding.message)
     codes = []
+    excerpt = with_plain_quotes(finding.excerpt)
     for other in RULES.values():
         is_specific = other.specificity >= GENERIC
-        if other is not rule and is_specific and other.search(finding.excerpt):
+        if other is not rule and is_specific and other.search(excerpt):
             codes.append(other.code)
     return tuple(codes[:_MOST_OTHERS])
 

@@ -19,13 +19,23 @@ _VERSIONS = {
     "python": r"\bpython(?: version)?[:= ]{1,3}v?(3\.\d+\.\d+)",
 }
 _VERSION_PATTERNS = {name: re.compile(rf"(?i){pattern}") for name, pattern in _VERSIONS.items()}
+# What a package requires is not what is installed.
+_REQUIREMENT = re.compile(
+    r"(?:requires?|depends? on|has requirement|requested|requirement)[ `'\"]{1,3}"
+    r"(?:pytorch-)?(?:torch|triton)[^\n;,]{0,60}"
+)
 _CARD = r"(?:GeForce |Instinct |Radeon |Tesla )?[A-Z]{1,4}[ -]?\d{2,4}[\w-]*(?: Ti)?"
 # The order is that of trust: the compiler's own words, its command line, the driver's name.
 _TARGETS = (
+    re.compile(
+        r"[Uu]n(?:known|supported) (?:GPU |target )?arch(?:itecture)?:? '?"
+        r"(gfx\d{3,4}\w?|sm_\d{2,3}\w?)"
+    ),
     re.compile(r'ttg?\.target = "?(?:cuda|hip):(\w+)|target=(?:cuda|hip):(\w+)'),
-    re.compile(r"--gpu-name=(sm_\w+)|\b(gfx\d{3,4}\w?)\b"),
+    re.compile(r"--gpu-name=(sm_\w+)|\.compute_(\d{2,3}[af]?)\.ptx|\b(gfx\d{3,4}\w?)\b"),
     re.compile(rf"\b(?:NVIDIA|AMD) ({_CARD})"),
-    re.compile(r"\b(sm_?\d{2,3}[af]?)\b"),
+    # What an instruction requires is another GPU than the one that is compiled for.
+    re.compile(r"(?<!requires \.target )(?<!requires )\b(sm_?\d{2,3}[af]?)\b"),
 )
 _GPU = re.compile(rf"\b((?:NVIDIA|AMD) {_CARD})")
 _OPTIONS = {
@@ -60,8 +70,9 @@ _MODULE = re.compile(r"(?:site|dist)-packages[/\\](\w+)[/\\]")
 def of_log(log: str) -> dict[str, Any]:
     """Return the facts that a log has, by name: `torch`, `triton`, `target`, `kernel` and more."""
     facts: dict[str, Any] = {}
+    installed = _REQUIREMENT.sub("", log)
     for name, pattern in _VERSION_PATTERNS.items():
-        match = pattern.search(log)
+        match = pattern.search(installed)
         if match:
             facts[name] = _version(match)
     gpu = _GPU.search(log)
@@ -101,10 +112,13 @@ def _targets(log: str) -> Iterator[str]:
     for pattern in _TARGETS:
         for match in pattern.finditer(log):
             name = next(filter(None, match.groups()))
+            if name[0].isdigit():
+                name = f"sm_{name}"
             try:
                 yield targets.find(name).name
             except UsageError:
-                continue
+                if pattern is _TARGETS[0]:
+                    yield name
 
 
 def _package(log: str) -> str | None:

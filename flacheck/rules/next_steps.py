@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from flacheck.rules.base import UNCLASSIFIED, Rule
 from flacheck.tables import table
+from flacheck.tables.targets import TARGETS
 
 _REPORT = "https://github.com/triton-lang/triton/issues/new?"
 _TITLE, _BODY = 150, 1_500
@@ -44,7 +45,7 @@ def commands(rule: Rule, facts: Mapping[str, Any]) -> Iterator[str]:
 
 def _compiles(facts: Mapping[str, Any]) -> Iterator[str]:
     selection = []
-    if "target" in facts:
+    if facts.get("target") in TARGETS:
         selection = ["--target", facts["target"]]
     release = []
     if str(facts.get("triton")) in map(str, table("triton_releases")["releases"]):
@@ -64,7 +65,7 @@ def _compiles(facts: Mapping[str, Any]) -> Iterator[str]:
 def _records(facts: Mapping[str, Any], selection: list[str]) -> Iterator[str]:
     """Yield the commands that record a program's launches and compile them."""
     device = []
-    if "target" in facts:
+    if facts.get("target") in TARGETS:
         # A library chooses its kernels by the card.
         device = ["--device", facts["target"]]
     yield shlex.join(["flacheck", "capture", *device, "--", "python", facts["script"]])

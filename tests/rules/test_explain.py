@@ -219,10 +219,23 @@ def test_the_cause_wins_over_what_is_loud_or_early() -> None:
     assert _codes(two + SHARED.decode()) == ["FC501", "FC917"]
 
 
-def test_a_choice_that_an_autotuner_leaves_out_is_no_failure() -> None:
-    """Inductor's ignored choice is not a failure."""
+def test_a_choice_that_an_autotuner_leaves_out_is_harmless() -> None:
+    """A failure in the same log is reported in its place."""
     log = f"E1 No valid triton configs. {SHARED.decode()}E1 Ignoring this choice.\nAUTOTUNE bmm\n"
+    assert _codes(log) == ["FC605"]
+    assert _codes(log + SELECT.decode()) == ["FC307"]
+
+
+def test_a_warning_about_the_inputs_of_a_kernel_is_no_failure() -> None:
+    """torch logs the exception of its analysis and goes on without it."""
+    log = """Encountered an exception in identify_mutated_tensors, assuming every input is mutated
+Traceback (most recent call last):
+  File "triton_kernel_wrap.py", line 1, in f
+AttributeError: 'X' object has no attribute 'y'
+step 1
+"""
     assert _codes(log) == []
+    assert _codes(log + SELECT.decode()) == ["FC307"]
 
 
 PIN = "ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler'\n"
