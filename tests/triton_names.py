@@ -80,13 +80,13 @@ def read_releases() -> dict[str, Any]:
         (choice,) = toolchains.resolve([release]).choices
         folders = toolchains.provide(choice).paths
         modules[release] = modules_of(folders[0])
-        for path, found in names_of(folders).items():
-            names[path][release] = found
+        for path, of_module in names_of(folders).items():
+            names[path][release] = of_module
     everywhere = set.intersection(*modules.values())
     by_path = {}
-    for path, found in names.items():
+    for path, by_release in names.items():
         # A module can be imported from its package, whether `dir()` shows it or not.
-        own = ranges(found).items()
+        own = ranges(by_release).items()
         by_path[path] = {name: having for name, having in own if f"{path}.{name}" not in everywhere}
     return {"names": by_path, "modules": ranges(modules), "everywhere": sorted(everywhere)}
 
