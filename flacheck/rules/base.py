@@ -24,7 +24,7 @@ _CONFIDENCES = ("certain", "likely", "possible")
 
 
 @dataclass(frozen=True)
-class Variant:
+class RuleVariant:
     """What a rule's texts are for one vendor, tool or system; an empty field fits any.
 
     `title`, `bad` and `good` are those of the rule unless they are given.
@@ -88,7 +88,7 @@ class Rule:
     host_errors: tuple[str, ...] = ()
     vendor: str = ""
     tool: str = ""
-    variants: tuple[Variant, ...] = ()
+    variants: tuple[RuleVariant, ...] = ()
 
     def search(self, log: str) -> re.Match[str] | None:
         """Return the match of the first pattern that matches; None if no pattern does."""
@@ -105,7 +105,7 @@ class Rule:
             is_tool = True
         return self.vendor in ("", context.vendor) and is_tool
 
-    def texts_in(self, context: LogContext) -> Variant:
+    def texts_in(self, context: LogContext) -> RuleVariant:
         """Return the cause, the remedy and the releases that fit a context."""
         for variant in self.variants:
             if variant.fits(context):
@@ -115,7 +115,7 @@ class Rule:
                     bad=self.bad if bad is None else bad,
                     good=self.good if good is None else good,
                 )
-        return Variant(self.cause, self.remedy, bad=self.bad, good=self.good)
+        return RuleVariant(self.cause, self.remedy, bad=self.bad, good=self.good)
 
     def applies_in(self, log: str) -> bool:
         """Return True if the log has the context that the rule requires."""
@@ -160,11 +160,11 @@ def _rule(entry: dict[str, Any]) -> Rule:
     return Rule(**entry)
 
 
-def _variant(entry: dict[str, Any]) -> Variant:
+def _variant(entry: dict[str, Any]) -> RuleVariant:
     for name in ("bad", "good"):
         if name in entry:
             entry[name] = tuple(entry[name])
-    return Variant(**entry)
+    return RuleVariant(**entry)
 
 
 RULES = _load()
