@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from ..pysource.functions import Function, function_source
 
 # Brackets around a list: `[B, T, H]`, `(num_tokens, 4)`.
+_IGNORED = re.compile(r"\b(?:type: *ignore|pyright: *ignore|noqa)\b[^#]*")
 _LIST = re.compile(r"[\[(]([^\[\]()]{1,60})[\])]")
 _TENSOR_ANNOTATION = re.compile(r"Tensor\b|^(Float|Int|Bool|Num|Shaped|BFloat16|Float16|Float32)\[")
 _QUOTED_LIST = re.compile(r"['\"]([^'\"]{1,60})['\"]")
@@ -47,7 +48,8 @@ def signature_shapes(function: Function) -> Iterator[tuple[str, str]]:
         if first_lines.count(parameter.lineno) == 1:
             last_line = parameter.end_lineno or parameter.lineno
             # A string may contain a `#`, but then no list of dimensions follows.
-            comment = lines[last_line - 1].partition("#")[2]
+            # `type: ignore[name, other]` lists no dimensions.
+            comment = _IGNORED.sub("", lines[last_line - 1].partition("#")[2])
             dimensions = _LIST.search(comment)
             if dimensions:
                 yield parameter.arg, dimensions[1]

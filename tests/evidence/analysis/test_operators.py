@@ -58,7 +58,7 @@ def test_the_first_sentence_names_the_operators() -> None:
 def test_an_operator_with_configurations_that_were_not_compiled_is_screened() -> None:
     """The sentence counts the configurations and kernels of screened operators."""
     eight = record(options={"num_warps": 8})
-    summary = summary_of([FAST, SMALL], CONTEXT, uncompiled=[eight], operators=LEADS)
+    summary = summary_of([FAST, SMALL], CONTEXT, others=[eight], operators=LEADS)
     assert operators.sentence(summary) == (
         "3.2.0 on sm90: 1 of 2 operators screened (2 of 3 configurations, 2 of 2 kernels), "
         "1 good in all configurations."
@@ -151,7 +151,7 @@ def test_a_failure_that_another_scan_of_the_package_found_counts(tmp_path: Path)
         ("compiles", record(**eight), "good"),
     ):
         with Store.open(tmp_path / name) as store:
-            scanned(store, [FAST], PACKAGE, uncompiled=[other])
+            scanned(store, [FAST], PACKAGE, others=[other])
             assert _state(store) == "screened"
             scanned(store, [other], PACKAGE, selection={"num_warps": [8]})
             assert _state(store) == state
@@ -165,7 +165,7 @@ def test_a_failure_that_a_bisection_found_counts(tmp_path: Path) -> None:
         ("ok", record(**eight), "screened"),
     ):
         with Store.open(tmp_path / name) as store:
-            scanned(store, [FAST], PACKAGE, uncompiled=[other])
+            scanned(store, [FAST], PACKAGE, others=[other])
             store.add_many(store.begin_run({}, "bisect", {}, Purpose.BISECT), [other])
             assert _state(store) == state
 
