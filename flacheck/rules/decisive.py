@@ -232,8 +232,7 @@ def _front_end_error(lines: list[str], start: int, kind: str) -> Iterator[Line]:
         elif kind == _STATIC_ASSERTION:
             yield Line(at, f"{kind}: {lines[at - 1].strip()}", 1, form=FRONT_END)
         else:
-            text = f"at the line `{lines[at - 1].strip()}`, whose message is not in the log"
-            yield Line(at, text, 2, form=FRONT_END)
+            yield Line(at, f"{kind}: {lines[at - 1].strip()}", 2, form=FRONT_END)
         return
 
 
