@@ -62,7 +62,7 @@ _COMMANDS = {
         "measure",
         "measure",
         TRACE,
-        "Measure what releases make slower, or wrong, on this machine's GPU.",
+        "Measure what releases make slower or wrong on a GPU.",
     ),
     "dtypes": CommandPlace(
         "dtypes", "dtypes", TRACE, "Find the line that breaks a kernel's dtypes under autocast."

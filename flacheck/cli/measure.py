@@ -72,7 +72,7 @@ def measure(
     ),
     output: flags.Output = None,
 ) -> int:
-    """Measure what releases make slower, or wrong, on this machine's GPU."""
+    """Measure what releases make slower or wrong on a GPU."""
     from flacheck import reports
     from flacheck.reports import measure as measure_report
 
