@@ -75,8 +75,13 @@ def packages_of(paths: Iterable[Path], names: Collection[str]) -> list[PackagePi
     """
     by_version: dict[tuple[str, str | None], PackagePin] = {}
     for path in paths:
-        for pin in package_pins.of_file(PinFile(path, _display_name(path)), names):
-            by_version.setdefault((pin.name, pin.version), pin)
+        file = PinFile(path, _display_name(path), names=tuple(names))
+        for _, pin in _read(file):
+            package = package_pins.of_pin(pin)
+            # A project whose version is in its sources is locked without one.
+            if package.version is None and _is_lock(file):
+                continue
+            by_version.setdefault((package.name, package.version), package)
     return list(by_version.values())
 
 

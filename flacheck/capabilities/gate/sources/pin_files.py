@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from flacheck import files
-from flacheck.capabilities.gate.pins import file_line
+from flacheck.capabilities.gate.pins import NAMES, file_line
 from flacheck.errors import UsageError
 from flacheck.tables.settings import toml
 
@@ -37,12 +37,14 @@ def encoding_of(content: bytes) -> tuple[str, bytes]:
 class PinFile:
     """A file with pins, called `display_name` in messages.
 
-    Messages do not quote a file that is `outside` of the checkout whose file includes it.
+    Readers return the pins of the distributions `names`. Messages do not quote a file that is
+    `outside` of the checkout whose file includes it.
     """
 
     path: Path
     display_name: str
     outside: bool = False
+    names: Collection[str] = NAMES
 
     def where(self, line: int | None) -> str:
         """Return file and line for a message."""

@@ -9,7 +9,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from flacheck.capabilities.gate.pins import NAMES, LabelledPin, Pin
+from flacheck.capabilities.gate.pins import LabelledPin, Pin
 from flacheck.capabilities.gate.sources import requirement
 from flacheck.capabilities.gate.sources.pin_files import TomlDocument
 from flacheck.errors import UsageError
@@ -17,7 +17,7 @@ from flacheck.tables.settings import toml
 
 
 def pins(document: TomlDocument) -> Iterator[LabelledPin]:
-    """Yield the pins of torch and Triton in dependencies, extras and groups."""
+    """Yield the pins in dependencies, extras and groups."""
     yield from _table_pins(document, None, "dependencies")
     # The older spelling of the group `dev`.
     yield from _table_pins(document, "group dev", "dev-dependencies")
@@ -26,10 +26,10 @@ def pins(document: TomlDocument) -> Iterator[LabelledPin]:
 
 
 def _table_pins(document: TomlDocument, label: str | None, *table: str) -> Iterator[LabelledPin]:
-    """Yield the pins of torch and Triton in a table."""
+    """Yield the pins in a table."""
     for key, value in document.at("tool", "poetry", *table).items():
         name, path = canonicalize_name(key), ("tool", "poetry", *table, key)
-        if name not in NAMES:
+        if name not in document.file.names:
             continue
         entries: list[tuple[toml.Path, Any]] = [(path, value)]
         if isinstance(value, list):

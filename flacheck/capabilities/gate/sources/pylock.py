@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from flacheck.capabilities.gate.pins import NAMES, LabelledPin, Pin
+from flacheck.capabilities.gate.pins import LabelledPin, Pin
 from flacheck.capabilities.gate.sources import uv_lock
 from flacheck.capabilities.gate.sources.pin_files import PinFile, TomlDocument
 from flacheck.capabilities.gate.sources.requirement import may_hold
@@ -30,9 +30,9 @@ def read(file: PinFile) -> list[LabelledPin]:
         why = f"lock-version is {version!r}; gate reads pylock files of version 1.x"
         raise UsageError(f"{document.where(('lock-version',))}: {why}")
     packages = uv_lock.tables(document.table.get("packages", []), f"{file.display_name}: packages")
-    entries: dict[str, list[LockEntry]] = {name: [] for name in NAMES}
+    entries: dict[str, list[LockEntry]] = {name: [] for name in file.names}
     for index, package in enumerate(packages):
-        if package.get("name") not in NAMES:
+        if package.get("name") not in document.file.names:
             continue
         pin = _pin(document, index, package["name"], package.get("version"))
         if _may_be_installed(package.get("marker"), pin.where):

@@ -9,7 +9,7 @@ from packaging.markers import InvalidMarker, Marker, UndefinedComparison, Undefi
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 
-from flacheck.capabilities.gate.pins import NAMES, Pin
+from flacheck.capabilities.gate.pins import Pin
 from flacheck.capabilities.gate.sources.pin_files import PinFile
 from flacheck.errors import UsageError
 
@@ -73,13 +73,14 @@ def pin(
         keys: The path of the TOML string that holds it.
     """
     name, where = canonicalize_name(requirement.name), file.where(line)
-    if name not in (*NAMES, *_BETWEEN_RELEASES) or not holds(requirement.marker, where):
+    is_build = name in _BETWEEN_RELEASES and "triton" in file.names
+    if not (is_build or name in file.names) or not holds(requirement.marker, where):
         return None
-    if name in _FOR_CUDA and _EXACT.fullmatch(str(requirement.specifier)):
+    if is_build and name in _FOR_CUDA and _EXACT.fullmatch(str(requirement.specifier)):
         # No range can be read so: these builds are between two releases of Triton.
         build = str(requirement.specifier)
         return Pin(file.display_name, line, "triton", build, obstacle=f"it is a build of {name}")
-    if name in _BETWEEN_RELEASES:
+    if is_build:
         why = "is a Triton between two releases, which no index lists; it is left out"
         _LOG.warning(f"{where}: {name} {why}")
         return None

@@ -4,7 +4,6 @@ import logging
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -52,36 +51,18 @@ def read(file: PinFile) -> list[LabelledPin]:
     return [(None, pin) for pin in _pins(file)]
 
 
-def plain_requirements(file: PinFile) -> Iterator[tuple[PinFile, int, str]]:
-    """Yield the file, the line's number and the text of each requirement with a name.
-
-    Raises:
-        UsageError: With file and line, if an included file is missing.
-    """
-    for own_file, _, line in _lines(file, set()):
-        is_address = _EDITABLE.match(line.text) or _ADDRESS.match(line.text)
-        if not is_address and not line.text.startswith("-"):
-            yield own_file, line.number, _OPTIONS.sub("", line.text)
-
-
 def _pins(file: PinFile) -> Iterator[Pin]:
     for own_file, text, line in _lines(file, set()):
-        with quoting(own_file, line.number):
+        try:
             pin = _pin(own_file, text, line)
+        except UsageError:
+            # The message would quote a file that lies outside of the checkout.
+            if not own_file.outside:
+                raise
+            where = own_file.where(line.number)
+            raise UsageError(f"{where}: is not a requirement; write NAME>=VERSION") from None
         if pin:
             yield pin
-
-
-@contextmanager
-def quoting(file: PinFile, line: int) -> Iterator[None]:
-    """Replace errors about a line of a file outside of the checkout, which quote it."""
-    try:
-        yield
-    except UsageError:
-        if not file.outside:
-            raise
-        where = file.where(line)
-        raise UsageError(f"{where}: is not a requirement; write NAME>=VERSION") from None
 
 
 def _lines(file: PinFile, read_files: set[Path]) -> Iterator[tuple[PinFile, str, _Line]]:
@@ -115,7 +96,8 @@ def _lines_of_include(
         )
     display_name = os.path.normpath(os.path.join(os.path.dirname(file.display_name), name))
     inside = files.lies_inside(folder / name, files.checkout_of(file.path))
-    included = PinFile(folder / name, display_name, outside=file.outside or not inside)
+    outside = file.outside or not inside
+    included = PinFile(folder / name, display_name, outside, file.names)
     yield from _lines(included, read_files)
 
 
@@ -125,7 +107,7 @@ def _pin(file: PinFile, text: str, line: _Line) -> Pin | None:
     if _EDITABLE.match(line.text) or _ADDRESS.match(line.text):
         address, _, marker = line.text.partition(" ;")
         name = _NAME_IN_ADDRESS.search(address)
-        if requirement.holds(marker.strip(), where) and name:
+        if requirement.holds(marker.strip(), where) and name and name[1].lower() in file.names:
             return requirement.of_url(address, name[1].lower(), file, line.number)
         return None
     if line.text.startswith("-"):

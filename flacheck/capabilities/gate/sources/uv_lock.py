@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flacheck.capabilities.gate.pins import NAMES, LabelledPin, Pin
+from flacheck.capabilities.gate.pins import LabelledPin, Pin
 from flacheck.capabilities.gate.sources.pin_files import PinFile, TomlDocument
 from flacheck.capabilities.gate.sources.requirement import may_hold
 from flacheck.errors import UsageError
@@ -22,7 +22,7 @@ def read(file: PinFile) -> list[LabelledPin]:
 
 def pins_of(entries: Mapping[str, Sequence[LockEntry]]) -> list[LabelledPin]:
     """Return the pins of a lock's entries by distribution, each torch with its Triton."""
-    torches, tritons = entries["torch"], entries["triton"]
+    torches, tritons = entries.get("torch", ()), entries.get("triton", ())
     installations = [[pin, *_required_triton(torch, pin, tritons)] for torch, pin in torches]
     with_torch: set[Pin] = set()
     for installation in installations:
@@ -36,11 +36,10 @@ def pins_of(entries: Mapping[str, Sequence[LockEntry]]) -> list[LabelledPin]:
             label = installation[0].requirement
         for pin in installation:
             pins.append((label, pin))
-    # No torch requires the other compilers, so they stand alone.
-    for name in NAMES:
+    # No torch requires the others, so they stand alone.
+    for name, own_entries in entries.items():
         if name not in ("torch", "triton"):
-            for _, pin in entries[name]:
-                pins.append((None, pin))
+            pins += [(None, pin) for _, pin in own_entries]
     return pins
 
 
@@ -48,9 +47,9 @@ def _entries(document: TomlDocument) -> dict[str, list[LockEntry]]:
     """Return the lock's entries for this Python on Linux, by distribution."""
     where = f"{document.file.display_name}: package"
     packages = tables(document.table.get("package", []), where)
-    entries: dict[str, list[LockEntry]] = {name: [] for name in NAMES}
+    entries: dict[str, list[LockEntry]] = {name: [] for name in document.file.names}
     for index, package in enumerate(packages):
-        if package.get("name") not in NAMES:
+        if package.get("name") not in document.file.names:
             continue
         pin = _pin(document, index, package)
         markers = package.get("resolution-markers", [])

@@ -39,6 +39,21 @@ def test_a_range_has_no_version(requirement: str) -> None:
     assert _pins("requirements.txt") == ["one-kernel (requirements.txt:1)"]
 
 
+def test_the_address_of_a_wheel_has_a_version() -> None:
+    """The file name of a wheel gives the version of the package."""
+    write("requirements.txt", "one-kernel @ https://x.example/one_kernel-1.0-py3-none-any.whl\n")
+    assert _pins("requirements.txt") == ["one-kernel==1.0 (requirements.txt:1)"]
+
+
+def test_an_entry_of_poetry_for_another_python_is_left_out() -> None:
+    """Constraints on Python and the platform hold for packages, too."""
+    text = """[tool.poetry.dependencies]
+one-kernel = [{version = "1.0", python = "<3.0"}, {version = "2.0", python = ">=3.0"}]
+"""
+    write("pyproject.toml", text)
+    assert _pins("pyproject.toml") == ["one-kernel==2.0 (pyproject.toml:2)"]
+
+
 def test_a_project_with_extras_groups_and_poetrys_tables() -> None:
     """Each version is listed once, with its line."""
     text = """[project]
@@ -71,3 +86,5 @@ def test_a_lock_has_exact_versions(name: str, header: str, table: str) -> None:
     """A lock's version has its line."""
     write(name, f'{header}\n[[{table}]]\nname = "one-kernel"\nversion = "1.0.0"\n')
     assert _pins(name) == [f"one-kernel==1.0.0 ({name}:4)"]
+    write(name, f'{header}\n[[{table}]]\nname = "one-kernel"\nsource = {{editable = "."}}\n')
+    assert _pins(name) == []
